@@ -5,7 +5,7 @@ import { z } from 'zod'
 
 const root = path.join(import.meta.dirname, '..')
 
-/** What `src/agent-core/build-info.ts` is told by a build. */
+/** What `src/agent-core/agent/build-info.ts` is told by a build. */
 export function buildDefines(): Record<string, string> {
   return {
     METAL_AGENT_VERSION: JSON.stringify(packageVersion()),

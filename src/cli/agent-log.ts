@@ -4,8 +4,8 @@ import type { Platform } from '../agent-core/platform/platform.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
 import { acquireLock } from '../agent-core/state/lock.ts'
 import { startTimeOf } from '../agent-core/state/start-time.ts'
-import { hasCode } from '../agent-core/support/files.ts'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { hasCode } from '../agent-core/util/files.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import type { CliIo } from './io.ts'
 
 interface AgentLog {

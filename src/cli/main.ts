@@ -1,8 +1,8 @@
 import { defaultModelStore } from '../agent-core/models/default-store.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
-import { buildInfo, versionText } from '../agent-core/build-info.ts'
+import { buildInfo, versionText } from '../agent-core/agent/build-info.ts'
 import type { FlagDefaults } from './flags.ts'
-import { FlagError } from '../agent-core/support/go-flags.ts'
+import { FlagError } from '../agent-core/util/go-flags.ts'
 import { exitCodes, terminalOf, type CliIo } from './io.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
-import { embeddedScheme, isSelfContained } from '../agent-core/support/embedded.ts'
+import { embeddedScheme, isSelfContained } from '../agent-core/util/embedded.ts'
 import { exitCodes, terminalOf } from './io.ts'
 import { main } from './main.ts'
 

@@ -10,7 +10,7 @@ import {
   parseGoFlags,
   type FlagValue,
   type ParsedFlags,
-} from '../agent-core/support/go-flags.ts'
+} from '../agent-core/util/go-flags.ts'
 
 export type RunRequest = { readonly kind: 'help' } | { readonly kind: 'version' } | RunWithSettings
 interface RunWithSettings {

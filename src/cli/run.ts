@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ServersAtEnd } from '../agent-core/agent-options.ts'
-import { buildInfo } from '../agent-core/build-info.ts'
+import type { ServersAtEnd } from '../agent-core/agent/agent-options.ts'
+import { buildInfo } from '../agent-core/agent/build-info.ts'
 import type { Log } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'

@@ -4,7 +4,7 @@ import { formatSetting, readSetting, spellingOf } from '../contract/setting-text
 import { countsTexts, type SettingKind, type SettingRow } from '../contract/setting-row.ts'
 import { startSettingNames, type StartSettingView } from '../contract/start-settings.ts'
 import { VerbError } from './agent-session.ts'
-import { nearest } from '../agent-core/support/go-flags.ts'
+import { nearest } from '../agent-core/util/go-flags.ts'
 
 const none = '-'
 

@@ -1,5 +1,5 @@
 import { Command, CommanderError } from 'commander'
-import { buildInfo, versionText } from '../agent-core/build-info.ts'
+import { buildInfo, versionText } from '../agent-core/agent/build-info.ts'
 import { VerbError } from './agent-session.ts'
 import type { FlagDefaults } from './flags.ts'
 import { helpText } from './help.ts'

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
 import path from 'node:path'
-import { askProgram, ProgramError } from '../agent-core/support/ask-program.ts'
+import { askProgram, ProgramError } from '../agent-core/util/ask-program.ts'
 
 /** The machine on which something of ours is installed or removed, and for whom. */
 export interface InstallationHost {

@@ -4,8 +4,8 @@ import { lstat, mkdir, open, readdir, rename, rm, utimes } from 'node:fs/promise
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ensurePrivateFolder } from '../agent-core/state/state-folder.ts'
-import { hasCode, syncFolder } from '../agent-core/support/files.ts'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { hasCode, syncFolder } from '../agent-core/util/files.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 
 export interface CopyRequest {
   /** The self-contained command, in an app or wherever a person has put it; links to it are followed. */

@@ -1,5 +1,5 @@
 import { createStore, type StoreApi } from 'zustand/vanilla'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import type { AgentLink, Listener, Looker, Unsubscribe } from '../contract/client.ts'
 import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'

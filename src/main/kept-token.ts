@@ -2,7 +2,7 @@ import { readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import type { HubTokenState } from '../contract/app-bridge.ts'
 import { LinkError } from '../contract/client.ts'
 

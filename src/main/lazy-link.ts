@@ -1,4 +1,4 @@
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../contract/client.ts'
 
 /** A link that is opened on the first request, and opened anew after the agent was gone. */

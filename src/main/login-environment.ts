@@ -1,7 +1,7 @@
 import path from 'node:path'
-import { askProgram } from '../agent-core/support/ask-program.ts'
+import { askProgram } from '../agent-core/util/ask-program.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import type { Prepared } from './shown-agent.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>

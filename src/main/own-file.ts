@@ -1,7 +1,7 @@
 import { rename } from 'node:fs/promises'
 import type { z } from 'zod'
-import { parseJson, readIfThere } from '../agent-core/support/files.ts'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { parseJson, readIfThere } from '../agent-core/util/files.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 
 /** A larger file is not ours. */
 const maxBytes = 100_000

@@ -1,5 +1,5 @@
 import { app } from 'electron'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import { answer, type AgentViewStore } from './agent-view.ts'
 import type { ShellPreferences } from './preferences.ts'
 import { askToQuit } from './questions.ts'

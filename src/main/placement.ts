@@ -4,7 +4,7 @@ import path from 'node:path'
 import { app } from 'electron'
 import type { Misplaced } from '../contract/app-bridge.ts'
 import type { CommandResult } from '../contract/commands.ts'
-import { hasCode } from '../agent-core/support/files.ts'
+import { hasCode } from '../agent-core/util/files.ts'
 import type { Question } from './deeds.ts'
 
 export interface Place {

@@ -1,7 +1,7 @@
 import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
-import { Agent } from '../agent-core/agent.ts'
-import type { AgentOptions, ServersAtEnd } from '../agent-core/agent-options.ts'
+import { Agent } from '../agent-core/agent/agent.ts'
+import type { AgentOptions, ServersAtEnd } from '../agent-core/agent/agent-options.ts'
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { startMetricsListener, type MetricsListenerOptions } from '../agent-core/observability/metrics-listener.ts'
@@ -12,14 +12,14 @@ import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { startTimeOf } from '../agent-core/state/start-time.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
-import { parseAddressAndPort } from '../agent-core/support/address-and-port.ts'
-import { awakeTimeout } from '../agent-core/support/awake-timeout.ts'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { parseAddressAndPort } from '../agent-core/util/address-and-port.ts'
+import { awakeTimeout } from '../agent-core/util/awake-timeout.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import { cleanedDoor, type AgentDoor } from './agent-door.ts'
 import { WindowServer } from './http/window-server.ts'
 import { serveOnSocket } from './socket-server.ts'
 
-export type { ServersAtEnd } from '../agent-core/agent-options.ts'
+export type { ServersAtEnd } from '../agent-core/agent/agent-options.ts'
 
 /** Withdrawing, stopping and saying goodbye take no longer beside the drain: launchd and systemd kill at some point after it. */
 const shutdownMarginMs = 35_000

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { parseJson } from '../agent-core/support/files.ts'
+import { parseJson } from '../agent-core/util/files.ts'
 import { LinkError, type Unsubscribe } from '../contract/client.ts'
 import type { Answer, Query } from '../contract/queries.ts'
 import { protocolVersion } from '../contract/snapshot.ts'

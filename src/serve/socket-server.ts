@@ -1,8 +1,8 @@
 import { chmod, lstat, rm } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
-import { hasCode } from '../agent-core/support/files.ts'
+import { hasCode } from '../agent-core/util/files.ts'
 import { ensureSocketFolder } from '../agent-core/state/socket-path.ts'
-import { messageOf } from '../agent-core/support/message-of.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import { probeSocket } from './client/probe-socket.ts'
 import { Session, type SessionOptions } from './session.ts'
 

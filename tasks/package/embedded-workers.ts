@@ -1,6 +1,6 @@
 import path from 'node:path'
 import type { Plugin } from 'vite'
-import { embeddedScheme } from '../../src/agent-core/support/embedded.ts'
+import { embeddedScheme } from '../../src/agent-core/util/embedded.ts'
 import { workerUrls } from '../worker-urls.ts'
 
 /** Where the self-contained command carries the bundle of a worker's file. */

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { livenessTimings } from '../../src/agent-core/process/liveness.ts'
+import { livenessTimings } from '../../src/agent-core/servers/liveness.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld, commandLineOf, hostIp, inferenceService, roomForOne, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Agent } from '../../src/agent-core/agent.ts'
+import { Agent } from '../../src/agent-core/agent/agent.ts'
 import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 

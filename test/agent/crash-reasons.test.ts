@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { useLlamaServer } from '../support/skip.ts'
-import { ServerRoom } from '../unit/process/server-room.ts'
+import { ServerRoom } from '../unit/servers/server-room.ts'
 
 describe('the real llama-server ends, and a person reads why and what to do about it', () => {
   const executable = useLlamaServer()

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { livenessTimings, type LivenessTimings } from '../../src/agent-core/process/liveness.ts'
+import { livenessTimings, type LivenessTimings } from '../../src/agent-core/servers/liveness.ts'
 import { AgentWorld, commandLineOf, fakeGguf, hostIp } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'

@@ -1,7 +1,7 @@
 import { mkdir, readFile, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { livenessTimings } from '../../src/agent-core/process/liveness.ts'
+import { livenessTimings } from '../../src/agent-core/servers/liveness.ts'
 import { AgentWorld, commandLineOf, untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { ask, untilInFlight } from '../unit/process/server-room.ts'
+import { ask, untilInFlight } from '../unit/servers/server-room.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
-import { livenessTimings } from '../../src/agent-core/process/liveness.ts'
+import { livenessTimings } from '../../src/agent-core/servers/liveness.ts'
 import type { RuntimeFigures } from '../../src/contract/service.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'

@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { HttpMethod, RequestContext } from '@kubernetes/client-node'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
-import { messageOf } from '../../src/agent-core/support/message-of.ts'
+import { messageOf } from '../../src/agent-core/util/message-of.ts'
 
 /**
  * Asks for the credentials of one kubeconfig after the other, for several requests at once, as a process of its own that can be ended; prints

@@ -12,8 +12,8 @@ import {
   parseModel,
   parseService,
 } from '../../src/agent-core/kube/resources.ts'
-import { runFolder, serverFolders, serviceFolderName } from '../../src/agent-core/process/run-folder.ts'
-import { isBelow, pathBelow } from '../../src/agent-core/support/is-below.ts'
+import { runFolder, serverFolders, serviceFolderName } from '../../src/agent-core/servers/run-folder.ts'
+import { isBelow, pathBelow } from '../../src/agent-core/util/is-below.ts'
 import { onPath } from '../../tasks/setup/tools.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

@@ -1,7 +1,7 @@
 // Loaded into an agent before its own code (`node --import`): its clock, its memory and its addresses are what a file says at the moment.
 import { readFileSync } from 'node:fs'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { hasCode } from '../../src/agent-core/support/files.ts'
+import { hasCode } from '../../src/agent-core/util/files.ts'
 import type { Platform } from '../../src/agent-core/platform/platform.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 import { hostAddress, surroundings, surroundingsVariable, totalMiB, type Surroundings } from './surroundings.ts'

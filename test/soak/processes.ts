@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { relative, resolve } from 'node:path'
 import { isGone, parseListeningInodes, parseStat } from '../../src/agent-core/platform/proc-files.ts'
-import { hasCode } from '../../src/agent-core/support/files.ts'
+import { hasCode } from '../../src/agent-core/util/files.ts'
 import { agents, services, type AgentName, type ServiceName } from './faults.ts'
 import type { SeenProcess } from './judge.ts'
 

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { hasCode } from '../../src/agent-core/support/files.ts'
+import { hasCode } from '../../src/agent-core/util/files.ts'
 import type { AgentWorld } from '../support/agent-world.ts'
 import { services, type AgentName, type ServiceName } from './faults.ts'
 import type { Oracle } from './oracle.ts'

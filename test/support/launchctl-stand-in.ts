@@ -1,6 +1,6 @@
 import { appendFile, chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { readIfThere } from '../../src/agent-core/support/files.ts'
+import { readIfThere } from '../../src/agent-core/util/files.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 /**

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
-import { ledgerProcesses } from '../../src/agent-core/process/ledger.ts'
+import { ledgerProcesses } from '../../src/agent-core/servers/ledger.ts'
 import { untilGone } from './agent-world.ts'
 import type { ShellApp } from './shell-app.ts'
 

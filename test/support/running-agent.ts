@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Agent } from '../../src/agent-core/agent.ts'
+import type { Agent } from '../../src/agent-core/agent/agent.ts'
 import type { LogFields, Logger } from '../../src/agent-core/observability/logger.ts'
 import { command, type CommandInput, type CommandResult } from '../../src/contract/commands.ts'
 import type { ServiceView } from '../../src/contract/service.ts'

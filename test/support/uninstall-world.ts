@@ -3,7 +3,7 @@ import path from 'node:path'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { InstallationHost } from '../../src/installation/installation-host.ts'
 import { allParts, type AllPartsOptions } from '../../src/installation/uninstall/all-parts.ts'
-import { hasCode } from '../../src/agent-core/support/files.ts'
+import { hasCode } from '../../src/agent-core/util/files.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 export interface UninstallWorldOptions {

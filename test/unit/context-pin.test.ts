@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { ContextPin } from '../../src/agent-core/context-pin.ts'
+import { ContextPin } from '../../src/agent-core/cluster/context-pin.ts'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { eventually } from '../support/eventually.ts'

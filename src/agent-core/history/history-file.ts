@@ -2,7 +2,7 @@ import { appendFile, readFile, rename, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { historyEntry, type HistoryEntry } from '../../contract/history.ts'
-import { hasCode, parseJson } from '../support/files.ts'
+import { hasCode, parseJson } from '../util/files.ts'
 
 /** Ours is bounded far below: a larger file is not ours, or would cost the agent its memory. */
 const maxReadableBytes = 8 * 1_024 * 1_024

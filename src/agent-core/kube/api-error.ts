@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { parseJson } from '../support/files.ts'
+import { parseJson } from '../util/files.ts'
 
 const status = z.object({ reason: z.string().optional(), message: z.string().optional() })
 

@@ -1,8 +1,8 @@
 import type { RequestOptions } from 'node:https'
 import type { KubeConfig, User } from '@kubernetes/client-node'
 import { z } from 'zod'
-import { askProgram, ProgramError } from '../support/ask-program.ts'
-import { parseJson } from '../support/files.ts'
+import { askProgram, ProgramError } from '../util/ask-program.ts'
+import { parseJson } from '../util/files.ts'
 import { readNamedFile } from './kubeconfig-files.ts'
 import { OidcLogin, oidcProvider } from './oidc-login.ts'
 

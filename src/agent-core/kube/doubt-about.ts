@@ -1,4 +1,4 @@
-import { within } from '../support/within.ts'
+import { within } from '../util/within.ts'
 import { isApiError, rootMessage } from './api-error.ts'
 import { KubeApi } from './kube-api.ts'
 import type { PinnedContext } from './pinned-context.ts'

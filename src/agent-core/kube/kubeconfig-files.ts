@@ -1,8 +1,8 @@
 import { dirname, resolve } from 'node:path'
 import { dumpYaml, KubeConfig, loadYaml, type Cluster, type User } from '@kubernetes/client-node'
 import { z } from 'zod'
-import { messageOf } from '../support/message-of.ts'
-import { readBounded } from '../support/files.ts'
+import { messageOf } from '../util/message-of.ts'
+import { readBounded } from '../util/files.ts'
 
 /** A thousand contexts with their certificates. Parsed in one go, so that more would hold the agent up. */
 const maxKubeconfigBytes = 4 * 1024 * 1024

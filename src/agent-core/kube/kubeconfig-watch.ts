@@ -3,8 +3,8 @@ import { existsSync, watch, type FSWatcher } from 'node:fs'
 import { realpath } from 'node:fs/promises'
 import { dirname, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
-import { ownFailure } from '../support/error-code.ts'
-import { hasCode } from '../support/files.ts'
+import { ownFailure } from '../util/error-code.ts'
+import { hasCode } from '../util/files.ts'
 import { kubeconfigText } from './kubeconfig-files.ts'
 
 /** A file that is replaced makes several events, and one that is written in pieces many. */

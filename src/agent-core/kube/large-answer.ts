@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { z } from 'zod'
-import { KeptWorkers, startWorker } from '../support/worker.ts'
+import { KeptWorkers, startWorker } from '../util/worker.ts'
 
 /** Half a millisecond of reading an ordinary answer; one that was made to be slow takes a hundred times as long. */
 const largeTextLength = 64 * 1024

@@ -1,4 +1,4 @@
-import { keyOf } from '../support/object-key.ts'
+import { keyOf } from '../util/object-key.ts'
 import type { KubeObject } from './resources.ts'
 
 export interface CacheChange<T> {

@@ -1,7 +1,7 @@
 import { Agent, request, type Dispatcher } from 'undici'
 import { z } from 'zod'
-import { parseJson } from '../support/files.ts'
-import { ProgramError } from '../support/ask-program.ts'
+import { parseJson } from '../util/files.ts'
+import { ProgramError } from '../util/ask-program.ts'
 import { rootMessage } from './api-error.ts'
 import { readNamedFile } from './kubeconfig-files.ts'
 

@@ -1,6 +1,6 @@
 import type { ConnectionState } from '../../contract/cluster.ts'
 import { answerTooLarge, isApiError, listTooLong, rootMessage } from './api-error.ts'
-import { ownFailure } from '../support/error-code.ts'
+import { ownFailure } from '../util/error-code.ts'
 import type { Resource } from './resources.ts'
 
 /** `known`: something was read before, and is used until the cluster is back. */

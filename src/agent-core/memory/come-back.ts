@@ -1,6 +1,6 @@
 import { formatSpan } from '../../contract/format.ts'
 import { editableRows } from '../../contract/settings-table.ts'
-import { backOffCeilingMs } from '../support/back-off.ts'
+import { backOffCeilingMs } from '../util/back-off.ts'
 import { comparePriorities } from './eviction.ts'
 import type { Priority } from './priority.ts'
 import type { PressureLevel } from './pressure.ts'

@@ -1,5 +1,5 @@
 import type { Platform } from '../platform/platform.ts'
-import { splitKey } from '../support/object-key.ts'
+import { splitKey } from '../util/object-key.ts'
 import type { BigApplications } from './big-applications.ts'
 import type { BesideVerdict, MemoryBook } from './book.ts'
 import { resolveBudget } from './budget.ts'

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, MemoryFigures, Platform } from '../platform/platform.ts'
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 import { nextPressure, type Pressure, type PressureLevel, type PressureThresholds } from './pressure.ts'
 
 /** The process group of a model server, under the key of its service. */

@@ -1,7 +1,7 @@
 import { accessAfter, isOpenTo } from './access.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { pathBelow } from '../support/is-below.ts'
+import { pathBelow } from '../util/is-below.ts'
 import type { ContentFetches } from './content-fetches.ts'
 import type { DownloadTurns } from './download-turns.ts'
 import { ModelError, type ModelErrorReason } from './errors.ts'

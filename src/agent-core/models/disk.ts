@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { formatBytes } from '../../contract/format.ts'
-import { messageOf } from '../support/message-of.ts'
-import { errorCode, ownFailure } from '../support/error-code.ts'
+import { messageOf } from '../util/message-of.ts'
+import { errorCode, ownFailure } from '../util/error-code.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 
 /** Names what went wrong while writing below the store; a ModelError passes unchanged. */

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { z } from 'zod'
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 
 /** Answers the SHA-256 of a file, or what the disk said. */
 async function answer(): Promise<unknown> {

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { z } from 'zod'
-import { answerOfWorker } from '../support/worker.ts'
+import { answerOfWorker } from '../util/worker.ts'
 
 const answer = z.union([z.object({ sha256: z.string() }), z.object({ failed: z.string(), code: z.string() })])
 

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http'
 import { formatBytes } from '../../contract/format.ts'
 import { expectsGguf, isGguf, looksLikeHtml } from './content.ts'
-import { errorCode, ownFailure } from '../support/error-code.ts'
+import { errorCode, ownFailure } from '../util/error-code.ts'
 import { innermostMessage, ModelError, remoteRepairMs } from './errors.ts'
 
 /** What an answer other than 200 means; undefined = go on. `shown` is the address as people may see it. */

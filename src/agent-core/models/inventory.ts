@@ -1,7 +1,7 @@
 import { realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { formatBytes } from '../../contract/format.ts'
-import { splitKey } from '../support/object-key.ts'
+import { splitKey } from '../util/object-key.ts'
 import type { StoredModelView } from '../../contract/models.ts'
 import { deleted, Leftovers, sum, type Entry, type LeftoversOptions } from './leftovers.ts'
 import { countingFor, type Store } from './store.ts'

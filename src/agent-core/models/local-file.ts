@@ -1,6 +1,6 @@
 import { open, stat } from 'node:fs/promises'
-import { messageOf } from '../support/message-of.ts'
-import { errorCode, ownFailure } from '../support/error-code.ts'
+import { messageOf } from '../util/message-of.ts'
+import { errorCode, ownFailure } from '../util/error-code.ts'
 import { localRepairMs, ModelError, type ModelErrorReason } from './errors.ts'
 import { expectsGguf, isGguf, magicLength } from './content.ts'
 

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 import { isOpenTo } from './access.ts'
 import { ModelError, type ModelChoice } from './errors.ts'
 import { maxHeaderBytes } from './gguf/cursor.ts'

@@ -3,7 +3,7 @@ import { lstat, readFile, rename } from 'node:fs/promises'
 import { basename } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
-import { errorCode } from '../support/error-code.ts'
+import { errorCode } from '../util/error-code.ts'
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 

@@ -1,5 +1,5 @@
 import type { Progress } from '../../contract/service.ts'
-import { untilAborted } from '../support/until-aborted.ts'
+import { untilAborted } from '../util/until-aborted.ts'
 import type { EnsureOptions, LocalModel, ModelRequest } from './model-request.ts'
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'

@@ -1,6 +1,6 @@
 import { realpath } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
-import { isBelow } from '../support/is-below.ts'
+import { isBelow } from '../util/is-below.ts'
 import { ModelError } from './errors.ts'
 import type { Lent } from './local-source.ts'
 import { ownFolder } from './store-paths.ts'

@@ -1,6 +1,6 @@
 import type { DownloadView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 import { asAskedOnce, ModelError } from './errors.ts'
 import { parseModelSource, shownSource } from './source.ts'
 

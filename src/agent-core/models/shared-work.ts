@@ -1,4 +1,4 @@
-import { untilAborted } from '../support/until-aborted.ts'
+import { untilAborted } from '../util/until-aborted.ts'
 
 /** The work's view of the callers that wait for it. */
 export interface Waiters<News> {

@@ -1,7 +1,7 @@
 import { constants, type Stats } from 'node:fs'
 import { access, copyFile, link, lstat, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, sep } from 'node:path'
-import { errorCode } from '../support/error-code.ts'
+import { errorCode } from '../util/error-code.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 
 /** Our own folder in the store; no Model can have its name. */

@@ -2,8 +2,8 @@ import PQueue from 'p-queue'
 import { readdir, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
-import { withoutUnfinished } from '../support/files.ts'
-import { pathBelow } from '../support/is-below.ts'
+import { withoutUnfinished } from '../util/files.ts'
+import { pathBelow } from '../util/is-below.ts'
 import {
   brokenManifestPath,
   manifestSuffix,

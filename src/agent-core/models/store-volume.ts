@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
-import { parseJson, readIfThere } from '../support/files.ts'
+import { parseJson, readIfThere } from '../util/files.ts'
 import { statIfThere } from './store-paths.ts'
 
 export interface StorePlace {

@@ -1,7 +1,7 @@
 import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
-import { isBelow, pathBelow } from '../support/is-below.ts'
+import { isBelow, pathBelow } from '../util/is-below.ts'
 import { isFound, isOpenTo } from './access.ts'
 import { expectsGguf, isGguf } from './content.ts'
 import { namingStoreErrors } from './disk.ts'

@@ -1,6 +1,6 @@
 import { dirname } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
-import { pathBelow } from '../support/is-below.ts'
+import { pathBelow } from '../util/is-below.ts'
 import type { Manifest } from './manifest.ts'
 import { isInside, statIfThere } from './store-paths.ts'
 import type { Recorded } from './store-records.ts'

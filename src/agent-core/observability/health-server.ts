@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { isFromAnotherPage, listenOnLoopback, type LoopbackServerOptions } from '../net/loopback-server.ts'
+import { isFromAnotherPage, listenOnLoopback, type LoopbackServerOptions } from '../util/loopback-server.ts'
 import type { Logger } from './logger.ts'
 
 export interface Readiness {

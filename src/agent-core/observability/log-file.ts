@@ -11,9 +11,9 @@ import {
   writeSync,
 } from 'node:fs'
 import { dirname } from 'node:path'
-import { hasCode } from '../support/files.ts'
-import { messageOf } from '../support/message-of.ts'
-import { steadyNow } from '../support/steady-clock.ts'
+import { hasCode } from '../util/files.ts'
+import { messageOf } from '../util/message-of.ts'
+import { steadyNow } from '../util/steady-clock.ts'
 
 export interface LogFileOptions {
   /** An absolute path. */

@@ -1,5 +1,5 @@
 import { cleanLines } from '../../contract/clean-text.ts'
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 
 /** A value as it may stand in a log: plain, bounded, free of cycles and of what looks like a secret. */
 export type LogValue = string | number | boolean | null | LogValue[] | { [key: string]: LogValue }

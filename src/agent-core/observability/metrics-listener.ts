@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { listenWithin, refuse, type BoundedServerOptions } from '../net/bounded-server.ts'
-import type { AddressAndPort } from '../support/address-and-port.ts'
+import { listenWithin, refuse, type BoundedServerOptions } from '../util/bounded-server.ts'
+import type { AddressAndPort } from '../util/address-and-port.ts'
 import type { Logger } from './logger.ts'
 import { isToken, readMetricsToken } from './metrics-token.ts'
 

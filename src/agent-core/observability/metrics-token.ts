@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { constants, open, type FileHandle } from 'node:fs/promises'
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 
 /** As read at this moment; `why` completes "The token file … cannot be used: …". */
 export type MetricsToken = { readonly ok: true; readonly digest: Buffer } | { readonly ok: false; readonly why: string }

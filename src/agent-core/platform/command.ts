@@ -1,4 +1,4 @@
-import { askProgram, ProgramError } from '../support/ask-program.ts'
+import { askProgram, ProgramError } from '../util/ask-program.ts'
 import { PlatformError } from './platform.ts'
 
 export interface CommandResult {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Firewall, KernelPressure } from './platform.ts'
-import { parseJson } from '../support/files.ts'
+import { parseJson } from '../util/files.ts'
 
 /**
  * What a new process can have without anything being compressed or written to swap. xnu counts speculative pages among the file-backed

@@ -1,6 +1,6 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { hasCode } from '../support/files.ts'
+import { hasCode } from '../util/files.ts'
 
 /** Where macOS writes what it knows of a kernel panic, once it has started again; administrators may read it. */
 export const panicReportFolder = '/Library/Logs/DiagnosticReports'

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { hasCode } from '../support/files.ts'
+import { hasCode } from '../util/files.ts'
 import { PlatformError } from './platform.ts'
 
 export const allPids = (): number[] =>

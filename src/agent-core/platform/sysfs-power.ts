@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { hasCode } from '../support/files.ts'
+import { hasCode } from '../util/files.ts'
 import type { PowerSupply } from './power-supply.ts'
 
 export interface PowerFiles {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { parseJson } from '../support/files.ts'
+import { parseJson } from '../util/files.ts'
 import type { PowerSample, SampleReader } from './power-source.ts'
 import { WholeLines } from './whole-lines.ts'
 

@@ -1,4 +1,4 @@
-import { findExecutable, type Executable, type ExecutableSearch } from '../support/find-executable.ts'
+import { findExecutable, type Executable, type ExecutableSearch } from '../util/find-executable.ts'
 import { endedWords, startWords } from './failure-words.ts'
 import { MacmonParser } from './macmon-parser.ts'
 import type { PowerSource, ProgramEnd } from './power-source.ts'

@@ -1,6 +1,6 @@
 import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { Executable } from '../support/find-executable.ts'
+import type { Executable } from '../util/find-executable.ts'
 import { nextIntervalMs } from './intervals.ts'
 import { macmonSource } from './macmon.ts'
 import type { PowerSource } from './power-source.ts'

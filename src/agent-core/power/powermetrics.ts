@@ -1,4 +1,4 @@
-import type { Executable } from '../support/find-executable.ts'
+import type { Executable } from '../util/find-executable.ts'
 import { endedWords, startWords } from './failure-words.ts'
 import type { PowerSource, ProgramEnd } from './power-source.ts'
 import { PowermetricsParser } from './powermetrics-parser.ts'

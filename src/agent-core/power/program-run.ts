@@ -1,8 +1,8 @@
 import { spawn, type ChildProcessByStdio } from 'node:child_process'
 import type { Readable } from 'node:stream'
-import { messageOf } from '../support/message-of.ts'
-import { signalGroup } from '../support/signal-group.ts'
-import { within } from '../support/within.ts'
+import { messageOf } from '../util/message-of.ts'
+import { signalGroup } from '../util/signal-group.ts'
+import { within } from '../util/within.ts'
 import type { PowerCommand, PowerSample, ProgramEnd, SampleReader } from './power-source.ts'
 
 interface ProgramRun {

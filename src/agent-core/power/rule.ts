@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import type { PowerRuleState } from '../../contract/power-rule.ts'
-import { hasCode } from '../support/files.ts'
+import { hasCode } from '../util/files.ts'
 import { powerIntervalsMs } from './intervals.ts'
 import { fragmentFile, type SudoLeave, type SudoUser } from './sudoers.ts'
 

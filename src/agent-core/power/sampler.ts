@@ -1,6 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
-import { backOffCeilingMs } from '../support/back-off.ts'
-import { within } from '../support/within.ts'
+import { backOffCeilingMs } from '../util/back-off.ts'
+import { within } from '../util/within.ts'
 import type { PowerIntervalMs } from './intervals.ts'
 import type { PowerSample, PowerSource } from './power-source.ts'
 import { startProgram, type Kill, type ProgramLife } from './program-run.ts'

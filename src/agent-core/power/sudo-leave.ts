@@ -1,5 +1,5 @@
 import { userInfo } from 'node:os'
-import { askProgram } from '../support/ask-program.ts'
+import { askProgram } from '../util/ask-program.ts'
 import { macCommands } from './powermetrics.ts'
 import { leaveIn, type SudoLeave, type SudoUser } from './sudoers.ts'
 

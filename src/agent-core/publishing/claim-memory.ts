@@ -1,4 +1,4 @@
-import { refKey } from '../support/object-key.ts'
+import { refKey } from '../util/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { judgeClaim, type ClaimJudgement, type ForeignClaim, type LastWritten } from './claim.ts'
 import { ForeignEdits } from './foreign-edits.ts'

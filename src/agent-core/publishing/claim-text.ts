@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { parseJson } from '../support/files.ts'
+import { parseJson } from '../util/files.ts'
 
 const claim = z.object({
   /** The random id of an agent's state folder. */

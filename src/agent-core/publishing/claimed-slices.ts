@@ -1,4 +1,4 @@
-import { refKey } from '../support/object-key.ts'
+import { refKey } from '../util/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { ClaimedSlice, type ClaimedSliceOptions } from './claimed-slice.ts'
 import { HeartbeatWatch } from './heartbeat-watch.ts'

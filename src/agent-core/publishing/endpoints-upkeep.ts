@@ -1,4 +1,4 @@
-import { refKey } from '../support/object-key.ts'
+import { refKey } from '../util/object-key.ts'
 import type { Logger } from '../observability/logger.ts'
 import { isHeld } from './claim.ts'
 import type { ClaimedSlices } from './claimed-slices.ts'

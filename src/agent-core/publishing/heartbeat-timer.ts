@@ -1,4 +1,4 @@
-import { jitteredMs } from '../support/back-off.ts'
+import { jitteredMs } from '../util/back-off.ts'
 import type { HeartbeatPulse } from './heartbeat-pulse.ts'
 
 const retry = { firstMs: 1_000, maxMs: 15_000 }

@@ -1,4 +1,4 @@
-import { refKey } from '../support/object-key.ts'
+import { refKey } from '../util/object-key.ts'
 import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
 import type { ClaimedSlices } from './claimed-slices.ts'
 import type { EndpointsWriter } from './endpoints-writer.ts'

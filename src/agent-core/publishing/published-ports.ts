@@ -1,6 +1,6 @@
 import type { EndpointSlice } from '../kube/resources.ts'
-import type { PublishedPorts } from '../process/ports.ts'
-import { keyOf } from '../support/object-key.ts'
+import type { PublishedPorts } from '../servers/ports.ts'
+import { keyOf } from '../util/object-key.ts'
 import { holderOf } from './claim-text.ts'
 import { annotations, labels, ownerOf } from './objects.ts'
 import { publishedOf } from './slice-object.ts'

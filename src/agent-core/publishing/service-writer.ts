@@ -1,4 +1,4 @@
-import { refKey } from '../support/object-key.ts'
+import { refKey } from '../util/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Service } from '../kube/resources.ts'
 import { ForeignEdits, type Edits } from './foreign-edits.ts'

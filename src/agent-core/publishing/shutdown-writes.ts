@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { messageOf } from '../support/message-of.ts'
-import { refKey } from '../support/object-key.ts'
-import { within } from '../support/within.ts'
+import { messageOf } from '../util/message-of.ts'
+import { refKey } from '../util/object-key.ts'
+import { within } from '../util/within.ts'
 import type { PublishTarget } from './objects.ts'
 import type { WriteResult } from './write-result.ts'
 

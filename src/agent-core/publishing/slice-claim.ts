@@ -1,4 +1,4 @@
-import { refKey, splitKey } from '../support/object-key.ts'
+import { refKey, splitKey } from '../util/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { ClaimMemory } from './claim-memory.ts'

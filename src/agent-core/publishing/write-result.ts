@@ -1,4 +1,4 @@
-import { refKey } from '../support/object-key.ts'
+import { refKey } from '../util/object-key.ts'
 import type { ClaimJudgement } from './claim.ts'
 import type { PublishTarget } from './objects.ts'
 

@@ -1,5 +1,5 @@
 import type { ApiError } from '../kube/api-error.ts'
-import { jitteredMs } from '../support/back-off.ts'
+import { jitteredMs } from '../util/back-off.ts'
 
 /** First and longest wait before the next attempt at what the cluster did not do. */
 const backOff = { firstMs: 500, maxMs: 30_000 }

@@ -3,7 +3,7 @@ import type { WriteResult } from '../publishing/write-result.ts'
 import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
 import type { PublicationView } from './plan/observation.ts'
 import type { Step } from './plan/step.ts'
-import { wallTimeOf } from '../support/steady-clock.ts'
+import { wallTimeOf } from '../util/steady-clock.ts'
 import type { Reading } from './reading.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 

@@ -1,9 +1,9 @@
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 import type { Progress } from '../../contract/service.ts'
 import { ModelError } from '../models/errors.ts'
 import type { LocalModel, ModelRequest, Models } from '../models/models.ts'
 import { DownloadStory, type DownloadNote } from './download-story.ts'
-import { steadyNow } from '../support/steady-clock.ts'
+import { steadyNow } from '../util/steady-clock.ts'
 
 export type FetchOutcome =
   | { readonly kind: 'done'; readonly model: LocalModel }

@@ -1,6 +1,6 @@
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { metalAgentCondition } from '../kube/status-writer.ts'
-import { wallTimeOf } from '../support/steady-clock.ts'
+import { wallTimeOf } from '../util/steady-clock.ts'
 import { absenceTarget } from './absences.ts'
 import { annotationKeys } from './annotations.ts'
 import type { Desired } from './desired.ts'

@@ -1,6 +1,6 @@
-import { splitKey } from '../support/object-key.ts'
+import { splitKey } from '../util/object-key.ts'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
-import { isOver, type ServerRole, type ServerState } from '../process/server-state.ts'
+import { isOver, type ServerRole, type ServerState } from '../servers/server-state.ts'
 import { holdOf, type Absence } from './absence.ts'
 import { absenceTarget, type AbsenceTarget } from './absences.ts'
 import { ClusterWrites } from './cluster-writes.ts'

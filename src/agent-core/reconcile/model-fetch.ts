@@ -1,7 +1,7 @@
 import type { Progress } from '../../contract/service.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { LocalModel, Models } from '../models/models.ts'
-import { jitteredMs } from '../support/back-off.ts'
+import { jitteredMs } from '../util/back-off.ts'
 import type { DownloadNote } from './download-story.ts'
 import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { fetchRequest } from './model-request.ts'

@@ -1,4 +1,4 @@
-import { keyOf } from '../support/object-key.ts'
+import { keyOf } from '../util/object-key.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { ModelUser } from '../models/stored-model.ts'
 import { selectionDigest } from '../models/selection-digest.ts'

@@ -5,9 +5,9 @@ import type { EventRecorder } from '../kube/event-recorder.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { ServerRole } from '../process/server-state.ts'
-import type { Servers } from '../process/servers.ts'
-import type { Exited, ServerState } from '../process/server-state.ts'
+import type { ServerRole } from '../servers/server-state.ts'
+import type { Servers } from '../servers/servers.ts'
+import type { Exited, ServerState } from '../servers/server-state.ts'
 import { nextClusterRetry } from './cluster-retry.ts'
 import { levelOf, tellingOf, type Transition } from './narration.ts'
 import { isForeign } from './plan/facts.ts'
@@ -16,8 +16,8 @@ import { crashLoopMessage, isCrashLoop, successorFailedMessage } from './plan/se
 import type { Plan } from './plan/step.ts'
 import { reportDue, sayFinally, writeReport, type ReportInputs } from './status-report.ts'
 import { pidsKept, ToldServices, type Told } from './told.ts'
-import { splitKey } from '../support/object-key.ts'
-import { steadyNow, wallTimeOf } from '../support/steady-clock.ts'
+import { splitKey } from '../util/object-key.ts'
+import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
 
 /** Where Events and statuses go. */
 export interface NarratedCluster {

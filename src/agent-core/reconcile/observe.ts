@@ -1,4 +1,4 @@
-import type { PortPolicy } from '../process/launch.ts'
+import type { PortPolicy } from '../servers/launch.ts'
 import type { PublicationView as Published } from '../publishing/publication-view.ts'
 import type { Absence } from './absence.ts'
 import { disagreement } from './cluster-agreement.ts'

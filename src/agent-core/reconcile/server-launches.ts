@@ -1,7 +1,7 @@
 import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
-import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
+import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../servers/launch.ts'
 import { filesIn, startProblem, withLocalFiles } from '../runtimes/argument-policy.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'

@@ -1,6 +1,6 @@
 import type { MeasuredServer, Memory } from '../memory/memory.ts'
-import type { Servers } from '../process/servers.ts'
-import { isOver, type ServerState } from '../process/server-state.ts'
+import type { Servers } from '../servers/servers.ts'
+import { isOver, type ServerState } from '../servers/server-state.ts'
 
 type KnownServers = Pick<Servers, 'state' | 'get' | 'successor' | 'retiring'>
 

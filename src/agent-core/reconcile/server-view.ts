@@ -1,6 +1,6 @@
 import type { ServiceReason } from '../../contract/service.ts'
-import type { Failure } from '../process/back-off.ts'
-import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
+import type { Failure } from '../servers/back-off.ts'
+import type { ServerState, Stopping, Trouble } from '../servers/server-state.ts'
 import type { ServerView } from './plan/observation.ts'
 
 /** A start that failed before there was a process. */

@@ -1,5 +1,5 @@
 import type { CacheChange } from '../kube/object-cache.ts'
-import { keyOf } from '../support/object-key.ts'
+import { keyOf } from '../util/object-key.ts'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { serviceNameOf } from '../publishing/objects.ts'
 

@@ -1,4 +1,4 @@
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import type { Estimate } from '../memory/estimate/items.ts'

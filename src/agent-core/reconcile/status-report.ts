@@ -17,7 +17,7 @@ import { isHeld, isUnsettled } from './plan/facts.ts'
 import type { Observation } from './plan/observation.ts'
 import { isCrashLoop } from './plan/server-words.ts'
 import type { Plan } from './plan/step.ts'
-import { wallTimeOf } from '../support/steady-clock.ts'
+import { wallTimeOf } from '../util/steady-clock.ts'
 
 /** LLMKube's controller gets this long to say by itself that a service is stopped. */
 const controllerGraceMs = 5_000

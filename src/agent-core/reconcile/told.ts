@@ -1,6 +1,6 @@
 import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 import type { EventSeries } from '../kube/event-recorder.ts'
-import type { ServerRole } from '../process/server-state.ts'
+import type { ServerRole } from '../servers/server-state.ts'
 import type { ClusterRetry } from './cluster-retry.ts'
 import type { StartObstacle } from './plan/observation.ts'
 import type { ReportMemory } from './status-report.ts'

@@ -1,6 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
-import { jitteredMs } from '../support/back-off.ts'
-import { steadyNow } from '../support/steady-clock.ts'
+import { jitteredMs } from '../util/back-off.ts'
+import { steadyNow } from '../util/steady-clock.ts'
 
 /** First and longest wait after a failed pass over a key; full jitter in between. */
 const backOff = { firstMs: 500, maxMs: 60_000 }

@@ -1,5 +1,5 @@
 import { basename, dirname, isAbsolute, normalize } from 'node:path'
-import { isBelow } from '../support/is-below.ts'
+import { isBelow } from '../util/is-below.ts'
 import { flagName, llamaServerFlags, type ValueKind } from './llama-server-flags.ts'
 
 /** What a person of this machine decided about what a spec may ask of a server. */

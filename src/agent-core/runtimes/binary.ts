@@ -1,4 +1,4 @@
-import { findExecutable, type Executable, type ExecutableSearch } from '../support/find-executable.ts'
+import { findExecutable, type Executable, type ExecutableSearch } from '../util/find-executable.ts'
 
 export type Binary = Executable
 

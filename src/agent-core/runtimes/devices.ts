@@ -1,4 +1,4 @@
-import { askProgram } from '../support/ask-program.ts'
+import { askProgram } from '../util/ask-program.ts'
 
 const limitMs = 10_000
 

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { flagsIn } from './llama-server-flags.ts'
-import { askProgram, ProgramError } from '../support/ask-program.ts'
+import { askProgram, ProgramError } from '../util/ask-program.ts'
 
 /** How one build of llama-server spells what builds spell differently. */
 export interface LlamaServerDialect {

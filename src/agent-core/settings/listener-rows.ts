@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { SettingRow } from '../../contract/setting-row.ts'
 import { negativeMeansZero } from '../../contract/setting-schemas.ts'
-import { parseAddressAndPort } from '../support/address-and-port.ts'
+import { parseAddressAndPort } from '../util/address-and-port.ts'
 
 const portMessage = 'must be a port number from 0 to 65535'
 export const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535, portMessage)

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { z } from 'zod'
-import { hasCode, parseJson, readIfThere } from '../support/files.ts'
-import { messageOf } from '../support/message-of.ts'
+import { hasCode, parseJson, readIfThere } from '../util/files.ts'
+import { messageOf } from '../util/message-of.ts'
 
 const lockContent = z.object({
   pid: z.int().positive(),

@@ -3,7 +3,7 @@ import { rename } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
-import { parseJson, readIfThere } from '../support/files.ts'
+import { parseJson, readIfThere } from '../util/files.ts'
 
 const nodeFile = z.object({ schema: z.literal(1), nodeId: z.uuid() })
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { lstat, mkdir, stat } from 'node:fs/promises'
 import path from 'node:path'
-import { hasCode } from '../support/files.ts'
+import { hasCode } from '../util/files.ts'
 import { ensurePrivateFolder } from './state-folder.ts'
 
 /** The kernel's limit is 104 bytes on macOS and 108 on Linux, terminator included. */

@@ -2,8 +2,8 @@ import { rename } from 'node:fs/promises'
 import { basename } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import type { z } from 'zod'
-import { parseJson, readIfThere } from '../support/files.ts'
-import { messageOf } from '../support/message-of.ts'
+import { parseJson, readIfThere } from '../util/files.ts'
+import { messageOf } from '../util/message-of.ts'
 
 /** One sentence: which file of the state folder cannot be read or written, and why. */
 export class StateFileError extends Error {

@@ -1,6 +1,6 @@
 import { chmod, mkdir, stat } from 'node:fs/promises'
 import path from 'node:path'
-import { messageOf } from '../support/message-of.ts'
+import { messageOf } from '../util/message-of.ts'
 
 interface StateFolder {
   readonly dir: string

@@ -1,4 +1,4 @@
-import { decideFit } from '../../agent-core/fit/fit-decision.ts'
+import { decideFit } from '../../agent-core/api/fit/fit-decision.ts'
 import { fitQuery } from '../../contract/fit.ts'
 import type { AgentClient } from '../../serve/client/agent-client.ts'
 import { VerbError } from '../agent-session.ts'

@@ -1,6 +1,6 @@
 import { LinkError } from '../../contract/client.ts'
 import type { SizingView } from '../../contract/sizing.ts'
-import type { FitDecision } from '../../agent-core/fit/fit-decision.ts'
+import type { FitDecision } from '../../agent-core/api/fit/fit-decision.ts'
 import { resolveBudget } from '../../agent-core/memory/budget.ts'
 import type { Estimate } from '../../agent-core/memory/estimate/items.ts'
 import { parseRecommendedWorkingSet } from '../../agent-core/memory/gpu-limit.ts'

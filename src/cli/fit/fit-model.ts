@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import { inCatalogue } from '../../contract/catalogue.ts'
-import type { FoundModel } from '../../agent-core/fit/sized-model.ts'
+import type { FoundModel } from '../../agent-core/api/fit/sized-model.ts'
 import { defaultDownloadSettings } from '../../agent-core/models/models.ts'
 import { readGgufHeader } from '../../agent-core/models/gguf/file-header.ts'
 import { lookAtServer, lookHere, projectorAt } from '../../agent-core/models/look.ts'

@@ -3,8 +3,8 @@ import { formatBytes, formatCount } from '../../contract/format.ts'
 import { itemNames } from '../../agent-core/memory/estimate/summary.ts'
 import type { Estimate, MemoryItems } from '../../agent-core/memory/estimate/items.ts'
 import type { Shortage } from '../../agent-core/memory/room.ts'
-import { refKey } from '../../agent-core/support/object-key.ts'
-import type { FitDecision } from '../../agent-core/fit/fit-decision.ts'
+import { refKey } from '../../agent-core/util/object-key.ts'
+import type { FitDecision } from '../../agent-core/api/fit/fit-decision.ts'
 import type { FitMachine } from './fit-machine.ts'
 
 /** Whether a model fits on this machine, in bytes; `--json` prints it as it is. */

@@ -1,7 +1,7 @@
 import { defaultModelStore } from '../../agent-core/models/default-store.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { defaultStateDir } from '../../agent-core/state/state-folder.ts'
-import { FlagError } from '../../agent-core/support/go-flags.ts'
+import { FlagError } from '../../agent-core/util/go-flags.ts'
 import { LinkError } from '../../contract/client.ts'
 import { formatDecimal } from '../../contract/format.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'

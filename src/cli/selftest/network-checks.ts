@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Server } from 'node:net'
 import type { HostInterface } from '../../agent-core/platform/platform.ts'
-import { Ports } from '../../agent-core/process/ports.ts'
+import { Ports } from '../../agent-core/servers/ports.ts'
 import { chooseHostAddress, isVirtual } from '../../agent-core/publishing/host-address.ts'
 import { judged, notHere, type Check, type Finding } from './check.ts'
 

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
-import { signalGroup } from '../../agent-core/support/signal-group.ts'
+import { signalGroup } from '../../agent-core/util/signal-group.ts'
 
 interface ChildOptions {
   readonly cwd?: string

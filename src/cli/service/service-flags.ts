@@ -4,7 +4,7 @@ import { allRows, type AgentSettings } from '../../agent-core/settings/settings.
 import { serviceLogFolder, type ServiceKind } from '../../installation/service/service-names.ts'
 import { VerbError } from '../agent-session.ts'
 import { flagTable, type FlagDefaults } from '../flags.ts'
-import { FlagError, parseGoFlags } from '../../agent-core/support/go-flags.ts'
+import { FlagError, parseGoFlags } from '../../agent-core/util/go-flags.ts'
 import { parseRunArguments } from '../run-settings.ts'
 
 export interface ServiceFlags {

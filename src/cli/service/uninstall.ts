@@ -1,6 +1,6 @@
 import path from 'node:path'
-import { ledgerProcesses } from '../../agent-core/process/ledger.ts'
-import { readIfThere } from '../../agent-core/support/files.ts'
+import { ledgerProcesses } from '../../agent-core/servers/ledger.ts'
+import { readIfThere } from '../../agent-core/util/files.ts'
 import type { InstallationHost } from '../../installation/installation-host.ts'
 import { stateDirOf } from '../../installation/service/hand-over.ts'
 import { installedServices, type InstalledService } from '../../installation/service/installed-service.ts'

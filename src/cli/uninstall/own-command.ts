@@ -1,6 +1,6 @@
 import { access } from 'node:fs/promises'
 import path from 'node:path'
-import { isSelfContained } from '../../agent-core/support/embedded.ts'
+import { isSelfContained } from '../../agent-core/util/embedded.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { insideAnApp } from '../../installation/uninstall/trace-table.ts'
 import type { CliIo } from '../io.ts'

@@ -1,6 +1,6 @@
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { acquireLock } from '../../agent-core/state/lock.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { startTimeOf } from '../../agent-core/state/start-time.ts'
 import path from 'node:path'
 import { LinkError } from '../../contract/client.ts'

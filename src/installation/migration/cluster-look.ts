@@ -15,7 +15,7 @@ import {
 } from '../../agent-core/kube/resources.ts'
 import { annotations, labels, managedBy, serviceNameOf } from '../../agent-core/publishing/objects.ts'
 import { publishedOf } from '../../agent-core/publishing/slice-object.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { isHeldByOurs } from './slice-holder.ts'
 
 /** The certificate's pin of an agent in relay mode, which LLMKube has from 0.10 on. */

@@ -1,4 +1,4 @@
-import { FlagError, parseGoFlags, type FlagSpec, type FlagValue } from '../../agent-core/support/go-flags.ts'
+import { FlagError, parseGoFlags, type FlagSpec, type FlagValue } from '../../agent-core/util/go-flags.ts'
 import { formatDuration } from '../../contract/quantities.ts'
 
 /** What becomes of a flag of LLMKube's Go agent here. */

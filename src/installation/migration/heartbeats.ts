@@ -1,5 +1,5 @@
 import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import type { FoundService } from './cluster-look.ts'
 import { renewHeartbeat } from './hand-over.ts'
 

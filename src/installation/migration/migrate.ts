@@ -1,6 +1,6 @@
 import { formatDecimal } from '../../contract/format.ts'
 import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { InstallationError } from '../installation-host.ts'
 import * as goAgent from './go-agent-life.ts'
 import { textOf } from './go-agent-flags.ts'

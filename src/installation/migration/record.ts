@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
-import { parseJson, readIfThere, syncFolder } from '../../agent-core/support/files.ts'
+import { parseJson, readIfThere, syncFolder } from '../../agent-core/util/files.ts'
 import { StateFile } from '../../agent-core/state/state-file.ts'
 
 const movedFile = z.object({ path: z.string(), isCopy: z.boolean() })

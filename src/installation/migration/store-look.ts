@@ -4,7 +4,7 @@ import path from 'node:path'
 import { judgeStoreFolder, temporaryNote } from '../../agent-core/models/store-folder.ts'
 import { isSafePath } from '../../agent-core/models/source.ts'
 import { statIfThere } from '../../agent-core/models/store-paths.ts'
-import { hasCode } from '../../agent-core/support/files.ts'
+import { hasCode } from '../../agent-core/util/files.ts'
 
 /** A model file, relative to its store. */
 export interface StoreFile {

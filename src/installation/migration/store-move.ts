@@ -1,7 +1,7 @@
 import { constants, copyFile, link, mkdir, rename, rm, rmdir } from 'node:fs/promises'
 import path from 'node:path'
 import { statIfThere } from '../../agent-core/models/store-paths.ts'
-import { hasCode } from '../../agent-core/support/files.ts'
+import { hasCode } from '../../agent-core/util/files.ts'
 import type { MovedFile } from './record.ts'
 import type { StorePlan } from './store-look.ts'
 

@@ -1,6 +1,6 @@
 import { lstat, stat } from 'node:fs/promises'
-import { hasCode, readIfThere } from '../../agent-core/support/files.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { hasCode, readIfThere } from '../../agent-core/util/files.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { InstallationError, type InstallationHost } from '../installation-host.ts'
 import { kindsOf, serviceManager } from './managers.ts'
 import type { ServiceManager } from './service-manager.ts'

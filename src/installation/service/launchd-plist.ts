@@ -1,6 +1,6 @@
 import { build, parse, type PlistValue } from 'plist'
 import { z } from 'zod'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { serviceLabel } from './service-names.ts'
 import { commandLine, openFiles, ownerOnly, restartDelayS, type ServicePlan } from './service-plan.ts'
 import { byFlag, marked, UnitTextError, type UnitContent } from './unit-text.ts'

@@ -1,6 +1,6 @@
 import { lstat, readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { asOwner, InstallationError, type InstallationHost } from '../installation-host.ts'
 import { copiesFolder } from '../versioned-copy.ts'
 import { leaveServers, stateDirOf, unloaded, type ServiceWork } from './hand-over.ts'

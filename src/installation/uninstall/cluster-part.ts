@@ -10,7 +10,7 @@ import {
   type ObjectMeta,
   type Resource,
 } from '../../agent-core/kube/resources.ts'
-import { planModel } from '../../agent-core/applied/deletion-plan.ts'
+import { planModel } from '../../agent-core/api/deletion-plan.ts'
 import { isClaim, parseClaim } from '../../agent-core/publishing/claim-text.ts'
 import { annotations, labels, managedBy, ownerOf } from '../../agent-core/publishing/objects.ts'
 import { createdBy } from '../../contract/model-application.ts'

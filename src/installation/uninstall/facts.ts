@@ -1,6 +1,6 @@
 import path from 'node:path'
 import { z } from 'zod'
-import { parseJson, readIfThere } from '../../agent-core/support/files.ts'
+import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
 
 /** What the files of a state folder tell of the places that are written to. Anything of it that is broken counts as missing. */
 export interface StateFacts {

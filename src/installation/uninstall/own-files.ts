@@ -1,7 +1,7 @@
 import { lstat, readdir, rm, rmdir } from 'node:fs/promises'
 import path from 'node:path'
-import { hasCode } from '../../agent-core/support/files.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { hasCode } from '../../agent-core/util/files.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { UninstallError } from './trace-part.ts'
 

@@ -1,9 +1,9 @@
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { ledgerProcesses } from '../../agent-core/process/ledger.ts'
+import { ledgerProcesses } from '../../agent-core/servers/ledger.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
-import { readIfThere } from '../../agent-core/support/files.ts'
-import { signalGroup } from '../../agent-core/support/signal-group.ts'
+import { readIfThere } from '../../agent-core/util/files.ts'
+import { signalGroup } from '../../agent-core/util/signal-group.ts'
 import type { TracePart } from './trace-part.ts'
 
 /** Requests in flight were drained by the agent, where one was there to do it. */

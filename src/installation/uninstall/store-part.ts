@@ -2,7 +2,7 @@ import { realpath } from 'node:fs/promises'
 import path from 'node:path'
 import { manifestSuffix, readManifest } from '../../agent-core/models/manifest.ts'
 import { ownFolder } from '../../agent-core/models/store-paths.ts'
-import { pathBelow } from '../../agent-core/support/is-below.ts'
+import { pathBelow } from '../../agent-core/util/is-below.ts'
 import { bytesOf, lookAt, namesIn, removeAll, removeIfEmpty } from './own-files.ts'
 import type { TracePart } from './trace-part.ts'
 

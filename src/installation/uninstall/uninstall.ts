@@ -1,6 +1,6 @@
 import { formatBytes } from '../../contract/format.ts'
 import { traceKinds, type Removal, type Trace, type TraceKind } from '../../contract/uninstall.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { removeByHand } from './own-files.ts'
 import { traceTable } from './trace-table.ts'
 import type { Found, TracePart } from './trace-part.ts'

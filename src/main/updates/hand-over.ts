@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
-import { parseJson, readIfThere } from '../../agent-core/support/files.ts'
+import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
 import type { LastUpdate } from '../../contract/app-bridge.ts'
 
 /** After that the start has another reason than the update. */

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { cleanText } from '../../contract/clean-text.ts'
 
 /** Something of ours went wrong with an update, in a sentence. */

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { requireOwnSocket, StrangeSocketError } from '../../agent-core/state/socket-path.ts'
-import { hasCode, parseJson } from '../../agent-core/support/files.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
+import { hasCode, parseJson } from '../../agent-core/util/files.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import {
   LinkError,
   type AgentLink,

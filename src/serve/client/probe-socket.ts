@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import { requireOwnSocket } from '../../agent-core/state/socket-path.ts'
-import { hasCode } from '../../agent-core/support/files.ts'
+import { hasCode } from '../../agent-core/util/files.ts'
 
 /** Whether a process of this user listens there; throws where that cannot be found out, such as StrangeSocketError. */
 export async function probeSocket(path: string, stateDir: string): Promise<boolean> {

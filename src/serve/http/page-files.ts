@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { embeddedBytes, embeddedFilesIn, isEmbedded } from '../../agent-core/support/embedded.ts'
-import { hasCode } from '../../agent-core/support/files.ts'
+import { embeddedBytes, embeddedFilesIn, isEmbedded } from '../../agent-core/util/embedded.ts'
+import { hasCode } from '../../agent-core/util/files.ts'
 import { contentSecurityPolicy } from './headers.ts'
 
 interface PageFile {

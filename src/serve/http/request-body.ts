@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { parseJson } from '../../agent-core/support/files.ts'
+import { parseJson } from '../../agent-core/util/files.ts'
 import { maxBodyBytes } from '../../contract/http.ts'
 import { requestTooLong } from '../failures.ts'
 import { HttpRefusal } from './http-refusal.ts'

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { isFromAnotherPage } from '../../agent-core/net/loopback-server.ts'
+import { isFromAnotherPage } from '../../agent-core/util/loopback-server.ts'
 import { HttpRefusal } from './http-refusal.ts'
 
 /**

@@ -3,7 +3,7 @@ import {
   listenOnLoopback,
   type LoopbackServer,
   type LoopbackServerOptions,
-} from '../../agent-core/net/loopback-server.ts'
+} from '../../agent-core/util/loopback-server.ts'
 import { LinkError } from '../../contract/client.ts'
 import { tokenParameter } from '../../contract/http.ts'
 import type { AgentDoor } from '../agent-door.ts'

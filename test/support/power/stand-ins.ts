@@ -1,7 +1,7 @@
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { PowerCommands } from '../../../src/agent-core/power/powermetrics.ts'
-import { readIfThere } from '../../../src/agent-core/support/files.ts'
+import { readIfThere } from '../../../src/agent-core/util/files.ts'
 import { temporaryFolder } from '../temporary-folder.ts'
 import { macmonLine, preamble, printedSample, recorded, type Milliwatts } from './samples.ts'
 

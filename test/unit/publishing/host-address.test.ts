@@ -8,7 +8,7 @@ import {
   localAddressTowards,
   type HostCandidate,
 } from '../../../src/agent-core/publishing/host-address.ts'
-import { PublishedAddress } from '../../../src/agent-core/published-address.ts'
+import { PublishedAddress } from '../../../src/agent-core/publishing/published-address.ts'
 import type { PersonSettings } from '../../../src/agent-core/settings/person-settings.ts'
 import { silentLog } from '../../support/silent-log.ts'
 

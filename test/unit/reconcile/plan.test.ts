@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { unknownDigest } from '../../../src/agent-core/process/adoption.ts'
+import { unknownDigest } from '../../../src/agent-core/servers/adoption.ts'
 import type { Desired } from '../../../src/agent-core/reconcile/desired.ts'
 import type { Observation, PublicationView, ServerView } from '../../../src/agent-core/reconcile/plan/observation.ts'
 import { plan } from '../../../src/agent-core/reconcile/plan/plan.ts'

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import type { Memory } from '../../../src/agent-core/memory/memory.ts'
-import type { Servers } from '../../../src/agent-core/process/servers.ts'
-import type { ServerRole } from '../../../src/agent-core/process/server-state.ts'
-import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
+import type { Servers } from '../../../src/agent-core/servers/servers.ts'
+import type { ServerRole } from '../../../src/agent-core/servers/server-state.ts'
+import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import { countServers, followServers, measuredServers } from '../../../src/agent-core/reconcile/server-memory.ts'
 
 type Found = Partial<Record<ServerRole, ServerState>>

@@ -5,7 +5,7 @@ import { ServerStarts, type ServerStartsOptions } from '../../../src/agent-core/
 import { eventually } from '../../support/eventually.ts'
 import { sampleServerPath } from '../../support/sample-servers/sample.ts'
 import { silentLog } from '../../support/silent-log.ts'
-import { ServerRoom } from '../process/server-room.ts'
+import { ServerRoom } from '../servers/server-room.ts'
 
 const metadata = { namespace: 'a', name: 'b', uid: 'uid', resourceVersion: '1' }
 const service = parseInferenceService({ metadata, spec: { modelRef: 'm' } })

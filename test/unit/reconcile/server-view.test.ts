@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
+import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import { drainFigures, serverView } from '../../../src/agent-core/reconcile/server-view.ts'
 
 const ready = { kind: 'ready', since: 0, readySince: 0, pid: 7, port: 8080, healthy: false } as const

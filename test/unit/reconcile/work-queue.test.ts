@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { WorkQueue } from '../../../src/agent-core/reconcile/work-queue.ts'
-import { steadyNow } from '../../../src/agent-core/support/steady-clock.ts'
+import { steadyNow } from '../../../src/agent-core/util/steady-clock.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentLog } from '../../support/silent-log.ts'
 

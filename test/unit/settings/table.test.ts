@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { agentSettings, allRows } from '../../../src/agent-core/settings/settings.ts'
 import { flagTable } from '../../../src/cli/flags.ts'
-import { FlagError } from '../../../src/agent-core/support/go-flags.ts'
+import { FlagError } from '../../../src/agent-core/util/go-flags.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 import { patchOf, settingSpellings } from '../../../src/cli/setting-values.ts'
 import { spellingOf } from '../../../src/contract/setting-text.ts'

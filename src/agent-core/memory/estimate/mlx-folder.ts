@@ -1,8 +1,8 @@
 import { open, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
-import { readBounded } from '../../support/files.ts'
-import { messageOf } from '../../support/message-of.ts'
+import { readBounded } from '../../util/files.ts'
+import { messageOf } from '../../util/message-of.ts'
 import type { MlxInputs } from './mlx.ts'
 
 /** safetensors allows 100 MB; the largest models stay below 4. */

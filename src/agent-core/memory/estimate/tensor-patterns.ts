@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { KeptWorkers, startWorker } from '../../support/worker.ts'
+import { KeptWorkers, startWorker } from '../../util/worker.ts'
 
 /** What the patterns of a command line say about the tensors of a model. */
 export interface TensorMatches {

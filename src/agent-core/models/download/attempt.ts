@@ -1,5 +1,5 @@
 import type { Logger } from '../../observability/logger.ts'
-import { asError } from '../../support/message-of.ts'
+import { asError } from '../../util/message-of.ts'
 import type { Credentials } from '../credentials.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { contentProblem, truncated } from '../http-answer.ts'

@@ -2,7 +2,7 @@ import { open, readFile, rename, rm } from 'node:fs/promises'
 import { uptime } from 'node:os'
 import { z } from 'zod'
 import { coveredBytes } from './byte-ranges.ts'
-import { hasCode, parseJson } from '../../support/files.ts'
+import { hasCode, parseJson } from '../../util/files.ts'
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/)
 const offset = z.int().nonnegative()

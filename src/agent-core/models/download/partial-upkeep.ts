@@ -1,5 +1,5 @@
 import type { FileHandle } from 'node:fs/promises'
-import { asError } from '../../support/message-of.ts'
+import { asError } from '../../util/message-of.ts'
 import { prefixLength, type ByteRange } from './byte-ranges.ts'
 import type { Identity, Remote } from './partial-record.ts'
 import { bootedAt, writePartialState, type PartialState } from './partial-state.ts'

@@ -1,6 +1,6 @@
 import type { Worker } from 'node:worker_threads'
-import { asError } from '../../support/message-of.ts'
-import { startWorker } from '../../support/worker.ts'
+import { asError } from '../../util/message-of.ts'
+import { startWorker } from '../../util/worker.ts'
 
 export type HashRequest =
   | { readonly kind: 'advance'; readonly to: number }

@@ -1,4 +1,4 @@
-import { jitteredMs, type BackOff } from '../../support/back-off.ts'
+import { jitteredMs, type BackOff } from '../../util/back-off.ts'
 import type { ModelError, ModelErrorReason } from '../errors.ts'
 
 /** Faults that pass by themselves. */

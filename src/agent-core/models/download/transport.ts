@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls'
 import { EnvHttpProxyAgent, fetch as undiciFetch, type Dispatcher } from 'undici'
-import { messageOf } from '../../support/message-of.ts'
+import { messageOf } from '../../util/message-of.ts'
 import { localRepairMs, ModelError } from '../errors.ts'
 import type { HostGuard } from './host-guard.ts'
 

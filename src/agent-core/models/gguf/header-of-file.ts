@@ -1,5 +1,5 @@
 import { open } from 'node:fs/promises'
-import { Turns } from '../../support/turns.ts'
+import { Turns } from '../../util/turns.ts'
 import { parseHeader } from './header.ts'
 import type { GgufHeader } from './types.ts'
 

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http'
-import { Turns } from '../../support/turns.ts'
+import { Turns } from '../../util/turns.ts'
 import { innermostMessage } from '../errors.ts'
 import { maxHeaderBytes, type Wanted } from './cursor.ts'
 import { GgufError } from './gguf-error.ts'

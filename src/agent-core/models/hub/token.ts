@@ -1,6 +1,6 @@
 import { isAbsolute, join } from 'node:path'
-import { readIfThere } from '../../support/files.ts'
-import { messageOf } from '../../support/message-of.ts'
+import { readIfThere } from '../../util/files.ts'
+import { messageOf } from '../../util/message-of.ts'
 import { localRepairMs, ModelError, remoteRepairMs } from '../errors.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>

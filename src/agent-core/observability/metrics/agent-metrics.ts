@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
-import { keyOf } from '../../support/object-key.ts'
+import { keyOf } from '../../util/object-key.ts'
 import { labelCombinations, labelNames, type MetricRow } from './metric-row.ts'
 import {
   metricPrefix,

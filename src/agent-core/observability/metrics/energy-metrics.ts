@@ -1,4 +1,4 @@
-import { refKey } from '../../support/object-key.ts'
+import { refKey } from '../../util/object-key.ts'
 import type { AgentMetrics } from './agent-metrics.ts'
 import type { ServiceKey } from './metric-table.ts'
 

@@ -1,4 +1,4 @@
-import { splitKey } from '../../support/object-key.ts'
+import { splitKey } from '../../util/object-key.ts'
 import type { AgentMetrics } from './agent-metrics.ts'
 
 interface Sampled {

@@ -1,5 +1,5 @@
 import type { RuntimeFigures as RuntimeView } from '../../../contract/service.ts'
-import { refKey } from '../../support/object-key.ts'
+import { refKey } from '../../util/object-key.ts'
 import type { AgentMetrics } from './agent-metrics.ts'
 import type { ServiceKey } from './metric-table.ts'
 

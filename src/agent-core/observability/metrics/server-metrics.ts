@@ -1,5 +1,5 @@
-import type { ServerRole, ServerState } from '../../process/server-state.ts'
-import { splitKey } from '../../support/object-key.ts'
+import type { ServerRole, ServerState } from '../../servers/server-state.ts'
+import { splitKey } from '../../util/object-key.ts'
 import type { AgentMetrics } from './agent-metrics.ts'
 
 /** Measures each start until the server is ready; one that was found running is none. */

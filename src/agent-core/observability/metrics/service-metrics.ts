@@ -1,6 +1,6 @@
 import type { ServiceState } from '../../../contract/service.ts'
 import type { AgentSnapshot } from '../../../contract/snapshot.ts'
-import { refKey } from '../../support/object-key.ts'
+import { refKey } from '../../util/object-key.ts'
 import type { AgentMetrics } from './agent-metrics.ts'
 
 /** Keeps the per-service figures in step with what snapshots say; call it before they are read. */

@@ -1,4 +1,4 @@
-import { unknownDigest } from '../../process/adoption.ts'
+import { unknownDigest } from '../../servers/adoption.ts'
 import type { Desired } from '../desired.ts'
 import { answerStep, withdrawSilent } from './answering.ts'
 import {

@@ -1,8 +1,8 @@
 import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
-import { unknownDigest } from '../../process/adoption.ts'
+import { unknownDigest } from '../../servers/adoption.ts'
 import { leadsToSuccessor, type Running } from './facts.ts'
 import type { Observation, ServerView } from './observation.ts'
-import { wallTimeOf } from '../../support/steady-clock.ts'
+import { wallTimeOf } from '../../util/steady-clock.ts'
 
 /** What a server that does not answer is shown as. */
 export function withoutAnswer(

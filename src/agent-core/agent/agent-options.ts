@@ -1,0 +1,52 @@
+import type { HoldAwake } from '../power/awake/awake-hold.ts'
+import type { ShutdownRequest } from '../api/commands/rooms.ts'
+import type { EnergyOptions } from '../power/energy/energy.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { FuseTimings } from '../power/panic-fuse/panic-fuse.ts'
+import type { Platform } from '../platform/platform.ts'
+import type { PowerOptions } from '../power/power.ts'
+import type { LivenessTimings } from '../servers/liveness.ts'
+import type { AgentSettings, LogLevel } from '../settings/settings.ts'
+import type { NodeIdentity } from '../state/node-id.ts'
+
+export interface AgentOptions {
+  readonly settings: AgentSettings
+  readonly platform: Platform
+  readonly identity: NodeIdentity
+  readonly version: string
+  readonly env: NodeJS.ProcessEnv
+  readonly log: Logger
+  /** The Hub's token of the person at this machine, where the host keeps one; throws where it cannot be read. */
+  readonly keptHubToken?: () => Promise<string | undefined>
+  /** True sentences about this agent that belong in every snapshot. */
+  readonly notices: readonly string[]
+  /** Ends the agent on request; undefined where its host does not allow that. */
+  readonly onShutdown?: (request: ShutdownRequest) => void
+  /** A person set how much is logged. */
+  readonly onLogLevel?: (level: LogLevel) => void
+  /** What keeps the system awake while models work; absent = a program of the system. */
+  readonly holdAwake?: HoldAwake
+  /** For tests: how often the power supply is looked at. */
+  readonly supplyEveryMs?: number
+  /** For tests: how soon a server that hangs is noticed. */
+  readonly liveness?: LivenessTimings
+  /** For tests: the jitter of the back-off after crashes. */
+  readonly random?: () => number
+  /** For tests: the Hub's token may go over http to this machine. */
+  readonly allowInsecureLoopback?: boolean
+  /** For tests: the clock by which memory pressure comes and goes, in milliseconds. */
+  readonly memoryClock?: () => number
+  /** For tests: how long a move waits for what it leaves. */
+  readonly leaveLimitMs?: number
+  /** For tests: how long a minute without a request is. */
+  readonly idleMinuteMs?: number
+  /** For tests and demonstrations: what is measured with, how long a look counts, and when its program hangs. */
+  readonly powerTrial?: Partial<Pick<PowerOptions, 'platform' | 'commands' | 'source' | 'lookMs' | 'stallMs'>>
+  /** For tests: how long a machine has to live on after a start, and how soon models start after a disorderly end. */
+  readonly fuseTrial?: Partial<FuseTimings>
+  /** For tests: how often work is counted while nobody looks. */
+  readonly energyTrial?: Pick<EnergyOptions, 'countEveryMs'>
+}
+
+/** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */
+export type ServersAtEnd = 'stop' | 'keep'

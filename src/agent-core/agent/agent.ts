@@ -1,0 +1,276 @@
+import { randomUUID } from 'node:crypto'
+import { LinkError, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
+import type { ClusterView } from '../../contract/cluster.ts'
+import type { CommandRequest, CommandResult, ServiceRef } from '../../contract/commands.ts'
+import type { Answer, Query } from '../../contract/queries.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import type { StreamItem, StreamRequest } from '../../contract/streams.ts'
+import type { AgentOptions, ServersAtEnd } from './agent-options.ts'
+import { AskedBefore, querySources } from './agent-queries.ts'
+import { notConnected } from '../cluster/cluster-link.ts'
+import { openKeptRooms, type KeptRooms, type Machine } from './kept-rooms.ts'
+import { keyOf, refKey } from '../util/object-key.ts'
+import { lastingRooms, type LastingRooms } from './lasting-rooms.ts'
+import type { Readiness } from '../observability/health-server.ts'
+import { AgentMetrics } from '../observability/metrics/agent-metrics.ts'
+import { followForScrapes } from './scrape-feeds.ts'
+import { adoptServers } from '../servers/adopt-servers.ts'
+import { isOver } from '../servers/server-state.ts'
+import type { ReadableOutput } from '../servers/output-log.ts'
+import { noAddress } from '../publishing/published-address.ts'
+import { answer } from '../api/queries/queries.ts'
+import { followLog } from '../api/queries/server-log.ts'
+import { countServers } from '../reconcile/server-memory.ts'
+import type { RoomContext } from './room-context.ts'
+import { launchRules } from '../api/room-settings.ts'
+import type { AgentSettings } from '../settings/settings.ts'
+import type { SnapshotBase } from './snapshot/compose.ts'
+import { SnapshotStore } from './snapshot/snapshot-store.ts'
+
+/** The composition root of the core: builds the rooms, starts and stops them in order. */
+export class Agent {
+  readonly metrics = new AgentMetrics()
+  readonly #options: AgentOptions
+  readonly #bootId = randomUUID()
+  readonly #startedAt = Date.now()
+  readonly #snapshots = new SnapshotStore(() => this.#snapshotBase())
+  readonly #context: RoomContext
+  readonly #rooms: LastingRooms
+  readonly #notices: string[]
+  /** Settles in `start`, once what an earlier agent left running is taken over. */
+  readonly #opened = Promise.withResolvers<KeptRooms>()
+  #kept: KeptRooms | undefined
+  readonly #asked = new AskedBefore()
+  #machine: Machine = { performanceCores: undefined, hasMetal: false }
+  #stopping: Promise<void> | undefined
+
+  constructor(options: AgentOptions) {
+    const { notices, identity } = options
+    this.#options = options
+    this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
+    this.#opened.promise.catch(() => undefined)
+    this.#context = {
+      options,
+      metrics: this.metrics,
+      snapshots: this.#snapshots,
+      ends: new AsyncDisposableStack(),
+      settings: () => this.#settings,
+      session: () => this.#kept?.link.session,
+    }
+    this.#context.ends.use(this.metrics)
+    this.#context.ends.use(this.#snapshots)
+    this.#snapshots.register(() => ({ notices: this.#notices }))
+    this.#rooms = lastingRooms(this.#context)
+    followForScrapes(this.#context, this.#rooms)
+  }
+
+  /** The machine is about to sleep: nothing is published until {@link resume}. */
+  async suspend(): Promise<void> {
+    await this.#kept?.sleep.suspend()
+  }
+
+  /** The machine woke, or may have slept: everything is read and verified anew. */
+  async resume(): Promise<void> {
+    await this.#kept?.sleep.resume()
+  }
+
+  /** The machine runs on mains or on a battery now, unlike before. */
+  supplyChanged(): void {
+    void this.#kept?.supply.supplyChanged()
+  }
+
+  /** As of now. */
+  snapshot(looker?: Looker): AgentSnapshot {
+    return this.#snapshots.get(looker)
+  }
+
+  /** One look: servers are asked for their figures first, for as long as a second. */
+  async look(): Promise<AgentSnapshot> {
+    await Promise.all([this.#rooms.figures.refresh(), this.#kept?.supply.fresh()])
+    return this.#snapshots.get()
+  }
+
+  subscribe(listener: () => void, looker?: Looker): () => void {
+    return this.#snapshots.subscribe(listener, looker)
+  }
+
+  /** Never rejects but where the state folder cannot be used. */
+  async command(request: CommandRequest): Promise<CommandResult> {
+    const { commands } = await this.#opened.promise
+    return commands.run(request)
+  }
+
+  /** Throws LinkError where there is no answer, or the signal is aborted before there is one. */
+  async query(query: Query, signal?: AbortSignal): Promise<Answer> {
+    const kept = await this.#opened.promise
+    return answer(
+      querySources(this.#context, { rooms: this.#rooms, kept, machine: this.#machine, asked: this.#asked }),
+      query,
+      signal,
+    )
+  }
+
+  stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
+    let leave: Unsubscribe | undefined
+    let hasLeft = false
+    const begin = () => {
+      if (!hasLeft) leave = followLog(this.#output(request.service), request, listener)
+    }
+    this.#opened.promise.then(begin, (error: unknown) => {
+      if (!hasLeft) listener.end(new LinkError('gone', 'The agent could not be started.', { cause: error }))
+    })
+    return () => {
+      hasLeft = true
+      leave?.()
+    }
+  }
+
+  #output(service: ServiceRef): ReadableOutput {
+    return this.#rooms.servers.outputOf(refKey(service))
+  }
+
+  /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
+  get longestDrainMs(): number {
+    return Math.max(this.#options.settings.drainLimitMs, this.#settings.drainLimitMs)
+  }
+
+  /** Adds a true sentence that every reader of a snapshot should know. */
+  notice(sentence: string): void {
+    this.#notices.push(sentence)
+    this.#snapshots.changed()
+  }
+
+  /** Gives a service a new server process; false where it is not known. */
+  restart(namespace: string, name: string): boolean {
+    return this.#kept?.link.session?.reconciler.restart(keyOf(namespace, name)) ?? false
+  }
+
+  /** Useful = it sees the cluster, or knows that what it sees is old, and there is an address to publish. */
+  readiness(): Readiness {
+    const cluster = this.#clusterView()
+    if (cluster.state !== 'live' && cluster.state !== 'stale') return { ready: false, message: cluster.message }
+    const { ip, message } = this.#kept?.address.facts ?? noAddress
+    if (ip === undefined) return { ready: false, message }
+    return { ready: true, message: cluster.message }
+  }
+
+  /** Returns at once where the cluster is not there: the agent goes on looking for it. Throws what the state folder's disk answers. */
+  async start(): Promise<void> {
+    const kept = await this.#begin().catch((error: unknown) => {
+      this.#opened.reject(error)
+      throw error
+    })
+    this.#opened.resolve(kept)
+    await kept.link.connect()
+    kept.address.watch()
+  }
+
+  /**
+   * `stop` withdraws what is published, lets the servers finish and releases the claims: nothing is left that says ready. `keep` leaves
+   * servers and what is published to the next agent, which must renew the claims within three minutes. The first call decides.
+   */
+  stop({ servers = 'stop' }: { servers?: ServersAtEnd } = {}): Promise<void> {
+    this.#stopping ??= servers === 'stop' ? this.#stop() : this.#leave()
+    return this.#stopping
+  }
+
+  async #stop(): Promise<void> {
+    const { narrator, link, fuse } = this.#kept ?? {}
+    narrator?.leave()
+    await fuse?.leaving()
+    await link?.stopDeciding()
+    await link?.withdraw({ hasServers: this.#runningServers().length > 0 })
+    await Promise.all([this.#rooms.servers.stopAll(), link?.sayStopped(this.#options.identity.displayName)])
+    await link?.release()
+    await this.#rooms.servers.letGo()
+    await this.#context.ends.disposeAsync()
+  }
+
+  #runningServers(): string[] {
+    return [...this.#rooms.servers.state()].filter(([, state]) => !isOver(state)).map(([key]) => key)
+  }
+
+  async #leave(): Promise<void> {
+    await this.#kept?.fuse.leaving()
+    await this.#kept?.link.stopDeciding()
+    const kept = this.#runningServers()
+    await this.#rooms.servers.letGo()
+    this.#options.log.info('servers keep running', {
+      services: kept,
+      heartbeats: 'stopped: without an agent the cluster calls them stale after 180 s',
+    })
+    await this.#context.ends.disposeAsync()
+  }
+
+  /** Everything but the cluster. */
+  async #begin(): Promise<KeptRooms> {
+    const { platform, log, onLogLevel } = this.#options
+    const { servers, memory, models, power } = this.#rooms
+    const kept = await openKeptRooms(this.#context, {
+      rooms: this.#rooms,
+      machine: () => this.#machine,
+      isEnding: () => this.#stopping !== undefined,
+    })
+    this.#kept = kept
+    this.#warn(kept.notices)
+    platform.onUntold?.((sentence) => this.#warn([sentence]))
+    onLogLevel?.(kept.settings.current.logLevel)
+    const performanceCores = await platform.performanceCores().catch((error: unknown) => {
+      log.warn('performance cores not known', { error })
+      return undefined
+    })
+    this.#machine = { performanceCores, hasMetal: (await platform.metal()).available }
+    await this.#adopt(kept)
+    countServers(servers, memory)
+    await memory.start()
+    models.start()
+    power.settingsChanged()
+    return kept
+  }
+
+  async #adopt({ fuse }: KeptRooms): Promise<void> {
+    const { platform, log, settings } = this.#options
+    const { ledger, servers } = this.#rooms
+    const { stateDir } = settings
+    const rules = launchRules(this.#settings)
+    const onBoot = fuse.booted.bind(fuse)
+    this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules, onBoot }))
+    servers.sweepRuns().catch((error: unknown) => log.warn('output of earlier servers not looked through', { error }))
+  }
+
+  #warn(notices: readonly string[]): void {
+    for (const notice of notices) {
+      this.#options.log.warn('notice', { text: notice })
+      this.notice(notice)
+    }
+  }
+
+  /** What counts now: what the agent was started with, and what a person set since. */
+  get #settings(): AgentSettings {
+    return this.#kept?.settings.current ?? this.#options.settings
+  }
+
+  #clusterView(): ClusterView {
+    return this.#kept?.link.view() ?? notConnected(this.#options.settings.context)
+  }
+
+  #snapshotBase(): SnapshotBase {
+    const { identity, platform, version } = this.#options
+    const { ip, message } = this.#kept?.address.facts ?? noAddress
+    return {
+      bootId: this.#bootId,
+      version,
+      startedAt: this.#startedAt,
+      now: Date.now(),
+      host: {
+        nodeId: identity.nodeId,
+        displayName: identity.displayName,
+        platform: platform.name,
+        ...(ip !== undefined && { address: ip }),
+        message,
+        paused: this.#kept?.absences.pausedSince !== undefined,
+      },
+      cluster: this.#clusterView(),
+    }
+  }
+}

@@ -1,0 +1,63 @@
+import { Cluster } from '../kube/cluster.ts'
+import { EventRecorder } from '../kube/event-recorder.ts'
+import type { OnAnswer } from '../kube/kube-transport.ts'
+import type { PinnedContext } from '../kube/pinned-context.ts'
+import { parseEndpointSlice, parseService, resources } from '../kube/resources.ts'
+import { StatusWriter } from '../kube/status-writer.ts'
+import { Publisher } from '../publishing/publisher.ts'
+import { Reconciler, type ReconcilerOptions } from '../reconcile/reconciler.ts'
+import type { NodeIdentity } from '../state/node-id.ts'
+
+/** What hangs on one cluster; servers, models and memory outlive it. */
+export interface ClusterSession {
+  readonly cluster: Cluster
+  readonly publisher: Publisher
+  readonly events: EventRecorder
+  readonly status: StatusWriter
+  readonly reconciler: Reconciler
+}
+
+export interface SessionOptions extends Omit<ReconcilerOptions, 'cluster' | 'publisher'> {
+  readonly context: PinnedContext
+  /** Absent = all namespaces. */
+  readonly namespace: string | undefined
+  readonly identity: NodeIdentity
+  readonly agentVersion: string
+  /** Called after every change of what is known of the cluster. */
+  readonly onClusterState: () => void
+  readonly onApiAnswer?: OnAnswer
+}
+
+/** Nothing is watched and nothing decided before its `cluster` and `reconciler` are started. */
+export function clusterSession(options: SessionOptions): ClusterSession {
+  const { context, namespace, identity, agentVersion, onClusterState, log } = options
+  log.info('cluster', { context: context.name, server: context.server, namespace: namespace ?? '(all)' })
+  const cluster: Cluster = new Cluster({
+    context,
+    namespace,
+    log,
+    onState: onClusterState,
+    onSliceWatch: (live) => publisher.setWatchLive(live),
+    onGap: () => publisher.watchGap(),
+    onAnswer: options.onApiAnswer,
+  })
+  const publisher = new Publisher({
+    api: cluster.api,
+    services: { resource: resources.services, parse: parseService, cache: cluster.services },
+    slices: { resource: resources.endpointSlices, parse: parseEndpointSlice, cache: cluster.slices },
+    endpoints: resources.endpoints,
+    namespace,
+    node: { id: identity.nodeId, displayName: identity.displayName },
+    agentVersion,
+    log,
+    onChange: (key) => reconciler.enqueue(key),
+  })
+  const reconciler: Reconciler = new Reconciler({ ...options, cluster, publisher })
+  return {
+    cluster,
+    publisher,
+    events: new EventRecorder({ api: cluster.api, log, host: identity.displayName }),
+    status: new StatusWriter(cluster.api, cluster.inferenceServices),
+    reconciler,
+  }
+}

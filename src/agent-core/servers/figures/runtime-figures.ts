@@ -1,0 +1,198 @@
+import { isDeepStrictEqual } from 'node:util'
+import { seesFigures, type Looker } from '../../../contract/client.ts'
+import type { RuntimeFigures as RuntimeFiguresView } from '../../../contract/service.ts'
+import type { Activity, CountersReading } from '../activity.ts'
+import type { CountedServer } from '../server-slot.ts'
+import { steadyNow, wallTimeOf } from '../../util/steady-clock.ts'
+import { OwnPace } from './own-pace.ts'
+import { RunCounts } from './run-counts.ts'
+import { addTo, type RuntimeTotals } from './totals.ts'
+import { figuresOf } from './view.ts'
+
+export interface RuntimeFiguresOptions {
+  /** Those that run. */
+  readonly servers: () => readonly CountedServer[]
+  /** Never rejects. */
+  readonly ask: (port: number, timeLimitMs: number) => Promise<Activity>
+  /** Every server was asked; complete: each answered, so that the totals are as of now. */
+  readonly onAsked?: (answers: { readonly isComplete: boolean }) => void
+  /** A figure is another than before. */
+  readonly onChange: () => void
+  /** The steady clock, unless stated. */
+  readonly now?: () => number
+}
+
+const menuEveryMs = 5_000
+const windowEveryMs = 2_000
+/** A server in the middle of a long batch does not answer; then its figures are those of the next time. */
+const answerLimitMs = 1_000
+/** For so long an answer that did not come is that of a busy server. */
+const silenceMs = 15_000
+/** Of services that are gone; those that are there are never forgotten. */
+const maxTotals = 1_000
+
+interface Run {
+  readonly counts: RunCounts
+  readonly since: number
+  told: 'counted' | 'untold' | 'silent'
+}
+
+/**
+ * What the servers say of their own work. They are asked while a menu or a window looks, and by `refresh`; what is asked of them for
+ * another purpose is noted here too. Nothing is asked otherwise.
+ */
+export class RuntimeFigures implements AsyncDisposable {
+  readonly #options: RuntimeFiguresOptions
+  readonly #now: () => number
+  readonly #pace = new OwnPace()
+  /** By run. */
+  readonly #runs = new Map<string, Run>()
+  readonly #totals = new Map<string, RuntimeTotals>()
+  #views: ReadonlyMap<string, RuntimeFiguresView> = new Map()
+  #everyMs: number | undefined
+  #next: NodeJS.Timeout | undefined
+  /** What is not asked for any more is not shown as if it were so now. */
+  #hide: NodeJS.Timeout | undefined
+  #round: Promise<void> | undefined
+  #isEnded = false
+
+  constructor(options: RuntimeFiguresOptions) {
+    this.#options = options
+    this.#now = options.now ?? steadyNow
+  }
+
+  /** Asks at once, and then again and again until nobody looks. */
+  setLooker(looker: Looker | undefined): void {
+    if (this.#isEnded) return
+    this.#everyMs = seesFigures(looker) ? (looker === 'menu' ? menuEveryMs : windowEveryMs) : undefined
+    clearTimeout(this.#next)
+    if (this.#everyMs === undefined) this.#show(new Map())
+    else void this.#keepAsking()
+  }
+
+  /** Asks every server once, for as long as one second; calls join. Never rejects. */
+  refresh(): Promise<void> {
+    if (this.#isEnded) return Promise.resolve()
+    this.#round ??= this.#askAll().finally(() => (this.#round = undefined))
+    return this.#round
+  }
+
+  /** Of a server that was asked for another purpose. */
+  note(server: CountedServer, reading: CountersReading): void {
+    this.#add(server, reading)
+  }
+
+  /** Undefined where no server of the key was asked, or none is ready. */
+  view(key: string): RuntimeFiguresView | undefined {
+    return this.#views.get(key)
+  }
+
+  /**
+   * By key: what was counted since this agent began, as of the last look at each server; over restarts and swaps of servers it only
+   * rises. `refresh` brings it up to date.
+   */
+  totals(): ReadonlyMap<string, RuntimeTotals> {
+    return this.#totals
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isEnded = true
+    clearTimeout(this.#next)
+    clearTimeout(this.#hide)
+    this.#everyMs = undefined
+    await this.#round
+  }
+
+  async #keepAsking(): Promise<void> {
+    await this.refresh()
+    clearTimeout(this.#next)
+    if (this.#everyMs !== undefined) this.#next = setTimeout(() => void this.#keepAsking(), this.#everyMs).unref()
+  }
+
+  async #askAll(): Promise<void> {
+    const { servers } = this.#options
+    const answers = await Promise.all(servers().map((server) => this.#ask(server)))
+    if (this.#isEnded) return
+    this.#forgetGone()
+    this.#options.onAsked?.({ isComplete: !answers.includes('silent') && !answers.includes('cannotAsk') })
+    this.#show(new Map(servers().flatMap((server) => this.#viewOf(server))))
+    clearTimeout(this.#hide)
+    if (this.#everyMs === undefined) this.#hide = setTimeout(() => this.#show(new Map()), silenceMs).unref()
+  }
+
+  #show(views: ReadonlyMap<string, RuntimeFiguresView>): void {
+    const isSame = isDeepStrictEqual(views, this.#views)
+    this.#views = views
+    if (!isSame) this.#options.onChange()
+  }
+
+  async #ask(server: CountedServer): Promise<Activity['kind'] | 'notAsked'> {
+    if (server.sleepsWhenIdle || !server.isWell) return 'notAsked'
+    const activity = await this.#options.ask(server.port, answerLimitMs)
+    // A run that ended meanwhile may be forgotten already: as a new one its whole count would come again.
+    if (!this.#options.servers().some(({ run }) => run === server.run)) return 'notAsked'
+    if (activity.kind === 'counted') this.#add(server, activity.reading)
+    else if (activity.kind !== 'cannotAsk') this.#run(server).told = activity.kind
+    return activity.kind
+  }
+
+  #run({ run }: CountedServer): Run {
+    const known = this.#runs.get(run)
+    if (known) return known
+    const begun: Run = { counts: new RunCounts(), since: this.#now(), told: 'silent' }
+    this.#runs.set(run, begun)
+    this.#forgetGone()
+    return begun
+  }
+
+  #add(server: CountedServer, { counters, askedAt }: CountersReading): void {
+    const { key, digest, isFound } = server
+    const run = this.#run(server)
+    run.told = 'counted'
+    const isFirst = run.counts.last === undefined
+    const stretch = run.counts.add({ counters, askedAt, at: this.#now() })
+    // What a server that was found running counted before, an earlier agent has counted.
+    const more = stretch ?? (isFirst && !isFound ? counters : {})
+    this.#totals.set(key, addTo(this.#totals.get(key) ?? {}, more))
+    const { generatedTokens = 0, generationSeconds = 0 } = stretch ?? {}
+    if (!stretch?.isOneRequest) return
+    const { at, contextTokens } = stretch
+    this.#pace.add({ at, digest, contextTokens, generatedTokens, seconds: generationSeconds })
+  }
+
+  #forgetGone(): void {
+    const present = this.#options.servers()
+    const runs = new Set(present.map(({ run }) => run))
+    const keys = new Set(present.map(({ key }) => key))
+    for (const run of this.#runs.keys()) if (!runs.has(run)) this.#runs.delete(run)
+    for (const key of this.#totals.keys()) {
+      if (this.#totals.size <= maxTotals) return
+      if (!keys.has(key)) this.#totals.delete(key)
+    }
+  }
+
+  #viewOf(server: CountedServer): [key: string, view: RuntimeFiguresView][] {
+    const { key, role, digest, sleepsWhenIdle } = server
+    if (role !== 'current' || !server.isWell) return []
+    if (sleepsWhenIdle) return [[key, notReported(asked.never)]]
+    const run = this.#runs.get(server.run)
+    if (!run) return []
+    const now = this.#now()
+    const { last, movedAt } = run.counts
+    if (run.told === 'untold') return [[key, notReported(asked.inVain)]]
+    if (last && (run.told === 'counted' || now - last.at <= silenceMs)) {
+      const lastRequestAt = movedAt === undefined ? undefined : wallTimeOf(movedAt).toISOString()
+      const slowness = this.#pace.slowness(digest, now)
+      return [[key, figuresOf({ counters: last.counters, rates: run.counts.rates(now), lastRequestAt, slowness })]]
+    }
+    return last || now - run.since > silenceMs ? [[key, notReported(asked.withoutAnswer)]] : []
+  }
+}
+
+const asked = {
+  never: 'Its figures are not read: a server that sleeps when it is idle takes a look at them for a request.',
+  inVain: 'Its runtime does not report figures that are understood here.',
+  withoutAnswer: 'Its runtime does not answer when it is asked for its figures.',
+} as const
+
+const notReported = (message: string): RuntimeFiguresView => ({ state: 'notReported', message })

@@ -1,0 +1,266 @@
+import { createHash } from 'node:crypto'
+import { mkdir, rename } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
+import { z } from 'zod'
+import type { Logger } from '../observability/logger.ts'
+import type { Platform } from '../platform/platform.ts'
+import { parseJson, readIfThere, syncFolder } from '../util/files.ts'
+import { messageOf } from '../util/message-of.ts'
+import type { ServerLaunch } from './launch.ts'
+import { runOf, type RunFolder } from './run-folder.ts'
+import type { ServerRole } from './server-state.ts'
+import { wallTimeOf } from '../util/steady-clock.ts'
+
+const ledgerEntry = z.object({
+  key: z.string(),
+  /** Absent = `current`. */
+  role: z.enum(['successor', 'retiring']).optional(),
+  /** Of the InferenceService. */
+  uid: z.string(),
+  digest: z.string(),
+  executable: z.string(),
+  /** The arguments of the executable; absent where they are too long to be noted, and in ledgers of agents that did not note them. */
+  argv: z.array(z.string()).optional(),
+  workingDirectory: z.string(),
+  logFile: z.string(),
+  /** Where in the log file the output of this run begins. */
+  outputOffset: z.int().nonnegative(),
+  port: z.int().positive(),
+  sleepsWhenIdle: z.boolean(),
+  /** What it is expected to hold, as estimated at its start. */
+  needBytes: z.number().nonnegative().optional(),
+  /** Its model is mapped from the file; absent where it is not, and of agents that did not note it. */
+  mappedBytes: z.number().nonnegative().optional(),
+  /** As versions before `mappedBytes` read and wrote it. */
+  isMapped: z.boolean().optional(),
+  /** What it loads: see `ServerLaunch.files`. Absent of agents that did not note it. */
+  files: z.array(z.string()).optional(),
+  /** Empty where the system did not say. */
+  bootId: z.string(),
+  loginSession: z.string().optional(),
+  intendedAt: z.iso.datetime(),
+  /** Absent until the spawn was seen to work. */
+  process: z
+    .object({
+      pid: z.int().positive(),
+      startTime: z.string(),
+      /** SHA-256 (hex) of the command line as the system prints it back. */
+      commandLineDigest: z.string(),
+    })
+    .optional(),
+  /** Absent until it was ready for the first time. */
+  readySince: z.iso.datetime().optional(),
+})
+export type LedgerEntry = z.infer<typeof ledgerEntry>
+
+export const runOfEntry = ({ workingDirectory }: Pick<LedgerEntry, 'workingDirectory'>): string =>
+  runOf(workingDirectory)
+
+const ledgerFile = z.object({ schema: z.literal(1), servers: z.array(ledgerEntry) })
+
+/** The servers that a ledger names with their processes; none where its text cannot be understood. */
+export const ledgerProcesses = (text: string) =>
+  (parse(text)?.servers ?? []).flatMap(({ key, bootId, process: server }) =>
+    server ? [{ key, bootId, ...server }] : [],
+  )
+
+/** One sentence why a server was not started. */
+export class LedgerError extends Error {
+  override readonly name = 'LedgerError'
+}
+
+export interface LedgerOptions {
+  readonly file: string
+  readonly platform: Pick<Platform, 'process' | 'bootId' | 'loginSession'>
+  readonly log: Logger
+  readonly now?: () => number
+}
+
+export interface LedgerContent {
+  readonly entries: readonly LedgerEntry[]
+  /** What a person should know, such as that the file could not be read. */
+  readonly notice: string | undefined
+}
+
+/** Which boot and login this is. */
+export interface HostSession {
+  /** Empty where the system does not say. */
+  readonly bootId: string
+  readonly loginSession: string | undefined
+}
+
+/**
+ * What an agent must know of the servers that an earlier one left running: one file, replaced as a whole. A server is noted before it is
+ * spawned, so that the agent can end at any moment without leaving a server behind that no ledger names.
+ */
+export class Ledger {
+  readonly #options: LedgerOptions
+  /** By the name of the run. */
+  readonly #entries = new Map<string, LedgerEntry>()
+  #host: Promise<HostSession> | undefined
+  #writing: Promise<void> = Promise.resolve()
+  #next: Promise<void> | undefined
+  #closed = false
+  #failing = false
+
+  constructor(options: LedgerOptions) {
+    this.#options = options
+  }
+
+  /** To be called once, first. A file that cannot be understood is set aside; throws what the disk answers. */
+  async load(): Promise<LedgerContent> {
+    const { file, now = Date.now } = this.#options
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+    const text = await readIfThere(file)
+    if (text === undefined) return { entries: [], notice: undefined }
+    const content = parse(text)
+    if (content) {
+      for (const entry of content.servers) this.#entries.set(runOfEntry(entry), entry)
+      return { entries: content.servers, notice: undefined }
+    }
+    const aside = `${file}.broken-${now()}`
+    await rename(file, aside)
+    const notice = `The ledger of running servers ${file} could not be read and was set aside as ${aside}: what runs was looked for among the processes instead.`
+    return { entries: [], notice }
+  }
+
+  /** Asked once. */
+  host(): Promise<HostSession> {
+    this.#host ??= this.#askHost()
+    return this.#host
+  }
+
+  /** Resolves when it is on disk, for a spawn to follow. Throws LedgerError. */
+  async intend(
+    { name, workingDirectory, logFile }: RunFolder,
+    launch: ServerLaunch,
+    { key, role, ...where }: { key: string; role: ServerRole; port: number; outputOffset: number },
+  ): Promise<void> {
+    const { file, now = Date.now } = this.#options
+    const { uid, digest, executable, sleepsWhenIdle = false, needBytes, mappedBytes = 0, files: loaded } = launch
+    const argv = launch.argv(where.port)
+    const place = { key, ...(role !== 'current' && { role }) }
+    const files = { executable, ...(isNotedWhole(argv) && { argv: [...argv] }), workingDirectory, logFile }
+    const memory = {
+      ...(needBytes !== undefined && { needBytes }),
+      ...(mappedBytes > 0 && { mappedBytes, isMapped: true }),
+    }
+    const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...memory, ...(loaded && { files: [...loaded] }) }
+    const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
+    this.#entries.set(name, entry)
+    try {
+      await this.#save()
+    } catch (error) {
+      if (this.#entries.get(name) === entry) this.#entries.delete(name)
+      throw new LedgerError(
+        `The server was not started, because it could not be noted in ${file} (${messageOf(error)}): without the note nobody would look after it if the agent crashed. Make room on that disk, or choose another --state-dir.`,
+        { cause: error },
+      )
+    }
+  }
+
+  /** The spawn worked, or the command line is the final one: wrappers replace themselves by the server. */
+  async identify(run: string, pid: number): Promise<void> {
+    const intended = this.#entries.get(run)
+    try {
+      const facts = await this.#options.platform.process(pid)
+      if (!facts || intended === undefined || this.#entries.get(run) !== intended) return
+      const { startTime, commandLine } = facts
+      this.#note({ ...intended, process: { pid, startTime, commandLineDigest: digestOf(commandLine) } })
+    } catch (error) {
+      this.#options.log.warn('server not identified', { service: intended?.key, pid, error })
+    }
+  }
+
+  async ready(run: string, pid: number, since: number): Promise<void> {
+    await this.identify(run, pid)
+    const entry = this.#entries.get(run)
+    if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: wallTimeOf(since).toISOString() })
+  }
+
+  /** A server that was found running. */
+  keep(entry: LedgerEntry): void {
+    this.#note(entry)
+  }
+
+  forget(run: string): void {
+    if (this.#entries.delete(run)) this.#inBackground(this.#save())
+  }
+
+  /** What the servers of these runs are to their service from now on. */
+  cast(roles: Readonly<Record<string, ServerRole>>): void {
+    for (const [run, role] of Object.entries(roles)) {
+      const entry = this.#entries.get(run)
+      if (entry) this.#entries.set(run, withRole(entry, role))
+    }
+    this.#inBackground(this.#save())
+  }
+
+  /** Writes what is not written yet; nothing is written afterwards. */
+  async close(): Promise<void> {
+    this.#closed = true
+    await (this.#next ?? this.#writing).catch((error: unknown) => this.#complain(error))
+  }
+
+  #note(entry: LedgerEntry): void {
+    this.#entries.set(runOfEntry(entry), entry)
+    this.#inBackground(this.#save())
+  }
+
+  #inBackground(saving: Promise<void>): void {
+    saving.catch((error: unknown) => this.#complain(error))
+  }
+
+  /** Told once per trouble: the next change is the next attempt. */
+  #complain(error: unknown): void {
+    if (!this.#failing) this.#options.log.warn('ledger not written', { file: this.#options.file, error })
+    this.#failing = true
+  }
+
+  /** A write that has not begun yet takes this change along. */
+  #save(): Promise<void> {
+    if (this.#closed) return Promise.resolve()
+    const before = this.#writing.catch(() => undefined)
+    this.#next ??= before.then(() => {
+      this.#next = undefined
+      this.#writing = this.#write()
+      return this.#writing
+    })
+    return this.#next
+  }
+
+  async #write(): Promise<void> {
+    const { file } = this.#options
+    const content: z.infer<typeof ledgerFile> = { schema: 1, servers: [...this.#entries.values()] }
+    await writeFileAtomic(file, `${JSON.stringify(content)}\n`, { mode: 0o600 })
+    await syncFolder(dirname(file))
+    this.#failing = false
+  }
+
+  async #askHost(): Promise<HostSession> {
+    const { platform, log } = this.#options
+    try {
+      const [bootId, loginSession] = await Promise.all([platform.bootId(), platform.loginSession()])
+      return { bootId, loginSession }
+    } catch (error) {
+      log.warn('boot not known', { error })
+      return { bootId: '', loginSession: undefined }
+    }
+  }
+}
+
+export const withRole = <T extends LedgerEntry>(entry: T, role: ServerRole): T => ({
+  ...entry,
+  role: role === 'current' ? undefined : role,
+})
+
+/** The whole file is written at every change of any server. */
+const maxNotedArguments = 16_384
+
+const isNotedWhole = (argv: readonly string[]): boolean =>
+  argv.reduce((length, word) => length + word.length, 0) <= maxNotedArguments
+
+export const digestOf = (commandLine: string): string => createHash('sha256').update(commandLine).digest('hex')
+
+const parse = (text: string) => ledgerFile.safeParse(parseJson(text)).data

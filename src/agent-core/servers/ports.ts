@@ -1,0 +1,198 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import type { PortHolder } from '../platform/platform.ts'
+import { holdersText } from '../util/port-holders.ts'
+import { ownFailure } from '../util/error-code.ts'
+import { messageOf } from '../util/message-of.ts'
+import type { PortPolicy } from './launch.ts'
+
+/** One sentence why there is no port, for the person who set the policy. */
+export class NoPortError extends Error {
+  override readonly name = 'NoPortError'
+}
+
+export interface PortReservation extends Disposable {
+  readonly port: number
+}
+
+/** The kernel hands out ports at random: to meet one that is reserved or to be avoided this often means something is wrong. */
+const ephemeralTries = 50
+
+/** Where pods are sent to this machine, seen from one service. */
+export interface PublishedPorts {
+  /** For the service itself, whether or not a server is there. */
+  readonly own: number | undefined
+  /** For other services: a server there would answer requests that are not for its model. */
+  readonly besides: ReadonlySet<number>
+}
+
+export const nothingPublished: PublishedPorts = { own: undefined, besides: new Set() }
+
+export interface PortsOptions {
+  readonly holders?: (port: number) => Promise<readonly PortHolder[]>
+  readonly published?: (key: string) => PublishedPorts
+}
+
+interface ReserveOptions {
+  /** The service it is for. */
+  readonly key?: string
+  /** Ports that turned out to be taken after all. */
+  readonly avoid?: ReadonlySet<number>
+  readonly setting?: string | undefined
+}
+
+/** Hands out ports no other server of ours has and nothing else listens on, until they are given back. */
+export class Ports {
+  readonly #reserved = new Set<number>()
+  /** Ports given back, the longest unused first: the cluster takes a moment to learn that a port is not used any more. */
+  readonly #givenBack = new Set<number>()
+  readonly #holders: (port: number) => Promise<readonly PortHolder[]>
+  readonly #published: (key: string) => PublishedPorts
+
+  constructor({ holders = () => Promise.resolve([]), published = () => nothingPublished }: PortsOptions = {}) {
+    this.#holders = holders
+    this.#published = published
+  }
+
+  /** Where pods are still sent for the service, its next server listens if it can. Throws NoPortError. */
+  async reserve(
+    policy: PortPolicy,
+    { key = '', avoid: taken = new Set(), setting }: ReserveOptions = {},
+  ): Promise<PortReservation> {
+    const { own, besides } = this.#published(key)
+    const avoid = new Set([...taken, ...besides])
+    switch (policy.kind) {
+      case 'fixed':
+        if (besides.has(policy.port)) {
+          throw new NoPortError(
+            `Port ${policy.port}${by(setting)} is still published for another service of this machine: it can be used when that is withdrawn.`,
+          )
+        }
+        return this.#reserveFixed(policy.port, setting)
+      case 'range':
+        for (const port of this.#inOrder(policy, own)) {
+          if (!avoid.has(port) && (await this.#take(port)) !== undefined) return this.#reservation(port)
+        }
+        throw new NoPortError(
+          `No port from ${policy.from} to ${policy.to} is free: widen the range${by(setting)} or stop what uses them.`,
+        )
+      case 'ephemeral':
+        // Anybody who may write slices can write a port into one: only one that a server of ours had is taken again.
+        if (own !== undefined && this.#givenBack.has(own) && !avoid.has(own) && (await this.#take(own)) !== undefined) {
+          return this.#reservation(own)
+        }
+        for (let tries = 0; tries < ephemeralTries; tries++) {
+          const port = await this.#take(0, avoid)
+          if (port !== undefined) return this.#reservation(port)
+        }
+        throw new NoPortError('The system has no free port to offer: stop what uses them.')
+    }
+  }
+
+  /** For a server that listens there already. */
+  keep(port: number): PortReservation {
+    this.#reserved.add(port)
+    return this.#reservation(port)
+  }
+
+  /** Can anything listen on the port now? */
+  async isFree(port: number): Promise<boolean> {
+    return (await bind(port)) !== undefined
+  }
+
+  async #reserveFixed(port: number, setting: string | undefined): Promise<PortReservation> {
+    if (this.#reserved.has(port)) {
+      throw new NoPortError(
+        `Port ${port} already belongs to another service of this agent: a fixed port${by(setting)} is for one service, so use a range of ports.`,
+      )
+    }
+    if ((await this.#take(port)) === undefined) {
+      throw new NoPortError(portTakenMessage(port, await this.#holders(port), setting))
+    }
+    return this.#reservation(port)
+  }
+
+  /** Reserved before the test, so that two starts at the same time never test the same port. */
+  async #take(wanted: number, avoid: ReadonlySet<number> = new Set()): Promise<number | undefined> {
+    if (wanted !== 0) {
+      if (this.#reserved.has(wanted)) return undefined
+      this.#reserved.add(wanted)
+      let port: number | undefined
+      try {
+        port = await bind(wanted)
+        return port
+      } finally {
+        if (port === undefined) this.#reserved.delete(wanted)
+      }
+    }
+    return bind(0, (port) => {
+      if (this.#reserved.has(port) || avoid.has(port)) return false
+      this.#reserved.add(port)
+      return true
+    })
+  }
+
+  /** `first`, if it is one of them, then from below those that were never used, then the others, the longest unused first. */
+  #inOrder({ from, to }: Extract<PortPolicy, { kind: 'range' }>, first: number | undefined): number[] {
+    const all = Array.from({ length: to - from + 1 }, (_, index) => from + index)
+    const used = [...this.#givenBack].filter((port) => port >= from && port <= to)
+    const inOrder = [...all.filter((port) => !this.#givenBack.has(port)), ...used]
+    return inOrder.toSorted((one, other) => Number(other === first) - Number(one === first))
+  }
+
+  #reservation(port: number): PortReservation {
+    return {
+      port,
+      [Symbol.dispose]: () => {
+        this.#reserved.delete(port)
+        this.#givenBack.delete(port)
+        this.#givenBack.add(port)
+      },
+    }
+  }
+}
+
+/** Names the holder of the port as far as the system tells. */
+export function portTakenMessage(port: number, holders: readonly PortHolder[], setting: string | undefined): string {
+  const whom = holdersText(holders, 'another process')
+  return `Port ${port}${by(setting)} is taken by ${whom}: stop it, or choose another port.`
+}
+
+const by = (setting: string | undefined) => (setting === undefined ? '' : ` (${setting})`)
+
+/**
+ * Listens for an instant where the server will, on every address, and then on loopback: macOS and the BSDs, with the SO_REUSEADDR that Node.js
+ * sets, let somebody listen on all addresses of a port although another has one of them, who then gets what is meant for us. `accept` is
+ * asked while the port is held.
+ */
+async function bind(wanted: number, accept: (port: number) => boolean = () => true): Promise<number | undefined> {
+  const port = await listenOnce(wanted, '0.0.0.0')
+  if (port === undefined || (await listenOnce(port, '127.0.0.1', accept)) === undefined) return undefined
+  return port
+}
+
+async function listenOnce(
+  wanted: number,
+  host: string,
+  accept: (port: number) => boolean = () => true,
+): Promise<number | undefined> {
+  const server = createServer()
+  try {
+    const listening = once(server, 'listening')
+    server.listen({ port: wanted, host })
+    await listening
+  } catch (error) {
+    if (isTaken(error)) return undefined
+    const what = wanted === 0 ? 'No port can' : `Port ${wanted} cannot`
+    throw new NoPortError(`${what} be used: ${ownFailure(error) ?? messageOf(error)}.`, { cause: error })
+  }
+  const address = server.address()
+  const port = address !== null && typeof address === 'object' ? address.port : undefined
+  const accepted = port !== undefined && accept(port)
+  const closed = once(server, 'close')
+  server.close()
+  await closed
+  return accepted ? port : undefined
+}
+
+const isTaken = (error: unknown) => error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'

@@ -1,0 +1,253 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { connect, type AddressInfo } from 'node:net'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { drain } from '../../../src/agent-core/servers/drain.ts'
+import { eventually } from '../../support/eventually.ts'
+import { ask, platform, ServerRoom, untilInFlight } from './server-room.ts'
+
+/** What was told of a server on its way to its end. */
+const stoppings = (room: ServerRoom) =>
+  room.changes.flatMap(({ state }) => (state.kind === 'stopping' ? [state.drain?.requestsInFlight ?? 'none'] : []))
+
+test('requests in flight are answered to their end before a stop, and told meanwhile', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 40 })
+  const { port } = await room.reached('ready')
+  const answer = ask(port)
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  const { since, drain } = await room.reached('stopping', { where: (state) => state.drain !== undefined })
+  expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
+  expect(stoppings(room)).toEqual(['none', 1, 0, 'none'])
+  const restMs = (drain?.endsAt ?? 0) - since
+  expect(restMs > 20_000 && restMs <= 30_000).toBe(true)
+})
+
+test('requests that are still on their way when the last one is answered are answered as well', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 20 })
+  const { port } = await room.reached('ready')
+  const first = ask(port)
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 0 })
+  const late = ask(port)
+  expect([await first, await late, await stopping]).toEqual(['answered', 'answered', { stopped: true }])
+  expect(stoppings(room)).toEqual(['none', 1, 0, 1, 0, 'none'])
+})
+
+test('a request goes on after a sleep that was longer than the limit', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 40 }, { drainLimitMs: 10_000 })
+  const { port } = await room.reached('ready')
+  const answer = ask(port)
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 1 })
+  const awake = performance.now.bind(performance)
+  const asleep = vi.spyOn(performance, 'now').mockImplementation(() => awake() + 3_600_000)
+  onTestFinished(() => {
+    asleep.mockRestore()
+  })
+  expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
+})
+
+test('a request that takes longer than the limit is cut', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 60_000 }, { drainLimitMs: 300 })
+  const { port } = await room.reached('ready')
+  const answer = ask(port)
+  await untilInFlight(port)
+  expect([await room.servers.stop('a/b'), await answer]).toEqual([{ stopped: true }, 'cut'])
+  expect(stoppings(room)).toEqual(['none', 1, 'none'])
+})
+
+test('who does not want to wait any longer skips the wait, and the stop goes on in order', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 60_000 })
+  const { port } = await room.reached('ready')
+  const answer = ask(port)
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 1 })
+  room.servers.skipDrain('a/b')
+  expect([await stopping, await answer]).toEqual([{ stopped: true }, 'cut'])
+  expect(room.servers.get('a/b')).toMatchObject({ cause: 'stopped', code: 0 })
+})
+
+test('a second stop that does not wait for requests ends the wait of the first', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 60_000 })
+  const { port } = await room.reached('ready')
+  const answer = ask(port)
+  await untilInFlight(port)
+  const patient = room.servers.stop('a/b')
+  expect([await room.servers.stop('a/b', { drainMs: 0 }), await patient, await answer]).toEqual([
+    { stopped: true },
+    { stopped: true },
+    'cut',
+  ])
+})
+
+test('skipping a wait where there is none does nothing', async () => {
+  await using room = await ServerRoom.create()
+  room.start()
+  await room.reached('ready')
+  room.servers.skipDrain('a/b')
+  room.servers.skipDrain('never/was')
+  expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready' })
+})
+
+test('a server that counts its requests is not held up by a connection that a client merely keeps', async () => {
+  await using room = await ServerRoom.create()
+  room.start()
+  const { port } = await room.reached('ready')
+  const client = connect(port, '127.0.0.1')
+  await once(client, 'connect')
+  await room.servers.stop('a/b')
+  client.destroy()
+  expect(stoppings(room)).toEqual(['none'])
+})
+
+test('where a server does not count, open connections stand for requests', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ noMetrics: true, tokenMs: 20 })
+  const { port } = await room.reached('ready')
+  const answer = ask(port)
+  await eventually(async () => (await platform.establishedConnections(port)) === 1)
+  expect([await room.servers.stop('a/b'), await answer]).toEqual([{ stopped: true }, 'answered'])
+  expect(stoppings(room)).toEqual(['none', 1, 0, 'none'])
+})
+
+test('… and one that stays open holds up the stop no longer than the limit', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ noMetrics: true }, { drainLimitMs: 300 })
+  const { port } = await room.reached('ready')
+  const client = connect(port, '127.0.0.1').on('error', () => {})
+  await once(client, 'connect')
+  expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
+  client.destroy()
+  expect(stoppings(room)).toEqual(['none', 1, 'none'])
+})
+
+test('a server that says nothing for a moment keeps its last count, whoever else is connected', async () => {
+  let looksAtConnections = 0
+  await using room = await ServerRoom.create({
+    platform: Object.assign(Object.create(platform) as typeof platform, {
+      establishedConnections: (port: number) => {
+        looksAtConnections += 1
+        return platform.establishedConnections(port)
+      },
+    }),
+  })
+  room.start({ tokenMs: 20 })
+  const { port, pid } = await room.reached('ready')
+  const idle = [connect(port, '127.0.0.1'), connect(port, '127.0.0.1')]
+  await Promise.all(idle.map((client) => once(client, 'connect')))
+  const answer = ask(port, { max_tokens: 60 })
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 1 })
+  process.kill(pid, 'SIGSTOP')
+  await eventually(() => looksAtConnections >= 2, { what: 'two looks at the silent server' })
+  process.kill(pid, 'SIGCONT')
+  expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
+  for (const client of idle) client.destroy()
+  expect(stoppings(room)).toEqual(['none', 1, 0, 'none'])
+})
+
+test('a server that is silent from the first look on has as many requests as connections', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 20 })
+  const { port, pid } = await room.reached('ready')
+  const answer = ask(port)
+  await untilInFlight(port)
+  process.kill(pid, 'SIGSTOP')
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => (drain?.requestsInFlight ?? 0) > 0 })
+  process.kill(pid, 'SIGCONT')
+  expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
+})
+
+describe('a server that counts', () => {
+  interface Counters {
+    readonly requests: number
+    readonly work: number
+  }
+
+  /** Waits for a server whose counters are these at each look; `afterMs` is how long that took from their last change on. */
+  async function drained(countersAt: (look: number) => Counters): Promise<{ looks: number; afterMs: number }> {
+    let looks = 0
+    let changedAt = performance.now()
+    let shown = ''
+    const server = createServer((_, response) => {
+      const { requests, work } = countersAt(looks++)
+      const text = `llamacpp:requests_processing ${requests}\nllamacpp:tokens_predicted_total ${work}\n`
+      if (text !== shown) changedAt = performance.now()
+      shown = text
+      response.end(text)
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    onTestFinished(() => void server.close())
+    const left = await drain({
+      port: (server.address() as AddressInfo).port, // a TCP server that listens has no other kind
+      platform,
+      until: () => Infinity,
+      signal: new AbortController().signal,
+      onRequests: () => undefined,
+      onCounters: () => undefined,
+      onSlept: () => undefined,
+      onTrouble: (_, error) => {
+        throw error
+      },
+    })
+    expect(left).toBe(0)
+    return { looks, afterMs: performance.now() - changedAt }
+  }
+
+  test('is given a second after its last request', async () => {
+    const { afterMs } = await drained((look) => ({ requests: look < 2 ? 1 : 0, work: 5 }))
+    expect(afterMs).toBeGreaterThanOrEqual(1_000)
+  })
+
+  test('is given a second after the last request that came and went between two looks', async () => {
+    const { afterMs } = await drained((look) => ({ requests: 0, work: Math.min(look, 3) }))
+    expect(afterMs).toBeGreaterThanOrEqual(1_000)
+  })
+
+  test('is looked at for a moment only where there was none', async () => {
+    const { looks } = await drained(() => ({ requests: 0, work: 5 }))
+    expect(looks).toBeLessThanOrEqual(3)
+  })
+})
+
+test('a server that crashes meanwhile is over, and was stopped', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 60_000 })
+  const { port, pid } = await room.reached('ready')
+  const answer = ask(port)
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain !== undefined })
+  process.kill(pid, 'SIGKILL')
+  expect([await stopping, await answer]).toEqual([{ stopped: true }, 'cut'])
+  expect(room.servers.get('a/b')).toMatchObject({ cause: 'stopped', signal: 'SIGKILL', failures: 0 })
+})
+
+test('several servers finish their requests at the same time', async () => {
+  await using room = await ServerRoom.create()
+  const keys = ['n/a', 'n/b', 'n/c']
+  for (const key of keys) room.start({ tokenMs: 50 }, {}, key)
+  const ports = await Promise.all(keys.map(async (key) => (await room.reached('ready', { key })).port))
+  const answers = ports.map((port) => ask(port))
+  await Promise.all(ports.map((port) => untilInFlight(port)))
+  await room.servers.stopAll()
+  expect(await Promise.all(answers)).toEqual(['answered', 'answered', 'answered'])
+  const firstExit = room.changes.findIndex(({ state }) => state.kind === 'exited')
+  const waitingBefore = room.changes
+    .slice(0, firstExit)
+    .filter(({ state }) => state.kind === 'stopping' && state.drain?.requestsInFlight === 1)
+  expect(waitingBefore.map(({ key }) => key).sort()).toEqual(keys)
+})

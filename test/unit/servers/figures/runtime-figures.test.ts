@@ -1,0 +1,193 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import type { Activity, RuntimeCounters } from '../../../../src/agent-core/servers/activity.ts'
+import type { CountedServer } from '../../../../src/agent-core/servers/server-slot.ts'
+import { RuntimeFigures } from '../../../../src/agent-core/servers/figures/runtime-figures.ts'
+
+beforeEach(() => vi.useFakeTimers())
+afterEach(() => vi.useRealTimers())
+
+const server: CountedServer = {
+  ...{ key: 'default/a', role: 'current', run: 'run-1', pid: 1, port: 1, digest: 'd' },
+  ...{ sleepsWhenIdle: false, isFound: false, isWell: true },
+}
+
+/** Servers whose answers a test says, by port. */
+function room(servers: CountedServer[] = [server]) {
+  const answers = new Map<number, RuntimeCounters | 'untold' | 'silent'>()
+  const asked: number[] = []
+  const state = { changes: 0, complete: [] as boolean[] }
+  const now = () => Date.now()
+  const figures = new RuntimeFigures({
+    servers: () => servers,
+    ask: (port) => {
+      asked.push(port)
+      const answer = answers.get(port) ?? 'silent'
+      const activity: Activity =
+        typeof answer === 'string'
+          ? { kind: answer }
+          : { kind: 'counted', requests: 0, work: 0, reading: { counters: answer, askedAt: now() } }
+      return Promise.resolve(activity)
+    },
+    onChange: () => (state.changes += 1),
+    onAsked: ({ isComplete }) => void state.complete.push(isComplete),
+    now,
+  })
+  return { figures, answers, asked, servers, state }
+}
+
+const work = (generatedTokens: number): RuntimeCounters => ({
+  ...{ promptTokens: 10, promptSeconds: 1, generatedTokens, generationSeconds: generatedTokens / 50 },
+  requestsRunning: 1,
+})
+
+test('nobody, or an icon, asks nothing; a menu asks every five seconds, a window every two', async () => {
+  const { figures, asked } = room()
+  const counts: number[] = []
+  for (const looker of [undefined, 'icon', 'menu', 'window', undefined] as const) {
+    const before = asked.length
+    figures.setLooker(looker)
+    await vi.advanceTimersByTimeAsync(9_999)
+    counts.push(asked.length - before)
+  }
+  expect(counts).toEqual([0, 0, 2, 5, 0])
+  await figures[Symbol.asyncDispose]()
+})
+
+test('a look beside a window shares its request, and the window goes on', async () => {
+  const { figures, asked } = room()
+  figures.setLooker('window')
+  await Promise.all([figures.refresh(), figures.refresh()])
+  expect(asked).toHaveLength(1)
+  await figures.refresh()
+  await vi.advanceTimersByTimeAsync(6_000)
+  expect(asked).toHaveLength(5)
+  await figures[Symbol.asyncDispose]()
+})
+
+test('what changed is told, what did not is not, and what is not asked for any more is not shown', async () => {
+  const { figures, answers, state } = room()
+  answers.set(1, work(100))
+  figures.setLooker('window')
+  await vi.advanceTimersByTimeAsync(4_000)
+  expect([state.changes, figures.view('default/a')]).toEqual([1, { state: 'reported', requestsRunning: 1 }])
+  answers.set(1, work(200))
+  await vi.advanceTimersByTimeAsync(2_000)
+  expect(figures.view('default/a')).toMatchObject({
+    generatedTokensPerSecond: 50,
+    lastRequestAt: expect.any(String) as string,
+  })
+  figures.setLooker('icon')
+  expect([figures.view('default/a'), state.changes]).toEqual([undefined, 3])
+  await figures.refresh()
+  expect(figures.view('default/a')).toMatchObject({ state: 'reported' })
+  await vi.advanceTimersByTimeAsync(15_000)
+  expect(figures.view('default/a')).toBeUndefined()
+  await figures[Symbol.asyncDispose]()
+})
+
+test('totals only rise: over restarts, for two servers at once, and without what an adopted one counted before', async () => {
+  const { figures, answers, servers } = room()
+  const generated = async () => {
+    await vi.advanceTimersByTimeAsync(10)
+    await figures.refresh()
+    return figures.totals().get('default/a')?.generatedTokens
+  }
+  answers.set(1, work(100)).set(2, work(30))
+  const seen = [await generated()]
+  answers.set(1, work(150))
+  servers.push({ ...server, role: 'successor', run: 'run-2', port: 2 })
+  seen.push(await generated())
+  figures.note({ ...server, isWell: false }, { counters: work(160), askedAt: Date.now() })
+  servers.shift()
+  seen.push(await generated())
+  answers.set(2, work(5))
+  seen.push(await generated())
+  servers.push({ ...server, run: 'run-3', port: 3, isFound: true })
+  answers.set(3, work(1_000))
+  seen.push(await generated())
+  answers.set(3, work(1_001))
+  seen.push(await generated())
+  expect(seen).toEqual([100, 180, 190, 195, 195, 196])
+  await figures[Symbol.asyncDispose]()
+})
+
+test('a counter that no server tells is in no total', async () => {
+  const { figures, answers } = room()
+  answers.set(1, { generatedTokens: 3 })
+  await figures.refresh()
+  expect([...figures.totals()]).toEqual([['default/a', { generatedTokens: 3 }]])
+  await figures[Symbol.asyncDispose]()
+})
+
+test.each<[string, Partial<CountedServer>, RuntimeCounters | 'untold' | 'silent', RegExp | undefined, number]>([
+  ['that tells nothing is not reported', {}, 'untold', /does not report/, 1],
+  ['that counts a look as use is not asked', { sleepsWhenIdle: true }, work(1), /are not read/, 0],
+  ['that does not answer its probes is not asked', { isWell: false }, work(1), undefined, 0],
+  ['that has not answered yet has no figures yet', {}, 'silent', undefined, 1],
+])('a server %s', async (_, changes, answer, message, requests) => {
+  const { figures, answers, asked } = room([{ ...server, ...changes }])
+  answers.set(1, answer)
+  await figures.refresh()
+  expect([figures.view('default/a'), asked.length]).toEqual([
+    message && { state: 'notReported', message: expect.stringMatching(message) as string },
+    requests,
+  ])
+  await figures[Symbol.asyncDispose]()
+})
+
+test('a busy server keeps its figures for a while, and one that stays silent has none', async () => {
+  const { figures, answers } = room()
+  answers.set(1, work(1))
+  figures.setLooker('window')
+  await vi.advanceTimersByTimeAsync(0)
+  answers.set(1, 'silent')
+  await vi.advanceTimersByTimeAsync(14_000)
+  expect(figures.view('default/a')?.state).toBe('reported')
+  await vi.advanceTimersByTimeAsync(4_000)
+  expect(figures.view('default/a')).toMatchObject({ state: 'notReported', message: /does not answer/ })
+  await figures[Symbol.asyncDispose]()
+})
+
+test('it is said whether every server that was asked has answered', async () => {
+  const { figures, answers, servers, state } = room()
+  servers.push({ ...server, run: 'run-2', port: 2 }, { ...server, run: 'run-3', port: 3, isWell: false })
+  for (const answer of [work(1), 'silent', 'untold'] as const) {
+    answers.set(1, work(1)).set(2, answer)
+    await figures.refresh()
+  }
+  expect(state.complete).toEqual([true, false, true])
+  await figures[Symbol.asyncDispose]()
+})
+
+test('a server that ends while it is asked is not counted a second time', async () => {
+  const { figures, answers, servers, state } = room()
+  answers.set(1, work(100))
+  await figures.refresh()
+  const asking = figures.refresh()
+  servers[0] = { ...server, run: 'run-2', port: 2 }
+  figures.note(servers[0], { counters: work(1), askedAt: Date.now() })
+  await asking
+  expect([figures.totals().get('default/a')?.generatedTokens, state.complete]).toEqual([101, [true, true]])
+  await figures[Symbol.asyncDispose]()
+})
+
+test('after the end nobody is asked, whoever comes to look', async () => {
+  const { figures, asked } = room()
+  await figures[Symbol.asyncDispose]()
+  // Other files run in this process, and may set timers of theirs at any time but now.
+  const timers = vi.getTimerCount()
+  figures.setLooker('window')
+  expect(vi.getTimerCount()).toBe(timers)
+  await vi.advanceTimersByTimeAsync(10_000)
+  expect(asked).toHaveLength(0)
+})
+
+test('servers that are gone are forgotten', async () => {
+  const { figures, servers } = room()
+  for (let index = 0; index < 3_000; index += 1) {
+    servers[0] = { ...server, key: `default/${index}`, run: `run-${index}` }
+    figures.note(servers[0], { counters: { generatedTokens: 1 }, askedAt: Date.now() })
+  }
+  expect(figures.totals().size).toBeLessThanOrEqual(1_001)
+  await figures[Symbol.asyncDispose]()
+})

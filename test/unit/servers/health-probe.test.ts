@@ -1,0 +1,82 @@
+import { once } from 'node:events'
+import { createServer as createHttpServer } from 'node:http'
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { expect, test } from 'vitest'
+import { probeHealth } from '../../../src/agent-core/servers/health-probe.ts'
+import { eventually } from '../../support/eventually.ts'
+
+const patience = new AbortController().signal
+const longMs = 10_000
+
+async function listening<T extends Server>(server: T) {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return { port, [Symbol.dispose]: () => server.close() }
+}
+
+/** Calls `answer` for every connection. */
+const speaking = (answer: (socket: Socket) => void) =>
+  listening(
+    createServer((socket) => {
+      socket.on('error', () => socket.destroy())
+      answer(socket)
+    }),
+  )
+
+test('asks for /health as any client, on a connection that the server closes', async () => {
+  const asked: unknown[] = []
+  const server = createHttpServer((request, response) => {
+    const { method, url, headers } = request
+    asked.push({ method, url, host: headers.host, connection: headers.connection })
+    response.writeHead(503).end('{"error":{"message":"Loading model"}}')
+  })
+  using place = await listening(server)
+  const answer = await probeHealth(place.port, longMs, patience)
+  expect([answer, asked]).toEqual([
+    { kind: 'answered', status: 503 },
+    [{ method: 'GET', url: '/health', host: `127.0.0.1:${place.port}`, connection: 'close' }],
+  ])
+  await eventually(
+    () => new Promise<boolean>((resolve) => server.getConnections((_, connections) => resolve(connections === 0))),
+  )
+})
+
+test('understands a status line that comes in pieces', async () => {
+  using place = await speaking((socket) => {
+    socket.write('HTTP/1.1 2')
+    socket.once('data', () => setImmediate(() => socket.end('00 OK\r\nContent-Length: 0\r\n\r\n')))
+  })
+  expect(await probeHealth(place.port, longMs, patience)).toEqual({ kind: 'answered', status: 200 })
+})
+
+test('two probes at the same time do not mix their answers', async () => {
+  using well = await speaking((socket) => socket.end('HTTP/1.1 200 OK\r\n\r\n'))
+  using ill = await speaking((socket) => socket.end('HTTP/1.1 500 Internal Server Error\r\n\r\n'))
+  const ports = Array.from({ length: 20 }, (_, index) => (index % 2 === 0 ? well : ill).port)
+  const answers = await Promise.all(ports.map((port) => probeHealth(port, longMs, patience)))
+  expect(answers).toEqual(ports.map((port) => ({ kind: 'answered', status: port === well.port ? 200 : 500 })))
+})
+
+test.each([
+  ['that is not HTTP', (socket: Socket) => socket.end('SSH-2.0-OpenSSH_9.6\r\n'), 'the answer is not HTTP'],
+  ['cut short', (socket: Socket) => socket.end('HTTP/'), 'the connection was closed without an answer'],
+  ['that does not come', () => {}, 'no answer within 30 ms'],
+])('an answer %s is silence', async (_, answer, reason) => {
+  using place = await speaking(answer)
+  const limitMs = reason.startsWith('no answer') ? 30 : longMs
+  expect(await probeHealth(place.port, limitMs, patience)).toEqual({ kind: 'silent', reason })
+})
+
+test('nobody who listens is silence', async () => {
+  const place = await listening(createServer())
+  place[Symbol.dispose]()
+  const answer = await probeHealth(place.port, longMs, patience)
+  expect(answer).toEqual({ kind: 'silent', reason: `connect ECONNREFUSED 127.0.0.1:${place.port}` })
+})
+
+test('is over at once when nobody wants to know any more', async () => {
+  const asking = new AbortController()
+  using place = await speaking(() => asking.abort())
+  expect(await probeHealth(place.port, longMs, asking.signal)).toEqual({ kind: 'silent', reason: 'not asked any more' })
+})

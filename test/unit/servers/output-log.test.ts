@@ -1,0 +1,179 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFile, mkdir, open, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { expect, test } from 'vitest'
+import { nextLookMs } from '../../../src/agent-core/servers/output-rotation.ts'
+import { eventually } from '../../support/eventually.ts'
+import { OutputRoom, sizesIn } from './output-room.ts'
+import { ServerRoom } from './server-room.ts'
+
+const run = promisify(execFile)
+
+test('a file that is too long is moved to a piece named by its place in the run, and only the newest pieces are kept (of each no more than the limit)', async () => {
+  await using room = await OutputRoom.create({ bytes: 10, count: 2 })
+  const sizes = []
+  for (const text of ['short', ' end', 'second piece', 'third', '!!!', 'rest']) {
+    await room.write(text)
+    await room.look()
+    sizes.push(await room.sizes())
+  }
+  expect(sizes).toEqual([
+    { '': 5 },
+    { '': 0, '.000000000000000': 9 },
+    { '': 0, '.000000000000000': 9, '.000000000000011': 10 },
+    { '': 5, '.000000000000000': 9, '.000000000000011': 10 },
+    { '': 0, '.000000000000011': 10, '.000000000000021': 8 },
+    { '': 4, '.000000000000011': 10, '.000000000000021': 8 },
+  ])
+  expect(await room.log.extent()).toMatchObject({ from: 11, to: 33 })
+})
+
+test('without older files only the place is remembered', async () => {
+  await using room = await OutputRoom.create({ bytes: 10, count: 0 })
+  await room.write('x'.repeat(25))
+  await room.look()
+  await room.write('y')
+  expect(await room.sizes()).toEqual({ '': 1, '.000000000000025': 0 })
+  expect(await room.log.extent()).toMatchObject({ from: 25, to: 26 })
+})
+
+test('the previous run is kept with its pieces, which go first when there are too many', async () => {
+  await using room = await OutputRoom.create({ bytes: 10, count: 2 })
+  const sizes = []
+  for (const text of ['the first piece', 'second piece', 'end']) {
+    await room.write(text)
+    await room.look()
+  }
+  await room.begin()
+  await room.write('another run')
+  sizes.push(await room.sizes())
+  await room.look()
+  sizes.push(await room.sizes())
+  await room.begin()
+  sizes.push(await room.sizes())
+  expect(sizes).toEqual([
+    { '': 11, '.previous': 3, '.previous.000000000000005': 10, '.previous.000000000000017': 10 },
+    { '': 0, '.000000000000001': 10, '.previous': 3, '.previous.000000000000017': 10 },
+    { '.previous': 0, '.previous.000000000000001': 10 },
+  ])
+})
+
+test('what grew without bounds while no agent was there is cut before it becomes the previous run', async () => {
+  await using room = await OutputRoom.create({ bytes: 1_000, count: 1 })
+  await room.write('x'.repeat(50_000))
+  await room.begin()
+  expect(await room.sizes()).toEqual({ '.previous': 0, '.previous.000000000049000': 1_000 })
+})
+
+test('a cut that an agent did not live to finish is not kept twice', async () => {
+  await using room = await OutputRoom.create({ bytes: 1_000, count: 3 })
+  await room.write('written before the copy\n')
+  await copyFile(room.file, `${room.file}.000000000000000`)
+  await writeFile(`${room.file}.copying`, 'half a')
+  await room.write('and after it\n')
+  await room.look()
+  expect(await room.sizes()).toEqual({ '': 37 })
+})
+
+test('a file is looked at the sooner the faster it grows', () => {
+  const looks = [0, 1, 20, 100_000].map((bytesPerMs) => nextLookMs({ room: 20_000, bytesPerMs }))
+  expect([...looks, nextLookMs({ room: 0, bytesPerMs: 1 }), nextLookMs({ room: 5, bytesPerMs: -3 })]).toEqual([
+    5_000, 5_000, 1_000, 500, 500, 5_000,
+  ])
+})
+
+test('a noisy server is bounded while it runs, and after its end the disk holds no more than the limits say', async () => {
+  const limits = { bytes: 100_000, count: 2 }
+  await using servers = await ServerRoom.create({ outputLimits: () => limits })
+  servers.start({ noise: { lines: 50, lineBytes: 1_000, everyMs: 10 } })
+  await servers.reached('ready')
+  const sizes = () => sizesIn(dirname(servers.files().logFile))
+  const secondCutKept = async () => Object.keys(await sizes()).length === 3
+  await eventually(secondCutKept)
+  await servers.servers.stop('a/b')
+  const [current = 0, ...pieces] = Object.values(await sizes())
+  expect({ current: current <= limits.bytes, pieces: pieces.length }).toEqual({ current: true, pieces: 2 })
+})
+
+/** Writes 40,000 numbered lines, each with one call, without a pause that would be longer than a cut. */
+const numbers = `
+  const fs = require('node:fs')
+  let n = 0
+  const burst = () => {
+    for (let i = 0; i < 20; i++) fs.writeSync(1, 'line ' + n++ + '\\n')
+    if (n < 40000) setTimeout(burst, 1)
+  }
+  burst()`
+
+test('cuts under a writer double nothing, mix nothing up and lose next to nothing', async () => {
+  await using room = await OutputRoom.create({ bytes: 20_000, count: 1_000 })
+  await using file = await open(room.file, 'a')
+  const writer = spawn(process.execPath, ['-e', numbers], { stdio: ['ignore', file.fd, 'inherit'] })
+  const ended = once(writer, 'exit')
+  while (writer.exitCode === null) {
+    await room.look()
+    await nextTurn()
+  }
+  await ended
+  const names = Object.keys(await room.sizes()).toSorted()
+  const pieces = await Promise.all([...names.slice(1), ''].map((name) => readFile(room.file + name, 'utf8')))
+  const text = pieces.join('')
+  const found = Array.from(text.matchAll(/line (\d+)\n/g), ([, digits]) => Number(digits))
+  const inOrder = found.every((number, index) => index === 0 || number > (found[index - 1] ?? Infinity))
+  expect({ cuts: pieces.length > 5, inOrder, mostAreThere: found.length > 0.9 * 40_000 }).toEqual({
+    cuts: true,
+    inOrder: true,
+    mostAreThere: true,
+  })
+}, 180_000)
+
+test('a full disk stops neither the server nor the agent: the file is cut, and its last words are kept', async ({
+  skip,
+}) => {
+  const limits = { bytes: 40_000, count: 3 }
+  const warnings: unknown[] = []
+  const ignore = () => undefined
+  const log = { debug: ignore, info: ignore, error: ignore, warn: (...one: unknown[]) => void warnings.push(one) }
+  await using servers = await ServerRoom.create({ outputLimits: () => limits, log })
+  const runs = join(servers.folder, 'runs')
+  await mkdir(runs)
+  const isMounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', runs]).then(
+    () => true,
+    () => false,
+  )
+  if (!isMounted) skip('needs the right to mount a tmpfs')
+  await using _mount = {
+    [Symbol.asyncDispose]: async () => {
+      await run('umount', ['-l', runs])
+    },
+  }
+  servers.start({ noise: { lines: 100, lineBytes: 1_000, everyMs: 20 } })
+  const { pid, port } = await servers.reached('ready')
+  const output = servers.servers.outputOf('a/b')
+  await eventually(async () => ((await output.extent())?.to ?? 0) > 2 * 64 * 1_024)
+  const answer = await fetch(`http://127.0.0.1:${port}/health`)
+  expect({ status: answer.status, state: servers.servers.get('a/b') }).toMatchObject({
+    status: 200,
+    state: { kind: 'ready', pid, healthy: true },
+  })
+  expect(warnings[0]).toEqual([
+    'older output of a server is lost: it could not be copied',
+    {
+      file: servers.files().logFile,
+      bytes: expect.any(Number) as number,
+      error: expect.objectContaining({ code: 'ENOSPC' }) as Error,
+    },
+  ])
+})
+
+test('a file that cannot be cut is told once, and looked at again', async () => {
+  await using room = await OutputRoom.create({ bytes: 10, count: 1 })
+  await mkdir(room.file)
+  await writeFile(join(room.file, 'x'.repeat(200)), '')
+  await room.look()
+  await rm(room.file, { recursive: true })
+  expect(room.warnings).toMatchObject([{ message: 'the output of a server could not be bounded' }])
+})

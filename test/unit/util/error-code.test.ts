@@ -1,0 +1,26 @@
+import { expect, test } from 'vitest'
+import { ApiError } from '../../../src/agent-core/kube/api-error.ts'
+import { resources } from '../../../src/agent-core/kube/resources.ts'
+import { explainFailure } from '../../../src/agent-core/kube/watch-failure.ts'
+import { storeError } from '../../../src/agent-core/models/disk.ts'
+import { ownFailure } from '../../../src/agent-core/util/error-code.ts'
+
+const failing = (code: string) => new Error('it failed', { cause: Object.assign(new Error('no'), { code }) })
+
+test.each(['ECONNREFUSED', 'ECONNRESET', 'ETIMEDOUT', 'EPIPE', 'ENOENT'])(
+  '%s may be the fault of the other side',
+  (code) => {
+    expect(ownFailure(failing(code))).toBeUndefined()
+  },
+)
+
+test('what this machine lacks is not told as the silence of a cluster, or as damage of the store', async () => {
+  const error = new ApiError('GET /api: connect EMFILE', { cause: failing('EMFILE') })
+  const why = 'this agent has as many files and connections open as one process may (EMFILE)'
+  expect(explainFailure('stale', resources.models, 'https://mac.test:6443', error)).toBe(
+    `The cluster at https://mac.test:6443 cannot be asked: ${why}. What runs keeps serving, and it is asked again and again.`,
+  )
+  expect((await storeError(failing('ENFILE'), '/store')).message).toBe(
+    'The model store /store cannot be looked at (the system has as many files and connections open as it can (ENFILE)): the agent tries again.',
+  )
+})
