@@ -1,4 +1,3 @@
-import { rename } from 'node:fs/promises'
 import type { z } from 'zod'
 import { parseJson, readIfThere } from '../agent-core/util/files.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
@@ -32,11 +31,4 @@ export async function readOwnFile<T>(file: string, what: string, schema: z.ZodTy
 function whatIsWrong({ issues: [issue] }: z.ZodError): string {
   const where = issue?.path.join('.') ?? ''
   return `${where === '' ? '' : `"${where}" `}${issue?.message ?? 'cannot be used'}`
-}
-
-/** Keeps it beside, and answers its new name. Throws what the disk answers. */
-export async function setAside(file: string, now = Date.now()): Promise<string> {
-  const aside = `${file}.broken-${now}`
-  await rename(file, aside)
-  return aside
 }

@@ -14,7 +14,7 @@ import { keyNames, moveAgentKeys, readStartSettings, type AppPlaces, type MoveOp
 import type { AgentView } from './agent-view.ts'
 import { lazyLink } from './lazy-link.ts'
 import { movedNotice, type MovedKeys } from './moved-settings.ts'
-import { setAside } from './own-file.ts'
+import { setAside } from '../agent-core/state/state-file.ts'
 import { readPreferences, writePreferences, type ReadPreferences, type ShellPreferences } from './preferences.ts'
 
 export interface ShownAgent {

@@ -1,7 +1,8 @@
-import { appendFile, readFile, rename, stat } from 'node:fs/promises'
+import { appendFile, readFile, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { historyEntry, type HistoryEntry } from '../../contract/history.ts'
+import { setAside } from '../state/state-file.ts'
 import { hasCode, parseJson } from '../util/files.ts'
 
 /** Ours is bounded far below: a larger file is not ours, or would cost the agent its memory. */
@@ -32,8 +33,7 @@ export async function readHistory(file: string, now: () => number): Promise<Hist
           notice: `The last entry of ${file} was cut off by the end of the agent and is left out.`,
         }
   }
-  const aside = `${file}.broken-${now()}`
-  await rename(file, aside)
+  const aside = await setAside(file, now)
   const notice = `${file} could not be understood and was set aside as ${basename(aside)}: of what happened before, ${entries.length} entries are still known.`
   return { entries, bytes: undefined, notice }
 }

@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto'
-import { mkdir, rename } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import { parseJson, readIfThere, syncFolder } from '../util/files.ts'
+import { readOrSetAside } from '../state/state-file.ts'
+import { parseJson, syncFolder } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import type { ServerLaunch } from './launch.ts'
 import { runOf, type RunFolder } from './run-folder.ts'
@@ -110,19 +111,15 @@ export class Ledger {
 
   /** To be called once, first. A file that cannot be understood is set aside; throws what the disk answers. */
   async load(): Promise<LedgerContent> {
-    const { file, now = Date.now } = this.#options
+    const { file, now } = this.#options
     await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-    const text = await readIfThere(file)
-    if (text === undefined) return { entries: [], notice: undefined }
-    const content = parse(text)
-    if (content) {
-      for (const entry of content.servers) this.#entries.set(runOfEntry(entry), entry)
-      return { entries: content.servers, notice: undefined }
-    }
-    const aside = `${file}.broken-${now()}`
-    await rename(file, aside)
-    const notice = `The ledger of running servers ${file} could not be read and was set aside as ${aside}: what runs was looked for among the processes instead.`
-    return { entries: [], notice }
+    const { value, aside } = await readOrSetAside(file, parse, { now })
+    const entries = value?.servers ?? []
+    for (const entry of entries) this.#entries.set(runOfEntry(entry), entry)
+    const notice =
+      aside &&
+      `The ledger of running servers ${file} could not be read and was set aside as ${aside}: what runs was looked for among the processes instead.`
+    return { entries, notice }
   }
 
   /** Asked once. */

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { rename } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
-import { parseJson, readIfThere } from '../util/files.ts'
+import { parseJson } from '../util/files.ts'
+import { readOrSetAside } from './state-file.ts'
 
 const nodeFile = z.object({ schema: z.literal(1), nodeId: z.uuid() })
 
@@ -25,18 +25,14 @@ export interface NodeIdOptions {
 
 /** Reads or makes this host's identity. A file that cannot be understood is set aside; throws what the disk answers. */
 export async function loadNodeId(options: NodeIdOptions): Promise<NodeIdentity> {
-  const { file, displayName = hostname(), newId = randomUUID, now = Date.now } = options
-  const text = await readIfThere(file)
-  const known = text === undefined ? undefined : nodeFile.safeParse(parseJson(text)).data?.nodeId
-  if (known !== undefined) return { nodeId: known, displayName, notice: undefined }
-  let notice: string | undefined
-  if (text !== undefined) {
-    const aside = `${file}.broken-${now()}`
-    await rename(file, aside)
-    notice = `The node id in ${file} could not be read and was set aside as ${aside}: this host has a new one, and waits for claims of the old one to expire.`
-  }
-  const nodeId = newId()
-  const content: z.infer<typeof nodeFile> = { schema: 1, nodeId }
+  const { file, displayName = hostname(), newId = randomUUID, now } = options
+  const read = (text: string) => nodeFile.safeParse(parseJson(text)).data
+  const { value: known, aside } = await readOrSetAside(file, read, { now })
+  if (known) return { nodeId: known.nodeId, displayName, notice: undefined }
+  const content: z.infer<typeof nodeFile> = { schema: 1, nodeId: newId() }
   await writeFileAtomic(file, `${JSON.stringify(content)}\n`, { mode: 0o600 })
-  return { nodeId, displayName, notice }
+  const notice =
+    aside &&
+    `The node id in ${file} could not be read and was set aside as ${aside}: this host has a new one, and waits for claims of the old one to expire.`
+  return { nodeId: content.nodeId, displayName, notice }
 }

@@ -10,6 +10,28 @@ export class StateFileError extends Error {
   override readonly name = 'StateFileError'
 }
 
+/** Renames a file of ours that cannot be understood, for a person to look at, and returns its new path. Throws what the disk answers. */
+export async function setAside(file: string, now: () => number = Date.now): Promise<string> {
+  const aside = `${file}.broken-${now()}`
+  await rename(file, aside)
+  return aside
+}
+
+/**
+ * What a file of ours says. Where `read` does not understand its text (undefined), or it is larger than `maxBytes`, it is set aside under
+ * the path that is returned. Throws what the disk answers.
+ */
+export async function readOrSetAside<T>(
+  file: string,
+  read: (text: string) => T | undefined,
+  { maxBytes, now }: { maxBytes?: number | undefined; now?: (() => number) | undefined } = {},
+): Promise<{ readonly value?: T; readonly aside?: string }> {
+  const text = await readIfThere(file, maxBytes)
+  if (text === undefined) return {}
+  const value = read(text)
+  return value === undefined ? { aside: await setAside(file, now) } : { value }
+}
+
 export interface StateFileOptions<T> {
   readonly file: string
   readonly schema: z.ZodType<T>
@@ -39,16 +61,13 @@ export class StateFile<T> {
 
   /** A file that cannot be understood is set aside; throws StateFileError where the disk says no. */
   static async open<T>(options: StateFileOptions<T>): Promise<StateFile<T>> {
-    const { file, schema, initial, keeps, maxBytes = Infinity, now = Date.now } = options
+    const { file, schema, initial, keeps, maxBytes, now } = options
     try {
-      const text = await readIfThere(file, maxBytes)
-      if (text === undefined) return new StateFile(file, initial, undefined)
-      const found = schema.safeParse(parseJson(text))
-      if (found.success) return new StateFile(file, found.data, undefined)
-      const aside = `${file}.broken-${now()}`
-      await rename(file, aside)
-      const notice = `${file} could not be understood and was set aside as ${basename(aside)}: ${keeps} is forgotten.`
-      return new StateFile(file, initial, notice)
+      const read = (text: string) => schema.safeParse(parseJson(text)).data
+      const { value = initial, aside } = await readOrSetAside(file, read, { maxBytes, now })
+      const notice =
+        aside && `${file} could not be understood and was set aside as ${basename(aside)}: ${keeps} is forgotten.`
+      return new StateFile(file, value, notice)
     } catch (error) {
       throw notPossible('read', file, error)
     }

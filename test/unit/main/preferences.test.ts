@@ -9,7 +9,7 @@ import { moveAgentKeys, readStartSettings } from '../../../src/main/agent-keys.t
 import { createAgentView } from '../../../src/main/agent-view.ts'
 import { keepPreferences } from '../../../src/main/keep-preferences.ts'
 import { movedNotice, movedTitles } from '../../../src/main/moved-settings.ts'
-import { setAside } from '../../../src/main/own-file.ts'
+import { setAside } from '../../../src/agent-core/state/state-file.ts'
 import { defaultPreferences, readPreferences, writePreferences } from '../../../src/main/preferences.ts'
 import { settingTexts } from '../../../src/renderer/words/settings/editable.ts'
 import { startSettingTexts } from '../../../src/renderer/words/settings/start.ts'
@@ -146,7 +146,7 @@ test.for<[string, string, RegExp]>([
   await writeFile(file, content)
   const read = await readPreferences(folder.dir)
   expect(read).toMatchObject({ ok: false, file, message: expect.stringMatching(message) as unknown })
-  const aside = await setAside(file, 7)
+  const aside = await setAside(file, () => 7)
   expect([await readFile(aside, 'utf8'), await readPreferences(folder.dir)]).toEqual([
     content,
     { ok: true, preferences: defaultPreferences, agent: {} },
