@@ -30,6 +30,8 @@ export interface AcquisitionOptions {
   readonly remote: Remote
   readonly turns: DownloadTurns
   readonly headers: GgufHeaders
+  /** Whether a server has it in memory, or may load it again. */
+  readonly isLoaded: (stored: StoredModel) => Promise<boolean>
   readonly log: Logger
   /** Throws ModelError where the store cannot be written to. */
   readonly requireStore: () => Promise<void>
@@ -54,14 +56,16 @@ export class Acquisition {
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
     const wanted = wantedOf(request)
     await this.#options.requireOwnStore()
-    const found = await this.#allowed(request, await this.#options.store.find(wanted), waiters.signal)
+    const found =
+      (await this.#allowed(request, await this.#options.store.find(wanted), waiters.signal)) ??
+      (await this.#replaced(request, wanted, waiters.signal))
     if (found) return this.#arrived(request, found)
     if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
     waiters.signal.throwIfAborted()
     await this.#options.requireStore()
     const elsewhere = await this.#allowed(request, await this.#options.store.findElsewhere(wanted), waiters.signal)
     if (elsewhere) return this.#arrived(request, await this.#share(wanted, elsewhere))
-    return this.#arrived(request, await this.#fetch(request, waiters, { beside: false }))
+    return this.#arrived(request, await this.#fetch(request, waiters, 'missing'))
   }
 
   /** What the source holds now: the model as it is stored, or another content fetched beside it. Throws like {@link ensure}. */
@@ -83,7 +87,7 @@ export class Acquisition {
       if (same) return localOf(place === 0 ? same : await store.amend(same, () => ({}), { asNewest: true }))
     }
     await this.#options.requireStore()
-    const fresh = await this.#fetch(request, waiters, { beside: true })
+    const fresh = await this.#fetch(request, waiters, 'newer')
     const revision = contentRevision(fresh.manifest.files)
     const twin = contents.find(({ manifest }) => contentRevision(manifest.files) === revision)
     if (!twin || (await lstatIfThere(twin.manifestPath)) === undefined) return this.#arrived(request, fresh)
@@ -106,18 +110,21 @@ export class Acquisition {
   async #fetch(
     request: ModelRequest,
     { signal, tell }: Waiters<Progress>,
-    { beside }: { beside: boolean },
+    why: 'missing' | 'newer',
   ): Promise<StoredModel> {
+    const { store } = this.#options
     const onPlace = (ahead: number): void =>
       tell({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: waitingSentence(ahead) })
     const wanted = wantedOf(request)
     return this.#options.turns.take(signal, onPlace, async () => {
       // Another request may have brought it while this one waited.
-      const found = beside ? undefined : await this.#allowed(request, await this.#options.store.find(wanted), signal)
+      const stored = why === 'missing' ? await store.find(wanted) : undefined
+      const found = await this.#allowed(request, stored, signal)
       if (found) return found
+      const beside = why === 'newer' || (stored !== undefined && (await this.#options.isLoaded(stored)))
       return this.#options.remote.fetch(request, {
         wanted,
-        store: this.#options.store,
+        store,
         contents: this.#options.contents,
         signal,
         beside,
@@ -134,6 +141,17 @@ export class Acquisition {
   ): Promise<StoredModel | undefined> {
     const admitted = stored && (await this.#admitted(request, stored, signal))
     return admitted && this.#verified(request, admitted)
+  }
+
+  /** A content that another spec.sha256 replaced, and that a server kept in the store. */
+  async #replaced(request: ModelRequest, wanted: Wanted, signal: AbortSignal): Promise<StoredModel | undefined> {
+    const { store } = this.#options
+    if (request.sha256 === undefined) return undefined
+    for (const earlier of (await store.contents(wanted)).slice(1)) {
+      const found = await this.#allowed(request, earlier, signal)
+      if (found) return store.amend(found, () => ({}), { asNewest: true })
+    }
+    return undefined
   }
 
   /**

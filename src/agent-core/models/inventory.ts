@@ -90,7 +90,7 @@ export class Inventory {
       const older = (await store.contents(wanted)).slice(1)
       const own = older.filter(({ manifest }) => manifest.namespace === wanted.namespace)
       for (const old of own) {
-        if (await this.#isLoaded(old)) continue
+        if (await this.isLoaded(old)) continue
         await store.remove(old)
         log.info('older content of a model removed', { model: old.model, path: old.path })
       }
@@ -135,6 +135,11 @@ export class Inventory {
     }
   }
 
+  /** Whether a server has it in memory, or may load it again. */
+  async isLoaded(stored: StoredModel): Promise<boolean> {
+    return (await usersOf([stored], this.#loaded([stored])))[0]?.length !== 0
+  }
+
   async #entries(): Promise<Entry[]> {
     const found = await Promise.all([this.#models(), this.#leftovers.partials(), this.#leftovers.quarantined()])
     return found.flat()
@@ -154,16 +159,12 @@ export class Inventory {
       return {
         view: { ...viewOf(stored), usedBy: services, ...(isFree && { prunable: 'no service uses it' }) },
         remove: async () => {
-          if (await this.#isLoaded(stored)) return false
+          if (await this.isLoaded(stored)) return false
           await store.remove(stored)
           return true
         },
       }
     })
-  }
-
-  async #isLoaded(stored: StoredModel): Promise<boolean> {
-    return (await usersOf([stored], this.#loaded([stored])))[0]?.length !== 0
   }
 
   /** Where it is not known what a server loaded, that may be any content of its Model. */

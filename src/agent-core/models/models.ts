@@ -163,6 +163,7 @@ export class Models {
       remote: this.#remote,
       turns: this.#turns,
       headers: this.#headers,
+      isLoaded: (stored) => this.#inventory.isLoaded(stored),
       log,
       requireStore: () => this.#watch.require(),
       requireOwnStore: async () => {

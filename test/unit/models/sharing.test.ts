@@ -183,6 +183,32 @@ test('a new spec.sha256 replaces what arrived before once its content has arrive
   ])
 })
 
+test('what a server has loaded is not replaced by a new spec.sha256, is found again when that goes back, and goes once unused', async () => {
+  const [one, two] = ['m-Q8_0-00001-of-00002.gguf', 'm-Q8_0-00002-of-00002.gguf']
+  const repo = await hub.addRepo('org/split', { [one]: gguf('A'), [two]: gguf('B') })
+  const wanted = request('hf://org/split')
+  const [first, next] = ['A', 'C'].map((label) => ({ ...wanted, sha256: sha256(gguf(label)) }))
+  if (!first || !next) throw new Error('No requests.')
+  const serving = await world.models.ensure(first, staying())
+  loaded = [{ service: 'default/tiny', files: [serving.path] }]
+  await repo.commit({ [one]: gguf('C'), [two]: gguf('B') })
+  const fresh = await world.models.ensure(next, staying())
+  const asked = hub.requests.length
+  const back = await world.models.ensure(first, staying())
+  const forth = await world.models.ensure(next, staying())
+  await world.models.markUsed(next, forth)
+  const kept = await Promise.all([serving, fresh].map(({ path }) => readFile(path)))
+  loaded = [{ service: 'default/tiny', files: [forth.path] }]
+  await world.models.markUsed(next, forth)
+  expect([back, forth, hub.requests.length - asked, kept.map((content) => content.equals(gguf('A')))]).toEqual([
+    serving,
+    fresh,
+    0,
+    [true, false],
+  ])
+  expect(Object.values(await filesBelow(world.store)).sort()).toEqual(['BBBBBBBB', 'CCCCCCCC'])
+})
+
 test('of a download that is wrong again and again only the last is kept in quarantine', async () => {
   const { url } = world.server.serve('/x.gguf', gguf('W'))
   const quarantined = async () => readdir(join(world.store, '.metalbar/quarantine'))
