@@ -1,8 +1,7 @@
 import { allRows } from '../src/agent-core/settings/settings.ts'
 import { startRows } from '../src/agent-core/settings/start-rows.ts'
-import { formatSetting, spellingOf } from '../src/contract/setting-text.ts'
-import { editableRow, settingNames } from '../src/contract/settings.ts'
-import { countsTexts, type EditableRow, type SettingRow } from '../src/contract/setting-row.ts'
+import { editableRow, formatSetting, settingNames, spellingOf } from '../src/contract/settings.ts'
+import { countsTexts, type EditableRow, type SettingRow } from '../src/contract/settings-table.ts'
 import { table } from './markdown-table.ts'
 
 /** Every setting of the agent, as one page. */

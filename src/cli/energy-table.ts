@@ -1,4 +1,4 @@
-import { coverageLine, type EnergyView, type ServiceEnergy } from '../contract/energy.ts'
+import { coverageLine, type EnergyView, type ServiceEnergy } from '../contract/power.ts'
 import { formatCost, formatCount, formatEnergy, formatPerToken } from '../contract/format.ts'
 import { cleanText } from '../contract/clean-text.ts'
 import { columns } from './text.ts'

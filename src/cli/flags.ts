@@ -1,5 +1,5 @@
 import { allRows, type AgentSettingName } from '../agent-core/settings/settings.ts'
-import { mapRows, settingGroups, type SettingKind, type SettingRow } from '../contract/setting-row.ts'
+import { mapRows, settingGroups, type SettingKind, type SettingRow } from '../contract/settings-table.ts'
 import { emptyValues, type FlagKind, type FlagSpec, type FlagValue } from '../agent-core/util/go-flags.ts'
 
 export const flagGroups = [...settingGroups, 'Not in effect yet'] as const

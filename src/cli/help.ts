@@ -1,6 +1,6 @@
 import { exitCodes } from './io.ts'
 import { flagGroups, flagTable, type Flag, type FlagDefaults } from './flags.ts'
-import { formatByteCount, formatDuration } from '../contract/quantities.ts'
+import { formatByteCount, formatDuration } from '../contract/format.ts'
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.
 

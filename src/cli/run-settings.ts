@@ -1,6 +1,6 @@
 import path from 'node:path'
 import { z } from 'zod'
-import { mapRows, type SettingKind, type SettingRow } from '../contract/setting-row.ts'
+import { mapRows, type SettingKind, type SettingRow } from '../contract/settings-table.ts'
 import { agentSettings, allRows, type AgentSettingName, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { flagKinds, flagTable, type Flag, type FlagDefaults } from './flags.ts'
 import {

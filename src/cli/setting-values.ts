@@ -1,8 +1,16 @@
 import { startRows } from '../agent-core/settings/start-rows.ts'
-import { editableRow, settingNames, type SettingsPatch, type SettingView } from '../contract/settings.ts'
-import { formatSetting, readSetting, spellingOf } from '../contract/setting-text.ts'
-import { countsTexts, type SettingKind, type SettingRow } from '../contract/setting-row.ts'
-import { startSettingNames, type StartSettingView } from '../contract/start-settings.ts'
+import {
+  editableRow,
+  formatSetting,
+  readSetting,
+  settingNames,
+  type SettingsPatch,
+  type SettingView,
+  spellingOf,
+  startSettingNames,
+  type StartSettingView,
+} from '../contract/settings.ts'
+import { countsTexts, type SettingKind, type SettingRow } from '../contract/settings-table.ts'
 import { VerbError } from './agent-session.ts'
 import { nearest } from '../agent-core/util/go-flags.ts'
 

@@ -1,9 +1,8 @@
 import { styleText } from 'node:util'
 import { formatByteRate, formatBytes, formatDecimal, formatTokenRate, formatRoundWatts } from '../contract/format.ts'
-import { powerLine } from '../contract/power.ts'
+import { powerLine, supplyLine } from '../contract/power.ts'
 import type { RuntimeFigures, ServiceFigures, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import { supplyLine } from '../contract/supply.ts'
 import { memoryLine } from '../contract/words.ts'
 import { cleanText } from '../contract/clean-text.ts'
 

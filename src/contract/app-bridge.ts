@@ -1,7 +1,12 @@
-import type { BridgeReply } from './bridge-reply.ts'
-import type { CommandResult, ServiceRef } from './commands.ts'
-import type { LogRun } from './log.ts'
+import type { LinkFailure, Looker, Unsubscribe } from './client.ts'
+import type { CommandInput, CommandResult, ServiceRef } from './commands.ts'
+import type { LogRun, StreamInput, StreamItem } from './log.ts'
+import type { Answer, QueryInput, QueryName } from './queries.ts'
+import type { AgentSnapshot } from './snapshot.ts'
 import type { TraceKind, TraceList } from './uninstall.ts'
+
+export type BridgeReply<T> =
+  { readonly ok: true; readonly value: T } | { readonly ok: false; readonly failure: LinkFailure }
 
 /** The output of one run of a service's server. */
 export interface RunLog {
@@ -153,4 +158,19 @@ export interface AppBridge {
   hide(): Promise<BridgeReply<null>>
   /** Opens the same as a window of its own, in place of this page; not where a person wants to keep what they wrote here. */
   tearOff(at: LookedAt): Promise<BridgeReply<null>>
+}
+
+/**
+ * What the app's preload puts on `window.metalbar`: an AgentLink, as far as it can be copied between two JavaScript worlds, where
+ * an error loses its class and everything but its message; and beside it what the app alone can do.
+ */
+export interface Bridge extends AppBridge {
+  follow(next: (snapshot: AgentSnapshot) => void, end: (failure: LinkFailure) => void, looker?: Looker): Unsubscribe
+  snapshot(): Promise<BridgeReply<AgentSnapshot>>
+  command(command: CommandInput, requestId: string): Promise<BridgeReply<CommandResult>>
+  /** `id`: chosen by the page, for {@link withdraw}. */
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>, id: string): Promise<BridgeReply<Answer<N>>>
+  /** Nobody waits for the answer any more. */
+  withdraw(id: string): Promise<BridgeReply<null>>
+  stream(request: StreamInput, next: (item: StreamItem) => void, end: (failure: LinkFailure) => void): Unsubscribe
 }

@@ -1,7 +1,8 @@
+import { z } from 'zod'
 import type { CommandInput, CommandResult } from './commands.ts'
+import type { StreamInput, StreamItem } from './log.ts'
 import type { Answer, QueryInput, QueryName } from './queries.ts'
 import type { AgentSnapshot } from './snapshot.ts'
-import type { StreamInput, StreamItem } from './streams.ts'
 
 /** An AbortSignal, which every program that speaks the contract has, and the language by itself has not. */
 export type Withdrawal = typeof globalThis extends { AbortSignal: { prototype: infer Signal } } ? Signal : never
@@ -59,3 +60,20 @@ export class LinkError extends Error {
 /** To a question that nobody waits for any more. */
 export const withdrawn = (cause?: unknown) =>
   new LinkError('refused', 'The question was withdrawn before it was answered.', { cause })
+
+/** A LinkError on its way between two processes, where an error loses its class and everything but its message. */
+export const linkFailure = z.object({
+  code: z.enum(linkErrorCodes),
+  /** One sentence for a person. */
+  message: z.string(),
+})
+export type LinkFailure = z.infer<typeof linkFailure>
+
+export const asLinkError = ({ code, message }: LinkFailure) => new LinkError(code, message)
+
+/** An agent that restarts is back within a second or two; waiting for an agent that stays away should cost nothing. */
+const firstRetryMs = 250
+const longestRetryMs = 8_000
+
+/** How long a client that lost the agent waits after so many failures in a row, from 1 on. */
+export const retryDelayMs = (failures: number): number => Math.min(longestRetryMs, firstRetryMs * 2 ** (failures - 1))

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { shellWord } from './shell.ts'
 
 /**
  * How well we see one resource of the cluster. `stale` keeps its last list and says since when; `denied`: the login lacks rights; `unauthorized`:
@@ -19,3 +20,110 @@ export const clusterView = z.object({
   retryAt: z.iso.datetime().optional(),
 })
 export type ClusterView = z.infer<typeof clusterView>
+
+/** Whole words of a context's name: `reproduction` and `products` are none. */
+const words = new Set(['prod', 'production', 'prd', 'live'])
+
+/** By its name alone, which is all that a kubeconfig says of a cluster: asked about once too often is better than once too seldom. */
+export const looksLikeProduction = (context: string): boolean =>
+  context
+    .toLowerCase()
+    .split(/[^a-z]+/)
+    .some((word) => words.has(word))
+
+/** One role of assets/rbac.yaml, with what is said of it there. */
+interface Role {
+  readonly name: string
+  readonly yaml: string
+}
+
+/** A copy of assets/rbac.yaml, since neither the app nor the command brings that file along. */
+const roles: readonly Role[] = [
+  {
+    name: 'metalbar-agent',
+    yaml: `# Needed: reads what is to be served, says how it goes, and publishes where it is served.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: metalbar-agent
+rules:
+  - apiGroups: [inference.llmkube.dev]
+    resources: [inferenceservices, models]
+    verbs: [get, list, watch]
+  - apiGroups: [inference.llmkube.dev]
+    resources: [inferenceservices/status]
+    verbs: [patch]
+  - apiGroups: ['']
+    resources: [services]
+    verbs: [get, list, watch, create, patch, delete]
+  - apiGroups: [discovery.k8s.io]
+    resources: [endpointslices]
+    verbs: [get, list, watch, create, patch, delete]
+  - apiGroups: ['']
+    resources: [endpoints]
+    verbs: [get, create, patch, delete]
+  - apiGroups: ['']
+    resources: [events]
+    verbs: [list, create, patch]`,
+  },
+  {
+    name: 'metalbar-models',
+    yaml: `# Left out where nobody is to change the cluster from a Mac: stop, start and change the context of a service, add a model, and delete one.
+# Each is then refused in the cluster's own words, and adding a model gives the YAML for somebody who may.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: metalbar-models
+rules:
+  - apiGroups: [inference.llmkube.dev]
+    resources: [inferenceservices]
+    verbs: [create, patch, delete]
+  - apiGroups: [inference.llmkube.dev]
+    resources: [models]
+    verbs: [create, delete]`,
+  },
+  {
+    name: 'metalbar-cluster',
+    yaml: `# Left out where an agent is to know its own namespace alone. With it an agent says that its namespace does not exist, and notices that the
+# address of its cluster leads to another one.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: metalbar-cluster
+rules:
+  - apiGroups: ['']
+    resources: [namespaces]
+    verbs: [get]`,
+  },
+]
+
+/** Needed in the whole cluster, wherever the agent watches. */
+const clusterRole = 'metalbar-cluster'
+
+export interface RightsPlace extends Pick<ClusterView, 'context' | 'namespace'> {
+  /** The context of who may give rights; undefined = to be filled in. */
+  readonly admin?: string | undefined
+}
+
+/** Gives one role to the user of this context, where the agent watches. */
+function grant({ name, yaml }: Role, { context, namespace, admin }: RightsPlace): string {
+  const isEverywhere = namespace === undefined || name === clusterRole
+  const binding = isEverywhere ? 'clusterrolebinding' : `--namespace ${shellWord(namespace)} rolebinding`
+  const giver =
+    admin === undefined
+      ? '# To be filled in: the context of who may give rights.\nADMIN=context-of-an-administrator'
+      : `ADMIN=${shellWord(admin)}`
+  return `${giver}
+# The agent's user; on another machine than the agent's, what this prints there.
+AGENT=$(kubectl --context ${shellWord(context)} auth whoami --output jsonpath='{.status.userInfo.username}')
+kubectl --context "$ADMIN" apply -f - <<'EOF'
+${yaml}
+EOF
+kubectl --context "$ADMIN" create ${binding} ${name} --clusterrole ${name} --user "$AGENT"`
+}
+
+/** For an administrator of the cluster: what the agent needs there, and what it can do without. */
+export function rightsCommands(place: RightsPlace): { readonly needed: string; readonly further: readonly string[] } {
+  const [needed = '', ...further] = roles.map((role) => grant(role, place))
+  return { needed, further }
+}

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { modelApplication } from './model-application.ts'
 import { contextSize, isLocalSource, namespaceName } from './names.ts'
 import { editableRow, settingNames, settingsPatch } from './settings.ts'
-import type { EditableRow } from './setting-row.ts'
+import type { EditableRow } from './settings-table.ts'
 
 /** Which InferenceService. */
 export const serviceRef = z.object({

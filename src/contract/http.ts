@@ -1,10 +1,9 @@
 import { z } from 'zod'
-import { lookers } from './client.ts'
+import { linkFailure, lookers } from './client.ts'
 import { commandRequest, commandResult } from './commands.ts'
-import { linkFailure } from './link-failure.ts'
 import { query } from './queries.ts'
 import { agentSnapshot } from './snapshot.ts'
-import { streamItem, streamRequest } from './streams.ts'
+import { logChunk, streamRequest } from './log.ts'
 
 /**
  * The contract over HTTP. `session` takes the token of the page's URL and answers with the bearer that every other path wants as
@@ -55,7 +54,7 @@ export const followLine = z.discriminatedUnion('type', [
 export type FollowLine = z.infer<typeof followLine>
 
 export const streamLine = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('next'), item: streamItem }),
+  z.object({ type: z.literal('next'), item: logChunk }),
   heartbeat,
   end,
 ])

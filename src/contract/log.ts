@@ -45,3 +45,11 @@ export const logPage = logChunk.extend({
   file: z.string().optional(),
 })
 export type LogPage = z.infer<typeof logPage>
+
+/** What goes on until the asker leaves. */
+export const streamRequest = z.discriminatedUnion('name', [logStream])
+export type StreamRequest = z.output<typeof streamRequest>
+export type StreamInput = z.input<typeof streamRequest>
+
+/** The log is the only stream so far. */
+export type StreamItem = LogChunk

@@ -1,4 +1,7 @@
 import { z } from 'zod'
+import { serviceRef } from './commands.ts'
+import { priorities } from './service.ts'
+import { settingsPatch } from './settings.ts'
 
 const bytes = z.number().nonnegative()
 
@@ -41,3 +44,87 @@ export const memoryFigures = z.object({
   applications: z.array(z.object({ name: z.string(), bytes })).optional(),
 })
 export type MemoryFiguresView = z.infer<typeof memoryFigures>
+
+/** What running and starting servers of one service hold. */
+export const holderView = z.object({
+  namespace: z.string(),
+  name: z.string(),
+  priority: z.enum(priorities),
+  /** What the budget gets back when it is stopped: the larger of estimate and measured footprint. */
+  committedBytes: bytes,
+  /** What the system gets back: what counts as its share of the memory; 0 where that is not known. */
+  residentBytes: bytes,
+  /** What it will still take of what is available; 0 once it serves. */
+  promisedBytes: bytes,
+})
+export type HolderView = z.infer<typeof holderView>
+
+/**
+ * The figures that decide whether one more model fits, to the byte: sizing a model with them gives the agent's own answer. The snapshot's
+ * figures are rounded, so that it stays the same while nothing happens.
+ */
+export const sizingView = z.object({
+  platform: z.enum(['darwin', 'linux']),
+  totalBytes: bytes,
+  /** What the system could give now. */
+  availableBytes: bytes,
+  budgetBytes: bytes,
+  /** One sentence: where the budget comes from. */
+  budgetHow: z.string(),
+  /** What the GPU may hold at most, where that is known. */
+  gpuLimitBytes: bytes.optional(),
+  pressure: z.enum(pressureLevels),
+  /** Services whose servers hold memory, the largest first. */
+  holders: z.array(holderView),
+  /** Services that wait for memory, as namespace/name, in the order in which they are served. */
+  waiting: z.array(z.string()),
+  /** Other applications, the biggest first. */
+  applications: z.array(z.object({ name: z.string(), bytes })),
+  metal: z.boolean(),
+  /** Path of the llama-server that a start would use now; absent where there is none. */
+  llamaServer: z.string().optional(),
+  modelStore: z.string(),
+})
+export type SizingView = z.infer<typeof sizingView>
+
+/** What settings about memory would do to the services, before they are set. */
+export const evictionPreviewQuery = z.object({
+  name: z.literal('evictionPreview'),
+  /** As of `updateSettings`: what is absent stays as it is. */
+  settings: settingsPatch.pick({
+    memoryFraction: true,
+    memoryBudgetBytes: true,
+    memoryCheckMode: true,
+    evictionAtAdmission: true,
+  }),
+})
+
+export const previewedService = z.object({
+  ...serviceRef.shape,
+  /** What it is expected to need, or what its servers hold where that is more. */
+  bytes,
+  /** Of a service that would be evicted: for which, as namespace/name. */
+  winner: z.string().optional(),
+  /** It needs more than the whole budget. */
+  isTooLarge: z.boolean().optional(),
+})
+export type PreviewedService = z.infer<typeof previewedService>
+
+const services = z.array(previewedService)
+
+export const evictionPreviewView = z.object({
+  budgetBytes: bytes,
+  /** One sentence: where the budget comes from, and what keeps it from being larger. */
+  budgetHow: z.string(),
+  /** What running and starting servers hold of it. */
+  modelsBytes: bytes,
+  /** They wait for memory now, and would get it. */
+  starts: services,
+  /** They would have to give way at once. */
+  evicted: services,
+  /** They would keep running, since no budget ends a server, and not start again while the others run. */
+  unfit: services,
+  /** They would go on waiting, or wait from now on. */
+  waits: services,
+})
+export type EvictionPreview = z.infer<typeof evictionPreviewView>

@@ -1,20 +1,59 @@
 import { z } from 'zod'
-import { serviceRef } from './commands.ts'
-import { deletionView } from './deletion.ts'
-import { energyView } from './energy.ts'
-import { evictionPreviewQuery, evictionPreviewView } from './eviction-preview.ts'
+import { command, serviceRef } from './commands.ts'
 import { fitQuery, fitView } from './fit.ts'
-import { historyEntry } from './history.ts'
 import { logPage, logQuery } from './log.ts'
-import { modelStoreView } from './models.ts'
-import { hubLoginView } from './hub-login.ts'
+import { evictionPreviewQuery, evictionPreviewView, sizingView } from './memory.ts'
+import { deletionView } from './model-application.ts'
+import { hubLoginView, modelStoreView } from './models.ts'
 import { isLocalSource } from './names.ts'
-import { powerRuleView } from './power-rule.ts'
-import type { EditableRow } from './setting-row.ts'
-import { runtimeView } from './runtimes.ts'
-import { settingView } from './settings.ts'
-import { startSettingView } from './start-settings.ts'
-import { sizingView } from './sizing.ts'
+import { energyView, powerRuleView } from './power.ts'
+import type { EditableRow } from './settings-table.ts'
+import { settingsPatch, settingView, startSettingView } from './settings.ts'
+
+export const historyKinds = [
+  'added',
+  'deleted',
+  'started',
+  'ready',
+  'crashed',
+  'stopped',
+  'evicted',
+  'broughtBack',
+  'refused',
+  'addressChanged',
+  'settingsChanged',
+  'agentStarted',
+  'agentStopped',
+  'machineEnded',
+] as const
+
+/** Something that happened here and that a person may ask about later. */
+export const historyEntry = z.object({
+  /** Rises by one with each entry, over restarts of the agent too. */
+  id: z.int().positive(),
+  at: z.iso.datetime(),
+  kind: z.enum(historyKinds),
+  /** Absent for what concerns the whole agent. */
+  service: serviceRef.optional(),
+  /** One sentence: what happened, and why or on whose request. */
+  message: z.string(),
+  /** What a person set, as it may be shown; the message says it to who reads no data. */
+  settings: settingsPatch.optional().catch(undefined),
+  /** What sets back what a person changed, as long as nothing else has changed it since. */
+  undo: command.optional().catch(undefined),
+})
+export type HistoryEntry = z.infer<typeof historyEntry>
+
+/** A program that serves models, as it is found on the agent's machine now. */
+export const runtimeView = z.object({
+  name: z.string(),
+  /** Absent where it is not found; `message` says what to do. */
+  path: z.string().optional(),
+  /** As the program tells it; absent where it does not. */
+  version: z.string().optional(),
+  message: z.string().optional(),
+})
+export type RuntimeView = z.infer<typeof runtimeView>
 
 export const maxPage = 200
 const limit = z.int().min(1).max(maxPage).default(50)

@@ -1,9 +1,515 @@
-import { agentRows } from './settings-table/agent-rows.ts'
-import { clusterRows } from './settings-table/cluster-rows.ts'
-import { memoryRows } from './settings-table/memory-rows.ts'
-import { modelRows } from './settings-table/model-rows.ts'
-import { powerRows } from './settings-table/power-rows.ts'
-import { serverRows } from './settings-table/server-rows.ts'
+import { z } from 'zod'
+
+/** What a value is: how people write and read it, and what its flag takes. Durations are milliseconds. */
+export type SettingKind =
+  | 'text'
+  | 'choice'
+  | 'path'
+  /** A path, or a name that is looked for in PATH. */
+  | 'executable'
+  /** Separated by commas. */
+  | 'list'
+  | 'port'
+  | 'portRange'
+  | 'count'
+  | 'bytes'
+  | 'duration'
+  | 'fraction'
+  | 'number'
+  | 'switch'
+
+export const settingGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Power', 'Agent'] as const
+
+/** From when a change counts; completes "<setting> …" and "A change …". */
+export const countsTexts = {
+  now: 'counts at once',
+  nextDownload: 'counts for each download from its start',
+  nextServer: 'counts for each server from its next start',
+  nextAgent: 'counts from the next start of the agent',
+} as const
+
+/** One setting of the agent. Flags, their help, the files of settings, `metal-agent settings` and docs/settings.md are made of such rows. */
+export interface SettingRow {
+  readonly kind: SettingKind
+  /** Each message completes "<name> …"; the one about no value at all says everything that is accepted. */
+  readonly schema: z.ZodType
+  /** Absent = as `defaultMeans` says. */
+  readonly default?: string | number | boolean | readonly string[]
+  readonly defaultMeans?: string
+  /** The value at the start where neither a flag nor a person sets one, for a setting in which no value means something else. */
+  readonly startsAs?: string
+  /** There is no agent without a value; where it runs decides about the default. */
+  readonly required?: true
+  readonly group: (typeof settingGroups)[number]
+  /** Without dashes. */
+  readonly flag: string
+  readonly aliases?: readonly string[]
+  /** What the flag means alone; a value then stands only after "=". */
+  readonly bare?: string
+  /** A flag of the Go agent keeps what that takes: `what` completes "…; <what>" in the help, `schema` is what `read` makes of it. */
+  readonly flagTakes?: {
+    readonly what: string
+    readonly why: string
+    readonly schema?: z.ZodType
+    /** Undefined = as if the flag were not given. */
+    read?(given: string | number): unknown
+  }
+  readonly help: string
+}
+
+/** A setting that a person may change while the agent runs. */
+export interface EditableRow extends SettingRow {
+  /** In `metal-agent settings`; absent = as the flag. */
+  readonly spelled?: string
+  readonly counts: keyof typeof countsTexts
+  /**
+   * `page`: a page in a browser may set it too. `shell`: chooses an executable or what else amounts to running commands, reading files as
+   * this user or serving another cluster, so only a person with a shell or the app on this machine may.
+   */
+  readonly trust: 'page' | 'shell'
+}
+
+/** The same names, with the value made of each row. */
+export function mapRows<Name extends string, Row extends SettingRow, Made>(
+  rows: Readonly<Record<Name, Row>>,
+  make: (row: Row, name: Name) => Made,
+): Record<Name, Made> {
+  const entries = Object.entries<Row>(rows).map(([name, row]) => [name, make(row, name as Name)])
+  return Object.fromEntries(entries) as Record<Name, Made>
+}
+
+export const hourMs = 3_600_000
+export const dayMs = 24 * hourMs
+
+export const number = (min: number, max: number, error: string) => z.number({ error }).min(min, error).max(max, error)
+export const whole = (min: number, max: number, error: string) => z.int({ error }).min(min, error).max(max, error)
+
+export const nonEmpty = z.string({ error: 'must not be empty' }).min(1, 'must not be empty')
+
+const absoluteMessage = 'must be an absolute path'
+export const absolutePath = z
+  .string({ error: absoluteMessage })
+  .startsWith('/', absoluteMessage)
+  .max(1_000, 'must be at most 1000 characters')
+
+/** For a flag of the Go agent that takes negative numbers. */
+export const negativeMeansZero = {
+  what: 'less than 0 means 0',
+  why: 'the Go agent takes negative numbers',
+  read: (given: number) => Math.max(0, given),
+} as const
+
+/** For a flag of the Go agent that takes any duration. */
+export const zeroMeansDefault = {
+  what: '0 or less means the default',
+  why: 'the Go agent takes any duration',
+  schema: z.number().positive('must be longer than nothing'),
+  read: (ms: number) => (ms > 0 ? ms : undefined),
+} as const
+
+const namespaceMessage = 'must be the name of a namespace, of at most 63 characters'
+
+export const clusterRows = {
+  kubeconfig: {
+    kind: 'path',
+    schema: absolutePath,
+    defaultMeans: '$KUBECONFIG, then the service account if in a Pod, then ~/.kube/config',
+    group: 'Cluster',
+    flag: 'kubeconfig',
+    flagTakes: {
+      what: 'a path is meant from the folder that the agent is started in',
+      why: 'the Go agent takes any path',
+      schema: nonEmpty,
+    },
+    help: 'kubeconfig file',
+    counts: 'now',
+    // It names programs to be run, and clusters to be served.
+    trust: 'shell',
+  },
+  namespace: {
+    kind: 'text',
+    schema: z.string({ error: namespaceMessage }).min(1, namespaceMessage).max(63, namespaceMessage),
+    startsAs: 'default',
+    defaultMeans: 'all',
+    group: 'Cluster',
+    flag: 'namespace',
+    help: 'namespace whose InferenceServices are watched',
+    counts: 'now',
+    trust: 'shell',
+  },
+} as const satisfies Readonly<Record<string, EditableRow>>
+
+export const serverRows = {
+  llamaServer: {
+    kind: 'executable',
+    schema: absolutePath,
+    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
+    group: 'llama-server',
+    flag: 'llama-server',
+    aliases: ['llama-server-bin'],
+    flagTakes: {
+      what: 'a name without a slash is looked for in PATH',
+      why: 'the Go agent starts what is given without a look at it',
+      schema: nonEmpty,
+    },
+    help: 'path of the llama-server binary',
+    counts: 'nextServer',
+    trust: 'shell',
+  },
+  drainLimitMs: {
+    kind: 'duration',
+    schema: number(0, hourMs, 'must be from 0 to 1h'),
+    default: 30_000,
+    group: 'llama-server',
+    flag: 'drain-timeout',
+    help: 'how long requests in flight may take to finish before their server is stopped; 0 cuts them',
+    counts: 'nextServer',
+    trust: 'page',
+  },
+  startupStallMs: {
+    kind: 'duration',
+    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
+    default: 120_000,
+    group: 'llama-server',
+    flag: 'llama-server-startup-timeout',
+    spelled: 'startup-timeout',
+    flagTakes: zeroMeansDefault,
+    help: 'longest time without progress while a model loads',
+    counts: 'nextServer',
+    trust: 'page',
+  },
+} as const satisfies Readonly<Record<string, EditableRow>>
+
+const endpointMessage = 'must be an http:// or https:// address of at most 1000 characters'
+
+export const modelRows = {
+  downloadBytesPerSecond: {
+    kind: 'bytes',
+    schema: whole(0, 1_000_000_000_000, 'must be from 0 to 1T'),
+    default: 0,
+    defaultMeans: 'no limit',
+    group: 'Models',
+    flag: 'download-limit',
+    help: 'bytes per second of all downloads together, such as 20Mi',
+    counts: 'now',
+    trust: 'page',
+  },
+  downloadsAtOnce: {
+    kind: 'count',
+    schema: whole(1, 16, 'must be a number from 1 to 16'),
+    default: 2,
+    group: 'Models',
+    flag: 'downloads-at-once',
+    help: 'how many models are downloaded at the same time; the others wait',
+    counts: 'now',
+    trust: 'page',
+  },
+  hubEndpoint: {
+    kind: 'text',
+    schema: z.url({ protocol: /^https?$/, error: endpointMessage }).max(1_000, endpointMessage),
+    defaultMeans: '$HF_ENDPOINT, then https://huggingface.co',
+    group: 'Models',
+    flag: 'hub-endpoint',
+    help: 'address of the Hugging Face Hub or of a mirror',
+    counts: 'nextDownload',
+    // The token goes there.
+    trust: 'shell',
+  },
+  hubTokenFile: {
+    kind: 'path',
+    schema: absolutePath,
+    defaultMeans: 'what the app keeps, then $HF_TOKEN, then the file that hf auth login writes',
+    group: 'Models',
+    flag: 'hub-token-file',
+    help: "file that holds the Hub's token",
+    counts: 'nextDownload',
+    trust: 'shell',
+  },
+  caFile: {
+    kind: 'path',
+    schema: absolutePath,
+    group: 'Models',
+    flag: 'ca-file',
+    help: 'PEM file of certificate authorities that downloads trust beside the usual ones',
+    counts: 'nextDownload',
+    // The authorities that downloads trust decide which code and models are run.
+    trust: 'shell',
+  },
+  diskReserveBytes: {
+    kind: 'bytes',
+    schema: whole(0, 10_000_000_000_000, 'must be from 0 to 10T'),
+    default: 0,
+    defaultMeans: 'the smaller of 2Gi and 1 % of it',
+    group: 'Models',
+    flag: 'disk-reserve',
+    help: "bytes of the model store's volume that downloads leave free",
+    counts: 'nextDownload',
+    trust: 'page',
+  },
+  partialKeepMs: {
+    kind: 'duration',
+    schema: number(0, 365 * dayMs, 'must be from 0 to 8760h'),
+    default: 7 * dayMs,
+    group: 'Models',
+    flag: 'partial-keep',
+    help: 'how long a partial download is kept',
+    counts: 'now',
+    trust: 'page',
+  },
+  refreshEveryMs: {
+    kind: 'duration',
+    schema: number(10_000, 7 * dayMs, 'must be from 10s to 168h'),
+    default: 600_000,
+    group: 'Models',
+    flag: 'refresh-interval',
+    help: 'how often the source of a Model with refreshPolicy OnChange is asked for changes',
+    counts: 'now',
+    trust: 'page',
+  },
+} as const satisfies Readonly<Record<string, EditableRow>>
+
+export const memoryRows = {
+  memoryFraction: {
+    kind: 'fraction',
+    schema: number(0, 1, 'must be a fraction of all memory from 0 (automatic) to 1'),
+    default: 0,
+    defaultMeans: 'automatic: 0.67, above 36Gi 0.75, from 128Gi 0.9',
+    group: 'Memory',
+    flag: 'memory-fraction',
+    flagTakes: negativeMeansZero,
+    help: 'fraction of memory that models may hold together',
+    counts: 'now',
+    trust: 'page',
+  },
+  memoryBudgetBytes: {
+    kind: 'bytes',
+    schema: z
+      .int({ error: 'must be from 1Mi to 100T' })
+      .min(1_048_576, 'must be at least 1Mi')
+      .max(100_000_000_000_000, 'must be at most 100T'),
+    defaultMeans: 'the fraction counts',
+    group: 'Memory',
+    flag: 'memory-budget',
+    help: 'bytes that models may hold together, such as 24Gi, instead of a fraction',
+    counts: 'now',
+    trust: 'page',
+  },
+  memoryCheckMode: {
+    kind: 'choice',
+    schema: z.enum(['enforce', 'warn'], { error: 'must be enforce or warn' }),
+    default: 'enforce',
+    group: 'Memory',
+    flag: 'memory-check-mode',
+    help: 'enforce refuses a start whose memory cannot be checked, warn lets it pass',
+    counts: 'now',
+    trust: 'page',
+  },
+  memoryMarginBytes: {
+    kind: 'bytes',
+    schema: z
+      .int({ error: 'must be from 64Mi to 100T' })
+      .min(67_108_864, 'must be at least 64Mi')
+      .max(100_000_000_000_000, 'must be at most 100T'),
+    defaultMeans: 'the larger of 1Gi and 15 % of what it was admitted with',
+    group: 'Memory',
+    flag: 'memory-margin',
+    help: 'bytes that a model may take past what it was admitted with before people are told',
+    counts: 'now',
+    trust: 'page',
+  },
+  evictionEnabled: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Memory',
+    flag: 'eviction-enabled',
+    spelled: 'eviction',
+    help: 'evict the least important model when memory is critically short',
+    counts: 'now',
+    trust: 'page',
+  },
+  evictionShare: {
+    kind: 'fraction',
+    schema: number(0, 1, 'must be a fraction of all memory from 0 to 1'),
+    // The Go agent's friendly-fire guard: less than this in our models, and something else is the cause.
+    default: 0.5,
+    group: 'Memory',
+    flag: 'eviction-share',
+    help: 'fraction of memory that models must hold before one of them is evicted',
+    counts: 'now',
+    trust: 'page',
+  },
+  evictionAtAdmission: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Memory',
+    flag: 'eviction-at-admission',
+    help: 'let a start of higher priority evict models of lower priority',
+    counts: 'now',
+    trust: 'page',
+  },
+  comeBackMs: {
+    kind: 'duration',
+    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
+    default: 120_000,
+    group: 'Memory',
+    flag: 'come-back-after',
+    help: 'how long memory pressure must have been normal before an evicted model comes back',
+    counts: 'now',
+    trust: 'page',
+  },
+} as const satisfies Readonly<Record<string, EditableRow>>
+
+const currencyMessage = 'must be at most 8 letters or signs such as EUR or €'
+
+export const sleepPolicies = ['never', 'on-mains', 'while-serving'] as const
+export type SleepPolicy = (typeof sleepPolicies)[number]
+
+export const powerRows = {
+  sleepPolicy: {
+    kind: 'choice',
+    schema: z.enum(sleepPolicies, { error: 'must be never, on-mains or while-serving' }),
+    default: 'on-mains',
+    group: 'Power',
+    flag: 'sleep-policy',
+    help: 'keep this machine from going to sleep while models load or requests run: never, on mains only, or on battery too (while-serving)',
+    counts: 'now',
+    trust: 'page',
+  },
+  pauseOnBattery: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Power',
+    flag: 'pause-on-battery',
+    help: 'publish nothing and start nothing while this machine runs on battery; models stay in memory',
+    counts: 'now',
+    trust: 'page',
+  },
+  applePowerEnabled: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Power',
+    flag: 'apple-power-enabled',
+    help: 'measure the power of this Mac while somebody looks; for powermetrics sudo must allow it: metal-agent power install',
+    counts: 'now',
+    // It has root run a program, though none that it chooses.
+    trust: 'shell',
+  },
+  applePowerIntervalMs: {
+    kind: 'duration',
+    schema: number(1, hourMs, 'must be from 1ms to 1h'),
+    default: 1_000,
+    group: 'Power',
+    flag: 'apple-power-interval',
+    flagTakes: zeroMeansDefault,
+    help: 'how often power is measured: 500ms, 1s, 2s, 5s or 10s, and for any other the next longer',
+    counts: 'now',
+    trust: 'page',
+  },
+  powerSource: {
+    kind: 'choice',
+    schema: z.enum(['powermetrics', 'macmon'], { error: 'must be powermetrics or macmon' }),
+    default: 'powermetrics',
+    group: 'Power',
+    flag: 'power-source',
+    help: 'what measures power: powermetrics, which root has to run, or macmon, which has to be installed (brew install macmon)',
+    counts: 'now',
+    // It chooses which program is run, and whether root runs it.
+    trust: 'shell',
+  },
+  macmon: {
+    kind: 'executable',
+    schema: absolutePath,
+    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
+    group: 'Power',
+    flag: 'macmon-bin',
+    flagTakes: {
+      what: 'a name without a slash is looked for in PATH',
+      why: 'so does --llama-server',
+      schema: nonEmpty,
+    },
+    help: 'path of the macmon binary',
+    counts: 'now',
+    trust: 'shell',
+  },
+  energyLedger: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Power',
+    flag: 'energy-ledger',
+    help: 'measure power, where that is on, also while nobody looks, every 10s, and count tokens every minute, for metal-agent energy',
+    counts: 'now',
+    // As the switch of power itself.
+    trust: 'shell',
+  },
+  energyPricePerKwh: {
+    kind: 'number',
+    schema: number(0, 1_000_000, 'must be a price from 0 to 1000000'),
+    defaultMeans: 'no costs are shown',
+    group: 'Power',
+    flag: 'energy-price',
+    help: 'price of a kilowatt-hour, such as 0.32',
+    counts: 'now',
+    trust: 'page',
+  },
+  energyCurrency: {
+    kind: 'text',
+    schema: z.string({ error: currencyMessage }).regex(/^[\p{L}\p{Sc}.]{1,8}$/u, currencyMessage),
+    group: 'Power',
+    flag: 'energy-currency',
+    help: 'what the price is in, such as EUR',
+    counts: 'now',
+    trust: 'page',
+  },
+} as const satisfies Readonly<Record<string, EditableRow>>
+
+/** As the Go agent reads `--log-level`: whatever it does not know means info. */
+export function parseLogLevel(text: string): 'debug' | 'info' | 'warn' | 'error' {
+  const level = text.toLowerCase()
+  if (level === 'warning') return 'warn'
+  return level === 'debug' || level === 'warn' || level === 'error' ? level : 'info'
+}
+
+export const agentRows = {
+  serverLogBytes: {
+    kind: 'bytes',
+    schema: z
+      .int({ error: 'must be from 64Ki to 10Gi' })
+      .min(65_536, 'must be at least 64Ki')
+      .max(10_737_418_240, 'must be at most 10Gi'),
+    default: 20_971_520,
+    group: 'Agent',
+    flag: 'server-log-size',
+    help: "bytes that each file of a server's log may have, such as 512Ki or 1Gi",
+    counts: 'nextAgent',
+    trust: 'page',
+  },
+  serverLogFiles: {
+    kind: 'count',
+    schema: whole(0, 100, 'must be a number from 0 to 100'),
+    default: 3,
+    group: 'Agent',
+    flag: 'server-log-count',
+    help: "how many older files of a server's log are kept",
+    counts: 'nextAgent',
+    trust: 'page',
+  },
+  logLevel: {
+    kind: 'choice',
+    schema: z.enum(['debug', 'info', 'warn', 'error'], { error: 'must be debug, info, warn or error' }),
+    default: 'info',
+    group: 'Agent',
+    flag: 'log-level',
+    flagTakes: { what: 'anything else means info', why: 'so does the Go agent', read: parseLogLevel },
+    help: "how much goes to the agent's own log: debug, info, warn or error",
+    counts: 'now',
+    trust: 'page',
+  },
+} as const satisfies Readonly<Record<string, EditableRow>>
 
 /** Every setting that a person may change while the agent runs, by section. The others are in agent-core/settings. */
 export const editableRows = {

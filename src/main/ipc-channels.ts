@@ -1,7 +1,7 @@
-import type { LinkFailure } from '../contract/bridge.ts'
+import type { LinkFailure } from '../contract/client.ts'
 import type { Looker } from '../contract/client.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import type { StreamInput, StreamItem } from '../contract/streams.ts'
+import type { StreamInput, StreamItem } from '../contract/log.ts'
 
 /** Between the preload script and the main process; answered with a BridgeReply, all but the last. */
 export const channels = {

@@ -1,7 +1,7 @@
 import { ipcMain, type IpcMainInvokeEvent, type WebContents } from 'electron'
 import { z } from 'zod'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import type { BridgeReply } from '../contract/bridge-reply.ts'
+import type { BridgeReply } from '../contract/app-bridge.ts'
 import { LinkError } from '../contract/client.ts'
 import { appOrigin } from './app-scheme.ts'
 

@@ -1,5 +1,5 @@
 import { LinkError, type AgentLink } from '../contract/client.ts'
-import { mirrored } from '../contract/mirror.ts'
+import { mirrored } from '../contract/snapshot.ts'
 import type { AgentView, AgentViewStore } from './agent-view.ts'
 import { inTime, menuLimitMs } from './in-time.ts'
 

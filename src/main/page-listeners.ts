@@ -1,6 +1,6 @@
 import type { BrowserWindow } from 'electron'
 import { LinkError, type AgentLink, type Looker, type Unsubscribe } from '../contract/client.ts'
-import type { StreamItem, StreamRequest } from '../contract/streams.ts'
+import type { StreamItem, StreamRequest } from '../contract/log.ts'
 import { channels, type Push } from './ipc-channels.ts'
 
 /** A page that asks for more has a defect. */

@@ -2,7 +2,7 @@ import { formatBytes, formatRoundWatts } from '../contract/format.ts'
 import type { MemoryStateView } from '../contract/memory.ts'
 import type { ServiceReason, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import { isSupplyNews, supplyLine } from '../contract/supply.ts'
+import { isSupplyNews, supplyLine } from '../contract/power.ts'
 import { clusterWords } from '../contract/words.ts'
 import type { AgentView } from './agent-view.ts'
 

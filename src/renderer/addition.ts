@@ -1,7 +1,6 @@
-import { inCatalogue } from '../contract/catalogue.ts'
+import { inCatalogue, type ModelApplication, sourceOfModel } from '../contract/model-application.ts'
 import type { ServiceRef } from '../contract/commands.ts'
 import type { FittedModelView } from '../contract/fit.ts'
-import { type ModelApplication, sourceOfModel } from '../contract/model-application.ts'
 import { modelSource, namespaceName, newServiceName, secretName } from '../contract/names.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { fieldWords } from './words/fields.ts'

@@ -1,4 +1,4 @@
-import { parseByteCount } from '../contract/quantities.ts'
+import { parseByteCount } from '../contract/format.ts'
 
 /** As Kubernetes writes them, from the smallest to the largest; the first is of single bytes. */
 export const byteUnits = ['', 'k', 'Ki', 'M', 'Mi', 'G', 'Gi', 'T', 'Ti'] as const

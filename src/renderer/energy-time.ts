@@ -1,4 +1,4 @@
-import type { EnergySpan } from '../contract/energy.ts'
+import type { EnergySpan } from '../contract/power.ts'
 import type { QueryInput } from '../contract/queries.ts'
 
 /** How far back a person looks. */

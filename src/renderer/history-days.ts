@@ -1,4 +1,4 @@
-import type { HistoryEntry } from '../contract/history.ts'
+import type { HistoryEntry } from '../contract/queries.ts'
 import { activityWords } from './words/activity.ts'
 
 const problems: ReadonlySet<HistoryEntry['kind']> = new Set(['crashed', 'evicted', 'refused'])

@@ -1,9 +1,9 @@
-import { actionsFor } from '../contract/actions.ts'
+import { actionsFor } from '../contract/words.ts'
 import { type Command, type CommandInput, type ServiceRef, trustOf } from '../contract/commands.ts'
-import type { HistoryEntry } from '../contract/history.ts'
+import type { HistoryEntry } from '../contract/queries.ts'
 import type { ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import type { EditableRow } from '../contract/setting-row.ts'
+import type { EditableRow } from '../contract/settings-table.ts'
 
 interface Situation {
   readonly snapshot: Pick<AgentSnapshot, 'services' | 'host'>

@@ -1,6 +1,6 @@
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
-import type { Bridge } from '../contract/bridge.ts'
+import type { Bridge } from '../contract/app-bridge.ts'
 import { takeToken } from './link/access.ts'
 import { linkOverBridge } from './link/bridge.ts'
 import { linkOverHttp } from './link/http.ts'

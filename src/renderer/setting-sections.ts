@@ -1,6 +1,5 @@
-import { editableRow, type SettingView } from '../contract/settings.ts'
-import type { SettingRow } from '../contract/setting-row.ts'
-import type { StartSettingName, StartSettingView } from '../contract/start-settings.ts'
+import { editableRow, type SettingView, type StartSettingName, type StartSettingView } from '../contract/settings.ts'
+import type { SettingRow } from '../contract/settings-table.ts'
 
 /** As a person reads them, one after the other. */
 export const settingSections = ['cluster', 'network', 'memory', 'runtimes', 'models', 'power', 'general'] as const

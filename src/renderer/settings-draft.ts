@@ -1,8 +1,9 @@
-import { formatSetting, readSetting } from '../contract/setting-text.ts'
 import {
   editableRow,
-  settingNames,
+  formatSetting,
+  readSetting,
   type SettingName,
+  settingNames,
   type SettingsPatch,
   type SettingView,
 } from '../contract/settings.ts'

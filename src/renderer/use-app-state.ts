@@ -1,6 +1,5 @@
 import { useCallback, useEffect, useState } from 'react'
-import type { AppBridge, AppState } from '../contract/app-bridge.ts'
-import type { BridgeReply } from '../contract/bridge-reply.ts'
+import type { AppBridge, AppState, BridgeReply } from '../contract/app-bridge.ts'
 
 /** So often an update that is under way is asked about, in milliseconds. */
 const lookMs = 500

@@ -3,7 +3,7 @@ import type { Listener, Looker, Unsubscribe } from '../contract/client.ts'
 import type { CommandRequest, CommandResult } from '../contract/commands.ts'
 import type { Answer, Query } from '../contract/queries.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import type { StreamItem, StreamRequest } from '../contract/streams.ts'
+import type { StreamItem, StreamRequest } from '../contract/log.ts'
 
 /** What a carrier needs of the agent. */
 export interface AgentDoor {

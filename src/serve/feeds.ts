@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream'
 import type { LinkError, Listener, Looker, Unsubscribe } from '../contract/client.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import type { StreamItem, StreamRequest } from '../contract/streams.ts'
+import type { StreamItem, StreamRequest } from '../contract/log.ts'
 import type { AgentDoor } from './agent-door.ts'
 import { ChunkBacklog } from './chunk-backlog.ts'
 import { paced } from './paced.ts'

@@ -1,10 +1,9 @@
 import { z } from 'zod'
-import { lookers } from '../contract/client.ts'
+import { linkFailure, lookers } from '../contract/client.ts'
 import { commandRequest, commandResult } from '../contract/commands.ts'
-import { linkFailure } from '../contract/link-failure.ts'
 import { query } from '../contract/queries.ts'
 import { agentSnapshot } from '../contract/snapshot.ts'
-import { streamItem, streamRequest } from '../contract/streams.ts'
+import { logChunk, streamRequest } from '../contract/log.ts'
 
 /** One JSON object per line, in both directions. A request this large is no request. */
 export const maxRequestBytes = 64 * 1_024
@@ -56,7 +55,7 @@ export const answerFrame = z.discriminatedUnion('type', [
   z.object({ type: z.literal('result'), id, result: commandResult }),
   /** The one that belongs to the name of the query. */
   z.object({ type: z.literal('answer'), id, answer: z.unknown() }),
-  z.object({ type: z.literal('item'), id, item: streamItem }),
+  z.object({ type: z.literal('item'), id, item: logChunk }),
   z.object({ type: z.literal('window'), id, url: z.string() }),
   /** Ends the request it answers; without an id, because the request had no readable one, it ends the connection. */
   linkFailure.extend({ type: z.literal('error'), id: id.optional() }),

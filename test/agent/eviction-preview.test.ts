@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { EvictionPreview } from '../../src/contract/eviction-preview.ts'
+import type { EvictionPreview } from '../../src/contract/memory.ts'
 import type { SettingsPatch } from '../../src/contract/settings.ts'
 import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'

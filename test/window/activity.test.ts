@@ -1,6 +1,6 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import type { HistoryEntry } from '../../src/contract/history.ts'
+import type { HistoryEntry } from '../../src/contract/queries.ts'
 import { eventually } from '../support/eventually.ts'
 import type { FakeAgent } from '../support/window/fake-agent.ts'
 import { scenes } from '../support/window/scenes.ts'

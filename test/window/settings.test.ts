@@ -1,7 +1,6 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import { settingNames } from '../../src/contract/settings.ts'
-import { startSettingNames } from '../../src/contract/start-settings.ts'
+import { settingNames, startSettingNames } from '../../src/contract/settings.ts'
 import { settingTexts } from '../../src/renderer/words/settings/editable.ts'
 import { startSettingTexts } from '../../src/renderer/words/settings/start.ts'
 import { eventually } from '../support/eventually.ts'

@@ -1,6 +1,5 @@
 import type { ServiceRef } from '../../contract/commands.ts'
-import type { DeletionView, ManagerView } from '../../contract/deletion.ts'
-import { createdBy } from '../../contract/model-application.ts'
+import { createdBy, type DeletionView, type ManagerView } from '../../contract/model-application.ts'
 import { isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import {

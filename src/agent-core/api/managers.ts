@@ -1,5 +1,5 @@
 import { sentence } from '../../contract/clean-text.ts'
-import type { ManagerView } from '../../contract/deletion.ts'
+import type { ManagerView } from '../../contract/model-application.ts'
 import type { ObjectMeta } from '../kube/resources.ts'
 
 interface Sign {

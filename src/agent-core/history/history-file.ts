@@ -1,7 +1,7 @@
 import { appendFile, readFile, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
-import { historyEntry, type HistoryEntry } from '../../contract/history.ts'
+import { historyEntry, type HistoryEntry } from '../../contract/queries.ts'
 import { setAside } from '../state/state-file.ts'
 import { hasCode, parseJson } from '../util/files.ts'
 

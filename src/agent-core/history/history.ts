@@ -1,4 +1,4 @@
-import type { HistoryEntry } from '../../contract/history.ts'
+import type { HistoryEntry } from '../../contract/queries.ts'
 import type { Logger } from '../observability/logger.ts'
 import { appendHistory, lineOf, readHistory, rewriteHistory } from './history-file.ts'
 

@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises'
-import type { PowerRuleState } from '../../contract/power-rule.ts'
+import type { PowerRuleState } from '../../contract/power.ts'
 import { hasCode } from '../util/files.ts'
 import { powerIntervalsMs } from './intervals.ts'
 import { fragmentFile, type SudoLeave, type SudoUser } from './sudoers.ts'

@@ -1,4 +1,4 @@
-import type { HistoryEntry } from '../../contract/history.ts'
+import type { HistoryEntry } from '../../contract/queries.ts'
 import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 import type { EventNote } from '../kube/event-recorder.ts'
 import type { DownloadNote } from './download-story.ts'

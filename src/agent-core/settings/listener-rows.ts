@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import type { SettingRow } from '../../contract/setting-row.ts'
-import { negativeMeansZero } from '../../contract/setting-schemas.ts'
+import { negativeMeansZero, type SettingRow } from '../../contract/settings-table.ts'
 import { parseAddressAndPort } from '../util/address-and-port.ts'
 
 const portMessage = 'must be a port number from 0 to 65535'

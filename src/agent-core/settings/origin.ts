@@ -1,4 +1,4 @@
-import type { SettingOrigin } from '../../contract/start-settings.ts'
+import type { SettingOrigin } from '../../contract/settings.ts'
 import type { AgentSettingName, AgentSettings } from './settings.ts'
 
 /** Where the value comes from that counts. */

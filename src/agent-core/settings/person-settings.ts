@@ -2,16 +2,16 @@ import { z } from 'zod'
 import {
   editableRow,
   settingHelp,
+  type SettingName,
   settingNames,
   settingsPatch,
-  type SettingName,
   type SettingsPatch,
   type SettingView,
+  spellingOf,
+  type StartSettingView,
 } from '../../contract/settings.ts'
-import { countsTexts } from '../../contract/setting-row.ts'
-import { spellingOf } from '../../contract/setting-text.ts'
+import { countsTexts } from '../../contract/settings-table.ts'
 import type { DownloadSettings } from '../models/download-settings.ts'
-import type { StartSettingView } from '../../contract/start-settings.ts'
 import { shownSource } from '../models/source.ts'
 import { StateFile } from '../state/state-file.ts'
 import { originOf } from './origin.ts'

@@ -1,13 +1,13 @@
 import { sentence } from '../../contract/clean-text.ts'
-import type { SettingKind, SettingRow } from '../../contract/setting-row.ts'
-import { formatSetting } from '../../contract/setting-text.ts'
-import { shellWord } from '../../contract/shell.ts'
+import type { SettingKind, SettingRow } from '../../contract/settings-table.ts'
 import {
+  formatSetting,
   maxShownBytes,
-  startSettingNames,
   type StartSettingName,
+  startSettingNames,
   type StartSettingView,
-} from '../../contract/start-settings.ts'
+} from '../../contract/settings.ts'
+import { shellWord } from '../../contract/shell.ts'
 import { originOf } from './origin.ts'
 import type { AgentSettings } from './settings.ts'
 import { notInStartFile, startRows } from './start-rows.ts'

@@ -1,4 +1,4 @@
-import { parseByteCount, parseDuration } from '../../contract/quantities.ts'
+import { parseByteCount, parseDuration } from '../../contract/format.ts'
 
 /** Go's `flag` syntax, so that a command line written for the Go agent means the same here. */
 export type FlagKind = 'string' | 'bool' | 'int' | 'float' | 'duration' | 'bytes'

@@ -1,5 +1,5 @@
 import { LinkError } from '../../contract/client.ts'
-import type { SizingView } from '../../contract/sizing.ts'
+import type { SizingView } from '../../contract/memory.ts'
 import type { FitDecision } from '../../agent-core/api/fit/fit-decision.ts'
 import { resolveBudget } from '../../agent-core/memory/budget.ts'
 import type { Estimate } from '../../agent-core/memory/estimate/items.ts'

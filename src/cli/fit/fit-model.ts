@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
-import { inCatalogue } from '../../contract/catalogue.ts'
+import { inCatalogue } from '../../contract/model-application.ts'
 import type { FoundModel } from '../../agent-core/api/fit/sized-model.ts'
 import { defaultDownloadSettings } from '../../agent-core/models/models.ts'
 import { readGgufHeader } from '../../agent-core/models/gguf/file-header.ts'

@@ -10,7 +10,7 @@ import { fragmentFile, fragmentFor, type SudoLeave, type SudoUser } from '../../
 import { askProgram, ProgramError } from '../../agent-core/util/ask-program.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { VerbError } from '../agent-session.ts'
-import { formatDuration } from '../../contract/quantities.ts'
+import { formatDuration } from '../../contract/format.ts'
 import { exitCodes, type CliIo } from '../io.ts'
 
 const visudo = '/usr/sbin/visudo'

@@ -1,5 +1,5 @@
 import path from 'node:path'
-import type { SettingRow } from '../../contract/setting-row.ts'
+import type { SettingRow } from '../../contract/settings-table.ts'
 import { allRows, type AgentSettings } from '../../agent-core/settings/settings.ts'
 import { serviceLogFolder, type ServiceKind } from '../../installation/service/service-names.ts'
 import { VerbError } from '../agent-session.ts'

@@ -1,8 +1,12 @@
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { modelNameOf } from '../../agent-core/models/pulls.ts'
-import { inCatalogue } from '../../contract/catalogue.ts'
-import { applicationYaml, modelApplication, type ModelApplication } from '../../contract/model-application.ts'
+import {
+  applicationYaml,
+  inCatalogue,
+  modelApplication,
+  type ModelApplication,
+} from '../../contract/model-application.ts'
 import type { AgentClient } from '../../serve/client/agent-client.ts'
 import { sayingLinkErrors, send, VerbError } from '../agent-session.ts'
 import { exitCodes } from '../io.ts'

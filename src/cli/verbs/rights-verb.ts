@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { LinkError } from '../../contract/client.ts'
-import { rightsCommands, type RightsPlace } from '../../contract/rights.ts'
+import { rightsCommands, type RightsPlace } from '../../contract/cluster.ts'
 import { sayingLinkErrors, VerbError } from '../agent-session.ts'
 import { exitCodes } from '../io.ts'
 import { agentVerb, ifAgentRuns, type VerbContext } from './verb.ts'

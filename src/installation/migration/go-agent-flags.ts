@@ -1,5 +1,5 @@
 import { FlagError, parseGoFlags, type FlagSpec, type FlagValue } from '../../agent-core/util/go-flags.ts'
-import { formatDuration } from '../../contract/quantities.ts'
+import { formatDuration } from '../../contract/format.ts'
 
 /** What becomes of a flag of LLMKube's Go agent here. */
 type Fate =

@@ -1,4 +1,4 @@
-import { looksLikeProduction } from '../../contract/production.ts'
+import { looksLikeProduction } from '../../contract/cluster.ts'
 import type { Answer } from '../../contract/queries.ts'
 import { line, nameWithin, separated, submenu, text, type MenuEntry } from './entries.ts'
 

@@ -1,4 +1,4 @@
-import { actionsFor } from '../../contract/actions.ts'
+import { actionsFor, stateWord, stepWords } from '../../contract/words.ts'
 import { formatBytes, formatRoundTokenRate, formatSpan } from '../../contract/format.ts'
 import {
   heldBytesOf,
@@ -9,7 +9,6 @@ import {
   type ServiceView,
 } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { stateWord, stepWords } from '../../contract/words.ts'
 import { isTroubled } from '../state-line.ts'
 import { line, lines, nameWithin, separated, submenu, text, type MenuDeed, type MenuEntry } from './entries.ts'
 

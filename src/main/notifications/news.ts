@@ -1,4 +1,4 @@
-import { actionsFor } from '../../contract/actions.ts'
+import { actionsFor } from '../../contract/words.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { CommandName } from '../../contract/commands.ts'
 import type { ServiceView } from '../../contract/service.ts'

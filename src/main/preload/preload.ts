@@ -1,5 +1,6 @@
 import { contextBridge, ipcRenderer } from 'electron'
-import type { Bridge, BridgeReply, LinkFailure } from '../../contract/bridge.ts'
+import type { Bridge, BridgeReply } from '../../contract/app-bridge.ts'
+import type { LinkFailure } from '../../contract/client.ts'
 import type { Unsubscribe } from '../../contract/client.ts'
 import { channels, type ListenRequest, type Push } from '../ipc-channels.ts'
 

@@ -1,6 +1,5 @@
-import type { Bridge, BridgeReply } from '../../contract/bridge.ts'
-import { type AgentLink, withdrawn } from '../../contract/client.ts'
-import { asLinkError } from '../../contract/link-failure.ts'
+import type { Bridge, BridgeReply } from '../../contract/app-bridge.ts'
+import { type AgentLink, asLinkError, withdrawn } from '../../contract/client.ts'
 
 /** The agent of the app this window belongs to. */
 export function linkOverBridge(bridge: Bridge): AgentLink {

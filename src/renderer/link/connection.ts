@@ -1,6 +1,4 @@
-import type { LinkError } from '../../contract/client.ts'
-import { type AgentLink, type Unsubscribe } from '../../contract/client.ts'
-import { retryDelayMs } from '../../contract/reconnect.ts'
+import { type AgentLink, type LinkError, retryDelayMs, type Unsubscribe } from '../../contract/client.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 
 /** How this window stands with the agent; times are milliseconds of this computer's clock. */

@@ -1,7 +1,14 @@
 import type { z } from 'zod'
-import { type AgentLink, LinkError, type Listener, type Unsubscribe, withdrawn } from '../../contract/client.ts'
+import {
+  type AgentLink,
+  asLinkError,
+  LinkError,
+  linkFailure,
+  type Listener,
+  type Unsubscribe,
+  withdrawn,
+} from '../../contract/client.ts'
 import { followLine, heartbeatMs, httpAnswers, httpPaths, lookerParameter, streamLine } from '../../contract/http.ts'
-import { asLinkError, linkFailure } from '../../contract/link-failure.ts'
 import { type Answer, answers, type QueryInput, type QueryName } from '../../contract/queries.ts'
 import { linkWords } from '../words/connection.ts'
 import { Access } from './access.ts'

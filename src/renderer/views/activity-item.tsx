@@ -1,5 +1,5 @@
 import type { CommandInput, ServiceRef } from '../../contract/commands.ts'
-import type { HistoryEntry } from '../../contract/history.ts'
+import type { HistoryEntry } from '../../contract/queries.ts'
 import { Button } from '../components/button.tsx'
 import { WarningGlyph } from '../components/glyph.tsx'
 import { Sentence } from '../components/sentence.tsx'

@@ -1,5 +1,5 @@
 import { useRef } from 'react'
-import { catalogue } from '../../contract/catalogue.ts'
+import { catalogue } from '../../contract/model-application.ts'
 import { isLocalSource } from '../../contract/names.ts'
 import { isPasted, secretProblem, sourceProblem, takesSecret } from '../addition.ts'
 import { Button } from '../components/button.tsx'

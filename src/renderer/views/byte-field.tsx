@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import { parseByteCount } from '../../contract/quantities.ts'
+import { parseByteCount } from '../../contract/format.ts'
 import { byteUnits, joinByteText, splitByteText, type ByteUnit } from '../byte-text.ts'
 import { TextInput } from '../components/text-input.tsx'
 import { UnitChoice } from '../components/unit-choice.tsx'

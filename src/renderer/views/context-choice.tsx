@@ -1,4 +1,4 @@
-import { looksLikeProduction } from '../../contract/production.ts'
+import { looksLikeProduction } from '../../contract/cluster.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { useWindow } from '../store.ts'

@@ -1,4 +1,4 @@
-import type { EnergySpan } from '../../contract/energy.ts'
+import type { EnergySpan } from '../../contract/power.ts'
 import { energyBars, type EnergyTime, type ServiceName } from '../energy-time.ts'
 import { energyWords } from '../words/energy.ts'
 import { classNames } from '../components/class-names.ts'

@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import { ToggleButton } from 'react-aria-components/ToggleButton'
-import type { EnergyView } from '../../contract/energy.ts'
+import type { EnergyView } from '../../contract/power.ts'
 import { classNames } from '../components/class-names.ts'
 import { LongName } from '../components/long-name.tsx'
 import { isSame, type EnergyTime, type ServiceName } from '../energy-time.ts'

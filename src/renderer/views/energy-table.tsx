@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import type { EnergyView } from '../../contract/energy.ts'
+import type { EnergyView } from '../../contract/power.ts'
 import { Folded } from '../components/folded.tsx'
 import type { EnergyTime } from '../energy-time.ts'
 import { energyWords } from '../words/energy.ts'

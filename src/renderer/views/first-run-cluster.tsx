@@ -3,9 +3,8 @@ import { Command, CommandText } from '../components/command.tsx'
 import { CopyButton } from '../components/copy-button.tsx'
 import { Folded } from '../components/folded.tsx'
 import { Sentence } from '../components/sentence.tsx'
-import type { ClusterView } from '../../contract/cluster.ts'
+import { type ClusterView, rightsCommands } from '../../contract/cluster.ts'
 import type { CommandInput } from '../../contract/commands.ts'
-import { rightsCommands } from '../../contract/rights.ts'
 import {
   type ClusterObstacle,
   definitionsCommand,

@@ -1,4 +1,4 @@
-import { isSupplyNews, supplyLine } from '../../contract/supply.ts'
+import { isSupplyNews, supplyLine } from '../../contract/power.ts'
 import { Sparkline } from '../components/sparkline.tsx'
 import { trailLines, wattRange } from '../power-trail.ts'
 import { useSnapshot, useWindow } from '../store.ts'

@@ -1,5 +1,5 @@
 import type { ServiceView } from '../../contract/service.ts'
-import { type Action, actionsFor, furtherActionsFor } from '../../contract/actions.ts'
+import { type Action, actionsFor, furtherActionsFor } from '../../contract/words.ts'
 import { Button } from '../components/button.tsx'
 import { type Request, useSnapshot, useWindow } from '../store.ts'
 import { Answer } from './answer.tsx'

@@ -1,6 +1,5 @@
 import type { ReactNode } from 'react'
-import { spellingOf } from '../../contract/setting-text.ts'
-import { editableRow, type SettingView } from '../../contract/settings.ts'
+import { editableRow, type SettingView, spellingOf } from '../../contract/settings.ts'
 import { Button } from '../components/button.tsx'
 import { ChoiceRow } from '../components/choice-row.tsx'
 import { Command } from '../components/command.tsx'

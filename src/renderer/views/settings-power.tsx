@@ -1,6 +1,6 @@
 import { Fragment, useState } from 'react'
 import type { AppBridge, PowerRuleChange } from '../../contract/app-bridge.ts'
-import type { PowerRuleView } from '../../contract/power-rule.ts'
+import type { PowerRuleView } from '../../contract/power.ts'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
 import { Folded } from '../components/folded.tsx'

@@ -1,5 +1,4 @@
-import type { AppBridge, AppState, UpdateAction } from '../../contract/app-bridge.ts'
-import type { BridgeReply } from '../../contract/bridge-reply.ts'
+import type { AppBridge, AppState, BridgeReply, UpdateAction } from '../../contract/app-bridge.ts'
 import { Button } from '../components/button.tsx'
 import { ChoiceRow } from '../components/choice-row.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'

@@ -1,4 +1,4 @@
-import type { StartSettingView } from '../../contract/start-settings.ts'
+import type { StartSettingView } from '../../contract/settings.ts'
 import { Command } from '../components/command.tsx'
 import { Folded } from '../components/folded.tsx'
 import { Sentence } from '../components/sentence.tsx'

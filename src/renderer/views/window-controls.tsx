@@ -1,6 +1,5 @@
 import { useEffect, useState } from 'react'
-import type { AppBridge } from '../../contract/app-bridge.ts'
-import type { BridgeReply } from '../../contract/bridge-reply.ts'
+import type { AppBridge, BridgeReply } from '../../contract/app-bridge.ts'
 import { Button } from '../components/button.tsx'
 import { CloseGlyph, TearOffGlyph } from '../components/glyph.tsx'
 import { useApp, useWindow } from '../store.ts'

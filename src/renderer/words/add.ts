@@ -1,5 +1,5 @@
 import { formatBytes, formatTokens as tokens, formatWeights } from '../../contract/format.ts'
-import type { CatalogueEntry } from '../../contract/catalogue.ts'
+import type { CatalogueEntry } from '../../contract/model-application.ts'
 import type { FileChoiceView, FittedModelView, FitVerdict } from '../../contract/fit.ts'
 import type { StoredModelView } from '../../contract/models.ts'
 import type { Addition } from '../addition.ts'

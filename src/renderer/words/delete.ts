@@ -1,4 +1,4 @@
-import type { ManagerView } from '../../contract/deletion.ts'
+import type { ManagerView } from '../../contract/model-application.ts'
 
 export const deleteWords = {
   ask: 'Delete…',

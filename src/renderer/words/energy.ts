@@ -1,4 +1,4 @@
-import { coverageLine, type EnergySpan, type EnergyView, type ServiceEnergy } from '../../contract/energy.ts'
+import { coverageLine, type EnergySpan, type EnergyView, type ServiceEnergy } from '../../contract/power.ts'
 import {
   formatCost,
   formatCount,

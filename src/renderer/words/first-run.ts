@@ -1,6 +1,6 @@
 import { formatBytes } from '../../contract/format.ts'
 import type { ModelStoreView } from '../../contract/models.ts'
-import type { RuntimeView } from '../../contract/runtimes.ts'
+import type { RuntimeView } from '../../contract/queries.ts'
 import type { ClusterObstacle } from '../first-run.ts'
 import { notReported } from './services.ts'
 

@@ -1,4 +1,4 @@
-import type { EvictionPreview, PreviewedService } from '../../contract/eviction-preview.ts'
+import type { EvictionPreview, PreviewedService } from '../../contract/memory.ts'
 import { formatBytes, formatMemory, formatShare } from '../../contract/format.ts'
 
 /** Such as "a, b and c". */

@@ -4,18 +4,18 @@ import { requireOwnSocket, StrangeSocketError } from '../../agent-core/state/soc
 import { hasCode, parseJson } from '../../agent-core/util/files.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import {
-  LinkError,
   type AgentLink,
+  asLinkError,
+  LinkError,
   type Listener,
   type Looker,
   type Unsubscribe,
   withdrawn,
 } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
-import { asLinkError } from '../../contract/link-failure.ts'
 import { answers, type Answer, type QueryInput, type QueryName } from '../../contract/queries.ts'
 import { protocolVersion, type AgentSnapshot } from '../../contract/snapshot.ts'
-import type { StreamInput, StreamItem } from '../../contract/streams.ts'
+import type { StreamInput, StreamItem } from '../../contract/log.ts'
 import { requestTooLong } from '../failures.ts'
 import {
   answerFrame,

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { AgentLink } from '../../contract/client.ts'
 import { commandRequest } from '../../contract/commands.ts'
 import { answers, query as querySchema, type Answer, type QueryName } from '../../contract/queries.ts'
-import { streamRequest } from '../../contract/streams.ts'
+import { streamRequest } from '../../contract/log.ts'
 import type { AgentDoor } from '../agent-door.ts'
 import { paced } from '../paced.ts'
 

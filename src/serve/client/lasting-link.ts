@@ -1,11 +1,16 @@
 import { randomUUID } from 'node:crypto'
-import { LinkError, type AgentLink, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
+import {
+  type AgentLink,
+  LinkError,
+  type Listener,
+  type Looker,
+  retryDelayMs,
+  type Unsubscribe,
+} from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
-import { mirrored } from '../../contract/mirror.ts'
+import { type AgentSnapshot, mirrored } from '../../contract/snapshot.ts'
 import type { Answer, QueryInput, QueryName } from '../../contract/queries.ts'
-import { retryDelayMs } from '../../contract/reconnect.ts'
-import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import type { StreamInput, StreamItem } from '../../contract/streams.ts'
+import type { StreamInput, StreamItem } from '../../contract/log.ts'
 import type { AgentClient } from './agent-client.ts'
 
 export interface LastingLinkOptions {

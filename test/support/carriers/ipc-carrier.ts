@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createContext, runInContext } from 'node:vm'
-import type { Bridge } from '../../../src/contract/bridge.ts'
+import type { Bridge } from '../../../src/contract/app-bridge.ts'
 import { channels } from '../../../src/main/ipc-channels.ts'
 import { serveIpc } from '../../../src/main/ipc.ts'
 import { lazyLink } from '../../../src/main/lazy-link.ts'

@@ -3,7 +3,7 @@ import { LinkError } from '../../../src/contract/client.ts'
 import type { CommandRequest, CommandResult } from '../../../src/contract/commands.ts'
 import type { Answer, Query } from '../../../src/contract/queries.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
-import type { StreamItem, StreamRequest } from '../../../src/contract/streams.ts'
+import type { StreamItem, StreamRequest } from '../../../src/contract/log.ts'
 import type { AgentDoor } from '../../../src/serve/agent-door.ts'
 import { sampleSnapshot } from '../sample-snapshot.ts'
 

@@ -1,9 +1,8 @@
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
 import type { CommandInput, CommandResult } from '../../../src/contract/commands.ts'
-import type { LogChunk, LogPage } from '../../../src/contract/log.ts'
+import type { LogChunk, LogPage, StreamInput, StreamItem } from '../../../src/contract/log.ts'
 import type { Answer, QueryInput, QueryName } from '../../../src/contract/queries.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
-import type { StreamInput, StreamItem } from '../../../src/contract/streams.ts'
 
 export interface Asked {
   readonly command: CommandInput

@@ -2,12 +2,12 @@ import type {
   AppBridge,
   AppPreferences,
   AppState,
+  BridgeReply,
   RunLog,
   UpdateAction,
   UpdateState,
 } from '../../../src/contract/app-bridge.ts'
 import type { TraceList } from '../../../src/contract/uninstall.ts'
-import type { BridgeReply } from '../../../src/contract/bridge.ts'
 
 export const appVerbs = [
   'appState',

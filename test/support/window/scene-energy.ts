@@ -1,4 +1,4 @@
-import type { EnergySpan, EnergyView, ServiceEnergy } from '../../../src/contract/energy.ts'
+import type { EnergySpan, EnergyView, ServiceEnergy } from '../../../src/contract/power.ts'
 import { sampleSnapshot } from '../sample-snapshot.ts'
 import type { FakeAgent } from './fake-agent.ts'
 import { withHistory } from './scene-agents.ts'

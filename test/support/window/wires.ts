@@ -1,6 +1,6 @@
 import type { Page } from 'playwright'
-import type { AppBridge } from '../../../src/contract/app-bridge.ts'
-import type { Bridge, BridgeReply, LinkFailure } from '../../../src/contract/bridge.ts'
+import type { AppBridge, Bridge, BridgeReply } from '../../../src/contract/app-bridge.ts'
+import type { LinkFailure } from '../../../src/contract/client.ts'
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
 import { appVerbs, type FakeApp, type AppVerb } from './fake-app.ts'
 

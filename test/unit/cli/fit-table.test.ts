@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { decideFit } from '../../../src/agent-core/api/fit/fit-decision.ts'
 import { type FitDetails, renderFit } from '../../../src/cli/fit/fit-table.ts'
-import type { HolderView } from '../../../src/contract/sizing.ts'
+import type { HolderView } from '../../../src/contract/memory.ts'
 import { refKey } from '../../../src/agent-core/util/object-key.ts'
 
 const items = { weights: 40e9, kv: 8e9, compute: 1e9, promptCache: 2e9, mmproj: 0, overhead: 0.2e9 }

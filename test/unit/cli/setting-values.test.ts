@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest'
-import { settingNames } from '../../../src/contract/settings.ts'
+import { settingNames, startSettingNames } from '../../../src/contract/settings.ts'
 import { VerbError } from '../../../src/cli/agent-session.ts'
 import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
 import { startViews } from '../../../src/agent-core/settings/start-views.ts'
-import { startSettingNames } from '../../../src/contract/start-settings.ts'
 import {
   patchOf,
   settingSpellings,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { type ServiceView, serviceStates } from '../../../src/contract/service.ts'
-import { actionsFor, furtherActionsFor } from '../../../src/contract/actions.ts'
+import { actionsFor, furtherActionsFor } from '../../../src/contract/words.ts'
 import { sampleService } from '../../support/sample-snapshot.ts'
 
 const labels = (changes: Partial<ServiceView>) => actionsFor(sampleService(changes)).map(({ label }) => label)

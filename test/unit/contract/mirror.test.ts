@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import { mirrored } from '../../../src/contract/mirror.ts'
-import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
+import { type AgentSnapshot, mirrored } from '../../../src/contract/snapshot.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 const services = [sampleService({ uid: 'a' }), sampleService({ uid: 'b' })]

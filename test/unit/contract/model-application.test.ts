@@ -1,16 +1,16 @@
 import { loadAllYaml } from '@kubernetes/client-node'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { catalogue } from '../../../src/contract/catalogue.ts'
-import { command, trustOf } from '../../../src/contract/commands.ts'
 import {
   applicationYaml,
+  catalogue,
   manifestsOf,
   modelApplication,
   sourceOfModel,
+  yamlOf,
 } from '../../../src/contract/model-application.ts'
+import { command, trustOf } from '../../../src/contract/commands.ts'
 import { query, trustOfQuery } from '../../../src/contract/queries.ts'
-import { yamlOf } from '../../../src/contract/yaml.ts'
 
 const plain = { namespace: 'default', name: 'llama-3.1-8b', source: 'hf://org/repo' }
 const read = (yaml: string): unknown[] => loadAllYaml(yaml) as unknown[]

@@ -5,7 +5,7 @@ import { nameWithin, type MenuDeed, type MenuEntry } from '../../../src/main/men
 import { menuOf } from '../../../src/main/menu/menu.ts'
 import { templateOf } from '../../../src/main/menu/render.ts'
 import { cleanText } from '../../../src/contract/clean-text.ts'
-import { looksLikeProduction } from '../../../src/contract/production.ts'
+import { looksLikeProduction } from '../../../src/contract/cluster.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
 import { menuScenes } from '../../support/menu-scenes.ts'
 import { sampleView } from '../../support/sample-view.ts'

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { createLog, type LogOptions } from '../../../src/agent-core/observability/log.ts'
 import { isSecretName } from '../../../src/agent-core/observability/log-value.ts'
-import { parseLogLevel } from '../../../src/contract/settings-table/agent-rows.ts'
+import { parseLogLevel } from '../../../src/contract/settings-table.ts'
 
 function logTo(options: Partial<LogOptions> & { isTTY?: boolean } = {}) {
   const lines: string[] = []

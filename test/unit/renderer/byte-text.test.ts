@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseByteCount } from '../../../src/contract/quantities.ts'
+import { parseByteCount } from '../../../src/contract/format.ts'
 import { byteTextOf, joinByteText, splitByteText } from '../../../src/renderer/byte-text.ts'
 
 test.each([

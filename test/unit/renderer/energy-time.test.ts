@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { energyBars, energyQuery } from '../../../src/renderer/energy-time.ts'
-import type { EnergySpan } from '../../../src/contract/energy.ts'
+import type { EnergySpan } from '../../../src/contract/power.ts'
 
 const at = (time: string) => Date.parse(`2026-01-02T${time}Z`)
 

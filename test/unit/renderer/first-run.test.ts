@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { rightsCommands } from '../../../src/contract/rights.ts'
+import { rightsCommands } from '../../../src/contract/cluster.ts'
 import { type ClusterObstacle, obstacleOf } from '../../../src/renderer/first-run.ts'
 import { parseYaml } from '../../support/kube-sim/yaml.ts'
 import { sampleSnapshot } from '../../support/sample-snapshot.ts'

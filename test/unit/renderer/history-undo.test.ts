@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { HistoryEntry } from '../../../src/contract/history.ts'
+import type { HistoryEntry } from '../../../src/contract/queries.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
 import { undosOf } from '../../../src/renderer/history-undo.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'

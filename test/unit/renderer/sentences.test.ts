@@ -82,7 +82,7 @@ test.for([
 })
 
 /** What is pasted into a terminal. */
-const commands: ReadonlySet<string> = new Set(['first-run.ts', 'first-service.ts', 'rights.ts'])
+const commands: ReadonlySet<string> = new Set(['first-run.ts', 'first-service.ts'])
 
 /** Of code that draws nothing: every text of two words or more, but for what a person who develops Metalbar is told. */
 function sentencesInCode(name: string, text: string): string[] {
@@ -103,12 +103,7 @@ function sentencesInCode(name: string, text: string): string[] {
 
 test('code that draws nothing takes its sentences from the files of words as well', () => {
   const files = globSync('**/*.ts', { cwd: source }).filter((name) => !name.startsWith('words/') && !commands.has(name))
-  const inContract = ['actions.ts', 'production.ts']
-  const read = [
-    ...files.map((name) => [name, join(source, name)] as const),
-    ...inContract.map((name) => [name, join(source, '../contract', name)] as const),
-  ]
-  expect(read.flatMap(([name, path]) => sentencesInCode(name, readFileSync(path, 'utf8')))).toEqual([])
+  expect(files.flatMap((name) => sentencesInCode(name, readFileSync(join(source, name), 'utf8')))).toEqual([])
 })
 
 test.for([

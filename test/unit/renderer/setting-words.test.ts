@@ -1,9 +1,15 @@
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { startRows } from '../../../src/agent-core/settings/start-rows.ts'
-import { spellingOf } from '../../../src/contract/setting-text.ts'
-import { editableRow, settingNames, type SettingName, type SettingsPatch } from '../../../src/contract/settings.ts'
-import { startSettingNames, type StartSettingView } from '../../../src/contract/start-settings.ts'
+import {
+  editableRow,
+  type SettingName,
+  settingNames,
+  type SettingsPatch,
+  spellingOf,
+  startSettingNames,
+  type StartSettingView,
+} from '../../../src/contract/settings.ts'
 import { matches } from '../../../src/renderer/history-days.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
 import { settingTexts } from '../../../src/renderer/words/settings/editable.ts'

@@ -3,7 +3,7 @@ import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
 import { notInStartFile, startRows } from '../../../src/agent-core/settings/start-rows.ts'
 import { startViews } from '../../../src/agent-core/settings/start-views.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
-import { maxShownBytes, startSettingNames, startSettingView } from '../../../src/contract/start-settings.ts'
+import { maxShownBytes, startSettingNames, startSettingView } from '../../../src/contract/settings.ts'
 
 const places = { modelStore: '/models', stateDir: '/state' }
 const started = (stated: object = {}) => agentSettings.parse({ ...places, ...stated })

@@ -4,10 +4,9 @@ import { flagTable } from '../../../src/cli/flags.ts'
 import { FlagError } from '../../../src/agent-core/util/go-flags.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 import { patchOf, settingSpellings } from '../../../src/cli/setting-values.ts'
-import { spellingOf } from '../../../src/contract/setting-text.ts'
+import { editableRow, settingNames, settingsPatch, spellingOf } from '../../../src/contract/settings.ts'
 import { trustOf } from '../../../src/contract/commands.ts'
-import { editableRow, settingNames, settingsPatch } from '../../../src/contract/settings.ts'
-import type { SettingKind, SettingRow } from '../../../src/contract/setting-row.ts'
+import type { SettingKind, SettingRow } from '../../../src/contract/settings-table.ts'
 
 const places = { modelStore: '/models', stateDir: '/state' }
 const rows = Object.entries<SettingRow>(allRows).map(([name, row]) => ({ name, row }))

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { FlagError, nearest, parseGoFlags, type FlagSpec } from '../../../src/agent-core/util/go-flags.ts'
-import { formatByteCount, formatDuration, parseByteCount, parseDuration } from '../../../src/contract/quantities.ts'
+import { formatByteCount, formatDuration, parseByteCount, parseDuration } from '../../../src/contract/format.ts'
 
 const table = {
   name: { kind: 'string', default: 'none' },

@@ -3,10 +3,8 @@ import { cleanTexts, sentence } from '../../../contract/clean-text.ts'
 import type { ClusterView } from '../../../contract/cluster.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../../contract/memory.ts'
 import type { DownloadView } from '../../../contract/models.ts'
-import type { PanicFuseView } from '../../../contract/panic-fuse.ts'
-import type { PowerFigures, PowerView } from '../../../contract/power.ts'
+import type { PanicFuseView, PowerFigures, PowerView, SupplyView } from '../../../contract/power.ts'
 import type { ServiceFigures, ServiceView } from '../../../contract/service.ts'
-import type { SupplyView } from '../../../contract/supply.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../../contract/snapshot.ts'
 
 /** What every snapshot has, whatever rooms there are. */

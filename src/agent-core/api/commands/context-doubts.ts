@@ -1,5 +1,5 @@
 import type { ContextDoubt } from '../../../contract/commands.ts'
-import { looksLikeProduction } from '../../../contract/production.ts'
+import { looksLikeProduction } from '../../../contract/cluster.ts'
 import type { PinnedContext } from '../../kube/pinned-context.ts'
 import type { Rooms } from './rooms.ts'
 

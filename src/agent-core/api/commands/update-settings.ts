@@ -1,11 +1,11 @@
 import type { Command } from '../../../contract/commands.ts'
 import {
-  settingNames,
   type ImmediateSetting,
   type SettingName,
+  settingNames,
   type SettingsPatch,
+  spellingOf,
 } from '../../../contract/settings.ts'
-import { spellingOf } from '../../../contract/setting-text.ts'
 import { KubeconfigError } from '../../kube/pinned-context.ts'
 import { doubtInMove } from './context-doubts.ts'
 import { accepted, done, refused, type Outcome } from './results.ts'

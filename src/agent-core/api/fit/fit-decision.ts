@@ -1,4 +1,4 @@
-import type { HolderView, SizingView } from '../../../contract/sizing.ts'
+import type { HolderView, SizingView } from '../../../contract/memory.ts'
 import { fewestEvictions, roomWithout } from '../../memory/fewest.ts'
 import { fits, type Room, type Shortage, shortageOf } from '../../memory/room.ts'
 import { refKey } from '../../util/object-key.ts'

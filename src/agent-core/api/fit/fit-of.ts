@@ -1,4 +1,4 @@
-import type { SizingView } from '../../../contract/sizing.ts'
+import type { SizingView } from '../../../contract/memory.ts'
 import type { Estimate } from '../../memory/estimate/items.ts'
 import { type ServerChange, waysToFit, type WayToFit } from '../../memory/ways-to-fit.ts'
 import type { Room } from '../../memory/room.ts'

@@ -1,7 +1,7 @@
 import { sentence } from '../../../contract/clean-text.ts'
 import type { FittedModelView, FitVerdict } from '../../../contract/fit.ts'
 import { formatBytes } from '../../../contract/format.ts'
-import type { SizingView } from '../../../contract/sizing.ts'
+import type { SizingView } from '../../../contract/memory.ts'
 import type { Estimate } from '../../memory/estimate/items.ts'
 import type { ServerChange, WayToFit } from '../../memory/ways-to-fit.ts'
 import { refKey } from '../../util/object-key.ts'

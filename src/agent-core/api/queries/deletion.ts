@@ -1,7 +1,7 @@
 import { deletionViewOf, planDeletion } from '../deletion-plan.ts'
 import { LinkError } from '../../../contract/client.ts'
 import type { ServiceRef } from '../../../contract/commands.ts'
-import type { DeletionView } from '../../../contract/deletion.ts'
+import type { DeletionView } from '../../../contract/model-application.ts'
 import { isApiError, rootMessage } from '../../kube/api-error.ts'
 import type { KubeApi } from '../../kube/kube-api.ts'
 import { refKey } from '../../util/object-key.ts'

@@ -1,5 +1,5 @@
 import { LinkError } from '../../../contract/client.ts'
-import type { EvictionPreview, PreviewedService } from '../../../contract/eviction-preview.ts'
+import type { EvictionPreview, PreviewedService } from '../../../contract/memory.ts'
 import type { Memory, MemorySettings, SizedRequest } from '../../memory/memory.ts'
 import type { ServiceReport } from '../../reconcile/service-report.ts'
 import { splitKey } from '../../util/object-key.ts'

@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os'
 import { sentence } from '../../../contract/clean-text.ts'
-import type { PowerRuleView } from '../../../contract/power-rule.ts'
+import type { PowerRuleView } from '../../../contract/power.ts'
 import type { PowerCommands } from '../../power/powermetrics.ts'
 import { hasRuleFile, ruleState } from '../../power/rule.ts'
 import { leaveOf } from '../../power/sudo-leave.ts'

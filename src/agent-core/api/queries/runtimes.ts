@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { sentence } from '../../../contract/clean-text.ts'
-import type { RuntimeView } from '../../../contract/runtimes.ts'
+import type { RuntimeView } from '../../../contract/queries.ts'
 import { launchEnvironment } from '../../servers/launch.ts'
 import type { Binary } from '../../runtimes/binary.ts'
 import { askProgram, ProgramError } from '../../util/ask-program.ts'

@@ -1,5 +1,5 @@
 import { LinkError } from '../../../contract/client.ts'
-import type { HolderView, SizingView } from '../../../contract/sizing.ts'
+import type { HolderView, SizingView } from '../../../contract/memory.ts'
 import type { HeldMemory } from '../../memory/holds.ts'
 import type { Memory } from '../../memory/memory.ts'
 import type { Binary } from '../../runtimes/binary.ts'

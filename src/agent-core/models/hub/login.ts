@@ -1,6 +1,6 @@
 import { isAbsolute } from 'node:path'
 import { sentence } from '../../../contract/clean-text.ts'
-import type { HubLoginView } from '../../../contract/hub-login.ts'
+import type { HubLoginView } from '../../../contract/models.ts'
 import { ModelError } from '../errors.ts'
 import { hubToken, keptToken, keptTokenFrom, tokenInFile, type TokenSources } from './token.ts'
 

@@ -1,4 +1,4 @@
-import type { SleepPolicy } from '../../../contract/settings-table/power-rows.ts'
+import type { SleepPolicy } from '../../../contract/settings-table.ts'
 import type { PowerSupply } from '../../platform/power-supply.ts'
 
 /** Whether models that work keep the system awake. A supply that is not known may be a battery. */

@@ -1,4 +1,4 @@
-import type { SleepPolicy } from '../../../contract/settings-table/power-rows.ts'
+import type { SleepPolicy } from '../../../contract/settings-table.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { PowerSupply } from '../../platform/power-supply.ts'
 import type { Servers } from '../../servers/servers.ts'

@@ -1,5 +1,4 @@
-import type { EnergySpan, EnergyView, ServiceEnergy } from '../../../contract/energy.ts'
-import type { PowerView } from '../../../contract/power.ts'
+import type { EnergySpan, EnergyView, PowerView, ServiceEnergy } from '../../../contract/power.ts'
 import {
   bucketsBetween,
   dayMs,

@@ -1,5 +1,4 @@
-import type { EnergyView } from '../../../contract/energy.ts'
-import type { PowerFigures, PowerView } from '../../../contract/power.ts'
+import type { EnergyView, PowerFigures, PowerView } from '../../../contract/power.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { nothingKept } from './buckets.ts'
 import { EnergyAccount, type Spending } from './energy-account.ts'

@@ -1,6 +1,6 @@
 import { uptime } from 'node:os'
 import { join } from 'node:path'
-import type { PanicFuseView } from '../../../contract/panic-fuse.ts'
+import type { PanicFuseView } from '../../../contract/power.ts'
 import type { History } from '../../history/history.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { Platform } from '../../platform/platform.ts'

@@ -1,4 +1,4 @@
-import type { HubLoginView } from '../../../contract/hub-login.ts'
+import type { HubLoginView } from '../../../contract/models.ts'
 
 const sources: Readonly<Record<HubLoginView['tokenSource'], (where: string) => string>> = {
   none: () => 'none, so only open models can be downloaded',

@@ -1,4 +1,4 @@
-import type { PowerRuleState } from '../../../contract/power-rule.ts'
+import type { PowerRuleState } from '../../../contract/power.ts'
 
 /** The rule by which sudo lets powermetrics run. */
 export const powerRuleWords = {

@@ -1,16 +1,17 @@
-import { formatBytes, formatMemory, formatNumber } from '../../../contract/format.ts'
-import { parseByteCount } from '../../../contract/quantities.ts'
+import { formatBytes, formatMemory, formatNumber, parseByteCount } from '../../../contract/format.ts'
 import {
   boundsOf,
   editableRow,
-  settingNames,
+  formatSetting,
   type SettingName,
+  settingNames,
+  type SettingOrigin,
   type SettingsPatch,
   type SettingView,
+  spellingOf,
+  type StartSettingView,
 } from '../../../contract/settings.ts'
-import type { EditableRow, SettingKind } from '../../../contract/setting-row.ts'
-import { formatSetting, spellingOf } from '../../../contract/setting-text.ts'
-import type { SettingOrigin, StartSettingView } from '../../../contract/start-settings.ts'
+import type { EditableRow, SettingKind } from '../../../contract/settings-table.ts'
 import type { ByteUnit } from '../../byte-text.ts'
 import type { SettingSection } from '../../setting-sections.ts'
 import { textOf } from '../../settings-draft.ts'

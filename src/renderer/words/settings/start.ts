@@ -1,4 +1,4 @@
-import type { StartSettingName } from '../../../contract/start-settings.ts'
+import type { StartSettingName } from '../../../contract/settings.ts'
 
 interface StartSettingText {
   readonly title: string

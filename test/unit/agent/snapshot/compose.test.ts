@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import { mirrored } from '../../../../src/contract/mirror.ts'
-import { agentSnapshot, type AgentSnapshot } from '../../../../src/contract/snapshot.ts'
+import { agentSnapshot, type AgentSnapshot, mirrored } from '../../../../src/contract/snapshot.ts'
 import { composeSnapshot, type SnapshotParts } from '../../../../src/agent-core/agent/snapshot/compose.ts'
 import { sampleService, sampleSnapshot } from '../../../support/sample-snapshot.ts'
 

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { hubLoginView } from '../../../../src/contract/hub-login.ts'
+import { hubLoginView } from '../../../../src/contract/models.ts'
 import { hubLogin } from '../../../../src/agent-core/models/hub/login.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { mayKeepAwake } from '../../../../src/agent-core/power/awake/awake-rule.ts'
 import { SupplyWatch } from '../../../../src/agent-core/power/awake/supply-watch.ts'
 import type { PowerSupply } from '../../../../src/agent-core/platform/power-supply.ts'
-import { supplyLine } from '../../../../src/contract/supply.ts'
+import { supplyLine } from '../../../../src/contract/power.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
 beforeEach(() => void vi.useFakeTimers())
