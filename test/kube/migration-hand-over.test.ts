@@ -7,7 +7,7 @@ import { inferenceServiceSpec, parseEndpointSlice, resources } from '../../src/a
 import { askActivity } from '../../src/agent-core/servers/activity.ts'
 import { judgeClaim } from '../../src/agent-core/publishing/claim.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { publishedOf } from '../../src/agent-core/publishing/slice-object.ts'
+import { publishedOf } from '../../src/agent-core/publishing/objects.ts'
 import type { FoundService } from '../../src/installation/migration/cluster-look.ts'
 import { giveUp } from '../../src/installation/migration/hand-over.ts'
 import { Heartbeats } from '../../src/installation/migration/heartbeats.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
-import { EndpointsWriter } from '../../src/agent-core/publishing/endpoints-writer.ts'
+import { EndpointsWriter } from '../../src/agent-core/publishing/endpoints.ts'
 import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
 import { resources } from '../../src/agent-core/kube/resources.ts'
 import { apiWorlds, type World } from '../support/api-worlds/api-worlds.ts'

@@ -1,5 +1,6 @@
-import type { ObjectMeta, OwnerReference } from '../kube/resources.ts'
-import type { Claim } from './claim-text.ts'
+import { isDeepStrictEqual } from 'node:util'
+import type { EndpointSlice, ObjectMeta, OwnerReference, Service } from '../kube/resources.ts'
+import { type Claim, claimText } from './claim.ts'
 
 /** Which InferenceService is published, and as what; `endpointPort` is `spec.endpoint.port`. */
 export interface PublishTarget {
@@ -11,7 +12,7 @@ export interface PublishTarget {
 }
 
 /** Where a server listens. */
-export interface Address {
+interface Address {
   /** IPv4. */
   readonly address: string
   readonly port: number
@@ -22,7 +23,7 @@ export interface Published extends Address {
   readonly ready: boolean
 }
 
-export interface ServicePort {
+interface ServicePort {
   readonly name: 'http' | 'endpoint'
   readonly port: number
 }
@@ -170,3 +171,152 @@ const isInferenceService = ({ apiVersion, kind }: OwnerReference): boolean =>
 
 export const holds = (actual: Readonly<Record<string, string>>, wanted: Readonly<Record<string, string>>): boolean =>
   Object.entries(wanted).every(([key, value]) => actual[key] === value)
+
+export const sliceBody = (publication: Publication): object => ({
+  metadata: {
+    name: publication.serviceName,
+    namespace: publication.namespace,
+    labels: sliceLabels(publication),
+    annotations: sliceAnnotations(publication),
+    ownerReferences: [ownerReferenceOf(publication)],
+  },
+  addressType: 'IPv4',
+  ...sliceContent(publication),
+})
+
+export const slicePatch = (publication: Publication, current: EndpointSlice): MergePatch => ({
+  metadata: {
+    labels: sliceLabels(publication),
+    annotations: sliceAnnotations(publication),
+    ownerReferences: ownerReferencesWith(publication, current.metadata),
+  },
+  ...sliceContent(publication),
+})
+
+/** Says that the holder lives, and nothing about its server. */
+export const heartbeatPatch = (publication: Publication, current: EndpointSlice): MergePatch => ({
+  metadata: slicePatch(publication, current).metadata,
+})
+
+/** Takes a dead agent's address out of service; the claim stays for an agent that can serve. */
+export const withdrawPatch = (current: EndpointSlice): MergePatch => ({
+  metadata: {},
+  endpoints: current.endpoints.map(({ addresses }) => ({ addresses, conditions: { ready: false } })),
+})
+
+/** True where a write would change nothing but the heartbeat. */
+export const sliceIsCurrent = (slice: EndpointSlice, publication: Publication): boolean =>
+  sliceTells(slice, publication, toldBy(publication))
+
+/** Whether it tells pods `told`, and is labelled and owned as for `publication`. */
+export function sliceTells(slice: EndpointSlice, publication: Publication, told: Told): boolean {
+  const { agentVersion } = publication
+  return (
+    holds(slice.metadata.labels, sliceLabels(publication)) &&
+    (agentVersion === '' || slice.metadata.annotations[annotations.agentVersion] === agentVersion) &&
+    isOwnedBy(slice, publication) &&
+    isDeepStrictEqual(toldIn(slice), told)
+  )
+}
+
+/** What a slice tells pods, as far as we compare it. */
+export interface Told {
+  readonly published: Published | undefined
+  readonly addresses: number
+  readonly ports: readonly { readonly name: string | null | undefined; readonly port: number | null | undefined }[]
+}
+
+export const toldIn = (slice: EndpointSlice): Told => ({
+  published: publishedOf(slice),
+  addresses: slice.endpoints.length,
+  ports: slice.ports.map(({ name, port }) => ({ name, port })),
+})
+
+export function toldBy({ published, servicePorts }: Pick<Publication, 'published' | 'servicePorts'>): Told {
+  if (!published) return { published, addresses: 0, ports: [] }
+  const { address, port, ready } = published
+  return { published: { address, port, ready }, addresses: 1, ports: servicePorts.map(({ name }) => ({ name, port })) }
+}
+
+export const heartbeatOf = ({ metadata }: EndpointSlice): string => metadata.annotations[annotations.heartbeat] ?? ''
+
+/** What the slice tells pods; undefined where it names no address. An absent `ready` counts as ready, as for every reader. */
+export function publishedOf(slice: EndpointSlice): Published | undefined {
+  const [endpoint] = slice.endpoints
+  const address = endpoint?.addresses[0]
+  const port = slice.ports[0]?.port
+  if (!endpoint || address === undefined || port == null) return undefined
+  return { address, port, ready: endpoint.conditions?.ready !== false }
+}
+
+const sliceLabels = (publication: Publication): Readonly<Record<string, string>> => ({
+  [labels.serviceName]: publication.serviceName,
+  ...commonLabels(publication),
+})
+
+const sliceAnnotations = ({
+  heartbeat,
+  agentVersion,
+  claim,
+  releasedBy,
+}: Publication): Readonly<Record<string, string>> => ({
+  [annotations.heartbeat]: heartbeat,
+  ...(agentVersion === '' ? {} : { [annotations.agentVersion]: agentVersion }),
+  [annotations.claim]: claimText(claim ?? { heartbeat, releasedBy }),
+})
+
+const sliceContent = ({ name, published, servicePorts }: Publication) =>
+  published === undefined
+    ? { endpoints: [], ports: [] }
+    : {
+        endpoints: [
+          {
+            addresses: [published.address],
+            conditions: { ready: published.ready },
+            targetRef: { kind: 'Pod', name: `${name}-metal` },
+          },
+        ],
+        ports: servicePorts.map((port) => ({ name: port.name, port: published.port, protocol: 'TCP' })),
+      }
+
+export const serviceBody = (publication: Publication): object => ({
+  metadata: {
+    name: publication.serviceName,
+    namespace: publication.namespace,
+    labels: commonLabels(publication),
+    annotations: serviceAnnotations,
+    ownerReferences: [ownerReferenceOf(publication)],
+  },
+  spec: { type: 'ClusterIP', ports: servicePortList(publication, undefined) },
+})
+
+/** Only what is ours: a merge patch leaves labels and annotations of others alone. */
+export const servicePatch = (publication: Publication, current: Service): MergePatch => ({
+  metadata: {
+    labels: commonLabels(publication),
+    annotations: serviceAnnotations,
+    ownerReferences: ownerReferencesWith(publication, current.metadata),
+  },
+  spec: { ports: servicePortList(publication, current) },
+})
+
+export function serviceIsCurrent(service: Service, publication: Publication): boolean {
+  const wanted = servicePortList(publication, service)
+  const { ports } = service.spec
+  return (
+    holds(service.metadata.labels, commonLabels(publication)) &&
+    holds(service.metadata.annotations, serviceAnnotations) &&
+    isOwnedBy(service, publication) &&
+    ports.length === wanted.length &&
+    wanted.every(({ name, port }, index) => ports[index]?.name === name && ports[index].port === port)
+  )
+}
+
+const serviceAnnotations = { [annotations.metalAccelerated]: 'true', [annotations.nativeProcess]: 'true' }
+
+/** The target port is as it was at first, for people who read it: kube-proxy goes by the names of the slice's ports. */
+const servicePortList = ({ servicePorts, published }: Publication, current: Service | undefined) =>
+  servicePorts.map(({ name, port }) => {
+    const targetPort = current?.spec.ports.find((known) => known.name === name)?.targetPort ?? published?.port
+    return { name, port, protocol: 'TCP', ...(targetPort === undefined ? {} : { targetPort }) }
+  })

@@ -1,23 +1,195 @@
-import { refKey } from '../util/object-key.ts'
+import { setTimeout as delay } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
-import type { PublishedPorts } from '../servers/ports.ts'
 import type { Logger } from '../observability/logger.ts'
-import { isDeletable, isElsewhere, isHeld } from './claim.ts'
-import type { ClaimedSlice } from './claimed-slice.ts'
-import { ClaimedSlices } from './claimed-slices.ts'
-import { EndpointsUpkeep } from './endpoints-upkeep.ts'
-import { HeartbeatPulse } from './heartbeat-pulse.ts'
-import { EndpointsWriter } from './endpoints-writer.ts'
-import { isOwnedBy, ownerOf, type Published, type PublishTarget } from './objects.ts'
-import { publicationView, unknownView, type PublicationView } from './publication-view.ts'
-import { publicationsOf, type PublicationOf, type PublicationsOptions } from './publications.ts'
-import { publishedPorts } from './published-ports.ts'
-import { ServiceWriter } from './service-writer.ts'
-import { shutdownLimitMs, writeWithin, type Unfinished } from './shutdown-writes.ts'
-import { publishedOf } from './slice-object.ts'
-import type { WatchedKind } from './watched-kind.ts'
-import { done, lostTo, type WriteResult } from './write-result.ts'
+import type { PublishedPorts } from '../servers/ports.ts'
+import { messageOf } from '../util/message-of.ts'
+import { keyOf, refKey } from '../util/object-key.ts'
+import { within } from '../util/within.ts'
+import { type ClaimJudgement, holderOf, isDeletable, isElsewhere, isHeld } from './claim.ts'
+import { type ClaimedSlice, ClaimedSlices } from './claimed-slice.ts'
+import { EndpointsUpkeep, EndpointsWriter } from './endpoints.ts'
+import { HeartbeatPulse } from './heartbeat.ts'
+import {
+  annotations,
+  heartbeatAt,
+  heartbeatOf,
+  isOwnedBy,
+  labels,
+  ownerOf,
+  type Publication,
+  type Published,
+  publishedOf,
+  type PublishTarget,
+  serviceNameOf,
+  servicePortsOf,
+  sliceIsCurrent,
+} from './objects.ts'
+import { type ServiceView, ServiceWriter } from './service.ts'
+import { done, type Edits, lostTo, type WatchedKind, type WriteResult } from './writes.ts'
+
+interface PublicationsOptions {
+  readonly api: KubeApi
+  /** `id` is the random id of the state folder, `displayName` what people call this machine. */
+  readonly node: { readonly id: string; readonly displayName: string }
+  /** Empty = not stated. */
+  readonly agentVersion: string
+}
+
+/** Everything that this machine says of a service, with the time that it is; without an epoch it carries no claim. */
+type PublicationOf = (target: PublishTarget, published: Published | undefined, epoch?: number) => Publication
+
+const publicationsOf =
+  ({ api, node, agentVersion }: PublicationsOptions): PublicationOf =>
+  (target, published, epoch) => {
+    const heartbeat = heartbeatAt(api.serverNow())
+    return {
+      namespace: target.namespace,
+      name: target.name,
+      uid: target.uid,
+      serviceName: serviceNameOf(target.name),
+      servicePorts: servicePortsOf(target.endpointPort),
+      published,
+      heartbeat,
+      agentVersion,
+      releasedBy: node.id,
+      claim: epoch === undefined ? undefined : { node: node.id, epoch, heartbeat, displayName: node.displayName },
+    }
+  }
+
+/** Where pods are sent to the machine `node`, by these slices, seen from the service `key`. */
+function publishedPorts(key: string, slices: Iterable<EndpointSlice>, node: string): PublishedPorts {
+  const besides = new Set<number>()
+  let own: number | undefined
+  for (const slice of slices) {
+    const { namespace, annotations: told, labels: named } = slice.metadata
+    const published = publishedOf(slice)
+    if (holderOf(told[annotations.claim]) !== node || published?.ready !== true) continue
+    const isOwn = keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? '') === key
+    if (isOwn) own = published.port
+    else besides.add(published.port)
+  }
+  return { own, besides }
+}
+
+/** At shutdown the servers wait for this. */
+const shutdownLimitMs = 5_000
+/** What the cluster did not take is tried again this often until then. */
+const retryEveryMs = 500
+
+/** A key that could not be written in time, and why. */
+export interface Unfinished {
+  readonly key: string
+  readonly message: string
+}
+
+/** Writes all of them at once, and again what the cluster did not take; the answer names what it had not taken when the time was up. */
+async function writeWithin(
+  limitMs: number,
+  targets: readonly PublishTarget[],
+  write: (target: PublishTarget) => Promise<WriteResult>,
+  signal: AbortSignal,
+): Promise<readonly Unfinished[]> {
+  const unfinished = new Map<string, string>()
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(limitMs)])
+  const writes = targets.map(async (target) => {
+    const key = refKey(target)
+    unfinished.set(key, `The cluster did not answer within ${limitMs / 1000} s.`)
+    while (!limit.aborted) {
+      const message = await failureOf(write(target))
+      if (message === undefined) unfinished.delete(key)
+      else unfinished.set(key, message)
+      if (message === undefined || !(await pause(retryEveryMs, limit))) return
+    }
+  })
+  await within(limitMs, Promise.all(writes))
+  return [...unfinished].map(([key, message]) => ({ key, message }))
+}
+
+/** Undefined = there is nothing left to be written. */
+const failureOf = (write: Promise<WriteResult>): Promise<string | undefined> =>
+  write.then((result) => (result.kind === 'done' || result.kind === 'lost' ? undefined : result.message), messageOf)
+
+/** False where it was cut short. */
+const pause = (ms: number, signal: AbortSignal): Promise<boolean> => delay(ms, true, { signal }).catch(() => false)
+
+/** What the caches say; costs no request. */
+export interface PublicationView {
+  readonly claim: ClaimJudgement
+  readonly service: ServiceView
+  /** True also where there is no Service of ours to be out of date. */
+  readonly serviceUpToDate: boolean
+  /** Only while others change the Service again and again. */
+  readonly serviceEdits: Edits | undefined
+  /** False while Endpoints, or details of a slice that is ours, tell something else than the slice's address. */
+  readonly complete: boolean
+  /** The address that the slice gives pods now, whichever client wrote it. */
+  readonly published: Published | undefined
+  /** There is something that `Publisher.unpublish` would delete. */
+  readonly present: boolean
+  /** Milliseconds until time alone may change this view. */
+  readonly recheckInMs: number | undefined
+}
+
+/** Before the first list. */
+const unknownView: PublicationView = {
+  claim: { kind: 'unknown' },
+  service: { kind: 'absent' },
+  serviceUpToDate: true,
+  serviceEdits: undefined,
+  complete: true,
+  published: undefined,
+  present: false,
+  recheckInMs: undefined,
+}
+
+interface Parts {
+  readonly slices: Pick<ClaimedSlices, 'view'>
+  readonly service: Pick<ServiceWriter, 'view' | 'edits' | 'isCurrent'>
+  readonly endpoints: Pick<EndpointsWriter, 'isCurrent' | 'has'>
+}
+
+/** `publicationOf`: what would be written for an address. */
+function publicationView(
+  target: PublishTarget,
+  { slices, service: services, endpoints }: Parts,
+  publicationOf: (published: Published | undefined) => Publication,
+): PublicationView {
+  const { slice, claim, recheckInMs } = slices.view(target)
+  const published = slice && publishedOf(slice)
+  const publication = publicationOf(published)
+  const { service, recheckInMs: serviceRecheckInMs } = services.view(target)
+  const serviceEdits = services.edits(target, publication)
+  return {
+    claim,
+    service,
+    serviceUpToDate: services.isCurrent(target, publication),
+    serviceEdits,
+    complete:
+      !isHeld(claim) || (endpoints.isCurrent(publication) && slice !== undefined && sliceIsCurrent(slice, publication)),
+    published,
+    present: isDeletable(claim) || endpoints.has(refKey(target)),
+    recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, isHeld(claim) ? serviceEdits?.forgottenInMs : undefined),
+  }
+}
+
+function soonest(...times: readonly (number | undefined)[]): number | undefined {
+  const known = times.filter((time) => time !== undefined)
+  return known.length === 0 ? undefined : Math.min(...known)
+}
+
+/** The claim was renewed and nothing else happened: no reason to look at the service again. */
+export function isOnlyHeartbeat(before: EndpointSlice | undefined, after: EndpointSlice | undefined): boolean {
+  return before !== undefined && after !== undefined && isDeepStrictEqual(essence(before), essence(after))
+}
+
+function essence(slice: EndpointSlice): object {
+  const heartbeat = heartbeatOf(slice)
+  const claim = slice.metadata.annotations[annotations.claim]?.replace(heartbeat, '')
+  const told = { ...slice.metadata.annotations, [annotations.heartbeat]: '', [annotations.claim]: claim }
+  return { ...slice, metadata: { ...slice.metadata, annotations: told, resourceVersion: '', managedFields: [] } }
+}
 
 export interface PublisherOptions extends PublicationsOptions {
   readonly api: KubeApi

@@ -1,5 +1,5 @@
 import { isApiError, rootMessage } from '../kube/api-error.ts'
-import type { WriteResult } from '../publishing/write-result.ts'
+import type { WriteResult } from '../publishing/writes.ts'
 import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
 import type { PublicationView } from './plan/observation.ts'
 import type { Step } from './plan/step.ts'

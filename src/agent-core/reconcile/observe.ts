@@ -1,5 +1,5 @@
 import type { PortPolicy } from '../servers/launch.ts'
-import type { PublicationView as Published } from '../publishing/publication-view.ts'
+import type { PublicationView as Published } from '../publishing/publisher.ts'
 import type { Absence } from './absence.ts'
 import { disagreement } from './cluster-agreement.ts'
 import type { ClusterWrites } from './cluster-writes.ts'

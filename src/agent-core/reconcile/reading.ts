@@ -1,6 +1,6 @@
 import type { Cluster } from '../kube/cluster.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
-import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
+import { collidesWith, isOwnedBy, labels, type PublishTarget, serviceNameOf } from '../publishing/objects.ts'
 import { desiredOf, type Desired, type DesiredInputs } from './desired.ts'
 import { digestWith } from './model-request.ts'
 import type { ServiceNames } from './service-names.ts'

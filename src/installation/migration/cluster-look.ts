@@ -13,8 +13,7 @@ import {
   type Model,
   type Resource,
 } from '../../agent-core/kube/resources.ts'
-import { annotations, labels, managedBy, serviceNameOf } from '../../agent-core/publishing/objects.ts'
-import { publishedOf } from '../../agent-core/publishing/slice-object.ts'
+import { annotations, labels, managedBy, publishedOf, serviceNameOf } from '../../agent-core/publishing/objects.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { isHeldByOurs } from './slice-holder.ts'
 

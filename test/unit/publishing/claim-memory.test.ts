@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { ClaimMemory } from '../../../src/agent-core/publishing/claim-memory.ts'
+import { ClaimMemory } from '../../../src/agent-core/publishing/claimed-slice.ts'
 import type { EndpointSlice } from '../../../src/agent-core/kube/resources.ts'
-import { toldBy } from '../../../src/agent-core/publishing/slice-object.ts'
+import { toldBy } from '../../../src/agent-core/publishing/objects.ts'
 import { publication, sliceOf, target } from './examples.ts'
 
 const ours = sliceOf(publication)

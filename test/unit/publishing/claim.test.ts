@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { claimText, parseClaim } from '../../../src/agent-core/publishing/claim-text.ts'
-import { judgeClaim, type ClaimFacts } from '../../../src/agent-core/publishing/claim.ts'
+import { type ClaimFacts, claimText, judgeClaim, parseClaim } from '../../../src/agent-core/publishing/claim.ts'
 import type { EndpointSlice } from '../../../src/agent-core/kube/resources.ts'
 import { publication, sliceOf, target } from './examples.ts'
 

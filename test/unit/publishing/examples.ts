@@ -1,8 +1,6 @@
 import type { EndpointSlice, ObjectMeta, Service } from '../../../src/agent-core/kube/resources.ts'
 import { parseEndpointSlice, parseService } from '../../../src/agent-core/kube/resources.ts'
-import type { Publication, PublishTarget } from '../../../src/agent-core/publishing/objects.ts'
-import { serviceBody } from '../../../src/agent-core/publishing/service-object.ts'
-import { sliceBody } from '../../../src/agent-core/publishing/slice-object.ts'
+import { type Publication, type PublishTarget, serviceBody, sliceBody } from '../../../src/agent-core/publishing/objects.ts'
 
 export const target: PublishTarget = { namespace: 'ml', name: 'llama', uid: 'cr-1', endpointPort: undefined }
 

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { HeartbeatPulse } from '../../../src/agent-core/publishing/heartbeat-pulse.ts'
-import { HeartbeatTimer, type Beat } from '../../../src/agent-core/publishing/heartbeat-timer.ts'
+import { type Beat, HeartbeatPulse, HeartbeatTimer } from '../../../src/agent-core/publishing/heartbeat.ts'
 
 beforeEach(() => void vi.useFakeTimers({ now: 0 }))
 afterEach(() => void vi.useRealTimers())

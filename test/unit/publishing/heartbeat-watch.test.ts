@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { HeartbeatWatch } from '../../../src/agent-core/publishing/heartbeat-watch.ts'
+import { HeartbeatWatch } from '../../../src/agent-core/publishing/heartbeat.ts'
 
 function watchAt(start: number) {
   const clock = { now: start }

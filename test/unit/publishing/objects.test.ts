@@ -1,15 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { holderOf } from '../../../src/agent-core/publishing/claim-text.ts'
+import { holderOf } from '../../../src/agent-core/publishing/claim.ts'
 import { endpointsBody, endpointsPatch } from '../../../src/agent-core/publishing/endpoints.ts'
-import {
-  collidesWith,
-  heartbeatAt,
-  serviceNameOf,
-  servicePortsOf,
-  targetOf,
-} from '../../../src/agent-core/publishing/objects.ts'
-import { serviceBody, serviceIsCurrent, servicePatch } from '../../../src/agent-core/publishing/service-object.ts'
-import { publishedOf, sliceBody, sliceIsCurrent, slicePatch } from '../../../src/agent-core/publishing/slice-object.ts'
+import { collidesWith, heartbeatAt, publishedOf, serviceBody, serviceIsCurrent, serviceNameOf, servicePatch, servicePortsOf, sliceBody, sliceIsCurrent, slicePatch, targetOf } from '../../../src/agent-core/publishing/objects.ts'
 import { publication, serviceOf, sliceOf } from './examples.ts'
 
 const ownerReferences = [

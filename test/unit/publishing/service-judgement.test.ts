@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Service } from '../../../src/agent-core/kube/resources.ts'
-import { judgeService } from '../../../src/agent-core/publishing/service-judgement.ts'
+import { judgeService } from '../../../src/agent-core/publishing/service.ts'
 import { publication, serviceOf, target } from './examples.ts'
 
 const ours = serviceOf(publication)

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { ApiError } from '../../../src/agent-core/kube/api-error.ts'
 import type { KubeApi } from '../../../src/agent-core/kube/kube-api.ts'
 import { resources } from '../../../src/agent-core/kube/resources.ts'
-import { settledWrite, type Versioned } from '../../../src/agent-core/publishing/settled-write.ts'
+import { settledWrite, type Versioned } from '../../../src/agent-core/publishing/writes.ts'
 
 const versioned = (resourceVersion: string): Versioned => ({ metadata: { uid: 'u', resourceVersion } })
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { parseEndpointSlice } from '../../../src/agent-core/kube/resources.ts'
 import { annotations } from '../../../src/agent-core/publishing/objects.ts'
-import { isOnlyHeartbeat } from '../../../src/agent-core/publishing/slice-news.ts'
+import { isOnlyHeartbeat } from '../../../src/agent-core/publishing/publisher.ts'
 
 interface Facts {
   readonly beat?: string
