@@ -1,15 +1,15 @@
 // Fails where a regular expression of the source takes more than linear time for some text, since one object of a stranger could then hold
-// the agent up for minutes (ReDoS). Looks at src, or at the folder given. Files that were found clean are not looked at again while they stay the same.
+// the agent up for minutes (ReDoS). Looks at src, or at the folder given. Patterns that were found clean
+// are remembered beside the parts in the cache, since judging all of them takes a minute.
 import { check, type Config } from '@makenowjust-labo/recheck'
 import { createHash } from 'node:crypto'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import ts from 'typescript'
+import { cacheFolder } from './setup/cache.ts'
 
 const root = path.join(import.meta.dirname, '..')
 const [folder = path.join(root, 'src')] = process.argv.slice(2)
-const remembered = path.join(root, `out/checked/patterns-${createHash('sha256').update(folder).digest('hex')}`)
-const ownText = await readFile(import.meta.filename, 'utf8')
 /** With a seed, so that the same pattern is judged alike every time; one that takes longer than this to judge passes, which a busy machine must not bring about. */
 const config: Config = { checker: 'hybrid', timeout: 20_000, maxNFASize: 3_000, randomSeed: 1 }
 
@@ -26,13 +26,24 @@ interface Pattern {
   readonly flags: string
 }
 
+/** A line each; the checker's version and configuration are part of a mark. */
+const remembered = path.join(cacheFolder(), 'clean-patterns')
+const checker = await readFile(path.join(root, 'node_modules/@makenowjust-labo/recheck/package.json'), 'utf8')
+const markOf = (key: string): string =>
+  createHash('sha256')
+    .update(JSON.stringify([checker, config, key]))
+    .digest('hex')
+
+const clean = new Set((await readFile(remembered, 'utf8').catch(() => '')).split('\n'))
+const newlyClean: string[] = []
 const verdicts = new Map<string, string | undefined>()
 
 /** What is wrong with it; undefined = nothing. */
 function problemOf({ source, flags }: Pattern): string | undefined {
   const key = `/${source}/${flags}`
-  if (!verdicts.has(key)) {
+  if (!clean.has(markOf(key)) && !verdicts.has(key)) {
     const found = check(source, flags, config)
+    if (found.status === 'safe') newlyClean.push(markOf(key))
     const problem =
       found.status === 'vulnerable'
         ? `${key} takes ${found.complexity.type} time, as for ${found.attack.pumps.map(({ pump }) => JSON.stringify(pump)).join(' ')} repeated`
@@ -86,19 +97,13 @@ function problemsIn(name: string, text: string): string[] {
   return problems
 }
 
-const clean = new Set((await readFile(remembered, 'utf8').catch(() => '')).split('\n'))
-const nowClean: string[] = []
 const problems: string[] = []
-const files = ts.sys.readDirectory(folder, ['.ts', '.tsx'])
-for (const file of files.toSorted()) {
-  const name = path.relative(root, file)
-  const text = await readFile(file, 'utf8')
-  const mark = createHash('sha256').update(`${ownText}\n${name}\n${text}`).digest('hex')
-  const found = clean.has(mark) ? [] : problemsIn(name, text)
-  if (found.length === 0) nowClean.push(mark)
-  problems.push(...found)
+for (const file of ts.sys.readDirectory(folder, ['.ts', '.tsx']).toSorted()) {
+  problems.push(...problemsIn(path.relative(root, file), await readFile(file, 'utf8')))
 }
-await mkdir(path.dirname(remembered), { recursive: true })
-await writeFile(remembered, nowClean.join('\n'))
+if (newlyClean.length > 0) {
+  await mkdir(path.dirname(remembered), { recursive: true })
+  await appendFile(remembered, `${newlyClean.join('\n')}\n`)
+}
 for (const problem of problems) console.error(problem)
 if (problems.length > 0) process.exitCode = 1

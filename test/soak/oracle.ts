@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { annotations } from '../../src/agent-core/publishing/objects.ts'
-import { holderOf } from '../../src/agent-core/publishing/claim.ts'
+import { holderOf } from '../../src/agent-core/publishing/objects.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { KubeHttp } from '../support/controller-stand-in/kube-http.ts'
 import { Reflector } from '../support/controller-stand-in/reflector.ts'

@@ -1,46 +1,19 @@
-import { z } from 'zod'
 import type { EndpointSlice } from '../kube/resources.ts'
-import { parseJson } from '../util/files.ts'
-import type { Edits } from './writes.ts'
-import { annotations, heartbeatOf, isOwnedBy, labels, ownerOf, publishedOf, type PublishTarget } from './objects.ts'
-
-const claim = z.object({
-  /** The random id of an agent's state folder. */
-  node: z.string().min(1),
-  /** Rises by one with every take-over. */
-  epoch: z.number().int().min(0),
-  /** The slice's heartbeat as it was written together with this claim. */
-  heartbeat: z.string(),
-  /** How people call that machine. */
-  displayName: z.string().optional(),
-})
-export type Claim = z.infer<typeof claim>
-
-const released = z.strictObject({
-  /** The slice's heartbeat when the claim was given up; slices of earlier builds do not say it. */
-  heartbeat: z.string().optional(),
-  /** The node id of the agent that gave it up, by which an uninstall knows its own; slices of earlier builds do not say it. */
-  releasedBy: z.string().min(1).optional(),
-})
-type Released = z.infer<typeof released>
-
-/** The value of the annotation `metalbar.dev/claim`. */
-export const claimText = (claim: Claim | Released): string => JSON.stringify(claim)
-
-/** What the annotation says; text that is no claim counts as none: an agent that knows no claims wrote it. */
-export function parseClaim(text: string | undefined): Claim | Released | undefined {
-  if (text === undefined) return undefined
-  const json = parseJson(text)
-  return claim.safeParse(json).data ?? released.safeParse(json).data
-}
-
-export const isClaim = (found: Claim | Released): found is Claim => 'node' in found
-
-/** The node id of the agent that holds the claim. */
-export function holderOf(text: string | undefined): string | undefined {
-  const found = parseClaim(text)
-  return found && isClaim(found) ? found.node : undefined
-}
+import { refKey } from '../util/object-key.ts'
+import {
+  annotations,
+  type Claim,
+  heartbeatOf,
+  isClaim,
+  isOwnedBy,
+  labels,
+  ownerOf,
+  parseClaim,
+  publishedOf,
+  type PublishTarget,
+  type Told,
+} from './objects.ts'
+import { type Edits, ForeignEdits, type WriteResult } from './writes.ts'
 
 /** LLMKube's controller and every Metalbar call an agent gone after this long without a new heartbeat. */
 const deadAfterMs = 180_000
@@ -55,9 +28,9 @@ export type ClaimJudgement =
       /** Only while others change it again and again. */
       readonly edits?: Edits | undefined
     }
-  /** Ours as far as we know, but not renewed for so long that another may have taken it. */
+  /** Ours as far as we know, but another agent may have taken it since the last renewal. */
   | { readonly kind: 'uncertain'; readonly epoch: number; readonly message: string }
-  /** Ours, made for an InferenceService of this name that is gone: to be deleted and posted anew. */
+  /** Ours, made for an InferenceService of this name that is gone: to be deleted and posted again. */
   | { readonly kind: 'previous'; readonly message: string }
   /** Given up in good order: anyone may take it at once. */
   | { readonly kind: 'released' }
@@ -96,7 +69,7 @@ export const isDeletable = (claim: ClaimJudgement): boolean =>
 export const isElsewhere = ({ kind }: ClaimJudgement): boolean =>
   kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead'
 
-/** Of the slice that our last answered write left. */
+/** What our last answered write left in the slice. */
 export interface LastWritten {
   readonly uid: string
   readonly epoch: number
@@ -151,7 +124,7 @@ const hasOtherHeartbeat = (slice: EndpointSlice, written: string): boolean => {
   return heartbeat !== '' && heartbeat !== written
 }
 
-/** Of the claim that was taken from our slice by a client that is no agent. */
+/** The epoch of a claim of ours whose annotation was removed by a client that is no agent. */
 function epochOfStripped(slice: EndpointSlice, { last }: ClaimFacts): number | undefined {
   const isLast = last !== undefined && slice.metadata.uid === last.uid
   return isLast && !hasOtherHeartbeat(slice, last.heartbeat) ? last.epoch : undefined
@@ -207,3 +180,106 @@ const takenMessage = (slice: EndpointSlice, owningService: string | undefined): 
 
 const nameOf = ({ metadata }: EndpointSlice): string => `${metadata.namespace}/${metadata.name}`
 const seconds = (ms: number): number => Math.round(ms / 1000)
+
+/** An agent that lost a slice by accident posts it again at once; other agents wait for this long. */
+const holderGraceMs = 10_000
+
+/** What was judged: `isAs` says whether the slice tells this, and all that goes with it. */
+interface JudgedSlice {
+  readonly slice: EndpointSlice
+  readonly silentMs: number
+  readonly isAs: (told: Told) => boolean
+}
+
+/** Judges the slice of one InferenceService by its earlier versions and by our own writes. */
+export class ClaimMemory {
+  readonly #self: string
+  readonly #now: () => number
+  readonly #edits: ForeignEdits<Told>
+  /** Whether the slice that no agent holds is ready. */
+  readonly #unheld: ForeignEdits<boolean>
+  #last: LastWritten | undefined
+  #overwrites = { count: 0, heartbeat: '' }
+  /** A living holder whose slice we have seen, and since when that is gone. */
+  #rival: { readonly uid: string; readonly holder: string; readonly goneAt: number | undefined } | undefined
+
+  /** `namespace` and `name` are those of the slice; `self` is our node id, `fieldManager` the name our writes have in the cluster. */
+  constructor(options: {
+    readonly namespace: string
+    readonly name: string
+    readonly self: string
+    readonly fieldManager: string
+    readonly monotonicNow: () => number
+  }) {
+    this.#self = options.self
+    this.#now = options.monotonicNow
+    this.#edits = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
+    this.#unheld = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
+  }
+
+  judge({ slice, silentMs, isAs }: JudgedSlice, target: PublishTarget): ClaimJudgement {
+    const heartbeat = heartbeatOf(slice)
+    const overwrites = this.#overwrites.count + (this.#overwrites.heartbeat === heartbeat ? 0 : 1)
+    const claim = judgeClaim(slice, { self: this.#self, target, last: this.#last, silentMs, overwrites })
+    if (claim.kind === 'overwritten') this.#overwrites = { count: overwrites, heartbeat }
+    this.#rival = claim.kind === 'foreign' ? { uid: target.uid, holder: claim.holder, goneAt: undefined } : undefined
+    if (isLost(claim)) this.#last = undefined
+    if (claim.kind !== 'ours' && claim.kind !== 'dead') return claim
+    const edits =
+      claim.kind === 'ours' ? this.#edits.look(slice, isAs) : this.#unheld.look(slice, (ready) => ready === claim.ready)
+    return edits ? { ...claim, edits } : claim
+  }
+
+  /** A slice that vanished under its living holder is the holder's to post again; others wait a moment. */
+  judgeAbsence(target: PublishTarget): { readonly kind: 'absent' } | ForeignClaim {
+    const rival = this.#rival
+    if (rival?.uid !== target.uid) return { kind: 'absent' }
+    const goneAt = rival.goneAt ?? this.#now()
+    this.#rival = { ...rival, goneAt }
+    const silentMs = this.#now() - goneAt
+    if (silentMs >= holderGraceMs) return { kind: 'absent' }
+    const message = `The EndpointSlice of InferenceService ${refKey(target)} is gone; ${rival.holder}, which held it, has the first try for ${holderGraceMs / 1000} s.`
+    return { kind: 'foreign', holder: rival.holder, silentMs, deadInMs: holderGraceMs - silentMs, message }
+  }
+
+  /** To be called before the request, whose answer may get lost. */
+  writing(told: Told): void {
+    this.#edits.writing(told)
+  }
+
+  /** This and nothing else is what our writes have left. */
+  wrote(told: Told, last: LastWritten): void {
+    this.#edits.wrote(told)
+    this.#last = last
+  }
+
+  /** The slice of a dead holder, or of none, is no longer ready. */
+  withdrewUnheld(): void {
+    this.#unheld.wrote(false)
+  }
+
+  /** Only the heartbeat was written: the rest of the slice is still `found`, as it was before. */
+  renewed(found: Told, last: LastWritten): void {
+    this.#edits.found(found)
+    this.#last = last
+  }
+
+  forgetWrites(): void {
+    this.#edits.forgetWrites()
+    this.#last = undefined
+  }
+}
+
+/** Another agent has it or may take it: an earlier write of ours is no proof that it is ours. */
+const isLost = ({ kind }: ClaimJudgement): boolean =>
+  kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead' || kind === 'released'
+
+/** Why a write was not ours to make. */
+export function lostTo(claim: ClaimJudgement, target: PublishTarget): WriteResult {
+  if (claim.kind === 'taken') return claim
+  if ('message' in claim) return { kind: 'lost', message: claim.message }
+  return {
+    kind: 'lost',
+    message: `InferenceService ${refKey(target)} is no longer claimed by this machine; it is reconciled again at once.`,
+  }
+}

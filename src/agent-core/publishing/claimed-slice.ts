@@ -1,16 +1,10 @@
+import { isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
-import {
-  type ClaimJudgement,
-  type ForeignClaim,
-  holderOf,
-  isDeletable,
-  isHeld,
-  judgeClaim,
-  type LastWritten,
-} from './claim.ts'
+import { lostTo, type ClaimJudgement, ClaimMemory, isDeletable, isHeld } from './claim.ts'
+import { holderOf } from './objects.ts'
 import { type Beat, type HeartbeatPulse, HeartbeatTimer, HeartbeatWatch } from './heartbeat.ts'
 import {
   annotations,
@@ -34,11 +28,8 @@ import {
 import { type Obstacle, recheckMs } from './service.ts'
 import {
   done,
-  ForeignEdits,
-  isAnswered,
-  lostTo,
   settledWrite,
-  Turns,
+  WriteQueue,
   type WatchedKind,
   watchedStore,
   type WriteResult,
@@ -140,8 +131,8 @@ class HeldClaim {
       return 'renewed'
     } catch (error) {
       if (this.#isOver) return 'ended'
-      // The outage itself is told once for the whole cluster; a claim in danger is told again, and a refusal once.
-      const isNews = isDoubtful() || (!this.#saidRefused && isAnswered(error, 400, 403, 422))
+      // The outage itself is reported once for the whole cluster; a claim in danger is reported again, and a refusal once.
+      const isNews = isDoubtful() || (!this.#saidRefused && isApiError(error, 400, 403, 422))
       this.#saidRefused ||= isNews
       log[isNews ? 'warn' : 'debug']('heartbeat failed', { key, error })
       if (isDoubtful() && !this.#saidUncertain) {
@@ -152,170 +143,6 @@ class HeldClaim {
     }
   }
 }
-
-interface HoldingOptions extends Omit<HeldClaimOptions, 'renew' | 'isDoubtful' | 'onLost'> {
-  readonly signal: AbortSignal
-  /** As {@link HeldClaimOptions.renew}, of this claim. */
-  readonly renew: (held: HeldClaim) => Promise<WriteResult | undefined>
-}
-
-/** Which claim on one slice is ours at present, if any, and whether that is sure. */
-class Holding {
-  readonly #options: HoldingOptions
-  #claim: HeldClaim | undefined
-  /** Events may have been missed since our last write. */
-  #hadGap = false
-  #isOver = false
-
-  constructor(options: HoldingOptions) {
-    this.#options = options
-  }
-
-  get claim(): HeldClaim | undefined {
-    return this.#claim
-  }
-
-  /** What the cache says must be confirmed before it is acted on. */
-  get isDoubtful(): boolean {
-    return this.#hadGap || this.#claim?.isOverdue === true
-  }
-
-  is(held: HeldClaim): boolean {
-    return this.#claim === held
-  }
-
-  /** A write of ours, or the cache, has just shown that it is ours. False where nothing is to be held any more. */
-  hold(target: PublishTarget, epoch: number): boolean {
-    if (this.#isOver || this.#options.signal.aborted) return false
-    const held = this.#claim?.target.uid === target.uid ? this.#claim : this.#newClaim(target, epoch)
-    if (held !== this.#claim) this.letGo()
-    this.#claim = held
-    held.renewed(target, epoch)
-    this.#hadGap = false
-    return true
-  }
-
-  letGo(): void {
-    this.#claim?.[Symbol.dispose]()
-    this.#claim = undefined
-  }
-
-  watchGap(): void {
-    this.#hadGap = true
-    this.#claim?.renewSoon()
-  }
-
-  /** Nothing is held from now on. */
-  end(): void {
-    this.#isOver = true
-    this.letGo()
-  }
-
-  #newClaim(target: PublishTarget, epoch: number): HeldClaim {
-    const held: HeldClaim = new HeldClaim(target, epoch, {
-      ...this.#options,
-      renew: () => this.#options.renew(held),
-      isDoubtful: () => this.isDoubtful,
-      onLost: () => {
-        if (this.is(held)) this.letGo()
-      },
-    })
-    return held
-  }
-}
-
-/** An agent that lost a slice by accident posts it again at once; other agents wait for this long. */
-const holderGraceMs = 10_000
-
-/** What was judged: `isAs` says whether the slice tells this, and all that goes with it. */
-interface JudgedSlice {
-  readonly slice: EndpointSlice
-  readonly silentMs: number
-  readonly isAs: (told: Told) => boolean
-}
-
-/** Judges the slice of one InferenceService by its earlier versions and by our own writes. */
-export class ClaimMemory {
-  readonly #self: string
-  readonly #now: () => number
-  readonly #edits: ForeignEdits<Told>
-  /** Whether the slice that no agent holds is ready. */
-  readonly #unheld: ForeignEdits<boolean>
-  #last: LastWritten | undefined
-  #overwrites = { count: 0, heartbeat: '' }
-  /** A living holder whose slice we have seen, and since when that is gone. */
-  #rival: { readonly uid: string; readonly holder: string; readonly goneAt: number | undefined } | undefined
-
-  /** Of the slice of that namespace and name; `self` is our node id, `fieldManager` the name our writes have in the cluster. */
-  constructor(options: {
-    readonly namespace: string
-    readonly name: string
-    readonly self: string
-    readonly fieldManager: string
-    readonly monotonicNow: () => number
-  }) {
-    this.#self = options.self
-    this.#now = options.monotonicNow
-    this.#edits = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
-    this.#unheld = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
-  }
-
-  judge({ slice, silentMs, isAs }: JudgedSlice, target: PublishTarget): ClaimJudgement {
-    const heartbeat = heartbeatOf(slice)
-    const overwrites = this.#overwrites.count + (this.#overwrites.heartbeat === heartbeat ? 0 : 1)
-    const claim = judgeClaim(slice, { self: this.#self, target, last: this.#last, silentMs, overwrites })
-    if (claim.kind === 'overwritten') this.#overwrites = { count: overwrites, heartbeat }
-    this.#rival = claim.kind === 'foreign' ? { uid: target.uid, holder: claim.holder, goneAt: undefined } : undefined
-    if (isLost(claim)) this.#last = undefined
-    if (claim.kind !== 'ours' && claim.kind !== 'dead') return claim
-    const edits =
-      claim.kind === 'ours' ? this.#edits.look(slice, isAs) : this.#unheld.look(slice, (ready) => ready === claim.ready)
-    return edits ? { ...claim, edits } : claim
-  }
-
-  /** A slice that vanished under its living holder is the holder's to post again; others wait a moment. */
-  judgeAbsence(target: PublishTarget): { readonly kind: 'absent' } | ForeignClaim {
-    const rival = this.#rival
-    if (rival?.uid !== target.uid) return { kind: 'absent' }
-    const goneAt = rival.goneAt ?? this.#now()
-    this.#rival = { ...rival, goneAt }
-    const silentMs = this.#now() - goneAt
-    if (silentMs >= holderGraceMs) return { kind: 'absent' }
-    const message = `The EndpointSlice of InferenceService ${refKey(target)} is gone; ${rival.holder}, which held it, has the first try for ${holderGraceMs / 1000} s.`
-    return { kind: 'foreign', holder: rival.holder, silentMs, deadInMs: holderGraceMs - silentMs, message }
-  }
-
-  /** To be called before the request, whose answer may get lost. */
-  writing(told: Told): void {
-    this.#edits.writing(told)
-  }
-
-  /** This and nothing else is what our writes have left. */
-  wrote(told: Told, last: LastWritten): void {
-    this.#edits.wrote(told)
-    this.#last = last
-  }
-
-  /** The slice of a dead holder, or of none, is no longer ready. */
-  withdrewUnheld(): void {
-    this.#unheld.wrote(false)
-  }
-
-  /** Only the heartbeat was written: the rest of the slice is still `found`, as it was before. */
-  renewed(found: Told, last: LastWritten): void {
-    this.#edits.found(found)
-    this.#last = last
-  }
-
-  forgetWrites(): void {
-    this.#edits.forgetWrites()
-    this.#last = undefined
-  }
-}
-
-/** Another agent has it or may take it: an earlier write of ours is no proof that it is ours. */
-const isLost = ({ kind }: ClaimJudgement): boolean =>
-  kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead' || kind === 'released'
 
 const firstEpoch = 1
 
@@ -330,7 +157,7 @@ interface SliceFacts {
   readonly claim: ClaimJudgement
   readonly slice: EndpointSlice | undefined
   readonly target: PublishTarget
-  /** Of the claim that we hold for this InferenceService, whether or not its slice is there. */
+  /** The epoch of the claim we hold for this InferenceService, whether or not its slice exists. */
   readonly heldEpoch: number | undefined
 }
 
@@ -362,7 +189,7 @@ function publishStep(
   return isCurrent(slice, claim.epoch) ? { do: 'stop', result: done } : { do: 'write', epoch: claim.epoch, published }
 }
 
-/** Not ready any more. */
+/** No longer ready. */
 function withdrawStep({ claim, slice, target }: SliceFacts): HoldStep {
   if (!slice) return { do: 'stop', result: done }
   if (!isHeld(claim)) return { do: 'stop', result: lostTo(claim, target) }
@@ -374,69 +201,84 @@ function withdrawStep({ claim, slice, target }: SliceFacts): HoldStep {
 const keepStep = (claim: ClaimJudgement, target: PublishTarget): HoldStep =>
   isHeld(claim) ? { do: 'renew', epoch: claim.epoch } : { do: 'stop', result: lostTo(claim, target) }
 
-interface SliceClaimOptions extends Omit<HoldingOptions, 'key' | 'renew'> {
-  readonly api: Pick<KubeApi, 'fieldManager'>
+export interface ClaimedSliceOptions {
+  readonly api: KubeApi
   readonly slices: WatchedKind<EndpointSlice>
   /** Our node id. */
   readonly node: string
+  readonly log: Logger
+  readonly monotonicNow: () => number
+  readonly random: () => number
+  readonly pulse: HeartbeatPulse
+  readonly signal: AbortSignal
   /** What to write; without an epoch it carries no claim. */
   readonly publication: (
     target: PublishTarget,
     published: Published | undefined,
     epoch: number | undefined,
   ) => Publication
-}
-
-interface SliceClaimHooks {
-  /** Takes notice of a slice and says for how long its holder has been silent. */
-  readonly silentMs: (slice: EndpointSlice) => number
-  /** In its turn, for whom it is held by then: undefined = it is not held any more. */
-  readonly renew: (heldFor: () => PublishTarget | undefined) => Promise<WriteResult | undefined>
+  /** Called within the same turn. */
+  readonly onRenewed: (target: PublishTarget, slice: EndpointSlice) => Promise<void>
+  /** Something changed that no watch delivers: the claim was lost, or could not be renewed. */
+  readonly onChange: (key: string) => void
 }
 
 /** What the cache says of one slice. */
-interface SliceView {
+export interface SliceView {
   readonly slice: EndpointSlice | undefined
   readonly claim: ClaimJudgement
   /** Milliseconds until time alone may change this view. */
   readonly recheckInMs: number | undefined
 }
 
-/** Whose the EndpointSlice of one InferenceService is: by what the cache says of it and by what we wrote; held while it is ours. */
-class SliceClaim {
-  readonly #options: SliceClaimOptions
-  readonly #silentMs: SliceClaimHooks['silentMs']
+/** How a write ended, and whether it was to say something else than before. */
+export interface SliceChange {
+  readonly result: WriteResult
+  readonly changed: boolean
+}
+
+/**
+ * The EndpointSlice of one InferenceService, which is its claim: judged by the cache and by our own writes, written, and renewed while it is
+ * ours. Everything that writes must run in its turn ({@link ClaimedSlice.inTurn}).
+ */
+export class ClaimedSlice {
+  readonly #key: string
+  readonly #options: ClaimedSliceOptions
+  readonly #silentMs: (slice: EndpointSlice) => number
+  readonly #queue: WriteQueue
   readonly #memory: ClaimMemory
-  readonly #holding: Holding
+  /** The claim while it is ours. */
+  #held: HeldClaim | undefined
+  /** Events may have been missed since our last write. */
+  #hadGap = false
+  #isForgotten = false
   #obstacle: Obstacle | undefined
 
-  constructor(key: string, options: SliceClaimOptions, { silentMs, renew }: SliceClaimHooks) {
+  /** `silentMs` records the heartbeat of a slice and returns how long its holder has been silent. */
+  constructor(key: string, options: ClaimedSliceOptions, silentMs: (slice: EndpointSlice) => number) {
+    this.#key = key
     this.#options = options
     this.#silentMs = silentMs
-    this.#holding = new Holding({
-      ...options,
-      key,
-      renew: (held) => renew(() => (this.#holding.is(held) ? held.target : undefined)),
-    })
+    this.#queue = new WriteQueue(options.signal)
     const { node: self, api, monotonicNow } = options
     const { namespace, name } = splitKey(key)
     const place = { namespace, name: serviceNameOf(name) }
     this.#memory = new ClaimMemory({ ...place, self, fieldManager: api.fieldManager, monotonicNow })
   }
 
-  /** Whom we hold the claim for, as it was wanted last. */
+  /** The InferenceService we hold the claim for, as it was wanted last. */
   get heldFor(): PublishTarget | undefined {
-    return this.#holding.claim?.target
+    return this.#held?.target
   }
 
   /** Since its last renewal; undefined: the claim is not ours. */
   get heartbeatAgeMs(): number | undefined {
-    return this.#holding.claim?.ageMs
+    return this.#held?.ageMs
   }
 
   /** What the cache says must be confirmed before it is acted on. */
   get isDoubtful(): boolean {
-    return this.#holding.isDoubtful
+    return this.#hadGap || this.#held?.isOverdue === true
   }
 
   cached({ namespace, name }: PublishTarget): EndpointSlice | undefined {
@@ -460,162 +302,9 @@ class SliceClaim {
     return this.#judge(target, this.cached(target))
   }
 
-  /** As {@link judge}, of what a write is about to build on. */
-  facts(target: PublishTarget, slice: EndpointSlice | undefined): SliceFacts {
-    const claim = this.#judge(target, slice)
-    const held = this.#holding.claim
-    held?.aimAt(target)
-    if (claim.kind === 'taken') this.#obstacle = { ...claim, at: this.#options.monotonicNow() }
-    return { claim, slice, target, heldEpoch: held?.target.uid === target.uid ? held.epoch : undefined }
-  }
-
-  /** To be called before the request, whose answer may get lost. */
-  writing(told: Told): void {
-    this.#memory.writing(told)
-  }
-
-  /** A write that makes or keeps it ours; `renewed` = only the heartbeat of it, and `told` is what the slice said before. */
-  wrote(
-    what: 'told' | 'renewed',
-    target: PublishTarget,
-    told: Told,
-    claim: { epoch: number; heartbeat: string },
-  ): void {
-    const last = { uid: this.cached(target)?.metadata.uid ?? '', ...claim }
-    if (what === 'renewed') this.#memory.renewed(told, last)
-    else this.#memory.wrote(told, last)
-    this.#hold(target, claim.epoch)
-  }
-
-  /** The slice of a dead holder, or of none, is no longer ready. */
-  withdrewUnheld(): void {
-    this.#memory.withdrewUnheld()
-  }
-
-  /** Released or deleted by us. */
-  end(): void {
-    this.#holding.letGo()
-    this.#memory.forgetWrites()
-  }
-
-  letGo(): void {
-    this.#holding.letGo()
-  }
-
-  /** Nothing is held from now on, whatever a write that is under way brings. */
-  forget(): void {
-    this.#holding.end()
-  }
-
-  /** Events may have been missed: the slice is read again before it is relied on. */
-  watchGap(): void {
-    this.#holding.watchGap()
-  }
-
-  #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
-    if (!slice) return this.#memory.judgeAbsence(target)
-    const isAs = (told: Told): boolean =>
-      sliceTells(slice, this.#options.publication(target, undefined, undefined), told)
-    const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
-    if (claim.kind === 'ours') {
-      if (!this.#holding.claim) this.#adopt(target, claim.epoch, slice)
-      return this.#holding.claim?.isOverdue ? uncertain(target, claim.epoch) : claim
-    }
-    if (claim.kind !== 'previous') this.#holding.letGo()
-    return claim
-  }
-
-  /** After a restart, or when the answer to our own write was lost. */
-  #adopt(target: PublishTarget, epoch: number, slice: EndpointSlice): void {
-    this.#memory.wrote(toldIn(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
-    this.#hold(target, epoch)
-    this.#holding.claim?.renewSoon()
-  }
-
-  #hold(target: PublishTarget, epoch: number): void {
-    if (this.#holding.hold(target, epoch)) this.#obstacle = undefined
-  }
-}
-
-function recheckInMsOf(claim: ClaimJudgement): number | undefined {
-  if (claim.kind === 'ours') return claim.edits?.forgottenInMs
-  if (claim.kind === 'dead') return claim.edits?.mendInMs || undefined
-  return 'deadInMs' in claim ? claim.deadInMs : undefined
-}
-
-const uncertain = (target: PublishTarget, epoch: number): ClaimJudgement => ({
-  kind: 'uncertain',
-  epoch,
-  message: `The claim on InferenceService ${refKey(target)} was not renewed for ${uncertainAfterMs / 1000} s, so another agent may take it; it is renewed as soon as the cluster answers.`,
-})
-
-interface ClaimedSliceOptions extends SliceClaimOptions {
-  readonly api: KubeApi
-  /** Called within the same turn. */
-  readonly onRenewed: (target: PublishTarget, slice: EndpointSlice) => Promise<void>
-}
-
-/** How a write ended, and whether it was to say something else than before. */
-interface SliceChange {
-  readonly result: WriteResult
-  readonly changed: boolean
-}
-
-/**
- * The EndpointSlice of one InferenceService, which is its claim: written, and renewed while it is ours.
- * Everything that writes must run in its turn ({@link ClaimedSlice.inTurn}).
- */
-export class ClaimedSlice {
-  readonly #options: ClaimedSliceOptions
-  readonly #turns: Turns
-  readonly #claim: SliceClaim
-
-  /** `silentMs` takes notice of a slice and says for how long its holder has been silent. */
-  constructor(key: string, options: ClaimedSliceOptions, silentMs: (slice: EndpointSlice) => number) {
-    this.#options = options
-    this.#turns = new Turns(options.signal)
-    this.#claim = new SliceClaim(key, options, {
-      silentMs,
-      renew: (heldFor) =>
-        this.#turns.take(async () => {
-          const target = heldFor()
-          return target && this.#renew(target)
-        }),
-    })
-  }
-
-  /** Whom we hold the claim for, as it was wanted last. */
-  get heldFor(): PublishTarget | undefined {
-    return this.#claim.heldFor
-  }
-
-  /** Since its last renewal; undefined: the claim is not ours. */
-  get heartbeatAgeMs(): number | undefined {
-    return this.#claim.heartbeatAgeMs
-  }
-
-  /** What the cache says must be confirmed before it is acted on. */
-  get isDoubtful(): boolean {
-    return this.#claim.isDoubtful
-  }
-
-  cached(target: PublishTarget): EndpointSlice | undefined {
-    return this.#claim.cached(target)
-  }
-
-  /** From the cache alone. */
-  view(target: PublishTarget): SliceView {
-    return this.#claim.view(target)
-  }
-
-  /** Reads the holder from the cache; adopts a slice of ours and lets go of a foreign one. */
-  judge(target: PublishTarget): ClaimJudgement {
-    return this.#claim.judge(target)
-  }
-
   /** After all earlier turns; not at all where a gap in the watch has made it obsolete. */
   inTurn(work: () => Promise<WriteResult>): Promise<WriteResult> {
-    return this.#turns.take(work)
+    return this.#queue.add(work)
   }
 
   /** Takes a slice that is free or was released; verifies a slice of ours. */
@@ -635,7 +324,7 @@ export class ClaimedSlice {
     return this.#write(target, this.cached(target), (facts) => publishStep(facts, published, isCurrent))
   }
 
-  /** Not ready any more; the claim stays. */
+  /** No longer ready; the claim stays. */
   withdraw(target: PublishTarget): Promise<SliceChange> {
     return this.#write(target, this.cached(target), withdrawStep)
   }
@@ -649,7 +338,7 @@ export class ClaimedSlice {
         ? { do: 'patch', object: slice, body: withdrawPatch(slice) }
         : { do: 'stop', result: done }
     })
-    if (isWritten && result.kind === 'done') this.#claim.withdrewUnheld()
+    if (isWritten && result.kind === 'done') this.#memory.withdrewUnheld()
     return result
   }
 
@@ -660,7 +349,7 @@ export class ClaimedSlice {
     return this.isDoubtful ? this.#renew(target) : done
   }
 
-  /** Not ready any more, and free for any agent. */
+  /** No longer ready, and free for any agent. */
   async release(target: PublishTarget): Promise<WriteResult> {
     const result = await this.#settle(target, this.cached(target), ({ claim, slice }) => {
       if (!slice || !isHeld(claim)) return { do: 'stop', result: done }
@@ -668,7 +357,7 @@ export class ClaimedSlice {
       const released = this.#options.publication(target, shown && { ...shown, ready: false }, undefined)
       return { do: 'patch', object: slice, body: slicePatch(released, slice) }
     })
-    this.#claim.end()
+    this.#end()
     return result
   }
 
@@ -678,29 +367,86 @@ export class ClaimedSlice {
       if (!slice) return { do: 'stop', result: done }
       return isDeletable(claim) ? { do: 'delete', object: slice } : { do: 'stop', result: lostTo(claim, target) }
     })
-    if (result.kind === 'done') this.#claim.end()
+    if (result.kind === 'done') this.#end()
     return result
   }
 
   dropWaiting(): void {
-    this.#turns.dropWaiting()
+    this.#queue.dropWaiting()
   }
 
-  /** Events may have been missed: our slices are read again before they are relied on. */
+  /** Events may have been missed: the slice is read again before it is relied on. */
   watchGap(): void {
-    this.#turns.dropWaiting()
-    this.#claim.watchGap()
+    this.#queue.dropWaiting()
+    this.#hadGap = true
+    this.#held?.renewSoon()
   }
 
   /** Nothing is renewed from now on, whatever a write that is under way brings. */
   forget(): void {
-    this.#claim.forget()
+    this.#isForgotten = true
+    this.#letGo()
   }
 
   /** The signal must have been aborted before. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#claim.letGo()
-    await this.#turns.settled()
+    this.#letGo()
+    await this.#queue.settled()
+  }
+
+  #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
+    if (!slice) return this.#memory.judgeAbsence(target)
+    const isAs = (told: Told): boolean =>
+      sliceTells(slice, this.#options.publication(target, undefined, undefined), told)
+    const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
+    if (claim.kind === 'ours') {
+      if (!this.#held) this.#adopt(target, claim.epoch, slice)
+      return this.#held?.isOverdue ? uncertain(target, claim.epoch) : claim
+    }
+    if (claim.kind !== 'previous') this.#letGo()
+    return claim
+  }
+
+  /** After a restart, or when the answer to our own write was lost. */
+  #adopt(target: PublishTarget, epoch: number, slice: EndpointSlice): void {
+    this.#memory.wrote(toldIn(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
+    this.#hold(target, epoch)
+    this.#held?.renewSoon()
+  }
+
+  /** A write of ours, or the cache, has just shown that it is ours. */
+  #hold(target: PublishTarget, epoch: number): void {
+    if (this.#isForgotten || this.#options.signal.aborted) return
+    const held = this.#held?.target.uid === target.uid ? this.#held : this.#newHeldClaim(target, epoch)
+    if (held !== this.#held) this.#letGo()
+    this.#held = held
+    held.renewed(target, epoch)
+    this.#hadGap = false
+    this.#obstacle = undefined
+  }
+
+  #newHeldClaim(target: PublishTarget, epoch: number): HeldClaim {
+    const held: HeldClaim = new HeldClaim(target, epoch, {
+      ...this.#options,
+      key: this.#key,
+      renew: () => this.#queue.add(async () => (this.#held === held ? this.#renew(held.target) : undefined)),
+      isDoubtful: () => this.isDoubtful,
+      onLost: () => {
+        if (this.#held === held) this.#letGo()
+      },
+    })
+    return held
+  }
+
+  #letGo(): void {
+    this.#held?.[Symbol.dispose]()
+    this.#held = undefined
+  }
+
+  /** Released or deleted by us. */
+  #end(): void {
+    this.#letGo()
+    this.#memory.forgetWrites()
   }
 
   /** Says that we live; posts the slice again where it is gone. */
@@ -717,11 +463,11 @@ export class ClaimedSlice {
     known: EndpointSlice | undefined | 'unread',
     decide: (facts: SliceFacts) => HoldStep,
   ): Promise<SliceChange> {
-    let written: (() => void) | undefined
+    let remember: (() => void) | undefined
     let changed = false
     const read = known !== undefined && this.isDoubtful ? 'unread' : known
     const result = await this.#settle(target, read, (facts) => {
-      written = undefined
+      remember = undefined
       const step = decide(facts)
       if (step.do === 'stop') return step
       changed ||= step.do === 'write'
@@ -731,17 +477,18 @@ export class ClaimedSlice {
       const publication = this.#options.publication(target, step.do === 'renew' ? shown : step.published, epoch)
       const told = toldBy(publication)
       const { heartbeat } = publication
-      if (step.do !== 'renew') this.#claim.writing(told)
-      written = () => {
-        if (step.do === 'renew')
-          this.#claim.wrote('renewed', target, slice ? toldIn(slice) : told, { epoch, heartbeat })
-        else this.#claim.wrote('told', target, told, { epoch, heartbeat })
+      if (step.do !== 'renew') this.#memory.writing(told)
+      remember = () => {
+        const last = { uid: this.cached(target)?.metadata.uid ?? '', epoch, heartbeat }
+        if (step.do === 'renew') this.#memory.renewed(slice ? toldIn(slice) : told, last)
+        else this.#memory.wrote(told, last)
+        this.#hold(target, epoch)
       }
       if (step.do === 'create' || !slice) return { do: 'create', body: sliceBody(publication) }
       const body = step.do === 'renew' ? heartbeatPatch(publication, slice) : slicePatch(publication, slice)
       return { do: 'patch', object: slice, body }
     })
-    if (result.kind === 'done') written?.()
+    if (result.kind === 'done') remember?.()
     return { result, changed }
   }
 
@@ -759,12 +506,32 @@ export class ClaimedSlice {
       name: serviceNameOf(target.name),
       signal,
       known,
-      decide: (slice) => decide(this.#claim.facts(target, slice)),
+      decide: (slice) => decide(this.#facts(target, slice)),
     })
     if (settled.kind === 'refused') throw settled.error
     return settled.kind === 'stopped' ? settled.result : done
   }
+
+  /** What a write is about to build on. */
+  #facts(target: PublishTarget, slice: EndpointSlice | undefined): SliceFacts {
+    const claim = this.#judge(target, slice)
+    this.#held?.aimAt(target)
+    if (claim.kind === 'taken') this.#obstacle = { ...claim, at: this.#options.monotonicNow() }
+    return { claim, slice, target, heldEpoch: this.#held?.target.uid === target.uid ? this.#held.epoch : undefined }
+  }
 }
+
+function recheckInMsOf(claim: ClaimJudgement): number | undefined {
+  if (claim.kind === 'ours') return claim.edits?.forgottenInMs
+  if (claim.kind === 'dead') return claim.edits?.mendInMs || undefined
+  return 'deadInMs' in claim ? claim.deadInMs : undefined
+}
+
+const uncertain = (target: PublishTarget, epoch: number): ClaimJudgement => ({
+  kind: 'uncertain',
+  epoch,
+  message: `The claim on InferenceService ${refKey(target)} was not renewed for ${uncertainAfterMs / 1000} s, so another agent may take it; it is renewed as soon as the cluster answers.`,
+})
 
 /** Stamps and the `Date` header have whole seconds each. */
 const stampErrorMs = 2_000
@@ -807,7 +574,7 @@ export class ClaimedSlices {
     return [...this.#slices.values()].flatMap(({ heldFor }) => heldFor ?? [])
   }
 
-  /** Of the claims that are held. */
+  /** Milliseconds since the last renewal of each claim that is held. */
   heartbeatAgesMs(): number[] {
     return [...this.#slices.values()].flatMap(({ heartbeatAgeMs }) => heartbeatAgeMs ?? [])
   }
@@ -823,7 +590,7 @@ export class ClaimedSlices {
     }
   }
 
-  /** What waits for its turn is not written any more. */
+  /** Drops the writes that wait for their turn. */
   dropWaiting(): void {
     for (const slice of this.#slices.values()) slice.dropWaiting()
   }

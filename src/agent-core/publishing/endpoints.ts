@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Resource } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -23,7 +24,7 @@ import {
   type PublishTarget,
   serviceNameOf,
 } from './objects.ts'
-import { done, ForeignEdits, isAnswered, type ObjectStore, settledWrite } from './writes.ts'
+import { done, ForeignEdits, type ObjectStore, settledWrite } from './writes.ts'
 
 const ownerReference = z.object({
   apiVersion: z.string(),
@@ -228,7 +229,7 @@ export class EndpointsWriter {
         }
       }
     } catch (error) {
-      if (!isAnswered(error, 403)) throw error
+      if (!isApiError(error, 403)) throw error
       return false
     }
     for (const [key, known] of before) {
@@ -275,7 +276,7 @@ export class EndpointsWriter {
       const isRight = settled.kind === 'stopped' && settled.result === 'nothing to do' && this.#known.has(key)
       if (settled.kind === 'written' || isRight) this.#denials.delete(key)
     } catch (error) {
-      if (!isAnswered(error, 403)) throw error
+      if (!isApiError(error, 403)) throw error
       this.#deny(key, 'Endpoints left alone', error.message)
     }
   }
@@ -296,14 +297,14 @@ export class EndpointsWriter {
       })
     } catch (error) {
       if (known) this.#known.set(key, known)
-      if (!isAnswered(error, 403)) throw error
+      if (!isApiError(error, 403)) throw error
       this.#deny(key, 'Endpoints left alone', error.message)
       return
     }
     this.#known.delete(key)
   }
 
-  /** Nothing is known of them any more; no request. */
+  /** Drops what is known about them; sends no request. */
   forget(key: string): void {
     this.#known.delete(key)
     this.#denials.delete(key)
@@ -416,7 +417,7 @@ export class EndpointsUpkeep implements Disposable {
     try {
       await endpoints.write(publication(target, published), { reread: !endpoints.has(key), despiteOthers: true })
     } catch (error) {
-      if (!isAnswered(error)) throw error
+      if (!isApiError(error) || error.code === undefined) throw error
       const failures = (this.#lastWriteFailures.get(key) ?? 0) + 1
       this.#lastWriteFailures.set(key, failures)
       if (failures < lastWriteTries) throw error
@@ -430,7 +431,7 @@ export class EndpointsUpkeep implements Disposable {
     clearTimeout(this.#timer)
   }
 
-  /** Beside other work, which goes on also where this fails: the next look tries again. */
+  /** A failure here does not stop the work it runs beside: the next look tries again. */
   async #keep(
     target: PublishTarget,
     published: Published | undefined,

@@ -29,7 +29,7 @@ export class HeartbeatPulse {
     this.#everyMs = options.everyMs ?? renewEveryMs
   }
 
-  /** Of a lone claim, give or take a tenth. */
+  /** Between two renewals of a lone claim, give or take a tenth. */
   get everyMs(): number {
     return this.#everyMs
   }
@@ -131,7 +131,7 @@ export class HeartbeatTimer {
 
 /**
  * How long each heartbeat value has stood still, on this machine's monotonic clock. Time in which the watch is
- * down does not count, since no heartbeat can arrive then. The count goes on where it was afterwards: a watch that is opened again
+ * down does not count, since no heartbeat can arrive then. Afterwards the count continues from where it was: a watch that is opened again
  * brings the heartbeats that came meanwhile.
  */
 export class HeartbeatWatch {

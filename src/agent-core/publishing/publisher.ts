@@ -7,7 +7,8 @@ import type { PublishedPorts } from '../servers/ports.ts'
 import { messageOf } from '../util/message-of.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
 import { within } from '../util/within.ts'
-import { type ClaimJudgement, holderOf, isDeletable, isElsewhere, isHeld } from './claim.ts'
+import { lostTo, type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
+import { holderOf } from './objects.ts'
 import { type ClaimedSlice, ClaimedSlices } from './claimed-slice.ts'
 import { EndpointsUpkeep, EndpointsWriter } from './endpoints.ts'
 import { HeartbeatPulse } from './heartbeat.ts'
@@ -27,7 +28,7 @@ import {
   sliceIsCurrent,
 } from './objects.ts'
 import { type ServiceView, ServiceWriter } from './service.ts'
-import { done, type Edits, lostTo, type WatchedKind, type WriteResult } from './writes.ts'
+import { done, type Edits, type WatchedKind, type WriteResult } from './writes.ts'
 
 interface PublicationsOptions {
   readonly api: KubeApi
@@ -75,7 +76,7 @@ function publishedPorts(key: string, slices: Iterable<EndpointSlice>, node: stri
 
 /** At shutdown the servers wait for this. */
 const shutdownLimitMs = 5_000
-/** What the cluster did not take is tried again this often until then. */
+/** Between two tries of one write. */
 const retryEveryMs = 500
 
 /** A key that could not be written in time, and why. */
@@ -84,7 +85,7 @@ export interface Unfinished {
   readonly message: string
 }
 
-/** Writes all of them at once, and again what the cluster did not take; the answer names what it had not taken when the time was up. */
+/** Writes all of them at once and retries failures until the deadline; returns what is still unwritten then. */
 async function writeWithin(
   limitMs: number,
   targets: readonly PublishTarget[],
@@ -396,14 +397,14 @@ export class Publisher {
     this.#slices.watchGap()
   }
 
-  /** Of the claims that are held, each since its last renewal. */
+  /** Milliseconds since the last renewal of each claim that is held. */
   heartbeatAgesMs(): number[] {
     return this.#slices.heartbeatAgesMs()
   }
 
   /**
    * Whether the watch on EndpointSlices is live. While it is not, no holder's silence counts; our own claims are treated as after a gap,
-   * and other holders' silence from before it goes on counting afterwards.
+   * and the silence of other holders from before it still counts afterwards.
    */
   setWatchLive(live: boolean): void {
     this.#slices.setWatchLive(live)

@@ -1,3 +1,4 @@
+import { isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Service } from '../kube/resources.ts'
 import { refKey } from '../util/object-key.ts'
@@ -16,7 +17,6 @@ import {
   done,
   type Edits,
   ForeignEdits,
-  isAnswered,
   readNow,
   settledWrite,
   type WatchedKind,
@@ -129,8 +129,8 @@ export class ServiceWriter {
         await this.#api.create(this.#services.resource, target.namespace, serviceBody(publication), options)
         return undefined
       } catch (error) {
-        if (isAnswered(error, 404, 422)) return this.#remember(target, { kind: 'refused', message: error.message })
-        if (!isAnswered(error, 409)) throw error
+        if (isApiError(error, 404, 422)) return this.#remember(target, { kind: 'refused', message: error.message })
+        if (!isApiError(error, 409)) throw error
       }
       service = await readNow({ ...this.#place(target), store: watchedStore(this.#services) })
     }

@@ -1,17 +1,15 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { ApiError } from '../kube/api-error.ts'
+import { type ApiError, isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { ObjectCache } from '../kube/object-cache.ts'
 import type { KubeObject, Resource } from '../kube/resources.ts'
-import { refKey } from '../util/object-key.ts'
-import type { ClaimJudgement } from './claim.ts'
-import { labels, managedBy, type MergePatch, type PublishTarget } from './objects.ts'
+import { labels, managedBy, type MergePatch } from './objects.ts'
 
 /** How a write ended. What the cluster does not answer or does not permit is thrown as ApiError instead. */
 export type WriteResult =
   /** It is so now, whether or not it needed a request. */
   | { readonly kind: 'done' }
-  /** The claim is not ours, or not ours any more. */
+  /** The claim is not ours, or no longer ours. */
   | { readonly kind: 'lost'; readonly message: string }
   /** A foreign object has our name. */
   | { readonly kind: 'taken'; readonly message: string }
@@ -27,18 +25,8 @@ const dropped: WriteResult = {
   message: 'The write was dropped because what it was based on is out of date.',
 }
 
-/** Why a write was not ours to make. */
-export function lostTo(claim: ClaimJudgement, target: PublishTarget): WriteResult {
-  if (claim.kind === 'taken') return claim
-  if ('message' in claim) return { kind: 'lost', message: claim.message }
-  return {
-    kind: 'lost',
-    message: `InferenceService ${refKey(target)} is not claimed by this machine any more; it is looked at again at once.`,
-  }
-}
-
 /** Writes that wait for each other. */
-export class Turns {
+export class WriteQueue {
   readonly #signal: AbortSignal
   #last: Promise<unknown> = Promise.resolve()
   /** Turns of an earlier generation are dropped. */
@@ -49,8 +37,8 @@ export class Turns {
     this.#signal = signal
   }
 
-  /** After all earlier turns; `dropped` where it was not taken any more. */
-  take<T>(work: () => Promise<T>): Promise<T | WriteResult> {
+  /** After all earlier turns; `dropped` where a gap in the watch came first. */
+  add<T>(work: () => Promise<T>): Promise<T | WriteResult> {
     const generation = this.#generation
     const result = this.#last.then((): T | WriteResult | Promise<T> =>
       generation === this.#generation && !this.#signal.aborted ? work() : dropped,
@@ -60,7 +48,7 @@ export class Turns {
     return result
   }
 
-  /** What waits for its turn is not written any more. */
+  /** Drops the writes that wait for their turn. */
   dropWaiting(): void {
     this.#generation += 1
   }
@@ -143,7 +131,7 @@ export async function settledWrite<T extends Versioned, R>(options: WriteOptions
       store.learn(namespace, name, object)
       return { kind: 'written', object }
     } catch (error) {
-      if (!isAnswered(error, 404, 409, 422)) throw error
+      if (!isApiError(error, 404, 409, 422)) throw error
       const now = await readNow(options)
       if (isRefusal(error, current, now)) return { kind: 'refused', message: error.message, error }
       if (attempt === maxAttempts) throw error
@@ -165,18 +153,11 @@ export async function readNow<T extends Versioned>({
     store.learn(namespace, name, object)
     return object
   } catch (error) {
-    if (!isAnswered(error, 404)) throw error
+    if (!isApiError(error, 404)) throw error
     store.learn(namespace, name, undefined)
     return undefined
   }
 }
-
-/** Rooms do not import one another's code, so an ApiError is recognised by its fields. Without codes any answer of the server counts. */
-export const isAnswered = (error: unknown, ...codes: readonly number[]): error is ApiError =>
-  error instanceof Error &&
-  'code' in error &&
-  typeof error.code === 'number' &&
-  (codes.length === 0 || codes.includes(error.code))
 
 async function perform<T extends Versioned, R>(
   { api, store, namespace, name, signal }: WriteOptions<T, R>,
@@ -199,10 +180,10 @@ function isRefusal<T extends Versioned>(error: ApiError, before: T | undefined, 
   return error.code === 422 && before?.metadata.resourceVersion === now?.metadata.resourceVersion
 }
 
-/** So often what others changed is put right at once, and after that no sooner than `mendEveryMs` after the change. */
+/** The first edits by others are put right at once; later ones no sooner than `mendEveryMs` after the edit. */
 const mendsAtOnce = 3
 const mendEveryMs = 30_000
-/** Without another change for so long they are forgotten. */
+/** Edits are forgotten when no other follows within this time. */
 const forgottenAfterMs = 600_000
 
 export interface Edits {

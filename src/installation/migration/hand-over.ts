@@ -4,8 +4,14 @@ import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
 import { parseEndpointSlice, resources, type EndpointSlice } from '../../agent-core/kube/resources.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
 import { askActivity } from '../../agent-core/servers/activity.ts'
-import { claimText } from '../../agent-core/publishing/claim.ts'
-import { annotations, heartbeatAt, heartbeatOf, serviceNameOf, withdrawPatch } from '../../agent-core/publishing/objects.ts'
+import { claimText } from '../../agent-core/publishing/objects.ts'
+import {
+  annotations,
+  heartbeatAt,
+  heartbeatOf,
+  serviceNameOf,
+  withdrawPatch,
+} from '../../agent-core/publishing/objects.ts'
 import { hasCode } from '../../agent-core/util/files.ts'
 import type { FoundService } from './cluster-look.ts'
 import type { GoServer } from './go-agent-processes.ts'

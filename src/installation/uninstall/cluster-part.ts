@@ -11,7 +11,7 @@ import {
   type Resource,
 } from '../../agent-core/kube/resources.ts'
 import { planModel } from '../../agent-core/api/deletion-plan.ts'
-import { isClaim, parseClaim } from '../../agent-core/publishing/claim.ts'
+import { isClaim, parseClaim } from '../../agent-core/publishing/objects.ts'
 import { annotations, labels, managedBy, ownerOf } from '../../agent-core/publishing/objects.ts'
 import { createdBy } from '../../contract/model-application.ts'
 import { shellCommand } from '../../contract/shell.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { ClaimMemory } from '../../../src/agent-core/publishing/claimed-slice.ts'
+import { ClaimMemory } from '../../../src/agent-core/publishing/claim.ts'
 import type { EndpointSlice } from '../../../src/agent-core/kube/resources.ts'
 import { toldBy } from '../../../src/agent-core/publishing/objects.ts'
 import { publication, sliceOf, target } from './examples.ts'

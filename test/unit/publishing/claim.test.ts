@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { type ClaimFacts, claimText, judgeClaim, parseClaim } from '../../../src/agent-core/publishing/claim.ts'
+import { type ClaimFacts, judgeClaim } from '../../../src/agent-core/publishing/claim.ts'
+import { claimText, parseClaim } from '../../../src/agent-core/publishing/objects.ts'
 import type { EndpointSlice } from '../../../src/agent-core/kube/resources.ts'
 import { publication, sliceOf, target } from './examples.ts'
 

@@ -1,6 +1,11 @@
 import type { EndpointSlice, ObjectMeta, Service } from '../../../src/agent-core/kube/resources.ts'
 import { parseEndpointSlice, parseService } from '../../../src/agent-core/kube/resources.ts'
-import { type Publication, type PublishTarget, serviceBody, sliceBody } from '../../../src/agent-core/publishing/objects.ts'
+import {
+  type Publication,
+  type PublishTarget,
+  serviceBody,
+  sliceBody,
+} from '../../../src/agent-core/publishing/objects.ts'
 
 export const target: PublishTarget = { namespace: 'ml', name: 'llama', uid: 'cr-1', endpointPort: undefined }
 

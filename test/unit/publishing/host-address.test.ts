@@ -5,10 +5,10 @@ import {
   chooseHostAddress,
   explicitHostAddress,
   hostAddress,
-  localAddressTowards,
   type HostCandidate,
+  localAddressTowards,
+  PublishedAddress,
 } from '../../../src/agent-core/publishing/host-address.ts'
-import { PublishedAddress } from '../../../src/agent-core/publishing/published-address.ts'
 import type { PersonSettings } from '../../../src/agent-core/settings/person-settings.ts'
 import { silentLog } from '../../support/silent-log.ts'
 

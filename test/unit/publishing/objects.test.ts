@@ -1,7 +1,20 @@
 import { describe, expect, test } from 'vitest'
-import { holderOf } from '../../../src/agent-core/publishing/claim.ts'
+import { holderOf } from '../../../src/agent-core/publishing/objects.ts'
 import { endpointsBody, endpointsPatch } from '../../../src/agent-core/publishing/endpoints.ts'
-import { collidesWith, heartbeatAt, publishedOf, serviceBody, serviceIsCurrent, serviceNameOf, servicePatch, servicePortsOf, sliceBody, sliceIsCurrent, slicePatch, targetOf } from '../../../src/agent-core/publishing/objects.ts'
+import {
+  collidesWith,
+  heartbeatAt,
+  publishedOf,
+  serviceBody,
+  serviceIsCurrent,
+  serviceNameOf,
+  servicePatch,
+  servicePortsOf,
+  sliceBody,
+  sliceIsCurrent,
+  slicePatch,
+  targetOf,
+} from '../../../src/agent-core/publishing/objects.ts'
 import { publication, serviceOf, sliceOf } from './examples.ts'
 
 const ownerReferences = [
