@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { Bandwidth } from '../src/agent-core/models/download/bandwidth.ts'
+import { Bandwidth } from '../src/agent-core/models/download/limits.ts'
 import { download } from '../src/agent-core/models/download/download.ts'
 import { createTransport } from '../src/agent-core/models/download/transport.ts'
 import { silentLog } from '../test/support/silent-log.ts'

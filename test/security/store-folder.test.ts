@@ -1,7 +1,7 @@
 import { chmod, chown, mkdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { judgeStoreFolder } from '../../src/agent-core/models/store-folder.ts'
+import { judgeStoreFolder } from '../../src/agent-core/models/store/watch.ts'
 import { skipWhen } from '../support/skip.ts'
 import { failure, gguf, request, startWorld, staying, type World } from '../unit/models/world.ts'
 

@@ -7,10 +7,10 @@ import type { Progress } from '../../contract/service.ts'
 import { parseJson, readIfThere } from '../util/files.ts'
 import { forgetPartial, wrongSuffix } from './download/partial-file.ts'
 import type { DownloadedFile, FileRequest } from './download/download.ts'
-import { firstBytes } from './local-file.ts'
+import { firstBytes } from './content-kind.ts'
 import { SharedWork, type Share, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
-import { sameBytes, type WithRoom } from './store-paths.ts'
+import { sameBytes, type WithRoom } from './store/files.ts'
 
 /** Complete and verified bytes, kept as long as a caller holds them. */
 export interface Content extends DownloadedFile {

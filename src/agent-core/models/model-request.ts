@@ -1,7 +1,7 @@
 import type { Progress } from '../../contract/service.ts'
 import type { HubToken } from './hub/token.ts'
-import type { Wanted } from './stored-model.ts'
-import { selectionDigest, type Selection } from './selection-digest.ts'
+import type { Wanted } from './store/places.ts'
+import { type Selection, selectionDigest } from './selection.ts'
 
 export interface ModelRequest extends Selection {
   readonly namespace: string

@@ -6,27 +6,29 @@ import type { Logger } from '../observability/logger.ts'
 import { messageOf } from '../util/message-of.ts'
 import { Acquisition } from './acquisition.ts'
 import { ContentFetches } from './content-fetches.ts'
-import { defaultDownloadSettings, type DownloadSettings } from './download-settings.ts'
-import { DownloadTurns } from './download-turns.ts'
+import {
+  defaultDownloadSettings,
+  type DownloadSettings,
+  Remote,
+  type RemoteAccessOptions,
+  type RemoteRequest,
+} from './remote.ts'
+import { DownloadTurns } from './download/limits.ts'
 import type { Resolve } from './download/host-guard.ts'
 import { ModelError } from './errors.ts'
-import { GgufHeaders } from './gguf/headers.ts'
-import type { GgufHeader } from './gguf/types.ts'
-import { Inventory, prunedSentence } from './inventory.ts'
-import { isModel } from './local-source.ts'
+import { GgufHeaders } from './gguf/file-header.ts'
+import type { GgufHeader } from './gguf/gguf.ts'
+import { Inventory, prunedSentence } from './store/inventory.ts'
+import { isModel, ModelRoots } from './local.ts'
 import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
 import { ModelFetches, type FetchState } from './model-fetches.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
-import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
-import type { RemoteAccessOptions, RemoteRequest } from './remote-access.ts'
-import { Remote } from './remote.ts'
-import { judgeStoreFolder } from './store-folder.ts'
-import { StoreWatch } from './store-watch.ts'
-import { Store } from './store.ts'
-import type { LoadedFiles, ModelUser } from './stored-model.ts'
+import { judgeStoreFolder, StoreWatch } from './store/watch.ts'
+import { Store } from './store/store.ts'
+import type { LoadedFiles, ModelUser } from './store/places.ts'
 
-export { defaultDownloadSettings } from './download-settings.ts'
+export { defaultDownloadSettings } from './remote.ts'
 export type { LocalModel, ModelRequest } from './model-request.ts'
 
 /** Downloads are given up all the time; what is kept of them is for days. */

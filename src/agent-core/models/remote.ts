@@ -1,29 +1,151 @@
 import { lstat } from 'node:fs/promises'
 import type { Progress } from '../../contract/service.ts'
+import { editableRows } from '../../contract/settings-table.ts'
+import type { Logger } from '../observability/logger.ts'
+import { askAccess, type AskedFor, type RemoteState, remoteStates, requireFile, startProblem } from './ask-source.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
-import { accessAfter, isOpenTo, isVouchedFor } from './access.ts'
-import { Bandwidth } from './download/bandwidth.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
-import { requireFreeSpace, SpaceClaims } from './download/free-space.ts'
-import { Login, withoutLogin } from './credentials.ts'
-import type { ModelError } from './errors.ts'
+import { HostGuard, type Resolve } from './download/host-guard.ts'
+import { Bandwidth, requireFreeSpace, SpaceClaims } from './download/limits.ts'
+import { Login, withoutLogin } from './download/request.ts'
+import { createTransport, type Transport } from './download/transport.ts'
+import { localRepairMs, ModelError } from './errors.ts'
+import type { GgufHeader } from './gguf/gguf.ts'
 import { readGgufHeaderOverHttp } from './gguf/http-header.ts'
-import type { GgufHeader } from './gguf/types.ts'
+import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
-import type { Manifest } from './manifest.ts'
-import { firstBytes } from './local-file.ts'
-import type { RemoteFile, RemoteSource } from './remote-file.ts'
-import { RemoteAccess, type RemoteAccessOptions, type RemoteRequest } from './remote-access.ts'
-import { remoteStates, type RemoteState } from './remote-state.ts'
-import { resolveSource } from './resolve-source.ts'
-import { askAccess, requireFile, type AskedFor } from './source-access.ts'
-import { startProblem } from './start-check.ts'
+import { hubToken, type HubToken, keptToken, tokenInFile } from './hub/token.ts'
+import { firstBytes } from './content-kind.ts'
+import {
+  isVouchedFor,
+  type RemoteFile,
+  type RemoteSource,
+  type ResolveContext,
+  resolveSource,
+  type WantedModel,
+} from './resolve.ts'
+import { accessAfter, isOpenTo, type Manifest } from './store/records.ts'
 import { shownSource } from './source.ts'
-import type { Store } from './store.ts'
-import { sameBytes, type WithRoom } from './store-paths.ts'
+import { sameBytes, type WithRoom } from './store/files.ts'
+import type { Arrived, StoredModel, Wanted } from './store/places.ts'
+import type { Store } from './store/store.ts'
 import { TotalProgress } from './total-progress.ts'
-import type { Arrived } from './store-places.ts'
-import type { StoredModel, Wanted } from './stored-model.ts'
+
+export interface DownloadSettings {
+  /** Of all downloads together; 0 = no limit. */
+  readonly bytesPerSecond: number
+  readonly atOnce: number
+  readonly hubEndpoint?: string | undefined
+  readonly hubTokenFile?: string | undefined
+  readonly caFile?: string | undefined
+  /** 0 = the smaller of 2 GiB and 1 % of the volume. */
+  readonly reserveBytes: number
+  readonly partialKeepMs: number
+  /** Namespaces whose Models may use the login of the person at this machine. */
+  readonly hubLoginNamespaces: readonly string[]
+}
+
+export const defaultDownloadSettings: DownloadSettings = {
+  bytesPerSecond: editableRows.downloadBytesPerSecond.default,
+  atOnce: editableRows.downloadsAtOnce.default,
+  reserveBytes: editableRows.diskReserveBytes.default,
+  partialKeepMs: editableRows.partialKeepMs.default,
+  hubLoginNamespaces: [],
+}
+
+export interface RemoteAccessOptions {
+  readonly log: Logger
+  readonly settings: () => DownloadSettings
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly homeDir: string
+  /** The Hub's token that the program which hosts the agent keeps; throws where it cannot read it. */
+  readonly keptHubToken?: (() => Promise<string | undefined>) | undefined
+  readonly allowInsecureLoopback: boolean | undefined
+  /** Servers beside the public ones that downloads may talk to; `any` for downloads that a person at this machine asks for. */
+  readonly allowedHosts: readonly string[] | 'any'
+  /** For tests: in place of the system's. */
+  readonly resolveHost?: Resolve | undefined
+}
+
+export type RemoteRequest = WantedModel & {
+  /** The Model's; `''` = a person at this machine asks. */
+  readonly namespace: string
+  readonly secret?: (() => Promise<HubToken>) | undefined
+}
+
+/** Over which connections other machines are asked, which of them, and with whose login. */
+export class RemoteAccess implements AsyncDisposable {
+  readonly #options: RemoteAccessOptions
+  /** By the authorities that they trust. */
+  readonly #transports = new Map<string, Promise<Transport>>()
+
+  constructor(options: RemoteAccessOptions) {
+    this.#options = options
+  }
+
+  /** Throws ModelError where a setting cannot be used. */
+  async context(request: RemoteRequest, signal: AbortSignal): Promise<ResolveContext & { transport: Transport }> {
+    const { env, settings, log, allowInsecureLoopback } = this.#options
+    const endpoint = hubEndpoint(env, settings().hubEndpoint)
+    if ('problem' in endpoint)
+      throw new ModelError('transient', 'BadAnswer', endpoint.problem, { retryAfterMs: localRepairMs })
+    return {
+      transport: await this.transport(),
+      hubEndpoint: endpoint.endpoint,
+      token: () => this.#token(request),
+      ...(!this.#isLoginLent(request.namespace) && { namespace: request.namespace }),
+      offline: isHubOffline(env),
+      signal,
+      log,
+      allowInsecureLoopback,
+    }
+  }
+
+  transport(): Promise<Transport> {
+    const { settings, env } = this.#options
+    const { caFile } = settings()
+    const known = this.#transports.get(caFile ?? '')
+    if (known) return known
+    const made = createTransport({ env, caFile, guard: this.#guard() })
+    this.#transports.set(caFile ?? '', made)
+    // Another try may find the file repaired.
+    made.catch(() => this.#transports.delete(caFile ?? ''))
+    return made
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const made of this.#transports.values()) {
+      const transport = await made.catch(() => undefined)
+      await transport?.[Symbol.asyncDispose]()
+    }
+  }
+
+  /** A namespace gets the login of the person at this machine only where that person listed the namespace. */
+  async #token({ secret, namespace }: RemoteRequest): Promise<HubToken | undefined> {
+    const { env, homeDir, settings, keptHubToken } = this.#options
+    const { hubTokenFile } = settings()
+    if (secret === undefined && !this.#isLoginLent(namespace)) return undefined
+    const setting = secret === undefined && hubTokenFile !== undefined ? await tokenInFile(hubTokenFile) : undefined
+    const kept = secret === undefined && setting === undefined ? await keptToken(keptHubToken) : undefined
+    return hubToken({ secret, setting, kept, env, home: homeDir })
+  }
+
+  #isLoginLent(namespace: string): boolean {
+    return namespace === '' || this.#options.settings().hubLoginNamespaces.includes(namespace)
+  }
+
+  #guard(): HostGuard | undefined {
+    const { allowedHosts, resolveHost: resolve, settings, env } = this.#options
+    if (allowedHosts === 'any') return undefined
+    return new HostGuard({ allowed: () => [...allowedHosts, ...chosenHub(env, settings().hubEndpoint)], resolve })
+  }
+}
+
+/** The host of the Hub that a person chose, which may well be in the network of a company. */
+function chosenHub(env: RemoteAccessOptions['env'], setting: string | undefined): readonly string[] {
+  const hub = hubEndpoint(env, setting)
+  return 'endpoint' in hub && hub.endpoint !== publicHub ? [new URL(hub.endpoint).hostname] : []
+}
 
 export interface RemoteOptions extends RemoteAccessOptions {
   readonly now: () => number

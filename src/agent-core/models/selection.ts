@@ -1,24 +1,139 @@
+import { createHash } from 'node:crypto'
 import { basename } from 'node:path/posix'
 import { formatBytes } from '../../contract/format.ts'
 import {
   AmbiguousError,
   localRepairMs,
-  ModelError,
-  remoteRepairMs,
   type ModelChoice,
+  ModelError,
   type ModelErrorReason,
+  remoteRepairMs,
 } from './errors.ts'
-import {
-  choicesOf,
-  groupCandidates,
-  groupsOf,
-  hasToken,
-  isProjector,
-  type Candidate,
-  type Group,
-  type Place,
-} from './model-groups.ts'
-import { parseShard, shardPaths } from './shards.ts'
+import { hubAddressOf } from './hub/endpoint.ts'
+import { parseModelSource, sourceDigest } from './source.ts'
+
+/** One of the files of a split GGUF, as `llama-gguf-split` names them: `<stem>-00001-of-00003.gguf`. */
+export interface Shard {
+  /** With its folder. */
+  readonly stem: string
+  /** From 1. */
+  readonly index: number
+  readonly count: number
+}
+
+/** Far above any model there is; a name alone must not make thousands of requests. */
+export const maxShards = 1_000
+
+/** Undefined where the name (or the path) is not a shard's, or says something that cannot be. */
+export function parseShard(path: string): Shard | undefined {
+  const [, stem, index, count] = /^(.+)-(\d{5})-of-(\d{5})\.gguf$/is.exec(path) ?? []
+  if (stem === undefined) return undefined
+  const shard = { stem, index: Number(index), count: Number(count) }
+  return shard.index >= 1 && shard.index <= shard.count && shard.count <= maxShards ? shard : undefined
+}
+
+/** The paths of all shards of the group, in order. */
+export function shardPaths(path: string, { stem, count }: Shard): string[] {
+  const extension = path.slice(-'.gguf'.length)
+  const digits = (value: number): string => String(value).padStart(5, '0')
+  return Array.from({ length: count }, (_, at) => `${stem}-${digits(at + 1)}-of-${digits(count)}${extension}`)
+}
+
+/** A file that can be chosen. `path` is relative to the repository or folder. */
+export interface Candidate {
+  readonly path: string
+  readonly sizeBytes: number
+}
+
+/** Where the files are, for the sentences. */
+export interface Place {
+  /** `org/repo`, or the folder's path. */
+  readonly name: string
+  /** How the source would name one of its files. */
+  readonly naming: (path: string) => string
+  readonly isLocal: boolean
+}
+
+/** A multimodal projector by its name, as llama.cpp's converters write it. */
+export function isProjector(path: string): boolean {
+  return /(?:^|[-_.])mmproj/i.test(basename(path))
+}
+
+/** Of a name like `Llama-3.2-3B-UD-Q4_K_XL.gguf`, in capitals: `UD-Q4_K_XL`. The folder counts where the file does not say. */
+export function quantizationOf(path: string): string | undefined {
+  for (const element of path.split('/').reverse()) {
+    const found = [...element.matchAll(quantizationName)].at(-1)?.[0]
+    if (found !== undefined) return found.toUpperCase()
+  }
+  return undefined
+}
+
+/** The names llama.cpp's quantisations have in file names, with the prefix of Unsloth's dynamic ones. */
+const quantizationName =
+  /(?<![a-z0-9])(?:ud-)?(?:i?q[1-8](?:_(?:k(?:_(?:xxs|xs|s|m|l|xl))?|[01]|xxs|xs|s|m|l|nl))?(?:_[48]_[48]|_[48]x[48]|_r4|_r8)?|tq[12]_0|mxfp4(?:_moe)?|nvfp4|bf16|f16|f32|fp16|fp32)(?![a-z0-9_])/gi
+
+/** One model of a repository or folder. */
+export interface Group<T> {
+  /** Path of the file or of the first shard. */
+  readonly first: string
+  readonly files: readonly T[]
+  readonly sizeBytes: number
+  readonly quantization: string | undefined
+}
+
+/** One per model: all shards together. Projectors and importance matrices are no models. */
+export function groupsOf<T extends Candidate>(files: readonly T[]): Group<T>[] {
+  const groups = new Map<string, T[]>()
+  for (const file of files) {
+    if (!isModelGguf(file.path)) continue
+    const shard = parseShard(file.path)
+    const key = shard === undefined ? file.path : `${shard.stem}\n${shard.count}`
+    const known = groups.get(key)
+    if (known) known.push(file)
+    else groups.set(key, [file])
+  }
+  return [...groups.values()]
+    .map((members) => {
+      const sorted = members.toSorted((a, b) => (a.path < b.path ? -1 : 1))
+      const first = sorted[0]?.path ?? ''
+      const sizeBytes = members.reduce((sum, file) => sum + file.sizeBytes, 0)
+      return { first, files: sorted, sizeBytes, quantization: quantizationOf(first) }
+    })
+    .sort((a, b) => a.sizeBytes - b.sizeBytes || (a.first < b.first ? -1 : 1))
+}
+
+function isModelGguf(path: string): boolean {
+  return /\.gguf$/i.test(path) && !isProjector(path) && !/imatrix/i.test(basename(path))
+}
+
+/** Whether `name` stands in the path between separators, so that `Q4_K` is not found in `Q4_K_M`. */
+export function hasToken(path: string, name: string): boolean {
+  for (let at = path.indexOf(name); at !== -1; at = path.indexOf(name, at + 1)) {
+    const [before = '', after = ''] = [path[at - 1], path[at + name.length]]
+    if (/^[-._/ ]?$/.test(before) && /^[-./ ]?$/.test(after)) return true
+  }
+  return false
+}
+
+/** As a sentence names them. */
+export function groupCandidates(groups: readonly Group<Candidate>[]): Candidate[] {
+  return groups.map(({ first, files, sizeBytes }) => ({
+    path: files.length > 1 ? `${first} and ${files.length - 1} more parts` : first,
+    sizeBytes,
+  }))
+}
+
+/** Of a hostile repository's hundred thousand files nobody reads more. */
+const maxChoices = 200
+
+export const choicesOf = (groups: readonly Group<Candidate>[], place: Place): ModelChoice[] =>
+  groups.slice(0, maxChoices).map(({ first, files, sizeBytes, quantization }) => ({
+    path: first,
+    source: place.naming(first),
+    sizeBytes,
+    ...(quantization !== undefined && { quantization }),
+    parts: files.length,
+  }))
 
 /** What the Model says about which files it means. */
 export interface Choice {
@@ -301,4 +416,38 @@ function repairable({ isLocal }: Place, reason: ModelErrorReason, message: strin
   return new ModelError('transient', reason, onOneLine(message), {
     retryAfterMs: isLocal ? localRepairMs : remoteRepairMs,
   })
+}
+
+/** What of a Model's spec says which bytes are meant. */
+export interface Selection {
+  readonly source: string
+  readonly format?: string | undefined
+  readonly quantization?: string | undefined
+  readonly files?: readonly string[] | undefined
+  readonly mmproj?: string | undefined
+}
+
+/** Tells what is wanted apart (hex SHA-256). For a source that names one file and asks for nothing beside it, that of the source. */
+export function selectionDigest({
+  source,
+  format = 'gguf',
+  quantization = '',
+  files = [],
+  mmproj = '',
+}: Selection): string {
+  const digest = sourceDigest(source)
+  // There format and quantization choose among files; elsewhere they only describe.
+  const chosen = isRepository(source) ? [format === 'gguf' ? '' : format, quantization] : ['', '']
+  if ([...chosen, ...files, mmproj].every((part) => part === '')) return digest
+  return createHash('sha256')
+    .update(JSON.stringify([digest, ...chosen, mmproj, ...files]))
+    .digest('hex')
+}
+
+/** The page of one too, on whatever mirror. */
+function isRepository(source: string): boolean {
+  const parsed = parseModelSource(source)
+  if (parsed.kind !== 'http') return parsed.kind === 'hub'
+  const page = hubAddressOf(parsed.url, new URL(parsed.url).origin)
+  return page !== undefined && !/\.(?:gguf|safetensors|bin|pth?)$/i.test(page.path ?? '')
 }

@@ -1,5 +1,5 @@
 import type { Progress } from '../../contract/service.ts'
-import type { RemoteFile } from './remote-file.ts'
+import type { RemoteFile } from './resolve.ts'
 
 /** The progress of several files as one. */
 export class TotalProgress {

@@ -1,7 +1,7 @@
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { ModelSpec } from '../kube/resources.ts'
 import { sourceDigest } from '../models/source.ts'
-import { selectionDigest } from '../models/selection-digest.ts'
+import { selectionDigest } from '../models/selection.ts'
 import { tokenIn } from './source-secret.ts'
 import type { FetchRequest } from './fetch-activity.ts'
 

@@ -1,7 +1,7 @@
 import { keyOf } from '../util/object-key.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import type { ModelUser } from '../models/stored-model.ts'
-import { selectionDigest } from '../models/selection-digest.ts'
+import type { ModelUser } from '../models/store/places.ts'
+import { selectionDigest } from '../models/selection.ts'
 import { parseModelSource } from '../models/source.ts'
 
 /** Which services have their model in the store, or will; undefined while the services are not listed yet. */

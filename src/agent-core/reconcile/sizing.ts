@@ -9,7 +9,7 @@ import { matchTensors } from '../memory/estimate/tensor-patterns.ts'
 import type { Changeable } from '../memory/memory.ts'
 import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
-import { parseShard, shardPaths } from '../models/shards.ts'
+import { parseShard, shardPaths } from '../models/selection.ts'
 import type { Model } from '../kube/resources.ts'
 
 /** The estimate of what a server will hold. */

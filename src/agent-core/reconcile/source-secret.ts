@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { resources } from '../kube/resources.ts'
-import { hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret, type HubToken } from '../models/hub/token.ts'
+import { type HubToken, hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret } from '../models/hub/token.ts'
 
 const secretShape = z.object({
   metadata: z.object({ labels: z.record(z.string(), z.string()).default({}) }).default({ labels: {} }),

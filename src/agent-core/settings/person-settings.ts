@@ -11,7 +11,7 @@ import {
   type StartSettingView,
 } from '../../contract/settings.ts'
 import { countsTexts } from '../../contract/settings-table.ts'
-import type { DownloadSettings } from '../models/download-settings.ts'
+import type { DownloadSettings } from '../models/remote.ts'
 import { shownSource } from '../models/source.ts'
 import { StateFile } from '../state/state-file.ts'
 import { originOf } from './origin.ts'

@@ -1,7 +1,7 @@
 import { copyFile, mkdir, open, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { statIfThere } from '../../agent-core/models/store-paths.ts'
+import { statIfThere } from '../../agent-core/models/store/files.ts'
 import { syncFolder } from '../../agent-core/util/files.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError } from '../installation-host.ts'

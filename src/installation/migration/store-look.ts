@@ -1,9 +1,9 @@
 import { constants } from 'node:fs'
 import { access, lstat, readdir, realpath, stat, statfs } from 'node:fs/promises'
 import path from 'node:path'
-import { judgeStoreFolder, temporaryNote } from '../../agent-core/models/store-folder.ts'
+import { judgeStoreFolder, temporaryNote } from '../../agent-core/models/store/watch.ts'
 import { isSafePath } from '../../agent-core/models/source.ts'
-import { statIfThere } from '../../agent-core/models/store-paths.ts'
+import { statIfThere } from '../../agent-core/models/store/files.ts'
 import { hasCode } from '../../agent-core/util/files.ts'
 
 /** A model file, relative to its store. */

@@ -1,6 +1,6 @@
 import { constants, copyFile, link, mkdir, rename, rm, rmdir } from 'node:fs/promises'
 import path from 'node:path'
-import { statIfThere } from '../../agent-core/models/store-paths.ts'
+import { statIfThere } from '../../agent-core/models/store/files.ts'
 import { hasCode } from '../../agent-core/util/files.ts'
 import type { MovedFile } from './record.ts'
 import type { StorePlan } from './store-look.ts'

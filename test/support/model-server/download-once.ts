@@ -1,4 +1,4 @@
-import { Bandwidth } from '../../../src/agent-core/models/download/bandwidth.ts'
+import { Bandwidth } from '../../../src/agent-core/models/download/limits.ts'
 import { download } from '../../../src/agent-core/models/download/download.ts'
 import { createTransport } from '../../../src/agent-core/models/download/transport.ts'
 import { silentLog } from '../silent-log.ts'

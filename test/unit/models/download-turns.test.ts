@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { DownloadTurns } from '../../../src/agent-core/models/download-turns.ts'
+import { DownloadTurns } from '../../../src/agent-core/models/download/limits.ts'
 import { eventually } from '../../support/eventually.ts'
 
 test('an aborted download keeps its turn until nothing of it is written any more', async () => {

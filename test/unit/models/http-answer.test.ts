@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { asAskedOnce } from '../../../src/agent-core/models/errors.ts'
-import { connectionError, refusal, truncated } from '../../../src/agent-core/models/http-answer.ts'
+import { connectionError, refusal, truncated } from '../../../src/agent-core/models/download/answer.ts'
 
 test.each<[what: string, done: number, total: number | undefined, extent: string]>([
   ['a large file', 5_000_000, 16_334_880, '5.0 MB of 16.3 MB'],

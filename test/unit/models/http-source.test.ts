@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
-import { resolveHttp } from '../../../src/agent-core/models/http-source.ts'
+import { resolveHttp } from '../../../src/agent-core/models/resolve.ts'
 import { isSafePath } from '../../../src/agent-core/models/source.ts'
 
 const of = (url: string, wanted: Parameters<typeof resolveHttp>[2] = {}) => resolveHttp(url, url, wanted)

@@ -2,7 +2,7 @@ import { mkdir, readdir, realpath, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
-import { resolveSource, type WantedModel } from '../../../src/agent-core/models/resolve-source.ts'
+import { resolveSource, type WantedModel } from '../../../src/agent-core/models/resolve.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 

@@ -1,8 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
-import { quantizationOf, type Place } from '../../../src/agent-core/models/model-groups.ts'
-import { selectFiles, type Choice } from '../../../src/agent-core/models/selection.ts'
+import { type Choice, type Place, quantizationOf, selectFiles } from '../../../src/agent-core/models/selection.ts'
 
 const place: Place = { name: 'org/repo', naming: (path) => `hf://org/repo/${path}`, isLocal: false }
 

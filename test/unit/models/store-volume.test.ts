@@ -1,7 +1,7 @@
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { isAway, placeOf, StoreHome } from '../../../src/agent-core/models/store-volume.ts'
+import { isAway, placeOf, StoreHome } from '../../../src/agent-core/models/store/watch.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 let folder: { readonly dir: string } & AsyncDisposable

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { StoreWatch } from '../../../src/agent-core/models/store-watch.ts'
+import { StoreWatch } from '../../../src/agent-core/models/store/watch.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 

@@ -1,6 +1,6 @@
 import { closeSync, openSync } from 'node:fs'
 import { KubeconfigWatch } from '../../../src/agent-core/kube/kubeconfig-watch.ts'
-import { StoreRecords } from '../../../src/agent-core/models/store-records.ts'
+import { StoreRecords } from '../../../src/agent-core/models/store/records.ts'
 import { ownFailure } from '../../../src/agent-core/util/error-code.ts'
 import { askActivity } from '../../../src/agent-core/servers/activity.ts'
 import { probeHealth } from '../../../src/agent-core/servers/health-probe.ts'

@@ -17,7 +17,7 @@ import {
   type Model,
 } from '../../kube/resources.ts'
 import { parseModelSource, shownSource } from '../../models/source.ts'
-import { selectionDigest } from '../../models/selection-digest.ts'
+import { selectionDigest } from '../../models/selection.ts'
 import { serviceNameOf } from '../../publishing/objects.ts'
 import { refKey } from '../../util/object-key.ts'
 import { clusterWords, done, refused, refusedWithYaml, type Outcome } from './results.ts'

@@ -1,6 +1,6 @@
 import type { ModelHeader } from '../../memory/estimate/model-shape.ts'
 import { mergedTensors } from '../../memory/estimate/weights.ts'
-import type { GgufFields, GgufHeader } from '../../models/gguf/types.ts'
+import type { GgufFields, GgufHeader } from '../../models/gguf/gguf.ts'
 import type { ModelLook } from '../../models/look.ts'
 
 /** A look without its single tensors: what an estimate and a person ask for, however often. */

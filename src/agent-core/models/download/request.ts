@@ -1,11 +1,89 @@
-import { request, type Dispatcher } from 'undici'
-import { Login, withoutLogin, type Credentials } from '../credentials.ts'
+import type { Readable } from 'node:stream'
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
+import { type Dispatcher, request } from 'undici'
+import { magicLength } from '../content-kind.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
-import { connectionError } from '../http-answer.ts'
+import { hubHosts } from '../hub/endpoint.ts'
+import type { HubToken } from '../hub/token.ts'
 import { shownSource } from '../source.ts'
-import type { ByteRange } from './byte-ranges.ts'
-import type { PaceGuard } from './pace-guard.ts'
+import { connectionError, truncated } from './answer.ts'
+import type { ByteRange } from './partial-file.ts'
 import type { Transport } from './transport.ts'
+
+/** A token and the only hosts (`host` or `host:port`, as URLs write them) that may see it, over https alone. */
+export interface Credentials {
+  /** Sent as `Authorization: Bearer`. */
+  readonly token: string
+  readonly hosts: readonly string[]
+  /** For tests: plain http to this machine gets the token too. */
+  readonly allowInsecureLoopback?: boolean
+}
+
+export function hubCredentials(
+  endpoint: string,
+  token: HubToken | undefined,
+  allowInsecureLoopback = false,
+): Credentials | undefined {
+  if (token === undefined) return undefined
+  return {
+    token: token.value,
+    hosts: hubHosts(endpoint),
+    ...(allowInsecureLoopback ? { allowInsecureLoopback } : {}),
+  }
+}
+
+export function maySend({ hosts, allowInsecureLoopback = false }: Credentials, url: URL): boolean {
+  const isSecure = url.protocol === 'https:' || (allowInsecureLoopback && isLoopback(url.hostname))
+  return isSecure && hosts.includes(url.host)
+}
+
+/**
+ * The credentials sent along one chain of redirects: the login of the address to its own origin, else the token to the hosts it is for.
+ * From the first redirect to another host on neither is sent, also where that host redirects back.
+ */
+export class Login {
+  readonly #origin: string
+  readonly #basic: string | undefined
+  readonly #credentials: Credentials | undefined
+  #leftOrigin = false
+  #leftHosts = false
+
+  constructor({ url, credentials }: { readonly url: string; readonly credentials?: Credentials | undefined }) {
+    const { origin, username, password } = new URL(url)
+    this.#origin = origin
+    this.#credentials = credentials
+    if (username !== '' || password !== '') {
+      const login = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
+      this.#basic = `Basic ${Buffer.from(login).toString('base64')}`
+    }
+  }
+
+  get isGiven(): boolean {
+    return this.#basic !== undefined || this.#credentials !== undefined
+  }
+
+  /** Asked for every address of the chain, in its order. */
+  headersFor(url: URL): { authorization?: string } {
+    this.#leftOrigin ||= url.origin !== this.#origin
+    this.#leftHosts ||= this.#credentials?.hosts.includes(url.host) !== true
+    if (this.#basic !== undefined && !this.#leftOrigin) return { authorization: this.#basic }
+    if (this.#credentials === undefined || this.#leftHosts || !maySend(this.#credentials, url)) return {}
+    return { authorization: `Bearer ${this.#credentials.token}` }
+  }
+}
+
+/** The address for the request itself, whose login goes into its headers. */
+export function withoutLogin(address: string): URL {
+  const url = new URL(address)
+  url.username = ''
+  url.password = ''
+  url.hash = ''
+  return url
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname)
+}
 
 export interface Asked {
   /** Absent = GET. */
@@ -112,4 +190,140 @@ function portOf({ port, protocol }: URL): number {
 
 function refused(message: string): ModelError {
   return new ModelError('transient', 'HttpRefused', message, { retryAfterMs: remoteRepairMs })
+}
+
+/** A server that sends nothing for this long is taken for gone: slow disks and proxies answer well within it. */
+export const downloadStallMs = 60_000
+
+/** Slower than this over the same time is as good as nothing. */
+const minBytesPerSecond = 1024
+
+/** Ends a request whose server goes quiet or only drips. Time in which no read waits for the server does not count. */
+export class PaceGuard {
+  readonly #ending = new AbortController()
+  readonly #stallMs: number
+  readonly #shown: string
+  readonly #timer: NodeJS.Timeout
+  #waitingSince: number | undefined
+  #windowMs = 0
+  #windowBytes = 0
+
+  constructor(stallMs: number, shown: string) {
+    this.#stallMs = stallMs
+    this.#shown = shown
+    this.#timer = setInterval(() => this.#look(), Math.max(10, Math.min(1000, stallMs / 5)))
+  }
+
+  /** For the request; its reason is the error of the stall. */
+  get signal(): AbortSignal {
+    return this.#ending.signal
+  }
+
+  waiting(): void {
+    this.#waitingSince = performance.now()
+  }
+
+  received(bytes: number): void {
+    this.#windowMs += this.#waitedMs()
+    this.#windowBytes += bytes
+    this.#waitingSince = undefined
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer)
+    this.#ending.abort()
+  }
+
+  #waitedMs(): number {
+    return this.#waitingSince === undefined ? 0 : performance.now() - this.#waitingSince
+  }
+
+  #look(): void {
+    const waitedMs = this.#waitedMs()
+    if (waitedMs >= this.#stallMs) this.#end('sent nothing')
+    const windowMs = this.#windowMs + waitedMs
+    if (windowMs < this.#stallMs) return
+    if (this.#windowBytes < (minBytesPerSecond * windowMs) / 1000) this.#end(`sent only ${this.#windowBytes} bytes`)
+    this.#windowMs = -waitedMs
+    this.#windowBytes = 0
+  }
+
+  #end(what: string): void {
+    const seconds = Math.round(this.#stallMs / 1000)
+    this.#ending.abort(
+      new ModelError('transient', 'Stalled', `${this.#shown} ${what} for ${seconds} s: the agent tries again.`),
+    )
+  }
+}
+
+/** The bytes of an answer, decoded where the server compressed them although asked not to. */
+export class Body {
+  readonly #chunks: AsyncIterator<unknown>
+  readonly #guard: PaceGuard
+  readonly #signal: AbortSignal
+  readonly #shown: string
+  #held: Uint8Array[] = []
+  #ended = false
+
+  constructor(answer: Answer, encoding: string | undefined, guard: PaceGuard, signal: AbortSignal, shown: string) {
+    this.#guard = guard
+    this.#signal = signal
+    this.#shown = shown
+    const stream = encoding === undefined ? answer.body : decoded(answer.body, encoding, shown)
+    this.#chunks = stream[Symbol.asyncIterator]()
+  }
+
+  /** The first bytes, which `next` gives as well. Enough to tell what it is, unless it is shorter. */
+  async start(totalBytes: number | undefined): Promise<Buffer> {
+    const held: Uint8Array[] = []
+    let bytes = 0
+    while (bytes < magicLength) {
+      const chunk = await this.next(bytes, totalBytes)
+      if (chunk === undefined) break
+      held.push(chunk)
+      bytes += chunk.length
+    }
+    this.#held = [...held, ...this.#held]
+    return Buffer.concat(held).subarray(0, magicLength)
+  }
+
+  /** Undefined at the end. Throws ModelError when the server goes quiet or away. */
+  async next(doneBytes: number, totalBytes: number | undefined): Promise<Uint8Array | undefined> {
+    const held = this.#held.shift()
+    if (held !== undefined || this.#ended) return held
+    this.#guard.waiting()
+    try {
+      const next: IteratorResult<unknown, unknown> = await this.#chunks.next()
+      this.#ended = next.done === true
+      const value: unknown = next.value
+      const chunk = value instanceof Uint8Array ? value : undefined
+      this.#guard.received(chunk?.length ?? 0)
+      return chunk
+    } catch (error) {
+      this.#signal.throwIfAborted()
+      this.#guard.signal.throwIfAborted()
+      throw error instanceof ModelError ? error : truncated(this.#shown, doneBytes, totalBytes, error)
+    }
+  }
+}
+
+function decoded(body: Answer['body'], encoding: string, shown: string): Readable {
+  const decoder =
+    encoding === 'gzip' || encoding === 'x-gzip'
+      ? createGunzip()
+      : encoding === 'deflate'
+        ? createInflate()
+        : encoding === 'br'
+          ? createBrotliDecompress()
+          : undefined
+  if (decoder === undefined) {
+    throw new ModelError(
+      'transient',
+      'HttpRefused',
+      `${shown} is sent compressed (${encoding}) although that was not asked for: give an address that sends the file as it is.`,
+      { retryAfterMs: remoteRepairMs },
+    )
+  }
+  body.on('error', (error: Error) => decoder.destroy(error))
+  return body.pipe(decoder)
 }

@@ -1,4 +1,4 @@
-import { GgufError } from './gguf-error.ts'
+import { GgufError } from './gguf.ts'
 
 /** What a parser asks its source for: bytes that begin at `position` in the file: at least one, none only at the file's end. */
 export interface Wanted {

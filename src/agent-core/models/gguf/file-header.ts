@@ -1,12 +1,11 @@
 import { stat } from 'node:fs/promises'
-import { untilAborted } from '../../util/until-aborted.ts'
-import { messageOf } from '../../util/message-of.ts'
-import { KeptWorkers, startWorker } from '../../util/worker.ts'
 import { errorCode } from '../../util/error-code.ts'
-import { GgufError } from './gguf-error.ts'
-import { headerOfFile } from './header-of-file.ts'
+import { messageOf } from '../../util/message-of.ts'
+import { untilAborted } from '../../util/until-aborted.ts'
+import { KeptWorkers, startWorker } from '../../util/worker.ts'
+import { GgufError, type GgufHeader, type GgufValue } from './gguf.ts'
 import type { HeaderAnswer } from './header-worker.ts'
-import type { GgufHeader } from './types.ts'
+import { headerOfFile } from './header.ts'
 
 /** Real ones stay below 20 MiB: see maxHeaderBytes. */
 const ordinaryBytes = 24 * 1024 * 1024
@@ -71,4 +70,65 @@ function unreadable(path: string, code: string | undefined, cause: unknown): Ggu
         ? 'may not be read by this user: change its permissions'
         : `cannot be read (${messageOf(cause)}): check the volume it is on`
   return new GgufError('Unreadable', `${path} ${sentence}.`, { cause })
+}
+
+/** More models than one machine serves; the oldest is read again. */
+const maxHeaders = 64
+/** Of all that are kept; a header of a large model takes less than 1 MiB. */
+const maxBytes = 32 * 1024 * 1024
+
+interface Known {
+  readonly stamp: string
+  readonly header: Promise<GgufHeader>
+  /** 0 until it is read. */
+  bytes: number
+}
+
+/** Headers of files on this machine, each read once for the file as it is. */
+export class GgufHeaders {
+  readonly #known = new Map<string, Known>()
+
+  /** Throws GgufError. */
+  async of(path: string): Promise<GgufHeader> {
+    const { size, mtimeMs } = await stat(path)
+    const stamp = `${size} ${mtimeMs}`
+    const known = this.#known.get(path)
+    if (known?.stamp === stamp) return known.header
+    const read: Known = { stamp, header: readGgufHeader(path), bytes: 0 }
+    this.#known.set(path, read)
+    try {
+      const header = await read.header
+      read.bytes = weightOf(header)
+      this.#trim()
+      return header
+    } catch (error) {
+      if (this.#known.get(path) === read) this.#known.delete(path)
+      throw error
+    }
+  }
+
+  /** The oldest go first. */
+  #trim(): void {
+    let total = 0
+    for (const { bytes } of this.#known.values()) total += bytes
+    for (const [path, { bytes }] of this.#known) {
+      if (total <= maxBytes && this.#known.size <= maxHeaders) return
+      this.#known.delete(path)
+      total -= bytes
+    }
+  }
+}
+
+/** What it takes in memory, roughly. */
+function weightOf({ metadata, tensors }: Pick<GgufHeader, 'metadata' | 'tensors'>): number {
+  let bytes = 0
+  for (const [key, value] of metadata) bytes += 2 * key.length + weightOfValue(value)
+  for (const { name } of tensors) bytes += 2 * name.length + 100
+  return bytes
+}
+
+function weightOfValue(value: GgufValue): number {
+  if (typeof value === 'string') return 2 * value.length
+  if (typeof value !== 'object') return 8
+  return value.reduce<number>((sum, item) => sum + (typeof item === 'string' ? 2 * item.length + 16 : 8), 0)
 }

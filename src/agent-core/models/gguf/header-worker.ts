@@ -1,7 +1,6 @@
 import { parentPort } from 'node:worker_threads'
-import { GgufError, type GgufErrorReason } from './gguf-error.ts'
-import { headerOfFile } from './header-of-file.ts'
-import type { GgufHeader } from './types.ts'
+import { GgufError, type GgufErrorReason, type GgufHeader } from './gguf.ts'
+import { headerOfFile } from './header.ts'
 
 export type HeaderAnswer =
   | { readonly header: GgufHeader }

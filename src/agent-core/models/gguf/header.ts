@@ -1,10 +1,9 @@
-import { contentKindOf, kindLength, notGgufSentence } from './content-kind.ts'
+import { open } from 'node:fs/promises'
+import { Turns } from '../../util/turns.ts'
+import { contentKindOf, kindLength, notGgufSentence } from '../content-kind.ts'
 import { Cursor, type Reading } from './cursor.ts'
-import { fieldsOf } from './fields.ts'
-import { GgufError } from './gguf-error.ts'
-import { readMetadata } from './metadata.ts'
-import { readTensors } from './tensors.ts'
-import type { GgufHeader } from './types.ts'
+import { GgufError, type GgufFields, type GgufHeader, type GgufTensor, type GgufValue } from './gguf.ts'
+import { readMetadata, readTensors } from './sections.ts'
 
 /** Sources count what they hand out. */
 export type ParsedHeader = Omit<GgufHeader, 'bytesRead'>
@@ -57,4 +56,141 @@ function expectVersion(name: string, version: number): number {
       ? `${name} is a GGUF file of version 1, which llama.cpp no longer loads: get it in version 3.`
       : `${name} is a GGUF file of version ${version}, but only 2 and 3 are known here: fetch it again, or update the agent if the file is new.`,
   )
+}
+
+/** Large enough that a large vocabulary costs few system calls, small enough that a small header costs little, and no turn is long. */
+const windowBytes = 256 * 1024
+
+/** Undefined where it takes more than `maxBytes` to read. Throws GgufError, and what the system answers. */
+export async function headerOfFile(
+  path: string,
+  { maxBytes = Infinity, signal }: { maxBytes?: number; signal?: AbortSignal | undefined } = {},
+): Promise<GgufHeader | undefined> {
+  await using file = await open(path, 'r')
+  const { size } = await file.stat()
+  const parser = parseHeader(path, size)
+  const turns = new Turns()
+  let bytesRead = 0
+  let step = parser.next()
+  while (step.done !== true) {
+    const { position, bytes } = step.value
+    if (bytesRead + bytes > maxBytes) return undefined
+    const window = Buffer.allocUnsafe(Math.max(bytes, Math.min(windowBytes, size - position)))
+    const { bytesRead: length } = await file.read(window, 0, window.length, position)
+    signal?.throwIfAborted()
+    await turns.pass()
+    bytesRead += length
+    step = parser.next(window.subarray(0, length))
+  }
+  return { ...step.value, bytesRead }
+}
+
+export function fieldsOf(
+  metadata: ReadonlyMap<string, GgufValue>,
+  arrayLengths: ReadonlyMap<string, number>,
+  tensors: readonly GgufTensor[],
+): GgufFields {
+  const architecture = textOf(metadata.get('general.architecture')) ?? ''
+  const own = (key: string) => metadata.get(`${architecture}.${key}`)
+  return {
+    architecture,
+    hasChatTemplate: hasChatTemplate(metadata, arrayLengths),
+    ...present({
+      name: textOf(metadata.get('general.name')),
+      quantization: quantizationOf(metadata.get('general.file_type'), tensors),
+      contextLength: countOf(own('context_length')),
+      embeddingLength: countOf(own('embedding_length')),
+      blockCount: countOf(own('block_count')),
+      headCount: countsOf(own('attention.head_count')),
+      headCountKv: countsOf(own('attention.head_count_kv')),
+      keyLength: countOf(own('attention.key_length')),
+      valueLength: countOf(own('attention.value_length')),
+      slidingWindow: countOf(own('attention.sliding_window')),
+      expertCount: countOf(own('expert_count')),
+      expertUsedCount: countOf(own('expert_used_count')),
+      vocabularySize: countOf(own('vocab_size')) ?? arrayLengths.get('tokenizer.ggml.tokens'),
+      splitCount: countOf(metadata.get('split.count')),
+      splitIndex: countOf(metadata.get('split.no')),
+    }),
+  }
+}
+
+/** The default one, or one of several under names of their own. */
+function hasChatTemplate(metadata: ReadonlyMap<string, GgufValue>, skipped: ReadonlyMap<string, number>): boolean {
+  const keys = [...metadata].flatMap(([key, value]) => (typeof value === 'string' && value !== '' ? [key] : []))
+  return [...keys, ...skipped.keys()].some((key) => /^tokenizer\.chat_template(?:$|\.)/.test(key))
+}
+
+const textOf = (value: GgufValue | undefined): string | undefined =>
+  typeof value === 'string' && value !== '' ? value : undefined
+
+const countOf = (value: GgufValue | undefined): number | undefined => (isCount(value) ? value : undefined)
+
+const countsOf = (value: GgufValue | undefined): number | readonly number[] | undefined =>
+  isCount(value) ? value : Array.isArray(value) && value.length > 0 && value.every(isCount) ? value : undefined
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
+
+type Present<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
+
+/** Without the properties that are undefined. */
+function present<T extends object>(fields: T): Present<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T> // only fewer
+}
+
+/** `enum llama_ftype` of llama.cpp's llama.h, spelled as in file names. */
+const fileTypes: Readonly<Record<number, string>> = {
+  0: 'F32',
+  1: 'F16',
+  2: 'Q4_0',
+  3: 'Q4_1',
+  7: 'Q8_0',
+  8: 'Q5_0',
+  9: 'Q5_1',
+  10: 'Q2_K',
+  11: 'Q3_K_S',
+  12: 'Q3_K_M',
+  13: 'Q3_K_L',
+  14: 'Q4_K_S',
+  15: 'Q4_K_M',
+  16: 'Q5_K_S',
+  17: 'Q5_K_M',
+  18: 'Q6_K',
+  19: 'IQ2_XXS',
+  20: 'IQ2_XS',
+  21: 'Q2_K_S',
+  22: 'IQ3_XS',
+  23: 'IQ3_XXS',
+  24: 'IQ1_S',
+  25: 'IQ4_NL',
+  26: 'IQ3_S',
+  27: 'IQ3_M',
+  28: 'IQ2_S',
+  29: 'IQ2_M',
+  30: 'IQ4_XS',
+  31: 'IQ1_M',
+  32: 'BF16',
+  33: 'Q4_0_4_4',
+  34: 'Q4_0_4_8',
+  35: 'Q4_0_8_8',
+  36: 'TQ1_0',
+  37: 'TQ2_0',
+  38: 'MXFP4_MOE',
+  39: 'NVFP4',
+  40: 'Q1_0',
+  41: 'Q2_0',
+}
+
+/** Added by llama.cpp to a file type that it guessed itself. */
+const guessed = 1024
+
+/** As people write it (`Q4_K_M`): what the file says of itself, else the type of most of its bytes. */
+export function quantizationOf(fileType: GgufValue | undefined, tensors: readonly GgufTensor[]): string | undefined {
+  return (typeof fileType === 'number' ? fileTypes[fileType % guessed] : undefined) ?? dominantType(tensors)
+}
+
+function dominantType(tensors: readonly GgufTensor[]): string | undefined {
+  const bytesOf = new Map<string, number>()
+  for (const { type, bytes } of tensors) bytesOf.set(type, (bytesOf.get(type) ?? 0) + bytes)
+  return [...bytesOf].toSorted(([, a], [, b]) => b - a)[0]?.[0]
 }

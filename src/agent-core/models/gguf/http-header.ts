@@ -2,9 +2,8 @@ import { STATUS_CODES } from 'node:http'
 import { Turns } from '../../util/turns.ts'
 import { innermostMessage } from '../errors.ts'
 import { maxHeaderBytes, type Wanted } from './cursor.ts'
-import { GgufError } from './gguf-error.ts'
+import { GgufError, type GgufHeader } from './gguf.ts'
 import { parseHeader } from './header.ts'
-import type { GgufHeader } from './types.ts'
 
 export interface HttpHeaderOptions {
   /** Default: the one of this process. */

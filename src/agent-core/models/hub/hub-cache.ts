@@ -2,7 +2,7 @@ import { readdir, realpath, stat } from 'node:fs/promises'
 import { basename, isAbsolute, join } from 'node:path'
 import { errorCode } from '../../util/error-code.ts'
 import { pathBelow } from '../../util/is-below.ts'
-import { hashFile } from '../hash-file.ts'
+import { hashFile } from '../download/hash.ts'
 import { isSafeFileName, isSafePath } from '../source.ts'
 import { hubHome } from './token.ts'
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Bandwidth } from '../../../../src/agent-core/models/download/bandwidth.ts'
+import { Bandwidth } from '../../../../src/agent-core/models/download/limits.ts'
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
 afterEach(() => vi.useRealTimers())

@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {
+  type ByteRange,
   clipped,
   coveredBytes,
   firstGap,
   prefixLength,
   withRange,
-  type ByteRange,
-} from '../../../../src/agent-core/models/download/byte-ranges.ts'
+} from '../../../../src/agent-core/models/download/partial-file.ts'
 
 const size = 40
 const range = fc.tuple(fc.nat(size), fc.nat(size)).map(([a, b]): ByteRange => [Math.min(a, b), Math.max(a, b)])

@@ -2,10 +2,10 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import {
   bootedAt,
+  type PartialState,
   readPartialState,
   writePartialState,
-  type PartialState,
-} from '../../../../src/agent-core/models/download/partial-state.ts'
+} from '../../../../src/agent-core/models/download/partial-file.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const now = Date.UTC(2026, 0, 2)

@@ -2,7 +2,7 @@ import { readFile, readdir } from 'node:fs/promises'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Progress } from '../../../../src/contract/service.ts'
-import { Bandwidth } from '../../../../src/agent-core/models/download/bandwidth.ts'
+import { Bandwidth } from '../../../../src/agent-core/models/download/limits.ts'
 import {
   download,
   type DownloadedFile,

@@ -1,9 +1,5 @@
 import { expect, test } from 'vitest'
-import {
-  contentKindOf,
-  formatContradiction,
-  type ContentKind,
-} from '../../../../src/agent-core/models/gguf/content-kind.ts'
+import { type ContentKind, contentKindOf, formatContradiction } from '../../../../src/agent-core/models/content-kind.ts'
 
 test('a format and a file that belong together, and a file that is no model, are no contradiction', () => {
   const fine: [string | undefined, ContentKind][] = [

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readGgufHeader } from '../../../../src/agent-core/models/gguf/file-header.ts'
-import { tensorTypeName } from '../../../../src/agent-core/models/gguf/tensor-types.ts'
+import { tensorTypeName } from '../../../../src/agent-core/models/gguf/sections.ts'
 import {
   float32,
   writeGguf,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { HubClient, type Fetch, type HubClientOptions } from '../../../../src/agent-core/models/hub/hub-client.ts'
+import { type Fetch, HubClient, type HubClientOptions } from '../../../../src/agent-core/models/hub/client.ts'
 import { startFakeHub, type FakeHub } from '../../../support/fake-hub.ts'
 import { refusalOf } from './hub-world.ts'
 

@@ -1,8 +1,4 @@
-import {
-  resolveSource,
-  type ResolveContext,
-  type WantedModel,
-} from '../../../../src/agent-core/models/resolve-source.ts'
+import { type ResolveContext, resolveSource, type WantedModel } from '../../../../src/agent-core/models/resolve.ts'
 import { ModelError } from '../../../../src/agent-core/models/errors.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import type { FakeHub } from '../../../support/fake-hub.ts'

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { hubLoginView } from '../../../../src/contract/models.ts'
-import { hubLogin } from '../../../../src/agent-core/models/hub/login.ts'
+import { hubLogin } from '../../../../src/agent-core/models/hub/token.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const secret = 'hf_SecretOfThisPerson'

@@ -2,7 +2,7 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { hubCredentials, maySend } from '../../../../src/agent-core/models/credentials.ts'
+import { hubCredentials, maySend } from '../../../../src/agent-core/models/download/request.ts'
 import { hubAddressOf, hubEndpoint, isHubOffline } from '../../../../src/agent-core/models/hub/endpoint.ts'
 import {
   hubToken,

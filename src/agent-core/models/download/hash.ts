@@ -1,0 +1,117 @@
+import { open, stat } from 'node:fs/promises'
+import type { Worker } from 'node:worker_threads'
+import { asError } from '../../util/message-of.ts'
+import { untilAborted } from '../../util/until-aborted.ts'
+import { startWorker } from '../../util/worker.ts'
+
+export type HashRequest =
+  | { readonly kind: 'advance'; readonly to: number }
+  /** Without `at`: wherever it is. */
+  | { readonly kind: 'digest'; readonly id: number; readonly at?: number }
+
+export type HashAnswer =
+  | { readonly kind: 'position'; readonly bytes: number }
+  | ({ readonly kind: 'digest'; readonly id: number } & PrefixDigest)
+
+/** SHA-256 (hex) of the first `bytes` of a file. */
+export interface PrefixDigest {
+  readonly bytes: number
+  readonly sha256: string
+}
+
+/** Follows the growing beginning of a file in a worker thread, which reads it back: memory stays bounded, and this thread free. */
+export class PrefixHash implements AsyncDisposable {
+  readonly #worker: Worker
+  readonly #waiting = new Map<number, PromiseWithResolvers<PrefixDigest>>()
+  #asked = 0
+  #hashedBytes = 0
+  #failure: Error | undefined
+
+  /** `fd` stays the caller's, and open until this is disposed of. */
+  constructor(fd: number) {
+    this.#worker = startWorker(new URL('./hash-worker.ts', import.meta.url), { input: { fd }, heapMiB: 16 })
+    this.#worker.on('message', (answer: HashAnswer) => {
+      this.#hashedBytes = answer.bytes
+      if (answer.kind === 'digest') {
+        this.#waiting.get(answer.id)?.resolve({ bytes: answer.bytes, sha256: answer.sha256 })
+        this.#waiting.delete(answer.id)
+      }
+    })
+    this.#worker.on('error', (error: unknown) => this.#fail(error))
+    this.#worker.on('exit', (code) => this.#fail(new Error(`The hash's worker thread ended with code ${code}.`)))
+  }
+
+  get hashedBytes(): number {
+    return this.#hashedBytes
+  }
+
+  /** The file's first `bytes` are written for good. */
+  advance(bytes: number): void {
+    this.#worker.postMessage({ kind: 'advance', to: bytes } satisfies HashRequest)
+  }
+
+  /** Of what is hashed by now. */
+  digest(): Promise<PrefixDigest> {
+    return this.#ask({})
+  }
+
+  /** Of exactly so many bytes, not fewer than are hashed by now. The hash waits there until `advance` went so far. */
+  digestAt(bytes: number): Promise<PrefixDigest> {
+    return this.#ask({ at: bytes })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#fail(new Error('The hash is given up.'))
+    await this.#worker.terminate()
+  }
+
+  #ask(point: { at?: number }): Promise<PrefixDigest> {
+    if (this.#failure !== undefined) return Promise.reject(this.#failure)
+    const id = ++this.#asked
+    const waiting = Promise.withResolvers<PrefixDigest>()
+    this.#waiting.set(id, waiting)
+    this.#worker.postMessage({ kind: 'digest', id, ...point } satisfies HashRequest)
+    return waiting.promise
+  }
+
+  #fail(error: unknown): void {
+    this.#failure ??= asError(error)
+    for (const waiting of this.#waiting.values()) waiting.reject(this.#failure)
+    this.#waiting.clear()
+  }
+}
+
+/** SHA-256 (hex) of a file, computed in a thread of its own. Throws what the disk answers, with its `code`, or the signal's reason. */
+export async function hashFile(path: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<string> {
+  signal?.throwIfAborted()
+  const file = await open(path)
+  const hash = new PrefixHash(file.fd)
+  try {
+    const { size } = await file.stat()
+    hash.advance(size)
+    const whole = hash.digestAt(size)
+    return (await (signal ? untilAborted(whole, signal) : whole)).sha256
+  } finally {
+    const ended = hash[Symbol.asyncDispose]().then(() => file.close())
+    // The volume may be dead, and its thread with it.
+    if (signal?.aborted === true) ended.catch(() => undefined)
+    else await ended
+  }
+}
+
+/** SHA-256 of files (hex), each computed once as long as the file stays the same. */
+export class FileHashes {
+  readonly #known = new Map<string, Promise<string>>()
+
+  /** Throws what the disk answers, with its `code`. */
+  async of(path: string): Promise<string> {
+    const { size, mtimeMs, ino } = await stat(path)
+    const key = [path, size, mtimeMs, ino].join('\n')
+    const known = this.#known.get(key)
+    if (known) return known
+    const computed = hashFile(path)
+    this.#known.set(key, computed)
+    computed.catch(() => this.#known.delete(key))
+    return computed
+  }
+}

@@ -1,0 +1,185 @@
+import { constants, type Stats } from 'node:fs'
+import { access, copyFile, link, lstat, mkdir, open, realpath, rename, rm, stat, statfs } from 'node:fs/promises'
+import { dirname, sep } from 'node:path'
+import { formatBytes } from '../../../contract/format.ts'
+import { errorCode, ownFailure } from '../../util/error-code.ts'
+import { messageOf } from '../../util/message-of.ts'
+import { localRepairMs, ModelError } from '../errors.ts'
+
+/** Our own folder in the store; no Model can have its name. */
+export const ownFolder = '.metalbar'
+
+/** Volumes of macOS compare names without case and Unicode form. */
+export function comparable(path: string): string {
+  return path.normalize('NFC').toLowerCase()
+}
+
+/** What does not exist yet is where its nearest existing folder is. */
+export async function isInside(root: string, path: string): Promise<boolean> {
+  const realRoot = await ifThere(realpath(root))
+  if (realRoot === undefined) return true
+  for (let existing = path; ; existing = dirname(existing)) {
+    const real = await ifThere(realpath(existing))
+    if (real !== undefined)
+      return real === realRoot || real.startsWith(realRoot.endsWith(sep) ? realRoot : realRoot + sep)
+  }
+}
+
+/** Throws ModelError where a link leads out of the store. */
+export async function requireInside(store: string, folder: string): Promise<void> {
+  if (await isInside(store, folder)) return
+  throw new ModelError(
+    'transient',
+    'StoreEscape',
+    `${folder} is a symbolic link that leaves the model store ${store}: replace it by a folder, or give the model's absolute path as spec.source.`,
+    { retryAfterMs: localRepairMs },
+  )
+}
+
+export async function lstatIfThere(path: string): Promise<Stats | undefined> {
+  return ifThere(lstat(path))
+}
+
+export async function statIfThere(path: string): Promise<Stats | undefined> {
+  return ifThere(stat(path))
+}
+
+export async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked
+  } catch (error) {
+    const code = errorCode(error)
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    throw error
+  }
+}
+
+/** With its parents, for this user alone. `mkdir` calls a read-only volume ENOENT here; asking for the right to write tells what it is. */
+export async function makeFolder(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 })
+  } catch (error) {
+    let existing = path
+    while ((await lstatIfThere(existing)) === undefined) existing = dirname(existing)
+    await access(existing, constants.W_OK)
+    throw error
+  }
+}
+
+/** Lets what takes so many bytes of the folder's volume happen, or throws where there is no room. */
+export type WithRoom = (
+  room: { readonly folder: string; readonly bytes: number },
+  work: () => Promise<void>,
+) => Promise<void>
+
+/**
+ * The same bytes under a second name, which replaces what stands there: a hard link, where the volume has none a clone, else a copy as far as
+ * there is room.
+ */
+export async function sameBytes(from: string, to: string, withRoom: WithRoom): Promise<void> {
+  // The same file, if perhaps by a name that only some volumes tell apart.
+  if (comparable(from) === comparable(to)) return rename(from, to)
+  let beside = `${to}.metalbar.new`
+  while (beingMade.has(comparable(beside))) beside = `${beside}er`
+  beingMade.add(comparable(beside))
+  try {
+    await rm(beside, { force: true })
+    await linkOrCopy(from, beside, withRoom)
+    await rename(beside, to)
+  } finally {
+    // Two names of one inode: rename leaves both.
+    await rm(beside, { force: true }).finally(() => beingMade.delete(comparable(beside)))
+  }
+}
+
+/** So that two at once do not share a name, and the rest of a killed copy is found under its name by the next. */
+const beingMade = new Set<string>()
+
+async function linkOrCopy(from: string, to: string, withRoom: WithRoom): Promise<void> {
+  try {
+    await link(from, to)
+  } catch (error) {
+    if (!linkless.has(errorCode(error) ?? '')) throw error
+    const isClone = await copyFile(from, to, constants.COPYFILE_FICLONE_FORCE).then(
+      () => true,
+      () => false,
+    )
+    const { size: bytes } = await stat(from)
+    if (!isClone) await withRoom({ folder: dirname(to), bytes }, () => copyFile(from, to))
+    const copy = await open(to)
+    try {
+      await copy.sync()
+    } finally {
+      await copy.close()
+    }
+  }
+}
+
+/** What a volume without hard links, or another volume, answers. */
+const linkless = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'EXDEV', 'EMLINK', 'ENOSYS'])
+
+/** Names what went wrong while writing below the store; a ModelError passes unchanged. */
+export async function storeError(error: unknown, folder: string, neededBytes?: number): Promise<ModelError> {
+  if (error instanceof ModelError) return error
+  switch (errorCode(error)) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return diskFull(folder, neededBytes, error)
+    case 'EROFS':
+      return repairable(
+        'StoreReadOnly',
+        `The model store ${folder} is on a read-only volume: mount it writable or choose another --model-store.`,
+        error,
+      )
+    case 'EACCES':
+    case 'EPERM':
+      return repairable(
+        'StoreNotWritable',
+        `The model store ${folder} may not be written by this user: change its permissions or choose another --model-store.`,
+        error,
+      )
+    default: {
+      const own = ownFailure(error)
+      return repairable(
+        'StoreUnusable',
+        own === undefined
+          ? `The model store ${folder} cannot be used (${messageOf(error)}): repair it or choose another --model-store.`
+          : `The model store ${folder} cannot be looked at (${own}): the agent tries again.`,
+        error,
+      )
+    }
+  }
+}
+
+/** Runs work below the store, and names what goes wrong there. Throws ModelError. */
+export async function namingStoreErrors<T>(folder: string, work: () => Promise<T>, neededBytes?: number): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw await storeError(error, folder, neededBytes)
+  }
+}
+
+async function diskFull(folder: string, neededBytes: number | undefined, cause?: unknown): Promise<ModelError> {
+  const free = await freeBytes(folder).catch(() => undefined)
+  const need = neededBytes === undefined ? 'more space than there is' : formatBytes(neededBytes)
+  const left = free === undefined ? 'no space left' : `${formatBytes(free)} free`
+  return repairable(
+    'DiskFull',
+    `The model needs ${need} and the volume of ${folder} has ${left}: make room there or choose another --model-store.`,
+    cause,
+  )
+}
+
+async function freeBytes(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+function repairable(
+  reason: 'DiskFull' | 'StoreReadOnly' | 'StoreNotWritable' | 'StoreUnusable',
+  message: string,
+  cause: unknown,
+): ModelError {
+  return new ModelError('transient', reason, message, { cause, retryAfterMs: localRepairMs })
+}

@@ -1,0 +1,307 @@
+import { createHash } from 'node:crypto'
+import { lstat, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import PQueue from 'p-queue'
+import writeFileAtomic from 'write-file-atomic'
+import { z } from 'zod'
+import type { Logger } from '../../observability/logger.ts'
+import { errorCode } from '../../util/error-code.ts'
+import { withoutUnfinished } from '../../util/files.ts'
+import { pathBelow } from '../../util/is-below.ts'
+import { shortDigestLength } from '../source.ts'
+import { comparable, ifThere, lstatIfThere } from './files.ts'
+
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
+
+/** A path below the manifest's folder that cannot leave it, however it is read. */
+const relativePath = z
+  .string()
+  .max(1_000)
+  .refine(
+    (path) =>
+      path.split('/').every((element) => element !== '' && element !== '.' && element !== '..') &&
+      !/[\\\p{Cc}]/u.test(path),
+    'must stay in its folder',
+  )
+
+const manifestFile = z.object({
+  path: relativePath,
+  sizeBytes: z.int().positive(),
+  /** Absent where it was not computed: the file was found here. */
+  sha256: sha256.optional(),
+  /** As the server gave it. */
+  etag: z.string().max(1_000).optional(),
+})
+export type ManifestFile = z.infer<typeof manifestFile>
+
+/** What a list of models says of a file's header. */
+export const headerSummary = z.object({
+  architecture: z.string(),
+  quantization: z.string().optional(),
+  contextLength: z.number().optional(),
+})
+export type HeaderSummary = z.infer<typeof headerSummary>
+
+/** Which namespaces the source gave the content to; absent in records of an earlier version and of another agent. */
+const access = z.object({
+  /** Without any login. */
+  isPublic: z.boolean(),
+  /** With the login of a Model in them; `''` is the person at this machine. */
+  namespaces: z.array(z.string().max(253)).max(1_000),
+  /** A login for the Hub was sent for it: knowing its address alone opens nothing, also where that is no address of the Hub any more. */
+  isByLogin: z.boolean().optional(),
+})
+export type Access = z.infer<typeof access>
+
+const shared = {
+  /** For people: without credentials and query. */
+  source: z.string(),
+  /** What tells sources apart: see `selectionDigest`. */
+  sourceSha256: sha256,
+  /** By the wall clock, for people: see `sequence`. */
+  completedAt: z.iso.datetime(),
+  /** `adopted`: found without a record under the Go agent's name, so that only the name speaks for this source. */
+  origin: z.enum(['downloaded', 'adopted']),
+}
+
+/** Our record of one model, beside its main file as `<file>.metalbar.json`. Fields we do not know are left to later versions. */
+const manifestSchema = z.object({
+  ...shared,
+  schema: z.literal(2),
+  /**
+   * Of several contents of one source the highest is the newest. Absent in records of earlier versions and of files that were found here,
+   * which are older than all that have one.
+   */
+  sequence: z.int().nonnegative().optional(),
+  /** The Hub's commit, or what else the server calls this content; tells contents of one source apart. */
+  revision: z.string().max(1_000).optional(),
+  files: z.array(manifestFile).min(1).max(10_000),
+  /** The file that a runtime is given; empty = the folder. */
+  primary: z.union([z.literal(''), relativePath]),
+  mmproj: relativePath.optional(),
+  lastUsedAt: z.iso.datetime().optional(),
+  header: headerSummary.optional(),
+  /**
+   * Of the Model that the files belong to; one of another namespace never replaces or deletes them. `''` = they are a person's. Absent =
+   * not known yet: an earlier version left them, or they were found here.
+   */
+  namespace: z.string().max(253).optional(),
+  access: access.optional(),
+})
+export type Manifest = z.infer<typeof manifestSchema>
+
+/** What the first versions wrote: of one file, beside it. */
+const firstSchema = z.object({ ...shared, schema: z.undefined().optional(), sizeBytes: z.int().positive() })
+
+export type ManifestState = { kind: 'absent' } | { kind: 'valid'; manifest: Manifest } | { kind: 'broken'; why: string }
+
+/** Reads the record at `path`; one of an earlier version is read as what it would be now. */
+export async function readManifest(path: string): Promise<ManifestState> {
+  try {
+    const found = await lstat(path)
+    if (!found.isFile()) return { kind: 'broken', why: 'it is not a regular file' }
+    if (found.size > maxManifestBytes) return { kind: 'broken', why: 'it is too long' }
+    const content: unknown = JSON.parse(await readFile(path, 'utf8'))
+    const old = firstSchema.safeParse(content)
+    const parsed = manifestSchema.safeParse(old.success ? upgraded(old.data, path) : content)
+    return parsed.success
+      ? { kind: 'valid', manifest: parsed.data }
+      : { kind: 'broken', why: z.prettifyError(parsed.error) }
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') return { kind: 'absent' }
+    if (error instanceof SyntaxError) return { kind: 'broken', why: 'it is not JSON' }
+    throw error
+  }
+}
+
+export async function writeManifest(path: string, manifest: Manifest): Promise<void> {
+  await writeFileAtomic(path, `${JSON.stringify(manifest, null, 2)}\n`)
+}
+
+/** Keeps a broken record for a person to look at, out of the way of the next one. */
+export async function setManifestAside(path: string): Promise<void> {
+  await rename(path, brokenManifestPath(path))
+}
+
+/** As long as this lies beside a file without record, nothing is known about that file. */
+export function brokenManifestPath(path: string): string {
+  return `${path}.broken`
+}
+
+/** Tells contents of one source apart by the best that is known: hashes, else the server's ETags, else lengths. */
+export function contentRevision(files: readonly ManifestFile[]): string {
+  const known = files.map(({ path, sizeBytes, sha256: hash, etag }) => [path, hash ?? etag ?? sizeBytes])
+  return createHash('sha256').update(JSON.stringify(known)).digest('hex')
+}
+
+/**
+ * Sorts contents of one source, newest first. Those of earlier versions have their time alone; one that has not come yet was put down by a
+ * clock that was ahead, and whatever has a time that has come was fetched after it.
+ */
+export function newestFirst(a: Manifest, b: Manifest, now: number): number {
+  const age = ({ sequence, completedAt }: Manifest): readonly [number, number, number] => {
+    const at = Date.parse(completedAt)
+    return sequence === undefined ? [0, at > now ? 0 : 1, at] : [sequence, 1, at]
+  }
+  const [of, than] = [age(a), age(b)]
+  return than[0] - of[0] || than[1] - of[1] || than[2] - of[2]
+}
+
+export const manifestSuffix = '.metalbar.json'
+
+/** `file`: the main file, or for a model that is a folder a name of our own in it. */
+export function manifestPath(file: string): string {
+  return `${file}${manifestSuffix}`
+}
+
+/** Thousands of files take less. */
+const maxManifestBytes = 4 * 1024 * 1024
+
+function upgraded({ sizeBytes, ...old }: z.infer<typeof firstSchema>, path: string): Manifest {
+  const file = basename(path).slice(0, -manifestSuffix.length)
+  return { ...old, schema: 2, files: [{ path: file, sizeBytes }], primary: file }
+}
+
+/** Whether the bytes may be given to the namespace without asking their source once more. `''` is the person at this machine. */
+export const isOpenTo = ({ access }: Pick<Manifest, 'access'>, namespace: string): boolean =>
+  access !== undefined && (access.isPublic || access.namespaces.includes(namespace))
+
+/** No login of a namespace fetched it: another agent, or a person, put it there. */
+export const isFound = ({ access, origin }: Pick<Manifest, 'access' | 'origin'>): boolean =>
+  access === undefined && origin === 'adopted'
+
+/** After the source gave, or would give, the files to the namespace; `isPublic`: to everybody; `isByLogin`: for a login that was sent. */
+export function accessAfter(
+  before: Access | undefined,
+  {
+    namespace,
+    isPublic,
+    isByLogin = false,
+  }: { readonly namespace: string; readonly isPublic: boolean; readonly isByLogin?: boolean },
+): Access {
+  const namespaces = [...new Set([...(before?.namespaces ?? []), namespace])].slice(-maxNamespaces)
+  return {
+    isPublic: isPublic || before?.isPublic === true,
+    namespaces,
+    ...((isByLogin || before?.isByLogin === true) && { isByLogin: true }),
+  }
+}
+
+/** The others are asked again. */
+const maxNamespaces = 1_000
+
+export interface Recorded {
+  /** Of the record. */
+  readonly path: string
+  readonly manifest: Manifest
+}
+
+/** The records of a store. One is changed at a time, so that no change undoes another that came meanwhile. */
+export class StoreRecords {
+  readonly #log: Logger
+  readonly #changes = new PQueue({ concurrency: 1 })
+
+  constructor(log: Logger) {
+    this.#log = log
+  }
+
+  /** Reads the records of a Model's folder and of its other sources' folders. Throws where they cannot be read: a file without its record would be open to every namespace. */
+  async of(folder: string): Promise<Recorded[]> {
+    const entries = (await ifThere(readdir(folder, { withFileTypes: true }))) ?? []
+    const below = entries.filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))
+    const deeper = await Promise.all(below.map(({ name }) => this.in(join(folder, name))))
+    return [...(await this.in(folder)), ...deeper.flat()]
+  }
+
+  /** Sets broken ones aside, and removes those that a killed agent left unfinished. */
+  async in(folder: string): Promise<Recorded[]> {
+    const names = await withoutUnfinished(folder, (await ifThere(readdir(folder))) ?? [])
+    const read = names
+      .filter((name) => name.endsWith(manifestSuffix))
+      .map(async (name) => {
+        const path = join(folder, name)
+        const state = await readManifest(path)
+        if (state.kind === 'broken') await this.#setAside(path, state.why)
+        return state.kind === 'valid' ? [{ path, manifest: state.manifest }] : []
+      })
+    return (await Promise.all(read)).flat()
+  }
+
+  /** Makes it the newest of its source in the Model's folder. */
+  async write(path: string, manifest: Manifest, folder: string): Promise<Manifest> {
+    return this.#changes.add(async () => {
+      const newest = await this.#asNewest({ path, manifest }, folder)
+      await writeManifest(path, newest)
+      return newest
+    })
+  }
+
+  /** False where there is a record by now. */
+  async add(path: string, manifest: Manifest): Promise<boolean> {
+    return this.#changes.add(async () => {
+      if ((await lstatIfThere(path)) !== undefined) return false
+      await writeManifest(path, manifest)
+      return true
+    })
+  }
+
+  /**
+   * What the record says after the change, which is made of what it says by now; undefined where it is another record by now. With
+   * `newestIn`, the Model's folder, it is the newest of its source from then on.
+   */
+  async change(
+    { path, manifest: known }: Recorded,
+    changed: (now: Manifest) => Manifest,
+    newestIn?: string,
+  ): Promise<Manifest | undefined> {
+    return this.#changes.add(async () => {
+      const state = await readManifest(path)
+      if (state.kind !== 'valid' || !isSameRecord(state.manifest, known)) return undefined
+      const next = changed(state.manifest)
+      const manifest = newestIn === undefined ? next : await this.#asNewest({ path, manifest: next }, newestIn)
+      await writeManifest(path, manifest)
+      return manifest
+    })
+  }
+
+  /**
+   * Deletes the record after what it names, unless it is another record by now. A crash in between leaves a record without files, never a
+   * file that no record keeps from other namespaces.
+   */
+  async remove({ path, manifest }: Recorded, removeFiles: () => Promise<void>): Promise<void> {
+    await this.#changes.add(async () => {
+      const state = await readManifest(path)
+      if (state.kind === 'valid' && !isSameRecord(state.manifest, manifest)) return
+      await removeFiles()
+      await rm(path, { force: true })
+    })
+  }
+
+  async #asNewest({ path, manifest }: Recorded, folder: string): Promise<Manifest> {
+    const others = (await this.of(folder)).filter(
+      (other) => other.path !== path && other.manifest.sourceSha256 === manifest.sourceSha256,
+    )
+    const last = Math.max(0, ...others.map((other) => other.manifest.sequence ?? 0))
+    return { ...manifest, sequence: Math.max(last + 1, manifest.sequence ?? 0) }
+  }
+
+  async #setAside(path: string, why: string): Promise<void> {
+    try {
+      await setManifestAside(path)
+      this.#log.warn('broken record of a model set aside', { path: brokenManifestPath(path), why })
+    } catch (error) {
+      this.#log.warn('broken record of a model cannot be set aside', { path, why, error })
+    }
+  }
+}
+
+export function isNamedBy({ path: record, manifest }: Recorded, path: string): boolean {
+  const folder = dirname(record)
+  return manifest.files.some((file) => comparable(pathBelow(folder, file.path)) === comparable(path))
+}
+
+/** Folder of a further source of a Model, where the Model's own folder holds another source. */
+const sourceFolder = new RegExp(`^[0-9a-f]{${shortDigestLength}}(-\\d+)?$`)
+
+const isSameRecord = (a: Manifest, b: Manifest): boolean =>
+  a.sourceSha256 === b.sourceSha256 && a.sequence === b.sequence && a.completedAt === b.completedAt
