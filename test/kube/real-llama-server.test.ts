@@ -5,12 +5,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
-import { askActivity } from '../../src/agent-core/servers/activity.ts'
-import type { CountedServer } from '../../src/agent-core/servers/server-slot.ts'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { Poller } from '../../src/agent-core/servers/poller.ts'
+import type { CountedServer } from '../../src/agent-core/servers/service-servers.ts'
 import { RuntimeFigures } from '../../src/agent-core/servers/figures/runtime-figures.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf, writeLlamaShards } from '../support/gguf-writer.ts'
+import { silentLog } from '../support/silent-log.ts'
 import { useLlamaServer } from '../support/skip.ts'
 
 const llamaServer = useLlamaServer()
@@ -76,15 +78,22 @@ test("what is read of llama-server's work is what its client counts, tokens and 
   await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
   await using server = await start(file, '--metrics', '--parallel', '1', '--threads', '1')
   await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200' })
+  using poller = new Poller({
+    port: Number(new URL(server.url).port),
+    sleepsWhenIdle: false,
+    platform: hostPlatform(),
+    log: silentLog,
+    onReading: (reading) => figures.note(counted, reading),
+  })
   const counted: CountedServer = {
     ...{ key: 'default/a', role: 'current', run: 'run', pid: 1, port: Number(new URL(server.url).port), digest: 'd' },
     ...{ sleepsWhenIdle: false, isFound: false, isWell: true },
+    look: (options) => poller.look(options),
   }
   const shown: number[] = []
   const rate = () => figures.view('default/a')?.generatedTokensPerSecond
-  await using figures = new RuntimeFigures({
+  await using figures: RuntimeFigures = new RuntimeFigures({
     servers: () => [counted],
-    ask: askActivity,
     onChange: () => shown.push(...[rate()].filter((value) => value !== undefined)),
   })
   figures.setLooker('window')

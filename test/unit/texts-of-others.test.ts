@@ -10,7 +10,7 @@ import { modelNameOf } from '../../src/agent-core/models/pulls.ts'
 import { isSafePath, modelFileName, parseModelSource, shownSource } from '../../src/agent-core/models/source.ts'
 import { isSecretName, toLogValue } from '../../src/agent-core/observability/log-value.ts'
 import { guessCause } from '../../src/agent-core/servers/crash-cause.ts'
-import { findFirstError } from '../../src/agent-core/servers/first-error.ts'
+import { findFirstError } from '../../src/agent-core/servers/crash-cause.ts'
 import { judgeArguments } from '../../src/agent-core/runtimes/argument-policy.ts'
 
 /** Lengths at which a function that takes exponential, cubic or quadratic time gives itself away long before a test would hang. */

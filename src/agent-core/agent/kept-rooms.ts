@@ -154,7 +154,7 @@ function guardRoom(
 
 function evictionRoom(
   { metrics, ends, snapshots, settings, session, options: { log } }: RoomContext,
-  { rooms: { memory } }: KeptInputs,
+  { rooms: { memory, servers } }: KeptInputs,
   { absences, narrator }: Pick<KeptRooms, 'absences' | 'narrator'>,
 ): void {
   const evictions = ends.use(
@@ -162,6 +162,7 @@ function evictionRoom(
       memory,
       absences,
       narrator,
+      servers: () => servers.counted(),
       session: () => {
         const { cluster, reconciler } = session() ?? {}
         return cluster && reconciler && { reconciler, clusterUrl: cluster.api.context.server }
@@ -286,7 +287,7 @@ function openSession(
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
-  const { identity, version, platform, log, settings: started, idleMinuteMs = 60_000 } = context.options
+  const { identity, version, log, settings: started, idleMinuteMs = 60_000 } = context.options
   const { models, servers, memory } = rooms
   const { performanceCores, hasMetal } = machine()
   const settings = context.settings()
@@ -325,7 +326,6 @@ function openSession(
       refreshEveryMs: () => context.settings().refreshEveryMs,
       idleMinuteMs,
     },
-    platform,
     hostAddress: () => address.facts,
     excessOf: (key) => guard.notice(key),
     silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence(),

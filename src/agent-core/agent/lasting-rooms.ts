@@ -11,7 +11,6 @@ import { SpendingMetrics } from '../observability/metrics/energy-metrics.ts'
 import { startMetricsFeed } from '../observability/metrics/server-metrics.ts'
 import { setPower } from '../observability/metrics/power-metrics.ts'
 import { Power } from '../power/power.ts'
-import { askActivity } from '../servers/activity.ts'
 import { Ledger } from '../servers/ledger.ts'
 import { nothingPublished } from '../servers/ports.ts'
 import { Servers } from '../servers/servers.ts'
@@ -80,7 +79,6 @@ function serverRoom(
 function figureRoom({ snapshots, ends }: RoomContext, servers: Servers, energy: Energy): RuntimeFigures {
   const figures = new RuntimeFigures({
     servers: () => servers.counted(),
-    ask: askActivity,
     onAsked: (answers) => energy.workCounted(answers),
     onChange: () => snapshots.changed(),
   })

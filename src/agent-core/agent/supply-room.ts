@@ -5,7 +5,6 @@ import { StayAwake } from '../power/awake/stay-awake.ts'
 import { SupplyWatch } from '../power/awake/supply-watch.ts'
 import type { SupplyView } from '../../contract/power.ts'
 import type { LastingRooms } from './lasting-rooms.ts'
-import { askActivity } from '../servers/activity.ts'
 import type { Silence } from '../reconcile/plan/observation.ts'
 import type { RoomContext } from './room-context.ts'
 
@@ -52,8 +51,6 @@ export async function supplyRoom(
       policy: () => settings().sleepPolicy,
       source,
       servers,
-      ask: askActivity,
-      connections: (port) => platform.establishedConnections(port),
       working: new LatelyWorking({ processGroup: (groupId) => platform.processGroup(groupId) }),
       hold: holdAwake ?? holdByProgram,
       log,

@@ -6,15 +6,10 @@ import { annotationKeys } from './annotations.ts'
 import type { Desired } from './desired.ts'
 import type { Observation } from './plan/observation.ts'
 import type { Plan } from './plan/step.ts'
-import type { Reading } from './reading.ts'
-import { sleepsWhenIdle } from './runtime-choice.ts'
 import { pidOf } from './server-starts.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 
-type Rooms = Pick<
-  ServiceRooms,
-  'cluster' | 'servers' | 'absences' | 'idle' | 'narrator' | 'settings' | 'enqueue' | 'now'
->
+type Rooms = Pick<ServiceRooms, 'cluster' | 'servers' | 'absences' | 'narrator' | 'settings' | 'enqueue' | 'now'>
 
 /** Takes one service out of memory when it had no request for as long as its annotation says, and back when a request is expected. */
 export class Idleness {
@@ -41,17 +36,17 @@ export class Idleness {
   }
 
   /** Only a server that serves, and is to be stopped when idle, is watched for it. */
-  watch({ desiredServer }: Reading, { state }: Plan, { desired, successor }: Observation): void {
-    const { servers, idle, settings } = this.#rooms
-    const server = servers.get(this.#key)
-    const isWatched = state === 'ready' && successor.kind === 'none' && server?.kind === 'ready'
-    if (!isWatched || desired.kind !== 'serve' || desired.idleMinutes === undefined || !desiredServer) {
-      idle.watch(this.#key, undefined)
-      return
-    }
-    const { pid, port } = server
-    const idleMs = desired.idleMinutes * settings.idleMinuteMs
-    idle.watch(this.#key, { pid, port, idleMs, sleepsWhenIdle: sleepsWhenIdle(desiredServer.spec) })
+  watch({ state }: Plan, { desired, successor }: Observation, onIdle: () => void): void {
+    const { servers, settings } = this.#rooms
+    const isWatched = state === 'ready' && successor.kind === 'none' && servers.get(this.#key)?.kind === 'ready'
+    const minutes = isWatched && desired.kind === 'serve' ? desired.idleMinutes : undefined
+    const limit = minutes === undefined ? undefined : { idleMs: minutes * settings.idleMinuteMs, onIdle }
+    servers.limitIdleness(this.#key, limit)
+  }
+
+  /** Whether it serves is decided without this agent, or by another session, from now on. */
+  stop(): void {
+    this.#rooms.servers.limitIdleness(this.#key, undefined)
   }
 
   /** No request came for as long as its annotation says. */

@@ -127,11 +127,6 @@ export class ManagedService {
     return this.#idleness.wake(this.#metadata?.uid)
   }
 
-  /** No request came for as long as its annotation says. */
-  becameIdle(): void {
-    if (this.#metadata && this.#last) this.#idleness.begin(this.#metadata, this.#last.observed.desired)
-  }
-
   /** The cluster answers again: what waited for it waits no longer. */
   retryCluster(): void {
     this.#writes.retryNow()
@@ -164,6 +159,7 @@ export class ManagedService {
   /** Downloads under way are dropped. What runs and is published stays as it is. */
   stop(): void {
     this.#fetch.cancel()
+    this.#idleness.stop()
   }
 
   #read(): Reading {
@@ -258,7 +254,7 @@ export class ManagedService {
     }
     if (reading.desiredServer) this.#fetch.keepFresh(reading.desiredServer, observed)
     this.#writes.nothingIsLeft(observed.now)
-    this.#idleness.watch(reading, next, observed)
+    this.#idleness.watch(next, observed, () => this.#becameIdle())
     if (!memoryReasons.has(next.reason)) admission.leaveQueue(this.key)
     const again = [
       next.retryAt,
@@ -267,6 +263,11 @@ export class ManagedService {
       await this.#soonerStart(reading, observed),
     ].filter((time) => time !== undefined)
     return { kind: 'rest', again: again.length === 0 ? undefined : Math.min(...again) }
+  }
+
+  /** No request came for as long as its annotation says. */
+  #becameIdle(): void {
+    if (this.#metadata && this.#last) this.#idleness.begin(this.#metadata, this.#last.observed.desired)
   }
 
   async #soonerStart({ model }: Reading, { server, successor, desired }: Observation) {

@@ -9,7 +9,7 @@ import {
 } from '../memory/excess.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { Logger } from '../observability/logger.ts'
-import { stableAfterMs } from '../servers/back-off.ts'
+import { stableAfterMs } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
 import type { Absences } from './absences.ts'

@@ -3,13 +3,13 @@ import { chooseEviction, nextToGo, type LoadedModel, type SkipReason } from '../
 import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import type { Logger } from '../observability/logger.ts'
-import { askActivity, type Activity } from '../servers/activity.ts'
+import type { Use } from '../servers/poller.ts'
+import type { CountedServer } from '../servers/service-servers.ts'
 import { isOver, isUnendable, type ServerState } from '../servers/server-state.ts'
 import type { Absences } from './absences.ts'
 import type { ServiceReport } from './service-report.ts'
 import type { Narrator } from './narrator.ts'
 import type { Reconciler } from './reconciler.ts'
-import { sleepsWhenIdle } from './runtime-choice.ts'
 
 type KnownServices = Pick<Reconciler, 'report' | 'reports' | 'enqueue'>
 
@@ -25,6 +25,8 @@ export interface PressureEvictionOptions {
   readonly memory: Memory
   readonly absences: Pick<Absences, 'leave' | 'end' | 'eviction' | 'remember'>
   readonly narrator: Pick<Narrator, 'tell'>
+  /** Those that have been ready. */
+  readonly servers: () => readonly Pick<CountedServer, 'key' | 'role' | 'look'>[]
   /** Undefined while there is no cluster: then nothing is evicted, and nothing comes back. */
   readonly session: () => { readonly reconciler: KnownServices; readonly clusterUrl: string } | undefined
   readonly settings: () => EvictionSettings
@@ -34,21 +36,14 @@ export interface PressureEvictionOptions {
   readonly now?: () => number
 }
 
-const activityLimitMs = 2_000
-
-interface Use {
-  readonly pid: number
-  work: number | undefined
-  /** Undefined while unknown. */
-  isBusy: boolean | undefined
-  /** On the monotonic clock; undefined while it answers a request, or while that is unknown. */
-  idleSince: number | undefined
-}
+/** Looks at memory come more seldom, so that each asks once; what another asked meanwhile counts. */
+const freshMs = 1_000
 
 /** Sheds the least important model while memory is critically short, and brings it back when it has not been short for a while. */
 export class PressureEviction implements Disposable {
   readonly #options: PressureEvictionOptions
-  readonly #uses = new Map<string, Use>()
+  /** What ready servers were seen to do when memory was looked at last; empty while it is not short. */
+  #uses: ReadonlyMap<string, Use> = new Map()
   readonly #now: () => number
   readonly #unsubscribe: () => void
   #isDeciding = false
@@ -93,7 +88,7 @@ export class PressureEviction implements Disposable {
     this.#noteEnd()
     if (view.level !== 'critical') this.#toldSkip = undefined
     if (view.level === 'warning' || view.level === 'critical') await this.#lookAtUse()
-    else this.#uses.clear()
+    else this.#uses = new Map()
     if (view.level === 'critical' && !view.isEasing) this.#evict(view)
     else if (view.level === 'normal') this.#bringBack(view)
   }
@@ -233,37 +228,25 @@ export class PressureEviction implements Disposable {
           isStopping:
             !isStuck && (!isAlive(server) || server.kind === 'stopping' || server.kind === 'exited' || isLeaving),
           canBeEvicted: !isStuck,
-          ...(use?.isBusy !== undefined && { isBusy: use.isBusy }),
-          ...(use?.idleSince !== undefined && { idleForMs: this.#options.memory.now() - use.idleSince }),
+          ...(use && busyness(use)),
           ...(heldBytes !== undefined && { heldBytes }),
         },
       ]
     })
   }
 
-  /** Only while memory is short: a server without requests counts as idle from the first look on. */
   async #lookAtUse(): Promise<void> {
-    const reports = this.#options.session()?.reconciler.reports() ?? []
-    const alive = new Set<string>()
-    const looks = reports.map(async ({ key, server, service }) => {
-      if (server?.kind !== 'ready') return
-      alive.add(key)
-      const known = this.#uses.get(key)
-      const unknown: Use = { pid: server.pid, work: undefined, isBusy: undefined, idleSince: undefined }
-      const use = known?.pid === server.pid ? known : unknown
-      this.#uses.set(key, use)
-      // For a server that sleeps when idle, reading its counters counts as use.
-      const sleeps = service !== undefined && sleepsWhenIdle(service.spec.value)
-      const activity: Activity = sleeps ? { kind: 'untold' } : await askActivity(server.port, activityLimitMs)
-      const hasWorked = activity.kind === 'counted' && use.work !== undefined && use.work !== activity.work
-      if (activity.kind === 'counted') use.work = activity.work
-      use.isBusy = activity.kind === 'counted' ? activity.requests > 0 : activity.kind === 'silent' ? true : undefined
-      if (use.isBusy !== false) use.idleSince = undefined
-      else if (hasWorked || use.idleSince === undefined) use.idleSince = this.#options.memory.now()
-    })
-    await Promise.all(looks)
-    for (const key of this.#uses.keys()) if (!alive.has(key)) this.#uses.delete(key)
+    const current = this.#options.servers().filter(({ role }) => role === 'current')
+    const uses = await Promise.all(current.map(async ({ key, look }) => [key, await look({ freshMs })] as const))
+    this.#uses = new Map(uses)
   }
+}
+
+/** What is not counted is not known; a server that is silent computes a long batch. */
+function busyness({ answer, requests, idleForMs }: Use): Pick<LoadedModel, 'isBusy' | 'idleForMs'> {
+  if (answer === 'silent') return { isBusy: true }
+  if (answer !== 'counted') return {}
+  return requests === 0 ? { isBusy: false, idleForMs } : { isBusy: true }
 }
 
 const priorityOf = ({ service }: ServiceReport) => service?.spec.value.priority ?? 'normal'

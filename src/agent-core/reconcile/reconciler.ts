@@ -6,8 +6,6 @@ import type { Memory } from '../memory/memory.ts'
 import type { PressureChange } from '../memory/watchdog.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { Platform } from '../platform/platform.ts'
-import { IdleWatch } from '../servers/idle-watch.ts'
 import type { ServerRole } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { ServerState } from '../servers/server-state.ts'
@@ -39,7 +37,6 @@ export interface ReconcilerOptions {
   readonly memory: Memory
   readonly settings: ServiceSettings
   /** Of the connections that servers have. */
-  readonly platform: Pick<Platform, 'establishedConnections'>
   readonly hostAddress: ServiceRooms['hostAddress']
   readonly excessOf: ServiceRooms['excessOf']
   readonly silenceOf: ServiceRooms['silenceOf']
@@ -62,7 +59,6 @@ export class Reconciler {
   readonly #services = new Map<string, ManagedService>()
   readonly #rooms: ServiceRooms
   readonly #admission: Admission
-  readonly #idle: IdleWatch
   readonly #names = new ServiceNames()
   /** In this turn. */
   readonly #changedModels = new Set<string>()
@@ -71,11 +67,10 @@ export class Reconciler {
   #leaving: { readonly hold: Extract<Absence, { kind: 'held' }>; readonly isLeft: (key: string) => boolean } | undefined
 
   constructor(options: ReconcilerOptions) {
-    const { memory, servers, absences, narrator, log, platform, onPass, onAdmission } = options
+    const { memory, servers, absences, narrator, log, onPass, onAdmission } = options
     const { now = steadyNow, random = Math.random } = options
     const enqueue = (key: string): void => this.enqueue(key)
     this.#options = options
-    this.#idle = new IdleWatch({ platform, log, onIdle: (key) => this.#services.get(key)?.becameIdle() })
     this.#admission = new Admission({
       memory,
       servers,
@@ -91,7 +86,6 @@ export class Reconciler {
     this.#rooms = {
       ...options,
       admission: this.#admission,
-      idle: this.#idle,
       names: this.#names,
       enqueue,
       leaving: (key) => (this.#leaving?.isLeft(key) === true ? this.#leaving.hold : undefined),
@@ -213,7 +207,6 @@ export class Reconciler {
   /** No further pass; downloads under way are dropped. What runs and is published stays as it is. */
   async stop(): Promise<void> {
     this.#isStopped = true
-    this.#idle[Symbol.dispose]()
     this.#admission[Symbol.dispose]()
     for (const unsubscribe of this.#unsubscribe) unsubscribe()
     for (const service of this.#services.values()) service.stop()

@@ -1,5 +1,5 @@
 import type { ServiceReason } from '../../contract/service.ts'
-import type { Failure } from '../servers/back-off.ts'
+import type { Failure } from '../servers/server-state.ts'
 import type { ServerState, Stopping, Trouble } from '../servers/server-state.ts'
 import type { ServerView } from './plan/observation.ts'
 

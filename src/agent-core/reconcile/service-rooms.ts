@@ -3,7 +3,6 @@ import type { Memory } from '../memory/memory.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PanicFuse } from '../power/panic-fuse/panic-fuse.ts'
-import type { IdleWatch } from '../servers/idle-watch.ts'
 import type { PortPolicy } from '../servers/launch.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { Publisher } from '../publishing/publisher.ts'
@@ -37,7 +36,6 @@ export interface ServiceRooms {
   readonly fuse: Pick<PanicFuse, 'ask' | 'isNews' | 'obstacleOf' | 'forget'>
   readonly narrator: Narrator
   readonly launches: ServerLaunches
-  readonly idle: IdleWatch
   readonly names: Pick<ServiceNames, 'sharing'>
   readonly settings: ServiceSettings
   readonly hostAddress: () => Observation['address']

@@ -1,6 +1,78 @@
+import { basename } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
 import { formatBytes } from '../../contract/format.ts'
-import type { MemoryAtEnd } from './memory-watch.ts'
-import type { Evidence, Exit } from './server-state.ts'
+import type { ReadableOutput } from './output.ts'
+import { readLines } from './output-reader.ts'
+import type { Evidence, Exit, ExitCause, Hang, MemoryAtEnd } from './server-state.ts'
+
+export interface ExitStory extends Exit {
+  readonly executable: string
+  readonly cause: ExitCause
+  readonly outOf: 'start' | 'serving'
+  readonly system: 'darwin' | 'linux'
+  readonly evidence?: Evidence | undefined
+  readonly memory?: MemoryAtEnd | undefined
+  /** Of the machine. */
+  readonly totalBytes: number
+  readonly stallMs: number
+  /** Of the cause `hung`. */
+  readonly hang?: Hang | undefined
+  /** What it took and why it was ended; with the cause `exceeded` alone. */
+  readonly why?: string | undefined
+  /** What a person sets `stallMs` by. */
+  readonly stallSetting?: string | undefined
+}
+
+/** What ended, why as far as is known, and what to do where we know. */
+export function exitMessage(story: ExitStory): string {
+  const name = basename(story.executable)
+  switch (story.cause) {
+    case 'stopped':
+      return stoppedMessage(story.executable)
+    case 'stalled': {
+      const advice = story.stallSetting === undefined ? '' : `; if this model needs longer, raise ${story.stallSetting}`
+      return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended${advice}.`
+    }
+    case 'hung':
+      return `${name} ${hangs[story.hang ?? 'silent']}, so it was ended.`
+    case 'exceeded':
+      return story.why ?? `${name} took more memory than it was admitted with, so it was ended.`
+    case 'portTaken':
+      return `${name} was ended because something else answers on its port.`
+    case 'itself': {
+      const when = story.outOf === 'start' ? 'while starting' : 'while it was serving'
+      const how = howItEnded(story)
+      const lastWords = story.outOf === 'start' ? story.evidence?.tail.at(-1) : undefined
+      const why = story.evidence?.firstError ?? lastWords
+      const what = why === undefined ? `${name} ${how} ${when}.` : `${name} ${how} ${when}: ${closed(why)}`
+      const guess = guessedCause(story)
+      return guess === undefined ? what : `${what} ${guess}`
+    }
+  }
+}
+
+/** Of a server that ended by itself: the probable cause and what to do about it, where a known one fits. */
+export const guessedCause = (story: ExitStory): string | undefined =>
+  story.cause === 'itself' ? guessCause({ ...story, tail: [], ...story.evidence }) : undefined
+
+function howItEnded({ code, signal }: Exit): string {
+  if (signal !== null) return `was ended by ${signal}`
+  if (code !== null) return `exited with code ${code}`
+  return 'ended (its exit code is not known, because the agent that had started it was gone)'
+}
+
+const hangs: Readonly<Record<Hang, string>> = {
+  silent: 'hung (its process was there, but it neither answered nor worked)',
+  suspended: 'was suspended (by SIGSTOP, a terminal or a debugger) and answered no more',
+  failing: 'answered its health check with an error, over and over',
+  stuck: 'hung (it did not advance any of the requests in flight for minutes)',
+}
+export const hangsMessage = (pid: number | undefined): string =>
+  `Process ${pid ?? 'unknown'} did not end although it was killed: it hangs in the kernel, and only a restart of the machine may help.`
+
+export const stoppedMessage = (executable: string): string => `${basename(executable)} was stopped.`
+
+const closed = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`)
 
 export interface CrashClues extends Exit, Evidence {
   readonly executable: string
@@ -115,3 +187,89 @@ const reinstall = (system: CrashClues['system']): string =>
 
 const notAccepted = (executable: string, system: CrashClues['system']): string =>
   `The system does not accept the code signature of ${executable}, or has it in quarantine: ${reinstall(system)}.`
+
+/** A sentence for a person, not a dump. */
+const maxLineLength = 300
+
+/** Words with which llama.cpp, its libraries, the C++ runtime and the loaders of macOS and Linux report that something is wrong. */
+const trouble =
+  /\b(errors?|failed|failure|fatal|exception|panic|abort(ed|ing)?|assert(ion)?|cannot|can't|couldn't|could not|unable to|out of memory|invalid argument|unknown argument|no such file|library not loaded|terminate called|segmentation fault|bus error|illegal instruction|killed|traceback)\b|GGML_ASSERT/i
+
+/** What looks like trouble and is none: counts of zero, settings, warnings, kernels a GPU does without. */
+const harmless =
+  /\b(no|0|zero|without) (errors?|failures?)\b|\berrors?\s*[=:]\s*(0|false|none|no)\s*([,;.)]|$)|\bwarn(ing)?\b|\bskipping\b/i
+
+/** Time and level, as llama-server puts them before its lines: "0.00.046.978 E ". */
+const logPrefix = /^(?:[\d.]+ )?([DIWEF]) (?=\S)/
+
+/** The first line that reports trouble, made fit for a sentence. */
+export function findFirstError(lines: readonly string[]): string | undefined {
+  for (const line of lines) {
+    const text = readable(line)
+    const level = logPrefix.exec(text)?.[1]
+    const isError = level === undefined ? trouble.test(text) && !harmless.test(text) : level === 'E' || level === 'F'
+    if (isError) return text.replace(logPrefix, '')
+  }
+  return undefined
+}
+
+/** The last lines that are not empty, oldest first. */
+export const lastLines = (text: string, count: number): string[] =>
+  text
+    .split('\n')
+    .map(readable)
+    .filter((line) => line !== '')
+    .slice(-count)
+
+/** Without control characters and invalid UTF-8, and short. */
+function readable(line: string): string {
+  const clean = stripVTControlCharacters(line.slice(0, maxLineLength * 4))
+    .replaceAll(/[\p{Cc}\uFFFD\s]+/gu, ' ')
+    .trim()
+  return clean.length > maxLineLength ? `${clean.slice(0, maxLineLength)}…` : clean
+}
+
+/** The first error of a start is near its beginning; a server that writes more than this before it has long been noise. */
+const searchBytes = 4 * 1024 * 1024
+const tailBytes = 256 * 1024
+const tailLines = 200
+
+/**
+ * What the output of the current run from `offset` on, as far as it is kept, says about an exit. Out of a start the first error counts,
+ * since the others follow from it; a server that served for hours may have complained about requests all along, so there it is the
+ * first of the last lines.
+ */
+export async function readEvidence(
+  log: ReadableOutput,
+  { offset, outOf }: { offset: number; outOf: 'start' | 'serving' },
+): Promise<Evidence> {
+  const extent = await log.extent()
+  if (extent === undefined) return { tail: [] }
+  const { fileId, to } = extent
+  const first = Math.max(offset, extent.from)
+  const tail = lastLines(await textBetween(log, { fileId, from: Math.max(first, to - tailBytes), to }), tailLines)
+  const searchTo = Math.min(to, first + searchBytes)
+  const early = outOf === 'start' ? await firstErrorBetween(log, { fileId, from: first, to: searchTo }) : undefined
+  const firstError = early ?? findFirstError(tail)
+  return firstError === undefined ? { tail } : { firstError, tail }
+}
+
+interface Range {
+  readonly fileId: string
+  readonly from: number
+  readonly to: number
+}
+
+async function textBetween(log: ReadableOutput, range: Range): Promise<string> {
+  const lines: string[] = []
+  for await (const read of readLines(log, range)) lines.push(...read.lines.map(({ text }) => text))
+  return lines.join('\n')
+}
+
+async function firstErrorBetween(log: ReadableOutput, range: Range): Promise<string | undefined> {
+  for await (const { lines } of readLines(log, range)) {
+    const found = findFirstError(lines.map(({ text }) => text))
+    if (found !== undefined) return found
+  }
+  return undefined
+}

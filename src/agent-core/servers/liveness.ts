@@ -1,5 +1,9 @@
-import type { Activity } from './activity.ts'
-import type { Trouble } from './server-state.ts'
+import type { ProcessFacts } from '../platform/platform.ts'
+import { pause, pauseUntilNext } from '../util/pause.ts'
+import type { Poller, Use } from './poller.ts'
+import { isAlive, type HealthProbe, type ProbeAnswer } from './probe.ts'
+import { cpuMsOf, isWorking, type CpuSample } from './process-group.ts'
+import type { Hang, Trouble } from './server-state.ts'
 
 export interface LivenessTimings {
   /** Between probes of a server that answers. */
@@ -67,32 +71,6 @@ export function verdictOn(
   return missed >= misses ? 'unhealthy' : 'healthy'
 }
 
-/** 503 is how llama-server says that it is busy with itself; other answers from 500 on mean that it cannot serve. */
-export const isAlive = (status: number): boolean => status < 500 || status === 503
-
-/** Waiting for a GPU takes less than computing, but more than a process that only answers "not now" to a few connections. */
-const workingShare = 0.01
-
-/** Did it use so much processor time that it must be at work? */
-export const isWorking = (before: CpuSample, after: CpuSample): boolean =>
-  after.cpuMs - before.cpuMs >= Math.max(finestCpuMs, (after.at - before.at) * workingShare)
-
-/** The systems count processor time in steps of 10 ms. */
-const finestCpuMs = 10
-
-/** Of all together; undefined where the system does not tell it of one of them. */
-export const cpuMsOf = (processes: readonly { readonly cpuMs?: number }[]): number | undefined =>
-  processes.reduce<number | undefined>(
-    (sum, { cpuMs }) => (sum === undefined || cpuMs === undefined ? undefined : sum + cpuMs),
-    0,
-  )
-
-export interface CpuSample {
-  readonly cpuMs: number
-  /** On the monotonic clock. */
-  readonly at: number
-}
-
 /** What requests in flight had cost when we last looked; undefined while there are none. */
 export interface Advance extends CpuSample {
   readonly work: number
@@ -106,11 +84,134 @@ export interface Advance extends CpuSample {
  */
 export function advanceOf(
   before: Advance | undefined,
-  activity: Exclude<Activity, { kind: 'cannotAsk' }>,
+  use: Pick<Use, 'answer' | 'requests' | 'work'>,
   cpu: CpuSample,
 ): Advance | undefined {
-  if (activity.kind === 'untold' || (activity.kind === 'counted' && activity.requests === 0)) return undefined
-  const work = activity.kind === 'counted' ? activity.work : (before?.work ?? 0)
+  if (use.answer === 'untold' || (use.answer === 'counted' && use.requests === 0)) return undefined
+  const work = use.work ?? before?.work ?? 0
   const stands = before !== undefined && work === before.work && !isWorking(before, cpu)
   return { ...cpu, work, stuck: stands ? before.stuck + 1 : 0 }
+}
+
+export interface LivenessWatch {
+  readonly port: number
+  readonly probe: HealthProbe
+  readonly timings: LivenessTimings
+  readonly signal: AbortSignal
+  /** Its living processes. */
+  readonly members: () => Promise<readonly ProcessFacts[]>
+  readonly poller: Pick<Poller, 'look'>
+  /** False where asking for its counters would wake a server that sleeps when idle. */
+  readonly asksForProgress: boolean
+  /** Called on every change; a server starts out healthy. `trouble` is there while it is not. */
+  readonly onHealth: (healthy: boolean, trouble?: Trouble) => void
+  readonly onProbe: (seconds: number, healthy: boolean) => void
+  readonly onTrouble: (message: string, error: unknown) => void
+}
+
+/** Resolves with the kind of hang, or undefined when the signal ended the watch. */
+export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefined> {
+  const { timings, signal } = watch
+  const vitals = new Vitals(watch)
+  let pulse = steadyPulse
+  let told: Trouble | undefined
+  let wasAsked = true
+  const next = () =>
+    pulse === steadyPulse ? pauseUntilNext(timings.everyMs, signal) : pause(timings.followUpMs, signal)
+  while (await next()) {
+    const look = await vitals.look(pulse !== steadyPulse)
+    if (signal.aborted) return undefined
+    if (look.kind === 'cannotAsk') {
+      if (wasAsked) watch.onTrouble('could not ask a server whether it is well', look.reason)
+      wasAsked = false
+      continue
+    }
+    wasAsked = true
+    pulse = afterLook(pulse, look, timings)
+    const verdict = verdictOn(pulse, timings)
+    const trouble = look.kind === 'missed' && verdict !== 'healthy' ? look.trouble : undefined
+    if (verdict === 'hung') return trouble
+    if (trouble !== told) watch.onHealth(trouble === undefined, trouble)
+    told = trouble
+    if (look.kind === 'alive' && (await vitals.isStuck())) return 'stuck'
+  }
+  return undefined
+}
+
+/** The signs of life of one server, each asked for only when it is needed. */
+class Vitals {
+  readonly #watch: LivenessWatch
+  /** At the last miss in a row. */
+  #cpu: CpuSample | undefined
+  #advance: Advance | undefined
+  #tellsCounters = false
+  #progressLookAt: number
+
+  constructor(watch: LivenessWatch) {
+    this.#watch = watch
+    this.#progressLookAt = performance.now() + watch.timings.progressEveryMs
+  }
+
+  /** `again`: the last probe was missed, so that other signs of life count as well. */
+  async look(again: boolean): Promise<Look | Extract<ProbeAnswer, { kind: 'cannotAsk' }>> {
+    const { poller, timings } = this.#watch
+    const withinMs = timings.answerWithinMs
+    const [answer, use] = await Promise.all([
+      this.#probe(),
+      again ? poller.look({ withinMs, evenAsleep: true }) : undefined,
+    ])
+    if (answer.kind === 'answered') {
+      this.#cpu = undefined
+      return isAlive(answer.status) ? { kind: 'alive' } : { kind: 'missed', trouble: 'failing', working: false }
+    }
+    if (answer.kind === 'cannotAsk') return answer
+    const speaks = use?.answer === 'counted' || use?.answer === 'untold'
+    const facts = await this.#facts()
+    // A server is not ended because its processes could not be looked at.
+    if (!facts) return { kind: 'missed', trouble: 'silent', working: true }
+    const { cpu, suspended } = facts
+    const isSeenToWork = cpu === undefined ? !suspended : this.#cpu !== undefined && isWorking(this.#cpu, cpu)
+    this.#cpu = cpu
+    return { kind: 'missed', trouble: suspended ? 'suspended' : 'silent', working: speaks || isSeenToWork }
+  }
+
+  async #probe() {
+    const { probe, port, timings, signal, onProbe } = this.#watch
+    const askedAt = performance.now()
+    const answer = await probe(port, timings.answerWithinMs, signal)
+    const isHealthy = answer.kind === 'answered' && isAlive(answer.status)
+    if (!signal.aborted && answer.kind !== 'cannotAsk') onProbe((performance.now() - askedAt) / 1_000, isHealthy)
+    return answer
+  }
+
+  /** Asks only once in a while. */
+  async isStuck(): Promise<boolean> {
+    const { poller, asksForProgress, timings, signal } = this.#watch
+    if (!asksForProgress || performance.now() < this.#progressLookAt) return false
+    this.#progressLookAt = performance.now() + timings.progressEveryMs
+    const use = await poller.look({ freshMs: timings.everyMs, withinMs: timings.answerWithinMs })
+    if (use.answer === 'cannotAsk') return false
+    if (use.answer === 'counted') this.#tellsCounters = true
+    const inFlight = use.answer === 'counted' ? use.requests !== 0 : this.#tellsCounters
+    const cpu = inFlight ? (await this.#facts())?.cpu : undefined
+    if (signal.aborted) return false
+    this.#advance = cpu && advanceOf(this.#advance, use, cpu)
+    return (this.#advance?.stuck ?? 0) >= timings.stuckLooks
+  }
+
+  /** `cpu` is absent where the system does not tell processor time. */
+  async #facts(): Promise<{ readonly cpu: CpuSample | undefined; readonly suspended: boolean } | undefined> {
+    const { members, onTrouble } = this.#watch
+    try {
+      const processes = await members()
+      const cpuMs = cpuMsOf(processes)
+      return {
+        cpu: cpuMs === undefined ? undefined : { cpuMs, at: performance.now() },
+        suspended: processes.some(({ suspended }) => suspended),
+      }
+    } catch (error) {
+      onTrouble('could not look at the processes of a server', error)
+      return undefined
+    }
+  }
 }

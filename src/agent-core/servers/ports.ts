@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { PortHolder } from '../platform/platform.ts'
 import { holdersText } from '../util/port-holders.ts'
 import { ownFailure } from '../util/error-code.ts'
@@ -17,6 +18,10 @@ export interface PortReservation extends Disposable {
 
 /** The kernel hands out ports at random: to meet one that is reserved or to be avoided this often means something is wrong. */
 const ephemeralTries = 50
+
+/** The kernel may need a moment to close what a dead process had open. */
+const closingLimitMs = 2_000
+const closingLookMs = 50
 
 /** Where pods are sent to this machine, seen from one service. */
 export interface PublishedPorts {
@@ -98,6 +103,21 @@ export class Ports {
   /** Can anything listen on the port now? */
   async isFree(port: number): Promise<boolean> {
     return (await bind(port)) !== undefined
+  }
+
+  /**
+   * The processes that keep the port of a server that ended; undefined where it is free. A process that left the server's group may do so:
+   * it is not ours to signal, but people are told.
+   */
+  async keepersOf(port: number): Promise<readonly PortHolder[] | undefined> {
+    const deadline = performance.now() + closingLimitMs
+    for (;;) {
+      if (await this.isFree(port)) return undefined
+      const holders = await this.#holders(port)
+      if (holders.some(({ pid }) => pid !== undefined)) return holders
+      if (performance.now() >= deadline) return holders.length === 0 ? undefined : holders
+      await delay(closingLookMs)
+    }
   }
 
   async #reserveFixed(port: number, setting: string | undefined): Promise<PortReservation> {

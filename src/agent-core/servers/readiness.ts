@@ -1,7 +1,7 @@
 import type { PortHolder, PortListeners } from '../platform/platform.ts'
-import type { HealthProbe } from './health-probe.ts'
+import type { HealthProbe } from './probe.ts'
 import { ownFailure } from '../util/error-code.ts'
-import { pause } from './pause.ts'
+import { pause } from '../util/pause.ts'
 
 export interface StartWatch {
   readonly port: number

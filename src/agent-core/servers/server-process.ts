@@ -1,23 +1,39 @@
 import { messageOf } from '../util/message-of.ts'
-import type { Failure } from './back-off.ts'
-import { hangsMessage, stoppedMessage } from './exit-message.ts'
-import { defaultDrainLimitMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
+import { hangsMessage, stoppedMessage } from './crash-cause.ts'
+import {
+  defaultDrainLimitMs,
+  defaultStopGraceMs,
+  spawnServer,
+  SpawnError,
+  type RunningProcess,
+  type ServerLaunch,
+} from './launch.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
-import { OutputError } from './output-log.ts'
+import { OutputError, type ServiceOutput } from './output.ts'
+import type { Poller } from './poller.ts'
 import { NoPortError } from './ports.ts'
-import type { RunContext } from './run-context.ts'
 import type { RunFolder } from './run-folder.ts'
-import { ServerRun, type RunEnd } from './server-run.ts'
-import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
-import type { ServiceRuns } from './service-runs.ts'
-import { spawnServer, SpawnError, type RunningProcess } from './spawn.ts'
+import { ServerRun, type RunContext, type RunEnd } from './server-run.ts'
+import { isOver, type Exited, type Failure, type ServerRole, type ServerState } from './server-state.ts'
 import { longestStopMs, type EndOptions } from './termination.ts'
 
-export interface ServerProcessOptions extends Omit<RunContext, 'output'> {
+/** What a server serves and is expected to hold, as noted at its start. */
+export interface ServerFacts {
+  readonly digest: string
+  /** The estimate of its memory. */
+  readonly needBytes: number | undefined
+  /** The part of it that is mapped from files: some systems do not measure that. */
+  readonly mappedBytes: number
+  /** What it loads; undefined where an earlier agent started it and did not note that. */
+  readonly files: readonly string[] | undefined
+}
+
+export interface ServerProcessOptions extends RunContext {
   readonly key: string
   /** As it is when the ledger is told. */
   readonly role: () => ServerRole
-  readonly runs: ServiceRuns
+  readonly facts: ServerFacts
+  readonly output: ServiceOutput
   readonly origin: ServerOrigin
   readonly ledger: Ledger
   /** Asked once when the server failed for good; `servedMs` is 0 where it never got ready. */
@@ -55,6 +71,7 @@ const maxPortTries = 5
 
 /** One server from its start to its end, on whatever port it got. */
 export class ServerProcess {
+  readonly facts: ServerFacts
   readonly #options: ServerProcessOptions
   readonly #onState: (state: ServerState) => void
   readonly #over = Promise.withResolvers<undefined>()
@@ -65,6 +82,7 @@ export class ServerProcess {
   #stopWithin: number | undefined
 
   constructor(options: ServerProcessOptions) {
+    this.facts = options.facts
     this.#options = { ...options, onState: (state) => this.#set(state) }
     this.#onState = options.onState
     this.#state = { kind: 'starting', since: options.now(), ...foundIn(options.origin) }
@@ -87,12 +105,26 @@ export class ServerProcess {
     return this.#state
   }
 
+  /** Undefined before there is a process. */
+  get poller(): Poller | undefined {
+    return this.#run?.poller
+  }
+
+  /** An earlier agent started it. */
+  get isFound(): boolean {
+    return this.#options.origin.kind === 'found'
+  }
+
+  get sleepsWhenIdle(): boolean {
+    return this.#options.launch.sleepsWhenIdle === true
+  }
+
   start(): void {
     this.#set(this.#state)
     void this.#live()
   }
 
-  /** What runs, runs on; what does not run yet is not started any more. */
+  /** What runs, runs on; what does not run yet is not started. */
   letGo(): void {
     if (this.#run) this.#run.letGo()
     else this.#stopWithin = 0
@@ -156,18 +188,18 @@ export class ServerProcess {
   }
 
   async #follow({ server, folder }: Extract<ServerOrigin, { kind: 'found' }>): Promise<Exited | undefined> {
-    const { ports, runs } = this.#options
+    const { ports, output } = this.#options
     using _ = ports.keep(server.port)
-    this.#run = new ServerRun({ ...this.#options, ...server, output: runs.output(folder) })
+    this.#run = new ServerRun({ ...this.#options, ...server, output: output.run(folder) })
     const end = await this.#run.untilOver()
     return end && this.#final(end)
   }
 
   /** Undefined where the server was let go. */
   async #tryPorts({ launch, beside }: Extract<ServerOrigin, { kind: 'launch' }>): Promise<Exited | undefined> {
-    const { runs, log, now } = this.#options
+    const { output, log, now } = this.#options
     const avoid = new Set<number>()
-    const folder = await runs.begin(beside)
+    const folder = await output.begin(beside)
     this.#folder = folder
     for (let attempt = 1; ; attempt++) {
       const end = await this.#tryPort({ launch, folder, avoid })
@@ -191,8 +223,8 @@ export class ServerProcess {
   }
 
   async #spawn(launch: ServerLaunch, folder: RunFolder, port: number): Promise<ServerRun | undefined> {
-    const { now, ledger, key, role, runs } = this.#options
-    const output = runs.output(folder)
+    const { now, ledger, key, role } = this.#options
+    const output = this.#options.output.run(folder)
     const outputOffset = (await output.extent())?.to ?? 0
     await using file = await output.open()
     if (this.#stopAsked()) return undefined

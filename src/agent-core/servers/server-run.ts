@@ -1,26 +1,41 @@
 import { totalmem } from 'node:os'
-import type { PortHolder } from '../platform/platform.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Platform, PortHolder } from '../platform/platform.ts'
 import { messageOf } from '../util/message-of.ts'
-import { saysAddressInUse } from './crash-cause.ts'
-import { exitMessage, guessedCause } from './exit-message.ts'
-import { defaultStartupStallMs } from './launch.ts'
-import { MemoryWatch } from './memory-watch.ts'
-import { readEvidence } from './output-evidence.ts'
-import { portTakenMessage } from './ports.ts'
-import { ProcessGroup } from './process-group.ts'
-import { endGroup, keepersOfPort } from './remains.ts'
-import type { RunContext } from './run-context.ts'
-import { RunWatch } from './run-watch.ts'
-import type { Evidence, Exit, Exited, ServerState } from './server-state.ts'
-import type { RunningProcess } from './spawn.ts'
+import { exitMessage, guessedCause, readEvidence, saysAddressInUse } from './crash-cause.ts'
+import { defaultStartupStallMs, defaultStopGraceMs, type LaunchRules, type RunningProcess } from './launch.ts'
+import { missedAfterMs, watchLiveness, type LivenessTimings } from './liveness.ts'
+import type { RunOutput } from './output.ts'
+import { Poller } from './poller.ts'
+import { portTakenMessage, type Ports } from './ports.ts'
+import type { CountersReading, HealthProbe } from './probe.ts'
+import { cpuMsOf, endGroup, ProcessGroup, residentBytesOf } from './process-group.ts'
+import { watchStart, type StartFigures } from './readiness.ts'
+import type { Evidence, Exit, Exited, Hang, ServerState } from './server-state.ts'
 import { Termination, type EndCause, type EndOptions } from './termination.ts'
+
+/** What every run of a server needs from its surroundings. */
+export interface RunContext {
+  readonly launch: LaunchRules
+  readonly ports: Ports
+  readonly platform: Pick<Platform, 'name' | 'process' | 'processGroup' | 'portListeners' | 'establishedConnections'>
+  readonly probe: HealthProbe
+  readonly liveness: LivenessTimings
+  readonly log: Logger
+  readonly now: () => number
+  readonly onState: (state: ServerState) => void
+  readonly onProbe: (seconds: number, healthy: boolean) => void
+  /** Told of each reading of its counters. */
+  readonly onCounters: (reading: CountersReading) => void
+}
 
 export interface ServerRunOptions extends RunContext {
   readonly process: RunningProcess
   readonly port: number
+  readonly output: RunOutput
   /** Where in the output of the run its own begins. */
   readonly outputOffset: number
-  /** Of a server that was ready before this agent found it. */
+  /** Given for a server that was ready before this agent found it. */
   readonly readySince?: number | undefined
 }
 
@@ -33,50 +48,46 @@ export interface RunEnd {
   readonly servedMs: number
 }
 
-/** One process (with its group) from the spawn until nothing of it is left. */
+/** A server that hangs will hardly hear SIGTERM. */
+const hungGraceMs = 2_000
+
+/** One process (with its group) from the spawn over its readiness and liveness until nothing of it is left. */
 export class ServerRun {
   readonly pid: number
   readonly port: number
+  readonly poller: Poller
   readonly #options: ServerRunOptions
   readonly #group: ProcessGroup
-  readonly #memory: MemoryWatch
   readonly #letGo = Promise.withResolvers<undefined>()
   /** Aborted as soon as the run is to end, or has ended. */
   readonly #watching = new AbortController()
-  readonly #watch: RunWatch
+  /** Undefined where it never got ready. */
+  #readySince: number | undefined
+  #isHealthy: boolean
   #termination: Termination | undefined
   #reaped = false
   #isLetGo = false
 
   constructor(options: ServerRunOptions) {
     this.#options = options
-    const { process, port, platform, log, now } = options
+    const { process, port, platform, launch, log, now, readySince, onCounters } = options
     this.pid = process.pid
     this.port = port
+    this.#readySince = readySince
+    this.#isHealthy = readySince !== undefined
     this.#group = new ProcessGroup({
       groupId: process.pid,
-      table: platform,
-      leaderStartTime: process.startTime,
-      onTrouble: (error) => log.warn('could not signal a server', { pid: process.pid, error }),
-    })
-    this.#memory = new MemoryWatch({
-      groupId: process.pid,
       platform,
-      now,
-      onTrouble: (error) => log.debug('the memory of a server was not measured', { pid: process.pid, error }),
+      leaderStartTime: process.startTime,
+      ...{ now, log },
     })
-    this.#watch = new RunWatch({
-      context: options,
-      ...{ pid: this.pid, port, readySince: options.readySince, isFound: process.startTime !== undefined },
-      ...{ group: this.#group, memory: this.#memory },
-      tell: (state) => this.#tell(state),
-      end: (cause, times) => this.end(cause, times),
-    })
+    const { sleepsWhenIdle = false } = launch
+    this.poller = new Poller({ port, sleepsWhenIdle, platform, log, onReading: onCounters })
   }
 
   /**
    * SIGTERM to the whole group, SIGKILL after the grace; before it, a server that is stopped while it serves may finish its requests.
-   * Asked again, the shorter times count; of a run that is over nothing can be asked any more.
+   * Asked again, the shorter times count; a run that is over takes no further wish.
    */
   end(cause: EndCause, options: EndOptions = {}): void {
     if (this.#reaped) return
@@ -85,8 +96,13 @@ export class ServerRun {
       return
     }
     this.#watching.abort()
-    const about = { pid: this.pid, port: this.port, group: this.#group, isServing: this.#watch.isHealthy }
-    this.#termination = new Termination({ ...options, ...about, cause, context: this.#options })
+    this.poller.limitIdleness(undefined)
+    const { launch: rules, log, now, onState } = this.#options
+    this.#termination = new Termination({
+      ...options,
+      ...{ cause, rules, log, now, onState },
+      ...{ pid: this.pid, port: this.port, group: this.#group, poller: this.poller, isServing: this.#isHealthy },
+    })
     this.#termination.begin()
   }
 
@@ -95,7 +111,7 @@ export class ServerRun {
     return !this.#reaped && (this.#termination?.skipDrain() ?? false)
   }
 
-  /** The process runs on, and this agent neither watches nor signals it any more. */
+  /** The process runs on, and this agent neither watches nor signals it from now on. */
   letGo(): void {
     this.#isLetGo = true
     this.#termination?.over()
@@ -106,7 +122,8 @@ export class ServerRun {
   async untilOver(): Promise<RunEnd | undefined> {
     const { process, output, now, onState } = this.#options
     await using _bounded = output.bounded()
-    const watching = this.#watch.watch(this.#watching.signal)
+    using _asking = this.poller
+    const watching = this.#watch(this.#watching.signal)
     const exit = await Promise.race([process.exited, this.#letGo.promise])
     this.#reaped = true
     this.#termination?.over()
@@ -119,9 +136,96 @@ export class ServerRun {
     return await this.#settle(exit, at)
   }
 
+  /** From its start over its readiness to its liveness, until the signal, which an end of the run gives. Never rejects. */
+  async #watch(signal: AbortSignal): Promise<void> {
+    const { pid, port } = this
+    const { now } = this.#options
+    try {
+      const verdict = await this.#untilReady(signal)
+      if (verdict.kind === 'stalled') this.#endSilent()
+      if (verdict.kind === 'portTaken') this.end('portTaken', { holders: verdict.holders })
+      if (verdict.kind !== 'ready' || signal.aborted) return
+      const readySince = this.#readySince ?? now()
+      this.#readySince = readySince
+      this.#isHealthy = true
+      this.#tell({ kind: 'ready', since: now(), readySince, pid, port, healthy: true })
+      const measuring = this.#group.watchMemory(signal)
+      const hang = await this.#untilHung(signal, readySince)
+      if (hang) this.#endHung(hang)
+      await measuring
+    } catch (error) {
+      this.#options.log.error('the watch over a server failed', { pid, port, error })
+      this.end('stalled')
+    }
+  }
+
+  /** A server that was ready before it was found does not start, so its silence is a hang. */
+  #endSilent(): void {
+    if (this.#readySince === undefined) this.end('stalled')
+    else this.#endHung('silent')
+  }
+
+  #endHung(hang: Hang): void {
+    const { stopGraceMs = defaultStopGraceMs } = this.#options.launch
+    this.end('hung', { hang, graceMs: Math.min(hungGraceMs, stopGraceMs) })
+  }
+
+  async #untilReady(signal: AbortSignal) {
+    const { pid, port } = this
+    const { platform, probe, liveness, now, process } = this.#options
+    // A server that was found running counts as what it was until it has been silent for as long as makes any server unhealthy.
+    const endTrust = () => {
+      this.#isHealthy = false
+      this.#tell({ kind: 'starting', since: now(), pid, port })
+    }
+    const isFound = process.startTime !== undefined
+    const trust = isFound ? setTimeout(endTrust, liveness.misses * liveness.answerWithinMs) : undefined
+    try {
+      return await watchStart({
+        port,
+        probe,
+        signal,
+        stallMs: this.#readySince === undefined ? this.#stallMs : missedAfterMs(liveness, liveness.hungMisses),
+        listeners: () => platform.portListeners(port, pid),
+        figures: () => this.#startFigures(),
+        onLoading: () => {
+          clearTimeout(trust)
+          this.#tell({ kind: 'loading', since: now(), pid, port })
+        },
+        onBlindLook: () => {
+          if (this.#isHealthy) trust?.refresh()
+        },
+        onTrouble: (message, error) => this.#warn(message, error),
+      })
+    } finally {
+      clearTimeout(trust)
+    }
+  }
+
+  async #startFigures(): Promise<StartFigures> {
+    const [members, written] = await Promise.all([this.#group.members(), this.#options.output.extent()])
+    return { residentBytes: residentBytesOf(members), cpuMs: cpuMsOf(members), outputBytes: written?.to ?? 0 }
+  }
+
+  /** Resolves with the kind of hang, or undefined when the signal ended the watch. */
+  #untilHung(signal: AbortSignal, readySince: number): Promise<Hang | undefined> {
+    const { pid, port, poller } = this
+    const { launch, probe, liveness: timings, onProbe, now } = this.#options
+    return watchLiveness({
+      ...{ port, signal, probe, poller, timings, onProbe },
+      members: () => this.#group.members(),
+      asksForProgress: launch.sleepsWhenIdle !== true,
+      onHealth: (healthy, trouble) => {
+        this.#isHealthy = healthy
+        this.#tell({ kind: 'ready', since: now(), readySince, pid, port, healthy, ...(trouble && { trouble }) })
+      },
+      onTrouble: (message, error) => this.#warn(message, error),
+    })
+  }
+
   /** The leader is reaped: ends the rest of its group and finds out what it left. */
   async #settle(exit: Exit, at: number): Promise<RunEnd> {
-    const { onState } = this.#options
+    const { onState, ports } = this.#options
     const membersLeft = await this.#orSentence(() =>
       endGroup({
         group: this.#group,
@@ -134,7 +238,10 @@ export class ServerRun {
     const portTaken =
       this.#termination?.cause === 'portTaken' ||
       (this.#termination === undefined && this.#outOf === 'start' && saysAddressInUse(evidence))
-    const portLeft = await this.#orSentence(() => this.#portHeld())
+    const portLeft = await this.#orSentence(async () => {
+      const keepers = await ports.keepersOf(this.port)
+      return keepers && this.#portTakenMessage(keepers)
+    })
     const left = membersLeft ?? (portTaken ? undefined : portLeft)
     return {
       exited: {
@@ -145,13 +252,8 @@ export class ServerRun {
         ...(left === undefined ? {} : { left }),
       },
       portTaken,
-      servedMs: this.#watch.readySince === undefined ? 0 : at - this.#watch.readySince,
+      servedMs: this.#readySince === undefined ? 0 : at - this.#readySince,
     }
-  }
-
-  async #portHeld(): Promise<string | undefined> {
-    const keepers = await keepersOfPort(this, this.#options)
-    return keepers && this.#portTakenMessage(keepers)
   }
 
   async #evidence(): Promise<Evidence> {
@@ -174,19 +276,14 @@ export class ServerRun {
 
   #exited(exit: Exit, at: number, evidence: Evidence = { tail: [] }): RunEnd['exited'] {
     const { launch, platform } = this.#options
-    const { executable, settingNames } = launch
-    const memory = this.#memory.atEnd(at)
+    const memory = this.#group.memoryAtEnd(at)
     const how = { ...exit, cause: this.#termination?.cause ?? 'itself', outOf: this.#outOf } as const
     const story = {
       ...how,
-      ...{ executable, evidence, memory },
+      ...{ executable: launch.executable, evidence, memory },
       ...{ system: platform.name, totalBytes: totalmem() },
-      ...{
-        hang: this.#termination?.hang,
-        why: this.#termination?.why,
-        stallMs: this.#stallMs,
-        stallSetting: settingNames?.startupStall,
-      },
+      ...{ hang: this.#termination?.hang, why: this.#termination?.why },
+      ...{ stallMs: this.#stallMs, stallSetting: launch.settingNames?.startupStall },
     }
     const guess = guessedCause(story)
     return {
@@ -201,15 +298,19 @@ export class ServerRun {
   }
 
   get #outOf(): 'start' | 'serving' {
-    return this.#watch.readySince === undefined ? 'start' : 'serving'
+    return this.#readySince === undefined ? 'start' : 'serving'
   }
 
   get #stallMs(): number {
     return this.#options.launch.startupStallMs ?? defaultStartupStallMs
   }
 
-  /** Of a run that is being ended only that is told. */
+  /** A run that is being ended tells of that alone. */
   #tell(state: ServerState): void {
     if (!this.#termination) this.#options.onState(state)
+  }
+
+  #warn(message: string, error: unknown): void {
+    this.#options.log.warn(message, { pid: this.pid, port: this.port, error })
   }
 }

@@ -1,5 +1,3 @@
-import type { MemoryAtEnd } from './memory-watch.ts'
-
 /** What a server is to its service: it answers for it, is to take over, or finishes its last requests after another took over. */
 export type ServerRole = 'current' | 'successor' | 'retiring'
 
@@ -7,6 +5,13 @@ export type ServerRole = 'current' | 'successor' | 'retiring'
 export interface Exit {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
+}
+
+/** What the processes of a server had in memory when they were last looked at before their end. */
+export interface MemoryAtEnd {
+  readonly residentBytes: number
+  /** Before the end. */
+  readonly ageMs: number
 }
 
 /** What a run left behind in its output. */
@@ -35,10 +40,10 @@ export interface Exited extends Exit, Evidence {
   readonly memory?: MemoryAtEnd
   /** What ended how, and where a known cause fits, what to do about it. */
   readonly message: string
-  /** Of that, the cause and what to do about it. */
+  /** The part of the message that says the cause and what to do about it. */
   readonly guess?: string
   /**
-   * False from the instant of the exit: nothing answers any more. True once its whole process group is gone and its output was read:
+   * False from the instant of the exit, from when nothing answers. True once its whole process group is gone and its output was read:
    * only then may another be started, and only then are the evidence and `retryAt` there.
    */
   readonly settled: boolean
@@ -49,6 +54,17 @@ export interface Exited extends Exit, Evidence {
   /** Not before then, in milliseconds since 1970. */
   readonly retryAt?: number
 }
+
+/** The latest starts of a service failed. */
+export interface Failure {
+  /** In a row. */
+  readonly failures: number
+  /** When the next start may be tried. */
+  readonly retryAt: number
+}
+
+/** A server that served for so long had recovered: a later crash counts as the first. */
+export const stableAfterMs = 10 * 60_000
 
 export interface FailedToSpawn {
   readonly kind: 'failedToSpawn'
@@ -61,7 +77,7 @@ export interface FailedToSpawn {
 
 export interface Stopping {
   readonly kind: 'stopping'
-  /** Of this state, not of the stop. */
+  /** When this state began, not the stop. */
   readonly since: number
   readonly cause: Exclude<ExitCause, 'itself'>
   readonly pid?: number
@@ -80,7 +96,7 @@ export interface Draining {
 
 export interface Ready {
   readonly kind: 'ready'
-  /** Of this health, not of the readiness. */
+  /** When this health began, not the readiness. */
   readonly since: number
   readonly readySince: number
   readonly pid: number
@@ -111,7 +127,7 @@ export type ServerState =
   | Exited
   | FailedToSpawn
 
-/** The server, or a process that it left behind, cannot be ended; the agent goes on trying, without a limit of time. */
+/** The server, or a process that it left behind, cannot be ended; the agent keeps trying, without a limit of time. */
 export const isUnendable = (state: ServerState): boolean =>
   (state.kind === 'stopping' && state.hangs !== undefined) ||
   (state.kind === 'exited' && !state.settled && state.left !== undefined)

@@ -1,23 +1,18 @@
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import type { CountersReading } from './activity.ts'
-import { BackOffs, type Failure } from './back-off.ts'
-import { probeHealth, type HealthProbe } from './health-probe.ts'
-import { ExitWatch } from './exit-watch.ts'
+import { steadyNow } from '../util/steady-clock.ts'
 import type { GeneralRules, ServerLaunch } from './launch.ts'
 import type { Ledger } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
-import type { ReadableOutput } from './output-log.ts'
-import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
-import { namesIn } from './output-pieces.ts'
+import { defaultOutputLimits, namesIn, ServiceOutput, type OutputLimits, type ReadableOutput } from './output.ts'
+import type { IdleLimit } from './poller.ts'
 import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
+import { probeHealth, type CountersReading, type HealthProbe } from './probe.ts'
+import { ExitWatch } from './process-group.ts'
 import { keyOfRun, serverFolders } from './run-folder.ts'
-import type { StopOptions, StopReport } from './server-process.ts'
-import type { Exited, ServerRole, ServerState } from './server-state.ts'
-import { ServiceRuns } from './service-runs.ts'
-import type { CountedServer } from './server-slot.ts'
-import { ServiceServers, type AdoptableServer } from './service-servers.ts'
-import { steadyNow } from '../util/steady-clock.ts'
+import type { ServerProcess, StopOptions, StopReport } from './server-process.ts'
+import type { Exited, Failure, ServerRole, ServerState } from './server-state.ts'
+import { ServiceServers, type AdoptableServer, type CountedServer } from './service-servers.ts'
 
 export interface ServersOptions {
   readonly platform: Pick<
@@ -37,9 +32,9 @@ export interface ServersOptions {
   readonly published?: (key: string) => PublishedPorts
   /** Told of every health check of a server that was ready. */
   readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
-  /** Told of the counters of a server that was asked for them to see whether it works. */
+  /** Told of every reading of a server's counters, whoever asked for it. */
   readonly onCounters?: (server: CountedServer, reading: CountersReading) => void
-  /** For each server's output, as they are when it is first written or read. */
+  /** Counts for a server's output from when that is first written or read. */
   readonly outputLimits?: () => OutputLimits
 }
 
@@ -54,8 +49,7 @@ export class Servers implements AsyncDisposable {
   readonly #options: Required<ServersOptions>
   readonly #ports: Ports
   readonly #services = new Map<string, ServiceServers>()
-  readonly #backOffs: BackOffs
-  readonly #runs = new Map<string, ServiceRuns>()
+  readonly #outputs = new Map<string, ServiceOutput>()
   readonly #listeners = new Set<ServerListener>()
   readonly #exits: ExitWatch
 
@@ -71,7 +65,6 @@ export class Servers implements AsyncDisposable {
       outputLimits: () => defaultOutputLimits,
       ...options,
     }
-    this.#backOffs = new BackOffs(this.#options)
     this.#exits = new ExitWatch(options)
     this.#ports = new Ports({
       holders: async (port) => (await options.platform.portListeners(port, noGroup)).others,
@@ -79,15 +72,13 @@ export class Servers implements AsyncDisposable {
     })
   }
 
-  /**
-   * Everything from here on is told by `get` and `onChange`. Throws while something of an earlier process is left.
-   */
+  /** What becomes of it is told by `get` and `onChange`. Throws while something of an earlier process is left. */
   start(key: string, launch: ServerLaunch): void {
     this.#service(key).start(launch)
   }
 
   /**
-   * Another server for a key whose present one goes on: told by `successor`, until it takes over by `promote`. Throws where there is no
+   * Another server for a key whose present one serves on: told by `successor`, until it takes over by `promote`. Throws where there is no
    * present one, or more than that.
    */
   startBeside(key: string, launch: ServerLaunch): void {
@@ -109,7 +100,7 @@ export class Servers implements AsyncDisposable {
     this.#service(entry.key).adopt(entry, rules)
   }
 
-  /** The servers run on without this agent, and the ledger has what the next one needs. No listener is called any more. */
+  /** The servers run on without this agent, and the ledger has what the next one needs. No listener is called from now on. */
   async letGo(): Promise<void> {
     this.#listeners.clear()
     this.#exits[Symbol.dispose]()
@@ -134,32 +125,32 @@ export class Servers implements AsyncDisposable {
   }
 
   get(key: string): ServerState | undefined {
-    return this.#services.get(key)?.state('current')
+    return this.#of(key)?.state
   }
 
-  /** Of the server that was started beside the present one; kept when that failed, until it is dropped or another is started. */
+  /** The server that was started beside the present one; kept when that failed, until it is dropped or another is started. */
   successor(key: string): ServerState | undefined {
-    return this.#services.get(key)?.state('successor')
+    return this.#of(key, 'successor')?.state
   }
 
-  /** Of the server whose place was taken, until nothing of it is left. */
+  /** The server whose place was taken, until nothing of it is left. */
   retiring(key: string): ServerState | undefined {
-    return this.#services.get(key)?.state('retiring')
+    return this.#of(key, 'retiring')?.state
   }
 
-  /** Of what the last server of this key serves. */
+  /** What the last server of this key serves. */
   digestOf(key: string, role: ServerRole = 'current'): string | undefined {
-    return this.#services.get(key)?.digest(role)
+    return this.#of(key, role)?.facts.digest
   }
 
   /** The estimate of its memory, in bytes; undefined where there is none. */
   needOf(key: string, role: ServerRole = 'current'): number | undefined {
-    return this.#services.get(key)?.need(role).needBytes
+    return this.#of(key, role)?.facts.needBytes
   }
 
   /** The part of it that is mapped from files. */
   mappedBytesOf(key: string, role: ServerRole): number {
-    return this.#services.get(key)?.need(role).mappedBytes ?? 0
+    return this.#of(key, role)?.facts.mappedBytes ?? 0
   }
 
   /** Ends the server with this process at once, as one that failed; `why`: a sentence. */
@@ -167,9 +158,17 @@ export class Servers implements AsyncDisposable {
     this.#services.get(key)?.endForMemory(pid, why)
   }
 
-  /** All that have counters to read. */
+  /** All that run and have been ready, with how to ask what they do. */
   counted(): CountedServer[] {
     return [...this.#services.values()].flatMap((service) => service.counted())
+  }
+
+  /**
+   * Calls `onIdle` once when the present server had no request for so long, counted from now on; undefined = no longer. Asked again with the
+   * same time, it is the same wait; with a server that takes its place it begins again.
+   */
+  limitIdleness(key: string, limit: IdleLimit | undefined): void {
+    this.#of(key)?.poller?.limitIdleness(limit)
   }
 
   /** What each server that runs may load again; `files` undefined where an earlier agent started it and did not note that. */
@@ -184,17 +183,17 @@ export class Servers implements AsyncDisposable {
 
   /** What the servers of the key write and wrote, whether one runs or not. */
   outputOf(key: string): ReadableOutput {
-    return this.#runsOf(key)
+    return this.#outputOf(key)
   }
 
-  /** As the present server of the key was started; undefined where an earlier agent did that, or none was started. */
+  /** The command line of the present server of the key; undefined where none was started, or an earlier agent did not note it. */
   commandOf(key: string): readonly string[] | undefined {
-    return this.#services.get(key)?.command
+    return this.#of(key)?.command
   }
 
   /** Where the present server of the key writes, or the last one wrote; undefined where none was started yet. */
   logFileOf(key: string): string | undefined {
-    return this.#services.get(key)?.logFile
+    return this.#of(key)?.folder?.logFile
   }
 
   /** How often it was started again since it is known. */
@@ -202,10 +201,10 @@ export class Servers implements AsyncDisposable {
     return this.#services.get(key)?.restarts ?? 0
   }
 
-  /** Of the present server of each key. */
+  /** The present server of each key. */
   state(): ReadonlyMap<string, ServerState> {
-    const states = [...this.#services].map(([key, service]) => [key, service.state('current')] as const)
-    return new Map(states.filter((state): state is [string, ServerState] => state[1] !== undefined))
+    const found = [...this.#services.keys()].map((key) => [key, this.get(key)] as const)
+    return new Map(found.flatMap(([key, state]) => (state ? [[key, state]] : [])))
   }
 
   /** How the latest server that was not stopped ended, with its last lines; kept while others take its place. */
@@ -215,25 +214,24 @@ export class Servers implements AsyncDisposable {
 
   /** How often it failed in a row, and when it may be tried again; undefined where no start has failed. */
   backOff(key: string): Failure | undefined {
-    return this.#backOffs.of(key)
+    return this.#services.get(key)?.backOff
   }
 
   /** For a start that failed before there was a process, as for one that failed after. */
   countFailure(key: string, servedMs = 0): Failure {
-    return this.#backOffs.count(key, servedMs)
+    return this.#service(key).countFailure(servedMs)
   }
 
   /** The next start need not wait, and the next failure counts as the first. */
   clearBackOff(key: string): void {
-    this.#backOffs.clear(key)
+    this.#services.get(key)?.clearBackOff()
   }
 
   /** Its service is gone, and what its servers wrote goes with it. Throws while something of them is left. */
   forget(key: string): void {
     this.#services.get(key)?.refuseWhileAlive()
     this.#services.delete(key)
-    this.#backOffs.clear(key)
-    void this.#clearRuns(key)
+    void this.#clearOutput(key)
   }
 
   /** Removes what servers wrote of which nothing was heard for long: their services went while no agent ran. To be called after adoption. */
@@ -242,11 +240,11 @@ export class Servers implements AsyncDisposable {
     for (const name of await namesIn(runs)) {
       const key = keyOfRun(name)
       if (this.#services.has(key)) continue
-      const silentForMs = await this.#runsOf(key).silentForMs()
+      const silentForMs = await this.#outputOf(key).silentForMs()
       // A server may have been started meanwhile, and what it writes stays.
       if (this.#services.has(key)) continue
-      if (silentForMs > runsKeptMs) await this.#clearRuns(key)
-      else this.#runs.delete(key)
+      if (silentForMs > runsKeptMs) await this.#clearOutput(key)
+      else this.#outputs.delete(key)
     }
   }
 
@@ -269,11 +267,10 @@ export class Servers implements AsyncDisposable {
     const service = new ServiceServers({
       ...this.#options,
       key,
-      runs: this.#runsOf(key),
+      output: this.#outputOf(key),
       ports: this.#ports,
       folders: serverFolders(stateDir),
       exits: this.#exits,
-      onFailure: (servedMs) => this.countFailure(key, servedMs),
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
       onState: (state, role) => this.#tell(key, state, role),
     })
@@ -281,19 +278,28 @@ export class Servers implements AsyncDisposable {
     return service
   }
 
-  /** Whoever starts a server of that key meanwhile waits for it, as that is the same object. */
-  async #clearRuns(key: string): Promise<void> {
-    await this.#runsOf(key).clear()
-    if (!this.#services.has(key)) this.#runs.delete(key)
+  #of(key: string, role: ServerRole = 'current'): ServerProcess | undefined {
+    return this.#services.get(key)?.of(role)
   }
 
-  #runsOf(key: string): ServiceRuns {
+  /** A server of that key that is started meanwhile waits for this, as its output is the same object. */
+  async #clearOutput(key: string): Promise<void> {
+    await this.#outputOf(key).clear()
+    if (!this.#services.has(key)) this.#outputs.delete(key)
+  }
+
+  #outputOf(key: string): ServiceOutput {
+    const known = this.#outputs.get(key)
+    if (known) return known
     const { stateDir, outputLimits, log, now } = this.#options
     const newest = () => this.#services.get(key)?.newestRun
-    const options = { key, folders: serverFolders(stateDir), limits: outputLimits(), log, now, newest }
-    const runs = this.#runs.get(key) ?? new ServiceRuns(options)
-    this.#runs.set(key, runs)
-    return runs
+    const output = new ServiceOutput({
+      ...{ key, log, now, newest },
+      folders: serverFolders(stateDir),
+      limits: outputLimits(),
+    })
+    this.#outputs.set(key, output)
+    return output
   }
 
   #tell(key: string, state: ServerState, role: ServerRole): void {

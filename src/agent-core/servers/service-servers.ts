@@ -1,43 +1,61 @@
-import type { CountersReading } from './activity.ts'
-import type { Failure } from './back-off.ts'
-import type { ExitWatch } from './exit-watch.ts'
+import type { Logger } from '../observability/logger.ts'
+import { jitteredMs, type BackOff } from '../util/back-off.ts'
 import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
 import type { LedgerEntry } from './ledger.ts'
-import { logState } from './log-state.ts'
+import type { LookOptions, Use } from './poller.ts'
+import type { CountersReading } from './probe.ts'
+import type { ExitWatch } from './process-group.ts'
 import { runFolder, runOf, type RunFolder, type ServerFolders } from './run-folder.ts'
-import { needIn, type CountedServer, type ServerNeed, type Slot } from './server-slot.ts'
 import {
   ServerProcess,
+  type ServerFacts,
   type ServerOrigin,
   type ServerProcessOptions,
   type StopOptions,
   type StopReport,
 } from './server-process.ts'
-import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
+import { isOver, stableAfterMs, type Exited, type Failure, type ServerRole, type ServerState } from './server-state.ts'
 
 /** What the ledger says of a server that is provably the same as when it was noted. */
 export type AdoptableServer = LedgerEntry & { readonly process: NonNullable<LedgerEntry['process']> }
 
+/** A server that runs and has been ready, with how to ask what it does. */
+export interface CountedServer {
+  readonly key: string
+  readonly role: ServerRole
+  readonly digest: string
+  /** Another for each start of a server. */
+  readonly run: string
+  /** The pid of its first process, which is the number of its process group. */
+  readonly pid: number
+  readonly port: number
+  readonly sleepsWhenIdle: boolean
+  /** An earlier agent started it. */
+  readonly isFound: boolean
+  /** Neither stopping nor silent. */
+  readonly isWell: boolean
+  /** See Poller. */
+  readonly look: (options?: LookOptions) => Promise<Use>
+}
+
 export interface ServiceServersOptions extends Pick<
   ServerProcessOptions,
-  'key' | 'runs' | 'ledger' | 'ports' | 'platform' | 'probe' | 'liveness' | 'log' | 'now' | 'onProbe'
+  'key' | 'output' | 'ledger' | 'ports' | 'platform' | 'probe' | 'liveness' | 'log' | 'now' | 'onProbe'
 > {
   readonly folders: ServerFolders
-  /** Of servers that an earlier agent started. */
+  /** Watches servers that an earlier agent started. */
   readonly exits: ExitWatch
+  readonly random: () => number
   readonly onCounters: (server: CountedServer, reading: CountersReading) => void
-  readonly onFailure: (servedMs: number) => Failure
   /** In the turn of the change; `role` is that of the server whose state it is. */
   readonly onState: (state: ServerState, role: ServerRole) => void
 }
 
 interface Beginning {
   readonly role: ServerRole
-  readonly digest: string
+  readonly facts: ServerFacts
   readonly rules: LaunchRules
   readonly origin: ServerOrigin
-  readonly need: ServerNeed
-  readonly files: readonly string[] | undefined
 }
 
 /**
@@ -46,16 +64,20 @@ interface Beginning {
  */
 const flipSettleMs = 3_000
 
+/** A model that cannot run is tried twelve times an hour, and comes back within minutes when the cause goes away. */
+const crashBackOff: BackOff = { firstMs: 1_000, maxMs: 5 * 60_000 }
+
 /** The servers of one InferenceService: one, and for the moment in which one takes over from another, two. */
 export class ServiceServers {
   readonly #options: ServiceServersOptions
-  #current: Slot | undefined
+  #current: ServerProcess | undefined
   /** Kept when it failed, until it is dropped or another is started. */
-  #successor: Slot | undefined
+  #successor: ServerProcess | undefined
   /** Until nothing of it is left. */
-  #retiring: Slot | undefined
+  #retiring: ServerProcess | undefined
   #starts = 0
   #lastFailure: Exited | undefined
+  #backOff: Failure | undefined
 
   constructor(options: ServiceServersOptions) {
     this.#options = options
@@ -71,11 +93,11 @@ export class ServiceServers {
   /** Throws where there is no present server, or more than that. */
   startBeside(launch: ServerLaunch): void {
     const { key } = this.#options
-    const beside = this.#current?.process.folder
-    if (!this.#current || !beside || isOver(this.#current.process.state))
+    const beside = this.#current?.folder
+    if (!this.#current || !beside || isOver(this.#current.state))
       throw new Error(`${key} has no server to start another beside.`)
     for (const other of [this.#successor, this.#retiring]) {
-      if (other && !isOver(other.process.state)) throw new Error(`${key} has two servers already.`)
+      if (other && !isOver(other.state)) throw new Error(`${key} has two servers already.`)
     }
     this.#launch('successor', launch, beside)
   }
@@ -84,26 +106,25 @@ export class ServiceServers {
   promote(): void {
     const { key, ledger, log } = this.#options
     const [successor, current] = [this.#successor, this.#current]
-    if (!successor || isOver(successor.process.state)) throw new Error(`${key} has no successor.`)
+    if (!successor || isOver(successor.state)) throw new Error(`${key} has no successor.`)
     this.#current = successor
     this.#successor = undefined
-    const [next, last] = [successor.process.folder, current?.process.folder]
+    const [next, last] = [successor.folder, current?.folder]
     ledger.cast({ ...(next && { [next.name]: 'current' }), ...(last && { [last.name]: 'retiring' }) })
     log.info('successor takes over', { service: key })
-    if (current && !isOver(current.process.state)) this.#retire(current)
+    if (current && !isOver(current.state)) this.#retire(current)
   }
 
   async dropSuccessor(): Promise<StopReport> {
     if (!this.#successor) return { stopped: true }
-    const { process } = this.#successor
-    if (!isOver(process.state)) return await process.stop({ drainMs: 0 })
+    if (!isOver(this.#successor.state)) return await this.#successor.stop({ drainMs: 0 })
     this.#successor = undefined
     return { stopped: true }
   }
 
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
     const { key, exits, folders, log } = this.#options
-    const { role = 'current', digest, port, outputOffset, readySince } = entry
+    const { role = 'current', port, outputOffset, readySince } = entry
     const { executable, argv, workingDirectory, sleepsWhenIdle } = entry
     const { pid, startTime } = entry.process
     const process = { pid, startTime, exited: exits.exitOf({ pid, startTime }) }
@@ -111,111 +132,39 @@ export class ServiceServers {
     const command = argv && [executable, ...argv]
     log.info('adopted server', { service: key, pid, port, role })
     const folder = runFolder(folders, runOf(workingDirectory))
-    const slot = this.#begin({
+    const server = this.#begin({
       role,
-      digest,
+      facts: factsIn(entry),
       rules: { ...rules, executable, sleepsWhenIdle },
       origin: { kind: 'found', server: { process, port, outputOffset, command, ...ready }, folder },
-      need: needIn(entry),
-      files: entry.files,
     })
-    if (role === 'retiring') this.#retire(slot)
+    if (role === 'retiring') this.#retire(server)
   }
 
   /** They run on without this agent. */
   letGo(): void {
-    for (const { process } of this.#slots()) process.letGo()
+    for (const server of this.#all()) server.letGo()
   }
 
   async stop(options: StopOptions): Promise<StopReport> {
-    const reports = await Promise.all(this.#slots().map(({ process }) => process.stop(options)))
+    const reports = await Promise.all(this.#all().map((server) => server.stop(options)))
     return reports.find(({ stopped }) => !stopped) ?? { stopped: true }
   }
 
   skipDrain(): boolean {
-    return this.#slots()
-      .map(({ process }) => process.skipDrain())
+    return this.#all()
+      .map((server) => server.skipDrain())
       .includes(true)
   }
 
   /** Whatever its role, the server with this process is ended at once for the memory that it takes. */
   endForMemory(pid: number, why: string): void {
-    const slot = this.#slots().find(({ process }) => 'pid' in process.state && process.state.pid === pid)
-    slot?.process.endForMemory(why)
+    this.#all()
+      .find(({ state }) => 'pid' in state && state.pid === pid)
+      ?.endForMemory(why)
   }
 
-  state(role: ServerRole): ServerState | undefined {
-    return this.#slot(role)?.process.state
-  }
-
-  digest(role: ServerRole): string | undefined {
-    return this.#slot(role)?.digest
-  }
-
-  need(role: ServerRole): ServerNeed {
-    return this.#slot(role)?.need ?? { needBytes: undefined, mappedBytes: 0 }
-  }
-
-  /** As the present server was started; undefined where that is not known. */
-  get command(): readonly string[] | undefined {
-    return this.#current?.process.command
-  }
-
-  /** Of the present server. */
-  get logFile(): string | undefined {
-    return this.#current?.process.folder?.logFile
-  }
-
-  /** The run that was begun last. */
-  get newestRun(): RunFolder | undefined {
-    return this.#successor?.process.folder ?? this.#current?.process.folder
-  }
-
-  /** Those with counters to read. */
-  counted(): CountedServer[] {
-    return this.#slots().flatMap((slot) => {
-      const { folder, state } = slot.process
-      if (folder === undefined || (state.kind !== 'ready' && state.kind !== 'stopping')) return []
-      const { pid, port } = state
-      if (pid === undefined || port === undefined) return []
-      const { digest, sleepsWhenIdle, isFound } = slot
-      const isWell = state.kind === 'ready' && state.healthy
-      const role = this.#roleOf(slot)
-      return [{ key: this.#options.key, role, run: folder.name, pid, port, digest, sleepsWhenIdle, isFound, isWell }]
-    })
-  }
-
-  /** What each server may load again; one that finishes its last requests loads nothing. */
-  get files(): (readonly string[] | undefined)[] {
-    return this.#slots()
-      .filter((slot) => slot !== this.#retiring && !isOver(slot.process.state))
-      .map(({ files }) => files)
-  }
-
-  get running(): number {
-    return this.#slots().filter(({ process }) => !isOver(process.state)).length
-  }
-
-  get restarts(): number {
-    return Math.max(0, this.#starts - 1)
-  }
-
-  get lastFailure(): Exited | undefined {
-    return this.#lastFailure
-  }
-
-  refuseWhileAlive(): void {
-    const left = this.#slots().find(({ process }) => !isOver(process.state))
-    if (!left) return
-    const { kind } = left.process.state
-    throw new Error(`${this.#options.key} still has a server (${kind}): stop it and wait until it is over.`)
-  }
-
-  #slots(): Slot[] {
-    return [this.#current, this.#successor, this.#retiring].filter((slot) => slot !== undefined)
-  }
-
-  #slot(role: ServerRole): Slot | undefined {
+  of(role: ServerRole): ServerProcess | undefined {
     switch (role) {
       case 'current':
         return this.#current
@@ -226,61 +175,173 @@ export class ServiceServers {
     }
   }
 
-  #roleOf(slot: Slot): ServerRole {
-    return slot === this.#successor ? 'successor' : slot === this.#retiring ? 'retiring' : 'current'
+  /** The run that was begun last. */
+  get newestRun(): RunFolder | undefined {
+    return this.#successor?.folder ?? this.#current?.folder
+  }
+
+  /** Those with counters to read. */
+  counted(): CountedServer[] {
+    return this.#all().flatMap((server) => {
+      const { folder, state, poller, facts, sleepsWhenIdle, isFound } = server
+      if (!folder || !poller || (state.kind !== 'ready' && state.kind !== 'stopping')) return []
+      const { pid, port } = state
+      if (pid === undefined || port === undefined) return []
+      return [
+        {
+          ...{ key: this.#options.key, role: this.#roleOf(server), digest: facts.digest },
+          ...{ run: folder.name, pid, port, sleepsWhenIdle, isFound },
+          isWell: state.kind === 'ready' && state.healthy,
+          look: (options) => poller.look(options),
+        },
+      ]
+    })
+  }
+
+  /** What each server may load again; one that finishes its last requests loads nothing. */
+  get files(): (readonly string[] | undefined)[] {
+    return this.#all()
+      .filter((server) => server !== this.#retiring && !isOver(server.state))
+      .map(({ facts }) => facts.files)
+  }
+
+  get running(): number {
+    return this.#all().filter(({ state }) => !isOver(state)).length
+  }
+
+  get restarts(): number {
+    return Math.max(0, this.#starts - 1)
+  }
+
+  get lastFailure(): Exited | undefined {
+    return this.#lastFailure
+  }
+
+  get backOff(): Failure | undefined {
+    return this.#backOff
+  }
+
+  /** `servedMs`: how long it was ready before it failed, 0 if it never was. */
+  countFailure(servedMs: number): Failure {
+    const { now, random } = this.#options
+    const failures = servedMs >= stableAfterMs ? 1 : (this.#backOff?.failures ?? 0) + 1
+    this.#backOff = { failures, retryAt: now() + retryDelayMs(failures, servedMs, random) }
+    return this.#backOff
+  }
+
+  clearBackOff(): void {
+    this.#backOff = undefined
+  }
+
+  refuseWhileAlive(): void {
+    const left = this.#all().find(({ state }) => !isOver(state))
+    if (!left) return
+    throw new Error(`${this.#options.key} still has a server (${left.state.kind}): stop it and wait until it is over.`)
+  }
+
+  #all(): ServerProcess[] {
+    return [this.#current, this.#successor, this.#retiring].filter((server) => server !== undefined)
+  }
+
+  #roleOf(server: ServerProcess): ServerRole {
+    return server === this.#successor ? 'successor' : server === this.#retiring ? 'retiring' : 'current'
   }
 
   #launch(role: 'current' | 'successor', launch: ServerLaunch, beside: RunFolder | undefined): void {
-    const origin = { kind: 'launch', launch, beside } as const
-    this.#begin({ role, digest: launch.digest, rules: launch, origin, need: needIn(launch), files: launch.files })
+    this.#begin({ role, facts: factsIn(launch), rules: launch, origin: { kind: 'launch', launch, beside } })
   }
 
-  #begin({ role, digest, rules, origin, need, files }: Beginning): Slot {
-    const process = new ServerProcess({
+  #begin({ role, facts, rules, origin }: Beginning): ServerProcess {
+    const server: ServerProcess = new ServerProcess({
       ...this.#options,
-      role: () => this.#roleOf(slot),
+      role: () => this.#roleOf(server),
+      facts,
       origin,
       launch: rules,
       onCounters: (reading) => {
-        const server = this.counted().find(({ run }) => run === process.folder?.name)
-        if (server) this.#options.onCounters(server, reading)
+        const counted = this.counted().find(({ run }) => run === server.folder?.name)
+        if (counted) this.#options.onCounters(counted, reading)
       },
-      onState: (state) => this.#changed(slot, state),
+      onFailure: (servedMs) => this.countFailure(servedMs),
+      onState: (state) => this.#changed(server, state),
     })
-    const { sleepsWhenIdle = false } = rules
-    const slot: Slot = { process, digest, need, files, sleepsWhenIdle, isFound: origin.kind === 'found' }
-    if (role === 'current') this.#current = slot
-    else if (role === 'successor') this.#successor = slot
-    else this.#retiring = slot
+    if (role === 'current') this.#current = server
+    else if (role === 'successor') this.#successor = server
+    else this.#retiring = server
     this.#starts += 1
-    process.start()
-    return slot
+    server.start()
+    return server
   }
 
-  /** Clients that still know the old port are answered until no request comes any more. Its state tells its end. */
-  #retire(slot: Slot): void {
-    this.#retiring = slot
-    void slot.process.stop({ quietMs: flipSettleMs })
+  /** Clients that still know the old port are answered until no request comes. Its state tells its end. */
+  #retire(server: ServerProcess): void {
+    this.#retiring = server
+    void server.stop({ quietMs: flipSettleMs })
   }
 
-  #changed(slot: Slot, state: ServerState): void {
-    const { key, log, onState } = this.#options
-    const role = this.#roleOf(slot)
+  #changed(server: ServerProcess, state: ServerState): void {
+    const { key, log, ledger, onState } = this.#options
+    const role = this.#roleOf(server)
     logState(log, key, state)
-    this.#note(slot.process.folder, state)
+    const run = server.folder?.name
+    if (run !== undefined && isOver(state)) ledger.forget(run)
+    if (run !== undefined && state.kind === 'ready' && state.healthy)
+      void ledger.ready(run, state.pid, state.readySince)
     if (state.kind === 'exited' && state.settled && state.cause !== 'stopped') this.#lastFailure = state
     if (role === 'retiring' && isOver(state)) this.#retiring = undefined
     if (role === 'successor' && wasStopped(state)) this.#successor = undefined
     onState(state, role)
   }
-
-  #note(folder: RunFolder | undefined, state: ServerState): void {
-    if (!folder) return
-    const { ledger } = this.#options
-    if (isOver(state)) ledger.forget(folder.name)
-    if (state.kind === 'ready' && state.healthy) void ledger.ready(folder.name, state.pid, state.readySince)
-  }
 }
+
+/** The first crash of a server that served is restarted at once: what ends in the same way again waits. */
+const retryDelayMs = (failures: number, servedMs: number, random: () => number): number =>
+  failures === 1 && servedMs > 0 ? 0 : jitteredMs(crashBackOff, failures, random)
+
+type FactsNoted = Pick<LedgerEntry, 'digest' | 'needBytes' | 'mappedBytes' | 'isMapped'> & {
+  readonly files?: readonly string[] | undefined
+}
+
+/** The ledger of an earlier version has the whole need of a mapped server alone: then all of it counts as mapped. */
+const factsIn = ({ digest, needBytes, mappedBytes, isMapped = false, files }: FactsNoted): ServerFacts => ({
+  digest,
+  needBytes,
+  mappedBytes: mappedBytes ?? (isMapped ? (needBytes ?? 0) : 0),
+  files,
+})
 
 const wasStopped = (state: ServerState): boolean =>
   state.kind === 'exited' && state.settled && state.cause === 'stopped'
+
+function logState(log: Logger, key: string, state: ServerState): void {
+  const about = {
+    service: key,
+    ...('pid' in state && { pid: state.pid }),
+    ...('port' in state && { port: state.port }),
+  }
+  switch (state.kind) {
+    case 'starting':
+      if (state.pid !== undefined) log.debug('started server', about)
+      return
+    case 'loading':
+      log.debug('server is loading', about)
+      return
+    case 'ready':
+      if (state.healthy) log.debug('server is ready', about)
+      else log.warn('server does not answer', { ...about, trouble: state.trouble })
+      return
+    case 'stopping':
+      if (state.drain) log.info('requests are finishing', { service: key, pid: state.pid, ...state.drain })
+      else log.info('stopping server', { ...about, cause: state.cause })
+      return
+    case 'failedToSpawn':
+      log.warn('server could not be started', { service: key, reason: state.message })
+      return
+    case 'exited': {
+      if (!state.settled) return
+      const { code, signal, message: reason, cause, left } = state
+      const level = cause === 'stopped' && left === undefined ? 'info' : 'warn'
+      log[level]('server exited', { service: key, code, signal, reason, left })
+    }
+  }
+}

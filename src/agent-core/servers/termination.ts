@@ -1,11 +1,13 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from '../observability/logger.ts'
 import type { PortHolder } from '../platform/platform.ts'
-import { awakeTimeout, type AwakeTimeout } from '../util/awake-timeout.ts'
-import { drain } from './drain.ts'
-import { hangsMessage } from './exit-message.ts'
-import { defaultDrainLimitMs, defaultStopGraceMs } from './launch.ts'
-import type { ProcessGroup } from './process-group.ts'
-import type { RunContext } from './run-context.ts'
-import type { ExitCause, Hang } from './server-state.ts'
+import { awakeTimeout, mostSleeps, sleptMs, type AwakeTimeout } from '../util/awake-timeout.ts'
+import { untilAborted } from '../util/until-aborted.ts'
+import { hangsMessage } from './crash-cause.ts'
+import { defaultDrainLimitMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
+import type { Poller } from './poller.ts'
+import { killAgainMs, killLimitMs, type ProcessGroup } from './process-group.ts'
+import type { ExitCause, Hang, ServerState } from './server-state.ts'
 
 export interface EndOptions {
   /** Between SIGTERM and SIGKILL. */
@@ -25,23 +27,21 @@ export type EndCause = Exclude<ExitCause, 'itself'>
 
 interface TerminationOptions extends EndOptions {
   readonly cause: EndCause
-  readonly context: Pick<RunContext, 'launch' | 'platform' | 'log' | 'now' | 'onState' | 'onCounters'>
+  readonly rules: LaunchRules
+  readonly poller: Pick<Poller, 'look'>
   readonly group: Pick<ProcessGroup, 'signalNow'>
+  readonly log: Logger
+  readonly now: () => number
+  readonly onState: (state: ServerState) => void
   readonly pid: number
   readonly port: number
   /** Whether requests can be in flight. */
   readonly isServing: boolean
 }
 
-/** SIGKILL takes effect at once unless the process hangs in the kernel. */
-export const killLimitMs = 5_000
-
 /** From the request to stop until a process that is not over cannot be ended. */
 export const longestStopMs = (drainMs: number, graceMs = defaultStopGraceMs): number =>
   drainMs + graceMs + 2 * killLimitMs
-
-/** A process that hangs in the kernel ends as soon as the kernel lets go of it, so SIGKILL is repeated. */
-export const killAgainMs = 1_000
 
 /** The way of a run to its end: drain, SIGTERM to the whole group, SIGKILL after the grace. `over` ends it. */
 export class Termination {
@@ -68,7 +68,7 @@ export class Termination {
   constructor(options: TerminationOptions) {
     this.#options = options
     const { cause, holders = [], hang } = options
-    const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = options.context.launch
+    const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = options.rules
     this.holders = holders
     this.hang = hang
     this.why = options.why
@@ -114,25 +114,22 @@ export class Termination {
     return true
   }
 
-  /** The process is gone or no longer ours: no signal is sent and nothing is told any more. */
+  /** The process is gone or no longer ours: no signal is sent and no state told from now on. */
   over(): void {
     this.#isOver = true
     this.#timer?.clear()
     this.#drained.abort()
   }
 
-  /** New requests go elsewhere by now. Never rejects. */
+  /** The endpoint is withdrawn, so that new requests go elsewhere. Never rejects. */
   async #drain(): Promise<void> {
-    const { pid, port, quietMs, context } = this.#options
-    const { platform, log, onCounters } = context
+    const { pid, port, quietMs, poller, log } = this.#options
     const left = await drain({
-      port,
-      platform,
+      poller,
       until: () => this.#drainUntil,
       signal: this.#drained.signal,
       quietMs,
       onRequests: (requests) => this.#tell(requests),
-      onCounters,
       onSlept: (ms) => {
         this.#drainUntil += ms
         if (this.#requestsInFlight !== undefined) this.#tell(this.#requestsInFlight)
@@ -169,12 +166,112 @@ export class Termination {
   }
 
   #tell(requestsInFlight?: number): void {
-    const { pid, port, context } = this.#options
-    const { now, onState } = context
+    const { pid, port, now, onState } = this.#options
     this.#requestsInFlight = requestsInFlight
     const endsAt = now() + Math.max(0, Math.round(this.#drainUntil - performance.now()))
     const drain = requestsInFlight === undefined ? {} : { drain: { requestsInFlight, endsAt } }
     const hangs = this.#hangs ? { hangs: hangsMessage(pid) } : {}
     onState({ kind: 'stopping', since: now(), cause: this.#cause, pid, port, ...drain, ...hangs })
   }
+}
+
+export interface Drain {
+  readonly poller: Pick<Poller, 'look'>
+  /** On the monotonic clock; asked again at every look. */
+  readonly until: () => number
+  /** Ends the wait at once. */
+  readonly signal: AbortSignal
+  /** Without a request for so long it is over; absent = a moment is enough. */
+  readonly quietMs?: number | undefined
+  /** Called with every new number. */
+  readonly onRequests: (requests: number) => void
+  /** The machine slept for so long, in which no request could advance. */
+  readonly onSlept: (ms: number) => void
+  readonly onTrouble: (message: string, error: unknown) => void
+}
+
+/** A look takes about a millisecond at a server that is well; one in the middle of a long batch does not answer. */
+const lookLimitMs = 500
+/** Readers of a snapshot are told no more often either. */
+const lookEveryMs = 250
+/**
+ * Between the withdrawal and the moment in which the last node of the cluster knows of it, requests still come. Where none was in
+ * flight hardly any will come; where some were, others are likely to be on their way.
+ */
+const quietSettleMs = 50
+const busySettleMs = 1_000
+
+/**
+ * Waits until the server has had no request in flight for a moment. Where the server does not count them, open connections stand for
+ * requests: an idle one that a client keeps then holds the wait to its end. Resolves with the requests still in flight; never rejects.
+ */
+export async function drain({
+  poller,
+  until,
+  signal,
+  quietMs = quietSettleMs,
+  onRequests,
+  onSlept,
+  onTrouble,
+}: Drain): Promise<number> {
+  let before: Look = { requests: 0, work: undefined }
+  let settleMs = quietMs
+  let idleSince: number | undefined
+  let sleeps = 0
+  let isSeen = true
+  try {
+    for (;;) {
+      const look = await untilAborted(lookAt(poller, before), signal).catch((error: unknown) => {
+        signal.throwIfAborted()
+        if (isSeen) onTrouble('could not tell whether requests are in flight', error)
+        return undefined
+      })
+      isSeen = look !== undefined
+      const now = performance.now()
+      // Requests may be in flight, since nobody could look: it waits up to its limit.
+      if (!look) idleSince = undefined
+      else {
+        if (look.requests !== before.requests) onRequests(look.requests)
+        if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
+          settleMs = Math.max(quietMs, busySettleMs)
+          idleSince = undefined
+        }
+        if (look.requests === 0) idleSince ??= now
+        before = look
+      }
+      const idleMs = idleSince === undefined ? 0 : now - idleSince
+      if (now >= until() || (idleSince !== undefined && idleMs >= settleMs)) return before.requests
+      const waitMs = Math.min(lookEveryMs, isSeen ? settleMs - idleMs : lookEveryMs, until() - now)
+      await delay(Math.max(1, Math.ceil(waitMs)), undefined, { signal })
+      // Only the delay is measured: a look may take long on a machine that is awake.
+      const waitedMs = performance.now() - now
+      if (waitedMs <= sleptMs || ++sleeps > mostSleeps) continue
+      idleSince = undefined
+      onSlept(waitedMs)
+    }
+  } catch (error) {
+    if (!signal.aborted) onTrouble('could not tell whether requests are in flight', error)
+    return before.requests
+  }
+}
+
+interface Look {
+  readonly requests: number
+  /** Only where the server counts. */
+  readonly work: number | undefined
+}
+
+/** A server that is silent for a moment has what it had at its last count. */
+async function lookAt(poller: Pick<Poller, 'look'>, before: Look): Promise<Look> {
+  const {
+    answer,
+    requests = 0,
+    work,
+  } = await poller.look({
+    withinMs: lookLimitMs,
+    connections: true,
+    evenAsleep: true,
+  })
+  const keepsCount = (answer === 'silent' || answer === 'cannotAsk') && before.requests > 0 && requests > 0
+  return keepsCount ? before : { requests, work }
 }

@@ -3,7 +3,7 @@ import { isApiError } from '../../agent-core/kube/api-error.ts'
 import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
 import { parseEndpointSlice, resources, type EndpointSlice } from '../../agent-core/kube/resources.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
-import { askActivity } from '../../agent-core/servers/activity.ts'
+import { askActivity } from '../../agent-core/servers/probe.ts'
 import { claimText } from '../../agent-core/publishing/objects.ts'
 import {
   annotations,

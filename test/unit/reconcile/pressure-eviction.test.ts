@@ -10,6 +10,7 @@ import { evictionTimes } from '../../../src/agent-core/memory/eviction.ts'
 import { defaultThresholds, hysteresis } from '../../../src/agent-core/memory/pressure.ts'
 import { Memory, type MeasuredServer } from '../../../src/agent-core/memory/memory.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
+import { Poller } from '../../../src/agent-core/servers/poller.ts'
 import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
 import type { ServiceReport } from '../../../src/agent-core/reconcile/service-report.ts'
 import { tellingOf, type Transition } from '../../../src/agent-core/reconcile/narration.ts'
@@ -32,6 +33,7 @@ let evictions: PressureEviction
 let servers: MeasuredServer[]
 let reports: Map<string, ServiceReport>
 let now: number
+let pollers: Map<string, Poller>
 let listening: Server[]
 let told: string[]
 /** Of the history, in order. */
@@ -57,6 +59,7 @@ beforeEach(async () => {
   )
   servers = []
   reports = new Map()
+  pollers = new Map()
   listening = []
   told = []
   sentences = []
@@ -79,6 +82,7 @@ beforeEach(async () => {
     memory,
     absences,
     narrator: { tell },
+    servers: () => [...pollers].map(([key, poller]) => ({ key, role: 'current', look: (how) => poller.look(how) })),
     session: () => ({
       clusterUrl,
       reconciler: {
@@ -134,7 +138,13 @@ function serviceIs(name: string, more: object): void {
 }
 
 /** It has memory, and is not ready yet unless told otherwise. */
-function isLoaded(name: string, server: object = { kind: 'starting' }): void {
+function isLoaded(
+  name: string,
+  server: { kind?: string; port?: number; healthy?: boolean } = { kind: 'starting' },
+): void {
+  const { port } = server
+  const where = { sleepsWhenIdle: false, platform: hostPlatform(), log: silentLog, now: () => now }
+  if (port !== undefined) pollers.set(`ns/${name}`, new Poller({ ...where, port, onReading: () => undefined }))
   serviceIs(name, { server: { pid: groupId, ...server }, plan: { state: 'ready' } })
   servers.push({ key: `ns/${name}`, role: 'current', groupId, isLoading: false })
 }
@@ -237,6 +247,7 @@ test('one that worked between two looks is not idle, though it answers no reques
   machine.kernelLevel = 'warning'
   await memory.start()
   await eventually(async () => {
+    now += 1_000
     await memory.look()
     return looks.used > 1 && looks.waiting > 1
   })

@@ -5,10 +5,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import { adoptServers } from '../../../src/agent-core/servers/adopt-servers.ts'
-import { judge, unknownDigest, type Sight } from '../../../src/agent-core/servers/adoption.ts'
+import { adoptServers, judge, unknownDigest, type Sight } from '../../../src/agent-core/servers/adoption.ts'
 import { digestOf, Ledger, type LedgerEntry } from '../../../src/agent-core/servers/ledger.ts'
-import { probeHealth } from '../../../src/agent-core/servers/health-probe.ts'
+import { probeHealth } from '../../../src/agent-core/servers/probe.ts'
 import { livenessTimings } from '../../../src/agent-core/servers/liveness.ts'
 import { serverFolders } from '../../../src/agent-core/servers/run-folder.ts'
 import { ProcessGroup } from '../../../src/agent-core/servers/process-group.ts'
@@ -287,8 +286,8 @@ test('no signal reaches a process that has the number of a server that ended', a
   const groupId = stranger.pid ?? 0
   try {
     const troubles: unknown[] = []
-    const onTrouble = (error: unknown) => troubles.push(error)
-    const group = new ProcessGroup({ groupId, table: platform, leaderStartTime: 'earlier', onTrouble })
+    const log = { ...silentLog, warn: (...trouble: unknown[]) => void troubles.push(trouble) }
+    const group = new ProcessGroup({ groupId, platform, leaderStartTime: 'earlier', log })
     group.signalNow('SIGKILL')
     await group.signal('SIGKILL')
     expect([await group.members(), await livingPids(groupId), troubles]).toEqual([[], [groupId], []])
@@ -322,6 +321,7 @@ const adoptIn = (room: ServerRoom, changes: Partial<Parameters<typeof adoptServe
       processes: () => platform.processes(),
       workplaces: () => platform.workplaces(),
       variableOf: (pid, name) => platform.variableOf(pid, name),
+      process: (pid) => platform.process(pid),
       processGroup: (groupId) => platform.processGroup(groupId),
       ...changes,
     },

@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest'
-import { guessCause, saysAddressInUse, type CrashClues } from '../../../src/agent-core/servers/crash-cause.ts'
-import { findFirstError, lastLines } from '../../../src/agent-core/servers/first-error.ts'
+import {
+  guessCause,
+  saysAddressInUse,
+  type CrashClues,
+  findFirstError,
+  lastLines,
+  readEvidence,
+} from '../../../src/agent-core/servers/crash-cause.ts'
+import { OutputRoom } from './output-room.ts'
+import { ServerRoom } from './server-room.ts'
 
 const clues = (output: string, changes: Partial<CrashClues> = {}): CrashClues => {
   const tail = lastLines(output, 200)
@@ -176,4 +184,100 @@ test.each([
   'bind: Address already in use',
 ])('%s means that the port is taken', (line) => {
   expect(saysAddressInUse({ tail: [line] })).toBe(true)
+})
+
+test.each([
+  'error: invalid argument: --flash-attention',
+  "llama_model_load: error loading model: unknown model architecture: 'qwen9'",
+  'gguf_init_from_file_ptr: failed to read magic',
+  'error: no such tensor',
+  "srv operator(): couldn't bind HTTP server socket, hostname: 0.0.0.0, port: 8080",
+  'ggml_metal_buffer_init: error: failed to allocate buffer, size = 26214.40 MiB',
+  'llama-server: error while loading shared libraries: libllama.so: cannot open shared object file',
+  'dyld[812]: Library not loaded: @rpath/libggml.dylib',
+  "terminate called after throwing an instance of 'std::runtime_error'",
+  'ggml.c:1234: GGML_ASSERT(n_dims == 4) failed',
+  'Segmentation fault (core dumped)',
+])('%s is an error', (line) => {
+  expect(findFirstError(['build: 11434', line, 'main: exiting due to model loading error'])).toBe(line)
+})
+
+test.each([
+  'ggml_metal_init: skipping kernel_mul_mv_bf16_f32 (not supported)',
+  'load: 0 errors while reading',
+  'main: warning: failed to lock memory, raise RLIMIT_MEMLOCK',
+  '0.00.012.345 I srv load_model: failed over to the CPU',
+  'W srv  init: cannot use a draft model',
+  'common_params: ignore_error = false, error: none',
+  'print_info: general.name = Terror of Abortia',
+])('%s is none', (line) => {
+  expect(findFirstError([line])).toBeUndefined()
+})
+
+test('what llama-server itself marks as an error is one, told without its time and level', () => {
+  const lines = [
+    '0.00.041.000 I srv load_model: loading model',
+    '0.00.046.978 E llama_model_load: error loading model: it is damaged',
+    '0.00.049.363 E srv llama_server: exiting due to model loading error',
+  ]
+  expect(findFirstError(lines)).toBe('llama_model_load: error loading model: it is damaged')
+})
+
+test('an error is made fit for a sentence: no colours, no control characters, not endless', () => {
+  expect(findFirstError(['\u001b[31mE srv: failed\u0000\u0007 to load\u001b[0m\r'])).toBe('srv: failed to load')
+  expect(findFirstError([`error: ${'x'.repeat(5_000)}`])).toHaveLength(301)
+})
+
+test('the last lines are those with something in them', () => {
+  expect(lastLines('a\n\nb\r\n\nc\n', 2)).toEqual(['b', 'c'])
+})
+
+test('the first error of a start is found in what was cut off, and that of an earlier attempt is none', async () => {
+  await using room = await OutputRoom.create({ bytes: 1_000, count: 3 })
+  await room.write('error: port taken, an attempt before\n')
+  const { to: offset } = (await room.log.extent()) ?? { to: 0 }
+  await room.write(`error: this is why\n${'noise\n'.repeat(150)}`)
+  await room.look()
+  await room.write('error: and this follows from it\n')
+  expect(await readEvidence(room.log, { offset, outOf: 'start' })).toMatchObject({ firstError: 'error: this is why' })
+})
+
+test('where the beginning of a run is no longer kept, the first error of what is left counts', async () => {
+  await using room = await OutputRoom.create({ bytes: 1_000, count: 1 })
+  await room.write('error: the real reason\n')
+  for (let n = 0; n < 3; n++) {
+    await room.write('noise\n'.repeat(160))
+    await room.look()
+  }
+  await room.write('error: all that is left\n')
+  const { firstError, tail } = await readEvidence(room.log, { offset: 0, outOf: 'start' })
+  expect([firstError, tail.at(-1), tail.length]).toEqual(['error: all that is left', 'error: all that is left', 161])
+})
+
+test('megabytes of garbage, long lines and empty ones take no long time, and the error among them is found', async () => {
+  await using room = await OutputRoom.create({ bytes: 100_000_000, count: 1 })
+  const garbage = Buffer.from(
+    Array.from({ length: 500_000 }, (_, n) => (n * 7_919 + (n >> 3)) % 256).filter((byte) => byte !== 10),
+  )
+  await room.write(Buffer.concat([garbage, Buffer.from(`\nerror: found ${'\u001b['.repeat(400_000)}\n`)]))
+  await room.write('\n'.repeat(1_000_000))
+  // Of the CPU, since a machine that does something else besides makes any wait longer.
+  const before = process.cpuUsage()
+  const { firstError } = await readEvidence(room.log, { offset: 0, outOf: 'start' })
+  const { user, system } = process.cpuUsage(before)
+  expect([firstError?.startsWith('error: found'), user + system < 5_000_000]).toEqual([true, true])
+})
+
+test('a server that fails after it wrote more than is kept still says why', async () => {
+  await using room = await ServerRoom.create({ outputLimits: () => ({ bytes: 50_000, count: 2 }) })
+  room.start({
+    noise: { lines: 20, lineBytes: 500, everyMs: 5 },
+    loadMs: 60_000,
+    crashAfterMs: 1_500,
+    crash: { message: 'llama_model_load: error loading model: no' },
+  })
+  expect(await room.settled()).toMatchObject({
+    firstError: 'llama_model_load: error loading model: no',
+    outOf: 'start',
+  })
 })

@@ -2,7 +2,9 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { connect, type AddressInfo } from 'node:net'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { drain } from '../../../src/agent-core/servers/drain.ts'
+import { drain } from '../../../src/agent-core/servers/termination.ts'
+import { Poller } from '../../../src/agent-core/servers/poller.ts'
+import { silentLog } from '../../support/silent-log.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ask, platform, ServerRoom, untilInFlight } from './server-room.ts'
 
@@ -191,13 +193,14 @@ describe('a server that counts', () => {
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')
     onTestFinished(() => void server.close())
+    const { port } = server.address() as AddressInfo // a TCP server that listens has no other kind
+    const onReading = () => undefined
+    using poller = new Poller({ port, sleepsWhenIdle: false, platform, log: silentLog, onReading })
     const left = await drain({
-      port: (server.address() as AddressInfo).port, // a TCP server that listens has no other kind
-      platform,
+      poller,
       until: () => Infinity,
       signal: new AbortController().signal,
       onRequests: () => undefined,
-      onCounters: () => undefined,
       onSlept: () => undefined,
       onTrouble: (_, error) => {
         throw error

@@ -1,7 +1,7 @@
 import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { adoptServers } from '../../../src/agent-core/servers/adopt-servers.ts'
+import { adoptServers } from '../../../src/agent-core/servers/adoption.ts'
 import { follow, tail } from '../../../src/agent-core/servers/output-reader.ts'
 import { eventually } from '../../support/eventually.ts'
 import { restoreState } from '../../support/recorded-state.ts'

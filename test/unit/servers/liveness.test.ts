@@ -2,7 +2,6 @@ import { describe, expect, test } from 'vitest'
 import {
   advanceOf,
   afterLook,
-  cpuMsOf,
   livenessTimings,
   missedAfterMs,
   steadyPulse,
@@ -10,7 +9,8 @@ import {
   type Advance,
   type Look,
 } from '../../../src/agent-core/servers/liveness.ts'
-import { watchLiveness } from '../../../src/agent-core/servers/liveness-watch.ts'
+import { cpuMsOf } from '../../../src/agent-core/servers/process-group.ts'
+import { watchLiveness } from '../../../src/agent-core/servers/liveness.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ask, livingPids, ServerRoom, untilInFlight } from './server-room.ts'
 
@@ -63,19 +63,19 @@ describe('the verdict', () => {
 })
 
 describe('requests in flight', () => {
-  const counted = (requests: number, work: number) =>
-    ({ kind: 'counted', requests, work, reading: { counters: {}, askedAt: 0 } }) as const
+  const counted = (requests: number, work: number) => ({ answer: 'counted', requests, work }) as const
+  const unknown = { requests: undefined, work: undefined }
   const before: Advance = { work: 100, cpuMs: 5_000, at: 0, stuck: 2 }
 
   test.each([
     ['that wrote tokens advance', counted(1, 101), 5_000, 0],
     ['that use the processor advance', counted(1, 100), 5_600, 0],
     ['that do neither stand', counted(1, 100), 5_599, 3],
-    ['of a server that tells nothing any more stand', { kind: 'silent' }, 5_000, 3],
+    ['of a server that tells nothing any more stand', { ...unknown, answer: 'silent' }, 5_000, 3],
     ['that are none do neither', counted(0, 100), 5_000, undefined],
-    ['that nobody counts do neither', { kind: 'untold' }, 5_000, undefined],
-  ] as const)('%s', (_, activity, cpuMs, stuck) => {
-    expect(advanceOf(before, activity, { cpuMs, at: 60_000 })?.stuck).toBe(stuck)
+    ['that nobody counts do neither', { ...unknown, answer: 'untold' }, 5_000, undefined],
+  ] as const)('%s', (_, use, cpuMs, stuck) => {
+    expect(advanceOf(before, use, { cpuMs, at: 60_000 })?.stuck).toBe(stuck)
   })
 })
 
@@ -179,6 +179,8 @@ test.each([
 })
 
 /** What is told about a server that answers so, one probe after the other. */
+const unknownUse = { requests: undefined, work: undefined, idleForMs: 0 }
+
 async function toldOver(answers: readonly (number | 'silent' | 'cannotAsk')[]): Promise<unknown[]> {
   const told: unknown[] = []
   const end = new AbortController()
@@ -191,7 +193,7 @@ async function toldOver(answers: readonly (number | 'silent' | 'cannotAsk')[]): 
     members: () => Promise.resolve([]),
     onHealth: (healthy, trouble) => told.push(trouble ?? healthy),
     onProbe: () => {},
-    onCounters: () => {},
+    poller: { look: () => Promise.resolve({ ...unknownUse, answer: 'silent' }) },
     onTrouble: (message) => told.push(message),
     probe: () => {
       const answer = answers[asked++]

@@ -1,23 +1,23 @@
 import { appendFile, readdir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { LogFields, Logger } from '../../../src/agent-core/observability/logger.ts'
-import type { OutputLimits } from '../../../src/agent-core/servers/output-rotation.ts'
+import type { OutputLimits } from '../../../src/agent-core/servers/output.ts'
 import { runNumber, serverFolders, type RunFolder } from '../../../src/agent-core/servers/run-folder.ts'
-import { ServiceRuns } from '../../../src/agent-core/servers/service-runs.ts'
+import { ServiceOutput } from '../../../src/agent-core/servers/output.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const ignore = () => undefined
 
 /** The output of one service, whose first run has begun, in a folder of its own. */
 export class OutputRoom implements AsyncDisposable {
-  readonly log: ServiceRuns
+  readonly log: ServiceOutput
   readonly warnings: { message: string; fields: LogFields | undefined }[] = []
   readonly #folder: AsyncDisposable & { readonly dir: string }
   #run: RunFolder | undefined
 
   private constructor(folder: AsyncDisposable & { readonly dir: string }, limits: OutputLimits) {
     const warn: Logger['warn'] = (message, fields) => void this.warnings.push({ message, fields })
-    this.log = new ServiceRuns({
+    this.log = new ServiceOutput({
       key: 'a/b',
       folders: serverFolders(folder.dir),
       limits,
@@ -54,7 +54,7 @@ export class OutputRoom implements AsyncDisposable {
 
   /** One look at whether it is too long. */
   async look(): Promise<void> {
-    await this.log.output(this.run).bounded()[Symbol.asyncDispose]()
+    await this.log.run(this.run).bounded()[Symbol.asyncDispose]()
   }
 
   /** Sizes of the files of the run, and of the one before with `.previous` in front. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { PortListeners } from '../../../src/agent-core/platform/platform.ts'
-import type { ProbeAnswer } from '../../../src/agent-core/servers/health-probe.ts'
+import type { ProbeAnswer } from '../../../src/agent-core/servers/probe.ts'
 import { probePauseMs, watchStart, type StartWatch } from '../../../src/agent-core/servers/readiness.ts'
 
 const ours: PortListeners = { ours: [42], others: [] }

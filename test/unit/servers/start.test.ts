@@ -2,7 +2,7 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { launchEnvironment } from '../../../src/agent-core/servers/launch.ts'
-import { spawnServer } from '../../../src/agent-core/servers/spawn.ts'
+import { spawnServer } from '../../../src/agent-core/servers/launch.ts'
 import { livingPids, ServerRoom } from './server-room.ts'
 
 test('a server starts, loads and is ready, and answers on the port it was given', async () => {

@@ -1,7 +1,7 @@
 import { LinkError, type Listener, type Unsubscribe } from '../../../contract/client.ts'
 import type { Answer, Query } from '../../../contract/queries.ts'
 import type { StreamItem, StreamRequest } from '../../../contract/log.ts'
-import type { ReadableOutput } from '../../servers/output-log.ts'
+import type { ReadableOutput } from '../../servers/output.ts'
 import { follow, tail } from '../../servers/output-reader.ts'
 import { messageOf } from '../../util/message-of.ts'
 

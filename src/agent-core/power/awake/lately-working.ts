@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Platform } from '../../platform/platform.ts'
-import { cpuMsOf, isWorking, type CpuSample } from '../../servers/liveness.ts'
+import { cpuMsOf, isWorking, type CpuSample } from '../../servers/process-group.ts'
 
 /** A server and its process group, whose number is the pid. */
 export interface WatchedProcess {

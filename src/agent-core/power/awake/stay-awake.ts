@@ -6,7 +6,7 @@ import type { AwakeHold, HoldAwake, HowItEnded } from './awake-hold.ts'
 import { mayKeepAwake } from './awake-rule.ts'
 import { isWorkUnderWay, type WorkSources } from './work-under-way.ts'
 
-export interface StayAwakeOptions extends Pick<WorkSources, 'ask' | 'connections' | 'working'> {
+export interface StayAwakeOptions extends Pick<WorkSources, 'working'> {
   readonly policy: () => SleepPolicy
   readonly source: () => PowerSupply['source'] | undefined
   readonly servers: Pick<Servers, 'state' | 'counted' | 'onChange'>
@@ -133,14 +133,13 @@ export class StayAwake implements AsyncDisposable {
   }
 
   async #isNeeded(): Promise<boolean> {
-    const { policy, source, servers, ask, connections, working, hold } = this.#options
+    const { policy, source, servers, working, hold } = this.#options
     if (!hold || !mayKeepAwake(policy(), source())) return false
     return isWorkUnderWay({
       states: () => servers.state().values(),
       counted: () => servers.counted(),
-      ask,
-      connections,
       working,
+      freshMs: (this.#hold ? heldLookEveryMs : lookEveryMs) / 2,
     })
   }
 

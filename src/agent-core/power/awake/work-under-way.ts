@@ -1,20 +1,15 @@
-import type { Platform } from '../../platform/platform.ts'
-import type { Activity } from '../../servers/activity.ts'
 import type { ServerState } from '../../servers/server-state.ts'
-import type { CountedServer } from '../../servers/server-slot.ts'
+import type { CountedServer } from '../../servers/service-servers.ts'
 import type { LatelyWorking } from './lately-working.ts'
 
 export interface WorkSources {
   readonly states: () => Iterable<ServerState>
   /** Those that have been ready. */
   readonly counted: () => readonly CountedServer[]
-  /** Never rejects. */
-  readonly ask: (port: number, timeLimitMs: number) => Promise<Activity>
-  readonly connections: Platform['establishedConnections']
   readonly working: Pick<LatelyWorking, 'has' | 'keepOnly'>
+  /** What a server said of its requests lately is not asked again. */
+  readonly freshMs: number
 }
-
-const answerLimitMs = 1_000
 
 /** Whether a model loads, or a request runs. */
 export async function isWorkUnderWay(sources: WorkSources): Promise<boolean> {
@@ -32,16 +27,14 @@ const isOnItsWay = (state: ServerState): boolean =>
   (state.kind === 'stopping' && state.drain !== undefined)
 
 /**
- * Of a server in the middle of a long batch open connections stand for requests. Of one that does not say, or must not be asked, they do so
+ * Open connections to a server in the middle of a long batch stand for requests. Those to one that does not say, or must not be asked, do so
  * while it works: a client may keep one open for hours.
  */
 async function hasRequests(
   server: CountedServer,
-  { ask, connections, working }: Pick<WorkSources, 'ask' | 'connections' | 'working'>,
+  { working, freshMs }: Pick<WorkSources, 'working' | 'freshMs'>,
 ): Promise<boolean> {
-  const { port, sleepsWhenIdle } = server
-  const activity = sleepsWhenIdle ? undefined : await ask(port, answerLimitMs)
-  if (activity?.kind === 'counted') return activity.requests > 0
-  if ((await connections(port)) === 0) return false
-  return activity?.kind === 'silent' || activity?.kind === 'cannotAsk' || working.has(server)
+  const { answer, requests } = await server.look({ freshMs, connections: true })
+  if (requests === 0) return false
+  return answer === 'counted' || answer === 'silent' || answer === 'cannotAsk' || working.has(server)
 }

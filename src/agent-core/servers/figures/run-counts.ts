@@ -1,5 +1,28 @@
-import type { RuntimeCounters } from '../activity.ts'
-import { risingCounters, type RisingCounts } from './rising-counters.ts'
+import type { RuntimeCounters } from '../probe.ts'
+
+/** The counters that only rise while a server runs. */
+const risingCounters = [
+  'promptTokens',
+  'promptSeconds',
+  'cachedTokens',
+  'generatedTokens',
+  'generationSeconds',
+  'decodes',
+] as const
+
+/** What is not counted is absent. */
+export type RisingCounts = Pick<RuntimeCounters, (typeof risingCounters)[number]>
+
+/** What all servers of a service have counted since the agent began; only ever rises. */
+export type RuntimeTotals = RisingCounts
+
+export function addTo(totals: RuntimeTotals, more: RisingCounts): RuntimeTotals {
+  const sums = risingCounters.flatMap((name) => {
+    const [known, added] = [totals[name], more[name]]
+    return known === undefined && added === undefined ? [] : [[name, (known ?? 0) + (added ?? 0)] as const]
+  })
+  return Object.fromEntries(sums)
+}
 
 /** What one server said of its work. Times are milliseconds of a clock that never goes back. */
 export interface Reading {

@@ -1,19 +1,17 @@
 import { isDeepStrictEqual } from 'node:util'
 import { seesFigures, type Looker } from '../../../contract/client.ts'
 import type { RuntimeFigures as RuntimeFiguresView } from '../../../contract/service.ts'
-import type { Activity, CountersReading } from '../activity.ts'
-import type { CountedServer } from '../server-slot.ts'
+import { formatDecimal, formatShare, formatTokenRate } from '../../../contract/format.ts'
+import type { CountersReading, RuntimeCounters } from '../probe.ts'
+import type { CountedServer } from '../service-servers.ts'
 import { steadyNow, wallTimeOf } from '../../util/steady-clock.ts'
-import { OwnPace } from './own-pace.ts'
-import { RunCounts } from './run-counts.ts'
-import { addTo, type RuntimeTotals } from './totals.ts'
-import { figuresOf } from './view.ts'
+import type { Use } from '../poller.ts'
+import { OwnPace, type Slowness } from './own-pace.ts'
+import { addTo, RunCounts, type RuntimeTotals } from './run-counts.ts'
 
 export interface RuntimeFiguresOptions {
   /** Those that run. */
   readonly servers: () => readonly CountedServer[]
-  /** Never rejects. */
-  readonly ask: (port: number, timeLimitMs: number) => Promise<Activity>
   /** Every server was asked; complete: each answered, so that the totals are as of now. */
   readonly onAsked?: (answers: { readonly isComplete: boolean }) => void
   /** A figure is another than before. */
@@ -24,8 +22,8 @@ export interface RuntimeFiguresOptions {
 
 const menuEveryMs = 5_000
 const windowEveryMs = 2_000
-/** A server in the middle of a long batch does not answer; then its figures are those of the next time. */
-const answerLimitMs = 1_000
+/** What another asked so lately is not asked again. */
+const freshMs = 500
 /** For so long an answer that did not come is that of a busy server. */
 const silenceMs = 15_000
 /** Of services that are gone; those that are there are never forgotten. */
@@ -38,8 +36,8 @@ interface Run {
 }
 
 /**
- * What the servers say of their own work. They are asked while a menu or a window looks, and by `refresh`; what is asked of them for
- * another purpose is noted here too. Nothing is asked otherwise.
+ * What the servers say of their own work: every reading of their counters is noted here, whoever asked for it. They are asked for it while a
+ * menu or a window looks, and by `refresh`.
  */
 export class RuntimeFigures implements AsyncDisposable {
   readonly #options: RuntimeFiguresOptions
@@ -77,9 +75,23 @@ export class RuntimeFigures implements AsyncDisposable {
     return this.#round
   }
 
-  /** Of a server that was asked for another purpose. */
-  note(server: CountedServer, reading: CountersReading): void {
-    this.#add(server, reading)
+  /** Every reading of a server that still runs. */
+  note(
+    server: Pick<CountedServer, 'key' | 'digest' | 'isFound' | 'run'>,
+    { counters, askedAt }: CountersReading,
+  ): void {
+    const { key, digest, isFound } = server
+    const run = this.#run(server)
+    run.told = 'counted'
+    const isFirst = run.counts.last === undefined
+    const stretch = run.counts.add({ counters, askedAt, at: this.#now() })
+    // What a server that was found running counted before, an earlier agent has counted.
+    const more = stretch ?? (isFirst && !isFound ? counters : {})
+    this.#totals.set(key, addTo(this.#totals.get(key) ?? {}, more))
+    const { generatedTokens = 0, generationSeconds = 0 } = stretch ?? {}
+    if (!stretch?.isOneRequest) return
+    const { at, contextTokens } = stretch
+    this.#pace.add({ at, digest, contextTokens, generatedTokens, seconds: generationSeconds })
   }
 
   /** Undefined where no server of the key was asked, or none is ready. */
@@ -126,38 +138,22 @@ export class RuntimeFigures implements AsyncDisposable {
     if (!isSame) this.#options.onChange()
   }
 
-  async #ask(server: CountedServer): Promise<Activity['kind'] | 'notAsked'> {
+  async #ask(server: CountedServer): Promise<Use['answer']> {
     if (server.sleepsWhenIdle || !server.isWell) return 'notAsked'
-    const activity = await this.#options.ask(server.port, answerLimitMs)
+    const { answer } = await server.look({ freshMs })
     // A run that ended meanwhile may be forgotten already: as a new one its whole count would come again.
     if (!this.#options.servers().some(({ run }) => run === server.run)) return 'notAsked'
-    if (activity.kind === 'counted') this.#add(server, activity.reading)
-    else if (activity.kind !== 'cannotAsk') this.#run(server).told = activity.kind
-    return activity.kind
+    if (answer === 'untold' || answer === 'silent') this.#run(server).told = answer
+    return answer
   }
 
-  #run({ run }: CountedServer): Run {
+  #run({ run }: Pick<CountedServer, 'run'>): Run {
     const known = this.#runs.get(run)
     if (known) return known
     const begun: Run = { counts: new RunCounts(), since: this.#now(), told: 'silent' }
     this.#runs.set(run, begun)
     this.#forgetGone()
     return begun
-  }
-
-  #add(server: CountedServer, { counters, askedAt }: CountersReading): void {
-    const { key, digest, isFound } = server
-    const run = this.#run(server)
-    run.told = 'counted'
-    const isFirst = run.counts.last === undefined
-    const stretch = run.counts.add({ counters, askedAt, at: this.#now() })
-    // What a server that was found running counted before, an earlier agent has counted.
-    const more = stretch ?? (isFirst && !isFound ? counters : {})
-    this.#totals.set(key, addTo(this.#totals.get(key) ?? {}, more))
-    const { generatedTokens = 0, generationSeconds = 0 } = stretch ?? {}
-    if (!stretch?.isOneRequest) return
-    const { at, contextTokens } = stretch
-    this.#pace.add({ at, digest, contextTokens, generatedTokens, seconds: generationSeconds })
   }
 
   #forgetGone(): void {
@@ -196,3 +192,31 @@ const asked = {
 } as const
 
 const notReported = (message: string): RuntimeFiguresView => ({ state: 'notReported', message })
+
+interface Known {
+  readonly counters: RuntimeCounters
+  readonly rates: { readonly prompt?: number; readonly generation?: number }
+  readonly lastRequestAt: string | undefined
+  readonly slowness: Slowness | undefined
+}
+
+/** As people are shown it. */
+function figuresOf({ counters, rates, lastRequestAt, slowness }: Known): RuntimeFiguresView {
+  const { requestsRunning, requestsWaiting, kvUse } = counters
+  return {
+    state: 'reported',
+    ...(rates.prompt !== undefined && { promptTokensPerSecond: tenths(rates.prompt) }),
+    ...(rates.generation !== undefined && { generatedTokensPerSecond: tenths(rates.generation) }),
+    ...(requestsRunning !== undefined && { requestsRunning: Math.round(requestsRunning) }),
+    ...(requestsWaiting !== undefined && { requestsWaiting: Math.round(requestsWaiting) }),
+    ...(kvUse !== undefined && { kvUse: Math.round(kvUse * 1_000) / 1_000 }),
+    ...(lastRequestAt !== undefined && { lastRequestAt }),
+    ...(slowness && { slow: slowSentence(slowness) }),
+  }
+}
+
+/** Rounded, so that it stays the same while nothing changes that a person can tell. */
+const tenths = (rate: number): number => Math.round(rate * 10) / 10
+
+const slowSentence = ({ perSecond, usual }: Slowness): string =>
+  `Generates ${formatTokenRate(perSecond)}, ${formatShare(1 - perSecond / usual)} less than the ${formatDecimal(usual)} it reached before: this machine may be too hot, or something else uses its GPU.`

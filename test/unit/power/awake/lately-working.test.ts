@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { LatelyWorking } from '../../../../src/agent-core/power/awake/lately-working.ts'
 import { isWorkUnderWay } from '../../../../src/agent-core/power/awake/work-under-way.ts'
-import type { CountedServer } from '../../../../src/agent-core/servers/server-slot.ts'
+import type { CountedServer } from '../../../../src/agent-core/servers/service-servers.ts'
 import { hostPlatform } from '../../../../src/agent-core/platform/host.ts'
 import { eventually } from '../../../support/eventually.ts'
 import { freePort } from '../../../support/free-port.ts'
@@ -37,14 +37,19 @@ test('a real server with an idle connection is not at work, with one that it com
   const server: CountedServer = {
     ...{ key: 'a/b', role: 'current', run: 'run', pid, port, digest: 'd' },
     ...{ sleepsWhenIdle: true, isFound: false, isWell: true },
+    look: async () => ({
+      answer: 'notAsked',
+      requests: await platform.establishedConnections(port),
+      work: undefined,
+      idleForMs: 0,
+    }),
   }
   const isAtWork = () =>
     isWorkUnderWay({
       states: () => [],
       counted: () => [server],
-      ask: () => Promise.resolve({ kind: 'untold' }),
-      connections: (asked) => platform.establishedConnections(asked),
       working,
+      freshMs: 0,
     })
   const client = connect(port, '127.0.0.1')
   parts.defer(() => void client.destroy())

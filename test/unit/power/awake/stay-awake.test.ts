@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { StayAwake, type StayAwakeOptions } from '../../../../src/agent-core/power/awake/stay-awake.ts'
 import type { ServerListener } from '../../../../src/agent-core/servers/servers.ts'
+import type { Use } from '../../../../src/agent-core/servers/poller.ts'
 import type { ServerState } from '../../../../src/agent-core/servers/server-state.ts'
 import { Recorder } from '../../../support/running-agent.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -26,23 +27,26 @@ function machine(options: Partial<StayAwakeOptions> & { readonly sleepsWhenIdle?
   const { sleepsWhenIdle = false, ...rest } = options
   const facts = { state: ready, requests: 0, connections: 0, isWorking: true, holds: 0, endsAtOnce: false, asked: 0 }
   let listener: ServerListener = () => undefined
+  const look = (): Promise<Use> => {
+    facts.asked += 1
+    const seen = { work: undefined, idleForMs: 0 }
+    return Promise.resolve(
+      sleepsWhenIdle
+        ? { ...seen, answer: 'notAsked', requests: facts.connections }
+        : { ...seen, answer: 'counted', requests: facts.requests },
+    )
+  }
   const awake = new StayAwake({
     policy: () => 'while-serving',
     source: () => 'mains',
     servers: {
       state: () => new Map([['a/b', facts.state]]),
-      counted: () => (facts.state.kind === 'ready' ? [{ ...counted, sleepsWhenIdle }] : []),
+      counted: () => (facts.state.kind === 'ready' ? [{ ...counted, sleepsWhenIdle, look }] : []),
       onChange: (heard) => {
         listener = heard
         return () => undefined
       },
     },
-    ask: () => {
-      facts.asked += 1
-      const reading = { counters: {}, askedAt: 0 }
-      return Promise.resolve({ kind: 'counted', requests: facts.requests, work: 0, reading })
-    },
-    connections: () => Promise.resolve(facts.connections),
     working: { has: () => Promise.resolve(facts.isWorking), keepOnly: () => undefined },
     hold: () => {
       facts.holds += 1

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { RuntimeCounters } from '../../../../src/agent-core/servers/activity.ts'
+import type { RuntimeCounters } from '../../../../src/agent-core/servers/probe.ts'
 import { RunCounts } from '../../../../src/agent-core/servers/figures/run-counts.ts'
 
 /** Readings two seconds apart. */

@@ -1,33 +1,34 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import type { Activity, RuntimeCounters } from '../../../../src/agent-core/servers/activity.ts'
-import type { CountedServer } from '../../../../src/agent-core/servers/server-slot.ts'
+import type { RuntimeCounters } from '../../../../src/agent-core/servers/probe.ts'
+import type { Use } from '../../../../src/agent-core/servers/poller.ts'
+import type { CountedServer } from '../../../../src/agent-core/servers/service-servers.ts'
 import { RuntimeFigures } from '../../../../src/agent-core/servers/figures/runtime-figures.ts'
 
 beforeEach(() => vi.useFakeTimers())
 afterEach(() => vi.useRealTimers())
 
-const server: CountedServer = {
+type Facts = Omit<CountedServer, 'look'>
+
+const server: Facts = {
   ...{ key: 'default/a', role: 'current', run: 'run-1', pid: 1, port: 1, digest: 'd' },
   ...{ sleepsWhenIdle: false, isFound: false, isWell: true },
 }
 
 /** Servers whose answers a test says, by port. */
-function room(servers: CountedServer[] = [server]) {
+function room(servers: Facts[] = [server]) {
   const answers = new Map<number, RuntimeCounters | 'untold' | 'silent'>()
   const asked: number[] = []
   const state = { changes: 0, complete: [] as boolean[] }
   const now = () => Date.now()
-  const figures = new RuntimeFigures({
-    servers: () => servers,
-    ask: (port) => {
-      asked.push(port)
-      const answer = answers.get(port) ?? 'silent'
-      const activity: Activity =
-        typeof answer === 'string'
-          ? { kind: answer }
-          : { kind: 'counted', requests: 0, work: 0, reading: { counters: answer, askedAt: now() } }
-      return Promise.resolve(activity)
-    },
+  const look = (facts: Facts): Promise<Use> => {
+    asked.push(facts.port)
+    const answer = answers.get(facts.port) ?? 'silent'
+    if (typeof answer !== 'string') figures.note(facts, { counters: answer, askedAt: now() })
+    const kind = typeof answer === 'string' ? answer : 'counted'
+    return Promise.resolve({ answer: kind, requests: 0, work: 0, idleForMs: 0 })
+  }
+  const figures: RuntimeFigures = new RuntimeFigures({
+    servers: () => servers.map((facts) => ({ ...facts, look: () => look(facts) })),
     onChange: () => (state.changes += 1),
     onAsked: ({ isComplete }) => void state.complete.push(isComplete),
     now,
@@ -97,7 +98,7 @@ test('totals only rise: over restarts, for two servers at once, and without what
   answers.set(1, work(150))
   servers.push({ ...server, role: 'successor', run: 'run-2', port: 2 })
   seen.push(await generated())
-  figures.note({ ...server, isWell: false }, { counters: work(160), askedAt: Date.now() })
+  figures.note(server, { counters: work(160), askedAt: Date.now() })
   servers.shift()
   seen.push(await generated())
   answers.set(2, work(5))

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { pauseUntilNext, untilNextMs } from '../../../src/agent-core/servers/pause.ts'
+import { pauseUntilNext, untilNextMs } from '../../../src/agent-core/util/pause.ts'
 
 test('waits of one interval end together, whenever they began, and never at once', () => {
   const begun = [0, 1, 4_999.5, 9_999, 10_000]

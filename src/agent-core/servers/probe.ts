@@ -1,0 +1,166 @@
+import { connect } from 'node:net'
+import { ownFailure } from '../util/error-code.ts'
+import { steadyNow } from '../util/steady-clock.ts'
+
+const host = '127.0.0.1'
+
+/** A counters' answer beyond this is another program's, which may say as much as it likes. */
+const maxAnswerLength = 256 * 1_024
+
+type Exchange =
+  | { readonly kind: 'answered'; readonly status: number; readonly text: string }
+  /** No HTTP answer within the time: all HTTP threads are taken, a long batch is computed, nothing listens, or it hangs. */
+  | { readonly kind: 'silent'; readonly reason: string }
+  /** This process could not ask, such as for want of a file descriptor: nothing is known about the server. */
+  | { readonly kind: 'cannotAsk'; readonly reason: string }
+
+interface Question {
+  readonly port: number
+  readonly path: string
+  readonly timeLimitMs: number
+  readonly signal?: AbortSignal | undefined
+  /** The status alone is waited for, not the text. */
+  readonly statusOnly: boolean
+}
+
+const statusLine = /^HTTP\/1\.[01] (\d{3})/
+/** An answer this long shows whether it begins with a status line. */
+const statusLineLength = 'HTTP/1.1 200'.length
+
+/** Shared by all questions: what is read into it is copied in the same turn. */
+const readBuffer = Buffer.allocUnsafe(16_384)
+
+/**
+ * One request on a connection of its own: a kept one would tell us about the connection, and take one of the server's threads while it is
+ * kept. It is written to the socket itself, as a request of node:http costs three times as much, for every server and every few seconds.
+ * Never rejects.
+ */
+function exchange({ port, path, timeLimitMs, signal, statusOnly }: Question): Promise<Exchange> {
+  return new Promise((resolve) => {
+    let text = ''
+    let status: number | undefined
+    const onData = (length: number): boolean => {
+      if (status !== undefined && statusOnly) return true
+      text += readBuffer.toString('latin1', 0, length)
+      if (status === undefined && text.length >= statusLineLength) {
+        const digits = statusLine.exec(text)?.[1]
+        if (digits === undefined) socket.destroy(new Error('the answer is not HTTP'))
+        else status = Number(digits)
+        if (status !== undefined && statusOnly) resolve({ kind: 'answered', status, text: '' })
+      }
+      if (text.length > maxAnswerLength) socket.destroy(new Error('the answer is too long'))
+      return true
+    }
+    const socket = connect({ host, port, onread: { buffer: readBuffer, callback: onData } })
+    // HTTP/1.0: the answer comes whole instead of in chunks, and ends with the connection.
+    socket.write(`GET ${path} HTTP/1.0\r\nHost: ${host}:${port}\r\nConnection: close\r\n\r\n`)
+    const limit = setTimeout(() => socket.destroy(new Error(`no answer within ${timeLimitMs} ms`)), timeLimitMs)
+    limit.unref()
+    const onAbort = () => socket.destroy(new Error('the question was withdrawn'))
+    signal?.addEventListener('abort', onAbort)
+    if (signal?.aborted === true) onAbort()
+    socket.on('end', () => status !== undefined && resolve({ kind: 'answered', status, text }))
+    socket.on('error', (error) => {
+      const reason = ownFailure(error)
+      resolve(reason === undefined ? { kind: 'silent', reason: error.message } : { kind: 'cannotAsk', reason })
+    })
+    socket.on('close', () => {
+      clearTimeout(limit)
+      signal?.removeEventListener('abort', onAbort)
+      resolve({ kind: 'silent', reason: 'the connection was closed without an answer' })
+    })
+  })
+}
+
+/** Any answer is a sign of life; the caller decides what it means. */
+export type ProbeAnswer =
+  { readonly kind: 'answered'; readonly status: number } | Exclude<Exchange, { kind: 'answered' }>
+
+export type HealthProbe = (port: number, timeLimitMs: number, signal: AbortSignal) => Promise<ProbeAnswer>
+
+/** Asks `/health`, which llama-server answers however busy it is. Never rejects. */
+export const probeHealth: HealthProbe = async (port, timeLimitMs, signal) => {
+  const answer = await exchange({ port, path: '/health', timeLimitMs, signal, statusOnly: true })
+  return answer.kind === 'answered' ? { kind: 'answered', status: answer.status } : answer
+}
+
+/** 503 is how llama-server says that it is busy with itself; other answers from 500 on mean that it cannot serve. */
+export const isAlive = (status: number): boolean => status < 500 || status === 503
+
+/** What llama-server counts of its work since it began to serve. What it does not say, or what cannot be true, is absent. */
+export interface RuntimeCounters {
+  readonly promptTokens?: number
+  readonly promptSeconds?: number
+  /** Prompt tokens found in the cache instead of read. */
+  readonly cachedTokens?: number
+  /** Counted when a request ends, as are their seconds. */
+  readonly generatedTokens?: number
+  readonly generationSeconds?: number
+  /** Calls of llama_decode; rises during a request. */
+  readonly decodes?: number
+  /** Mean number of slots that worked in one of them. */
+  readonly slotsPerDecode?: number
+  readonly draftedTokens?: number
+  readonly requestsRunning?: number
+  readonly requestsWaiting?: number
+  /** From 0 to 1; current llama-servers do not tell it. */
+  readonly kvUse?: number
+}
+
+export interface CountersReading {
+  readonly counters: RuntimeCounters
+  /** On the steady clock. */
+  readonly askedAt: number
+}
+
+/** What a server says of its own work. */
+export type Activity =
+  /** `work` only ever rises, with every token read or written: a request that makes progress makes it rise. */
+  | { readonly kind: 'counted'; readonly requests: number; readonly work: number; readonly reading: CountersReading }
+  /** It answers, but does not say how many requests it has. */
+  | { readonly kind: 'untold' }
+  | { readonly kind: 'silent' }
+  | { readonly kind: 'cannotAsk' }
+
+/** Asks for llama-server's own counters, once. Of a server of ours, its poller is asked instead: see Poller. Never rejects. */
+export async function askActivity(port: number, timeLimitMs: number, signal?: AbortSignal): Promise<Activity> {
+  const askedAt = steadyNow()
+  const answer = await exchange({ port, path: '/metrics', timeLimitMs, signal, statusOnly: false })
+  return answer.kind === 'answered' ? activityFrom(answer.text, askedAt) : { kind: answer.kind }
+}
+
+const names = {
+  promptTokens: 'prompt_tokens_total',
+  promptSeconds: 'prompt_seconds_total',
+  cachedTokens: 'prompt_tokens_cached_total',
+  generatedTokens: 'tokens_predicted_total',
+  generationSeconds: 'tokens_predicted_seconds_total',
+  decodes: 'n_decode_total',
+  slotsPerDecode: 'n_busy_slots_per_decode',
+  draftedTokens: 'spec_decode_num_draft_tokens_total',
+  requestsRunning: 'requests_processing',
+  requestsWaiting: 'requests_deferred',
+  kvUse: 'kv_cache_usage_ratio',
+} as const satisfies Record<keyof RuntimeCounters, string>
+
+/** Beyond what a server counts in its life; JavaScript counts exactly up to there. */
+const largest = Number.MAX_SAFE_INTEGER
+
+/** Reads the figures of llama-server out of Prometheus text. */
+export function activityFrom(metrics: string, askedAt: number): Activity {
+  const told = new Map(
+    [...metrics.matchAll(/^llamacpp:(\w+) ([\d.e+-]+)$/gm)]
+      .map(([, name = '', value]) => [name, Number(value)] as const)
+      .filter(([, value]) => value >= 0 && value <= largest),
+  )
+  const counters: RuntimeCounters = Object.fromEntries(
+    Object.entries(names).flatMap(([figure, name]) => {
+      const value = told.get(name)
+      return value === undefined || (figure === 'kvUse' && value > 1) ? [] : [[figure, value]]
+    }),
+  )
+  const { requestsRunning, requestsWaiting, promptTokens = 0, generatedTokens = 0, decodes = 0 } = counters
+  if (requestsRunning === undefined && requestsWaiting === undefined) return { kind: 'untold' }
+  const requests = (requestsRunning ?? 0) + (requestsWaiting ?? 0)
+  return { kind: 'counted', requests, work: promptTokens + generatedTokens + decodes, reading: { counters, askedAt } }
+}
