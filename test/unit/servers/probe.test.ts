@@ -79,7 +79,10 @@ test('nobody who listens is silence', async () => {
 test('is over at once when the question is withdrawn', async () => {
   const asking = new AbortController()
   using place = await speaking(() => asking.abort())
-  expect(await probeHealth(place.port, longMs, asking.signal)).toEqual({ kind: 'silent', reason: 'the question was withdrawn' })
+  expect(await probeHealth(place.port, longMs, asking.signal)).toEqual({
+    kind: 'silent',
+    reason: 'the question was withdrawn',
+  })
 })
 
 test.each([
