@@ -1,6 +1,6 @@
 import { tmpdir, userInfo } from 'node:os'
 import { shell } from 'electron'
-import { leaveOf } from '../agent-core/power/sudo-leave.ts'
+import { leaveOf } from '../agent-core/power/sudoers.ts'
 import type { PowerRuleChange } from '../contract/app-bridge.ts'
 import type { AgentLink } from '../contract/client.ts'
 import type { CommandResult } from '../contract/commands.ts'

@@ -76,7 +76,7 @@ export class Agent {
 
   /** The machine runs on mains or on a battery now, unlike before. */
   supplyChanged(): void {
-    void this.#kept?.supply.supplyChanged()
+    void this.#kept?.supply.changed()
   }
 
   /** As of now. */

@@ -16,22 +16,20 @@ import { longestStopMs } from '../servers/termination.ts'
 import { withoutUnfinished } from '../util/files.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
 import { FirewallWatch } from '../publishing/firewall-watch.ts'
-import type { PanicFuse } from '../power/panic-fuse/panic-fuse.ts'
+import { PanicFuse } from '../power/panic-fuse.ts'
+import { Sleep } from '../power/sleep.ts'
+import { Supply } from '../power/supply.ts'
 import { Absences } from '../reconcile/absences.ts'
 import { MemoryGuard } from '../reconcile/memory-guard.ts'
 import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-import type { Sleep } from './sleep.ts'
-import { sleepRoom } from './sleep-room.ts'
-import { fuseRoom } from './fuse-room.ts'
 import type { LastingRooms } from './lasting-rooms.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
 import { evictionSettings, launchRules, portPolicy, specPolicy } from '../api/room-settings.ts'
 import { memoryViewOf } from './snapshot/memory-view.ts'
 import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
-import { supplyRoom, type SupplyRoom } from './supply-room.ts'
 
 /** What outlives the agent in its state folder, and what stands on it. */
 export interface KeptRooms {
@@ -42,7 +40,7 @@ export interface KeptRooms {
   readonly address: PublishedAddress
   readonly sleep: Sleep
   readonly fuse: PanicFuse
-  readonly supply: SupplyRoom
+  readonly supply: Supply
   readonly link: ClusterLink
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
@@ -103,7 +101,7 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   firewallRoom(context, inputs.rooms)
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
-  const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.supplyChanged()]))
+  const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
   const link = linkRoom(context, inputs, {
     absences,
     narrator,
@@ -223,6 +221,62 @@ function firewallRoom(context: RoomContext, { servers }: Pick<LastingRooms, 'ser
   snapshots.register(() => ({ notices: firewall.notice === undefined ? [] : [firewall.notice] }))
 }
 
+/** Throws StateFileError. */
+async function fuseRoom(
+  { options, ends, snapshots, session }: RoomContext,
+  { servers, memory }: Pick<LastingRooms, 'servers' | 'memory'>,
+  history: History,
+): Promise<PanicFuse> {
+  const { settings, platform, log, fuseTrial } = options
+  const fuse = ends.use(
+    await PanicFuse.open({
+      ...{ stateDir: settings.stateDir, platform, servers, memory, history, log, timings: fuseTrial },
+      enqueue: (key) => session()?.reconciler.enqueue(key),
+      onChange: () => snapshots.changed(),
+    }),
+  )
+  snapshots.register(() => ({ panicFuse: fuse.view }))
+  return fuse
+}
+
+async function supplyRoom(
+  { options, ends, snapshots, settings, session }: RoomContext,
+  { servers }: Pick<LastingRooms, 'servers'>,
+): Promise<Supply> {
+  const { platform, log, holdAwake, supplyEveryMs } = options
+  const supply = ends.use(
+    new Supply({
+      ...{ platform, servers, settings, holdAwake, log, everyMs: supplyEveryMs },
+      hasReaders: () => snapshots.hasReaders,
+      onChange: (mayPublishOtherwise) => {
+        if (mayPublishOtherwise) session()?.reconciler.enqueueAll()
+        snapshots.changed()
+      },
+    }),
+  )
+  snapshots.register(() => ({ supply: supply.view, notices: supply.notices }))
+  snapshots.onLooker(() => supply.review())
+  // Before anything is published.
+  await supply.look()
+  return supply
+}
+
+function sleepRoom(
+  { options: { log, platform }, ends, metrics, snapshots, session }: RoomContext,
+  { servers }: Pick<LastingRooms, 'servers'>,
+  lookAnew: () => Promise<unknown>,
+): Sleep {
+  const sleep = ends.use(
+    new Sleep({
+      ...{ servers, session, log, system: platform.name, lookAnew },
+      onLateTimer: () => metrics.add('late_timers_total', 1),
+      onNotice: () => snapshots.changed(),
+    }),
+  )
+  snapshots.register(() => ({ notices: sleep.notices }))
+  return sleep
+}
+
 type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'> & {
   readonly guard: MemoryGuard
 }
@@ -328,7 +382,7 @@ function openSession(
     },
     hostAddress: () => address.facts,
     excessOf: (key) => guard.notice(key),
-    silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence(),
+    silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence,
     log,
     onChange,
   })

@@ -1,6 +1,5 @@
 import { join } from 'node:path'
-import type { Energy } from '../power/energy/energy.ts'
-import { energyRoom } from './energy-room.ts'
+import { Energy } from '../power/energy.ts'
 import { seesFigures } from '../../contract/client.ts'
 import { splitKey } from '../util/object-key.ts'
 import { parseRecommendedWorkingSet } from '../memory/gpu-limit.ts'
@@ -18,7 +17,7 @@ import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/server-memory.ts'
 import { llamaServer, macmon, type RoomContext } from './room-context.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
-import { downloadSettings, memorySettings, outputLimits, powerSettings } from '../api/room-settings.ts'
+import { downloadSettings, energySettings, memorySettings, outputLimits, powerSettings } from '../api/room-settings.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { devicesAsTold } from '../runtimes/devices.ts'
 import { memoryFiguresOf } from './snapshot/memory-view.ts'
@@ -36,9 +35,21 @@ export interface LastingRooms {
 }
 
 export function lastingRooms(context: RoomContext): LastingRooms {
-  const { settings, platform, log } = context.options
+  const { settings, platform, log, energyTrial } = context.options
   const spending = new SpendingMetrics(context.metrics)
-  const energy = energyRoom(context, { power: () => power.view, figures: () => figures, spending })
+  // Before power and the figures, so that it ends after them and counts what was done last.
+  const energy: Energy = context.ends.use(
+    new Energy({
+      file: join(settings.stateDir, 'energy.json'),
+      log,
+      settings: () => energySettings(context.settings()),
+      power: () => power.view,
+      totals: () => figures.totals(),
+      countWork: () => figures.refresh(),
+      onSpending: (spent) => spending.count(spent),
+      ...energyTrial,
+    }),
+  )
   const power = powerRoom(context, energy)
   const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
   const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))

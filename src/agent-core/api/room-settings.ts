@@ -1,6 +1,6 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import type { EnergySettings } from '../power/energy/energy.ts'
+import type { EnergySettings } from '../power/energy.ts'
 import type { MemorySettings } from '../memory/memory.ts'
 import type { DownloadSettings } from '../models/remote.ts'
 import type { PowerSettings } from '../power/power.ts'

@@ -1,7 +1,7 @@
+import { z } from 'zod'
+import { parseJson } from '../util/files.ts'
 import { findExecutable, type Executable, type ExecutableSearch } from '../util/find-executable.ts'
-import { endedWords, startWords } from './failure-words.ts'
-import { MacmonParser } from './macmon-parser.ts'
-import type { PowerSource, ProgramEnd } from './power-source.ts'
+import { endedWords, lineReader, type PowerSample, type PowerSource, type SampleReader } from './power-source.ts'
 
 const wanted = {
   name: 'macmon',
@@ -15,30 +15,58 @@ const wanted = {
 
 export const findMacmon = (search: ExecutableSearch): Promise<Executable> => findExecutable(wanted, search)
 
+const inTerminal = 'see what `macmon pipe` prints in a terminal'
+
 /** `macmon pipe`, which reads what powermetrics reads and needs no root. */
 export const macmonSource = (find: () => Promise<Executable>): PowerSource => ({
   name: 'macmon',
   firstAfter: 1,
   command: async (intervalMs) => {
     const found = await find()
-    // Before the word "pipe" every version takes the interval, behind it only those from 0.5.0 on.
+    // Every version takes the interval before the word "pipe", only those from 0.5.0 on behind it.
     return found.kind === 'found' ? { file: found.path, args: ['-i', String(intervalMs), 'pipe'] } : found.message
   },
-  reader: () => new MacmonParser(),
-  whyEnded: (end) => Promise.resolve(whyEnded(end)),
+  reader: macmonReader,
+  whyEnded: (end) => {
+    if (end.kind !== 'stalled') return Promise.resolve(endedWords('macmon', end))
+    const [what, more] = end.hasPrinted ? ['no power that can be read', ', and update it'] : ['nothing', '']
+    return Promise.resolve(
+      `macmon printed ${what} for ${end.silentMs / 1_000} s, so it was ended: ${inTerminal}${more}.`,
+    )
+  },
   stuck: 'An earlier macmon has not ended: run `killall -9 macmon` in a terminal. No other is started before.',
 })
 
-function whyEnded(end: ProgramEnd): string {
-  switch (end.kind) {
-    case 'asked':
-    case 'notStarted':
-      return startWords('macmon', end)
-    case 'stalled':
-      return end.hasPrinted
-        ? `macmon printed no power that can be read for ${end.silentMs / 1_000} s, so it was ended: see what \`macmon pipe\` prints in a terminal, and update it.`
-        : `macmon printed nothing for ${end.silentMs / 1_000} s, so it was ended: see what \`macmon pipe\` prints in a terminal.`
-    case 'exited':
-      return endedWords('macmon', end)
-  }
-}
+const watts = z.number().nonnegative()
+/** A figure that is no number, as macmon prints NaN, is not known; one bad figure takes no other with it. */
+const part = watts.optional().catch(undefined)
+
+/** What `macmon pipe` prints of power, in watts, in every version since it has `pipe` (0.4.0). */
+const printed = z.object({
+  all_power: watts,
+  cpu_power: part,
+  gpu_power: part,
+  ane_power: part,
+  /** 0 where its sensor cannot be read. */
+  sys_power: part,
+})
+
+/** A sample of `macmon pipe` is one line of JSON; other lines are left out. */
+export const macmonReader = (): SampleReader =>
+  lineReader((line): PowerSample[] => {
+    const { data } = printed.safeParse(parseJson(line))
+    if (!data) return []
+    const { all_power, cpu_power, gpu_power, ane_power, sys_power } = data
+    return [
+      {
+        combined: Math.round(all_power * 1_000),
+        cpu: milliwatts(cpu_power),
+        gpu: milliwatts(gpu_power),
+        ane: milliwatts(ane_power),
+        system: sys_power === 0 ? undefined : milliwatts(sys_power),
+      },
+    ]
+  })
+
+const milliwatts = (value: number | undefined): number | undefined =>
+  value === undefined ? undefined : Math.round(value * 1_000)

@@ -1,21 +1,26 @@
 import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { Logger } from '../observability/logger.ts'
+import { backOffCeilingMs } from '../util/back-off.ts'
 import type { Executable } from '../util/find-executable.ts'
-import { nextIntervalMs } from './intervals.ts'
+import { within } from '../util/within.ts'
 import { macmonSource } from './macmon.ts'
-import type { PowerSource } from './power-source.ts'
+import {
+  plausibleWatts,
+  powerIntervalsMs,
+  startProgram,
+  type Kill,
+  type PowerIntervalMs,
+  type PowerSource,
+} from './power-source.ts'
 import { macCommands, powermetricsSource, type PowerCommands } from './powermetrics.ts'
-import type { Kill } from './program-run.ts'
-import { PowerSampler, type Reading } from './sampler.ts'
-import { plausibleWatts } from './watts.ts'
 
 export interface PowerSettings {
   readonly isEnabled: boolean
-  /** While nobody looks too, as seldom as can be. */
+  /** Also while nobody looks, then as seldom as possible. */
   readonly isContinuous: boolean
   readonly intervalMs: number
   readonly source: 'powermetrics' | 'macmon'
-  /** As it was stated; any other than that of macOS switches the measurement by it off. */
+  /** As it was stated; any other than that of macOS switches off measuring with it. */
   readonly powermetrics: string
   /** As it was stated; absent = it is looked for. */
   readonly macmon?: string | undefined
@@ -27,7 +32,7 @@ export interface PowerOptions {
   readonly log: Logger
   /** Somebody follows what the agent does. */
   readonly hasReaders: () => boolean
-  /** Figures or how it goes. */
+  /** The figures or the state of measuring changed. */
   readonly onChange: (figures: PowerFigures | undefined) => void
   readonly findMacmon: () => Promise<Executable>
   /** Instead of those of macOS. */
@@ -40,46 +45,58 @@ export interface PowerOptions {
   readonly kill?: Kill | undefined
 }
 
-/** What is measured with now. */
+/** One choice of source and interval, from its beginning until something else is wanted. */
 interface Sampling {
-  readonly sampler: PowerSampler
   readonly source: PowerSource
-  readonly intervalMs: number
-  /** Whether what is set now asks for another. */
+  readonly intervalMs: PowerIntervalMs
+  /** Where it differs from what is set now, another sampling is needed. */
   readonly choice: string
+  readonly stop: AbortController
+  /** Settles when it was stopped. */
+  readonly stopped: Promise<void>
+  /** A failure that was logged and has not been followed by a sample. */
+  logged?: string | undefined
 }
 
-/** Prometheus scrapes once a minute where nobody set it: one that is missed ends no measurement. */
-const lookLimitMs = 150_000
+/** Why there are no figures; `isFinal`: it is not tried again before a person does something. */
+interface Failure {
+  readonly message: string
+  readonly isFinal: boolean
+}
 
+/** Prometheus scrapes once a minute by default: one that is missed ends no measurement. */
+const lookLimitMs = 150_000
 /** While nobody looks: the longest that sudo's rule names, since each sample wakes the machine. */
 const unseenIntervalMs = 10_000
+/** sudo writes each refusal to the system's log, so a missing rule is not asked for every second. */
+const backOff = { firstMs: 1_000, maxMs: 60_000 }
+/** After this many samples the next failure counts as the first again. */
+const soundSamples = 10
+/** A sample is known to be whole when the next one begins, and a machine that swaps is late. */
+const stallLimitMs = (intervalMs: number): number => 3 * intervalMs + 5_000
 
-const formatSeconds = (ms: number): string => `${ms / 1_000} s`
-
-/** The power this machine draws, measured only while it is asked for, and somebody looks or it is asked for all the time. */
+/** The power this machine draws, measured only while it is enabled, and while somebody looks or it is wanted all the time. */
 export class Power {
   readonly #options: PowerOptions
   #sampling: Sampling | undefined
-  /** Of the samplers that were stopped. */
-  #ended: Promise<void> = Promise.resolve()
-  /** Their programs too, by the name of the source; one that hangs may outlast them. */
-  readonly #exited = new Map<string, Promise<void>>()
-  #reading: Reading | undefined
+  /** Samplings whose end is still under way. */
+  readonly #loops = new Set<Promise<void>>()
+  /** By the name of the source: settles when its last program has exited, which one that hangs may put off for long. */
+  readonly #exited = new Map<string, Promise<unknown>>()
+  #failure: Failure | undefined
   #figures: PowerFigures | undefined
   #lookTimer: NodeJS.Timeout | undefined
   #isEnding = false
   /** What was logged about the settings. */
-  #told: string | undefined
+  #logged: string | undefined
 
   constructor(options: PowerOptions) {
     this.#options = options
   }
 
-  /** Undefined while nobody asked for it. */
+  /** Undefined while it is not enabled. */
   get view(): PowerView | undefined {
-    const { isEnabled } = this.#options.settings()
-    return isEnabled ? { source: this.#source().name, ...this.#progress() } : undefined
+    return this.#options.settings().isEnabled ? { source: this.#source().name, ...this.#progress() } : undefined
   }
 
   /** Undefined while there are none; never older than a powermetrics that hangs may be. */
@@ -92,26 +109,23 @@ export class Power {
     return this.#sampling?.intervalMs
   }
 
-  /** Somebody looks, now. */
+  /** Somebody looks now. */
   look(): void {
     const { settings, hasReaders, lookMs = lookLimitMs } = this.#options
-    if (this.#isEnding || !settings().isEnabled) return
-    if (this.#whyUnavailable() !== undefined) return
-    if (this.#lookTimer) this.#lookTimer.refresh()
-    else {
-      this.#lookTimer = setTimeout(() => {
-        if (hasReaders()) this.#lookTimer?.refresh()
-        else this.#forgetLook()
-      }, lookMs).unref()
-    }
+    if (this.#isEnding || !settings().isEnabled || this.#whyUnavailable() !== undefined) return
+    this.#lookTimer?.refresh()
+    this.#lookTimer ??= setTimeout(() => {
+      if (hasReaders()) this.#lookTimer?.refresh()
+      else this.#forgetLook()
+    }, lookMs).unref()
     this.#measureAsWanted()
   }
 
-  /** What is set counts now, also for who looks already. */
+  /** Settings count at once, also for those who look already. */
   settingsChanged(): void {
     const { settings, hasReaders } = this.#options
     const { isEnabled } = settings()
-    if (isEnabled) this.#tellOfSettings()
+    if (isEnabled) this.#logSettings()
     if (!isEnabled) this.#forgetLook()
     else if (hasReaders()) this.look()
     this.#measureAsWanted()
@@ -120,27 +134,21 @@ export class Power {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isEnding = true
     this.#forgetLook()
-    await this.#ended
+    await Promise.all(this.#loops)
   }
 
   #progress(): Pick<PowerView, 'state' | 'message'> {
-    const intervalMs = this.#wantedMs
     const unavailable = this.#whyUnavailable()
     if (unavailable !== undefined) return { state: 'unavailable', message: unavailable }
     if (!this.#sampling) return { state: 'idle', message: 'Power is not measured while nobody looks.' }
-    const every = howOften(intervalMs)
-    switch (this.#reading?.kind) {
-      case undefined: {
-        const soonest = formatSeconds(this.#sampling.source.firstAfter * nextIntervalMs(intervalMs))
-        return { state: 'starting', message: `${every} The first figures take ${soonest}.` }
-      }
-      case 'sample':
-        return { state: 'measuring', message: every }
-      case 'failed':
-        return { state: 'failed', message: `${this.#reading.message} It is tried again.` }
-      case 'stuck':
-        return { state: 'failed', message: this.#reading.message }
+    if (this.#failure) {
+      const { message, isFinal } = this.#failure
+      return { state: 'failed', message: isFinal ? message : `${message} It is tried again.` }
     }
+    const every = howOften(this.#wantedMs)
+    if (this.#figures) return { state: 'measuring', message: every }
+    const { source, intervalMs } = this.#sampling
+    return { state: 'starting', message: `${every} The first figures take ${seconds(source.firstAfter * intervalMs)}.` }
   }
 
   #source(): PowerSource {
@@ -149,16 +157,18 @@ export class Power {
     return settings().source === 'macmon' ? macmonSource(findMacmon) : powermetricsSource(commands, findMacmon)
   }
 
-  /** As often as is set for those who look. */
+  /** The interval that is set, for those who look. */
   get #wantedMs(): number {
     const { intervalMs } = this.#options.settings()
     return this.#lookTimer ? intervalMs : Math.max(intervalMs, unseenIntervalMs)
   }
 
-  get #isWanted(): boolean {
-    const { isEnabled, isContinuous } = this.#options.settings()
-    if (this.#isEnding || !isEnabled || this.#whyUnavailable() !== undefined) return false
-    return isContinuous || this.#lookTimer !== undefined
+  /** Undefined where nothing is to be measured. Two that differ need another program, or the same one started again. */
+  get #wantedChoice(): string | undefined {
+    const { isEnabled, isContinuous, source, macmon } = this.#options.settings()
+    if (this.#isEnding || !isEnabled || this.#whyUnavailable() !== undefined) return undefined
+    if (!isContinuous && !this.#lookTimer) return undefined
+    return JSON.stringify([source, source === 'macmon' ? macmon : undefined, nextIntervalMs(this.#wantedMs)])
   }
 
   #forgetLook(): void {
@@ -168,41 +178,96 @@ export class Power {
   }
 
   #measureAsWanted(): void {
-    const choice = this.#isWanted ? choiceOf(this.#options.settings(), this.#wantedMs) : undefined
+    const choice = this.#wantedChoice
     if (choice === this.#sampling?.choice) return
-    this.#end()
-    if (choice === undefined) return
-    this.#sampling = this.#begin(choice)
-    this.#show(undefined)
-  }
-
-  #begin(choice: string): Sampling {
-    const { log, stallMs, kill } = this.#options
-    const intervalMs = nextIntervalMs(this.#wantedMs)
-    const source = this.#source()
-    const onReading = (reading: Reading): void => {
-      this.#reading = reading
-      this.#show(reading.kind === 'sample' ? plausibleWatts(reading.sample) : undefined)
-    }
-    const before = this.#exited.get(source.name) ?? Promise.resolve()
-    const sampler = new PowerSampler({ source, intervalMs, onReading, log, stallMs, kill }, before)
-    return { sampler, source, intervalMs, choice }
-  }
-
-  #end(): void {
-    this.#reading = undefined
-    if (this.#sampling) {
-      const { sampler, source } = this.#sampling
-      this.#ended = both(this.#ended, sampler.stop())
-      this.#exited.set(source.name, both(this.#exited.get(source.name), sampler.exited))
-    }
+    this.#sampling?.stop.abort()
     this.#sampling = undefined
+    this.#failure = undefined
+    if (choice !== undefined) {
+      const stop = new AbortController()
+      const stopped = new Promise<void>((resolve) => {
+        stop.signal.addEventListener('abort', () => resolve(), { once: true })
+      })
+      const intervalMs = nextIntervalMs(this.#wantedMs)
+      this.#sampling = { source: this.#source(), intervalMs, choice, stop, stopped }
+      const loop = this.#keepMeasuring(this.#sampling).finally(() => this.#loops.delete(loop))
+      this.#loops.add(loop)
+    }
     this.#show(undefined)
+  }
+
+  /** Starts a program that ended or hangs again, with back-off, until the sampling is stopped. Never rejects. */
+  async #keepMeasuring(sampling: Sampling): Promise<void> {
+    const { source, stopped } = sampling
+    const { signal } = sampling.stop
+    const isStopped = (): boolean => signal.aborted
+    await this.#untilExited(sampling)
+    let failures = 0
+    while (!isStopped()) {
+      const command = await source.command(sampling.intervalMs)
+      if (isStopped()) return
+      let samples = 0
+      if (typeof command === 'string') this.#failed(sampling, { message: command, isFinal: false })
+      else {
+        const life = startProgram({
+          command,
+          reader: source.reader(),
+          stallMs: this.#stallMs(sampling),
+          signal,
+          kill: this.#options.kill,
+          onSample: (sample) => {
+            if (isStopped()) return
+            samples += 1
+            sampling.logged = undefined
+            this.#failure = undefined
+            this.#showSafely(plausibleWatts(sample))
+          },
+        })
+        this.#exited.set(source.name, life.exited)
+        // Said before the program is gone, which may take long: what it measured is old already.
+        this.#failed(sampling, { message: await source.whyEnded(await life.ended), isFinal: false })
+        await life.released
+        await this.#untilExited(sampling)
+      }
+      failures = samples >= soundSamples ? 1 : failures + 1
+      await within(backOffCeilingMs(backOff, failures), stopped)
+    }
+  }
+
+  /** Waits for an earlier program of this source, and says so where that takes long: no other is started beside it. */
+  async #untilExited(sampling: Sampling): Promise<void> {
+    const { source, stopped } = sampling
+    const report = () => this.#failed(sampling, { message: source.stuck, isFinal: true })
+    const timer = setTimeout(report, this.#stallMs(sampling))
+    await Promise.race([this.#exited.get(source.name), stopped])
+    clearTimeout(timer)
+  }
+
+  #failed(sampling: Sampling, failure: Failure): void {
+    if (sampling.stop.signal.aborted) return
+    this.#failure = failure
+    this.#showSafely(undefined)
+    const { message } = failure
+    if (message !== sampling.logged) this.#options.log.warn('power is not measured', { text: message })
+    sampling.logged = message
+  }
+
+  /** A defect of what takes a reading must not end the measurement, nor leave its program behind. */
+  #showSafely(figures: PowerFigures | undefined): void {
+    try {
+      this.#show(figures)
+    } catch (error) {
+      this.#options.log.error('a defect of what takes a reading of power', { error })
+    }
   }
 
   #show(figures: PowerFigures | undefined): void {
     this.#figures = figures
     this.#options.onChange(figures)
+  }
+
+  #stallMs({ intervalMs }: Sampling): number {
+    return this.#options.stallMs ?? stallLimitMs(intervalMs)
   }
 
   #whyUnavailable(): string | undefined {
@@ -214,32 +279,28 @@ export class Power {
     return platform === 'darwin' ? undefined : `Power is not measured on Linux: ${whyNotOnLinux[source]}.`
   }
 
-  #tellOfSettings(): void {
+  #logSettings(): void {
     const { settings, log } = this.#options
     const { intervalMs } = settings()
     const isOther = nextIntervalMs(intervalMs) !== intervalMs
     const text = this.#whyUnavailable() ?? (isOther ? howOften(intervalMs) : undefined)
-    if (text !== undefined && text !== this.#told) log.warn('power', { text })
-    this.#told = text
+    if (text !== undefined && text !== this.#logged) log.warn('power', { text })
+    this.#logged = text
   }
 }
-
-/** Without their results, which would be kept for every sampler that there ever was. */
-const both = (first: Promise<unknown> | undefined, second: Promise<unknown>): Promise<void> =>
-  Promise.all([first, second]).then(() => undefined)
 
 const whyNotOnLinux = {
   powermetrics: 'it is read from powermetrics, which only macOS has',
   macmon: 'it is read by macmon, which only runs on macOS',
 }
 
-/** Two that differ need another program, or the same one begun anew. */
-const choiceOf = ({ source, macmon }: PowerSettings, intervalMs: number): string =>
-  JSON.stringify([source, source === 'macmon' ? macmon : undefined, nextIntervalMs(intervalMs)])
+/** The wanted interval, or the next longer one that sudo's rule names; the longest for what is longer than that. */
+const nextIntervalMs = (wantedMs: number): PowerIntervalMs => powerIntervalsMs.find((ms) => ms >= wantedMs) ?? 10_000
+
+const seconds = (ms: number): string => `${ms / 1_000} s`
 
 function howOften(wantedMs: number): string {
   const chosen = nextIntervalMs(wantedMs)
-  const other =
-    chosen === wantedMs ? '' : `, not every ${formatSeconds(wantedMs)}: the intervals are 0.5, 1, 2, 5 and 10 s`
-  return `Power is measured every ${formatSeconds(chosen)}${other}.`
+  const other = chosen === wantedMs ? '' : `, not every ${seconds(wantedMs)}: the intervals are 0.5, 1, 2, 5 and 10 s`
+  return `Power is measured every ${seconds(chosen)}${other}.`
 }

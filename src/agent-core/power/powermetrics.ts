@@ -1,7 +1,12 @@
 import type { Executable } from '../util/find-executable.ts'
-import { endedWords, startWords } from './failure-words.ts'
-import type { PowerSource, ProgramEnd } from './power-source.ts'
-import { PowermetricsParser } from './powermetrics-parser.ts'
+import {
+  endedWords,
+  lineReader,
+  type PowerSample,
+  type PowerSource,
+  type ProgramEnd,
+  type SampleReader,
+} from './power-source.ts'
 
 /** Executables by absolute path, as a rule of sudoers names them. */
 export interface PowerCommands {
@@ -26,7 +31,7 @@ export const powermetricsSource = (
   firstAfter: 2,
   command: (intervalMs) =>
     Promise.resolve({ file: sudo, args: ['-n', powermetrics, ...powermetricsArguments(intervalMs)] }),
-  reader: () => new PowermetricsParser(),
+  reader: powermetricsReader,
   whyEnded: (end) => whyEnded(end, findMacmon),
   stuck:
     'An earlier powermetrics has not ended, and only root may end it: run `sudo killall -9 powermetrics` in a terminal. No other is started before.',
@@ -64,21 +69,40 @@ const refusals: readonly Refusal[] = [
 ]
 
 async function whyEnded(end: ProgramEnd, findMacmon: () => Promise<Executable>): Promise<string> {
-  switch (end.kind) {
-    case 'asked':
-    case 'notStarted':
-      return startWords('sudo', end)
-    case 'stalled':
-      return end.hasPrinted
-        ? `powermetrics printed no power for ${end.silentMs / 1_000} s, so it was ended: run \`metal-agent power status\`.`
-        : `sudo or powermetrics printed nothing for ${end.silentMs / 1_000} s, so it was ended: run \`metal-agent power status\`.`
-    case 'exited': {
-      const known = refusals.find(({ pattern }) => pattern.test(end.stderr))
-      if (known?.lacksRule !== true) return known?.sentence ?? endedWords('powermetrics', end)
-      const { kind } = await findMacmon()
-      return kind === 'found'
-        ? `${known.sentence} Or have macmon measure it, which needs no rule: \`metal-agent settings set power-source macmon\`.`
-        : known.sentence
-    }
+  if (end.kind === 'stalled') {
+    const what = end.hasPrinted ? 'powermetrics printed no power' : 'sudo or powermetrics printed nothing'
+    return `${what} for ${end.silentMs / 1_000} s, so it was ended: run \`metal-agent power status\`.`
   }
+  if (end.kind === 'notStarted') return endedWords('sudo', end)
+  const known = end.kind === 'exited' && refusals.find(({ pattern }) => pattern.test(end.stderr))
+  if (!known) return endedWords('powermetrics', end)
+  return known.lacksRule && (await findMacmon()).kind === 'found'
+    ? `${known.sentence} Or have macmon measure it, which needs no rule: \`metal-agent settings set power-source macmon\`.`
+    : known.sentence
+}
+
+type Label = Exclude<keyof PowerSample, 'system'>
+
+const boundary = '*** Sampled system activity'
+const labels: Readonly<Record<string, Label>> = { Combined: 'combined', CPU: 'cpu', GPU: 'gpu', ANE: 'ane' }
+/** Only "Combined Power" is followed by what it adds up, such as "(CPU + GPU + ANE)". */
+const valueLine = /^(?:(CPU|GPU|ANE) Power|(Combined) Power[^:]{0,100}): (\d{1,9}) mW$/
+
+/**
+ * A sample counts once the next one begins, since only then is it known to be whole, and only with a combined figure. The GPU is named
+ * twice in a sample; the first one counts, as CPU and combined were read with it.
+ */
+export function powermetricsReader(): SampleReader {
+  let sample: Partial<Record<Label, number>> | undefined
+  return lineReader((line) => {
+    if (line.startsWith(boundary)) {
+      const { combined, ...parts } = sample ?? {}
+      sample = {}
+      return combined === undefined ? [] : [{ combined, ...parts }]
+    }
+    const match = valueLine.exec(line)
+    const label = labels[match?.[1] ?? match?.[2] ?? '']
+    if (sample && label !== undefined) sample[label] ??= Number(match?.[3])
+    return []
+  })
 }

@@ -1,4 +1,9 @@
-import { powerIntervalsMs } from './intervals.ts'
+import { stat } from 'node:fs/promises'
+import { userInfo } from 'node:os'
+import type { PowerRuleState } from '../../contract/power.ts'
+import { askProgram } from '../util/ask-program.ts'
+import { hasCode } from '../util/files.ts'
+import { powerIntervalsMs } from './power-source.ts'
 import { macCommands, powermetricsArguments } from './powermetrics.ts'
 
 export interface SudoUser {
@@ -6,7 +11,7 @@ export interface SudoUser {
   readonly id: number
 }
 
-/** Where sudo reads rules beside its own; it ignores names with a dot. */
+/** Where sudo reads rules beside its own; it ignores file names with a dot. */
 const sudoersFolder = '/etc/sudoers.d'
 
 /** One file for each user, so that none takes the rule from another. */
@@ -28,7 +33,7 @@ export function fragmentFor(user: SudoUser): string {
   return `# Metalbar reads the power of this Mac with these command lines and no other, without a password.\n# metal-agent power remove takes this file away.\n${rules.join('')}`
 }
 
-/** By number where the name could mean something else in a rule: one in capitals is an alias, and others need escapes. */
+/** By number where the name could mean something else in a rule: a name in capitals is an alias, and others need escapes. */
 const sudoersUser = ({ name, id }: SudoUser): string => (/^[a-z_][a-z0-9_.-]{0,62}$/.test(name) ? name : `#${id}`)
 
 export interface SudoLeave {
@@ -38,7 +43,43 @@ export interface SudoLeave {
   readonly tooWide?: string
 }
 
-/** What a user may do, of what `sudo -n -l` prints. */
+/** As long as a directory server may take that sudo asks about its user. */
+const askLimitMs = 30_000
+const env = { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C' }
+
+/**
+ * Which intervals this user may measure, as sudo tells it without a password; undefined where it does not tell what another user may do.
+ * Throws ProgramError.
+ */
+export async function leaveOf({ name, id }: SudoUser, { sudo } = macCommands): Promise<SudoLeave | undefined> {
+  const isOther = userInfo().uid !== id
+  const args = ['-n', '-l', ...(isOther ? ['-U', name] : [])]
+  const { exitCode, stdout } = await askProgram({ command: sudo, args, env, timeLimitMs: askLimitMs })
+  if (exitCode === 0) return leaveIn(stdout)
+  return isOther && !stdout.includes('is not allowed to run sudo') ? undefined : { intervalsMs: [] }
+}
+
+/** Whether our file is there; undefined where this user may not look. Only root may read its content. */
+export async function hasRuleFile(user: SudoUser): Promise<boolean | undefined> {
+  try {
+    await stat(fragmentFile(user))
+    return true
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return false
+    if (hasCode(error, 'EACCES')) return undefined
+    throw error
+  }
+}
+
+/** What counts is what sudo allows, whichever file says so. */
+export function ruleState(leave: SudoLeave, hasFile: boolean | undefined): PowerRuleState {
+  const { intervalsMs, tooWide } = leave
+  if (tooWide !== undefined) return 'different'
+  if (intervalsMs.length === powerIntervalsMs.length) return 'installed'
+  return intervalsMs.length > 0 || hasFile === true ? 'different' : 'missing'
+}
+
+/** What a user may do, read from what `sudo -n -l` prints. */
 export function leaveIn(listing: string): SudoLeave {
   const rules = rulesIn(listing)
   const intervalsMs = powerIntervalsMs.filter((ms) => isAllowed(rules, powermetricsArguments(ms)))
@@ -60,9 +101,9 @@ interface Rule {
   readonly text: string
 }
 
-/** Without a terminal sudo prints 80 columns, and goes on in the next line further in. */
+/** Without a terminal sudo prints 80 columns and continues in the next line, further indented. */
 const wrapped = /\n {8,}/g
-/** Between commas; one that is escaped, or stands in a regular expression, separates nothing. */
+/** What stands between commas; a comma that is escaped, or stands in a regular expression, separates nothing. */
 const commands = /(?:\^[^$]*\$?|\\.|[^,\\^])+/g
 
 /** Rules that are about powermetrics as root, in their order. */
@@ -92,8 +133,8 @@ function isAllowed(rules: readonly Rule[], args: readonly string[]): boolean {
 }
 
 /**
- * As sudo matches the arguments of a rule: with all words as one text, so that a wildcard goes on over spaces. From sudo 1.9.10 on what
- * stands between ^ and $ is a regular expression; `""` is no argument at all.
+ * As sudo matches the arguments of a rule: all words as one text, so a wildcard also matches spaces. From sudo 1.9.10 on what stands between
+ * ^ and $ is a regular expression; `""` is no argument at all.
  */
 export function matchesArguments(pattern: string, args: readonly string[]): boolean {
   const text = args.join(' ')
@@ -102,7 +143,7 @@ export function matchesArguments(pattern: string, args: readonly string[]): bool
   return new RegExp(`^${globSource(pattern)}$`, 's').test(text)
 }
 
-/** A comma is escaped in a rule. An expression that cannot be read here is taken to match, so that a rule is rather called too wide. */
+/** A comma is escaped in a rule. An expression that cannot be read here is taken to match: then the rule is called too wide. */
 function matchesExpression(pattern: string, text: string): boolean {
   try {
     return new RegExp(pattern.replaceAll(String.raw`\,`, ','), 's').test(text)

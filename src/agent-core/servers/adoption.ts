@@ -1,7 +1,6 @@
 import { realpath } from 'node:fs/promises'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform, ProcessFacts, Workplace } from '../platform/platform.ts'
-import type { Boot } from '../power/panic-fuse/machine-end.ts'
 import { messageOf } from '../util/message-of.ts'
 import { digestVariable, type GeneralRules } from './launch.ts'
 import {
@@ -26,7 +25,7 @@ export interface AdoptionOptions {
   readonly stateDir: string
   readonly rules: GeneralRules
   /** What the ledger had, before anything of it is forgotten. */
-  readonly onBoot?: (boot: Boot) => Promise<void>
+  readonly onBoot?: (boot: { readonly bootId: string; readonly starts: LedgerContent['entries'] }) => Promise<void>
 }
 
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */

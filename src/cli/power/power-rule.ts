@@ -2,11 +2,16 @@ import { spawn } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import path from 'node:path'
-import { powerIntervalsMs } from '../../agent-core/power/intervals.ts'
+import { powerIntervalsMs } from '../../agent-core/power/power-source.ts'
 import { macCommands } from '../../agent-core/power/powermetrics.ts'
-import { hasRuleFile } from '../../agent-core/power/rule.ts'
-import { leaveOf } from '../../agent-core/power/sudo-leave.ts'
-import { fragmentFile, fragmentFor, type SudoLeave, type SudoUser } from '../../agent-core/power/sudoers.ts'
+import {
+  fragmentFile,
+  fragmentFor,
+  hasRuleFile,
+  leaveOf,
+  type SudoLeave,
+  type SudoUser,
+} from '../../agent-core/power/sudoers.ts'
 import { askProgram, ProgramError } from '../../agent-core/util/ask-program.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { VerbError } from '../agent-session.ts'

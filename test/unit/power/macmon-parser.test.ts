@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { PowerFigures } from '../../../src/contract/power.ts'
-import { MacmonParser } from '../../../src/agent-core/power/macmon-parser.ts'
-import { plausibleWatts } from '../../../src/agent-core/power/watts.ts'
+import { macmonReader } from '../../../src/agent-core/power/macmon.ts'
+import { plausibleWatts } from '../../../src/agent-core/power/power-source.ts'
 import { macmonLine, recorded, type Milliwatts } from '../../support/power/samples.ts'
 
 const parsed = (...pieces: string[]) => {
-  const parser = new MacmonParser()
-  return pieces.flatMap((piece) => parser.push(piece))
+  const read = macmonReader()
+  return pieces.flatMap((piece) => read(piece))
 }
 
 const known = { combined: 171, cpu: 164, gpu: 7, ane: 0, system: 5_876 }

@@ -1,13 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import type { PowerSample } from '../../../src/agent-core/power/power-source.ts'
-import { PowermetricsParser } from '../../../src/agent-core/power/powermetrics-parser.ts'
-import { plausibleWatts } from '../../../src/agent-core/power/watts.ts'
+import { powermetricsReader } from '../../../src/agent-core/power/powermetrics.ts'
+import { plausibleWatts, type PowerSample } from '../../../src/agent-core/power/power-source.ts'
 import { preamble, printedSample, recorded, type Milliwatts } from '../../support/power/samples.ts'
 
 const parsed = (...pieces: string[]): PowerSample[] => {
-  const parser = new PowermetricsParser()
-  return pieces.flatMap((piece) => parser.push(piece))
+  const read = powermetricsReader()
+  return pieces.flatMap((piece) => read(piece))
 }
 
 /** A sample is known to be whole when the next one begins. */

@@ -2,9 +2,7 @@ import { userInfo } from 'node:os'
 import { sentence } from '../../../contract/clean-text.ts'
 import type { PowerRuleView } from '../../../contract/power.ts'
 import type { PowerCommands } from '../../power/powermetrics.ts'
-import { hasRuleFile, ruleState } from '../../power/rule.ts'
-import { leaveOf } from '../../power/sudo-leave.ts'
-import { fragmentFile, fragmentFor } from '../../power/sudoers.ts'
+import { fragmentFile, fragmentFor, hasRuleFile, leaveOf, ruleState } from '../../power/sudoers.ts'
 import { ProgramError } from '../../util/ask-program.ts'
 
 export interface PowerRuleSources {

@@ -1,7 +1,7 @@
 import { LinkError, withdrawn } from '../../../contract/client.ts'
 import type { ServiceRef } from '../../../contract/commands.ts'
 import type { Answer, Query } from '../../../contract/queries.ts'
-import type { Energy } from '../../power/energy/energy.ts'
+import type { Energy } from '../../power/energy.ts'
 import type { History } from '../../history/history.ts'
 import type { Cluster } from '../../kube/cluster.ts'
 import type { KubeconfigChoice } from '../../kube/pinned-context.ts'

@@ -1,0 +1,169 @@
+import { createServer, type Server } from 'node:http'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { Ready, ServerState } from '../../../src/agent-core/servers/server-state.ts'
+import { Sleep } from '../../../src/agent-core/power/sleep.ts'
+import { eventually } from '../../support/eventually.ts'
+import { Recorder } from '../../support/running-agent.ts'
+
+/** A server that holds its health back until it is told to answer. */
+class HeldServer implements AsyncDisposable {
+  readonly #server: Server
+  asked = 0
+  answers = false
+
+  constructor() {
+    this.#server = createServer((_request, response) => {
+      this.asked += 1
+      if (this.answers) response.end()
+    })
+  }
+
+  async listen(): Promise<this> {
+    this.#server.listen(0, '127.0.0.1')
+    await once(this.#server, 'listening')
+    return this
+  }
+
+  get state(): Ready {
+    const { port } = this.#server.address() as AddressInfo
+    return { kind: 'ready', since: 0, readySince: 0, pid: 1, port, healthy: true }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections()
+    await new Promise((resolve) => this.#server.close(resolve))
+  }
+}
+
+function sleepOf(states: Map<string, ServerState>, lookAnew: () => Promise<unknown> = () => Promise.resolve()) {
+  const passes: string[] = []
+  const late = { timers: 0, changes: 0 }
+  const sleep: Sleep = new Sleep({
+    servers: { state: () => states },
+    session: () => ({
+      cluster: { reconnect: () => undefined },
+      publisher: { withdrawAll: () => Promise.resolve([]) },
+      reconciler: {
+        enqueue: (key) => void passes.push(`${key}: ${sleep.silenceOf(key) ?? 'published'}`),
+        enqueueAll: () =>
+          void passes.push(...[...states.keys()].map((key) => `${key}: ${sleep.silenceOf(key) ?? 'published'}`)),
+      },
+    }),
+    log: new Recorder(),
+    system: 'linux',
+    onLateTimer: () => void (late.timers += 1),
+    onNotice: () => void (late.changes += 1),
+    lookAnew,
+  })
+  return { sleep, passes, late }
+}
+
+test('a second word that the machine woke publishes nothing that has not answered since', async () => {
+  await using server = await new HeldServer().listen()
+  const { sleep, passes } = sleepOf(new Map([['a', server.state]]))
+  using _ = sleep
+  await sleep.suspend()
+  const first = sleep.resume()
+  await eventually(() => server.asked > 0)
+  const second = sleep.resume()
+  await first
+  expect(sleep.silenceOf('a')).toBe('unverified')
+  server.answers = true
+  await second
+  expect([
+    sleep.silenceOf('a'),
+    passes.at(-1),
+    passes.slice(0, -1).filter((pass) => pass.endsWith('published')),
+  ]).toEqual([undefined, 'a: published', []])
+})
+
+test('nothing is published before it is known where the machine woke, unless that takes long', async () => {
+  await using server = await new HeldServer().listen()
+  server.answers = true
+  const looks = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()] as const
+  let seen = 0
+  const { sleep } = sleepOf(new Map([['a', server.state]]), () => looks[seen++ % 2]?.promise ?? Promise.resolve())
+  using _ = sleep
+  await sleep.suspend()
+  const first = sleep.resume()
+  await eventually(() => seen === 1)
+  expect([sleep.silenceOf('a'), server.asked]).toEqual(['unverified', 0])
+  looks[0].resolve(undefined)
+  await first
+  expect(sleep.silenceOf('a')).toBeUndefined()
+  await sleep.suspend()
+  await sleep.resume()
+  expect([seen, sleep.silenceOf('a')]).toEqual([2, undefined])
+})
+
+test('what stays silent for a long time is not published for that, until it is ready no more', async () => {
+  await using server = await new HeldServer().listen()
+  const states = new Map<string, ServerState>([['a', server.state]])
+  const clock = vi.spyOn(performance, 'now')
+  const { sleep } = sleepOf(states)
+  using _ = sleep
+  try {
+    await sleep.suspend()
+    let isOver = false
+    const woken = sleep.resume().then(() => (isOver = true))
+    await eventually(() => server.asked > 0)
+    const real = performance.now()
+    clock.mockImplementation(() => real + 600_000)
+    const { asked } = server
+    await eventually(() => server.asked > asked + 1)
+    expect([isOver, sleep.silenceOf('a')]).toEqual([false, 'unverified'])
+    states.set('a', { ...server.state, healthy: false })
+    await woken
+    expect(sleep.silenceOf('a')).toBeUndefined()
+  } finally {
+    clock.mockRestore()
+  }
+})
+
+describe('a machine that is awake', () => {
+  beforeEach(() => void vi.useFakeTimers())
+  afterEach(() => void vi.useRealTimers())
+
+  test('though a sleep was announced publishes again after a minute', async () => {
+    const { sleep } = sleepOf(new Map())
+    using _ = sleep
+    await sleep.suspend()
+    vi.advanceTimersByTime(60_000)
+    const before = sleep.silenceOf('a')
+    vi.advanceTimersByTime(5_000)
+    expect([before, sleep.silenceOf('a')]).toEqual(['asleep', undefined])
+  })
+
+  test('says that its timers come late where that is so again and again, and no longer after a sleep was announced', async () => {
+    const { sleep, late } = sleepOf(new Map())
+    using _ = sleep
+    const tick = (lateMs: number) => {
+      vi.setSystemTime(Date.now() + lateMs)
+      vi.advanceTimersByTime(5_000)
+    }
+    for (const lateMs of [0, 2_000, 2_000, 30_000]) tick(lateMs)
+    const before = { ...late, notices: sleep.notices.length }
+    tick(2_000)
+    const notices = sleep.notices
+    await sleep.suspend()
+    tick(2_000)
+    expect([before, notices, { ...late, notices: sleep.notices.length }]).toEqual([
+      { timers: 3, changes: 0, notices: 0 },
+      [expect.stringContaining('Timers of this agent came more than a second late 4 of the last 5 times')],
+      { timers: 4, changes: 2, notices: 0 },
+    ])
+  })
+
+  test('for a moment only, as for mail at night, goes on to sleep', async () => {
+    const { sleep } = sleepOf(new Map())
+    using _ = sleep
+    await sleep.suspend()
+    for (let hour = 0; hour < 5; hour++) {
+      vi.advanceTimersByTime(30_000)
+      vi.setSystemTime(Date.now() + 3_600_000)
+    }
+    expect(sleep.silenceOf('a')).toBe('asleep')
+  })
+})

@@ -1,0 +1,121 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import type { PowerSupply } from '../../../src/agent-core/platform/power-supply.ts'
+import { Supply, type SupplyOptions } from '../../../src/agent-core/power/supply.ts'
+import { supplyLine } from '../../../src/contract/power.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+const onMains: PowerSupply = { source: 'mains', charge: 0.8, lowPowerMode: false }
+
+/** On a Mac where no model runs. */
+const supplyOf = (
+  powerSupply: () => Promise<PowerSupply | undefined>,
+  options: Partial<Omit<SupplyOptions, 'platform'>> = {},
+): Supply =>
+  new Supply({
+    platform: {
+      name: 'darwin',
+      powerSupply,
+      awakeProgram: () => undefined,
+      processGroup: () => Promise.resolve([]),
+    },
+    servers: { state: () => new Map(), counted: () => [], onChange: () => () => undefined },
+    settings: () => ({ pauseOnBattery: false, sleepPolicy: 'on-mains' }),
+    hasReaders: () => false,
+    log: silentLog,
+    onChange: () => undefined,
+    ...options,
+  })
+
+/** Looks every second; `found` is what each look finds. */
+async function watched(found: readonly (PowerSupply | Error)[]) {
+  const told: boolean[] = []
+  let looks = 0
+  const powerSupply = () => {
+    const one = found[Math.min(looks++, found.length - 1)]
+    return one instanceof Error ? Promise.reject(one) : Promise.resolve(one)
+  }
+  await using supply = supplyOf(powerSupply, { onChange: (isOther) => void told.push(isOther), everyMs: 1_000 })
+  await supply.look()
+  await vi.advanceTimersByTimeAsync(1_000 * (found.length - 1))
+  return { told, view: supply.view }
+}
+
+test('what was known counts for two looks that fail, and no more after the third', async () => {
+  const broken = new Error('pmset')
+  expect(await watched([onMains, broken, broken])).toMatchObject({ told: [true], view: onMains })
+  expect(await watched([onMains, broken, broken, broken])).toEqual({ told: [true, true], view: undefined })
+})
+
+test('a charge that changes is told apart from another source', async () => {
+  const { told } = await watched([onMains, { ...onMains, charge: 0.7 }, { ...onMains, source: 'battery' }])
+  expect(told).toEqual([true, false, true])
+})
+
+test('a battery is looked at every quarter of a minute while that is needed, at once when it becomes so, and else seldom', async () => {
+  let looks = 0
+  let isNeeded = false
+  await using watch = supplyOf(() => Promise.resolve(((looks += 1), onMains)), { hasReaders: () => isNeeded })
+  await watch.look()
+  await vi.advanceTimersByTimeAsync(140_000)
+  const unneeded = looks
+  isNeeded = true
+  watch.review()
+  const atOnce = looks
+  await vi.advanceTimersByTimeAsync(60_000)
+  const needed = looks
+  isNeeded = false
+  watch.review()
+  await vi.advanceTimersByTimeAsync(140_000)
+  expect([unneeded, atOnce, needed, looks]).toEqual([1, 2, 6, 6])
+})
+
+test('one look at what is known is never older than a quarter of a minute', async () => {
+  let looks = 0
+  await using watch = supplyOf(() => Promise.resolve(((looks += 1), onMains)))
+  await watch.look()
+  await watch.fresh()
+  const before = looks
+  await vi.advanceTimersByTimeAsync(20_000)
+  await watch.fresh()
+  expect([before, looks]).toEqual([1, 2])
+})
+
+test('a supply that is not known is not said to be mains', () => {
+  expect(supplyLine({ lowPowerMode: false, isPaused: false, isKeptAwake: true })).toBe('kept awake while models work')
+})
+
+test('a machine on battery is silent where it is set to pause then, and says so', async () => {
+  const settings = { pauseOnBattery: true, sleepPolicy: 'on-mains' } as const
+  let found = onMains
+  await using supply = supplyOf(() => Promise.resolve(found), { settings: () => settings })
+  const state = async () => {
+    await supply.look()
+    return [supply.silence, supply.view?.isPaused, supply.notices.length]
+  }
+  const plugged = await state()
+  found = { ...onMains, source: 'battery' }
+  expect([plugged, await state()]).toEqual([
+    [undefined, false, 0],
+    ['battery', true, 1],
+  ])
+})
+
+test('a change that the system tells of in the middle of a look is looked at again', async () => {
+  const answers: PromiseWithResolvers<PowerSupply>[] = []
+  await using watch = supplyOf(() => {
+    const answer = Promise.withResolvers<PowerSupply>()
+    answers.push(answer)
+    return answer.promise
+  })
+  const first = watch.look()
+  const changed = watch.changed()
+  answers[0]?.resolve(onMains)
+  await first
+  await vi.waitFor(() => expect(answers).toHaveLength(2))
+  answers[1]?.resolve({ ...onMains, source: 'battery' })
+  await changed
+  expect(watch.view?.source).toBe('battery')
+})
