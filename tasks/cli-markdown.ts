@@ -1,8 +1,7 @@
 import type { Command, Option } from 'commander'
 import { defaultModelStore } from '../src/agent-core/models/default-store.ts'
 import { defaultStateDir } from '../src/agent-core/state/state-folder.ts'
-import { flagGroups, flagTable, type FlagDefaults } from '../src/cli/flags.ts'
-import { defaultText, exitCodeTexts, flagUsage } from '../src/cli/help.ts'
+import { defaultText, exitCodeTexts, flagGroups, flagTable, flagUsage, type FlagDefaults } from '../src/cli/flags.ts'
 import { verbProgram } from '../src/cli/verbs.ts'
 import { table } from './markdown-table.ts'
 

@@ -1,7 +1,7 @@
 import { metricPrefix, metricTable } from '../src/agent-core/observability/metrics/metric-table.ts'
 import { flagTable } from '../src/cli/flags.ts'
 import type { MetricRow } from '../src/agent-core/observability/metrics/metric-row.ts'
-import { goAgentFlags, written, type GoAgentFlag } from '../src/installation/migration/go-agent-flags.ts'
+import { goAgentFlags, written, type GoAgentFlag } from '../src/installation/migration/go-agent.ts'
 import { table } from './markdown-table.ts'
 
 const ours = flagTable({ modelStore: '~/Library/Application Support/Metalbar/models', stateDir: '' })

@@ -1,7 +1,16 @@
-import type { z } from 'zod'
+import path from 'node:path'
+import { Command } from 'commander'
+import { z } from 'zod'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
-import { command, type CommandInput, type CommandName, type CommandResult } from '../contract/commands.ts'
+import {
+  command,
+  type CommandInput,
+  type CommandName,
+  type CommandResult,
+  type ServiceRef,
+} from '../contract/commands.ts'
+import type { ServiceView } from '../contract/service.ts'
 import { connectToAgent, type AgentClient } from '../serve/client/agent-client.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
@@ -91,4 +100,114 @@ function exitCodeOf({ outcome }: CommandResult): number {
     case 'failed':
       return exitCodes.failed
   }
+}
+
+/** `NAME`, with its namespace beside it where given, or `NAMESPACE/NAME`, among what the agent shows. Throws VerbError. */
+export function serviceNamed(
+  text: string,
+  services: readonly Pick<ServiceView, 'namespace' | 'name'>[],
+  given?: string,
+): ServiceRef {
+  const slash = text.indexOf('/')
+  const inName = slash === -1 ? undefined : text.slice(0, slash)
+  const called = text.slice(slash + 1)
+  if (given !== undefined && inName !== undefined && inName !== given) {
+    throw new VerbError(`The name ${text} and --namespace ${given} contradict each other: give one of them.`)
+  }
+  const wanted = inName ?? given
+  const matches = services.filter(
+    ({ namespace, name }) => name === called && (wanted === undefined || namespace === wanted),
+  )
+  const [match, another] = matches
+  if (match === undefined) {
+    const known = services.map(({ namespace, name }) => `${namespace}/${name}`).join(', ')
+    const where = given !== undefined && inName === undefined ? ` in namespace ${given}` : ''
+    throw new VerbError(
+      `There is no service ${text}${where} on this machine; ${known ? `it has ${known}` : 'it has none'}.`,
+    )
+  }
+  if (another !== undefined) {
+    const choices = matches.map(({ namespace, name }) => `${namespace}/${name}`).join(' or ')
+    throw new VerbError(`Several services are called ${text}: say ${choices}.`)
+  }
+  return { namespace: match.namespace, name: match.name }
+}
+
+export interface VerbContext {
+  readonly io: CliIo
+  readonly defaultStateDir: string
+  /** Takes the exit code of the verb that was run. */
+  readonly end: (code: number) => void
+}
+
+const commonOptions = z.object({ json: z.boolean().default(false), stateDir: z.string() })
+
+/** What every verb that talks to an agent takes. */
+export function agentVerb(name: string, description: string, context: VerbContext): Command {
+  return new Command(name)
+    .description(description)
+    .option('--json', 'print the answer as JSON')
+    .option('--state-dir <folder>', 'state folder of the agent', context.defaultStateDir)
+}
+
+/** The namespace of the service that a verb names, as kubectl takes it. */
+export const namespaceOption = [
+  '-n, --namespace <namespace>',
+  'of the service, where its name alone is not enough',
+] as const
+
+const namespaceGiven = z.object({ namespace: z.string().optional() })
+
+export const namespaceIn = (options: unknown): string | undefined => namespaceGiven.parse(options).namespace
+
+/** Runs `work` with the options that every verb takes, and a connection. */
+export async function run(
+  { io, end }: VerbContext,
+  options: unknown,
+  work: (agent: AgentClient, given: { json: boolean; connect: () => Promise<AgentClient> }) => Promise<number>,
+): Promise<void> {
+  const { json, stateDir } = commonOptions.parse(options)
+  const session = { io, stateDir: path.resolve(io.cwd, stateDir) }
+  end(await withAgent(session, (agent) => work(agent, { json, connect: () => connect(session) })))
+}
+
+/** What the agent of these options answers; undefined where none runs. */
+export async function ifAgentRuns<T>(
+  { io }: VerbContext,
+  options: unknown,
+  ask: (agent: AgentClient) => Promise<T>,
+): Promise<T | undefined> {
+  try {
+    await using agent = await connect({ io, stateDir: path.resolve(io.cwd, commonOptions.parse(options).stateDir) })
+    return await ask(agent)
+  } catch (error) {
+    if (error instanceof LinkError && error.code === 'gone') return undefined
+    throw error
+  }
+}
+
+/** One command about the service that a person names. */
+export async function sendAbout(
+  context: VerbContext,
+  name: string,
+  options: unknown,
+  command: (service: ServiceRef) => CommandInput,
+): Promise<void> {
+  await run(context, options, async (agent, { json }) => {
+    const { services } = await agent.snapshot()
+    return await send(agent, command(serviceNamed(name, services, namespaceIn(options))), { io: context.io, json })
+  })
+}
+
+/** One command about the whole agent. */
+export async function sendPlain(context: VerbContext, options: unknown, command: CommandInput): Promise<void> {
+  await run(context, options, (agent, { json }) => send(agent, command, { io: context.io, json }))
+}
+
+/** A verb that has verbs of its own; the first of them is meant where none is named. */
+export function group(name: string, description: string, verbs: readonly [Command, ...Command[]]): Command {
+  const [first, ...others] = verbs
+  const parent = new Command(name).description(description).addCommand(first, { isDefault: true })
+  for (const verb of others) parent.addCommand(verb)
+  return parent
 }

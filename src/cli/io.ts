@@ -1,4 +1,4 @@
-import { cleanLines } from '../contract/clean-text.ts'
+import { cleanLines, cleanText } from '../contract/clean-text.ts'
 
 /** The parts of a terminal that a verb writes to. */
 interface Output {
@@ -69,4 +69,12 @@ export function terminalOf(output: Output): Output {
     },
     write,
   }
+}
+
+/** Columns as wide as their widest cell; the last one takes what it needs. */
+export function columns(headings: readonly string[], rows: readonly (readonly string[])[]): string {
+  const lines = [headings, ...rows.map((row) => row.map(cleanText))]
+  const widths = headings.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)))
+  const text = lines.map((line) => line.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
+  return text.map((line) => `${line.trimEnd()}\n`).join('')
 }

@@ -15,9 +15,8 @@ import { LinkError } from '../contract/client.ts'
 import { command, type Command, type CommandInput, type CommandResult } from '../contract/commands.ts'
 import type { DownloadView, ModelStoreView } from '../contract/models.ts'
 import type { AgentClient } from '../serve/client/agent-client.ts'
-import { connect, send, type AgentSessionOptions } from './agent-session.ts'
+import { connect, send, type AgentSessionOptions, type VerbContext } from './agent-session.ts'
 import { exitCodes, type CliIo } from './io.ts'
-import type { VerbContext } from './verbs/verb.ts'
 
 /** The model store, through the agent that runs or without one. */
 export interface ModelsAccess {

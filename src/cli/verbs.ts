@@ -1,29 +1,23 @@
 import { Command, CommanderError } from 'commander'
 import { buildInfo, versionText } from '../agent-core/agent/build-info.ts'
-import { VerbError } from './agent-session.ts'
-import type { FlagDefaults } from './flags.ts'
-import { helpText } from './help.ts'
+import { VerbError, type VerbContext } from './agent-session.ts'
+import { helpText, type FlagDefaults } from './flags.ts'
 import { exitCodes, type CliIo } from './io.ts'
-import { addVerb } from './verbs/add-verb.ts'
-import { completionVerb } from './verbs/completion-verb.ts'
-import { energyVerb } from './verbs/energy-verb.ts'
-import { fitVerb } from './verbs/fit-verb.ts'
-import { headlessVerb } from './verbs/headless-verb.ts'
-import { installVerb } from './verbs/install-verb.ts'
-import { logVerb } from './verbs/log-verbs.ts'
-import { migrateVerb } from './verbs/migrate-verb.ts'
-import { modelsVerb } from './verbs/models-verbs.ts'
-import { nodeVerbCommands } from './verbs/node-verbs.ts'
-import { powerVerb } from './verbs/power-verb.ts'
-import { rightsVerb } from './verbs/rights-verb.ts'
-import { selftestVerb } from './verbs/selftest-verb.ts'
-import { serviceVerbCommands } from './verbs/service-verbs.ts'
-import { settingsVerb } from './verbs/settings-verbs.ts'
-import { statusVerbCommands } from './verbs/status-verbs.ts'
-import { storyVerbCommands } from './verbs/story-verbs.ts'
-import { uiVerb } from './verbs/ui-verb.ts'
-import { uninstallVerb } from './verbs/uninstall-verb.ts'
-import type { VerbContext } from './verbs/verb.ts'
+import { addVerb, modelsVerb } from './model-verbs.ts'
+import { completionVerb } from './completion-verb.ts'
+import { energyVerb, logVerb, storyVerbCommands } from './story-verbs.ts'
+import {
+  fitVerb,
+  headlessVerb,
+  installVerb,
+  migrateVerb,
+  powerVerb,
+  selftestVerb,
+  uninstallVerb,
+} from './installation-verbs.ts'
+import { nodeVerbCommands, rightsVerb, serviceVerbCommands, uiVerb } from './node-verbs.ts'
+import { settingsVerb } from './settings-verbs.ts'
+import { statusVerbCommands } from './status-verbs.ts'
 
 /** `metal-agent <verb> …`; answers the exit code. */
 export async function runVerb(args: readonly string[], io: CliIo, defaults: FlagDefaults): Promise<number> {

@@ -6,7 +6,7 @@ import { messageOf } from '../agent-core/util/message-of.ts'
 import type { CommandLinkState } from '../contract/app-bridge.ts'
 import { LinkError } from '../contract/client.ts'
 import { shellWord } from '../contract/shell.ts'
-import { insideAnApp } from '../installation/uninstall/trace-table.ts'
+import { insideAnApp } from '../installation/uninstall/traces.ts'
 
 export interface CommandLinkOptions {
   /** The command inside of the app; undefined where the app has none or does not stay where it is. */

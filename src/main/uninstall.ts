@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { tmpdir, userInfo } from 'node:os'
 import path from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { app, clipboard, shell } from 'electron'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
@@ -10,8 +9,8 @@ import { messageOf } from '../agent-core/util/message-of.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
 import type { Removal, TraceKind, TraceList } from '../contract/uninstall.ts'
 import type { InstallationHost } from '../installation/installation-host.ts'
-import type { KnownPlaces } from '../installation/uninstall/all-parts.ts'
-import type { TracePart } from '../installation/uninstall/trace-part.ts'
+import type { KnownPlaces } from '../installation/uninstall/file-parts.ts'
+import type { TracePart } from '../installation/uninstall/traces.ts'
 import { probeSocket } from '../serve/client/probe-socket.ts'
 import type { AgentViewStore } from './agent-view.ts'
 import type { Question } from './deeds.ts'
@@ -50,27 +49,23 @@ const sure: Question = {
 }
 
 /** Loaded only when it is asked for: the rest of the app never needs it. */
-const load = async () => ({
-  ...(await import('../installation/uninstall/all-parts.ts')),
-  ...(await import('../installation/uninstall/service-part.ts')),
-  ...(await import('../installation/uninstall/uninstall.ts')),
-})
+const load = () => import('../installation/uninstall/uninstall.ts')
 
 export function appUninstall(options: AppUninstallOptions): AppUninstall {
   const { link, view, log, confirm, endBy } = options
   const partsNow = async () => {
-    const { allParts, placesOfServices, servicePart } = await load()
+    const { allParts } = await load()
     const host = hostOf(options)
     const noAgents = { look: () => Promise.resolve(undefined), leave: () => Promise.resolve('silent' as const) }
-    const work = { agents: noAgents, tell: (sentence: string) => log.info('uninstall', { text: sentence }) }
     return allParts({
       host,
       stateDir: options.stateDir,
       platform: hostPlatform(),
       temporaryDir: tmpdir(),
-      known: [await knownPlaces(link), ...(await placesOfServices(host))],
+      known: [await knownPlaces(link)],
+      work: { agents: noAgents, tell: (sentence) => log.info('uninstall', { text: sentence }) },
       inUse: Object.keys(openUntilTheEnd),
-      others: [loginItemPart(view), servicePart(host, work)],
+      others: [loginItemPart(view)],
     })
   }
   return {
@@ -124,16 +119,9 @@ function hostOf({ env, homeDir, platform }: AppUninstallOptions): InstallationHo
 /** What only the agent can tell; nothing where it does not answer. */
 async function knownPlaces(link: AppUninstallOptions['link']): Promise<KnownPlaces> {
   try {
-    const { settings, start } = await link.query({ name: 'settings' })
+    const { placesOfAgent } = await load()
     const { cluster } = await link.snapshot()
-    const started = (name: string) => start.find((one) => one.name === name)?.value
-    const kubeconfig = settings.find(({ name }) => name === 'kubeconfig')?.value
-    return {
-      modelStore: started('modelStore'),
-      namespace: cluster.namespace,
-      ...(typeof kubeconfig === 'string' && { kubeconfig }),
-      ...(cluster.server !== '' && { cluster }),
-    }
+    return placesOfAgent(await link.query({ name: 'settings' }), cluster)
   } catch (error) {
     if (error instanceof LinkError) return {}
     throw error
@@ -156,19 +144,13 @@ const loginItemPart = (view: AgentViewStore): TracePart => {
   }
 }
 
-/** The longest drain that a person can set, and what an end takes beside it. */
-const otherEndsMs = 3_700_000
-const lookMs = 200
-
-/** The agent of another program. Throws LinkError. */
+/** Ends the agent of another program. Throws LinkError. */
 async function endOther({ link, stateDir }: AppUninstallOptions): Promise<void> {
-  const { outcome, message } = await link.command({ name: 'shutdown' })
-  if (outcome !== 'accepted' && outcome !== 'done') throw new LinkError('refused', message)
-  const until = performance.now() + otherEndsMs
-  while (await probeSocket(socketPathFor(stateDir, tmpdir()), stateDir)) {
-    if (performance.now() > until) throw new LinkError('refused', 'The agent does not end. Nothing was removed.')
-    await delay(lookMs)
-  }
+  const { endAgent } = await load()
+  await endAgent(
+    () => link.command({ name: 'shutdown' }),
+    () => probeSocket(socketPathFor(stateDir, tmpdir()), stateDir),
+  )
 }
 
 /** Answers whether the app is to go to the Trash. */

@@ -52,7 +52,7 @@ test('a move that is killed says in each phase where it stands, goes on from the
       expect.stringMatching(/^A move from the Go agent was begun on \S+ and stands in the middle\. /) as unknown,
     ])
     expect(await standing(scene)).toContain(
-      `${where} "metal-agent migrate" goes on, "metal-agent migrate --undo" goes back.`,
+      `${where} "metal-agent migrate" continues, "metal-agent migrate --undo" goes back.`,
     )
   }
   expect((await migrateVerb(scene, 'plan')).said).toContain('stands in the middle')
@@ -66,7 +66,7 @@ test('a move that is killed says in each phase where it stands, goes on from the
   expect([undone.signal, await standing(scene)]).toEqual([
     'SIGKILL',
     expect.stringMatching(
-      /is being taken back and stands in the middle\. This agent is not installed\. The Go agent does not run\. "metal-agent migrate --undo" goes on with that\.$/,
+      /is being taken back and stands in the middle\. This agent is not installed\. The Go agent does not run\. "metal-agent migrate --undo" continues that\.$/,
     ) as unknown,
   ])
   expect([(await migrateVerb(scene, 'migrate')).code, (await migrateVerb(scene, 'confirm')).code]).toEqual([4, 1])

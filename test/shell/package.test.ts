@@ -11,7 +11,7 @@ import { flavourConfig, flavourOf, mainOf, WrongFlavourError, type Package } fro
 import { programsIn } from '../../tasks/package/app/after-pack.ts'
 import { commandId, minimumMacOS } from '../../tasks/package/mach-o/command-troubles.ts'
 import { parseMachO, uuidOf } from '../../tasks/package/mach-o/parse.ts'
-import { appName } from '../../src/installation/uninstall/trace-table.ts'
+import { appName } from '../../src/installation/uninstall/traces.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { missingBrowser } from '../support/shell-browser.ts'

@@ -2,7 +2,7 @@ import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { InstallationHost } from '../../src/installation/installation-host.ts'
-import { allParts, type AllPartsOptions } from '../../src/installation/uninstall/all-parts.ts'
+import { allParts, type AllPartsOptions } from '../../src/installation/uninstall/uninstall.ts'
 import { hasCode } from '../../src/agent-core/util/files.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 

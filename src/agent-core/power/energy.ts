@@ -14,7 +14,7 @@ import {
 } from './kept-energy.ts'
 
 export interface EnergySettings {
-  /** Count also while nobody looks. */
+  /** Also while nobody looks. */
   readonly isKept: boolean
   readonly price: EnergyPrice
 }
@@ -36,12 +36,12 @@ export interface EnergyOptions {
 
 /** How often work is counted while nobody looks. */
 const usualCountEveryMs = 60_000
-/** A server that never answers holds up the others no longer. */
+/** A server that does not answer delays the others no longer than this. */
 const longestWaitMs = 60_000
-/** A share of power says nothing about now when it is older. */
+/** An older share of power says nothing about now. */
 const shareShownMs = 15_000
 
-/** What this machine and each service draws and does: kept in a ledger, and as a share of the power now. */
+/** What this machine and each service draw and do: kept in a ledger, and as shares of the power now. */
 export class Energy implements AsyncDisposable {
   readonly #options: EnergyOptions
   readonly #now: () => number
@@ -50,7 +50,7 @@ export class Energy implements AsyncDisposable {
   #ledger: EnergyLedger | undefined
   #timer: NodeJS.Timeout | undefined
   #isMeasuring = false
-  /** A sample came, or measuring began or ended, since work was last counted. */
+  /** Since work was last counted a sample came, or measuring began or ended. */
   #isDue = false
   #shares: { readonly watts: ReadonlyMap<string, number>; readonly atMs: number } | undefined
 
@@ -60,7 +60,7 @@ export class Energy implements AsyncDisposable {
     this.#account = new EnergyAccount(this.#now())
   }
 
-  /** Answers with what a person should know of the file. */
+  /** Resolves to what a person should know about the file. */
   async open(): Promise<string | undefined> {
     const { file, log } = this.#options
     this.#ledger = await EnergyLedger.open({ file, log })
@@ -86,13 +86,13 @@ export class Energy implements AsyncDisposable {
     const isOther = isMeasuring !== this.#isMeasuring
     this.#isMeasuring = isMeasuring
     this.#isDue = true
-    // So that no energy is given to what was done before or after.
+    // So that no energy is given to work done before or after.
     if (isOther) void this.#options.countWork()
   }
 
   /**
-   * Servers were asked for their counters; complete: all of them answered. Between two samples of power nothing is shared out, and neither is
-   * it while a server is too busy to answer: the energy would go to other work than what it was drawn for.
+   * Servers were asked for their counters; complete: all of them answered. Energy is shared out neither between two samples of power nor
+   * while a server is too busy to answer: it would go to work that it was not drawn for.
    */
   workCounted({ isComplete = true }: { readonly isComplete?: boolean } = {}): void {
     if (this.#isMeasuring && !this.#isDue) return
@@ -118,7 +118,7 @@ export class Energy implements AsyncDisposable {
     return this.#shares.watts.get(key)
   }
 
-  /** What was counted up to now. */
+  /** What was counted until now. */
   async view(question: EnergyQuestion): Promise<EnergyView> {
     const { settings, power, countWork } = this.#options
     await countWork()
@@ -146,7 +146,7 @@ function howMeasured(power: PowerView | undefined, isKept: boolean): string {
 
 const turnOn = (setting: string): string => `\`metal-agent settings set ${setting} on\``
 
-export interface EnergyLedgerOptions {
+interface EnergyLedgerOptions {
   readonly file: string
   readonly log: Logger
   /** The wall clock: which hour something is counted to. */
@@ -154,17 +154,17 @@ export interface EnergyLedgerOptions {
   readonly writeEveryMs?: number
 }
 
-/** Several times what the rows that are kept can take. */
+/** Several times what the kept rows can take. */
 const maxBytes = 8 * 1_024 * 1_024
 /** What a crash of the agent may cost, for a file that grows to a megabyte. */
 const usualWriteEveryMs = 300_000
 
-/** What the machine and each service drew and did, kept over restarts. No trouble with its file stops anything: then it counts in memory. */
+/** What the machine and each service drew and did, kept over restarts; in memory where its file cannot be used. */
 export class EnergyLedger implements AsyncDisposable {
-  /** What a person should know of the file. */
+  /** What a person should know about the file. */
   readonly notice: string | undefined
   readonly #options: EnergyLedgerOptions
-  /** Undefined where the file cannot be read: what may be in it is not written over. */
+  /** Undefined where the file cannot be read: it is not written over. */
   readonly #file: StateFile<KeptEnergy> | undefined
   #kept: KeptEnergy
   #timer: NodeJS.Timeout | undefined
@@ -216,7 +216,7 @@ export class EnergyLedger implements AsyncDisposable {
       await this.#file?.update(() => this.#kept)
       this.#isFailing = false
     } catch (error) {
-      // The next one has all of it.
+      // The next write has all of it.
       if (!this.#isFailing) this.#options.log.warn('energy not written', { file: this.#options.file, error })
       this.#isFailing = true
     }

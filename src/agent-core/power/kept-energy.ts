@@ -4,22 +4,22 @@ import { keyOf, splitKey } from '../util/object-key.ts'
 import type { ServiceSpending, Spending } from './energy-account.ts'
 
 export const hourMs = 3_600_000
-export const dayMs = 24 * hourMs
+const dayMs = 24 * hourMs
 
 /**
- * How much is kept: hours for eight days of work around the clock, then days for more than a year. Counted, not by age, so that a clock
- * that is set years ahead and back again costs nothing. The rows bound the file to about a megabyte.
+ * How much is kept: eight days of hours, then more than a year of days. By number and not by age, so that a clock that is set years ahead
+ * and back again costs nothing. The rows bound the file to about a megabyte.
  */
 const limits = { hours: 192, days: 400, rows: 4_000, services: 64 }
-/** Of what is read: a later version may keep more. */
+/** Bounds of what is read: a later version may keep more. */
 const readable = { buckets: 10_000, services: 1_000, text: 300 }
 
-/** What a sum stops at, since no more is read: whatever a server says it counted must not have the rest set aside. */
+/** Sums stop here, since larger ones are not read: an absurd count of one server must not cost the rest of the file. */
 const most = 1e15
 const amount = z.number().nonnegative().max(most)
 const added = (first: number, second: number): number => Math.min(most, first + second)
 const serviceSums = z.object({
-  /** Empty together: the services of this time that had no row of their own any more. */
+  /** Both empty: the services of this time beyond the limit of rows. */
   namespace: z.string().max(readable.text),
   name: z.string().max(readable.text),
   joules: amount,
@@ -31,7 +31,7 @@ const serviceSums = z.object({
 export type ServiceSums = z.infer<typeof serviceSums>
 
 const bucket = z.object({
-  /** Its beginning by the wall clock, in milliseconds since 1970: a label, nothing is computed from it. */
+  /** Its beginning by the wall clock, in milliseconds since 1970: a label only. */
   at: z.int().nonnegative().max(8.64e15),
   joules: amount,
   measuredMs: amount,
@@ -46,7 +46,7 @@ export type KeptEnergy = z.infer<typeof keptEnergy>
 
 export const nothingKept: KeptEnergy = { schema: 1, hours: [], days: [] }
 
-/** Counts what was spent to the hour of `now`, whichever hours are there already. */
+/** Adds what was spent to the hour of `now`. */
 export function withSpending(kept: KeptEnergy, { measured, services }: Spending, now: number): KeptEnergy {
   const spent: Bucket = {
     at: Math.floor(now / hourMs) * hourMs,
@@ -68,12 +68,12 @@ function rowOf(key: string, spending: ServiceSpending): ServiceSums | undefined 
 export const sumOf = (some: readonly Bucket[]): Bucket | undefined =>
   some.reduce<Bucket | undefined>((total, one) => (total ? joined(total, one, Infinity) : one), undefined)
 
-/** Those that reach into the time from `from` to `until`, in milliseconds since 1970; a bucket counts as a whole. */
+/** The buckets that reach into the time from `from` to `until`, in milliseconds since 1970; each counts as a whole. */
 export const bucketsBetween = (kept: KeptEnergy, from: number, until: number): Bucket[] =>
   timedBetween(kept, from, until).map(({ bucket: one }) => one)
 
 /** The sum of each span, by its beginning; a bucket belongs to the span that its middle lies in. */
-export function sumsBySpan(
+function sumsBySpan(
   kept: KeptEnergy,
   { from, until }: { readonly from: number; readonly until: number },
   beginningOf: (at: number) => number,
@@ -127,7 +127,7 @@ function plus({ namespace, name, ...first }: ServiceSums, second: ServiceSpendin
   return { namespace, name, joules: added(first.joules, second.joules), ...Object.fromEntries(sums) }
 }
 
-/** The oldest hours become days, and the oldest days are forgotten. */
+/** Turns the oldest hours into days, and forgets the oldest days. */
 export function bounded(kept: KeptEnergy): KeptEnergy {
   let { hours, days } = kept
   const rows = () => [...hours, ...days].reduce((count, { services }) => count + 1 + services.length, 0)
@@ -142,13 +142,13 @@ export function bounded(kept: KeptEnergy): KeptEnergy {
 }
 
 export interface EnergyPrice {
-  /** Of a kilowatt-hour. */
+  /** For a kilowatt-hour. */
   readonly perKwh?: number | undefined
   readonly currency?: string | undefined
 }
 
 export interface EnergyQuestion {
-  /** Absent = from the first that is kept. */
+  /** Absent = the first that is kept. */
   readonly since?: string | undefined
   /** Absent = now. */
   readonly until?: string | undefined
@@ -157,12 +157,12 @@ export interface EnergyQuestion {
 }
 
 const joulesPerKwh = 3_600_000
-/** Fewer tokens say more of chance than of the model. */
+/** With fewer tokens the figure is chance. */
 const leastTokens = 1
-/** Of what is answered: the latest. */
+/** The latest are answered. */
 const maxSpans = 400
 
-/** What was kept of the time that is asked about. Energy counted while the clock was ahead shows only where no end is asked for. */
+/** Answers a question from what is kept. Energy counted while the clock was ahead shows only where no end is asked for. */
 export function energyViewOf(
   kept: KeptEnergy,
   question: EnergyQuestion,

@@ -1,4 +1,4 @@
-import type { LastExit } from '../../installation/launchd-job.ts'
+import type { LastExit } from '../../installation/launchctl.ts'
 import type { Started } from '../../installation/service/hand-over.ts'
 
 /** One sentence, or two: what became of a start. `servers`: those that ran before it. */

@@ -13,9 +13,17 @@ import {
   type Model,
   type Resource,
 } from '../../agent-core/kube/resources.ts'
-import { annotations, labels, managedBy, publishedOf, serviceNameOf } from '../../agent-core/publishing/objects.ts'
+import {
+  annotations,
+  heartbeatOf,
+  isClaim,
+  labels,
+  managedBy,
+  parseClaim,
+  publishedOf,
+  serviceNameOf,
+} from '../../agent-core/publishing/objects.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
-import { isHeldByOurs } from './slice-holder.ts'
 
 /** The certificate's pin of an agent in relay mode, which LLMKube has from 0.10 on. */
 const ingressPin = 'llmkube.ai/agent-ingress-spki'
@@ -27,9 +35,9 @@ export interface FoundService {
   readonly spec: InferenceServiceSpec
   /** `spec.source` of its Model, and the Model's name; absent where that is not there. */
   readonly model: { readonly name: string; readonly source: string } | undefined
-  /** Of an address of this machine; absent where nothing, or another machine, is published. */
+  /** Published at an address of this machine; absent where nothing, or another machine, is published. */
   readonly published: { readonly address: string; readonly port: number; readonly ready: boolean } | undefined
-  /** Our agent serves it by now. */
+  /** Our agent serves it already. */
   readonly isMoved: boolean
   /** The address of another machine that serves it. */
   readonly elsewhere: string | undefined
@@ -156,7 +164,7 @@ async function rightsMissing(api: KubeApi, namespace: string | undefined, signal
         const isAllowed = review.parse(answer).status.allowed
         return isAllowed ? [] : [`${verb} ${of.plural}${subresource === undefined ? '' : `/${subresource}`}`]
       } catch (error) {
-        // Who may not ask finds out by trying.
+        // A user who may not ask finds out by trying.
         if (isApiError(error, 403) || isApiError(error, 404)) return []
         throw error
       }
@@ -168,3 +176,9 @@ async function rightsMissing(api: KubeApi, namespace: string | undefined, signal
 /** One sentence why nothing can be said of the cluster. */
 export const clusterSilence = (error: unknown): string =>
   `The cluster does not answer, and without it no service can change hands: ${messageOf(error).replace(/\.$/, '')}.`
+
+/** Whether an agent of ours wrote it last: a Go agent leaves the claim where it is and writes a heartbeat of its own. */
+export function isHeldByOurs(slice: EndpointSlice): boolean {
+  const claim = parseClaim(slice.metadata.annotations[annotations.claim])
+  return claim !== undefined && isClaim(claim) && claim.heartbeat === heartbeatOf(slice)
+}

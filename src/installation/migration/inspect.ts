@@ -4,21 +4,58 @@ import path from 'node:path'
 import { z } from 'zod'
 import { KubeApi } from '../../agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../agent-core/kube/pinned-context.ts'
+import type { Platform } from '../../agent-core/platform/platform.ts'
 import { hostAddress } from '../../agent-core/publishing/host-address.ts'
 import { askProgram, ProgramError } from '../../agent-core/util/ask-program.ts'
 import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
 import { FlagError } from '../../agent-core/util/go-flags.ts'
 import { shellCommand } from '../../contract/shell.ts'
-import { InstallationError } from '../installation-host.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import { InstallationError, type InstallationHost } from '../installation-host.ts'
 import { launchdJob } from '../launchctl.ts'
 import { clusterSilence, lookAtCluster, type ClusterLook } from './cluster-look.ts'
-import { readGoAgentCommand, textOf, type GoAgentCommand } from './go-agent-flags.ts'
-import { findGoAgentJobs, readJob, type GoAgentJob } from './go-agent-job.ts'
-import { argsOf, findGoAgents, type GoAgentProcess } from './go-agent-processes.ts'
-import type { MigrationWorld } from './migration-world.ts'
+import {
+  argsOf,
+  findGoAgentJobs,
+  findGoAgents,
+  readGoAgentCommand,
+  readJob,
+  textOf,
+  type GoAgentCommand,
+  type GoAgentJob,
+  type GoAgentProcess,
+} from './go-agent.ts'
 import { planMigration, type MigrationPlan } from './plan.ts'
 import type { Migration } from './record.ts'
-import { lookAtStore } from './store-look.ts'
+import { lookAtStore } from './store.ts'
+
+/** The service that keeps our agent running. Every method throws InstallationError. */
+export interface OwnService {
+  /** Flags of the agent as `--name=value`. */
+  install(flags: readonly string[]): Promise<void>
+  /** Ends the agent with its servers and gives its services back. */
+  uninstall(): Promise<void>
+  /** Another process takes the running servers over. */
+  restart(): Promise<void>
+}
+
+/** What a migration may touch. */
+export interface MigrationWorld {
+  readonly host: InstallationHost
+  readonly platform: Pick<Platform, 'processes' | 'isRunning' | 'memory' | 'interfaces'>
+  readonly service: OwnService
+  readonly stateDir: string
+  /** Where our agent keeps models unless told. */
+  readonly ownStore: string
+  readonly ownLog: string
+  /** The state of our agent; undefined where none answers. */
+  readonly ownAgent: () => Promise<AgentSnapshot | undefined>
+  /** One sentence about flags that our agent would not start with. */
+  readonly checkFlags: (flags: readonly string[]) => string | undefined
+  readonly tell: (sentence: string) => void
+  /** Aborted where a person gives up: what was begun is taken back. */
+  readonly signal: AbortSignal
+}
 
 const clusterLimitMs = 15_000
 const versionLimitMs = 5_000
@@ -29,14 +66,14 @@ export interface InspectOptions {
   /** What our agent is to be started with besides; the last one given wins. */
   readonly ownFlags: readonly string[]
   readonly stopsOthers: boolean
-  /** Of a migration that was begun before. */
+  /** A migration that was begun before. */
   readonly begun: Migration | undefined
 }
 
 export interface Inspection {
   readonly job: GoAgentJob | undefined
   readonly agents: readonly GoAgentProcess[]
-  /** Other Go agents of this user, which end before. */
+  /** Other Go agents of this user, which are ended first. */
   readonly others: readonly GoAgentProcess[]
   readonly command: GoAgentCommand
   readonly api: KubeApi | undefined
@@ -130,7 +167,7 @@ async function chooseAgents(
   return { agents: first ? [first] : [], others, problems: stopsOthers ? [] : [problem] }
 }
 
-/** Without launchctl nothing is loaded. */
+/** Where there is no launchctl nothing is loaded. */
 function noLaunchd(error: unknown): undefined {
   if (!(error instanceof InstallationError)) throw error
 }
@@ -237,7 +274,7 @@ async function rightsProblems({ host }: MigrationWorld, job: GoAgentJob | undefi
   return isWritable
     ? []
     : [
-        `${folder} may not be written by this user, so that the plist could not be taken out of it: move it first, with ${shellCommand(['sudo', 'mv', job.file, path.join(host.user.homeDir, 'Library/LaunchAgents/')])}.`,
+        `${folder} may not be written by this user, so the plist could not be taken out of it: move it first, with ${shellCommand(['sudo', 'mv', job.file, path.join(host.user.homeDir, 'Library/LaunchAgents/')])}.`,
       ]
 }
 
@@ -253,13 +290,13 @@ async function ownAgentProblem(
 
 const lock = z.object({ pid: z.int().positive() })
 
-/** Who has the lock of our state folder. */
+/** The process that has the lock of our state folder. */
 export async function ownPid(stateDir: string): Promise<number | undefined> {
   const text = await readIfThere(path.join(stateDir, 'agent.lock'))
   return lock.safeParse(parseJson(text ?? '')).data?.pid
 }
 
-/** The last one given wins. */
+/** The value of --model-store; the last one given wins. */
 function storeGiven(flags: readonly string[]): string | undefined {
   const at = flags.findLastIndex((flag) => /^--?model-store(=|$)/.test(flag))
   return at === -1 ? undefined : flags[at]?.includes('=') === true ? flags[at].replace(/^[^=]*=/, '') : flags[at + 1]

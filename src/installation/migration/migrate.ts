@@ -1,22 +1,25 @@
-import { formatDecimal } from '../../contract/format.ts'
+import { rm } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
+import { z } from 'zod'
 import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
+import { parseEndpointSlice, parseService, resources } from '../../agent-core/kube/resources.ts'
+import { publishedOf, serviceNameOf } from '../../agent-core/publishing/objects.ts'
+import { parseJson } from '../../agent-core/util/files.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
+import { formatDecimal } from '../../contract/format.ts'
+import type { ServiceReason } from '../../contract/service.ts'
+import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError } from '../installation-host.ts'
-import * as goAgent from './go-agent-life.ts'
-import { textOf } from './go-agent-flags.ts'
-import { giveUp } from './hand-over.ts'
-import { Heartbeats } from './heartbeats.ts'
-import type { Inspection } from './inspect.ts'
-import type { MigrationWorld } from './migration-world.ts'
-import { untilLive, untilServed } from './own-agent.ts'
+import { isHeldByOurs, type FoundService } from './cluster-look.ts'
+import { findGoAgents, readJob } from './go-agent.ts'
+import type { Inspection, MigrationWorld } from './inspect.ts'
 import type { Transfer } from './plan.ts'
 import type { Migration, MigrationRecord, MovedFile } from './record.ts'
-import { moveStore } from './store-move.ts'
-import { undo } from './undo.ts'
-import { verify } from './verify.ts'
+import { dropOriginals, moveBack, moveStore } from './store.ts'
+import * as goAgent from './take-over.ts'
 
 /** How one service changed hands. */
-export interface Moved {
+interface Moved {
   readonly key: string
   /** From the moment nobody was sent to the old server until the new one was ready. */
   readonly outageMs: number
@@ -32,7 +35,7 @@ export interface MigrationResult {
   readonly isWell: boolean
 }
 
-/** What the inspection planned. Throws where it stands in the middle; run again it goes on from there. */
+/** Does what the inspection planned. Throws where it stops in the middle; run again it continues from there. */
 export async function migrate(
   world: MigrationWorld,
   inspection: Inspection,
@@ -60,31 +63,18 @@ interface Work {
 
 async function begin(
   { stateDir }: MigrationWorld,
-  { job, agents, command, plan }: Inspection,
+  { job, agents, plan }: Inspection,
   record: MigrationRecord,
 ): Promise<Migration> {
   const [agent] = agents
-  const optional = {
-    namespace: textOf(command, 'namespace') || undefined,
-    kubeconfig: textOf(command, 'kubeconfig') || job?.environment['KUBECONFIG'],
-    context: textOf(command, 'kube-context') || undefined,
+  const moved = job && {
+    ...{ file: job.file, label: job.label, domain: job.domain, program: job.program },
+    kept: await goAgent.keepPlist(stateDir, job),
   }
   const begun: Migration = {
     startedAt: new Date().toISOString(),
     phase: 'begun',
-    ...(job
-      ? {
-          job: {
-            file: job.file,
-            label: job.label,
-            domain: job.domain,
-            program: job.program,
-            kept: await goAgent.keepPlist(stateDir, job),
-          },
-        }
-      : { byHand: agent?.commandLine }),
-    flags: [...plan.flags],
-    ...optional,
+    ...(moved ? { job: moved } : { byHand: agent?.commandLine }),
     store: { from: plan.store.from, to: plan.store.to, moved: [] },
     isInstalled: false,
     transferred: [],
@@ -105,25 +95,20 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
   for (const file of await moveStore(plan.store, { tell, signal, note })) await note(file)
 
   tell('[2/5] Starting this agent beside the Go agent, which serves on.')
-  // An installation that failed, or an agent that ended since, is made good when the move goes on.
+  // A move that continues repeats an installation that failed, also where the agent has ended since.
   if (!begun.isInstalled || (await world.ownAgent()) === undefined) {
     await record.note({ isInstalled: true })
     await service.install(plan.flags)
   }
   await untilLive(world)
 
-  tell(
-    `[3/5] Pausing the Go agent, and moving ${plan.transfers.length} ${plan.transfers.length === 1 ? 'service' : 'services'}.`,
-  )
+  const services = plan.transfers.map((transfer) => transfer.service)
+  tell(`[3/5] Pausing the Go agent, and moving ${services.length} ${services.length === 1 ? 'service' : 'services'}.`)
   await goAgent.endOthers(world, others)
   await goAgent.pause(world, agents)
   const results: Moved[] = []
   {
-    await using heartbeats = new Heartbeats(
-      api,
-      plan.transfers.map((transfer) => transfer.service),
-      tell,
-    )
+    await using heartbeats = new goAgent.Heartbeats(api, services, tell)
     for (const transfer of plan.transfers) {
       const result = await moveOne(world, api, transfer, heartbeats)
       results.push(result)
@@ -148,14 +133,7 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
   await takePort(world)
 
   tell('[5/5] Looking whether everything is there.')
-  const checks = await Promise.all(
-    [...plan.moved, ...plan.transfers.map((transfer) => transfer.service)].map((one) =>
-      verify(api, one).catch((error: unknown) => ({
-        isWell: false,
-        sentence: `${one.namespace}/${one.name}: ${messageOf(error)}`,
-      })),
-    ),
-  )
+  const checks = await Promise.all([...plan.moved, ...services].map((one) => verify(api, one)))
   for (const { sentence } of checks) tell(sentence)
   signal.throwIfAborted()
   await record.note({ phase: 'done' })
@@ -166,7 +144,7 @@ async function moveOne(
   world: MigrationWorld,
   api: KubeApi,
   transfer: Transfer,
-  heartbeats: Heartbeats,
+  heartbeats: goAgent.Heartbeats,
 ): Promise<Moved> {
   const { service } = transfer
   const key = `${service.namespace}/${service.name}`
@@ -174,20 +152,218 @@ async function moveOne(
   world.tell(`${key}: its requests finish, then its server ends.`)
   await heartbeats.leave(service)
   const began = performance.now()
-  await giveUp(transfer, { api, platform: world.platform })
+  await goAgent.giveUp(transfer, { api, platform: world.platform })
   const failure = await untilServed(world, service)
   const outageMs = performance.now() - began
-  if (failure === undefined)
-    world.tell(`${key}: serves here, after ${formatDecimal(outageMs / 1_000)} s without an answer.`)
-  else world.tell(`${key}: is not served here: ${failure}`)
+  const seconds = formatDecimal(outageMs / 1_000)
+  world.tell(
+    `${key}: ${failure === undefined ? `serves here, after ${seconds} s without an answer.` : `is not served here: ${failure}`}`,
+  )
   return { key, outageMs, ...(failure !== undefined && { failure }) }
 }
 
-/** The port for /healthz and /metrics was the Go agent's when ours started. */
+/** The Go agent had the port for /healthz and /metrics when ours started. */
 async function takePort(world: MigrationWorld): Promise<void> {
   const snapshot = await world.ownAgent()
   if (snapshot?.notices.some((notice) => notice.startsWith('There is no /healthz')) !== true) return
   world.tell('Starting this agent again, so that it gets the port of /healthz and /metrics; the servers run on.')
   await world.service.restart()
   await untilLive(world)
+}
+
+const lookEveryMs = 200
+const liveLimitMs = 90_000
+/** For memory that macOS gives back late. */
+const waitingLimitMs = 60_000
+
+/** Waits until our agent sees the cluster. Throws InstallationError. */
+async function untilLive({ ownAgent, signal }: MigrationWorld): Promise<void> {
+  const ends = performance.now() + liveLimitMs
+  let said = 'it does not answer on its socket'
+  while (performance.now() < ends) {
+    signal.throwIfAborted()
+    const snapshot = await ownAgent()
+    if (snapshot?.cluster.state === 'live') return
+    if (snapshot) said = snapshot.cluster.message
+    await delay(lookEveryMs)
+  }
+  throw new InstallationError(`The agent was started and does not see the cluster: ${said}`)
+}
+
+/** A server that cannot start for one of these reasons does not serve a minute later either. */
+const failures = new Set<ServiceReason>([
+  ...(['FetchFailed', 'StartFailed', 'CrashLooping', 'Refused', 'ExtraArgsRejected', 'EnvironmentRejected'] as const),
+  ...(['ModelMissing', 'ServiceNameTaken', 'NoHostAddress', 'HeldAfterPanic', 'MemoryExceeded'] as const),
+  'ClaimOverwritten',
+])
+
+/** Undefined when it serves; one sentence where it does not. */
+async function untilServed(
+  { ownAgent, signal, tell }: MigrationWorld,
+  service: FoundService,
+): Promise<string | undefined> {
+  const { namespace, name } = service
+  let shown = ''
+  let waitsSince: number | undefined
+  for (;;) {
+    signal.throwIfAborted()
+    const view = (await ownAgent())?.services.find((one) => one.namespace === namespace && one.name === name)
+    if (view?.state === 'ready') return undefined
+    if (view && view.message !== shown) {
+      shown = view.message
+      tell(`${namespace}/${name}: ${shown}`)
+    }
+    if (view && (view.state === 'refused' || failures.has(view.reason))) return view.message
+    const waits = view === undefined || view.state === 'waiting' || view.state === 'foreign' || view.state === 'stopped'
+    waitsSince = waits ? (waitsSince ?? performance.now()) : undefined
+    if (waitsSince !== undefined && performance.now() - waitsSince > waitingLimitMs) {
+      return view?.message ?? 'The agent no longer answers.'
+    }
+    await delay(lookEveryMs)
+  }
+}
+
+const answerLimitMs = 60_000
+const connectLimitMs = 5_000
+/** The answer with one token has a few KiB; what answers at the port may be anything. */
+const maxAnswerBytes = 1024 * 1024
+
+const completion = z.object({ choices: z.array(z.unknown()).min(1) })
+
+/** One sentence about a service that was moved; `isWell` where nothing is missing. Never rejects. */
+async function verify(
+  api: KubeApi,
+  { namespace, name, spec }: FoundService,
+): Promise<{ readonly isWell: boolean; readonly sentence: string }> {
+  let where = `${namespace}/${name}`
+  try {
+    const place = serviceNameOf(name)
+    const slice = parseEndpointSlice(await api.get(resources.endpointSlices, namespace, place))
+    const { clusterIP = place } = parseService(await api.get(resources.services, namespace, place)).spec
+    const published = publishedOf(slice)
+    if (!isHeldByOurs(slice) || published?.ready !== true) {
+      return { isWell: false, sentence: `${where}: its EndpointSlice is not one of this agent's that is ready.` }
+    }
+    const { address, port } = published
+    where = `${where}: Service ${clusterIP} leads to ${address}:${port}, which does not answer`
+    const said = await answerOf(address, port, spec.mode)
+    return { isWell: true, sentence: `${where.replace(/does not answer$/, said)}.` }
+  } catch (error) {
+    return { isWell: false, sentence: `${where}: ${messageOf(error)}` }
+  }
+}
+
+/** Asks the server by the published address, or by loopback where this machine does not reach itself by that. */
+export async function answerOf(address: string, port: number, mode: string | undefined): Promise<string> {
+  const health = async (base: string, limitMs: number): Promise<number> => {
+    const { status, body } = await fetch(`${base}/health`, { signal: AbortSignal.timeout(limitMs) })
+    await body?.cancel()
+    return status
+  }
+  const isReached = await health(`http://${address}:${port}`, connectLimitMs).then(
+    () => true,
+    () => false,
+  )
+  const base = `http://${isReached ? address : '127.0.0.1'}:${port}`
+  const how = isReached ? '' : ' (asked by loopback, for this machine does not reach itself by its address)'
+  if (mode === 'embedding' || mode === 'rerank') {
+    const status = await health(base, answerLimitMs)
+    if (status !== 200) throw new Error(`/health answers ${status}.`)
+    return `is healthy${how}`
+  }
+  const response = await fetch(`${base}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 1 }),
+    signal: AbortSignal.timeout(answerLimitMs),
+  })
+  if (!response.ok) throw new Error(`a completion was answered by ${response.status}.`)
+  completion.parse(parseJson(await boundedText(response)))
+  return `answers a completion${how}`
+}
+
+async function boundedText(response: Response): Promise<string> {
+  const body: ReadableStream<Uint8Array> | null = response.body
+  const pieces: Uint8Array[] = []
+  let length = 0
+  // Leaving the loop ends the connection.
+  for await (const piece of body ?? []) {
+    length += piece.byteLength
+    if (length > maxAnswerBytes) throw new Error(`a completion has more than ${maxAnswerBytes / 1024} KiB.`)
+    pieces.push(piece)
+  }
+  return Buffer.concat(pieces).toString('utf8')
+}
+
+const startLimitMs = 20_000
+
+/** The Go agent runs again with its own flags, plist and store, and nothing of ours does. Run again it continues from where it stood. */
+export async function undo(world: MigrationWorld, record: MigrationRecord): Promise<void> {
+  const done = record.value
+  if (done === undefined || done.phase === 'undone') {
+    throw new InstallationError('There is no migration to be taken back.')
+  }
+  const { tell, service } = world
+  // A move that is half taken back can be neither confirmed nor continued.
+  await record.note({ phase: 'undoing' })
+  if (done.isInstalled) {
+    tell('Ending this agent, which gives its services back.')
+    await service.uninstall()
+    await record.note({ isInstalled: false })
+  }
+  tell('Putting models and plist back.')
+  await moveBack(done.store)
+  if (done.job) await goAgent.restorePlist(done.job)
+  await resumeGoAgent(world, done)
+  await record.note({ phase: 'undone', transferred: [] })
+}
+
+/** A paused Go agent that still has servers continues with them; otherwise a fresh one starts everything at once. */
+async function resumeGoAgent(world: MigrationWorld, { job: kept, byHand }: Migration): Promise<void> {
+  const { platform, tell } = world
+  const reading = kept && (await readJob(kept.file, kept.domain === 'system' ? 'system' : `gui/${world.host.user.id}`))
+  const job = reading?.ok === true ? reading.job : undefined
+  const agents = await findGoAgents(platform, job, undefined)
+  if (agents.some(({ servers, suspended }) => servers.length > 0 || !suspended)) {
+    goAgent.unpause(agents)
+    tell(
+      `The Go agent goes on (process ${agents.map(({ pid }) => pid).join(', ')}); what it finds missing it starts again within half a minute.`,
+    )
+    return
+  }
+  await goAgent.end(world, job, agents)
+  if (!job) {
+    tell(`The Go agent was started by hand. To start it again: ${byHand ?? 'as you did'}`)
+    return
+  }
+  await goAgent.startAgain(world, job)
+  const ends = performance.now() + startLimitMs
+  while (performance.now() < ends) {
+    const [agent] = await findGoAgents(platform, job, undefined)
+    if (agent) {
+      tell(`The Go agent runs again (process ${agent.pid}) and loads its models.`)
+      return
+    }
+    await delay(lookEveryMs)
+  }
+  throw new InstallationError(
+    `${job.label} was loaded, and no process of it is there: its log ${job.logFile ?? ''} says why.`,
+  )
+}
+
+/** Removes what was kept for {@link undo}; answers what is left for a person to do. */
+export async function confirm({ tell }: MigrationWorld, record: MigrationRecord): Promise<void> {
+  const done = record.value
+  if (done?.phase !== 'done') throw new InstallationError('There is no finished migration to be confirmed.')
+  const dropped = await dropOriginals(done.store)
+  if (done.job) await rm(done.job.kept, { force: true })
+  await record.clear()
+  if (dropped > 0) {
+    const [files, models] =
+      dropped === 1 ? ['1 file', 'is gone; its model is'] : [`${dropped} files`, 'are gone; their models are']
+    tell(`${files} in ${done.store.from} ${models} in ${done.store.to}.`)
+  }
+  tell(
+    `The migration is final. What is left of the Go agent: ${shellCommand(['sudo', 'rm', done.job?.program ?? '/usr/local/bin/llmkube-metal-agent'])}`,
+  )
 }

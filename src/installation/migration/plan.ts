@@ -1,11 +1,16 @@
 import { specRefusal } from '../../agent-core/reconcile/runtime-choice.ts'
-import { formatBytes, formatSpan } from '../../contract/format.ts'
+import { formatBytes, formatGib, formatSpan } from '../../contract/format.ts'
 import type { ClusterLook, FoundService } from './cluster-look.ts'
-import { changedDefaults } from './changed-defaults.ts'
-import { keptFlags, leftOut, textOf, type GoAgentCommand } from './go-agent-flags.ts'
-import type { GoAgentJob } from './go-agent-job.ts'
-import type { GoAgentProcess, GoServer } from './go-agent-processes.ts'
-import { copiedBytesPerSecond, type StoreLook, type StorePlan } from './store-look.ts'
+import {
+  keptFlags,
+  leftOut,
+  textOf,
+  type GoAgentCommand,
+  type GoAgentJob,
+  type GoAgentProcess,
+  type GoServer,
+} from './go-agent.ts'
+import { copiedBytesPerSecond, type StoreLook, type StorePlan } from './store.ts'
 
 /** What was found on the machine and in the cluster; nothing of it was changed. */
 export interface Findings {
@@ -14,7 +19,7 @@ export interface Findings {
   /** The ones that the job, or a person, started. */
   readonly agents: readonly GoAgentProcess[]
   readonly store: StoreLook
-  /** A sentence where it does not answer. */
+  /** A string is one sentence why the cluster does not answer. */
   readonly cluster: ClusterLook | string
   readonly totalBytes: number
   readonly ownLog: string
@@ -22,16 +27,16 @@ export interface Findings {
   readonly ownAddress: string | undefined
   /** What a person wants our agent to be started with besides. */
   readonly ownFlags: readonly string[]
-  /** What else stands in the way, one sentence each. */
+  /** Other obstacles, one sentence each. */
   readonly problems: readonly string[]
-  /** Of `--version`; absent where the Go agent does not say. */
+  /** The Go agent's version, where it says it. */
   readonly version: string | undefined
 }
 
 /** One service that changes hands. */
 export interface Transfer {
   readonly service: FoundService
-  /** Of the Go agent; absent where nothing listens on the published port any more. */
+  /** The Go agent's server; absent where nothing listens on the published port. */
   readonly server: GoServer | undefined
 }
 
@@ -39,9 +44,9 @@ export interface MigrationPlan {
   /** What our agent is started with. */
   readonly flags: readonly string[]
   readonly store: StorePlan
-  /** In this order: the one that costs least if it fails goes first. */
+  /** In this order: the cheapest to take back goes first. */
   readonly transfers: readonly Transfer[]
-  /** What our agent serves by now. */
+  /** What our agent serves already. */
   readonly moved: readonly FoundService[]
   /** Servers that a Go agent started and forgot. */
   readonly strays: readonly GoServer[]
@@ -60,7 +65,7 @@ export function planMigration(findings: Findings): MigrationPlan {
   const flags = [
     ...keptFlags(command),
     ...environmentFlags(job),
-    ...storeFlags(store.plan),
+    ...(store.plan.how === 'inPlace' ? [`--model-store=${store.plan.to}`] : []),
     ...addressFlags(findings),
     ...ownFlags,
   ]
@@ -90,7 +95,7 @@ export function planMigration(findings: Findings): MigrationPlan {
   }
 }
 
-/** Smallest first: what is wrong with all of them shows with the least to go back for. */
+/** Smallest first: what is wrong with all of them shows where it costs least. */
 function transfersOf(services: readonly FoundService[], servers: readonly GoServer[], store: StorePlan): Transfer[] {
   const sizeOf = ({ model }: FoundService): number =>
     store.how === 'link' || store.how === 'copy'
@@ -106,11 +111,7 @@ function transfersOf(services: readonly FoundService[], servers: readonly GoServ
 
 const nameOf = ({ namespace, name }: FoundService): string => `${namespace}/${name}`
 
-function storeFlags(store: StorePlan): string[] {
-  return store.how === 'inPlace' ? [`--model-store=${store.to}`] : []
-}
-
-/** What the Go agent had from its environment. */
+/** Flags in place of what the Go agent had from its environment. */
 function environmentFlags(job: GoAgentJob | undefined): string[] {
   const kubeconfig = job?.environment['KUBECONFIG'] ?? ''
   return kubeconfig === '' || kubeconfig.includes(':') ? [] : [`--kubeconfig=${kubeconfig}`]
@@ -134,7 +135,7 @@ function environmentNotes(job: GoAgentJob | undefined): string[] {
   ]
 }
 
-/** The address that the cluster knows stays, also where ours would choose another. */
+/** The address that the cluster knows stays, even where our agent would choose another. */
 function addressFlags({ cluster, command, ownAddress }: Findings): string[] {
   const theirs = addressOf(cluster)
   return textOf(command, 'host-ip') === '' && theirs !== undefined && theirs !== ownAddress
@@ -152,7 +153,7 @@ const rightsProblem = ({ missingRights }: ClusterLook): string[] =>
         `The kubeconfig's user may not ${missingRights.join(', ')}, which this agent needs: ask for these rights, or name another kubeconfig with "-- --kubeconfig FILE".`,
       ]
 
-/** As far as it can be told before the start. */
+/** What our agent would refuse, as far as it can be told before the start. */
 function refusalOf(service: FoundService, flags: readonly string[], store: StorePlan): string[] {
   const refusal = specRefusal(service.spec, {
     allowsUnsafe: flags.some((flag) => /^--?allow-unsafe-extra-args(=true)?$/.test(flag)),
@@ -184,19 +185,20 @@ function keptSentences(
 }
 
 function storeSentence(store: StorePlan): string {
+  const count = 'files' in store ? store.files.length : 0
   switch (store.how) {
     case 'none':
       return `Models: in ${store.to}.`
     case 'inPlace':
       return `Models: ${formatBytes(store.bytes)} stay where they are, in ${store.to}.`
     case 'link':
-      return `Models: ${formatBytes(store.bytes)} in ${store.files.length === 1 ? '1 file gets' : `${store.files.length} files get`} a second name in ${store.to}, which no reboot empties; nothing is copied.`
+      return `Models: ${formatBytes(store.bytes)} in ${count === 1 ? '1 file gets' : `${count} files get`} a second name in ${store.to}, which no reboot empties; nothing is copied.`
     case 'copy':
-      return `Models: ${formatBytes(store.bytes)} in ${store.files.length === 1 ? '1 file is' : `${store.files.length} files are`} copied to another volume, to ${store.to}, before anything is stopped: about ${formatSpan((1_000 * store.bytes) / copiedBytesPerSecond)}.`
+      return `Models: ${formatBytes(store.bytes)} in ${count === 1 ? '1 file is' : `${count} files are`} copied to another volume, to ${store.to}, before anything is stopped: about ${formatSpan((1_000 * store.bytes) / copiedBytesPerSecond)}.`
   }
 }
 
-/** Wanted, and not published by anybody. */
+/** Services that are wanted and that nobody publishes. */
 function newcomers(services: readonly FoundService[], transfers: readonly Transfer[]): string[] {
   const known = new Set(transfers.map(({ service }) => service))
   const fresh = services.filter(
@@ -214,3 +216,88 @@ const foreign = (services: readonly FoundService[]): string[] =>
       ? []
       : [`${nameOf(one)} is served by another machine (${one.elsewhere}) and is left alone.`],
   )
+
+const section = (title: string, lines: readonly string[]): string =>
+  lines.length === 0 ? '' : `\n${title}:\n${lines.map((line) => `  ${line}\n`).join('')}`
+
+/** The plan as a person reads it. */
+export function planText(plan: MigrationPlan): string {
+  const { transfers, strays } = plan
+  const restarts = transfers.map(({ service, server }) =>
+    server === undefined
+      ? `${service.namespace}/${service.name} is started: nothing answers for it now.`
+      : `${service.namespace}/${service.name} is restarted once (process ${server.pid}, port ${server.port}).`,
+  )
+  return [
+    section('Kept', plan.kept),
+    section('Different from now on', plan.changed),
+    section('Restarts', [
+      ...restarts,
+      ...strays.map(({ pid, port }) => `Process ${pid} (port ${port}) serves nothing that is published and is ended.`),
+      ...(transfers.length > 0 ? [whyOnce] : []),
+    ]),
+    section('To know', plan.notes),
+    section('Would not be served here', plan.refusals),
+    section('In the way', plan.problems),
+  ]
+    .join('')
+    .replace(/^\n/, '')
+}
+
+const whyOnce =
+  "A server of the Go agent cannot be taken over as it runs: it belongs to that agent's process group, which launchd ends with it, and its output goes nowhere. One model after the other changes hands while the others go on."
+
+interface DefaultsFacts extends Pick<Findings, 'command' | 'totalBytes' | 'ownLog'> {
+  /** The log of the Go agent. */
+  readonly logFile: string | undefined
+}
+
+/** From here on the Go agent's share of memory and ours differ. */
+const bigMemoryBytes = 128 * 2 ** 30
+
+/** One sentence for each default that counts here and was another there. */
+function changedDefaults({ command, totalBytes, logFile, ownLog }: DefaultsFacts): string[] {
+  const given = (flag: string) => command.values.get(flag)
+  const differs = (theirs: string, ours: string, { flag = '', keep = '' } = {}): string =>
+    `${flag && `--${flag}: `}there ${theirs}, here ${ours}${keep && `; "-- ${keep}" keeps it`}.`
+  const isOtherShare = totalBytes >= bigMemoryBytes && Number(given('memory-fraction')) <= 0
+  return [
+    isOtherShare
+      ? differs(`75 % of ${formatGib(totalBytes)} may be taken by one model`, '90 % by all models together', {
+          flag: 'memory-fraction',
+          keep: '--memory-fraction 0.75',
+        })
+      : differs(
+          'each model is compared with the budget by itself',
+          'all models together have to fit, so a model that was started beside others may wait for memory',
+          { flag: 'memory-fraction' },
+        ),
+    differs('the longest start of a server', 'the longest time without progress while a model loads', {
+      flag: 'llama-server-startup-timeout',
+    }),
+    differs(
+      'so many failed looks at the cluster end the agent and its models',
+      'a cluster that does not answer ends nothing',
+      {
+        flag: 'max-watch-failures',
+      },
+    ),
+    given('allow-unsafe-extra-args') !== true &&
+      differs('0.9 passes every argument of spec.extraArgs on', 'only those that change how llama-server computes', {
+        ...{ flag: 'allow-unsafe-extra-args', keep: '--allow-unsafe-extra-args' },
+      }),
+    given('allowed-download-hosts') === '' &&
+      differs('0.9 fetches models from any address', 'from public addresses and those that are listed', {
+        ...{ flag: 'allowed-download-hosts', keep: '--allowed-download-hosts NAS.LAN' },
+      }),
+    given('kube-context') === '' &&
+      differs(
+        'the context of the kubeconfig that is current at each start',
+        'the context that was served first, until another is chosen with "metal-agent context use"',
+      ),
+    differs('the Mac may go to sleep under its models', 'on mains it stays awake while models load or answer', {
+      keep: '--sleep-policy never',
+    }),
+    differs(`the log is ${logFile ?? 'where it was started'}`, `the log is in ${ownLog}`),
+  ].filter((sentence) => sentence !== false)
+}

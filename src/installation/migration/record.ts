@@ -1,13 +1,15 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
-import { parseJson, readIfThere, syncFolder } from '../../agent-core/util/files.ts'
+import type { Platform } from '../../agent-core/platform/platform.ts'
 import { StateFile } from '../../agent-core/state/state-file.ts'
+import { parseJson, readIfThere, syncFolder } from '../../agent-core/util/files.ts'
+import { findGoAgents } from './go-agent.ts'
 
 const movedFile = z.object({ path: z.string(), isCopy: z.boolean() })
 export type MovedFile = z.infer<typeof movedFile>
 
-/** What was done, so that it can be gone on with and taken back. */
+/** What was done, so that it can be continued and taken back. */
 const migration = z.object({
   startedAt: z.iso.datetime(),
   /** `begun`: some of it is done; `undoing`: some of it is taken back. */
@@ -18,13 +20,9 @@ const migration = z.object({
     .optional(),
   /** What a person types to start it again. */
   byHand: z.string().optional(),
-  flags: z.array(z.string()),
-  namespace: z.string().optional(),
-  kubeconfig: z.string().optional(),
-  context: z.string().optional(),
   store: z.object({ from: z.string(), to: z.string(), moved: z.array(movedFile) }),
   isInstalled: z.boolean(),
-  /** Keys of services that our agent serves by now. */
+  /** Keys of the services that our agent serves already. */
   transferred: z.array(z.string()),
 })
 export type Migration = z.infer<typeof migration>
@@ -34,8 +32,8 @@ const file = z.object({ schema: z.literal(1), migration: migration.nullable() })
 export const migrationFolder = (stateDir: string): string => path.join(stateDir, 'migration')
 const recordIn = (stateDir: string): string => path.join(migrationFolder(stateDir), 'migration.json')
 
-/** What the record says, without one being made; undefined where there is none that can be understood. */
-export async function readMigration(stateDir: string): Promise<Migration | undefined> {
+/** What the record says; undefined where there is none that can be understood. Makes none. */
+async function readMigration(stateDir: string): Promise<Migration | undefined> {
   return file.safeParse(parseJson((await readIfThere(recordIn(stateDir))) ?? '')).data?.migration ?? undefined
 }
 
@@ -72,7 +70,7 @@ export class MigrationRecord {
     return this.#file.value.migration ?? undefined
   }
 
-  /** Resolves when the record is on the disk: a power cut after it leaves known what is to be taken back. */
+  /** Resolves when the record is on the disk, so that after a power cut it is known what is to be taken back. */
   async begin(begun: Migration): Promise<void> {
     await this.#file.update(() => ({ schema: 1, migration: begun }))
     await syncFolder(this.#folder)
@@ -85,4 +83,29 @@ export class MigrationRecord {
   clear(): Promise<void> {
     return this.#file.update(() => ({ schema: 1, migration: null }))
   }
+}
+
+/** Where a move stands that was left in the middle, and what to do; undefined where there is none. */
+export async function standingOf(stateDir: string, platform: Pick<Platform, 'processes'>): Promise<string | undefined> {
+  const found = await readMigration(stateDir)
+  return found && standing(found, platform)
+}
+
+/** {@link standingOf} for a record that was read already. */
+export async function standing(
+  { phase, startedAt, isInstalled, transferred, job }: Migration,
+  platform: Pick<Platform, 'processes'>,
+): Promise<string | undefined> {
+  if (phase !== 'begun' && phase !== 'undoing') return undefined
+  const agents = await findGoAgents(platform, job, undefined)
+  const [agent] = agents.toSorted((one, other) => Number(other.suspended) - Number(one.suspended))
+  const where = [
+    `This agent is ${isInstalled ? '' : 'not '}installed${phase === 'begun' ? `, and serves ${transferred.join(', ') || 'nothing yet'}` : ''}.`,
+    agent === undefined
+      ? 'The Go agent does not run.'
+      : `The Go agent (process ${agent.pid}) ${agent.suspended ? 'is paused: it looks after nothing, and counts as gone after three minutes of that' : 'runs'}.`,
+  ].join(' ')
+  return phase === 'begun'
+    ? `A move from the Go agent was begun on ${startedAt} and stands in the middle. ${where} "metal-agent migrate" continues, "metal-agent migrate --undo" goes back.`
+    : `A move from the Go agent that was begun on ${startedAt} is being taken back and stands in the middle. ${where} "metal-agent migrate --undo" continues that.`
 }

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { InstallationError } from '../installation-host.ts'
-import type { LastExit } from '../launchd-job.ts'
+import type { LastExit } from '../launchctl.ts'
 import type { AgentLook, Agents } from './agents.ts'
 import type { ServiceManager } from './service-manager.ts'
 import type { ServicePlan } from './service-plan.ts'

@@ -1,4 +1,4 @@
-import type { LastExit } from '../launchd-job.ts'
+import type { LastExit } from '../launchctl.ts'
 import type { ServiceKind } from './service-names.ts'
 import type { ServicePlan } from './service-plan.ts'
 import type { UnitContent } from './unit-text.ts'

@@ -1,5 +1,5 @@
 import { askSystem, InstallationError, type InstallationHost, type SystemAnswer } from '../installation-host.ts'
-import type { LastExit } from '../launchd-job.ts'
+import type { LastExit } from '../launchctl.ts'
 import type { ServiceManager, ServiceState } from './service-manager.ts'
 import { lingerCommand, serviceFile, systemdUnit } from './service-names.ts'
 import type { ServicePlan } from './service-plan.ts'

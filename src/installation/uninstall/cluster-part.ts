@@ -1,3 +1,5 @@
+import { z } from 'zod'
+import { planModel } from '../../agent-core/api/deletion-plan.ts'
 import { isApiError } from '../../agent-core/kube/api-error.ts'
 import { KubeApi, type Preconditions } from '../../agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../agent-core/kube/pinned-context.ts'
@@ -10,13 +12,10 @@ import {
   type ObjectMeta,
   type Resource,
 } from '../../agent-core/kube/resources.ts'
-import { planModel } from '../../agent-core/api/deletion-plan.ts'
-import { isClaim, parseClaim } from '../../agent-core/publishing/objects.ts'
-import { annotations, labels, managedBy, ownerOf } from '../../agent-core/publishing/objects.ts'
+import { annotations, isClaim, labels, managedBy, ownerOf, parseClaim } from '../../agent-core/publishing/objects.ts'
 import { createdBy } from '../../contract/model-application.ts'
 import { shellCommand } from '../../contract/shell.ts'
-import { z } from 'zod'
-import type { TracePart } from './trace-part.ts'
+import type { TracePart } from './traces.ts'
 
 /** The cluster that this machine served, as far as that is known without an agent. */
 export interface ClusterReach {

@@ -1,5 +1,5 @@
 import { tmpdir } from 'node:os'
-import { migrateHere } from '../../../src/cli/migrate/migrate.ts'
+import { migrateHere } from '../../../src/cli/migrate.ts'
 import type { CliIo } from '../../../src/cli/io.ts'
 import { platformOfWorld } from './processes-of-world.ts'
 import { sceneVariable, type MigrateScene } from './migrate-scene.ts'

@@ -1,5 +1,5 @@
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
-import type { MigrationWorld } from '../../../src/installation/migration/migration-world.ts'
+import type { MigrationWorld } from '../../../src/installation/migration/inspect.ts'
 
 /** Of all processes, those of the world in this folder: other runs of these tests may be under way on this machine. */
 export function platformOfWorld(folder: string): MigrationWorld['platform'] {

@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
-import { openAgentLog } from '../../../src/cli/agent-log.ts'
+import { openAgentLog } from '../../../src/cli/run.ts'
 import { StatedMemory } from '../../support/stated-memory.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { DownloadProgress } from '../../../src/cli/download-progress.ts'
+import { DownloadProgress } from '../../../src/cli/model-verbs.ts'
 import type { CliIo } from '../../../src/cli/io.ts'
 import type { Progress } from '../../../src/contract/service.ts'
 

@@ -1,8 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { renderEnergy } from '../../../src/cli/energy-table.ts'
-import { parseSince } from '../../../src/cli/since.ts'
-import type { EnergyView } from '../../../src/contract/power.ts'
+import { parseSince, renderEnergy } from '../../../src/cli/story-verbs.ts'
 import { formatEnergy } from '../../../src/contract/format.ts'
+import type { EnergyView } from '../../../src/contract/power.ts'
 
 afterEach(() => vi.unstubAllEnvs())
 

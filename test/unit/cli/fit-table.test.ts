@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { decideFit } from '../../../src/agent-core/api/fit/fit-decision.ts'
-import { type FitDetails, renderFit } from '../../../src/cli/fit/fit-table.ts'
-import type { HolderView } from '../../../src/contract/memory.ts'
 import { refKey } from '../../../src/agent-core/util/object-key.ts'
+import { renderFit, type FitDetails } from '../../../src/cli/fit.ts'
+import type { HolderView } from '../../../src/contract/memory.ts'
 
 const items = { weights: 40e9, kv: 8e9, compute: 1e9, promptCache: 2e9, mmproj: 0, overhead: 0.2e9 }
 const total = 51.2e9

@@ -5,9 +5,9 @@ import { expect, test } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { VerbError } from '../../../src/cli/agent-session.ts'
 import type { CliIo } from '../../../src/cli/io.ts'
-import { migrateHere, type MigrateRequest } from '../../../src/cli/migrate/migrate.ts'
+import { migrateHere, type MigrateRequest } from '../../../src/cli/migrate.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
-import type { MigrationWorld } from '../../../src/installation/migration/migration-world.ts'
+import type { MigrationWorld } from '../../../src/installation/migration/inspect.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const plan: MigrateRequest = {

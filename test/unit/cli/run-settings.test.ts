@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { helpText } from '../../../src/cli/help.ts'
-import { flagTable } from '../../../src/cli/flags.ts'
+import { flagTable, helpText } from '../../../src/cli/flags.ts'
 import { FlagError } from '../../../src/agent-core/util/go-flags.ts'
 import { startNotices } from '../../../src/agent-core/settings/settings.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import { VerbError } from '../../../src/cli/agent-session.ts'
-import { serviceNamed } from '../../../src/cli/service-name.ts'
+import { serviceNamed, VerbError } from '../../../src/cli/agent-session.ts'
 
 const services = [
   { namespace: 'default', name: 'phi' },

@@ -9,7 +9,7 @@ import {
   spelledSetting,
   spelledStartSetting,
   startSpellings,
-} from '../../../src/cli/setting-values.ts'
+} from '../../../src/cli/settings-verbs.ts'
 
 test('values are written as people write them, and printed the same way', () => {
   const written = [

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { formatAge, renderStatus } from '../../../src/cli/status-table.ts'
+import { formatAge, renderStatus } from '../../../src/cli/status-verbs.ts'
 import { serviceStates } from '../../../src/contract/service.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 

@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { checks } from '../../../src/cli/selftest/selftest.ts'
+import { checks } from '../../../src/cli/selftest.ts'
 
 const root = path.join(import.meta.dirname, '../../..')
 const text = readFileSync(path.join(root, 'docs/verified.md'), 'utf8')

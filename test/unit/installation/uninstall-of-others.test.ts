@@ -8,7 +8,7 @@ import { installedServices } from '../../../src/installation/service/installed-s
 import { launchdPlist } from '../../../src/installation/service/launchd-plist.ts'
 import { restartService } from '../../../src/installation/service/restart-service.ts'
 import { uninstallService } from '../../../src/installation/service/uninstall-service.ts'
-import { placesOfServices, servicePart } from '../../../src/installation/uninstall/service-part.ts'
+import { placesOfServices, servicePart } from '../../../src/installation/uninstall/machine-parts.ts'
 import { listTraces, removeTraces } from '../../../src/installation/uninstall/uninstall.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 import { examplePlan } from './service/example-plans.ts'
@@ -32,7 +32,7 @@ test('a unit that a person wrote under our name is named and stays, whoever asks
   await there.programs({ systemctl })
   const text = '[Service]\nExecStart=/opt/metal-agent --namespace mars\n[Install]\nWantedBy=default.target\n'
   const unit = await there.write(unitBelow(there.home), text)
-  const parts = await there.parts({ others: [servicePart(there.host, work)] })
+  const parts = await there.parts({ work })
   const [listed] = await listTraces(parts)
   expect([listed?.kind, listed?.places, listed?.stays]).toEqual([
     'service',
@@ -53,7 +53,7 @@ test('the LaunchDaemon of another user stays, and nothing of that user is looked
   await there.programs({ security: 'exit 44', defaults: 'exit 1', launchctl: 'exit 113' })
   const file = there.at('root/Library/LaunchDaemons/dev.metalbar.llmkube-metal-agent.plist')
   await there.write(file, launchdPlist(examplePlan('launchDaemon')))
-  const parts = await there.parts({ others: [servicePart(there.host, work)] })
+  const parts = await there.parts({ work })
   const listed = await listTraces(parts)
   expect(listed.map(({ kind, places, stays }) => [kind, places, stays])).toEqual([
     ['service', [], [`${file} is the service of you: sudo metal-agent uninstall removes it.`]],
@@ -85,7 +85,7 @@ test('the file of a LaunchDaemon that only root may read is named to others with
     expect([look?.places, look?.stays]).toEqual([
       [],
       [
-        `${file} may be read by root alone, so that whose service it is is not known: sudo metal-agent uninstall removes it.`,
+        `${file} may be read by root alone, so it is not known whose service it is: sudo metal-agent uninstall removes it.`,
       ],
     ])
     const deeds = [

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { agentSettings, allRows } from '../../../src/agent-core/settings/settings.ts'
-import { flagTable } from '../../../src/cli/flags.ts'
 import { FlagError } from '../../../src/agent-core/util/go-flags.ts'
+import { flagTable } from '../../../src/cli/flags.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
-import { patchOf, settingSpellings } from '../../../src/cli/setting-values.ts'
-import { editableRow, settingNames, settingsPatch, spellingOf } from '../../../src/contract/settings.ts'
+import { patchOf, settingSpellings } from '../../../src/cli/settings-verbs.ts'
 import { trustOf } from '../../../src/contract/commands.ts'
 import type { SettingKind, SettingRow } from '../../../src/contract/settings-table.ts'
+import { editableRow, settingNames, settingsPatch, spellingOf } from '../../../src/contract/settings.ts'
 
 const places = { modelStore: '/models', stateDir: '/state' }
 const rows = Object.entries<SettingRow>(allRows).map(([name, row]) => ({ name, row }))

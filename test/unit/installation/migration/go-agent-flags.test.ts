@@ -6,7 +6,7 @@ import {
   keptFlags,
   leftOut,
   readGoAgentCommand,
-} from '../../../../src/installation/migration/go-agent-flags.ts'
+} from '../../../../src/installation/migration/go-agent.ts'
 
 const ofGoAgent = JSON.parse(readFileSync(new URL('../../cli/go-agent-flags.json', import.meta.url), 'utf8')) as Record<
   string,
@@ -72,7 +72,7 @@ test('what is left out is said with the reason', () => {
     '--client-port is left out: the client proxy is not built here yet.',
     '--tensorfold-bin is left out: only the runtime llama-server is built here yet.',
     '--state-dir is left out: that folder holds the identity of an ingress, which this agent has not.',
-    '"stray --port 1" is left out: the Go agent ignored it, since it stands behind a word that is no flag.',
+    '"stray --port 1" is left out: the Go agent ignored it, because it stands behind a word that is not a flag.',
   ])
 })
 

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { build, buildBinary } from 'plist'
 import { expect, test } from 'vitest'
 import type { InstallationHost } from '../../../../src/installation/installation-host.ts'
-import { findGoAgentJobs } from '../../../../src/installation/migration/go-agent-job.ts'
+import { findGoAgentJobs } from '../../../../src/installation/migration/go-agent.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const goJob = {

@@ -2,7 +2,7 @@ import { readlinkSync } from 'node:fs'
 import { mkdir, open, readFile, rm, stat, writeFile, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import { afterEach, expect, test, vi } from 'vitest'
-import { keepPlist, restorePlist } from '../../../../src/installation/migration/go-agent-life.ts'
+import { keepPlist, restorePlist } from '../../../../src/installation/migration/take-over.ts'
 import { MigrationRecord } from '../../../../src/installation/migration/record.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
@@ -36,7 +36,7 @@ test.runIf(process.platform === 'linux')(
     expect(names.splice(0)).toEqual(['state/migration/com.llmkube.metal-agent.plist.new', 'state/migration', 'state'])
     const store = { from: '/a', to: '/b', moved: [] }
     const startedAt = '2026-11-23T13:00:00.000Z'
-    await record.begin({ phase: 'begun', startedAt, flags: [], store, isInstalled: false, transferred: [] })
+    await record.begin({ phase: 'begun', startedAt, store, isInstalled: false, transferred: [] })
     expect(names.splice(0)).toEqual(['state/migration'])
     await rm(file)
     await restorePlist({ file, kept })

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest'
 import { inferenceServiceSpec } from '../../../../src/agent-core/kube/resources.ts'
 import type { FoundService } from '../../../../src/installation/migration/cluster-look.ts'
-import { readGoAgentCommand } from '../../../../src/installation/migration/go-agent-flags.ts'
-import { planText } from '../../../../src/installation/migration/plan-text.ts'
-import { planMigration, type Findings } from '../../../../src/installation/migration/plan.ts'
+import { readGoAgentCommand } from '../../../../src/installation/migration/go-agent.ts'
+import { planMigration, planText, type Findings } from '../../../../src/installation/migration/plan.ts'
 
 const service = (name: string, changes: Partial<FoundService> = {}): FoundService => ({
   namespace: 'default',

@@ -1,9 +1,14 @@
 import { chmod, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
-import { lookAtStore, type StorePlan } from '../../../../src/installation/migration/store-look.ts'
+import {
+  dropOriginals,
+  lookAtStore,
+  moveBack,
+  moveStore,
+  type StorePlan,
+} from '../../../../src/installation/migration/store.ts'
 import type { MovedFile } from '../../../../src/installation/migration/record.ts'
-import { dropOriginals, moveBack, moveStore } from '../../../../src/installation/migration/store-move.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const moving = { tell: () => undefined, signal: new AbortController().signal, note: () => Promise.resolve() }
@@ -122,7 +127,7 @@ test('no store is nothing to move, and a file is no store', async () => {
   expect(await lookAtStore(at('go'), at('own'))).toMatchObject({
     plan: { how: 'none' },
     problems: [],
-    notes: [expect.stringContaining('models are fetched anew')],
+    notes: [expect.stringContaining('models are fetched again')],
   })
   await put('file')
   expect((await lookAtStore(at('file'), at('own'))).problems).toEqual([expect.stringContaining('is no folder')])

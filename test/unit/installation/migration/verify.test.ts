@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
-import { answerOf } from '../../../../src/installation/migration/verify.ts'
+import { answerOf } from '../../../../src/installation/migration/migrate.ts'
 
 test('a completion that never ends is given up, and its connection with it', async () => {
   const { promise: hungUp, resolve: hangUp } = Promise.withResolvers<undefined>()

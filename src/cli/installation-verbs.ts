@@ -1,0 +1,334 @@
+import { constants } from 'node:os'
+import path from 'node:path'
+import { Command, Option } from 'commander'
+import { z } from 'zod'
+import { traceKinds } from '../contract/uninstall.ts'
+import { group, VerbError, type VerbContext } from './agent-session.ts'
+import type { CliIo } from './io.ts'
+
+const installGiven = z.object({
+  daemon: z.boolean().default(false),
+  user: z.string().min(1).max(255).optional(),
+  env: z.array(z.string()).default([]),
+  force: z.boolean().default(false),
+  dryRun: z.boolean().default(false),
+  platform: z.enum(['darwin', 'linux']).optional(),
+})
+
+/** The headless service: launchd or systemd starts the agent and keeps it. */
+export function installVerb({ io, end }: VerbContext): Command {
+  return new Command('install')
+    .description('have launchd or systemd run the agent as a service, or change the one there is; models serve on')
+    .argument('[flags...]', 'flags of the agent, after --')
+    .option('--daemon', 'on a Mac: with nobody logged in, as a LaunchDaemon; needs sudo')
+    .option('--user <name>', 'with --daemon: whose agent it is; default the one who runs sudo')
+    .option('--env <name=value>', 'a variable of the environment that the agent gets; may be repeated', collected)
+    .option('--force', 'replace a file that was changed by hand, which is kept')
+    .option('--dry-run', 'print the file and do nothing')
+    .addOption(
+      new Option('--platform <system>', 'with --dry-run: the file of another system').choices(['darwin', 'linux']),
+    )
+    .action(async (flags: string[], options: unknown) => {
+      const { env, user, platform, ...switches } = installGiven.parse(options)
+      const { install } = await import('./service/install.ts')
+      end(
+        await install(
+          { ...switches, user, platform, flags, env: Object.fromEntries(env.map(variable)), isMove: false },
+          io,
+        ),
+      )
+    })
+}
+
+const collected = (one: string, before: readonly string[] = []): string[] => [...before, one]
+
+function variable(text: string): [string, string] {
+  const [, name, value] = /^([A-Za-z_]\w*)=([^]*)$/.exec(text) ?? []
+  if (name === undefined || value === undefined) {
+    throw new VerbError(`--env wants NAME=VALUE, not ${JSON.stringify(text)}.`)
+  }
+  return [name, value]
+}
+
+const headlessGiven = z.object({
+  json: z.boolean().default(false),
+  follow: z.boolean().default(false),
+  lines: z.coerce
+    .number()
+    .refine((count) => Number.isInteger(count) && count >= 1 && count <= 100_000)
+    .default(200),
+})
+
+/** What `install` made, after it was made. */
+export function headlessVerb({ io, end }: VerbContext): Command {
+  const status = new Command('status')
+    .description('say whether the service is installed and runs, with which command and flags')
+    .option('--json', 'print the answer as JSON')
+    .action(async (options: unknown) => {
+      const { status: say } = await import('./service/installed.ts')
+      end(await say(io, headlessGiven.parse(options).json))
+    })
+  const restart = new Command('restart')
+    .description('restart the agent of the service; its model servers go on')
+    .action(async () => {
+      const { restart: begin } = await import('./service/installed.ts')
+      end(await begin(io))
+    })
+  const set = new Command('set')
+    .description('change one flag of the service, and restart it; its model servers go on')
+    .allowUnknownOption()
+    .argument('<flag>', 'a flag of the agent, with or without its dashes')
+    .argument('<value>', 'a value, or "default" to take the flag away')
+    .action(async (flag: string, value: string) => {
+      const { setFlag } = await import('./service/installed.ts')
+      end(await setFlag(flag, value, io))
+    })
+  const logs = new Command('logs')
+    .description("print the service's own log")
+    .option('-f, --follow', 'go on with what it writes')
+    .option('-n, --lines <count>', 'how many lines', '200')
+    .action(async (options: unknown) => {
+      const parsed = headlessGiven.safeParse(options)
+      if (!parsed.success) throw new VerbError('--lines wants a whole number from 1 to 100000.')
+      const { logs: print } = await import('./service/installed.ts')
+      end(await print(io, parsed.data))
+    })
+  return group('service', 'show, restart or change the service that install made', [status, restart, set, logs])
+}
+
+const uninstallGiven = z.object({ keepServing: z.boolean().default(false), yes: z.boolean().default(false) })
+
+/** Takes away what `install` made, or everything that was ever written. */
+export function uninstallVerb(context: VerbContext): Command {
+  const verb = new Command('uninstall')
+    .description('remove the service: withdraw, let requests finish, stop the servers; models and settings stay')
+    .option('--keep-serving', 'leave the servers and their endpoints as they are, for the next agent to adopt')
+  return withEverything(verb, context).action(async (options: unknown) => {
+    if (await ranEverything(context, options)) return
+    const { keepServing, yes } = uninstallGiven.parse(options)
+    const { uninstall } = await import('./service/uninstall.ts')
+    context.end(await uninstall(context.io, { keepServing, isConfirmed: yes }))
+  })
+}
+
+const kind = z.enum(traceKinds)
+
+const everythingGiven = z.object({
+  everything: z.boolean().default(false),
+  yes: z.boolean().default(false),
+  dryRun: z.boolean().default(false),
+  json: z.boolean().default(false),
+  models: z.boolean().default(false),
+  applications: z.boolean().default(false),
+  keep: z.array(z.string()).default([]),
+  stateDir: z.string(),
+  modelStore: z.string().optional(),
+  logFile: z.string().optional(),
+})
+
+/** What `uninstall` takes beside the service. */
+export const withEverything = (verb: Command, { defaultStateDir }: VerbContext): Command =>
+  verb
+    .option('--everything', 'all that was ever written, here and in the cluster; lists it first, and asks')
+    .option('--dry-run', 'with --everything: only list it')
+    .option('-y, --yes', 'stop the models that serve without asking; with --everything: remove what is ticked')
+    .option('--models', 'with --everything: the downloaded models too')
+    .option('--applications', 'with --everything: Models and InferenceServices added with Metalbar too')
+    .option('--keep <kind...>', `with --everything: leave these, of ${traceKinds.join(', ')}`)
+    .option('--json', 'with --everything: print it as JSON')
+    .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
+    .option('--model-store <folder>', 'with --everything: where the models are, if no agent runs that tells')
+    .option('--log-file <file>', "with --everything: the agent's log, if no agent runs that tells")
+
+/** False where only the service is meant. Throws VerbError. */
+export async function ranEverything({ io, end }: VerbContext, options: unknown): Promise<boolean> {
+  const { everything, yes, dryRun, json, models, applications, keep, ...places } = everythingGiven.parse(options)
+  if (!everything) return false
+  const wrong = keep.find((one) => !kind.safeParse(one).success)
+  if (wrong !== undefined) {
+    throw new VerbError(`--keep ${JSON.stringify(wrong)} is none of the kinds: ${traceKinds.join(', ')}.`)
+  }
+  const also = [...(models ? (['models'] as const) : []), ...(applications ? (['applications'] as const) : [])]
+  const { uninstallEverything } = await import('./uninstall.ts')
+  const inFolder = (file: string | undefined) => (file === undefined ? undefined : path.resolve(io.cwd, file))
+  const where = {
+    stateDir: path.resolve(io.cwd, places.stateDir),
+    stated: { modelStore: inFolder(places.modelStore), logFile: inFolder(places.logFile) },
+  }
+  end(await uninstallEverything(io, { ...where, also, keep: z.array(kind).parse(keep), yes, dryRun, json }))
+  return true
+}
+
+const migrateGiven = z.object({
+  plan: z.boolean().default(false),
+  yes: z.boolean().default(false),
+  anyway: z.boolean().default(false),
+  stopOthers: z.boolean().default(false),
+  plist: z.string().min(1).optional(),
+  undo: z.boolean().default(false),
+  confirm: z.boolean().default(false),
+})
+
+/** From LLMKube's Go agent to this one, and back. */
+export function migrateVerb({ io, end }: VerbContext): Command {
+  return new Command('migrate')
+    .description(
+      "move this Mac from LLMKube's Go agent to this agent: say what would be done, ask, and do it with one restart of each model",
+    )
+    .argument('[flags...]', 'flags of this agent, after --; they win over those of the Go agent')
+    .option('--plan', 'say what would be done, and change nothing')
+    .option('-y, --yes', 'do it without asking')
+    .option('--plist <file>', 'plist of the Go agent; left out, the one that launchd would load')
+    .option('--stop-others', 'end other Go agents of this user before')
+    .option('--anyway', 'also where this agent would refuse a service, which is unserved then')
+    .addOption(new Option('--undo', 'go back to the Go agent').conflicts(['plan', 'confirm']))
+    .addOption(new Option('--confirm', 'remove what is kept for --undo').conflicts(['plan']))
+    .action(async (flags: string[], options: unknown) => {
+      const { plan, yes, anyway, stopOthers, plist, undo, confirm } = migrateGiven.parse(options)
+      const { migrateHere } = await import('./migrate.ts')
+      end(
+        await migrateHere(
+          {
+            deed: undo ? 'undo' : confirm ? 'confirm' : plan ? 'plan' : 'migrate',
+            isConfirmed: yes,
+            anyway,
+            stopsOthers: stopOthers,
+            plist: plist === undefined ? undefined : path.resolve(io.cwd, plist),
+            flags,
+          },
+          io,
+        ),
+      )
+    })
+}
+
+const powerGiven = z.object({
+  user: z.string().min(1).max(255).optional(),
+  json: z.boolean().default(false),
+  dryRun: z.boolean().default(false),
+})
+
+/** Leave to measure power: a rule of sudo, which needs no agent. */
+export function powerVerb({ io, end }: VerbContext): Command {
+  const verb = (name: string, description: string): Command =>
+    new Command(name)
+      .description(description)
+      .option('--user <name>', 'whose agent measures; left out, who runs this, under sudo who called sudo')
+  const status = verb('status', 'say whether sudo lets the agent measure power, and by which rule')
+    .option('--json', 'print the answer as JSON')
+    .action(async (options: unknown) => {
+      onlyOnMacs(io)
+      const { user, json } = powerGiven.parse(options)
+      const { ruleStatus, sudoUser } = await import('./power-rule.ts')
+      end(await ruleStatus(await sudoUser(user, io.env), io, json))
+    })
+  const install = verb('install', 'let the agent run powermetrics by exact command lines, without a password')
+    .option('--dry-run', 'print the rule and do nothing')
+    .action(async (options: unknown) => {
+      const { user, dryRun } = powerGiven.parse(options)
+      if (!dryRun) onlyOnMacs(io)
+      const { installRule, sudoUser } = await import('./power-rule.ts')
+      const { fragmentFor } = await import('../agent-core/power/sudoers.ts')
+      const whose = await sudoUser(user, io.env)
+      if (dryRun) io.stdout.write(fragmentFor(whose))
+      else end(await installRule(whose, io))
+    })
+  const remove = verb('remove', 'take that rule away').action(async (options: unknown) => {
+    onlyOnMacs(io)
+    const { removeRule, sudoUser } = await import('./power-rule.ts')
+    end(await removeRule(await sudoUser(powerGiven.parse(options).user, io.env), io))
+  })
+  return group('power', 'show, install or remove leave to measure power', [status, install, remove])
+}
+
+function onlyOnMacs({ platform }: CliIo): void {
+  if (platform !== 'darwin') throw new VerbError('Power is read from powermetrics, which only macOS has.')
+}
+
+const selftestGiven = z.object({ json: z.boolean().default(false) })
+
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/** What the agent relies on of this machine, asked of the machine itself; needs no agent. */
+export const selftestVerb = ({ io, end }: VerbContext): Command =>
+  new Command('selftest')
+    .description('ask this machine all that the agent relies on of it, and print a report to paste into an issue')
+    .option('--json', 'print the report as JSON')
+    .action(async (options: unknown) => {
+      const { runSelftest } = await import('./selftest.ts')
+      const stop = new AbortController()
+      const stopBy = (signal: (typeof signals)[number]) => stop.abort(signal)
+      // The processes that it starts are in groups of their own, which a Ctrl-C does not reach.
+      for (const signal of signals) process.on(signal, stopBy)
+      try {
+        const code = await runSelftest(io, { ...selftestGiven.parse(options), stop: stop.signal })
+        const stoppedBy = signals.find((signal) => signal === stop.signal.reason)
+        end(stoppedBy === undefined ? code : signalCode + constants.signals[stoppedBy])
+      } finally {
+        for (const signal of signals) process.removeListener(signal, stopBy)
+      }
+    })
+
+/** As shells say that a signal ended something: with its number added. */
+const signalCode = 128
+
+const count = (option: string) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/, `${option} must be a whole number`)
+    .transform(Number)
+    .optional()
+
+const fitOptions = z
+  .object({
+    json: z.boolean().default(false),
+    context: count('--context'),
+    slots: count('--slots'),
+    kv: z
+      .string()
+      .regex(/^[a-z0-9_]+(,[a-z0-9_]+)?$/i, '--kv must be a cache type such as q8_0, or two of them as q8_0,q4_0')
+      .optional(),
+    sourceSecret: z.string().optional(),
+    namespace: z.string().optional(),
+    modelStore: z.string().optional(),
+    stateDir: z.string(),
+  })
+  .refine(({ namespace, sourceSecret }) => namespace === undefined || sourceSecret !== undefined, {
+    error: '--namespace is that of the Secret, so it needs --source-secret',
+  })
+  .refine(({ modelStore, sourceSecret }) => modelStore === undefined || sourceSecret === undefined, {
+    error: '--source-secret asks the agent, which has a model store of its own: leave out --model-store',
+  })
+  .refine(({ kv, sourceSecret }) => sourceSecret === undefined || kv?.includes(',') !== true, {
+    error: '--source-secret asks the agent, which takes one cache type for keys and values: --kv q8_0',
+  })
+
+export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
+  return new Command('fit')
+    .description(
+      'say whether a model fits on this machine, and what would make it fit: by the settings of the agent that runs and beside what it runs, or by what this machine has',
+    )
+    .argument('<model>', 'a GGUF file, an MLX folder, a name in the model store, or a source such as hf://owner/name')
+    .option('--context <tokens>', 'context size; default 2048, as the agent has it')
+    .option('--slots <number>', 'requests at once; left to llama-server where it is left out')
+    .option('--kv <type>', 'type of the KV cache, or of keys and values as K,V; default f16')
+    .option(
+      '--source-secret <name>',
+      'Secret whose Hugging Face token opens a private source; asks the agent that runs',
+    )
+    .option('-n, --namespace <namespace>', 'of that Secret; left out, the one that the agent watches, or default')
+    .option('--model-store <folder>', 'folder of downloaded models; left out, that of the agent or else the usual one')
+    .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
+    .option('--json', 'print the answer as JSON, in bytes')
+    .action(async (given: string, options: unknown) => {
+      const parsed = fitOptions.safeParse(options)
+      if (!parsed.success) throw new VerbError(`${parsed.error.issues[0]?.message ?? 'The options make no sense'}.`)
+      const { fit } = await import('./fit.ts')
+      const { modelStore, stateDir, ...rest } = parsed.data
+      const folders = {
+        ...(modelStore !== undefined && { modelStore: path.resolve(io.cwd, modelStore) }),
+        stateDir: path.resolve(io.cwd, stateDir),
+      }
+      end(await fit(given, { ...rest, ...folders }, io))
+    })
+}

@@ -1,0 +1,281 @@
+import type { Command } from 'commander'
+import { z } from 'zod'
+import { modelNameOf } from '../agent-core/models/pulls.ts'
+import { cleanText } from '../contract/clean-text.ts'
+import { formatByteRate, formatBytes, formatSpan } from '../contract/format.ts'
+import { applicationYaml, inCatalogue, modelApplication, type ModelApplication } from '../contract/model-application.ts'
+import type { DownloadView, StoredModelView } from '../contract/models.ts'
+import type { Progress } from '../contract/service.ts'
+import type { AgentClient } from '../serve/client/agent-client.ts'
+import {
+  agentVerb,
+  group,
+  ifAgentRuns,
+  run,
+  sayingLinkErrors,
+  send,
+  VerbError,
+  type VerbContext,
+} from './agent-session.ts'
+import { columns, eraseLine, exitCodes, type CliIo } from './io.ts'
+import { sendTo, withModels, type ModelsAccess } from './models-access.ts'
+
+const storeOption = ['--model-store <folder>', 'the model store, where no agent runs'] as const
+
+/** The content of the model store, with an agent or, as far as that is safe, without one. */
+export function modelsVerb(context: VerbContext): Command {
+  const list = agentVerb('list', 'what is in the model store, who uses it, and what is left of the disk', context)
+    .option(...storeOption)
+    .action((options: unknown) => withModels(context, options, (access, { json }) => show(access, context.io, json)))
+  const pull = agentVerb('pull', 'download a model before any service wants it', context)
+    .argument('<source>', 'as in spec.source of a Model, such as hf://owner/name or https://host/file.gguf')
+    .option('--name <name>', 'of the Model that will use it; made of the source where it is left out')
+    .option('--quantization <name>', 'which of the files of a repository, such as Q4_K_M')
+    .option('--format <name>', 'of the model, such as gguf or mlx')
+    .option(...storeOption)
+    .action((source: string, options: unknown) => {
+      const { name, quantization, format } = pullOptions.parse(options)
+      const model = name ?? modelNameOf(source)
+      if (model === '') throw new VerbError(`No name can be made of ${cleanText(source)}: give one with --name.`)
+      const selection = { ...(quantization !== undefined && { quantization }), ...(format !== undefined && { format }) }
+      return withModels(context, options, (access, { json }) =>
+        pullModel(access, { source, model, ...selection }, { io: context.io, json }),
+      )
+    })
+  const remove = agentVerb('rm', 'delete a model from the store; refused while a service uses it', context)
+    .argument('<name>', 'as metal-agent models lists it')
+    .option(...storeOption)
+    .action((model: string, options: unknown) =>
+      withModels(context, options, (access, { json }) =>
+        sendTo(access, { name: 'removeModel', model }, { io: context.io, json }),
+      ),
+    )
+  const prune = agentVerb('prune', 'list what no service uses, and with --yes delete it', context)
+    .option('-y, --yes', 'delete it')
+    .option(...storeOption)
+    .action((options: unknown) => {
+      const { yes } = z.object({ yes: z.boolean().default(false) }).parse(options)
+      return withModels(context, options, (access, { json }) => pruneModels(access, { yes, io: context.io, json }))
+    })
+  const cancel = agentVerb('cancel', 'cancel a pull; what has arrived is kept', context)
+    .argument('<name>', 'of the model')
+    .option(...storeOption)
+    .action((model: string, options: unknown) =>
+      withModels(context, options, (access, { json }) =>
+        sendTo(access, { name: 'cancelPull', model }, { io: context.io, json }),
+      ),
+    )
+  return group('models', 'show, fetch and delete the models of this machine', [list, pull, remove, prune, cancel])
+}
+
+const pullOptions = z.object({
+  name: z.string().optional(),
+  quantization: z.string().optional(),
+  format: z.string().optional(),
+})
+
+async function show(access: ModelsAccess, io: CliIo, json: boolean): Promise<number> {
+  const view = await access.view()
+  if (json) {
+    io.stdout.write(`${JSON.stringify(view)}\n`)
+    return exitCodes.done
+  }
+  if (view.models.length > 0) io.stdout.write(columns(headings, view.models.map(rowOf)))
+  else io.stdout.write('There are no models in the store.\n')
+  const free = view.freeBytes === undefined ? '' : `, ${formatBytes(view.freeBytes)} free`
+  const reserve = view.reserveBytes === 0 ? '' : `, of which ${formatBytes(view.reserveBytes)} are never used`
+  io.stdout.write(`\n${view.directory}${free}${reserve}\n`)
+  if (view.problem !== undefined) io.stderr.write(`metal-agent: ${view.problem}\n`)
+  return exitCodes.done
+}
+
+const headings = ['NAME', 'STATE', 'SIZE', 'FILES', 'KIND', 'USED BY', 'LAST USED', 'SOURCE']
+
+function rowOf(model: StoredModelView): string[] {
+  const { architecture, quantization, usedBy, lastUsedAt, source, path } = model
+  return [
+    model.name || '-',
+    model.state,
+    formatBytes(model.sizeBytes),
+    String(model.files),
+    [architecture, quantization].filter((word) => word !== undefined).join(' ') || '-',
+    usedBy.join(', ') || '-',
+    lastUsedAt?.slice(0, 16).replace('T', ' ') ?? '-',
+    source || path,
+  ]
+}
+
+interface Answering {
+  readonly io: CliIo
+  readonly json: boolean
+}
+
+/** A terminal is shown a bar, everything else a line now and then. Interrupted, what has arrived is kept. */
+async function pullModel(
+  access: ModelsAccess,
+  pull: { readonly source: string; readonly model: string; readonly quantization?: string; readonly format?: string },
+  { io, json }: Answering,
+): Promise<number> {
+  const begun = await access.command({ name: 'pullModel', ...pull })
+  if (begun.outcome !== 'accepted') {
+    io.stderr.write(`metal-agent: ${begun.message}\n`)
+    return exitCodes.refused
+  }
+  const shown = new DownloadProgress(json ? { ...io, stdout: { write: () => undefined } } : io)
+  shown.say(begun.message)
+  const pressed = { interrupt: false }
+  const interrupt = (): void => {
+    pressed.interrupt = true
+    void access.command({ name: 'cancelPull', model: pull.model }).catch(() => undefined) // the download's end tells the result
+  }
+  process.once('SIGINT', interrupt)
+  try {
+    const end = await access.untilEnded(pull.model, (download) => shown.show(download))
+    if (json) io.stdout.write(`${JSON.stringify(end)}\n`)
+    shown.end()
+    if (end.state === 'done') {
+      shown.say(end.message)
+      return exitCodes.done
+    }
+    io.stderr.write(`metal-agent: ${end.message}\n`)
+    return pressed.interrupt ? interruptedCode : exitCodes.failed
+  } finally {
+    process.removeListener('SIGINT', interrupt)
+  }
+}
+
+/** As shells say that SIGINT ended something. */
+const interruptedCode = 130
+
+async function pruneModels(access: ModelsAccess, { yes, io, json }: Answering & { yes: boolean }): Promise<number> {
+  const result = await access.command({ name: 'pruneModels', dryRun: !yes })
+  if (json) io.stdout.write(`${JSON.stringify(result)}\n`)
+  else if (result.outcome !== 'done') io.stderr.write(`metal-agent: ${result.message}\n`)
+  else {
+    io.stdout.write(`${result.message}\n`)
+    const isNothing = (await access.view()).models.every(({ prunable }) => prunable === undefined)
+    if (!yes && !isNothing) io.stdout.write('Nothing was deleted: repeat it with --yes.\n')
+  }
+  return result.outcome === 'done' ? exitCodes.done : exitCodes.failed
+}
+
+const count = z.coerce.number().optional()
+
+const addOptions = z.object({
+  name: z.string().optional(),
+  namespace: z.string().optional(),
+  quantization: z.string().optional(),
+  sourceSecret: z.string().optional(),
+  context: count,
+  slots: count,
+  yaml: z.boolean().default(false),
+})
+
+/** Makes a Model and an InferenceService in the cluster, or prints them. */
+export function addVerb(context: VerbContext): Command {
+  return agentVerb(
+    'add',
+    'add a model to the cluster, to be served on this machine; metal-agent fit says before whether it fits',
+    context,
+  )
+    .argument(
+      '<source>',
+      'a source such as hf://owner/name or https://…/model.gguf, or a well-known name such as llama-3.1-8b',
+    )
+    .option('--name <name>', 'of the service and its Model; made of the source where it is left out')
+    .option('-n, --namespace <namespace>', 'left out, the one that the agent watches, or default')
+    .option('--quantization <name>', 'which of the files of a repository, as Q4_K_M')
+    .option('--source-secret <name>', 'Secret of the namespace whose Hugging Face token opens a private source')
+    .option('--context <tokens>', 'context size; left out, that of the agent')
+    .option('--slots <number>', 'requests at once')
+    .option('--yaml', 'only print what would be applied')
+    .action((source: string, options: unknown) => add(context, source, options))
+}
+
+/** With `--yaml` no agent has to run: one that does says which namespace is meant where none is given. */
+async function add(context: VerbContext, source: string, options: unknown): Promise<void> {
+  const given = addOptions.parse(options)
+  const namespaceOf = async (agent: AgentClient) => (await agent.snapshot()).cluster.namespace
+  if (given.yaml) {
+    const code = await sayingLinkErrors(context.io, async () => {
+      const namespace = given.namespace ?? (await ifAgentRuns(context, options, namespaceOf))
+      context.io.stdout.write(applicationYaml(applicationOf(source, given, namespace)))
+      return exitCodes.done
+    })
+    context.end(code)
+    return
+  }
+  await run(context, options, async (agent, { json }) => {
+    const application = applicationOf(source, given, given.namespace ?? (await namespaceOf(agent)))
+    return send(agent, { name: 'applyModel', application }, { io: context.io, json })
+  })
+}
+
+/** Throws VerbError. */
+function applicationOf(
+  source: string,
+  { name, quantization, sourceSecret, context: contextSize, slots }: z.infer<typeof addOptions>,
+  namespace = 'default',
+): ModelApplication {
+  const parsed = modelApplication.safeParse({
+    name: name ?? inCatalogue(source)?.name ?? modelNameOf(source),
+    ...{ namespace, source, quantization, sourceSecret, contextSize, parallelSlots: slots },
+  })
+  if (parsed.success) return parsed.data
+  const [issue] = parsed.error.issues
+  throw new VerbError(`${issue?.path.join('.') ?? ''} ${issue?.message ?? 'makes no sense'}.`.trim())
+}
+
+const barWidth = 30
+
+/** A download as it goes on: one line that changes on a terminal, otherwise a line for each tenth and each new sentence. */
+export class DownloadProgress {
+  readonly #io: CliIo
+  #isOpen = false
+  #told = ''
+
+  constructor(io: CliIo) {
+    this.#io = io
+  }
+
+  say(sentence: string): void {
+    this.end()
+    this.#io.stdout.write(`${cleanText(sentence)}\n`)
+  }
+
+  show({ progress, message }: DownloadView): void {
+    const isTerminal = this.#io.stdout.isTTY === true
+    const sentence = cleanText(progress?.message ?? message)
+    if (isTerminal) {
+      const line = progress === undefined || progress.phase === 'waiting' ? sentence : barOf(progress)
+      this.#io.stdout.write(`${eraseLine}${line.slice(0, Math.max(20, (this.#io.stdout.columns ?? 80) - 1))}`)
+      this.#isOpen = true
+      return
+    }
+    const news = progress === undefined || progress.phase !== undefined ? sentence : tenthOf(progress)
+    if (news === this.#told) return
+    this.#told = news
+    this.#io.stdout.write(`${news}\n`)
+  }
+
+  /** The line that changes is left behind. */
+  end(): void {
+    if (this.#isOpen) this.#io.stdout.write('\n')
+    this.#isOpen = false
+  }
+}
+
+function barOf({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {
+  const rate = formatByteRate(bytesPerSecond)
+  if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}  ${rate}`
+  const part = Math.min(1, doneBytes / totalBytes)
+  const filled = Math.round(part * barWidth)
+  const bar = `${'#'.repeat(filled)}${'-'.repeat(barWidth - filled)}`
+  const left = bytesPerSecond > 0 ? `  ${formatSpan((1_000 * (totalBytes - doneBytes)) / bytesPerSecond)} left` : ''
+  return `[${bar}] ${Math.floor(100 * part)} %  ${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}  ${rate}${left}`
+}
+
+function tenthOf({ doneBytes, totalBytes }: Progress): string {
+  if (totalBytes === undefined || totalBytes === 0) return 'Downloading.'
+  return `${10 * Math.floor((10 * doneBytes) / totalBytes)} % of ${formatBytes(totalBytes)}`
+}

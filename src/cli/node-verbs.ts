@@ -1,0 +1,243 @@
+import type { Command } from 'commander'
+import { z } from 'zod'
+import { LinkError } from '../contract/client.ts'
+import { rightsCommands, type RightsPlace } from '../contract/cluster.ts'
+import { contextDoubt, type CommandInput, type ServiceRef } from '../contract/commands.ts'
+import {
+  agentVerb,
+  group,
+  ifAgentRuns,
+  namespaceOption,
+  run,
+  sayingLinkErrors,
+  sendAbout,
+  sendPlain,
+  VerbError,
+  type VerbContext,
+} from './agent-session.ts'
+import { columns, exitCodes } from './io.ts'
+
+/** What concerns the machine as a whole. */
+export function nodeVerbCommands(context: VerbContext): Command[] {
+  return [
+    agentVerb('pause', 'withdraw every endpoint, with the models kept in memory', context).action((options: unknown) =>
+      sendPlain(context, options, { name: 'pauseNode' }),
+    ),
+    agentVerb('resume', 'undo a pause', context).action((options: unknown) =>
+      sendPlain(context, options, { name: 'resumeNode' }),
+    ),
+    agentVerb('serve-again', 'serve what is held back since this machine ended while models ran', context).action(
+      (options: unknown) => sendPlain(context, options, { name: 'serveAgain' }),
+    ),
+    agentVerb('resync', 'read everything in the cluster anew', context).action((options: unknown) =>
+      sendPlain(context, options, { name: 'resync' }),
+    ),
+    agentVerb('shutdown', 'end the agent: withdraw, let requests finish, stop the servers', context)
+      .option('--keep-serving', 'leave the servers and their endpoints as they are, for the next agent to adopt')
+      .action((options: unknown) => {
+        const { keepServing } = z.object({ keepServing: z.boolean().default(false) }).parse(options)
+        return sendPlain(context, options, { name: 'shutdown', keepServing })
+      }),
+    contextCommand(context),
+    hostAddressCommand(context),
+  ]
+}
+
+function contextCommand(context: VerbContext): Command {
+  const list = agentVerb('list', 'the contexts of the kubeconfig', context).action((options: unknown) =>
+    run(context, options, async (agent, { json }) => {
+      const answer = await agent.query({ name: 'contexts' })
+      const rows = answer.contexts.map(({ name, server, inUse, isDefault }) => [
+        inUse ? '*' : isDefault ? '(default)' : '',
+        name,
+        server,
+      ])
+      context.io.stdout.write(json ? `${JSON.stringify(answer)}\n` : columns(['', 'NAME', 'SERVER'], rows))
+      return 0
+    }),
+  )
+  const use = agentVerb('use', 'serve the cluster of another context', context)
+    .argument('<context>', 'its name in the kubeconfig')
+    .option('--anyway', 'also where its name says production, its cluster does not answer, or LLMKube is not there')
+    .action((name: string, options: unknown) => {
+      const { anyway } = z.object({ anyway: z.boolean().default(false) }).parse(options)
+      const accept = anyway ? contextDoubt.options : []
+      return sendPlain(context, options, { name: 'selectContext', context: name, accept })
+    })
+  const reload = agentVerb('reload', 'read the kubeconfig anew', context).action((options: unknown) =>
+    sendPlain(context, options, { name: 'reloadKubeconfig' }),
+  )
+  return group('context', 'show or choose the Kubernetes context', [list, use, reload])
+}
+
+function hostAddressCommand(context: VerbContext): Command {
+  const list = agentVerb('list', 'the addresses of this machine', context).action((options: unknown) =>
+    run(context, options, async (agent, { json }) => {
+      const answer = await agent.query({ name: 'hostAddresses' })
+      const rows = answer.addresses.map(({ address, interface: from, inUse, unfit = '' }) => [
+        inUse ? '*' : '',
+        address,
+        from,
+        unfit,
+      ])
+      const table = columns(['', 'ADDRESS', 'INTERFACE', 'NOT CHOSEN BECAUSE'], rows)
+      context.io.stdout.write(json ? `${JSON.stringify(answer)}\n` : `${answer.message}\n\n${table}`)
+      return 0
+    }),
+  )
+  const set = agentVerb('set', 'publish an address, or "automatic" to have it chosen', context)
+    .argument('<address>', 'an IPv4 address of this machine, or automatic')
+    .action((address: string, options: unknown) => sendPlain(context, options, { name: 'setHostAddress', address }))
+  return group('host-ip', 'show or choose the address that pods are sent to', [list, set])
+}
+
+interface ServiceVerb {
+  readonly name: string
+  readonly does: string
+  readonly option?: readonly [flags: string, does: string]
+  readonly command: (service: ServiceRef, options: z.infer<typeof switches>) => CommandInput
+}
+
+const switches = z.object({
+  here: z.boolean().default(false),
+  off: z.boolean().default(false),
+  evenIfManaged: z.boolean().default(false),
+})
+
+const serviceVerbs: readonly ServiceVerb[] = [
+  {
+    name: 'stop',
+    does: 'suspend a service in the cluster; requests in flight may finish',
+    option: ['--here', 'only on this machine, whatever the cluster says'],
+    command: (service, { here }) => ({ name: 'stop', service, scope: here ? 'here' : 'cluster' }),
+  },
+  { name: 'start', does: 'undo a stop', command: (service) => ({ name: 'start', service }) },
+  { name: 'restart', does: 'stop the server and start it again', command: (service) => ({ name: 'restart', service }) },
+  {
+    name: 'evict',
+    does: 'take a model out of memory on this machine, until it is brought back',
+    command: (service) => ({ name: 'evict', service }),
+  },
+  { name: 'bring-back', does: 'undo an eviction', command: (service) => ({ name: 'bringBack', service }) },
+  {
+    name: 'protect',
+    does: 'never evict this model',
+    option: ['--off', 'it may be evicted again'],
+    command: (service, { off }) => ({ name: 'protect', service, protect: !off }),
+  },
+  {
+    name: 'cancel',
+    does: 'cancel the download of a model',
+    command: (service) => ({ name: 'cancelDownload', service }),
+  },
+  {
+    name: 'skip-drain',
+    does: 'end a stopping server at once, with the requests it still answers',
+    command: (service) => ({ name: 'skipDrain', service }),
+  },
+  {
+    name: 'delete',
+    does: 'delete a service from the cluster, and its Model where both were added together and nobody else uses it',
+    option: ['--even-if-managed', 'also where a tool such as Argo CD keeps it, which brings it back'],
+    command: (service, { evenIfManaged }) => ({ name: 'deleteModel', service, evenIfManaged }),
+  },
+  { name: 'release', does: 'let another machine serve it', command: (service) => ({ name: 'release', service }) },
+]
+
+export function serviceVerbCommands(context: VerbContext): Command[] {
+  return serviceVerbs.map(({ name, does, option, command }) => {
+    const verb = agentVerb(name, does, context)
+      .argument('<service>', 'name of the service, or namespace/name')
+      .option(...namespaceOption)
+    if (option) verb.option(...option)
+    return verb.action((service: string, options: unknown) =>
+      sendAbout(context, service, options, (ref) => command(ref, switches.parse(options))),
+    )
+  })
+}
+
+const given = z.object({
+  admin: z.string().optional(),
+  further: z.boolean().default(false),
+  context: z.string().min(1).optional(),
+  namespace: z.string().optional(),
+  json: z.boolean().default(false),
+})
+
+/** Rights of the running agent's user, whatever it may do already; where none runs, of the user of the kubeconfig's context. */
+export function rightsVerb(context: VerbContext): Command {
+  return agentVerb('rights', 'print the commands that give the agent its rights in the cluster', context)
+    .option('--admin <context>', 'context of who may give them; left out, to be filled in')
+    .option('--further', 'those that it can do without, too')
+    .option(
+      '--context <context>',
+      'of the agent; left out, that of the one that runs, else the current one of the kubeconfig',
+    )
+    .option(
+      '-n, --namespace <namespace>',
+      'that the agent watches, "" for all; left out, that of the one that runs, else default',
+    )
+    .action(async (options: unknown) => {
+      const { admin, further: isAll, json, ...wanted } = given.parse(options)
+      const { io } = context
+      const code = await sayingLinkErrors(io, async () => {
+        const { needed, further } = rightsCommands({ ...(await placeOf(context, options, wanted)), admin })
+        const printed = isAll ? [needed, ...further] : [needed]
+        io.stdout.write(json ? `${JSON.stringify(printed)}\n` : `${printed.join('\n\n')}\n`)
+        return exitCodes.done
+      })
+      context.end(code)
+    })
+}
+
+type Wanted = Pick<z.infer<typeof given>, 'context' | 'namespace'>
+
+/** Throws VerbError where nothing says which context is meant. */
+async function placeOf(context: VerbContext, options: unknown, wanted: Wanted): Promise<RightsPlace> {
+  const cluster = wanted.context === undefined ? await agentsCluster(context, options) : undefined
+  const name = wanted.context ?? cluster?.context ?? (await currentContext(context))
+  if (wanted.namespace !== undefined) return { context: name, namespace: wanted.namespace || undefined }
+  return { context: name, namespace: cluster === undefined ? 'default' : cluster.namespace }
+}
+
+async function agentsCluster(context: VerbContext, options: unknown): Promise<RightsPlace | undefined> {
+  const cluster = await ifAgentRuns(context, options, async (agent) => (await agent.snapshot()).cluster)
+  if (cluster?.context === '') throw new LinkError('refused', `The agent has no context yet. ${cluster.message}`)
+  return cluster
+}
+
+async function currentContext({ io: { env } }: VerbContext): Promise<string> {
+  const { KubeconfigError, listContexts } = await import('../agent-core/kube/pinned-context.ts')
+  try {
+    const { contexts, source } = await listContexts({ env })
+    const current = contexts.find(({ isDefault }) => isDefault)
+    if (current) return current.name
+    throw new VerbError(`${source} has no current context: name one with --context.`)
+  } catch (error) {
+    if (error instanceof KubeconfigError) throw new VerbError(error.message, { cause: error })
+    throw error
+  }
+}
+
+export function uiVerb(context: VerbContext): Command {
+  return agentVerb(
+    'ui',
+    'print an address of the window for a browser on this machine, good for two minutes and once',
+    context,
+  )
+    .option('--port <number>', 'on 127.0.0.1; any free one where it is left out')
+    .action((options: unknown) => {
+      const port = portNumber(z.object({ port: z.string().default('0') }).parse(options).port)
+      return run(context, options, async (agent, { json }) => {
+        const url = await agent.openWindow(port)
+        context.io.stdout.write(json ? `${JSON.stringify({ url })}\n` : `${url}\n`)
+        return 0
+      })
+    })
+}
+
+function portNumber(text: string): number {
+  const port = Number(text)
+  if (/^\d{1,5}$/.test(text) && port <= 65_535) return port
+  throw new VerbError(`--port must be a port number from 0 to 65535, not ${JSON.stringify(text)}.`)
+}
