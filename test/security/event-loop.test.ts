@@ -4,11 +4,11 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { AgentProcess } from '../support/agent-process.ts'
+import type { AgentProcess } from '../support/agent-process.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
-import { HealthWatch, maxHeldMs } from '../support/event-loop/health-watch.ts'
+import { HealthWatch, maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
 import { hostileModels, hostileWholeSpecs } from '../support/hostile-specs.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
@@ -59,15 +59,13 @@ test(
     await writeFile(path.join(store, 'a.gguf'), '\uFEFF'.repeat(200))
     const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
     sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
-    const port = await freePort()
-    await using agent = await AgentProcess.start({
+    await using watched = await watchedAgent({
       folder: folder.dir,
       kubeconfig: sim.kubeconfig(),
       // Every spec is judged, and no server starts.
-      args: ['--llama-server', sampleServerPath, '--memory-budget', '1Mi', '--port', String(port)],
+      args: ['--llama-server', sampleServerPath, '--memory-budget', '1Mi'],
     })
-    await agent.shows(({ cluster }) => cluster.state === 'live', 'a cluster that is watched')
-    await using health = await HealthWatch.start({ pid: agent.pid, port })
+    const { agent, health } = watched
     for (const [name, { spec }] of Object.entries(models)) {
       sim.create({ apiVersion, kind: 'Model', metadata: { name }, spec })
     }
@@ -111,14 +109,13 @@ test(`a file of byte-order marks that a changed spec names beside the model neve
   const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
   sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
   sim.create({ apiVersion, kind: 'InferenceService', metadata: { name: 'served' }, spec: { modelRef: 'tiny' } })
-  const port = await freePort()
-  await using agent = await AgentProcess.start({
+  await using watched = await watchedAgent({
     folder: folder.dir,
     kubeconfig: sim.kubeconfig(),
-    args: ['--llama-server', sampleServerPath, '--port', String(port)],
+    args: ['--llama-server', sampleServerPath],
+    isUp: (agent) => agent.service('served', 'ready'),
   })
-  await agent.service('served', 'ready')
-  await using health = await HealthWatch.start({ pid: agent.pid, port })
+  const { agent, health } = watched
   sim.patch({ resource: 'inferenceservices', name: 'served' }, { spec: { extraArgs: ['--model-draft', marks] } })
   const { message } = await agent.shows(
     ({ services }) => services.find((one) => one.message.includes('--model-draft')),

@@ -5,11 +5,9 @@ import { expect, test } from 'vitest'
 import { fitView } from '../../src/contract/fit.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
-import { AgentProcess } from '../support/agent-process.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
-import { freePort } from '../support/free-port.ts'
 import { writeGguf, writeLlamaGguf } from '../support/gguf-writer.ts'
-import { HealthWatch, maxHeldMs } from '../support/event-loop/health-watch.ts'
+import { maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -42,21 +40,18 @@ test(`a pasted repository of many files with many tensors never holds the event 
     )
   await hub.addRepo('org/many', repository(5))
   await hub.addRepo('org/too-many', repository(6))
-  const port = await freePort()
-  await using agent = await AgentProcess.start({
+  await using watched = await watchedAgent({
     folder: folder.dir,
     kubeconfig: sim.kubeconfig(),
-    args: ['--llama-server', sampleServerPath, '--hub-endpoint', hub.endpoint, '--port', String(port)],
+    args: ['--llama-server', sampleServerPath, '--hub-endpoint', hub.endpoint],
   })
-  await agent.shows(({ cluster }) => cluster.state === 'live', 'a cluster that is watched')
-  const { stateDir } = agent
+  const { stateDir } = watched.agent
   await using client = await connectToAgent({ socketPath: socketPathFor(stateDir, tmpdir()), stateDir })
-  await using health = await HealthWatch.start({ pid: agent.pid, port })
   const view = fitView.parse(await client.query({ name: 'fit', source: 'hf://org/many' }))
   expect(view).toMatchObject({ kind: 'model', parameters: expect.any(Number) as number })
   expect('contexts' in view && view.contexts.length).toBeGreaterThan(40)
   await expect(client.query({ name: 'fit', source: 'hf://org/too-many' })).rejects.toThrow(
     /^The 6 files claim more than 131072 tensors or 64 MiB of GGUF headers together, which no model has/,
   )
-  expect(await health.longestMs()).toBeLessThan(maxHeldMs)
+  expect(await watched.health.longestMs()).toBeLessThan(maxHeldMs)
 }, 150_000)

@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
-import { readdir, realpath, stat } from 'node:fs/promises'
+import { realpath, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { errorCode, ownFailure } from '../util/error-code.ts'
+import { entriesUpTo } from '../util/files.ts'
 import { isBelow } from '../util/is-below.ts'
 import { messageOf } from '../util/message-of.ts'
+import { inOwnTurn } from '../util/turns.ts'
 import { contentKindOf, expectsGguf, firstBytes, isGguf, isKindOf, isModelKind, requireFormat } from './content-kind.ts'
 import type { FileHashes } from './download/hash.ts'
 import { localRepairMs, type ModelChoice, ModelError, type ModelErrorReason } from './errors.ts'
@@ -15,6 +17,7 @@ import {
   isWeightsName,
   maxListedFiles,
   parseShard,
+  type Selected,
   selectFiles,
   shardPaths,
 } from './selection.ts'
@@ -106,10 +109,10 @@ export async function resolveLocal(path: string, choice: Choice, lent: Lent = ev
   const needsListing = isFolder || shard !== undefined || (choice.files ?? []).length > 0
   const asked = [...(choice.files ?? []), ...(shard === undefined ? [] : shardPaths(basename(given), shard))]
   const selected = needsListing
-    ? selectFiles(
+    ? await selectInFolder(
         await listFolder(folder, asked, lent),
         { ...choice, mmproj: undefined, path: isFolder ? undefined : basename(given) },
-        { name: folder, naming: (file) => join(folder, file), isLocal: true },
+        folder,
       )
     : { files: [{ path: basename(given) }], isFolder: false, notes: [], choices: undefined }
   const files = selected.files.map((file) => join(folder, file.path))
@@ -133,6 +136,9 @@ export async function resolveLocal(path: string, choice: Choice, lent: Lent = ev
   }
 }
 
+const selectInFolder = (files: readonly Candidate[], choice: Choice, folder: string): Promise<Selected<Candidate>> =>
+  inOwnTurn(() => selectFiles(files, choice, { name: folder, naming: (file) => join(folder, file), isLocal: true }))
+
 async function requireFile(path: string, { format = 'gguf' }: Choice): Promise<void> {
   await checkLocalFile(path)
   if (!isFolderFormat(format)) return
@@ -145,9 +151,12 @@ async function requireFile(path: string, { format = 'gguf' }: Choice): Promise<v
 
 const everything: Lent = { allows: () => Promise.resolve(true), require: () => Promise.resolve() }
 
+/** So many files are looked at together: a folder may have thousands, and many Models may name it. */
+const lookedAtOnce = 16
+
 /** The files of the folder, and those deeper that were asked for. What says that it is a model and is none is left out, unless it was asked for. */
 async function listFolder(folder: string, asked: readonly string[], lent: Lent): Promise<Candidate[]> {
-  const names = await readdir(folder).catch((error: unknown) => {
+  const entries = await entriesUpTo(folder, maxListedFiles).catch((error: unknown) => {
     throw new ModelError(
       'transient',
       'FileUnreadable',
@@ -155,7 +164,7 @@ async function listFolder(folder: string, asked: readonly string[], lent: Lent):
       { cause: error, retryAfterMs: localRepairMs },
     )
   })
-  if (names.length > maxListedFiles) {
+  if (entries === undefined) {
     throw new ModelError(
       'terminal',
       'Ambiguous',
@@ -164,17 +173,21 @@ async function listFolder(folder: string, asked: readonly string[], lent: Lent):
   }
   const meant = new Set(asked)
   for (const path of meant) inFolder(folder, path)
+  const look = async (path: string): Promise<Candidate | undefined> => {
+    const full = join(folder, path)
+    if (!(await lent.allows(full))) return undefined
+    const state = await stat(full).catch(ifMissing)
+    if (state?.isFile() !== true) return undefined
+    const isMeant = meant.has(path) || !isWeightsName(path) || (await isModel(full))
+    return isMeant ? { path, sizeBytes: state.size } : undefined
+  }
+  const names = entries.filter((entry) => entry.isFile() || entry.isSymbolicLink()).map(({ name }) => name)
   const deeper = [...meant].filter((path) => path.includes('/'))
-  const found = await Promise.all(
-    [...new Set([...names.sort(), ...deeper])].map(async (path) => {
-      const full = join(folder, path)
-      if (!(await lent.allows(full))) return undefined
-      const state = await stat(full).catch(ifMissing)
-      if (state?.isFile() !== true) return undefined
-      const isMeant = meant.has(path) || !isWeightsName(path) || (await isModel(full))
-      return isMeant ? { path, sizeBytes: state.size } : undefined
-    }),
-  )
+  const paths = [...new Set([...names.sort(), ...deeper])]
+  const found: (Candidate | undefined)[] = []
+  for (let from = 0; from < paths.length; from += lookedAtOnce) {
+    found.push(...(await Promise.all(paths.slice(from, from + lookedAtOnce).map(look))))
+  }
   return found.filter((file) => file !== undefined)
 }
 

@@ -1,4 +1,5 @@
 import type { Logger } from '../observability/logger.ts'
+import { inOwnTurn } from '../util/turns.ts'
 import { type Credentials, hubCredentials } from './download/request.ts'
 import { hasReason, localRepairMs, type ModelChoice, ModelError } from './errors.ts'
 import { type Fetch, HubClient, type HubFile } from './hub/client.ts'
@@ -206,7 +207,7 @@ export async function resolveHub(
   // Where the file is missing the sentence lists the files that exist.
   const listing = isKnown ? known : await client.list(repo, at)
   const place: Place = { name: repo, naming: (file) => sourceOfFile(address, file), isLocal: false }
-  const selected = selectFiles(listing, choice, place)
+  const selected = await inOwnTurn(() => selectFiles(listing, choice, place))
   const [first] = selected.files
   if (isPublic !== true && first !== undefined) await client.requireAccess(repo, at, first.path)
   const { mmproj: projector } = selected

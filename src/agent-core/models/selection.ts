@@ -59,9 +59,9 @@ export function isProjector(path: string): boolean {
   return /(?:^|[-_.])mmproj/i.test(basename(path))
 }
 
-/** Of a name like `Llama-3.2-3B-UD-Q4_K_XL.gguf`, in capitals: `UD-Q4_K_XL`. The folder counts where the file does not say. */
+/** Of a name like `Llama-3.2-3B-UD-Q4_K_XL.gguf`, in capitals: `UD-Q4_K_XL`. The two folders above count where the file does not say. */
 export function quantizationOf(path: string): string | undefined {
-  for (const element of path.split('/').reverse()) {
+  for (const element of path.split('/').slice(-3).reverse()) {
     const found = [...element.matchAll(quantizationName)].at(-1)?.[0]
     if (found !== undefined) return found.toUpperCase()
   }
@@ -159,6 +159,8 @@ export interface Selected<T extends Candidate> {
 
 /** A listing that is longer is no model's, nor a collection that a person would choose from. */
 export const maxListedFiles = 20_000
+/** Of all names of a listing together: each is compared with several patterns. */
+export const maxListedBytes = 2 * 1024 * 1024
 /** How many files one model may have: some hundred parts and what belongs to them. */
 const maxChosenFiles = 2_000
 
@@ -244,10 +246,11 @@ const preferred = 'Q4_K_M'
 function ofQuantization<T extends Candidate>(groups: readonly Group<T>[], wanted: string, place: Place): Chosen<T> {
   const name = wanted.toUpperCase()
   const as = (test: (group: Group<T>) => boolean): readonly Group<T>[] => groups.filter(test)
+  const containing = as(({ first }) => first.toUpperCase().includes(name))
   const ranks = [
     as(({ quantization }) => quantization === name),
-    as(({ first }) => hasToken(first.toUpperCase(), name)),
-    as(({ first }) => first.toUpperCase().includes(name)),
+    containing.filter(({ first }) => hasToken(first.toUpperCase(), name)),
+    containing,
   ]
   const best = ranks.find((rank) => rank.length > 0) ?? []
   const [group, another] = best

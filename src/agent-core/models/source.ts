@@ -98,7 +98,7 @@ export const shortDigestLength = 16
 const maxNameBytes = 200
 
 /** Of a path below a model's folder; the usual limit of a whole path is 1024 on macOS. */
-const maxPathBytes = 500
+export const maxPathBytes = 500
 
 /**
  * One path element that cannot be taken for anything else in a model's folder: not a partial download (ours or the Go

@@ -1,4 +1,5 @@
-import { constants, lstat, open, readdir, readFile, rm, stat } from 'node:fs/promises'
+import type { Dirent } from 'node:fs'
+import { constants, lstat, open, opendir, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
 export const hasCode = (error: unknown, code: string) =>
@@ -34,6 +35,16 @@ export async function readBounded(file: string, maxBytes: number): Promise<Buffe
     length += bytesRead
     if (length > maxBytes) throw new Error(`${file} has more than ${maxBytes / 1024} KiB`)
   }
+}
+
+/** The entries of a folder that others fill, in no order; undefined where there are more than `most`, which are not read to the end. */
+export async function entriesUpTo(folder: string, most: number): Promise<Dirent[] | undefined> {
+  const entries: Dirent[] = []
+  for await (const entry of await opendir(folder, { bufferSize: 256 })) {
+    if (entries.length === most) return undefined
+    entries.push(entry)
+  }
+  return entries
 }
 
 /** Undefined where the text is not JSON; a schema decides about the rest. */

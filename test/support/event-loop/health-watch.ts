@@ -1,6 +1,8 @@
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { z } from 'zod'
+import { AgentProcess, type AgentProcessOptions } from '../agent-process.ts'
+import { freePort } from '../free-port.ts'
 
 /** Whatever strangers write, nobody waits longer for the agent: a person notices more, and so does a probe of another server. */
 export const maxHeldMs = 250
@@ -9,11 +11,9 @@ export const maxHeldMs = 250
  * Asks `/healthz` of a running agent every 50 ms and keeps the longest wait for an answer. Time in which the machine gave the agent or
  * the asking thread no processor does not count (on Linux, where the kernel tells), so that a busy machine is not taken for a held agent.
  *
- *     const port = await freePort()
- *     await using agent = await AgentProcess.start({ args: ['--port', String(port)] })
- *     await using health = await HealthWatch.start({ pid: agent.pid, port })
+ *     await using watched = await watchedAgent({ kubeconfig, args })
  *     … the attack …
- *     expect(await health.longestMs()).toBeLessThan(maxHeldMs)
+ *     expect(await watched.health.longestMs()).toBeLessThan(maxHeldMs)
  */
 export class HealthWatch implements AsyncDisposable {
   readonly #worker: Worker
@@ -41,6 +41,21 @@ export class HealthWatch implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#worker.terminate()
   }
+}
+
+/** An agent and the watch of its `/healthz`, which begins once `isUp`; default: once a cluster is watched. */
+export async function watchedAgent({
+  isUp = (agent) => agent.shows(({ cluster }) => cluster.state === 'live', 'a cluster that is watched'),
+  ...options
+}: AgentProcessOptions & { readonly isUp?: (agent: AgentProcess) => Promise<unknown> }) {
+  await using stack = new AsyncDisposableStack()
+  const port = await freePort()
+  const args = [...(options.args ?? []), '--port', String(port)]
+  const agent = stack.use(await AgentProcess.start({ ...options, args }))
+  await isUp(agent)
+  const health = stack.use(await HealthWatch.start({ pid: agent.pid, port }))
+  const owned = stack.move()
+  return { agent, health, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
 
 const report = z.object({ longestMs: z.number(), failure: z.string().optional() })

@@ -6,7 +6,8 @@ import { answerOfWorker } from '../../util/worker.ts'
 import { hubCredentials, Login } from '../download/request.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { connectionError, refusal } from '../download/answer.ts'
-import { maxListedFiles } from '../selection.ts'
+import { maxListedBytes, maxListedFiles } from '../selection.ts'
+import { maxPathBytes } from '../source.ts'
 import { fileUrl } from './endpoint.ts'
 import type { HubToken } from './token.ts'
 
@@ -63,20 +64,24 @@ export class HubClient {
     return { ...(sha !== undefined && { commit: sha }), ...(isSaid && { isPublic: !isClosed }) }
   }
 
-  /** Every file of the repository, at most `maxListedFiles`. */
+  /** Every file of the repository whose path can be kept, at most `maxListedFiles`. */
   async list(repo: string, revision: string): Promise<HubFile[]> {
     return this.#ask({ repo, revision }, async (hubUrl, fetch) => {
       const files: HubFile[] = []
+      let nameBytes = 0
       // The library puts the revision into the path as it is.
       const entries = listFiles({ repo, revision: encodeURIComponent(revision), recursive: true, hubUrl, fetch })
       for await (const entry of entries) {
         const parsed = this.#checked(treeEntry, entry, repo)
-        if (parsed.type === 'file') files.push(hubFile(parsed))
-        if (files.length > maxListedFiles) {
+        const pathBytes = Buffer.byteLength(parsed.path)
+        if (parsed.type !== 'file' || pathBytes > maxPathBytes) continue
+        files.push(hubFile(parsed))
+        nameBytes += pathBytes
+        if (files.length > maxListedFiles || nameBytes > maxListedBytes) {
           throw new ModelError(
             'terminal',
             'Ambiguous',
-            `${repo} has more than ${maxListedFiles} files, too many to choose from: name the file in spec.source, as hf://${repo}/file.gguf.`,
+            `${repo} has more than ${maxListedFiles} files or ${maxListedBytes / 1024 ** 2} MiB of names, too many to choose from: name the file in spec.source, as hf://${repo}/file.gguf.`,
           )
         }
       }

@@ -39,7 +39,7 @@ describe('an answer of the Hub is bounded', () => {
     expect(await refusalOf(client(hub).list('org/repo', 'main'), hub)).toEqual([
       'terminal',
       'Ambiguous',
-      'org/repo has more than 20000 files, too many to choose from: name the file in spec.source, as hf://org/repo/file.gguf.',
+      'org/repo has more than 20000 files or 2 MiB of names, too many to choose from: name the file in spec.source, as hf://org/repo/file.gguf.',
     ])
   })
 
