@@ -1,4 +1,4 @@
-import { mkdir, readFile, truncate, writeFile } from 'node:fs/promises'
+import { readFile, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { livenessTimings } from '../../src/agent-core/servers/liveness.ts'
@@ -6,6 +6,7 @@ import { AgentWorld, commandLineOf, untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { boundedServer, growingTemplate } from '../support/memory/growing-template.ts'
 import { useLlamaServer } from '../support/skip.ts'
 
 const llamaServer = useLlamaServer()
@@ -139,32 +140,18 @@ test('a draft model is counted with its weights, cache and buffers: where that i
   await agent.untilReady('llama')
 })
 
-/** A chat template that makes a list of texts of a mebibyte each where `when` is true, and then goes on for long. */
-const growing = (mebibytes: number, when = 'true'): string =>
-  [
-    `{% set ns = namespace(s='x', l=[]) %}{% if ${when} %}`,
-    '{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}',
-    `{% for i in range(${mebibytes}) %}{% set ns.l = ns.l + [ns.s + 'y'] %}{% endfor %}`,
-    "{% for i in range(20000) %}{% set ns.t = ns.s + 'z' %}{% endfor %}{% endif %}",
-    '{% for message in messages %}{{ message.content }}{% endfor %}',
-  ].join('')
-
-/** Whatever a template does, the system gives this llama-server no more than 3 GB of addresses. */
-async function boundedServer({ folder }: AgentWorld): Promise<string> {
-  const file = join(folder, 'bounded', 'llama-server')
-  await mkdir(join(folder, 'bounded'))
-  await writeFile(file, `#!/bin/sh\nulimit -v 3000000\nexec '${llamaServer}' "$@"\n`, { mode: 0o755 })
-  return file
-}
-
 test('a server that grows past the budget is ended before any that keeps to its need, and held after three times', async () => {
   await using world = await openWorld()
   const settings = { memoryBudgetBytes: 400 * mebibyte, memoryMarginBytes: 64 * mebibyte }
-  const agent = await world.startAgent({ llamaServer: await boundedServer(world), settings, random: () => 0 })
+  const agent = await world.startAgent({
+    llamaServer: await boundedServer(world.folder, llamaServer),
+    settings,
+    random: () => 0,
+  })
   const small = ['--cache-ram', '0', '--parallel', '1']
   await world.applyService('llama', { spec: { priority: 'batch', extraArgs: small } })
   const { pid } = await agent.untilReady('llama')
-  const grows = [...small, '--chat-template', growing(1_500)]
+  const grows = [...small, '--chat-template', growingTemplate(1_500)]
   const spec = { priority: 'critical', evictionProtection: true, extraArgs: grows }
   await world.applyService('grows', { modelRef: 'llama', spec })
   const held = await agent.until('grows', ({ hold }) => hold?.by === 'growth')
@@ -184,8 +171,8 @@ test('a server that grows past the budget is ended before any that keeps to its 
 test('a server that grows within the budget serves on, what it takes counts, and people are told', async () => {
   await using world = await openWorld()
   const settings = { memoryBudgetBytes: 8_192 * mebibyte, memoryMarginBytes: 64 * mebibyte }
-  const agent = await world.startAgent({ llamaServer: await boundedServer(world), settings })
-  const template = growing(300, "messages[0].content == 'hello'")
+  const agent = await world.startAgent({ llamaServer: await boundedServer(world.folder, llamaServer), settings })
+  const template = growingTemplate(300, "messages[0].content == 'hello'")
   const extraArgs = ['--cache-ram', '0', '--parallel', '1', '--chat-template', template]
   await world.applyService('llama', { spec: { extraArgs } })
   const { pid, port } = await agent.untilReady('llama')

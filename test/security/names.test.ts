@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { chmod, readdir, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import path from 'node:path'
 import fc from 'fast-check'
 import { execa } from 'execa'
@@ -15,7 +15,9 @@ import {
 import { runFolder, serverFolders, serviceFolderName } from '../../src/agent-core/servers/run-folder.ts'
 import { isBelow, pathBelow } from '../../src/agent-core/util/is-below.ts'
 import { onPath } from '../../tasks/setup/tools.ts'
-import { AgentProcess } from '../support/agent-process.ts'
+import type { AgentProcess } from '../support/agent-process.ts'
+import { maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
+import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const source = path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
@@ -101,9 +103,13 @@ test('a path that is built from any name lies in its folder, or is none', () => 
 })
 
 describe('what an API server calls an object reaches no path and no shell', () => {
-  test('an agent ignores objects whose names Kubernetes does not allow, says so once, and serves the others', async () => {
-    await using api = await apiServerWith(['../../escaped', '$(touch ran)', 'tiny'])
-    await using agent = await AgentProcess.start({ kubeconfig: api.kubeconfig })
+  test(`an agent ignores thousands of objects whose names Kubernetes does not allow, says so once, and is not held for ${maxHeldMs} ms`, async () => {
+    const hostile = fc.sample(hostileName, fuzz).filter((name) => !isSubdomain(name))
+    expect(hostile.length).toBeGreaterThan(5_000)
+    await using api = await apiServerWith(['../../escaped', '$(touch ran)', ...hostile, 'tiny'])
+    const isUp = (agent: AgentProcess) => agent.shows(({ cluster }) => cluster.state !== 'connecting', 'a cluster')
+    await using watched = await watchedAgent({ kubeconfig: api.kubeconfig, isUp })
+    const { agent, health } = watched
     const { services, notices } = await agent.shows((snapshot) => snapshot.services.length > 0 && snapshot, 'a service')
     expect(services.map(({ name }) => name)).toEqual(['tiny'])
     expect(notices.filter((notice) => notice.includes(' are ignored'))).toEqual([
@@ -112,6 +118,9 @@ describe('what an API server calls an object reaches no path and no shell', () =
     expect(agent.log.filter(({ msg }) => msg.startsWith('object ignored'))).toHaveLength(1)
     const names = await readdir(agent.folder, { recursive: true })
     expect(names.filter((name) => name.includes('escaped') || name.includes('ran)'))).toEqual([])
+    api.sendAgain()
+    await eventually(() => api.lists > 1)
+    expect(await health.longestMs()).toBeLessThan(maxHeldMs)
   })
 
   /** What the shell offers for `metal-agent stop`, and whether a command of a name ran; `ask` prints the offers one a line. */
@@ -177,14 +186,18 @@ describe('what an API server calls an object reaches no path and no shell', () =
 
 /** Tells of InferenceServices with any names, which no real API server would take; everything else is empty there. */
 async function apiServerWith(names: readonly string[]) {
+  const watches = new Set<ServerResponse>()
+  let lists = 0
   const server = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://localhost')
     response.setHeader('content-type', 'application/json')
     if (url.searchParams.has('watch')) {
       response.flushHeaders()
+      watches.add(response)
       return
     }
     const isAsked = url.pathname.endsWith('/inferenceservices')
+    if (isAsked) lists += 1
     const items = names.map((name, index) => ({
       metadata: { name, namespace: 'default', uid: String(index), resourceVersion: '1' },
       spec: { modelRef: 'tiny' },
@@ -202,6 +215,15 @@ async function apiServerWith(names: readonly string[]) {
   })
   return {
     kubeconfig,
+    /** How often the objects were asked for. */
+    get lists() {
+      return lists
+    },
+    /** Has every watch end, and so all objects be asked for again. */
+    sendAgain: () => {
+      const status = { kind: 'Status', code: 410, reason: 'Expired', message: 'too old resource version' }
+      for (const watch of watches) watch.end(`${JSON.stringify({ type: 'ERROR', object: status })}\n`)
+    },
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections()
       server.close()

@@ -9,7 +9,7 @@ import { AgentProcess } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
-import { hostileSpecs } from '../support/hostile-specs.ts'
+import { hostileModels, hostileWholeSpecs } from '../support/hostile-specs.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { skipWhen, useLlamaServer } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -38,6 +38,9 @@ async function world(args: readonly string[] = [], startedBy: (folder: string) =
   const models = path.join(folder, 'models')
   await mkdir(models, { mode: 0o700 })
   await writeLlamaGguf(path.join(models, 'tiny.gguf'))
+  // What the random specs and Models name beside it.
+  const template = "{% include '/etc/passwd' %}{% import '/etc/passwd' as x %}{{ messages | tojson }}"
+  await writeLlamaGguf(path.join(models, 'a.gguf'), { metadata: { 'tokenizer.chat_template': template } })
   sim.create({
     apiVersion,
     kind: 'Model',
@@ -54,8 +57,12 @@ async function world(args: readonly string[] = [], startedBy: (folder: string) =
   )
   const apply = (name: string, spec: object): void =>
     void sim.create({ apiVersion, kind: 'InferenceService', metadata: { name }, spec: { modelRef: 'tiny', ...spec } })
+  const applyModel = (name: string, spec: object): void => {
+    sim.create({ apiVersion, kind: 'Model', metadata: { name }, spec })
+    apply(name, { modelRef: name })
+  }
   const owned = stack.move()
-  return { sim, folder, agent, apply, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+  return { sim, folder, agent, apply, applyModel, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
 
 type World = Awaited<ReturnType<typeof world>>
@@ -78,7 +85,9 @@ function outcomes({ agent }: World, names: readonly string[]): Promise<Map<strin
   )
 }
 
-const settledReasons: ReadonlySet<string> = new Set(['StartFailed', 'InsufficientMemory', 'MemoryCheckFailed'])
+const settledReasons: ReadonlySet<string> = new Set([
+  ...['StartFailed', 'InsufficientMemory', 'MemoryCheckFailed', 'FetchFailed', 'ModelMissing', 'MemoryExceeded'],
+])
 
 test('what would run programs or write files is refused in the cluster, by its reason, and does nothing', async () => {
   await using there = await world()
@@ -129,17 +138,24 @@ describe('with every system call looked at', () => {
     'hostile specs make the agent and llama-server run no other program and write no file outside their folders',
     async () => {
       // It would run the system's own program that keeps a machine awake.
-      await using there = await world(['--sleep-policy', 'never'], (folder) => [
+      await using there = await world(['--sleep-policy', 'never', '--hub-endpoint', 'http://127.0.0.1:1'], (folder) => [
         ...[strace ?? '', '-D', '-f', '-qq', '-y', '-s', '400', '--seccomp-bpf'],
         ...['-e', 'trace=execve,execveat,open,openat,openat2,creat', '-o', path.join(folder, 'trace')],
       ])
-      const specs = fc.sample(hostileSpecs(path.join(there.folder, 'models')), { numRuns: specCount, seed: 13 })
+      const store = path.join(there.folder, 'models')
+      const specs = fc.sample(hostileWholeSpecs(store), { numRuns: specCount, seed: 13 })
+      const models = fc.sample(hostileModels(store), { numRuns: specCount / 5, seed: 13 })
       for (let from = 0; from < specs.length; from += batchSize) {
         // Every other one asks for nothing but arguments, which more often pass.
         const names = specs.slice(from, from + batchSize).map((spec, at) => {
           there.apply(`s${from + at}`, at % 2 === 0 ? spec : { extraArgs: spec.extraArgs })
           return `s${from + at}`
         })
+        const ofModels = models.slice(from / 5, (from + batchSize) / 5).map((spec, at) => {
+          there.applyModel(`m${from + at}`, spec)
+          return `m${from + at}`
+        })
+        names.push(...ofModels)
         await outcomes(there, names)
         for (const name of names) there.sim.delete({ resource: 'inferenceservices', name })
       }
