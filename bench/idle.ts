@@ -162,7 +162,8 @@ async function watchFootprints(seconds: number): Promise<number[]> {
     }
     return perLook
   } finally {
+    const ends = children.map((child) => once(child, 'exit'))
     for (const child of children) child.kill('SIGKILL')
-    await Promise.all(children.map((child) => child.exitCode ?? once(child, 'exit')))
+    await Promise.all(ends)
   }
 }
