@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
-import { GrowthWatch, type GrowingServer } from '../src/agent-core/memory/growth-watch.ts'
+import { GrowthWatch, type GrowingServer } from '../src/agent-core/memory/growth.ts'
 import { hostPlatform } from '../src/agent-core/platform/host.ts'
 import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
 import { silentLog } from '../test/support/silent-log.ts'

@@ -22,7 +22,7 @@ import {
   placesOfAgent,
   removeTraces,
 } from '../installation/uninstall/uninstall.ts'
-import { probeSocket } from '../serve/client/probe-socket.ts'
+import { probeSocket } from '../serve/frames.ts'
 import { connect, type AgentSessionOptions } from './agent-session.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { runInTerminal } from './power-rule.ts'

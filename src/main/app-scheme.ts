@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { protocol } from 'electron'
-import { mediaTypes, noncePlaceholder } from '../serve/http/page-files.ts'
+import { mediaTypes, noncePlaceholder } from '../serve/http/window-server.ts'
 
 const scheme = 'app'
 export const appOrigin = `${scheme}://metalbar`

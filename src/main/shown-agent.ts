@@ -196,7 +196,7 @@ async function whileFree({ stateDir }: ShownAgentOptions, work: () => Promise<vo
 
 async function open(result: Hosting, { stateDir, temporaryDir }: ShownAgentOptions): Promise<AgentLink> {
   if (result.ok) {
-    const { inProcessLink } = await import('../serve/client/in-process-link.ts')
+    const { inProcessLink } = await import('../serve/client/lasting-link.ts')
     return inProcessLink(result.hosted.door)
   }
   if (result.reason !== 'taken') throw new LinkError('gone', result.message)

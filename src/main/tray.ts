@@ -1,7 +1,7 @@
 import path from 'node:path'
 import { Menu, nativeImage, Tray, type Rectangle } from 'electron'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import { paced } from '../serve/paced.ts'
+import { paced } from '../serve/feeds.ts'
 import type { AgentViewStore } from './agent-view.ts'
 import { iconOf, type Icon } from './icon.ts'
 import type { MenuDeed } from './menu/entries.ts'

@@ -1,9 +1,29 @@
+import type { z } from 'zod'
 import { cleanTexts } from '../contract/clean-text.ts'
-import type { Listener, Looker, Unsubscribe } from '../contract/client.ts'
+import { LinkError, type Listener, type Looker, type Unsubscribe } from '../contract/client.ts'
 import type { CommandRequest, CommandResult } from '../contract/commands.ts'
+import type { StreamItem, StreamRequest } from '../contract/log.ts'
 import type { Answer, Query } from '../contract/queries.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import type { StreamItem, StreamRequest } from '../contract/log.ts'
+
+/** What a client is told of what went wrong; a defect of ours is for the log. */
+export const failuresTo =
+  (onError: (error: unknown) => void) =>
+  (error: unknown): LinkError => {
+    if (error instanceof LinkError) return error
+    onError(error)
+    return new LinkError('refused', 'The agent failed to answer; its log says why.', { cause: error })
+  }
+
+/** `what` has no article, such as "command". */
+export function notUnderstood(what: string, { issues: [issue] }: z.ZodError): LinkError {
+  const where = issue?.path.join('.') ?? ''
+  const why = `${where}: ${issue?.message ?? ''}`.replace(/^: /, '')
+  return new LinkError('misunderstood', `The agent did not understand this ${what}: ${why}.`)
+}
+
+export const requestTooLong = (bytes: number) =>
+  new LinkError('refused', `A request must not be longer than ${bytes / 1_024} KiB.`)
 
 /** What a carrier needs of the agent. */
 export interface AgentDoor {

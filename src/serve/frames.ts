@@ -1,9 +1,81 @@
+import { connect } from 'node:net'
 import { z } from 'zod'
+import { requireOwnSocket } from '../agent-core/state/socket-path.ts'
+import { hasCode } from '../agent-core/util/files.ts'
 import { linkFailure, lookers } from '../contract/client.ts'
 import { commandRequest, commandResult } from '../contract/commands.ts'
+import { logChunk, streamRequest } from '../contract/log.ts'
 import { query } from '../contract/queries.ts'
 import { agentSnapshot } from '../contract/snapshot.ts'
-import { logChunk, streamRequest } from '../contract/log.ts'
+
+export interface LineReaderOptions {
+  readonly maxBytes: number
+  readonly onLine: (line: string) => void
+  /** Called once; what comes after is not looked at. */
+  readonly onTooLong: () => void
+}
+
+/** Cuts a stream of bytes into lines and holds never more than one of them. */
+export class LineReader {
+  readonly #options: LineReaderOptions
+  #pending: Buffer[] = []
+  #pendingBytes = 0
+  #ended = false
+
+  constructor(options: LineReaderOptions) {
+    this.#options = options
+  }
+
+  push(chunk: Buffer): void {
+    let rest = chunk
+    while (!this.#ended) {
+      const newline = rest.indexOf(0x0a)
+      const piece = newline < 0 ? rest : rest.subarray(0, newline)
+      if (this.#pendingBytes + piece.length > this.#options.maxBytes) {
+        this.stop()
+        this.#options.onTooLong()
+        return
+      }
+      this.#pending.push(piece)
+      this.#pendingBytes += piece.length
+      if (newline < 0) return
+      const line = Buffer.concat(this.#pending).toString('utf8')
+      this.#forget()
+      rest = rest.subarray(newline + 1)
+      if (line.trim() !== '') this.#options.onLine(line)
+    }
+  }
+
+  /** Nothing is read any more. */
+  stop(): void {
+    this.#ended = true
+    this.#forget()
+  }
+
+  #forget(): void {
+    this.#pending = []
+    this.#pendingBytes = 0
+  }
+}
+
+/** Whether a process of this user listens there; throws where that cannot be found out, such as StrangeSocketError. */
+export async function probeSocket(path: string, stateDir: string): Promise<boolean> {
+  await requireOwnSocket(path, stateDir)
+  return new Promise((resolve, reject) => {
+    const socket = connect(path)
+    socket.once('connect', () => {
+      socket.destroy()
+      resolve(true)
+    })
+    socket.once('error', (error) => {
+      if (isNobodyThere(error)) resolve(false)
+      else reject(error)
+    })
+  })
+}
+
+/** No file, or a file that no process listens on any more. */
+export const isNobodyThere = (error: unknown) => hasCode(error, 'ENOENT') || hasCode(error, 'ECONNREFUSED')
 
 /** One JSON object per line, in both directions. A request this large is no request. */
 export const maxRequestBytes = 64 * 1_024

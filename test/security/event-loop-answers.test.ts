@@ -2,7 +2,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { listBounds } from '../../src/agent-core/kube/list-pages.ts'
+import { listBounds } from '../../src/agent-core/kube/kube-api.ts'
 import { eventually } from '../support/eventually.ts'
 import { maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
 import { startFakeHub } from '../support/fake-hub.ts'

@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks'
 import { expect, test } from 'vitest'
 import { formatBytes } from '../../src/contract/format.ts'
-import { matchTensors } from '../../src/agent-core/memory/estimate/tensor-patterns.ts'
+import { matchTensors } from '../../src/agent-core/memory/estimate/server-arguments.ts'
 import { specRefusal } from '../../src/agent-core/reconcile/runtime-choice.ts'
 import { inferenceServiceSpec } from '../../src/agent-core/kube/resources.ts'
 import { sizeUp } from '../../src/agent-core/reconcile/sizing.ts'

@@ -1,15 +1,165 @@
 import { z } from 'zod'
+import { answerTooLarge, ApiError, isApiError, listTooLong, rootMessage } from './api-error.ts'
+import { type KubeApi, listBounds } from './kube-api.ts'
+import type { ObjectCache } from './object-cache.ts'
+import { type KubeObject, type Resource, resources } from './resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../util/back-off.ts'
+import { ownFailure } from '../util/error-code.ts'
 import { Turns } from '../util/turns.ts'
-import { ApiError, isApiError, listTooLong } from './api-error.ts'
-import type { KubeApi } from './kube-api.ts'
-import { listBounds } from './list-pages.ts'
-import type { ObjectCache } from './object-cache.ts'
-import type { KubeObject, Resource } from './resources.ts'
-import { WatchHealth, type ListWatchState } from './watch-health.ts'
+import type { ConnectionState } from '../../contract/cluster.ts'
 
-export type { ListWatchState } from './watch-health.ts'
+/**
+ * A list in a namespace that does not exist answers 200 and empty, so it is asked for once. Returns the sentence for a
+ * person, or undefined where the namespace is there or may not be asked for.
+ */
+export async function missingNamespace(
+  api: KubeApi,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  try {
+    await api.get(resources.namespaces, undefined, namespace, signal)
+    return undefined
+  } catch (error) {
+    if (isApiError(error, 404)) {
+      return `The namespace "${namespace}" does not exist in this cluster; create it, or name another with --namespace.`
+    }
+    if (isApiError(error, 403)) return undefined
+    throw error
+  }
+}
+
+/** The API group of LLMKube's first releases; this agent knows only what came after it. */
+const oldGroup = 'llmkube.io'
+
+/** Why LLMKube's definitions are not there, as a sentence that says what to do. */
+export async function explainAbsence(api: KubeApi, { group }: Resource, signal: AbortSignal): Promise<string> {
+  const groups: readonly string[] = await api.groups(signal).catch(() => [])
+  return groups.includes(oldGroup)
+    ? `The cluster has LLMKube's old API group ${oldGroup} and not ${group}; upgrade LLMKube there.`
+    : `The cluster does not have LLMKube's API group ${group}; install LLMKube there.`
+}
+
+/** `known`: something was read before, and is used until the cluster is back. */
+function failureState(error: unknown, known: boolean): ConnectionState {
+  if (isApiError(error, 401)) return 'unauthorized'
+  if (isApiError(error, 403)) return 'denied'
+  if (isApiError(error, 404)) return 'absent'
+  return known ? 'stale' : 'offline'
+}
+
+/** For people. */
+export function explainFailure(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
+  const words = isApiError(error) ? error.detail : rootMessage(error)
+  if (isApiError(error) && [answerTooLarge, listTooLong].includes(error.reason)) {
+    return `The ${resource.plural} of the cluster cannot be read (${words}); what runs keeps serving by what was known before. Delete what nobody needs there, or watch one namespace with --namespace.`
+  }
+  const own = ownFailure(error)
+  if (own !== undefined) {
+    return `The cluster at ${server} cannot be asked: ${own}. What runs keeps serving, and it is asked again and again.`
+  }
+  switch (state) {
+    case 'unauthorized':
+      return `The cluster does not accept these credentials (${words}); log in again or choose another context.`
+    case 'denied':
+      return `These credentials may not read ${resource.plural} (${words}); ask for the rights to get, list and watch them.`
+    case 'stale':
+      return `The cluster does not answer (${words}); what runs keeps serving, and the last known state is used until it is back.`
+    default:
+      return `The cluster at ${server} does not answer (${words}); check that it runs and that this machine reaches it.`
+  }
+}
+
+export interface ListWatchState {
+  readonly state: ConnectionState
+  readonly message: string
+  /** Milliseconds since the epoch, like every time here. */
+  readonly since: number
+  readonly consecutiveFailures: number
+  readonly retryAt: number | undefined
+  readonly lastListAt: number | undefined
+}
+
+interface WatchHealthOptions {
+  readonly api: KubeApi
+  readonly resource: Resource
+  readonly log: Logger
+  /** Ends a question about an absent resource. */
+  readonly signal: AbortSignal
+  readonly now: () => number
+  /** Called after every change of {@link WatchHealth.state}. */
+  readonly onState: (state: ListWatchState) => void
+}
+
+/** How a list-watch fares, for people and for what must not trust an old cache. */
+class WatchHealth {
+  readonly #options: WatchHealthOptions
+  #state: ListWatchState
+
+  constructor(options: WatchHealthOptions) {
+    this.#options = options
+    this.#state = {
+      state: 'connecting',
+      message: `Reading ${options.resource.plural}`,
+      since: options.now(),
+      consecutiveFailures: 0,
+      retryAt: undefined,
+      lastListAt: undefined,
+    }
+  }
+
+  get state(): ListWatchState {
+    return this.#state
+  }
+
+  /** A list was taken in, or a watch was opened. */
+  alive(what: 'listed' | 'watching'): void {
+    const { now, log, resource } = this.#options
+    const wasLive = this.#state.state === 'live'
+    // A watch that the server ended and that goes on where it was: nothing is new for anybody.
+    if (wasLive && what === 'watching') return
+    this.#set({
+      state: 'live',
+      message: 'Connected',
+      since: wasLive ? this.#state.since : now(),
+      consecutiveFailures: 0,
+      retryAt: undefined,
+      lastListAt: what === 'listed' ? now() : this.#state.lastListAt,
+    })
+    if (!wasLive) log.debug('watching', { resource: resource.plural })
+  }
+
+  /** It is tried again in `delayMs`. */
+  async failed(error: unknown, delayMs: number): Promise<void> {
+    const { log, resource, now, api } = this.#options
+    const state = failureState(error, this.#state.lastListAt !== undefined)
+    if (isApiError(error, 401)) {
+      await api.context.renew().catch((cause: unknown) => log.warn('credentials not renewed', { error: cause }))
+    }
+    const failures = this.#state.consecutiveFailures + 1
+    if (failures === 1) log.debug('watch failed', { resource: resource.plural, error, retryInMs: delayMs })
+    this.#set({
+      state,
+      message: await this.#explain(state, error),
+      since: this.#state.state === state ? this.#state.since : now(),
+      consecutiveFailures: failures,
+      retryAt: now() + delayMs,
+      lastListAt: this.#state.lastListAt,
+    })
+  }
+
+  async #explain(state: ConnectionState, error: unknown): Promise<string> {
+    const { resource, api, signal } = this.#options
+    if (state === 'absent') return explainAbsence(api, resource, signal)
+    return explainFailure(state, resource, api.context.server, error)
+  }
+
+  #set(next: ListWatchState): void {
+    this.#state = next
+    this.#options.onState(next)
+  }
+}
 
 /**
  * The server ends a quiet watch by itself after this long, jittered. An idle resource may bring no bookmark in all that
@@ -23,7 +173,7 @@ const backOff = { firstMs: 500, maxMs: 30_000 }
 /** Heals whatever event was lost on the way, once in this time. */
 const relistEveryMs = 600_000
 
-export interface ListWatchOptions<T extends KubeObject> {
+interface ListWatchOptions<T extends KubeObject> {
   readonly api: KubeApi
   readonly resource: Resource
   /** Absent = all namespaces. */

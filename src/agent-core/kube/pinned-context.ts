@@ -4,8 +4,7 @@ import type { KubeConfig } from '@kubernetes/client-node'
 import { shellWord } from '../../contract/shell.ts'
 import { messageOf } from '../util/message-of.ts'
 import { CredentialPlugins, withdrawnProvider, type CredentialPluginsOptions } from './credential-plugin.ts'
-import { kubeconfigText, parseKubeconfig } from './kubeconfig-files.ts'
-import { ReusingKubeConfig } from './reusing-kubeconfig.ts'
+import { kubeconfigText, parseKubeconfig, ReusingKubeConfig } from './kubeconfig.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
 export class KubeconfigError extends Error {

@@ -1,11 +1,327 @@
-import { foreseenStarts, type ForeseenStarts } from './foreseen-starts.ts'
-import { Holds, type HeldMemory, type HeldServer, type HeldRole } from './holds.ts'
-import { Judgement, type MachineMemory, type WaitingStart } from './judgement.ts'
-import { describeRefusalBeside, type Refusal } from './refusal.ts'
-import type { Room } from './room.ts'
-import { waitingRequest, type StartRequest, type WaitingRequest } from './start-request.ts'
+import { type HeldMemory, type HeldRole, type HeldServer, Holds } from './holds.ts'
+import {
+  fewestEvictions,
+  fits,
+  limitOf,
+  type Priority,
+  priorityWeights,
+  type Room,
+  type Shortage,
+  shortageOf,
+} from './room.ts'
+import { formatBytes } from '../../contract/format.ts'
 
-export type Admission =
+/** A server that asks for memory. */
+export interface StartRequest {
+  readonly key: string
+  /** Of the InferenceService: one re-created under the same name waits from its own beginning. */
+  readonly uid: string
+  /** The estimate of all it will hold; absent where none could be made. */
+  readonly needBytes: number | undefined
+  /** Why there is no estimate, one sentence. */
+  readonly whyUnknown?: string
+  /** See `HeldServer`. */
+  readonly mappedBytes?: number
+  readonly priority: Priority
+  /** Protected from eviction. */
+  readonly isProtected?: boolean
+  /** When it began to wait, ms since the epoch. */
+  readonly since: number
+  /** Set where its Model brings a budget of its own: it replaces the machine's, see `limitOf`. */
+  readonly ownBudgetBytes?: number
+  /** Whether a start is refused or let pass where its need, or the room for it, is not known. */
+  readonly enforcement: 'enforce' | 'warn'
+  /** Whether servers of lower priority may be evicted for this one. */
+  readonly mayEvict?: boolean
+}
+
+/** A request as it waits; a need that is unknown counts as 0. */
+type WaitingRequest = StartRequest & { readonly needBytes: number }
+
+const waitingRequest = (request: StartRequest): WaitingRequest => ({
+  ...request,
+  needBytes: request.needBytes ?? 0,
+})
+
+/** By priority, then by age; the key only keeps the order steady. */
+function byRank(a: StartRequest, b: StartRequest): number {
+  return (
+    priorityWeights[b.priority] - priorityWeights[a.priority] ||
+    a.since - b.since ||
+    (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)
+  )
+}
+
+/** Why a server may not start now, with the numbers. */
+export interface Refusal {
+  readonly reason: 'InsufficientMemory' | 'MemoryPressure' | 'MemoryCheckFailed'
+  readonly message: string
+  /** 1 = the next; absent where it does not wait in the queue, or would not even fit alone. */
+  readonly place?: number
+  readonly needBytes: number
+  readonly room: Room
+  readonly shortage: Shortage
+  /** Whether it would fit the budget if nothing else ran. */
+  readonly fitsAlone: boolean
+  /** What would have to be evicted for it, all of lower priority; empty where that is off or would not do. */
+  readonly evictFirst: readonly string[]
+}
+
+/** A sentence without its full stop. */
+const describeRefusal = (refusal: Omit<Refusal, 'message'>): string => {
+  const words = wordsOf(refusal, 'needs')
+  return words.charAt(0).toUpperCase() + words.slice(1)
+}
+
+/** The second half of a sentence about what runs already. */
+const describeRefusalBeside = (refusal: Omit<Refusal, 'message'>): string => wordsOf(refusal, 'the new one needs')
+
+function wordsOf(refusal: Omit<Refusal, 'message'>, needs: string): string {
+  const { reason, needBytes } = refusal
+  const place = refusal.place === undefined ? '' : ` (${ordinal(refusal.place)} waiting)`
+  if (reason === 'MemoryPressure') {
+    return `memory pressure is critical: nothing new is started until it has passed${place}`
+  }
+  const obstacles = obstaclesOf(refusal)
+  if (obstacles.length > 0) return `${needs} ${formatBytes(needBytes)}, ${obstacles.join(', and ')}${place}`
+  return `${needs} ${formatBytes(needBytes)}: that is free now, but goes to those that wait ahead of it${place}`
+}
+
+function obstaclesOf({ room, shortage, fitsAlone }: Omit<Refusal, 'message'>): string[] {
+  const obstacles: string[] = []
+  if (shortage.own > 0) obstacles.push(`the budget of its Model is ${formatBytes(room.ownBudgetBytes ?? 0)}`)
+  if (shortage.budget > 0) {
+    const budget = formatBytes(limitOf(room))
+    const left = limitOf(room) - room.committedBytes
+    if (!fitsAlone && shortage.own === 0) obstacles.push(`more than the whole budget of ${budget}`)
+    else if (left < 0) obstacles.push(`the budget of ${budget} is exceeded by ${formatBytes(-left)}`)
+    else obstacles.push(`${formatBytes(left)} left in the budget of ${budget}`)
+  }
+  if (shortage.available > 0) obstacles.push(availability(room))
+  return obstacles
+}
+
+function availability({ availableBytes = 0, promisedBytes }: Room): string {
+  if (promisedBytes === 0) return `${formatBytes(availableBytes)} really available`
+  const left = Math.max(0, availableBytes - promisedBytes)
+  const why = `${formatBytes(availableBytes)} less ${formatBytes(promisedBytes)} that starting models will take`
+  return `${formatBytes(left)} really available (${why})`
+}
+
+/** 1st, 2nd, 3rd, 4th, 11th, … */
+function ordinal(place: number): string {
+  const isTeen = place % 100 >= 11 && place % 100 <= 13
+  const ending = isTeen ? undefined : ['', 'st', 'nd', 'rd'][place % 10]
+  return `${place}${ending === undefined || ending === '' ? 'th' : ending}`
+}
+
+/** What the machine has, as of the last look at it. */
+export interface MachineMemory {
+  /** What all servers together may hold. */
+  readonly budgetBytes: number
+  /** What the system could give now; absent where it does not tell. */
+  readonly availableBytes?: number
+  readonly pressure: 'normal' | 'warning' | 'critical'
+}
+
+/** What a judgement rests on. */
+interface Situation {
+  readonly machine: MachineMemory
+  readonly holds: Holds
+  readonly waiting: Iterable<WaitingRequest>
+}
+
+interface WaitingStart {
+  readonly key: string
+  /** 1 = the next; absent for a start that would not even fit alone or cannot be judged. */
+  readonly place?: number
+  readonly needBytes: number
+  readonly priority: StartRequest['priority']
+  readonly since: number
+  readonly reason: Refusal['reason']
+}
+
+interface Served {
+  readonly entry: WaitingRequest
+  /** By those served before it, in bytes. */
+  readonly takenBefore: number
+}
+
+/**
+ * Which start fits, and why another does not. Pure: it reads the situation and changes nothing.
+ *
+ * Waiting starts are served by priority, then by age. A start that fits does not wait: a small one passes a larger one that does not fit
+ * yet, but never one that does.
+ */
+class Judgement {
+  readonly #machine: MachineMemory
+  readonly #holds: Holds
+  readonly #queue: readonly WaitingRequest[]
+
+  constructor({ machine, holds, waiting }: Situation) {
+    this.#machine = machine
+    this.#holds = holds
+    this.#queue = [...waiting].sort(byRank)
+  }
+
+  /** Why the start must wait; undefined where it may go on. */
+  reasonAgainst(entry: WaitingRequest, unchecked: string | undefined): Refusal['reason'] | undefined {
+    if (unchecked !== undefined && entry.enforcement === 'enforce') return 'MemoryCheckFailed'
+    if (this.#machine.pressure === 'critical') return 'MemoryPressure'
+    return this.#fitsBesides(entry, this.#served(entry)) ? undefined : 'InsufficientMemory'
+  }
+
+  /** What could not be checked, one sentence. */
+  whyUnchecked({ needBytes, whyUnknown }: StartRequest): string | undefined {
+    if (needBytes === undefined) return `Nobody knows how much memory it needs: ${whyUnknown ?? 'no estimate was made'}`
+    if (this.#machine.availableBytes !== undefined) return undefined
+    return 'Nobody knows how much memory is available: the system does not tell'
+  }
+
+  refusal(entry: WaitingRequest, reason: Refusal['reason'], unchecked?: string): Refusal {
+    const { key, needBytes } = entry
+    const room = this.roomFor(entry)
+    const place = this.places().find((waiting) => waiting.key === key)?.place
+    const evictFirst = reason === 'InsufficientMemory' && entry.mayEvict === true ? this.#lowerThan(entry) : []
+    const facts = {
+      reason,
+      needBytes,
+      room,
+      shortage: shortageOf(needBytes, room),
+      fitsAlone: fitsAlone(entry, this.#machine),
+      evictFirst,
+      ...(place !== undefined && { place }),
+    }
+    return { ...facts, message: unchecked ?? describeRefusal(facts) }
+  }
+
+  /** The waiting starts that would be admitted if all asked now, in order. */
+  admissible(): readonly string[] {
+    return this.#served().map(({ entry }) => entry.key)
+  }
+
+  /** The waiting starts in order, with their places. */
+  places(): readonly WaitingStart[] {
+    let place = 0
+    return this.#queue.map((entry) => {
+      const { key, needBytes, priority, since } = entry
+      const reason = this.#reasonOf(entry)
+      const counted = reason !== 'MemoryCheckFailed' && fitsAlone(entry, this.#machine)
+      return { key, ...(counted && { place: ++place }), needBytes, priority, since, reason }
+    })
+  }
+
+  /** The room a start would meet if it asked now, without regard to those that wait. */
+  roomFor({ ownBudgetBytes }: Pick<StartRequest, 'ownBudgetBytes'>): Room {
+    const { budgetBytes, availableBytes } = this.#machine
+    return {
+      budgetBytes,
+      committedBytes: this.#holds.committedBytes,
+      promisedBytes: this.#holds.promisedBytes,
+      ...(availableBytes !== undefined && { availableBytes }),
+      ...(ownBudgetBytes !== undefined && { ownBudgetBytes }),
+    }
+  }
+
+  /** The starts ahead of this one, or all that wait, that would be admitted if they asked now, in order. */
+  #served(before?: WaitingRequest): readonly Served[] {
+    const served: Served[] = []
+    for (const entry of this.#queue) {
+      if (before !== undefined && (entry.key === before.key || byRank(entry, before) > 0)) continue
+      if (this.#reasonOf(entry) === 'InsufficientMemory' && this.#fitsBesides(entry, served)) {
+        served.push({ entry, takenBefore: takenBy(served) })
+      }
+    }
+    return served
+  }
+
+  /** Whether it fits now, and the starts ahead of it still do when it asks first. */
+  #fitsBesides(entry: WaitingRequest, ahead: readonly Served[]): boolean {
+    return (
+      fits(entry.needBytes, this.roomFor(entry)) &&
+      ahead.every(({ entry: other, takenBefore }) =>
+        fits(other.needBytes, withTaken(this.roomFor(other), takenBefore + entry.needBytes)),
+      )
+    )
+  }
+
+  /** What keeps it waiting, apart from the numbers. */
+  #reasonOf(entry: WaitingRequest): Refusal['reason'] {
+    if (this.whyUnchecked(entry) !== undefined && entry.enforcement === 'enforce') return 'MemoryCheckFailed'
+    return this.#machine.pressure === 'critical' ? 'MemoryPressure' : 'InsufficientMemory'
+  }
+
+  /** The servers of lower priority whose eviction would make room. */
+  #lowerThan(entry: WaitingRequest): readonly string[] {
+    const room = withTaken(this.roomFor(entry), takenBy(this.#served(entry)))
+    const lower = this.#holds.list().filter(({ key, priority }) => {
+      return key !== entry.key && priorityWeights[priority] < priorityWeights[entry.priority]
+    })
+    return [...new Set(fewestEvictions(entry.needBytes, room, lower)?.map(({ key }) => key))]
+  }
+}
+
+function takenBy(served: readonly Served[]): number {
+  return served.reduce((sum, { entry }) => sum + entry.needBytes, 0)
+}
+
+function withTaken(room: Room, taken: number): Room {
+  return { ...room, committedBytes: room.committedBytes + taken, promisedBytes: room.promisedBytes + taken }
+}
+
+/** Whether it would fit if nothing else ran. */
+function fitsAlone({ needBytes, ownBudgetBytes }: WaitingRequest, { budgetBytes }: MachineMemory): boolean {
+  return fits(needBytes, {
+    budgetBytes,
+    committedBytes: 0,
+    promisedBytes: 0,
+    ...(ownBudgetBytes !== undefined && { ownBudgetBytes }),
+  })
+}
+
+/** Each start with its key. */
+interface ForeseenStarts {
+  /** They would be admitted, at once or in the place of others. */
+  readonly starts: readonly WaitingRequest[]
+  readonly waits: readonly (Refusal & { readonly key: string })[]
+  /** Servers that run now and would give way, each to the first that takes its place. */
+  readonly evicted: readonly { readonly key: string; readonly winner: string }[]
+}
+
+/** What becomes of the waiting starts when each asks in its turn: what one was given, or has evicted, is gone for the next. */
+function foreseenStarts({ machine: now, holds: held, waiting }: Situation): ForeseenStarts {
+  const starts: WaitingRequest[] = []
+  const waits: (Refusal & { readonly key: string })[] = []
+  const evicted: { readonly key: string; readonly winner: string }[] = []
+  const queue = [...waiting].sort(byRank)
+  let machine: MachineMemory = now
+  let { holds } = held.without([])
+  for (const entry of queue) {
+    const judgement = new Judgement({ machine, holds, waiting: queue.filter((one) => !starts.includes(one)) })
+    const unchecked = judgement.whyUnchecked(entry)
+    const reason = judgement.reasonAgainst(entry, unchecked)
+    const refusal = reason && judgement.refusal(entry, reason, unchecked)
+    if (refusal && refusal.evictFirst.length === 0) {
+      waits.push({ key: entry.key, ...refusal })
+      continue
+    }
+    if (refusal) {
+      const { evictFirst } = refusal
+      evicted.push(...evictFirst.map((key) => ({ key, winner: entry.key })))
+      const without = holds.without(evictFirst)
+      holds = without.holds
+      if (machine.availableBytes !== undefined) {
+        machine = { ...machine, availableBytes: machine.availableBytes + without.freedBytes }
+      }
+    }
+    // What is only foreseen gives way to nobody: its place is decided by its rank.
+    holds.reserve({ ...entry, isProtected: true }, 'current')
+    starts.push(entry)
+  }
+  return { starts, waits, evicted }
+}
+
+type Admission =
   /** `warning` says what could not be checked. */
   { readonly admitted: true; readonly warning?: string } | ({ readonly admitted: false } & Refusal)
 
@@ -13,7 +329,7 @@ export type Admission =
 export type BesideVerdict = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
 
 /** What a person may set about admission. */
-export type BookRules = Pick<MachineMemory, 'budgetBytes'> & Required<Pick<StartRequest, 'enforcement' | 'mayEvict'>>
+type BookRules = Pick<MachineMemory, 'budgetBytes'> & Required<Pick<StartRequest, 'enforcement' | 'mayEvict'>>
 
 export interface BookOutlook extends ForeseenStarts {
   readonly committedBytes: number
@@ -21,7 +337,7 @@ export interface BookOutlook extends ForeseenStarts {
   readonly unfit: readonly (Refusal & { readonly key: string })[]
 }
 
-export interface MemoryBookState {
+interface MemoryBookState {
   readonly machine: MachineMemory
   readonly committedBytes: number
   readonly promisedBytes: number

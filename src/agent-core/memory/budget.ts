@@ -1,5 +1,123 @@
+import type { Logger } from '../observability/logger.ts'
+import type { Platform } from '../platform/platform.ts'
 import { formatGib, formatMemory, formatShare } from '../../contract/format.ts'
-import { parseQuantity } from './quantity.ts'
+
+const binarySuffixes: Readonly<Record<string, bigint>> = {
+  Ki: 2n ** 10n,
+  Mi: 2n ** 20n,
+  Gi: 2n ** 30n,
+  Ti: 2n ** 40n,
+  Pi: 2n ** 50n,
+  Ei: 2n ** 60n,
+}
+
+/** Powers of ten. */
+const decimalSuffixes: Readonly<Record<string, number>> = {
+  n: -9,
+  u: -6,
+  m: -3,
+  '': 0,
+  k: 3,
+  M: 6,
+  G: 9,
+  T: 12,
+  P: 15,
+  E: 18,
+}
+
+const quantity = /^([+-]?)(\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:([EPTGM]i|Ki|[numkMGTPE]?)|[eE]([+-]?\d{1,3}))$/
+
+/**
+ * The number that a Kubernetes quantity (24Gi, 24G, 1.5e9, 500m) stands for, a fraction rounded up as Kubernetes does;
+ * undefined where the text is none, or stands for a number beyond 2^53. Suffixes are case-sensitive: 500m is half of one.
+ */
+export function parseQuantity(text: string): number | undefined {
+  const match = quantity.exec(text)
+  if (match === null) return undefined
+  const [, sign, digits = '', suffix = '', exponent] = match
+  const [whole = '', fraction = ''] = digits.split('.')
+  const binary = binarySuffixes[suffix]
+  const power = (exponent === undefined ? (decimalSuffixes[suffix] ?? 0) : Number(exponent)) - fraction.length
+  const mantissa = BigInt(whole + fraction) * (binary ?? 1n)
+  const size = power >= 0 ? mantissa * 10n ** BigInt(power) : ceilDivide(mantissa, 10n ** BigInt(-power), sign === '-')
+  if (size > BigInt(Number.MAX_SAFE_INTEGER)) return undefined
+  return sign === '-' && size > 0n ? -Number(size) : Number(size)
+}
+
+/** Of a number's size: away from zero for a positive one, towards it for a negative one. */
+function ceilDivide(dividend: bigint, divisor: bigint, isNegative: boolean): bigint {
+  const quotient = dividend / divisor
+  return !isNegative && quotient * divisor < dividend ? quotient + 1n : quotient
+}
+
+/**
+ * How many bytes Metal recommends to keep in GPU memory at most, in bytes, as llama-server writes it: in the log of a
+ * start (`ggml_metal_device_init: recommendedMaxWorkingSetSize  = 103079.22 MB`, millions of bytes) or in the answer to
+ * `--list-devices` (`Metal: Apple M4 Max (98304 MiB, 98303 MiB free)`; newer ones call the device `MTL0`). The smallest
+ * where several are named; undefined where none is, since macOS publishes no rule from which it could be worked out.
+ */
+export function parseRecommendedWorkingSet(text: string): number | undefined {
+  const fromLog = [...text.matchAll(/\brecommendedMaxWorkingSetSize\s*=\s*(\d+(?:\.\d+)?) MB\b/g)].map(
+    ([, megabytes]) => Math.round(Number(megabytes) * 1e6),
+  )
+  const fromList = [...text.matchAll(/^[ \t-]*(?:Metal|MTL)\d*\s*: .*\((\d+) MiB, \d+ MiB free\)[ \t\r]*$/gm)].map(
+    ([, mebibytes]) => Number(mebibytes) * 2 ** 20,
+  )
+  const found = [...fromLog, ...fromList].filter((bytes) => Number.isSafeInteger(bytes) && bytes > 0)
+  return found.length === 0 ? undefined : Math.min(...found)
+}
+
+interface GpuLimitOptions {
+  readonly platform: Pick<Platform, 'gpuMemoryLimit'>
+  /** What llama-server says the GPU may hold, where the system does not. */
+  readonly recommendedGpuBytes?: () => Promise<number | undefined>
+  readonly log: Logger
+  readonly now: () => number
+}
+
+/** A person may change what the GPU may hold at any time, by a command that notifies nothing. */
+const currentForMs = 60_000
+
+/** What the GPU may hold, as of the latest answer. */
+export class GpuLimit {
+  readonly #options: GpuLimitOptions
+  #bytes: number | undefined
+  /** What of that the system says. */
+  #setBytes: number | undefined
+  #readAt = 0
+  #isUnread = false
+
+  constructor(options: GpuLimitOptions) {
+    this.#options = options
+  }
+
+  get bytes(): number | undefined {
+    return this.#bytes
+  }
+
+  get isStale(): boolean {
+    return this.#options.now() - this.#readAt >= currentForMs
+  }
+
+  /** True where the answer is another one. Where it cannot be read, the latest stays. Never rejects. */
+  async read(): Promise<boolean> {
+    const { platform, recommendedGpuBytes, log, now } = this.#options
+    const before = this.#bytes
+    this.#readAt = now()
+    try {
+      const set = await platform.gpuMemoryLimit()
+      // What llama-server says follows from it, and asking costs a process.
+      const isKnown = set === this.#setBytes && this.#bytes !== undefined
+      if (set !== undefined || !isKnown) this.#bytes = set ?? (await recommendedGpuBytes?.())
+      this.#setBytes = set
+      this.#isUnread = false
+    } catch (error) {
+      if (!this.#isUnread) log.warn('limit of the GPU not known', { error })
+      this.#isUnread = true
+    }
+    return this.#bytes !== before
+  }
+}
 
 const mib = 2 ** 20
 const gib = 2 ** 30

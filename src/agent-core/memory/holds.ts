@@ -1,4 +1,4 @@
-import type { Evictable } from './fewest.ts'
+import type { Evictable } from './room.ts'
 
 /** The server that counts as the service's own, and the one started beside it, for as long as a swap takes; see `living` in `reconcile/server-memory.ts`. */
 export type HeldRole = 'current' | 'beside'

@@ -1,25 +1,271 @@
+import { type BesideVerdict, type BookOutlook, MemoryBook, type Refusal, type StartRequest } from './book.ts'
+import { type Budget, type BudgetResult, GpuLimit, resolveBudget } from './budget.ts'
+import { type ExcessQuestion, type GrowingServer, GrowthWatch } from './growth.ts'
+import { type HeldMemory, type HeldRole, idOf } from './holds.ts'
+import { fits } from './room.ts'
+import { levelOf, type MemoryView, type PressureChange, type PressureThresholds, Watchdog } from './watchdog.ts'
+import { type Misfit, waysToFit, type WayToFit } from './ways-to-fit.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
-import { BigApplications } from './big-applications.ts'
-import { MemoryBook, type BesideVerdict } from './book.ts'
-import type { Budget } from './budget.ts'
-import { CurrentBudget, unlimited } from './current-budget.ts'
-import type { ExcessQuestion } from './excess.ts'
-import { GpuLimit } from './gpu-limit.ts'
-import { GrowthWatch, type GrowingServer } from './growth-watch.ts'
-import { idOf, type HeldMemory, type HeldRole } from './holds.ts'
-import { levelOf, type PressureThresholds } from './pressure.ts'
-import {
-  leftOut,
-  StartAnswers,
-  type Changeable,
-  type MemoryRefusal,
-  type MemorySettings,
-  type SizedRequest,
-} from './start-answers.ts'
-import { Watchdog, type MemoryView, type PressureChange } from './watchdog.ts'
+import { splitKey } from '../util/object-key.ts'
 
-export type { Changeable, MemoryRefusal, MemorySettings, SizedRequest } from './start-answers.ts'
+/** See `Memory.outlook`. */
+interface MemoryOutlook extends Omit<BookOutlook, 'evicted'> {
+  readonly budget: Budget
+  readonly evicted: readonly (BookOutlook['evicted'][number] & { readonly bytes: number })[]
+}
+
+/** What the book foresees, with what the servers that give way have. */
+function memoryOutlook(outlook: BookOutlook, holders: ReturnType<MemoryBook['held']>, budget: Budget): MemoryOutlook {
+  const held = Map.groupBy(holders, ({ key }) => key)
+  const bytesOf = (key: string) => (held.get(key) ?? []).reduce((sum, one) => sum + one.committedBytes, 0)
+  const evicted = outlook.evicted.map((one) => ({ ...one, bytes: bytesOf(one.key) }))
+  const unfit = outlook.unfit.filter(({ key }) => !evicted.some((one) => one.key === key))
+  return { ...outlook, budget, unfit, evicted }
+}
+
+interface BudgetSettings {
+  readonly fraction: number
+  readonly budgetBytes: number | undefined
+}
+
+interface CurrentBudgetOptions {
+  readonly platform: Pick<Platform, 'name'>
+  readonly settings: () => BudgetSettings
+  readonly log: Logger
+}
+
+/** More than any machine has: where the memory of the machine is not known, the budget decides nothing. */
+const unlimited = Number.MAX_SAFE_INTEGER
+
+/** What all servers together may hold, by the settings and by what the machine has, as of the latest `resolve`. */
+class CurrentBudget {
+  readonly #options: CurrentBudgetOptions
+  #budget: Budget | undefined
+  #problem: string | undefined
+
+  constructor(options: CurrentBudgetOptions) {
+    this.#options = options
+  }
+
+  get budget(): Budget | undefined {
+    return this.#budget
+  }
+
+  get bytes(): number {
+    return this.#budget?.bytes ?? unlimited
+  }
+
+  /** Why there is no budget, or what is wrong with what was set. */
+  get problem(): string | undefined {
+    return this.#problem
+  }
+
+  /** What the budget would be with these settings. */
+  with({ fraction, budgetBytes }: BudgetSettings, totalBytes: number, gpuLimitBytes: number | undefined): BudgetResult {
+    return resolveBudget({
+      totalBytes,
+      settingFraction: fraction,
+      ...(budgetBytes !== undefined && { settingBytes: budgetBytes }),
+      ...(gpuLimitBytes !== undefined && { gpuLimitBytes }),
+      platform: this.#options.platform.name,
+    })
+  }
+
+  resolve(totalBytes: number, gpuLimitBytes: number | undefined): void {
+    const { settings, log } = this.#options
+    // What the machine has does not change; a look that failed does not unsay it.
+    if (totalBytes === 0 && this.#budget) return
+    const result = this.with(settings(), totalBytes, gpuLimitBytes)
+    const before = this.#problem ?? this.#budget?.how
+    this.#budget = result.ok ? result.budget : undefined
+    this.#problem = result.ok ? undefined : `${result.message}.`
+    if (before === (this.#problem ?? this.#budget?.how)) return
+    if (result.ok) log.info('memory budget', { bytes: result.budget.bytes, text: result.budget.how })
+    else log.warn('no memory budget', { text: this.#problem })
+  }
+}
+
+/** How long the list counts as current: making it costs a look at every process. */
+const currentForMs = 10_000
+
+/** The applications with the most memory, which a person could quit. */
+class BigApplications {
+  readonly #ask: () => Promise<readonly BigApplication[]>
+  readonly #log: Logger
+  #latest: { readonly at: number; readonly found: readonly BigApplication[] } | undefined
+
+  constructor(ask: () => Promise<readonly BigApplication[]>, log: Logger) {
+    this.#ask = ask
+    this.#log = log
+  }
+
+  /** The biggest first; empty where they are not known. */
+  get found(): readonly BigApplication[] {
+    return this.#latest?.found ?? []
+  }
+
+  /** Never rejects. */
+  async refresh(): Promise<void> {
+    const now = performance.now()
+    if (this.#latest && now - this.#latest.at < currentForMs) return
+    try {
+      this.#latest = { at: now, found: await this.#ask() }
+    } catch (error) {
+      this.#log.debug('biggest applications not known', { error })
+    }
+  }
+}
+
+/** As they are now. */
+export interface MemorySettings {
+  /** Of all memory; 0 = automatic. */
+  readonly fraction: number
+  readonly budgetBytes: number | undefined
+  readonly enforcement: 'enforce' | 'warn'
+  /** Whether a start of higher priority may evict servers of lower priority. */
+  readonly mayEvict: boolean
+}
+
+export type SizedRequest = Omit<StartRequest, 'ownBudgetBytes' | 'enforcement' | 'mayEvict'> & {
+  /** `Model.spec.hardware`. */
+  readonly modelBudget?: string | undefined
+  readonly modelFraction?: number | undefined
+}
+
+/** What could be proposed to make it fit. */
+export type Changeable = Pick<Misfit, 'contextTokens' | 'slots' | 'estimateAt'>
+
+export type MemoryRefusal = Refusal & { readonly ways: readonly WayToFit[] }
+
+interface StartAnswersOptions {
+  readonly platform: Platform['name']
+  readonly settings: () => MemorySettings
+  readonly book: MemoryBook
+  readonly budget: CurrentBudget
+  readonly gpu: Pick<GpuLimit, 'bytes'>
+  readonly applications: Pick<BigApplications, 'found'>
+  /** Undefined before the first look. */
+  readonly totalBytes: () => number | undefined
+}
+
+/** What a start is told: whether its server may have the memory, whether beside another, and what would make it fit. */
+class StartAnswers {
+  readonly #options: StartAnswersOptions
+
+  constructor(options: StartAnswersOptions) {
+    this.#options = options
+  }
+
+  /** Decides, in this turn, whether the server may start. */
+  admit(request: SizedRequest, changeable: Changeable): { admitted: true; warning?: string } | RefusedAdmission {
+    const complete = this.#complete(request)
+    if ('message' in complete) {
+      this.#options.book.release(request.key)
+      return badBudget(request, complete.message, this.#options.budget.bytes)
+    }
+    const admission = this.#options.book.admit(complete)
+    if (admission.admitted) return admission
+    return { ...admission, ways: this.#ways(request, admission, changeable) }
+  }
+
+  /** Whether a second server of the key fits beside the first; with `reserve` its memory is taken where it does. */
+  beside(request: SizedRequest, { reserve = false } = {}): BesideVerdict {
+    const complete = this.#complete(request)
+    if ('message' in complete) return { allowed: false, why: complete.message }
+    return reserve ? this.#options.book.admitBeside(complete) : this.#options.book.canRunBeside(complete)
+  }
+
+  /** Why the key's new server would not fit even in place of the running one; undefined where it would. */
+  instead(request: SizedRequest, changeable: Changeable): MemoryRefusal | undefined {
+    const complete = this.#complete(request)
+    if ('message' in complete) return badBudget(request, complete.message, this.#options.budget.bytes)
+    const refusal = this.#options.book.refusalInstead(complete)
+    return refusal && { ...refusal, ways: this.#ways(request, refusal, changeable) }
+  }
+
+  /**
+   * What the settings would do, were they these: which waiting starts would be admitted, what would have to give way to the others, and
+   * which of the running servers would not start again. Decides nothing.
+   */
+  outlook(settings: MemorySettings, running: readonly SizedRequest[]): MemoryOutlook | { readonly message: string } {
+    const { enforcement, mayEvict } = settings
+    const result = this.#options.budget.with(settings, this.#options.totalBytes() ?? 0, this.#options.gpu.bytes)
+    if (!result.ok) return { message: result.message }
+    const requests = running.flatMap((request) => {
+      const complete = this.#complete(request)
+      return 'message' in complete ? [] : [complete]
+    })
+    const { budget } = result
+    const outlook = this.#options.book.outlook({ budgetBytes: budget.bytes, enforcement, mayEvict }, requests)
+    return memoryOutlook(outlook, this.#options.book.held(), budget)
+  }
+
+  /** Whether it would be admitted as things are; true as well where that is not known. */
+  fitsNow(request: SizedRequest): boolean {
+    const complete = this.#complete(request)
+    if ('message' in complete || complete.needBytes === undefined) return true
+    return fits(complete.needBytes, this.#options.book.roomFor(complete))
+  }
+
+  #complete(request: SizedRequest): StartRequest | { readonly message: string } {
+    const { modelBudget, modelFraction, ...given } = request
+    const rest = { ...given, mappedBytes: leftOut(this.#options.platform, request) }
+    const { enforcement, mayEvict } = this.#options.settings()
+    const totalBytes = this.#options.totalBytes()
+    const complete: StartRequest = { ...rest, enforcement, mayEvict }
+    if ((modelBudget === undefined && modelFraction === undefined) || totalBytes === undefined) return complete
+    const result = resolveBudget({
+      totalBytes,
+      ...(modelBudget !== undefined && { modelBudget }),
+      ...(modelFraction !== undefined && { modelFraction }),
+      ...(this.#options.gpu.bytes !== undefined && { gpuLimitBytes: this.#options.gpu.bytes }),
+      platform: this.#options.platform,
+    })
+    if (!result.ok) return { message: result.message }
+    return { ...complete, ownBudgetBytes: result.budget.bytes }
+  }
+
+  #ways(request: SizedRequest, refusal: Refusal, changeable: Changeable): readonly WayToFit[] {
+    if (refusal.reason !== 'InsufficientMemory') return []
+    const { platform } = this.#options
+    return waysToFit({
+      ...changeable,
+      needBytes: refusal.needBytes,
+      room: refusal.room,
+      priority: request.priority,
+      servers: this.#options.book
+        .held()
+        .filter(({ key }) => key !== request.key)
+        .map((held) => ({ ...held, name: splitKey(held.key).name })),
+      apps: this.#options.applications.found,
+      totalBytes: this.#options.totalBytes() ?? 0,
+      ...(this.#options.gpu.bytes !== undefined && { gpuLimitBytes: this.#options.gpu.bytes }),
+      platform,
+    })
+  }
+}
+
+/** `phys_footprint` of macOS does not count pages of files; the proportional set size of Linux does. */
+const leftOut = (platform: Platform['name'], { mappedBytes = 0 }: { readonly mappedBytes?: number }): number =>
+  platform === 'darwin' ? mappedBytes : 0
+
+/** Whatever the mode: a budget that cannot be read is none. */
+function badBudget(request: SizedRequest, message: string, budgetBytes: number): RefusedAdmission {
+  return {
+    admitted: false,
+    reason: 'MemoryCheckFailed',
+    message,
+    needBytes: request.needBytes ?? 0,
+    room: { budgetBytes, committedBytes: 0, promisedBytes: 0 },
+    shortage: { own: 0, budget: 0, available: 0 },
+    fitsAlone: false,
+    evictFirst: [],
+    ways: [],
+  }
+}
+
+type RefusedAdmission = MemoryRefusal & { readonly admitted: false }
 
 /** A server group that is measured; `role` as in the book. */
 export interface MeasuredServer {

@@ -1,8 +1,15 @@
 import { formatBytes, formatTokens } from '../../contract/format.ts'
 import { largestBudget, raiseGpuLimit } from './budget.ts'
-import { type Evictable, fewestEvictions } from './fewest.ts'
-import { type Priority, priorityWeights } from './priority.ts'
-import { fits, limitOf, type Room, shortageOf } from './room.ts'
+import {
+  type Evictable,
+  fewestEvictions,
+  fits,
+  limitOf,
+  type Priority,
+  priorityWeights,
+  type Room,
+  shortageOf,
+} from './room.ts'
 
 const contextStep = 1024
 /** A smaller context is of no use. */

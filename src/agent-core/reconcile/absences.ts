@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { Cluster } from '../kube/cluster.ts'
-import type { EvictionRecord } from '../memory/come-back.ts'
+import type { EvictionRecord } from '../memory/eviction.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StateFile } from '../state/state-file.ts'
 import type { Absence, Displaced, KeptAbsence } from './absence.ts'

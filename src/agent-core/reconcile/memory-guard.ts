@@ -6,7 +6,7 @@ import {
   toldExcess,
   type ExcessCause,
   type ExcessVerdict,
-} from '../memory/excess.ts'
+} from '../memory/growth.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { Logger } from '../observability/logger.ts'
 import { stableAfterMs } from '../servers/server-state.ts'

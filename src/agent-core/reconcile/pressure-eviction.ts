@@ -1,5 +1,12 @@
-import { chooseComeBack, evictedOnceMore, type EvictedService } from '../memory/come-back.ts'
-import { chooseEviction, nextToGo, type LoadedModel, type SkipReason } from '../memory/eviction.ts'
+import {
+  chooseComeBack,
+  chooseEviction,
+  evictedOnceMore,
+  type EvictedService,
+  type LoadedModel,
+  nextToGo,
+  type SkipReason,
+} from '../memory/eviction.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import type { Logger } from '../observability/logger.ts'

@@ -2,10 +2,13 @@ import { messageOf } from '../util/message-of.ts'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import type { Estimate } from '../memory/estimate/items.ts'
-import { estimateLlamaServer, type LlamaServerInputs } from '../memory/estimate/llama-server.ts'
-import type { SideModel } from '../memory/estimate/mmproj.ts'
-import { overridePatterns, serverArguments, type ServerArguments } from '../memory/estimate/server-arguments.ts'
-import { matchTensors } from '../memory/estimate/tensor-patterns.ts'
+import { estimateLlamaServer, type LlamaServerInputs, type SideModel } from '../memory/estimate/llama-server.ts'
+import {
+  matchTensors,
+  overridePatterns,
+  serverArguments,
+  type ServerArguments,
+} from '../memory/estimate/server-arguments.ts'
 import type { Changeable } from '../memory/memory.ts'
 import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'

@@ -11,7 +11,7 @@ import {
   type StatusWriter,
 } from '../kube/status-writer.ts'
 import type { ServiceReason } from '../../contract/service.ts'
-import type { PressureLevel } from '../memory/pressure.ts'
+import type { PressureLevel } from '../memory/watchdog.ts'
 import type { Absence } from './absence.ts'
 import { isHeld, isUnsettled } from './plan/facts.ts'
 import type { Observation } from './plan/observation.ts'

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { settingNames, startSettingNames } from '../../contract/settings.ts'
 import { editableRows, mapRows, type SettingRow } from '../../contract/settings-table.ts'
 import { unsafeFlag } from '../runtimes/argument-policy.ts'
-import { thresholdProblem } from '../memory/pressure.ts'
+import { thresholdProblem } from '../memory/watchdog.ts'
 import { startRows } from './start-rows.ts'
 
 /** Every setting of the agent. */

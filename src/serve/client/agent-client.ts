@@ -16,17 +16,17 @@ import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { answers, type Answer, type QueryInput, type QueryName } from '../../contract/queries.ts'
 import { protocolVersion, type AgentSnapshot } from '../../contract/snapshot.ts'
 import type { StreamInput, StreamItem } from '../../contract/log.ts'
-import { requestTooLong } from '../failures.ts'
+import { requestTooLong } from '../agent-door.ts'
 import {
   answerFrame,
+  type AnswerFrame,
   helloFrame,
+  isNobodyThere,
+  LineReader,
   maxAnswerBytes,
   maxRequestBytes,
-  type AnswerFrame,
   type RequestInput,
 } from '../frames.ts'
-import { LineReader } from '../line-reader.ts'
-import { isNobodyThere } from './probe-socket.ts'
 
 export interface ConnectOptions {
   readonly socketPath: string

@@ -1,27 +1,177 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { z } from 'zod'
-import type { LinkError, LinkErrorCode, Listener, Looker } from '../../contract/client.ts'
-import { trustOf, type CommandRequest, type CommandResult } from '../../contract/commands.ts'
-import { followLooker, httpBodies, httpPaths, lookerParameter } from '../../contract/http.ts'
+import { LinkError, type LinkErrorCode, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
+import { type CommandRequest, type CommandResult, trustOf } from '../../contract/commands.ts'
+import {
+  type FollowLine,
+  followLooker,
+  heartbeatMs,
+  httpBodies,
+  httpPaths,
+  lookerParameter,
+  type StreamLine,
+} from '../../contract/http.ts'
 import { trustOfQuery } from '../../contract/queries.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import type { AgentDoor } from '../agent-door.ts'
-import { failuresTo, notUnderstood } from '../failures.ts'
-import { feedSnapshots, feedStream } from '../feeds.ts'
-import { snapshotJson } from '../snapshot-json.ts'
-import { strictHeaders } from './headers.ts'
-import { HttpRefusal } from './http-refusal.ts'
-import { OpenStreams } from './open-streams.ts'
-import { readJson } from './request-body.ts'
-import { bearerIn, checkContentType, checkMethod } from './request-checks.ts'
-import type { WindowKeys } from './window-keys.ts'
-import { WrongKeys } from './wrong-keys.ts'
+import { type AgentDoor, failuresTo, notUnderstood } from '../agent-door.ts'
+import { feedSnapshots, feedStream, snapshotJson } from '../feeds.ts'
+import { bearerIn, checkContentType, checkMethod, HttpRefusal, readJson, strictHeaders } from './requests.ts'
+
+const windowMs = 60_000
+/** More attempts than a person needs who pastes an old URL. */
+const freeOfCharge = 10
+
+/** Counts wrong tokens and bearers, so that guessing is slowed down; a right one is taken however many were wrong before. */
+class WrongKeys {
+  readonly #now: () => number
+  #times: number[] = []
+
+  /** `now`: monotonic milliseconds. */
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  /** Whether there were too many of late. */
+  add(): boolean {
+    const now = this.#now()
+    this.#times = [...this.#times.filter((at) => at > now - windowMs), now].slice(-freeOfCharge - 1)
+    return this.#times.length > freeOfCharge
+  }
+}
+
+/** From printing a URL to opening it: an old URL in a terminal's scrollback is worth nothing. */
+const tokenMs = 2 * 60_000
+/** A page that was unused for so long asks for a new URL. */
+const bearerIdleMs = 12 * 3_600_000
+/** More windows than a person has; the window unused for longest gives way. */
+const maxKeys = 64
+
+interface Key {
+  readonly digest: Buffer
+  expiresAt: number
+}
+
+/** The keys to the window's carrier: tokens that a URL carries once, and the bearers they are exchanged for. */
+export class WindowKeys {
+  readonly #now: () => number
+  #tokens: Key[] = []
+  #bearers: Key[] = []
+
+  /** `now`: monotonic milliseconds. */
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  mintToken(): string {
+    const token = newSecret()
+    this.#tokens = [...this.#tokens, { digest: digestOf(token), expiresAt: this.#now() + tokenMs }].slice(-maxKeys)
+    return token
+  }
+
+  /** A bearer for a token, which is worth nothing after it. */
+  exchange(token: string): string | undefined {
+    const key = this.#find(this.#tokens, token)
+    if (!key) return undefined
+    this.#tokens = this.#tokens.filter((other) => other !== key)
+    const bearer = newSecret()
+    this.#bearers = [...this.#bearers, this.#fresh(digestOf(bearer))].slice(-maxKeys)
+    return bearer
+  }
+
+  /** Also notes that it is in use. */
+  accepts(bearer: string): boolean {
+    const key = this.#find(this.#bearers, bearer)
+    if (!key) return false
+    this.#bearers = [...this.#bearers.filter((other) => other !== key), this.#fresh(key.digest)]
+    return true
+  }
+
+  #fresh(digest: Buffer): Key {
+    return { digest, expiresAt: this.#now() + bearerIdleMs }
+  }
+
+  /** Looks at every key in full, so that the time it takes tells nothing. */
+  #find(keys: readonly Key[], secret: string): Key | undefined {
+    const digest = digestOf(secret)
+    const now = this.#now()
+    return keys.reduce<Key | undefined>(
+      (found, key) => (timingSafeEqual(key.digest, digest) && key.expiresAt > now ? key : found),
+      undefined,
+    )
+  }
+}
+
+const newSecret = () => randomBytes(32).toString('base64url')
+
+const digestOf = (secret: string) => createHash('sha256').update(secret).digest()
+
+/** A window has two. */
+const maxStreams = 16
+
+type NextLine = (FollowLine | StreamLine) & { type: 'next' }
+
+interface StreamOptions<T> {
+  readonly response: ServerResponse
+  readonly begin: (listener: Listener<T>) => Unsubscribe
+  readonly jsonOf?: (item: T) => string
+  /** As long as it goes on. */
+  readonly onHeartbeat: () => void
+}
+
+/** The answers that go on until their page leaves or the agent ends. */
+class OpenStreams {
+  readonly #ends = new Set<(error: LinkError) => void>()
+
+  /** Throws {@link HttpRefusal} where there are too many. */
+  add<Item extends NextLine['item']>({
+    response,
+    begin,
+    jsonOf = JSON.stringify,
+    onHeartbeat,
+  }: StreamOptions<Item>): void {
+    if (this.#ends.size >= maxStreams) {
+      throw new HttpRefusal({
+        status: 503,
+        code: 'refused',
+        message: `${maxStreams} streams are open already: close another window of this agent.`,
+        headers: { 'retry-after': '5' },
+      })
+    }
+    response.writeHead(200, { ...strictHeaders, 'content-type': 'application/x-ndjson', 'cache-control': 'no-store' })
+    response.flushHeaders()
+    const write = (line: object) => void response.write(`${JSON.stringify(line)}\n`)
+    const heartbeat = setInterval(() => {
+      onHeartbeat()
+      if (!response.writableNeedDrain) write({ type: 'heartbeat' })
+    }, heartbeatMs)
+    let unsubscribe: Unsubscribe = () => undefined
+    const stop = () => {
+      clearInterval(heartbeat)
+      unsubscribe()
+      this.#ends.delete(end)
+    }
+    const end = ({ code, message }: LinkError) => {
+      stop()
+      write({ type: 'end', code, message })
+      response.end()
+    }
+    this.#ends.add(end)
+    response.once('close', stop)
+    const next = (item: Item) => void response.write(`{"type":"next","item":${jsonOf(item)}}\n`)
+    unsubscribe = begin({ next, end })
+  }
+
+  endAll(): void {
+    for (const end of this.#ends) end(new LinkError('gone', 'The agent ended.'))
+  }
+}
 
 /** Leaves no more guesses a second than there can be connections. */
 const wrongKeyDelayMs = 1_000
 
-export interface WindowApiOptions {
+interface WindowApiOptions {
   readonly door: AgentDoor
   readonly keys: WindowKeys
   /** A defect of ours, not of the client. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { answerTooLarge, ApiError } from '../../../src/agent-core/kube/api-error.ts'
-import { pagesOf } from '../../../src/agent-core/kube/list-pages.ts'
+import { pagesOf } from '../../../src/agent-core/kube/kube-api.ts'
 
 const kiB = 1024
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { keptEntries } from '../../../src/agent-core/kube/raw-object.ts'
+import { keptEntries } from '../../../src/agent-core/kube/resources.ts'
 
 test('a thousand labels of others push out none of ours', () => {
   const others = Object.fromEntries(Array.from({ length: 1_000 }, (_, index) => [`a${index}`, 'x']))

@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
-import type { StartRequest } from '../../../src/agent-core/memory/start-request.ts'
+import { MemoryBook, type StartRequest } from '../../../src/agent-core/memory/book.ts'
 
 const keys = ['ns/a', 'ns/b', 'ns/c', 'ns/d', 'ns/e', 'ns/f'] as const
 const priorities = ['batch', 'low', 'normal', 'high', 'critical'] as const

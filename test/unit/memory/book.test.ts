@@ -1,7 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
-import type { MachineMemory } from '../../../src/agent-core/memory/judgement.ts'
-import type { StartRequest } from '../../../src/agent-core/memory/start-request.ts'
+import { type MachineMemory, MemoryBook, type StartRequest } from '../../../src/agent-core/memory/book.ts'
 
 const gb = 1e9
 

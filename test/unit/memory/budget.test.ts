@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type BudgetInputs, resolveBudget } from '../../../src/agent-core/memory/budget.ts'
-import { parseRecommendedWorkingSet } from '../../../src/agent-core/memory/gpu-limit.ts'
+import { type BudgetInputs, parseRecommendedWorkingSet, resolveBudget } from '../../../src/agent-core/memory/budget.ts'
 
 const gib = 2 ** 30
 

@@ -8,7 +8,7 @@ import {
   type ComeBackQuestion,
   type EvictedService,
   type EvictionRecord,
-} from '../../../src/agent-core/memory/come-back.ts'
+} from '../../../src/agent-core/memory/eviction.ts'
 
 const minute = 60_000
 

@@ -8,7 +8,7 @@ import {
   type EvictionQuestion,
   type LoadedModel,
 } from '../../../src/agent-core/memory/eviction.ts'
-import type { Priority } from '../../../src/agent-core/memory/priority.ts'
+import type { Priority } from '../../../src/agent-core/memory/room.ts'
 
 const gb = 1_000_000_000
 const minute = 60_000

@@ -1,12 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import {
   chooseExcess,
+  type ExcessQuestion,
+  type GrowingServer,
+  type GrownServer,
+  GrowthWatch,
   marginOf,
   toldExcess,
-  type ExcessQuestion,
-  type GrownServer,
-} from '../../../src/agent-core/memory/excess.ts'
-import { GrowthWatch, type GrowingServer } from '../../../src/agent-core/memory/growth-watch.ts'
+} from '../../../src/agent-core/memory/growth.ts'
 import { Recorder } from '../../support/running-agent.ts'
 import { eventually } from '../../support/eventually.ts'
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { defaultThresholds } from '../../../src/agent-core/memory/pressure.ts'
+import { defaultThresholds } from '../../../src/agent-core/memory/watchdog.ts'
 import { Memory, type MemoryOptions, type SizedRequest } from '../../../src/agent-core/memory/memory.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'

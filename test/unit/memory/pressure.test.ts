@@ -8,7 +8,7 @@ import {
   type MemorySample,
   type Pressure,
   type PressureLevel,
-} from '../../../src/agent-core/memory/pressure.ts'
+} from '../../../src/agent-core/memory/watchdog.ts'
 
 const total = 64 * 1024 ** 3
 const stepMs = 10_000

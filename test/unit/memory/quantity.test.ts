@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { parseQuantity } from '../../../src/agent-core/memory/quantity.ts'
+import { parseQuantity } from '../../../src/agent-core/memory/budget.ts'
 
 test.each([
   ['24Gi', 24 * 2 ** 30],

@@ -2,14 +2,15 @@ import { once } from 'node:events'
 import { spawn } from 'node:child_process'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
+  defaultThresholds,
   defaultWatchdogIntervalMs,
-  Watchdog,
   type MemoryView,
   type ModelProcesses,
   type PressureChange,
+  type PressureLevel,
+  Watchdog,
   type WatchdogOptions,
 } from '../../../src/agent-core/memory/watchdog.ts'
-import { defaultThresholds, type PressureLevel } from '../../../src/agent-core/memory/pressure.ts'
 import { LinuxPlatform } from '../../../src/agent-core/platform/linux.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
 import { eventually } from '../../support/eventually.ts'

@@ -2,9 +2,15 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseGigabytes } from './parse-gigabytes.ts'
 import { largestBudget } from '../../../src/agent-core/memory/budget.ts'
-import { type Evictable, fewestEvictions, roomWithout } from '../../../src/agent-core/memory/fewest.ts'
-import { priorityWeights } from '../../../src/agent-core/memory/priority.ts'
-import { fits, limitOf, type Room } from '../../../src/agent-core/memory/room.ts'
+import {
+  type Evictable,
+  fewestEvictions,
+  fits,
+  limitOf,
+  priorityWeights,
+  type Room,
+  roomWithout,
+} from '../../../src/agent-core/memory/room.ts'
 import { type Misfit, type ServerChange, waysToFit, type WayToFit } from '../../../src/agent-core/memory/ways-to-fit.ts'
 
 const gb = 1e9

@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { evictedOnceMore } from '../../../src/agent-core/memory/come-back.ts'
+import { evictedOnceMore } from '../../../src/agent-core/memory/eviction.ts'
 import { holdOf, type Displaced, type KeptAbsence } from '../../../src/agent-core/reconcile/absence.ts'
 import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
 import { StateFileError } from '../../../src/agent-core/state/state-file.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { GrownServer } from '../../../src/agent-core/memory/excess.ts'
+import type { GrownServer } from '../../../src/agent-core/memory/growth.ts'
 import type { MemoryListener } from '../../../src/agent-core/memory/memory.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import type { Absence } from '../../../src/agent-core/reconcile/absence.ts'

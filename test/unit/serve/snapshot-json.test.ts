@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { snapshotJson } from '../../../src/serve/snapshot-json.ts'
+import { snapshotJson } from '../../../src/serve/feeds.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 test('the JSON of a snapshot is that of JSON.stringify, also when it is made again of the same parts', () => {

@@ -1,5 +1,5 @@
 import { closeSync, openSync } from 'node:fs'
-import { KubeconfigWatch } from '../../../src/agent-core/kube/kubeconfig-watch.ts'
+import { KubeconfigWatch } from '../../../src/agent-core/kube/kubeconfig.ts'
 import { StoreRecords } from '../../../src/agent-core/models/store/records.ts'
 import { ownFailure } from '../../../src/agent-core/util/error-code.ts'
 import { askActivity } from '../../../src/agent-core/servers/probe.ts'

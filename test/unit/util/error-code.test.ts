@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { ApiError } from '../../../src/agent-core/kube/api-error.ts'
 import { resources } from '../../../src/agent-core/kube/resources.ts'
-import { explainFailure } from '../../../src/agent-core/kube/watch-failure.ts'
+import { explainFailure } from '../../../src/agent-core/kube/list-watch.ts'
 import { storeError } from '../../../src/agent-core/models/store/files.ts'
 import { ownFailure } from '../../../src/agent-core/util/error-code.ts'
 

@@ -1,6 +1,5 @@
 import type { HolderView, SizingView } from '../../../contract/memory.ts'
-import { fewestEvictions, roomWithout } from '../../memory/fewest.ts'
-import { fits, type Room, type Shortage, shortageOf } from '../../memory/room.ts'
+import { fewestEvictions, fits, type Room, roomWithout, type Shortage, shortageOf } from '../../memory/room.ts'
 import { refKey } from '../../util/object-key.ts'
 
 /** What decides, of what a model is sized with. */

@@ -1,5 +1,5 @@
 import type { ModelHeader } from '../../memory/estimate/model-shape.ts'
-import { mergedTensors } from '../../memory/estimate/weights.ts'
+import { mergedTensors } from '../../memory/estimate/llama-server.ts'
 import type { GgufFields, GgufHeader } from '../../models/gguf/gguf.ts'
 import type { ModelLook } from '../../models/look.ts'
 

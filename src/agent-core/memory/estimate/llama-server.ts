@@ -1,14 +1,175 @@
-import { formatBytes, formatCount } from '../../../contract/format.ts'
-import { cacheType } from './cache-types.ts'
-import { computeBytes } from './compute-buffers.ts'
 import { type Estimate, estimateOf, mebibyte } from './items.ts'
-import { type CacheSize, cacheSize } from './kv-cache.ts'
-import { projectorBytes, type SideModel } from './mmproj.ts'
-import { type ModelHeader, type ModelShape, shapeOf } from './model-shape.ts'
-import { promptCacheSize } from './prompt-cache.ts'
-import { type ServerArguments, serverArguments } from './server-arguments.ts'
-import type { TensorMatches } from './tensor-patterns.ts'
-import { weightsSize } from './weights.ts'
+import { type CacheSize, cacheSize, cacheType, microBatchOf, promptCacheSize } from './kv-cache.ts'
+import { type HeaderTensor, type ModelHeader, type ModelShape, shapeOf } from './model-shape.ts'
+import { type ServerArguments, serverArguments, type TensorMatches } from './server-arguments.ts'
+import { formatBytes, formatCount } from '../../../contract/format.ts'
+
+interface WeightsSize {
+  readonly bytes: number
+  readonly gpuBytes: number
+  /** Of these, blocks that the GPU could hold but that arguments keep with the CPU. */
+  readonly keptFromGpuBytes: number
+}
+
+interface WeightFiles {
+  /** Of all files together. */
+  readonly fileBytes: number
+  /** Of all files, or of the first where only its header was read; empty without a header. */
+  readonly tensors: readonly HeaderTensor[]
+  /** Whether `tensors` are those of all files. */
+  readonly isComplete: boolean
+  readonly blocks: number
+}
+
+/**
+ * What the tensors take, and which of them go to the GPU: the last `--n-gpu-layers` of blocks and output, never the input
+ * (`llama_model_base::load_tensors`), without those that overrides keep with the CPU.
+ */
+function weightsSize(files: WeightFiles, server: ServerArguments, hasGpu: boolean): WeightsSize {
+  const { tensors, isComplete, blocks, fileBytes } = files
+  const known = tensors.reduce((sum, { bytes }) => sum + bytes, 0)
+  const firstOnGpu = Math.max(blocks + 1 - server.gpuLayers, 0)
+  const isOnGpu = (name: string) => layerOf(name, blocks) >= firstOnGpu
+  const sum = (of: (name: string) => boolean) =>
+    tensors.reduce((total, { name, bytes }) => total + (of(name) ? bytes : 0), 0)
+
+  // Without an output of its own a model uses its input for that; unless the file is mapped, as a second copy.
+  const input = tensors.find(({ name }) => name === inputTensor)?.bytes ?? 0
+  const output = tensors.some(({ name }) => name === outputTensor) || firstOnGpu > blocks ? 0 : input
+  const copied = hasGpu && isComplete && !server.isMapped ? output : 0
+  const bytes = (isComplete && known > 0 ? known : Math.max(known, fileBytes)) + copied
+  if (!hasGpu) return { bytes, gpuBytes: 0, keptFromGpuBytes: 0 }
+  const kept = sum((name) => isOnGpu(name) && server.keepsOnCpu(name))
+  const onGpu = sum((name) => isOnGpu(name) && !server.keepsOnCpu(name)) + output
+  // The tensors of other files are taken to be spread as those of the first.
+  const scale = isComplete || known === 0 ? 1 : bytes / known
+  return {
+    bytes,
+    gpuBytes: known === 0 ? bytes : Math.min(bytes, onGpu * scale),
+    keptFromGpuBytes: kept * scale,
+  }
+}
+
+const inputTensor = 'token_embd.weight'
+const outputTensor = 'output.weight'
+
+/** The tensors of each layer as one, which is all that {@link weightsSize} tells apart where no argument overrides single ones. */
+export function mergedTensors(tensors: readonly HeaderTensor[]): readonly HeaderTensor[] {
+  const merged = new Map<string, { name: string; dimensions: readonly number[]; bytes: number }>()
+  for (const { name: own, dimensions, bytes } of tensors) {
+    const name = mergedName(own)
+    const known = merged.get(name)
+    if (known) known.bytes += bytes
+    else merged.set(name, { name, dimensions, bytes })
+  }
+  return [...merged.values()]
+}
+
+/** Beyond the blocks of any model, all are alike. */
+const lastBlock = 1_000
+
+function mergedName(name: string): string {
+  if (name === inputTensor || name === outputTensor) return name
+  const layer = layerOf(name, lastBlock)
+  if (layer < 0) return 'input'
+  return name.startsWith('output') ? 'output' : `blk.${Math.min(layer, lastBlock)}.`
+}
+
+/** The block's number; the output comes after the last, the input before the first. */
+function layerOf(name: string, blocks: number): number {
+  const block = /^blk\.(\d+)\./.exec(name)?.[1]
+  if (block !== undefined) return Number(block)
+  return name.startsWith('output') ? blocks : -1
+}
+
+const float = 4
+const half = 2
+
+/**
+ * What llama.cpp reserves for the largest graph, and for its outputs. Its allocator reuses what is free again, so the largest
+ * stage decides: a stage's tensors of one micro-batch, besides the attention masks. How many of which width live at once was
+ * measured with llama-server 11434 (`compute buffer size` in its log; test/agent/estimate.test.ts holds it against that).
+ */
+export function computeBytes(shape: ModelShape, server: ServerArguments, cache: CacheSize): number {
+  const tokens = microBatchOf(server, cache.contextTokens)
+  const outputs = server.embeds ? tokens : server.boundsOutputs ? Math.min(tokens, server.slots) : tokens
+  const logits = outputs * shape.vocabulary * float
+  const token = tokens * float
+  const stages = [
+    5 * token * shape.embedding + Math.max(feedForwardBytes(shape, token), logits),
+    attentionBytes(shape, server, cache, tokens),
+    recurrentBytes(shape, token),
+  ]
+  return maskBytes(shape, server, cache, tokens) + Math.max(...stages) + server.slots * shape.vocabulary * float
+}
+
+/**
+ * Gate, up and their product. Experts answer one by one: the answers of all take the place of gate and up where those are wide
+ * enough, else they need room of their own, unless even all three find room among what else is free.
+ */
+function feedForwardBytes({ feedForward, experts, embedding }: ModelShape, token: number): number {
+  const dense = 3 * token * feedForward
+  if (experts === undefined) return dense
+  const width = experts.used * experts.feedForward
+  const answers = experts.used * embedding
+  if (width <= embedding) return token * answers
+  return token * (3 * width + (2 * width < answers ? answers : 0))
+}
+
+/** Queries thrice (made, rotated, answered), keys and values; without flash attention also every head's scores of every cell. */
+function attentionBytes(shape: ModelShape, server: ServerArguments, cache: CacheSize, tokens: number): number {
+  const token = tokens * float
+  const kv = Math.max(...shape.layers.map(({ keyElements }) => keyElements))
+  if (server.flashAttention) return token * (3 * shape.queryElements + 2.5 * kv + 2 * shape.embedding)
+  const cells = shape.layers.every(({ isWindowed }) => isWindowed) ? cache.cells.windowed : cache.cells.full
+  return token * (3 * shape.queryElements + 2 * kv + 3 * shape.embedding) + token * shape.heads * cells
+}
+
+/** One for the layers that attend to everything and one for those with a window: a number for each token and cell. */
+function maskBytes(
+  { layers, hasCache }: ModelShape,
+  server: ServerArguments,
+  { cells }: CacheSize,
+  tokens: number,
+): number {
+  const element = server.flashAttention ? half : float
+  const attending = layers.filter(({ keyElements }) => keyElements > 0)
+  if (!hasCache) return tokens * tokens * element
+  const full = attending.some(({ isWindowed }) => !isWindowed) ? cells.full : 0
+  const windowed = attending.some(({ isWindowed }) => isWindowed) ? cells.windowed : 0
+  return tokens * (full + windowed) * element
+}
+
+/** Input, convolution and scan of a recurrent layer: an upper bound, not measured yet. */
+const recurrentBytes = ({ recurrentElements, embedding }: ModelShape, token: number): number =>
+  recurrentElements === 0 ? 0 : token * (8 * recurrentElements + 3 * embedding)
+
+/** A model file that is loaded beside the model: one that turns pictures or sound into tokens, or one that drafts. */
+export interface SideModel {
+  /** Bytes of all its parts. */
+  readonly fileBytes: number
+  /** The header of its first part; absent where it could not be read. */
+  readonly header?: ModelHeader
+}
+
+/** Without its header; a common vision tower with flash attention is below that. */
+const assumedCompute = 256 * 1024 ** 2
+
+/**
+ * Its weights, and the buffers for one picture of its own size: per patch five widths of the model and three of its feed-forward layers, as
+ * with text. That is not measured yet; pictures of other sizes may take more.
+ */
+function projectorBytes({ fileBytes, header }: SideModel): number {
+  const number = (key: string) => {
+    const value = header?.metadata.get(`clip.vision.${key}`)
+    return typeof value === 'number' && value > 0 ? value : undefined
+  }
+  const [image, patch, embedding] = [number('image_size'), number('patch_size'), number('embedding_length')]
+  if (image === undefined || patch === undefined || embedding === undefined) return fileBytes + assumedCompute
+  const patches = Math.ceil(image / patch) ** 2
+  const width = 5 * embedding + 3 * (number('feed_forward_length') ?? 4 * embedding)
+  return fileBytes + patches * width * float + patches * patches * (number('attention.head_count') ?? 16) * float
+}
 
 export interface LlamaServerInputs {
   /** Of the model's first file; undefined where it could not be read. */

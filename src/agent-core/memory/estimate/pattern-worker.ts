@@ -1,5 +1,5 @@
 import { parentPort } from 'node:worker_threads'
-import { patternQuestion, type PatternAnswer } from './tensor-patterns.ts'
+import { patternQuestion, type PatternAnswer } from './server-arguments.ts'
 
 parentPort?.on('message', (message) => {
   const { patterns, names } = patternQuestion.parse(message)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { computeBytes } from '../../../../src/agent-core/memory/estimate/compute-buffers.ts'
+import { computeBytes } from '../../../../src/agent-core/memory/estimate/llama-server.ts'
 import { cacheSize } from '../../../../src/agent-core/memory/estimate/kv-cache.ts'
 import { shapeOf } from '../../../../src/agent-core/memory/estimate/model-shape.ts'
 import { serverArguments } from '../../../../src/agent-core/memory/estimate/server-arguments.ts'

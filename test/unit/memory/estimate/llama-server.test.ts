@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { estimateLlamaServer } from '../../../../src/agent-core/memory/estimate/llama-server.ts'
-import { noMatches, type TensorMatches } from '../../../../src/agent-core/memory/estimate/tensor-patterns.ts'
-import { summarise } from '../../../../src/agent-core/memory/estimate/summary.ts'
+import { noMatches, type TensorMatches } from '../../../../src/agent-core/memory/estimate/server-arguments.ts'
+import { summarise } from '../../../../src/agent-core/memory/estimate/items.ts'
 import { llamaServerArgv, type LlamaServerSpec } from '../../../../src/agent-core/runtimes/llama-server.ts'
 import { headerWith } from '../../../support/memory/header.ts'
 

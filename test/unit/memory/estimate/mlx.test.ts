@@ -2,8 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { expect, test } from 'vitest'
-import { estimateMlx } from '../../../../src/agent-core/memory/estimate/mlx.ts'
-import { readMlxFolder } from '../../../../src/agent-core/memory/estimate/mlx-folder.ts'
+import { estimateMlx, readMlxFolder } from '../../../../src/agent-core/memory/estimate/mlx.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const config = {

@@ -1,6 +1,9 @@
 import { expect, test } from 'vitest'
-import { overridePatterns, serverArguments } from '../../../../src/agent-core/memory/estimate/server-arguments.ts'
-import { matchTensors } from '../../../../src/agent-core/memory/estimate/tensor-patterns.ts'
+import {
+  matchTensors,
+  overridePatterns,
+  serverArguments,
+} from '../../../../src/agent-core/memory/estimate/server-arguments.ts'
 
 test('what nobody says is as llama-server has it', () => {
   const { keepsOnCpu, ...rest } = serverArguments([])
