@@ -8,7 +8,7 @@ import type { Sources } from '../api/queries/queries.ts'
 import { Runtimes } from '../api/queries/runtimes.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
 import { tokenIn } from '../reconcile/source-secret.ts'
-import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
+import { LlamaServerDialects } from '../runtimes/llama-server-binary.ts'
 import { refKey } from '../util/object-key.ts'
 
 /** What one query found out and the next need not ask again. */

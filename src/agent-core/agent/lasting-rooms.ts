@@ -19,7 +19,7 @@ import { llamaServer, macmon, type RoomContext } from './room-context.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
 import { downloadSettings, energySettings, memorySettings, outputLimits, powerSettings } from '../api/room-settings.ts'
 import { launchEnvironment } from '../servers/launch.ts'
-import { devicesAsTold } from '../runtimes/devices.ts'
+import { devicesAsTold } from '../runtimes/llama-server-binary.ts'
 import { memoryFiguresOf } from './snapshot/memory-view.ts'
 
 /** The rooms that outlive a session: every session with a cluster finds them as the session before left them. */

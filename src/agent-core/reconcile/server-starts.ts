@@ -1,4 +1,4 @@
-import { access } from 'node:fs/promises'
+import { access, stat } from 'node:fs/promises'
 import type { Logger } from '../observability/logger.ts'
 import { unknownDigest } from '../servers/adoption.ts'
 import type { StopOptions } from '../servers/server-process.ts'
@@ -7,7 +7,7 @@ import type { Servers } from '../servers/servers.ts'
 import { isOver, type ServerState } from '../servers/server-state.ts'
 import type { LocalModel } from '../models/models.ts'
 import type { Model } from '../kube/resources.ts'
-import type { Binary } from '../runtimes/binary.ts'
+import type { Binary } from '../runtimes/llama-server-binary.ts'
 import type { Admission } from './admission.ts'
 import { scaledToZero } from './desired.ts'
 import type { Narrator } from './narrator.ts'
@@ -16,7 +16,6 @@ import type { Reading, DesiredServer } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
 import { isOnItsWay, serverView, type StartFailure } from './server-view.ts'
 import type { Need } from './sizing.ts'
-import { startInputs } from './start-inputs.ts'
 
 /** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
 const lookForChangesEveryMs = 5_000
@@ -271,6 +270,26 @@ export class ServerStarts {
 
 const inputsOf = (model: Model | undefined, binary: Binary, file: LocalModel | undefined): Promise<string> =>
   startInputs(model, [binary.kind === 'found' ? binary.path : undefined, file?.path])
+
+/**
+ * What a start depends on that no digest covers: the object behind the model, and the very files (such as a binary that was
+ * upgraded in place). Where this changes, earlier failures say nothing about the next start.
+ */
+async function startInputs(model: Model | undefined, files: readonly (string | undefined)[]): Promise<string> {
+  const stamps = await Promise.all(files.map(stampOf))
+  return JSON.stringify([model?.metadata.uid, model?.metadata.generation, ...stamps])
+}
+
+/** Links are followed: an upgrade by Homebrew changes where one points. */
+async function stampOf(file: string | undefined): Promise<string> {
+  if (file === undefined) return ''
+  try {
+    const { dev, ino, size, mtimeMs, mode } = await stat(file)
+    return [file, dev, ino, size, mtimeMs, mode].join(' ')
+  } catch (error) {
+    return `${file} ${error instanceof Error && 'code' in error ? String(error.code) : String(error)}`
+  }
+}
 
 const startOf = (digest: string | undefined): Start | undefined => (digest === undefined ? undefined : { digest })
 

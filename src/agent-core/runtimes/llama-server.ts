@@ -1,4 +1,4 @@
-import { classicDialect, type LlamaServerDialect } from './llama-server-dialect.ts'
+import { classicDialect, type LlamaServerDialect } from './llama-server-binary.ts'
 
 /** The fields of `InferenceService.spec` that reach llama-server, named as in the CRD. */
 export interface LlamaServerSpec {

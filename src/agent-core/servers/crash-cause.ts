@@ -5,22 +5,27 @@ import type { ReadableOutput } from './output.ts'
 import { readLines } from './output-reader.ts'
 import type { Evidence, Exit, ExitCause, Hang, MemoryAtEnd } from './server-state.ts'
 
-export interface ExitStory extends Exit {
+/** An end, and what may say why. */
+export interface CrashClues extends Exit, Evidence {
   readonly executable: string
-  readonly cause: ExitCause
   readonly outOf: 'start' | 'serving'
   readonly system: 'darwin' | 'linux'
-  readonly evidence?: Evidence | undefined
   readonly memory?: MemoryAtEnd | undefined
-  /** Of the machine. */
+  /** The memory of the machine. */
   readonly totalBytes: number
+}
+
+interface ExitStory extends CrashClues {
+  readonly cause: ExitCause
+  /** See guessCause. */
+  readonly guess: string | undefined
   readonly stallMs: number
-  /** Of the cause `hung`. */
+  /** What a person sets `stallMs` by. */
+  readonly stallSetting?: string | undefined
+  /** With the cause `hung` alone. */
   readonly hang?: Hang | undefined
   /** What it took and why it was ended; with the cause `exceeded` alone. */
   readonly why?: string | undefined
-  /** What a person sets `stallMs` by. */
-  readonly stallSetting?: string | undefined
 }
 
 /** What ended, why as far as is known, and what to do where we know. */
@@ -42,18 +47,12 @@ export function exitMessage(story: ExitStory): string {
     case 'itself': {
       const when = story.outOf === 'start' ? 'while starting' : 'while it was serving'
       const how = howItEnded(story)
-      const lastWords = story.outOf === 'start' ? story.evidence?.tail.at(-1) : undefined
-      const why = story.evidence?.firstError ?? lastWords
+      const why = story.firstError ?? (story.outOf === 'start' ? story.tail.at(-1) : undefined)
       const what = why === undefined ? `${name} ${how} ${when}.` : `${name} ${how} ${when}: ${closed(why)}`
-      const guess = guessedCause(story)
-      return guess === undefined ? what : `${what} ${guess}`
+      return story.guess === undefined ? what : `${what} ${story.guess}`
     }
   }
 }
-
-/** Of a server that ended by itself: the probable cause and what to do about it, where a known one fits. */
-export const guessedCause = (story: ExitStory): string | undefined =>
-  story.cause === 'itself' ? guessCause({ ...story, tail: [], ...story.evidence }) : undefined
 
 function howItEnded({ code, signal }: Exit): string {
   if (signal !== null) return `was ended by ${signal}`
@@ -73,15 +72,6 @@ export const hangsMessage = (pid: number | undefined): string =>
 export const stoppedMessage = (executable: string): string => `${basename(executable)} was stopped.`
 
 const closed = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`)
-
-export interface CrashClues extends Exit, Evidence {
-  readonly executable: string
-  readonly outOf: 'start' | 'serving'
-  readonly system: 'darwin' | 'linux'
-  readonly memory?: MemoryAtEnd | undefined
-  /** Of the machine. */
-  readonly totalBytes: number
-}
 
 /** A start fails over what it prints; a server that served for hours may have printed anything before its last lines. */
 const lastWords = 20

@@ -168,7 +168,7 @@ export class ServerProcess {
   async #live(): Promise<void> {
     const { now, onFailure, origin } = this.#options
     try {
-      const end = await (origin.kind === 'found' ? this.#follow(origin) : this.#tryPorts(origin))
+      const end = await (origin.kind === 'found' ? this.#follow(origin) : this.#launch(origin))
       if (end) this.#set(end)
     } catch (error) {
       const known =
@@ -195,33 +195,28 @@ export class ServerProcess {
     return end && this.#final(end)
   }
 
-  /** Undefined where the server was let go. */
-  async #tryPorts({ launch, beside }: Extract<ServerOrigin, { kind: 'launch' }>): Promise<Exited | undefined> {
-    const { output, log, now } = this.#options
+  /** On one port after the other, until one is not taken. Undefined where the server was let go. */
+  async #launch({ launch, beside }: Extract<ServerOrigin, { kind: 'launch' }>): Promise<Exited | undefined> {
+    const { output, ports, log, now, key } = this.#options
     const avoid = new Set<number>()
     const folder = await output.begin(beside)
     this.#folder = folder
     for (let attempt = 1; ; attempt++) {
-      const end = await this.#tryPort({ launch, folder, avoid })
-      if (end === 'neverStarted') return this.#neverStarted()
-      if (end === undefined) return undefined
+      using reservation = await ports.reserve(launch.port, { key, avoid, setting: launch.settingNames?.port })
+      avoid.add(reservation.port)
+      const run = await this.#spawn(launch, folder, reservation.port)
+      if (!run) return this.#neverStarted()
+      const end = await run.untilOver()
+      if (!end) return undefined
       const triesAgain = launch.port.kind !== 'fixed' && attempt < maxPortTries && !this.#stopAsked()
       if (!end.portTaken || !triesAgain) return this.#final(end)
-      log.info('the port of a server was taken, trying another', { port: this.#run?.port, pid: this.#run?.pid })
+      log.info('the port of a server was taken, trying another', { port: run.port, pid: run.pid })
       this.#run = undefined
       this.#set({ kind: 'starting', since: now() })
     }
   }
 
-  /** Adds its port to `avoid`. `neverStarted`: it was stopped before there was a process. */
-  async #tryPort({ launch, folder, avoid }: Attempt): Promise<RunEnd | 'neverStarted' | undefined> {
-    const { ports, key } = this.#options
-    using reservation = await ports.reserve(launch.port, { key, avoid, setting: launch.settingNames?.port })
-    avoid.add(reservation.port)
-    const run = await this.#spawn(launch, folder, reservation.port)
-    return run ? await run.untilOver() : 'neverStarted'
-  }
-
+  /** Undefined where it was stopped before there was a process. */
   async #spawn(launch: ServerLaunch, folder: RunFolder, port: number): Promise<ServerRun | undefined> {
     const { now, ledger, key, role } = this.#options
     const output = this.#options.output.run(folder)
@@ -258,13 +253,6 @@ export class ServerProcess {
     this.#state = state
     this.#onState(state)
   }
-}
-
-interface Attempt {
-  readonly launch: ServerLaunch
-  readonly folder: RunFolder
-  /** Ports that were tried. */
-  readonly avoid: Set<number>
 }
 
 const foundIn = (origin: ServerOrigin) =>

@@ -2,7 +2,7 @@ import { totalmem } from 'node:os'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform, PortHolder } from '../platform/platform.ts'
 import { messageOf } from '../util/message-of.ts'
-import { exitMessage, guessedCause, readEvidence, saysAddressInUse } from './crash-cause.ts'
+import { exitMessage, guessCause, readEvidence, saysAddressInUse } from './crash-cause.ts'
 import { defaultStartupStallMs, defaultStopGraceMs, type LaunchRules, type RunningProcess } from './launch.ts'
 import { missedAfterMs, watchLiveness, type LivenessTimings } from './liveness.ts'
 import type { RunOutput } from './output.ts'
@@ -278,16 +278,15 @@ export class ServerRun {
     const { launch, platform } = this.#options
     const memory = this.#group.memoryAtEnd(at)
     const how = { ...exit, cause: this.#termination?.cause ?? 'itself', outOf: this.#outOf } as const
-    const story = {
-      ...how,
-      ...{ executable: launch.executable, evidence, memory },
-      ...{ system: platform.name, totalBytes: totalmem() },
-      ...{ hang: this.#termination?.hang, why: this.#termination?.why },
-      ...{ stallMs: this.#stallMs, stallSetting: launch.settingNames?.startupStall },
-    }
-    const guess = guessedCause(story)
+    const { executable, settingNames } = launch
+    const clues = { ...how, ...evidence, executable, memory, system: platform.name, totalBytes: totalmem() }
+    const guess = how.cause === 'itself' ? guessCause(clues) : undefined
+    const message = exitMessage({
+      ...{ ...clues, guess, hang: this.#termination?.hang, why: this.#termination?.why },
+      ...{ stallMs: this.#stallMs, stallSetting: settingNames?.startupStall },
+    })
     return {
-      ...{ kind: 'exited', since: at, ...how, ...evidence, message: exitMessage(story) },
+      ...{ kind: 'exited', since: at, ...how, ...evidence, message },
       ...(memory && { memory }),
       ...(guess !== undefined && { guess }),
     }

@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
 import type { PortHolder } from '../platform/platform.ts'
 import { awakeTimeout, mostSleeps, sleptMs, type AwakeTimeout } from '../util/awake-timeout.ts'
+import { pause } from '../util/pause.ts'
 import { untilAborted } from '../util/until-aborted.ts'
 import { hangsMessage } from './crash-cause.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
@@ -14,7 +14,7 @@ export interface EndOptions {
   readonly graceMs?: number | undefined
   /** How long requests in flight may take to finish; 0 = they are cut. */
   readonly drainMs?: number | undefined
-  /** How long no request may have come before it ends; see drain. */
+  /** How long no request may have come before it ends; absent = a moment. */
   readonly quietMs?: number | undefined
   readonly holders?: readonly PortHolder[]
   readonly hang?: Hang
@@ -42,6 +42,17 @@ interface TerminationOptions extends EndOptions {
 /** From the request to stop until a process that is not over cannot be ended. */
 export const longestStopMs = (drainMs: number, graceMs = defaultStopGraceMs): number =>
   drainMs + graceMs + 2 * killLimitMs
+
+/** A look takes about a millisecond at a server that is well; one in the middle of a long batch does not answer. */
+const lookLimitMs = 500
+/** Readers of a snapshot are told no more often either. */
+const lookEveryMs = 250
+/**
+ * Between the withdrawal and the moment in which the last node of the cluster knows of it, requests still come. Where none was in
+ * flight hardly any will come; where some were, others are likely to be on their way.
+ */
+const quietSettleMs = 50
+const busySettleMs = 1_000
 
 /** The way of a run to its end: drain, SIGTERM to the whole group, SIGKILL after the grace. `over` ends it. */
 export class Termination {
@@ -123,23 +134,70 @@ export class Termination {
 
   /** The endpoint is withdrawn, so that new requests go elsewhere. Never rejects. */
   async #drain(): Promise<void> {
-    const { pid, port, quietMs, poller, log } = this.#options
-    const left = await drain({
-      poller,
-      until: () => this.#drainUntil,
-      signal: this.#drained.signal,
-      quietMs,
-      onRequests: (requests) => this.#tell(requests),
-      onSlept: (ms) => {
-        this.#drainUntil += ms
-        if (this.#requestsInFlight !== undefined) this.#tell(this.#requestsInFlight)
-      },
-      onTrouble: (message, error) => log.warn(message, { pid, port, error }),
-    })
+    const left = await this.#untilQuiet()
     if (this.#isOver) return
-    if (left > 0) log.warn('requests in flight are cut', { pid, port, requests: left })
+    if (left > 0) this.#options.log.warn('requests in flight are cut', { ...this.#about, requests: left })
     if (this.#requestsInFlight !== undefined) this.#tell()
     this.#terminate()
+  }
+
+  /**
+   * Waits until the server has had no request in flight for a moment. Where the server does not count them, open connections stand for
+   * requests: an idle one that a client keeps then holds the wait to its end. Resolves with the requests still in flight; never rejects.
+   */
+  async #untilQuiet(): Promise<number> {
+    const { quietMs = quietSettleMs } = this.#options
+    const { signal } = this.#drained
+    let before: Look = { requests: 0, work: undefined }
+    let settleMs = quietMs
+    let idleSince: number | undefined
+    let sleeps = 0
+    let isSeen = true
+    while (!signal.aborted) {
+      const look = await this.#look(before, isSeen)
+      if (signal.aborted) break
+      isSeen = look !== undefined
+      const now = performance.now()
+      // Requests may be in flight, since nobody could look: it waits up to its limit.
+      if (!look) idleSince = undefined
+      else {
+        if (look.requests !== before.requests) this.#tell(look.requests)
+        if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
+          settleMs = Math.max(quietMs, busySettleMs)
+          idleSince = undefined
+        }
+        if (look.requests === 0) idleSince ??= now
+        before = look
+      }
+      const idleMs = idleSince === undefined ? 0 : now - idleSince
+      if (now >= this.#drainUntil || (idleSince !== undefined && idleMs >= settleMs)) break
+      const waitMs = Math.min(lookEveryMs, isSeen ? settleMs - idleMs : lookEveryMs, this.#drainUntil - now)
+      if (!(await pause(Math.max(1, Math.ceil(waitMs)), signal))) break
+      // Only the pause is measured: a look may take long on a machine that is awake.
+      const waitedMs = performance.now() - now
+      if (waitedMs <= sleptMs || ++sleeps > mostSleeps) continue
+      idleSince = undefined
+      // No request could advance while the machine slept.
+      this.#drainUntil += waitedMs
+      if (this.#requestsInFlight !== undefined) this.#tell(this.#requestsInFlight)
+    }
+    return before.requests
+  }
+
+  /** Undefined where it cannot be told. A server that is silent for a moment has what it had at its last count. Never rejects. */
+  async #look(before: Look, wasSeen: boolean): Promise<Look | undefined> {
+    const { poller, log } = this.#options
+    const { signal } = this.#drained
+    try {
+      const looking = poller.look({ withinMs: lookLimitMs, connections: true, evenAsleep: true })
+      const { answer, requests = 0, work } = await untilAborted(looking, signal)
+      const keepsCount = (answer === 'silent' || answer === 'cannotAsk') && before.requests > 0 && requests > 0
+      return keepsCount ? before : { requests, work }
+    } catch (error) {
+      if (wasSeen && !signal.aborted)
+        log.warn('could not tell whether requests are in flight', { ...this.#about, error })
+      return undefined
+    }
   }
 
   #terminate(): void {
@@ -166,92 +224,17 @@ export class Termination {
   }
 
   #tell(requestsInFlight?: number): void {
-    const { pid, port, now, onState } = this.#options
+    const { now, onState } = this.#options
     this.#requestsInFlight = requestsInFlight
     const endsAt = now() + Math.max(0, Math.round(this.#drainUntil - performance.now()))
     const drain = requestsInFlight === undefined ? {} : { drain: { requestsInFlight, endsAt } }
-    const hangs = this.#hangs ? { hangs: hangsMessage(pid) } : {}
-    onState({ kind: 'stopping', since: now(), cause: this.#cause, pid, port, ...drain, ...hangs })
+    const hangs = this.#hangs ? { hangs: hangsMessage(this.#options.pid) } : {}
+    onState({ kind: 'stopping', since: now(), cause: this.#cause, ...this.#about, ...drain, ...hangs })
   }
-}
 
-export interface Drain {
-  readonly poller: Pick<Poller, 'look'>
-  /** On the monotonic clock; asked again at every look. */
-  readonly until: () => number
-  /** Ends the wait at once. */
-  readonly signal: AbortSignal
-  /** Without a request for so long it is over; absent = a moment is enough. */
-  readonly quietMs?: number | undefined
-  /** Called with every new number. */
-  readonly onRequests: (requests: number) => void
-  /** The machine slept for so long, in which no request could advance. */
-  readonly onSlept: (ms: number) => void
-  readonly onTrouble: (message: string, error: unknown) => void
-}
-
-/** A look takes about a millisecond at a server that is well; one in the middle of a long batch does not answer. */
-const lookLimitMs = 500
-/** Readers of a snapshot are told no more often either. */
-const lookEveryMs = 250
-/**
- * Between the withdrawal and the moment in which the last node of the cluster knows of it, requests still come. Where none was in
- * flight hardly any will come; where some were, others are likely to be on their way.
- */
-const quietSettleMs = 50
-const busySettleMs = 1_000
-
-/**
- * Waits until the server has had no request in flight for a moment. Where the server does not count them, open connections stand for
- * requests: an idle one that a client keeps then holds the wait to its end. Resolves with the requests still in flight; never rejects.
- */
-export async function drain({
-  poller,
-  until,
-  signal,
-  quietMs = quietSettleMs,
-  onRequests,
-  onSlept,
-  onTrouble,
-}: Drain): Promise<number> {
-  let before: Look = { requests: 0, work: undefined }
-  let settleMs = quietMs
-  let idleSince: number | undefined
-  let sleeps = 0
-  let isSeen = true
-  try {
-    for (;;) {
-      const look = await untilAborted(lookAt(poller, before), signal).catch((error: unknown) => {
-        signal.throwIfAborted()
-        if (isSeen) onTrouble('could not tell whether requests are in flight', error)
-        return undefined
-      })
-      isSeen = look !== undefined
-      const now = performance.now()
-      // Requests may be in flight, since nobody could look: it waits up to its limit.
-      if (!look) idleSince = undefined
-      else {
-        if (look.requests !== before.requests) onRequests(look.requests)
-        if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
-          settleMs = Math.max(quietMs, busySettleMs)
-          idleSince = undefined
-        }
-        if (look.requests === 0) idleSince ??= now
-        before = look
-      }
-      const idleMs = idleSince === undefined ? 0 : now - idleSince
-      if (now >= until() || (idleSince !== undefined && idleMs >= settleMs)) return before.requests
-      const waitMs = Math.min(lookEveryMs, isSeen ? settleMs - idleMs : lookEveryMs, until() - now)
-      await delay(Math.max(1, Math.ceil(waitMs)), undefined, { signal })
-      // Only the delay is measured: a look may take long on a machine that is awake.
-      const waitedMs = performance.now() - now
-      if (waitedMs <= sleptMs || ++sleeps > mostSleeps) continue
-      idleSince = undefined
-      onSlept(waitedMs)
-    }
-  } catch (error) {
-    if (!signal.aborted) onTrouble('could not tell whether requests are in flight', error)
-    return before.requests
+  get #about() {
+    const { pid, port } = this.#options
+    return { pid, port }
   }
 }
 
@@ -259,19 +242,4 @@ interface Look {
   readonly requests: number
   /** Only where the server counts. */
   readonly work: number | undefined
-}
-
-/** A server that is silent for a moment has what it had at its last count. */
-async function lookAt(poller: Pick<Poller, 'look'>, before: Look): Promise<Look> {
-  const {
-    answer,
-    requests = 0,
-    work,
-  } = await poller.look({
-    withinMs: lookLimitMs,
-    connections: true,
-    evenAsleep: true,
-  })
-  const keepsCount = (answer === 'silent' || answer === 'cannotAsk') && before.requests > 0 && requests > 0
-  return keepsCount ? before : { requests, work }
 }

@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest'
-import { resolveRuntime, type RuntimeInput } from '../../../src/agent-core/runtimes/resolution.ts'
+import { inferenceServiceSpec, modelSpec } from '../../../src/agent-core/kube/resources.ts'
+import { chooseRuntime } from '../../../src/agent-core/reconcile/runtime-choice.ts'
+import { llamaServerArgv, type LlamaServerSpec } from '../../../src/agent-core/runtimes/llama-server.ts'
+import { resolveRuntime, type RuntimeInput, servingDigest } from '../../../src/agent-core/runtimes/resolution.ts'
 
 const llamaServer = { kind: 'runtime', runtime: 'llama-server' }
 const refused = (cause: string, message: string) => ({ kind: 'refused', cause, message })
@@ -59,4 +62,89 @@ test.each<[string, RuntimeInput, unknown]>([
   ],
 ])('%s', (_, input, expected) => {
   expect(resolveRuntime(input)).toEqual(expected)
+})
+
+interface Change {
+  readonly spec?: LlamaServerSpec & { replicas?: number; priority?: string }
+  readonly executable?: string
+  readonly env?: Record<string, string>
+  readonly modelSource?: string
+  readonly modelPath?: string
+}
+
+const digest = ({
+  spec = {},
+  executable = '/bin/llama-server',
+  env = { A: '1', B: '2' },
+  modelSource = 'https://example.test/m.gguf',
+  modelPath = '/store/m/m.gguf',
+}: Change = {}) =>
+  servingDigest({ executable, argv: (port) => llamaServerArgv({ spec, modelPath, port }), env, modelSource })
+
+test.each<[string, Change]>([
+  ['replicas 1 → 2', { spec: { replicas: 2 } }],
+  ['another priority', { spec: { priority: 'high' } }],
+  ['a default written out', { spec: { contextSize: 2048, flashAttention: true, mode: 'chat' } }],
+  ['variables in another order', { env: { B: '2', A: '1' } }],
+])('%s restarts nothing', (_, change) => {
+  expect(digest(change)).toBe(digest())
+})
+
+test.each<[string, Change]>([
+  ['a context size', { spec: { contextSize: 4096 } }],
+  ['rope scaling', { spec: { ropeScaling: { type: 'yarn' } } }],
+  ['an extra argument', { spec: { extraArgs: ['--seed', '1'] } }],
+  ['arguments that only differ in where they are split', { spec: { extraArgs: ['--seed 1'] } }],
+  ['another executable', { executable: '/usr/local/bin/llama-server' }],
+  ['a variable', { env: { A: '1' } }],
+  ['another source of the model', { modelSource: 'https://example.test/other.gguf' }],
+  ['another file', { modelPath: '/store/m/other.gguf' }],
+])('%s is a reason to restart', (_, change) => {
+  const digests = [digest(change), digest(), digest({ spec: { extraArgs: ['--seed', '2'] } })]
+  expect(new Set(digests).size).toBe(3)
+})
+
+const everyField = {
+  contextSize: 8192,
+  ropeScaling: { type: 'yarn', factor: '4.0', originalContext: 32_768 },
+  parallelSlots: 2,
+  flashAttention: false,
+  jinja: true,
+  cacheTypeK: 'q8_0',
+  cacheTypeCustomV: 'q4_0',
+  moeCPUOffload: true,
+  moeCPULayers: 3,
+  noKvOffload: true,
+  noWarmup: true,
+  reasoningBudget: 64,
+  reasoningBudgetMessage: 'enough',
+  metadataOverrides: ['a=int:1'],
+  tensorOverrides: ['exps=CPU', 'exps=CPU'],
+  batchSize: 512,
+  uBatchSize: 256,
+  mode: 'rerank',
+  env: [{ name: 'OMP_NUM_THREADS', value: '4' }],
+}
+const extraArgs = ['--metrics', '--alias', 'mine', '--lora', '/store/a.gguf', '--pooling', 'mean']
+
+// As the build of 24 November 2026 wrote them into its ledger. Where one changes, an update restarts the servers of everybody: what is
+// added to a command line is left out of the digest instead.
+test.each<[string, object, string]>([
+  ['that says nothing', {}, '4393d79674835ad2bda70a53c3a2762fe5e6d8c09bee3362b7deff47cb252aa2'],
+  ['with every field', everyField, '492953d7f1ffbaf3b6d656a17207f9062e16c21b5b9f6f9753d256404a3102e4'],
+  [
+    'with arguments of its own',
+    { mode: 'embedding', extraArgs },
+    '8547348daf88c087ea388b910349ee5a82eb74cc001a40e81a1c3b9db2792f2b',
+  ],
+])('a spec %s has the digest that earlier builds gave it', (_, spec, recorded) => {
+  const policy = { allowsUnsafe: true, modelRoots: [], allowedEnv: [] }
+  const choose = chooseRuntime({ defaultRuntime: '', llamaServer: '/opt/llama-server', performanceCores: 8, policy })
+  const model = modelSpec.parse({ source: 'https://example.test/m.gguf', hardware: { gpu: { layers: 20 } } })
+  const choice = choose(
+    { metadata: { annotations: {} } } as Parameters<typeof choose>[0],
+    inferenceServiceSpec.parse({ modelRef: 'qwen', ...spec }),
+    model,
+  )
+  expect(choice).toMatchObject({ ok: true, digest: recorded })
 })

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { connect, type AddressInfo } from 'node:net'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { drain } from '../../../src/agent-core/servers/termination.ts'
+import { Termination } from '../../../src/agent-core/servers/termination.ts'
 import { Poller } from '../../../src/agent-core/servers/poller.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -196,18 +196,16 @@ describe('a server that counts', () => {
     const { port } = server.address() as AddressInfo // a TCP server that listens has no other kind
     const onReading = () => undefined
     using poller = new Poller({ port, sleepsWhenIdle: false, platform, log: silentLog, onReading })
-    const left = await drain({
-      poller,
-      until: () => Infinity,
-      signal: new AbortController().signal,
-      onRequests: () => undefined,
-      onSlept: () => undefined,
-      onTrouble: (_, error) => {
-        throw error
-      },
+    const ended = Promise.withResolvers<number>()
+    const termination = new Termination({
+      ...{ cause: 'stopped', isServing: true, drainMs: 60_000, rules: { executable: 'llama-server' }, pid: 1, port },
+      ...{ poller, log: silentLog, now: Date.now, onState: () => undefined },
+      group: { signalNow: () => ended.resolve(performance.now()) },
     })
-    expect(left).toBe(0)
-    return { looks, afterMs: performance.now() - changedAt }
+    termination.begin()
+    const endedAt = await ended.promise
+    termination.over()
+    return { looks, afterMs: endedAt - changedAt }
   }
 
   test('is given a second after its last request', async () => {

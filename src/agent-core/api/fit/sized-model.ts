@@ -3,7 +3,7 @@ import { estimateLlamaServer } from '../../memory/estimate/llama-server.ts'
 import { estimateMlx } from '../../memory/estimate/mlx.ts'
 import type { ServerChange } from '../../memory/ways-to-fit.ts'
 import { llamaServerArgv } from '../../runtimes/llama-server.ts'
-import type { LlamaServerDialect } from '../../runtimes/llama-server-dialect.ts'
+import type { LlamaServerDialect } from '../../runtimes/llama-server-binary.ts'
 import type { SizedLook } from './sized-look.ts'
 
 /** What an estimate needs to know of a model, wherever it is. */

@@ -14,7 +14,7 @@ import { AmbiguousError, asAskedOnce, ModelError, type ModelChoice } from '../..
 import { GgufError } from '../../models/gguf/gguf.ts'
 import type { HubToken } from '../../models/hub/token.ts'
 import type { Models } from '../../models/models.ts'
-import type { LlamaServerDialect } from '../../runtimes/llama-server-dialect.ts'
+import type { LlamaServerDialect } from '../../runtimes/llama-server-binary.ts'
 import { sizing, type SizingSources } from './sizing.ts'
 
 export interface FitSources {

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises'
 import { sentence } from '../../../contract/clean-text.ts'
 import type { RuntimeView } from '../../../contract/queries.ts'
 import { launchEnvironment } from '../../servers/launch.ts'
-import type { Binary } from '../../runtimes/binary.ts'
+import type { Binary } from '../../runtimes/llama-server-binary.ts'
 import { askProgram, ProgramError } from '../../util/ask-program.ts'
 
 const limitMs = 10_000

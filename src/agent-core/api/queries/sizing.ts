@@ -2,7 +2,7 @@ import { LinkError } from '../../../contract/client.ts'
 import type { HolderView, SizingView } from '../../../contract/memory.ts'
 import type { HeldMemory } from '../../memory/holds.ts'
 import type { Memory } from '../../memory/memory.ts'
-import type { Binary } from '../../runtimes/binary.ts'
+import type { Binary } from '../../runtimes/llama-server-binary.ts'
 import { splitKey } from '../../util/object-key.ts'
 
 export interface SizingSources {

@@ -1,6 +1,38 @@
 import { stat } from 'node:fs/promises'
-import { flagsIn } from './llama-server-flags.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
+import { findExecutable, type Executable, type ExecutableSearch } from '../util/find-executable.ts'
+import { flagsIn } from './llama-server-flags.ts'
+
+export type Binary = Executable
+
+const wanted = {
+  name: 'llama-server',
+  flag: '--llama-server',
+  notInstalled: {
+    darwin:
+      'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
+    linux:
+      'llama-server is not on PATH: install llama.cpp, with "brew install llama.cpp" or as a package, or say where it is with --llama-server.',
+  },
+}
+
+export const findLlamaServer = (search: ExecutableSearch): Promise<Binary> => findExecutable(wanted, search)
+
+const devicesLimitMs = 10_000
+
+/**
+ * What this llama-server tells of the machine's devices, among it how much Metal recommends to keep in GPU memory at most.
+ * Throws ProgramError.
+ */
+export async function devicesAsTold(llamaServer: string, env: Readonly<Record<string, string>>): Promise<string> {
+  const { stdout, stderr } = await askProgram({
+    command: llamaServer,
+    args: ['--list-devices'],
+    env,
+    timeLimitMs: devicesLimitMs,
+  })
+  return `${stdout}\n${stderr}`
+}
 
 /** How one build of llama-server spells what builds spell differently. */
 export interface LlamaServerDialect {
