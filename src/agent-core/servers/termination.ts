@@ -153,7 +153,7 @@ export class Termination {
     let idleSince: number | undefined
     let sleeps = 0
     let isSeen = true
-    while (!signal.aborted) {
+    for (;;) {
       const look = await this.#look(before, isSeen)
       if (signal.aborted) break
       isSeen = look !== undefined
