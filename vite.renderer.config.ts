@@ -1,6 +1,6 @@
 import react from '@vitejs/plugin-react'
 import { defineConfig, type Plugin } from 'vite'
-import { connectionWords } from './src/renderer/words/connection.ts'
+import { connectionWords } from './src/renderer/words/window.ts'
 
 const root = import.meta.dirname
 

@@ -18,7 +18,7 @@ const patternsFromElsewhere: ReadonlyMap<string, string> = new Map([
   ['src/agent-core/memory/estimate/pattern-worker.ts', 'on a thread that is ended after a while'],
   ['src/agent-core/power/sudoers.ts', 'what the administrator of this machine wrote'],
   ['src/cli/io.ts', 'made of literals'],
-  ['src/renderer/log-search.ts', 'what the person types, escaped'],
+  ['src/renderer/log.ts', 'what the person types, escaped'],
 ])
 
 interface Pattern {

@@ -3,7 +3,7 @@ import type { ServiceRef } from '../contract/commands.ts'
 import type { FittedModelView } from '../contract/fit.ts'
 import { modelSource, namespaceName, newServiceName, secretName } from '../contract/names.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import { fieldWords } from './words/fields.ts'
+import { fieldWords } from './words/models.ts'
 
 /** A model that a person is about to add; what is undefined is not theirs to say yet, or left to its default. */
 export interface Addition {

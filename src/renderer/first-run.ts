@@ -1,5 +1,6 @@
 import type { ClusterView } from '../contract/cluster.ts'
 import { shellWord } from '../contract/shell.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
 
 /** What stands between this machine and its cluster; each has one thing that a person can do. */
 export type ClusterObstacle = 'noContext' | 'noAnswer' | 'noDefinitions' | 'noRights' | 'noLogin'
@@ -38,3 +39,29 @@ export const definitionsCommand = (context: string) => `kubectl --context ${shel
 export const loginCommand = (context: string) => `kubectl --context ${shellWord(context)} auth whoami`
 
 export const useContextCommand = (context: string) => `metal-agent context use ${shellWord(context)}`
+
+/** Small enough to try with. */
+const modelSource =
+  'https://huggingface.co/Qwen/Qwen2.5-0.5B-Instruct-GGUF/resolve/main/qwen2.5-0.5b-instruct-q4_k_m.gguf'
+
+/** What to paste into a terminal to have a first service on this machine. */
+export function firstServiceCommand({ context, namespace }: Pick<AgentSnapshot['cluster'], 'context' | 'namespace'>) {
+  return `kubectl --context ${shellWord(context)} --namespace ${shellWord(namespace ?? 'default')} apply -f - <<EOF
+apiVersion: inference.llmkube.dev/v1alpha1
+kind: Model
+metadata:
+  name: qwen
+spec:
+  source: ${modelSource}
+  format: gguf
+  hardware:
+    accelerator: metal
+---
+apiVersion: inference.llmkube.dev/v1alpha1
+kind: InferenceService
+metadata:
+  name: qwen
+spec:
+  modelRef: qwen
+EOF`
+}

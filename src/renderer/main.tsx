@@ -1,13 +1,9 @@
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
-import type { Bridge } from '../contract/app-bridge.ts'
-import { takeToken } from './link/access.ts'
-import { linkOverBridge } from './link/bridge.ts'
-import { linkOverHttp } from './link/http.ts'
-import { whileSeen } from './link/while-seen.ts'
-import { showPlace } from './place.ts'
-import { createWindowStore, WindowContext } from './store.ts'
-import { tellUnsaved } from './unsaved.ts'
+import { type Bridge, windowViews } from '../contract/app-bridge.ts'
+import { linkOverBridge } from './link/connection.ts'
+import { linkOverHttp, takeToken, whileSeen } from './link/http.ts'
+import { createWindowStore, tellUnsaved, WindowContext, type WindowStore } from './store.ts'
 import './styles/tokens.css'
 import './styles/base.css'
 import './styles/forced-colors.css'
@@ -18,6 +14,37 @@ declare global {
     /** There in the app's window, and absent in a browser. */
     readonly metalbar?: Bridge
   }
+}
+
+const service = '#service/'
+
+/**
+ * Turns the window to what the app names: `#settings`, `#settings/` and the id of a field, or `#service/` and a uid; behind a `?` the
+ * number of the turn.
+ */
+function showPlace(store: WindowStore, address: string): void {
+  const [fragment = ''] = address.split('?')
+  const { show, select } = store.getState()
+  const [place = '', field] = fragment.startsWith(service) ? [] : fragment.split('/')
+  const view = windowViews.find((name) => place === `#${name}`)
+  if (view) {
+    show(view)
+    if (field !== undefined) focusWhenThere(field)
+  } else if (fragment.startsWith(service)) select(decodeURIComponent(fragment.slice(service.length)))
+}
+
+/** A field whose value the agent has to be asked for is drawn later. */
+const lookLimitMs = 3_000
+
+function focusWhenThere(id: string): void {
+  const since = performance.now()
+  const look = () => {
+    const found = document.getElementById(id)
+    found?.scrollIntoView({ block: 'center' })
+    found?.focus()
+    if (!found && performance.now() - since < lookLimitMs) requestAnimationFrame(look)
+  }
+  requestAnimationFrame(look)
 }
 
 const link =

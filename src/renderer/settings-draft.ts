@@ -1,3 +1,5 @@
+import { parseByteCount } from '../contract/format.ts'
+import type { SettingRow } from '../contract/settings-table.ts'
 import {
   editableRow,
   formatSetting,
@@ -6,8 +8,9 @@ import {
   settingNames,
   type SettingsPatch,
   type SettingView,
+  type StartSettingName,
+  type StartSettingView,
 } from '../contract/settings.ts'
-import { byteTextOf } from './byte-text.ts'
 
 /** What a person wrote over a setting and has not applied yet. */
 export interface Written {
@@ -105,3 +108,57 @@ export function previewOfDraft(draft: Draft) {
   const settings: Pick<SettingsPatch, (typeof previewable)[number]> = result.patch
   return { below: first[0], settings }
 }
+
+/** As Kubernetes writes them, from the smallest to the largest; the first is of single bytes. */
+export const byteUnits = ['', 'k', 'Ki', 'M', 'Mi', 'G', 'Gi', 'T', 'Ti'] as const
+export type ByteUnit = (typeof byteUnits)[number]
+
+/** In the largest unit that leaves a whole number; what {@link parseByteCount} reads back. */
+export function byteTextOf(bytes: number): string {
+  const unit = byteUnits.findLast((one) => bytes > 0 && bytes % sizeOf(one) === 0) ?? ''
+  return `${bytes / sizeOf(unit)}${unit}`
+}
+
+const sizeOf = (unit: ByteUnit): number => parseByteCount(`1${unit}`) ?? 1
+
+/** The number, which may be anything a person wrote, and its unit; 0 and nothing have none. */
+export function splitByteText(text: string): { readonly amount: string; readonly unit: ByteUnit | undefined } {
+  const unit = byteUnits.findLast((one) => text.endsWith(one)) ?? ''
+  const amount = text.slice(0, text.length - unit.length).trimEnd()
+  return { amount, unit: unit === '' && !(Number(amount) > 0) ? undefined : unit }
+}
+
+/** Nothing written is no number, whatever its unit; a unit that was written with the number counts. */
+export function joinByteText(written: string, unit: ByteUnit): string {
+  const { amount, unit: own = '' } = splitByteText(written.trim().replace(/B$/, ''))
+  return amount === '' ? '' : `${amount}${own === '' ? unit : own}`
+}
+
+/** As a person reads them, one after the other. */
+export const settingSections = ['cluster', 'network', 'memory', 'runtimes', 'models', 'power', 'general'] as const
+export type SettingSection = (typeof settingSections)[number]
+
+const ofGroup: Readonly<Record<SettingRow['group'], SettingSection>> = {
+  Cluster: 'cluster',
+  Models: 'models',
+  'llama-server': 'runtimes',
+  Memory: 'memory',
+  Publishing: 'network',
+  Power: 'power',
+  Agent: 'general',
+}
+
+/** Where the agent and its servers listen is a matter of the network, whatever group their flags stand in. */
+const elsewhere: Readonly<Partial<Record<StartSettingName, SettingSection>>> = {
+  port: 'network',
+  uiPort: 'network',
+  metricsAddress: 'network',
+  metricsTokenFile: 'network',
+  llamaServerPort: 'network',
+  portRange: 'network',
+  runtime: 'runtimes',
+}
+
+export const sectionOf = ({ name }: SettingView): SettingSection => ofGroup[editableRow(name).group]
+
+export const sectionOfStart = ({ name, group }: StartSettingView): SettingSection => elsewhere[name] ?? ofGroup[group]

@@ -6,8 +6,8 @@ import { type AgentLink, LinkError } from '../contract/client.ts'
 import type { CommandInput, CommandResult, ServiceRef } from '../contract/commands.ts'
 import { type AgentSnapshot, mirrored } from '../contract/snapshot.ts'
 import { type Addition, additionRequests, emptyAddition } from './addition.ts'
+import { type PowerSample, withPower } from './gauges.ts'
 import { AgentConnection, type Connection } from './link/connection.ts'
-import { type PowerSample, withPower } from './power-trail.ts'
 import type { Draft } from './settings-draft.ts'
 
 /** A command to the agent about one thing, and its result. */
@@ -206,4 +206,21 @@ function useContextOrThrow() {
   const value = use(WindowContext)
   if (value === undefined) throw new Error('A part of the window is drawn outside of it.')
   return value
+}
+
+/** What a person wrote and nothing but this page has: settings that are not applied, a model that is not created. */
+const hasUnsaved = ({ draft, addition }: Pick<WindowState, 'draft' | 'addition'>): boolean => {
+  const { created, ...written } = addition
+  const isWritten = Object.entries(written).some(
+    ([name, value]) => value !== emptyAddition[name as keyof typeof written],
+  )
+  return Object.keys(draft).length > 0 || (created === undefined && isWritten)
+}
+
+/** Says so whenever that changes. */
+export function tellUnsaved(store: WindowStore, tell: (hasIt: boolean) => void): void {
+  store.subscribe((now, before) => {
+    const hasIt = hasUnsaved(now)
+    if (hasIt !== hasUnsaved(before)) tell(hasIt)
+  })
 }

@@ -1,5 +1,7 @@
-import { useEffect, useRef, useState } from 'react'
+import { useCallback, useEffect, useRef, useState } from 'react'
+import type { AppBridge, AppState, BridgeReply } from '../contract/app-bridge.ts'
 import { LinkError } from '../contract/client.ts'
+import type { CommandInput } from '../contract/commands.ts'
 import type { Answer, QueryInput, QueryName } from '../contract/queries.ts'
 import { RepeatedQuestion } from './repeated-question.ts'
 import { useLink, useWindow } from './store.ts'
@@ -56,4 +58,48 @@ export function useAnswer<N extends QueryName>(
   useEffect(() => question.current?.ask(), [link, connected, text, ...signs])
   const { answer, problem, of } = asked
   return { answer, problem, isCurrent: of === text }
+}
+
+/** So often an update that is under way is asked about, in milliseconds. */
+const lookMs = 500
+
+/**
+ * What there is of the app beside its agent, asked anew when a person comes back to the window, as from System Settings, and while an update
+ * is under way.
+ */
+export function useAppState(app: AppBridge) {
+  const [state, setState] = useState<AppState>()
+  const [problem, setProblem] = useState<string>()
+  /** Answers whether it was done. */
+  const take = useCallback(async (asked: Promise<BridgeReply<AppState | null>>): Promise<boolean> => {
+    const reply = await asked
+    if (reply.ok && reply.value !== null) setState(reply.value)
+    setProblem(reply.ok ? undefined : reply.failure.message)
+    return reply.ok
+  }, [])
+  useEffect(() => {
+    const look = () => void take(app.appState())
+    look()
+    window.addEventListener('focus', look)
+    return () => window.removeEventListener('focus', look)
+  }, [app, take])
+  const step = state?.update.step
+  const isUnderWay = step === 'looking' || step === 'downloading' || step === 'installing'
+  useEffect(() => {
+    if (!isUnderWay) return undefined
+    const timer = setInterval(() => void take(app.appState()), lookMs)
+    return () => clearInterval(timer)
+  }, [app, take, isUnderWay])
+  return { state, problem, take }
+}
+
+/** How a button stands that asks for a command: its own request is under way, or it cannot be pressed. A pending button keeps the focus. */
+export function usePressed(about: string, command: CommandInput | undefined) {
+  const asked = useWindow(({ requests }) => {
+    const request = requests[about]
+    return request?.state === 'pending' ? request.command : undefined
+  })
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const pending = asked !== undefined && command !== undefined && JSON.stringify(asked) === JSON.stringify(command)
+  return { pending, disabled: !connected || (asked !== undefined && !pending) }
 }

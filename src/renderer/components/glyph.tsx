@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react'
 import type { ServiceState, Step } from '../../contract/service.ts'
-import { classNames } from './class-names.ts'
+import { classNames } from './text.tsx'
 import styles from './glyph.module.css'
 
 type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'quiet'

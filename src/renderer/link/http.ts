@@ -8,11 +8,17 @@ import {
   type Unsubscribe,
   withdrawn,
 } from '../../contract/client.ts'
-import { followLine, heartbeatMs, httpAnswers, httpPaths, lookerParameter, streamLine } from '../../contract/http.ts'
+import {
+  followLine,
+  heartbeatMs,
+  httpAnswers,
+  httpPaths,
+  lookerParameter,
+  streamLine,
+  tokenParameter,
+} from '../../contract/http.ts'
 import { type Answer, answers, type QueryInput, type QueryName } from '../../contract/queries.ts'
-import { linkWords } from '../words/connection.ts'
-import { Access } from './access.ts'
-import { lines } from './lines.ts'
+import { linkWords } from '../words/window.ts'
 
 /** No answer takes that long, a look at a model elsewhere a minute: without one by then, the agent or the way to it is gone. */
 const answerLimitMs = 70_000
@@ -165,3 +171,132 @@ function understood<T>(schema: z.ZodType<T>, text: string): T {
 }
 
 const gone = (cause?: unknown) => new LinkError('gone', linkWords.gone, { cause })
+
+const storageKey = 'metalbar.bearer'
+
+/** The right of this page to ask the agent: a token that is good once, then the bearer it is exchanged for. */
+export class Access {
+  readonly #storage: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>
+  readonly #exchange: (token: string) => Promise<string>
+  #token: string | undefined
+  #underWay: Promise<string> | undefined
+
+  /** @param token The page's own; without one the page goes on with the bearer it had before it was loaded again. */
+  constructor(
+    token: string | undefined,
+    storage: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>,
+    exchange: (token: string) => Promise<string>,
+  ) {
+    this.#token = token
+    this.#storage = storage
+    this.#exchange = exchange
+  }
+
+  /** Throws LinkError. */
+  async bearer(): Promise<string> {
+    if (this.#token === undefined) {
+      const bearer = this.#storage.getItem(storageKey)
+      if (bearer === null) throw new LinkError('refused', linkWords.noAccess)
+      return bearer
+    }
+    this.#underWay ??= this.#redeem(this.#token).finally(() => (this.#underWay = undefined))
+    return this.#underWay
+  }
+
+  /** The agent does not know the bearer any more. */
+  forget(): void {
+    this.#storage.removeItem(storageKey)
+  }
+
+  /** An agent that does not answer leaves the token good. */
+  async #redeem(token: string): Promise<string> {
+    try {
+      const bearer = await this.#exchange(token)
+      this.#storage.setItem(storageKey, bearer)
+      this.#token = undefined
+      return bearer
+    } catch (error) {
+      if (!(error instanceof LinkError && error.code === 'gone')) this.#token = undefined
+      throw error
+    }
+  }
+}
+
+/** Takes the token out of the address bar, where it would be seen and kept in the history. */
+export function takeToken({ location, history }: AddressBar): string | undefined {
+  const token = new URLSearchParams(location.hash.slice(1)).get(tokenParameter)
+  if (location.hash !== '') history.replaceState(null, '', location.pathname)
+  return token ?? undefined
+}
+
+/** What of a Window it takes. */
+interface AddressBar {
+  readonly location: { readonly hash: string; readonly pathname: string }
+  readonly history: { replaceState(data: null, unused: string, url: string): void }
+}
+
+/** The text of a body, line by line as it comes; what follows the last line break is not a line. */
+export async function* lines(body: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<string, void> {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ''
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return
+      const parts = (rest + value).split('\n')
+      rest = parts.pop() ?? ''
+      yield* parts
+    }
+  } finally {
+    await reader.cancel().catch(() => undefined)
+  }
+}
+
+/** What it takes of a Document. */
+interface SeenDocument {
+  readonly visibilityState: string
+  addEventListener(type: 'visibilitychange', listener: () => void): void
+  removeEventListener(type: 'visibilitychange', listener: () => void): void
+}
+
+/**
+ * The link of a page whose tab may be hidden for hours: meanwhile nothing is sent to it, and nothing measured for it. What it follows goes
+ * on where it was as soon as it is seen. The app does the same for its own window.
+ */
+export function whileSeen(link: AgentLink, page: SeenDocument): AgentLink {
+  return {
+    ...link,
+    follow: (listener, looker) => pausing(page, listener, (each) => link.follow(each, looker)),
+    stream: (request, listener) => {
+      let { from } = request
+      const next: typeof listener.next = (item) => {
+        from = item.end
+        listener.next(item)
+      }
+      return pausing(page, { ...listener, next }, (each) => link.stream({ ...request, ...(from && { from }) }, each))
+    },
+  }
+}
+
+function pausing<T>(page: SeenDocument, listener: Listener<T>, begin: (listener: Listener<T>) => Unsubscribe) {
+  let stop: Unsubscribe | undefined
+  const leave = () => {
+    page.removeEventListener('visibilitychange', turn)
+    stop?.()
+    stop = undefined
+  }
+  const end: typeof listener.end = (error) => {
+    leave()
+    listener.end(error)
+  }
+  const turn = () => {
+    if (page.visibilityState !== 'hidden') stop ??= begin({ ...listener, end })
+    else {
+      stop?.()
+      stop = undefined
+    }
+  }
+  page.addEventListener('visibilitychange', turn)
+  turn()
+  return leave
+}

@@ -1,16 +1,31 @@
+import { useEffect, useRef, useState } from 'react'
 import { ToggleButton } from 'react-aria-components/ToggleButton'
-import { Button } from '../components/button.tsx'
-import { classNames } from '../components/class-names.ts'
-import { TextInput } from '../components/text-input.tsx'
-import { daysOf, isProblem, matches } from '../history-days.ts'
-import { undosOf } from '../history-undo.ts'
-import { useSnapshot, useTrust, useWindow } from '../store.ts'
-import { useHistory } from '../use-history.ts'
+import { LinkError } from '../../contract/client.ts'
+import type { CommandInput, ServiceRef } from '../../contract/commands.ts'
+import type { HistoryEntry } from '../../contract/queries.ts'
+import { Note, ViewPage } from '../components/blocks.tsx'
+import { Button } from '../components/buttons.tsx'
+import { TextInput } from '../components/fields.tsx'
+import { WarningGlyph } from '../components/glyph.tsx'
+import { classNames, Sentence } from '../components/text.tsx'
+import {
+  daysOf,
+  isProblem,
+  type KnownHistory,
+  matches,
+  newerLimit,
+  serviceOf,
+  step,
+  undosOf,
+  withNewer,
+  withOlder,
+} from '../history.ts'
+import { useLink, useSnapshot, useTrust, useWindow } from '../store.ts'
+import { usePressed } from '../use-answer.ts'
 import { activityWords } from '../words/activity.ts'
-import { HistoryItem } from './activity-item.tsx'
-import styles from './activity.module.css'
+import { Answer } from './answer.tsx'
 import { Energy } from './energy.tsx'
-import { Note, ViewPage } from './view-page.tsx'
+import styles from './activity.module.css'
 
 /** What happened on this machine, newest first; it goes on while somebody looks. */
 export function Activity() {
@@ -59,4 +74,110 @@ export function Activity() {
       {history?.hasMore === true && <Button onPress={more}>{activityWords.more}</Button>}
     </ViewPage>
   )
+}
+
+interface HistoryItemProps {
+  readonly entry: HistoryEntry
+  /** Absent where nothing takes it back. */
+  readonly undo: CommandInput | undefined
+}
+
+/** One thing that happened, with the way to its service and back. */
+export function HistoryItem({ entry, undo }: HistoryItemProps) {
+  const { id, at, kind, service } = entry
+  const about = `history/${id}`
+  const hasProblem = isProblem(entry)
+  return (
+    <li className={styles['entry']} data-problem={hasProblem}>
+      <time className={styles['time']} dateTime={at}>
+        {activityWords.time(at)}
+      </time>
+      <div className={styles['what']}>
+        <div className={styles['first']}>
+          {hasProblem && <WarningGlyph />}
+          <strong>{activityWords.kinds[kind]}</strong>
+          {service !== undefined && <ServiceName service={service} />}
+        </div>
+        <p className={styles['message']}>
+          <Sentence text={activityWords.message(entry)} />
+        </p>
+        {undo !== undefined && <Undo about={about} command={undo} />}
+        <Answer about={about} />
+      </div>
+    </li>
+  )
+}
+
+/** The way to it, while it is there. */
+function ServiceName({ service }: { readonly service: ServiceRef }) {
+  const uid = useSnapshot(({ services }) => serviceOf(service, services)?.uid)
+  const select = useWindow((state) => state.select)
+  const { name } = service
+  if (uid === undefined) return <span className={styles['name']}>{name}</span>
+  return (
+    <Button look="link" label={activityWords.open(name)} onPress={() => select(uid)}>
+      {name}
+    </Button>
+  )
+}
+
+function Undo({ about, command }: { readonly about: string; readonly command: CommandInput }) {
+  const ask = useWindow((state) => state.ask)
+  return (
+    <div className={styles['undo']}>
+      <Button {...usePressed(about, command)} onPress={() => void ask(about, command)}>
+        {activityWords.undo(command)}
+      </Button>
+    </div>
+  )
+}
+
+/** What happened on this machine: the agent tells when there is something newer, and only that is asked for. */
+export function useHistory() {
+  const link = useLink()
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const newestId = useSnapshot((snapshot) => snapshot.newestHistoryId)
+  const known = useRef<KnownHistory>(undefined)
+  const latestId = useRef(newestId)
+  const wishes = useRef({ newer: false, older: false })
+  const isAsking = useRef(false)
+  const [history, setHistory] = useState<KnownHistory>()
+  /** Why there is no more, in a sentence. */
+  const [problem, setProblem] = useState<string>()
+
+  /** One page after the other, so that none is put beside what it was not asked for. */
+  const askWishes = async () => {
+    if (isAsking.current) return
+    isAsking.current = true
+    try {
+      while (wishes.current.newer || wishes.current.older) {
+        const before = wishes.current.newer ? undefined : known.current?.entries.at(-1)?.id
+        wishes.current[wishes.current.newer ? 'newer' : 'older'] = false
+        const limit = before === undefined ? newerLimit(known.current, latestId.current) : step
+        const page = await link.query({ name: 'history', limit, ...(before !== undefined && { before }) })
+        known.current = (before === undefined ? withNewer : withOlder)(known.current, page)
+        setHistory(known.current)
+        setProblem(undefined)
+      }
+    } catch (error) {
+      if (!(error instanceof LinkError)) throw error
+      wishes.current.older = false
+      setProblem(error.message)
+    } finally {
+      isAsking.current = false
+    }
+  }
+
+  useEffect(() => {
+    latestId.current = newestId
+    if (!connected || (known.current !== undefined && known.current.entries[0]?.id === newestId)) return
+    wishes.current.newer = true
+    void askWishes()
+  }, [link, connected, newestId])
+
+  const more = () => {
+    wishes.current.older = true
+    void askWishes()
+  }
+  return { history, problem, more }
 }

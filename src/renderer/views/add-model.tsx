@@ -1,12 +1,32 @@
-import { useEffect, useRef } from 'react'
-import { Button } from '../components/button.tsx'
+import { useEffect, useRef, useState } from 'react'
+import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
+import type { FileChoiceView, FittedModelView, FitVerdict } from '../../contract/fit.ts'
+import { applicationYaml, catalogue } from '../../contract/model-application.ts'
+import { isLocalSource } from '../../contract/names.ts'
+import {
+  additionRequests,
+  applicationOf,
+  isPasted,
+  nameFields,
+  type NameFields,
+  secretOf,
+  secretProblem,
+  sourceProblem,
+  takesSecret,
+} from '../addition.ts'
+import { Banner, Card, Folded } from '../components/blocks.tsx'
+import { Button, Command } from '../components/buttons.tsx'
+import { ProgressBar } from '../components/charts.tsx'
+import { TextInput } from '../components/fields.tsx'
 import { BackGlyph } from '../components/glyph.tsx'
-import { useSnapshot, useWindow } from '../store.ts'
-import { useChosenFocus } from '../use-chosen-focus.ts'
-import { useKeptFocus } from '../use-kept-focus.ts'
-import { addWords } from '../words/add.ts'
-import { AddSource } from './add-source.tsx'
-import { AskAboutModel } from './ask-about-model.tsx'
+import { classNames, LongName, Sentence } from '../components/text.tsx'
+import { contextAt, FitCard } from './fit-card.tsx'
+import { useChosenFocus, useKeptFocus } from '../focus.ts'
+import { modelSigns } from '../model-store.ts'
+import { useSnapshot, useTrust, useWindow } from '../store.ts'
+import { useAnswer } from '../use-answer.ts'
+import { addWords } from '../words/models.ts'
+import { Answer } from './answer.tsx'
 import styles from './add-model.module.css'
 
 /** Makes a service of a model: which, whether it fits, and by what name. Escape goes back, and what was written is kept. */
@@ -61,4 +81,304 @@ function useOpenCreated() {
     discard()
     select(uid)
   }, [uid, discard, select])
+}
+
+/** Where the model comes from: pasted, or chosen from the store or the well-known ones, which what is written filters; and what opens it. */
+export function AddSource() {
+  const addition = useWindow((state) => state.addition)
+  const write = useWindow((state) => state.writeAddition)
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { source, chosen, secret } = addition
+  const wanted = source.trim()
+  const problem = wanted === '' ? undefined : sourceProblem(wanted)
+  const wrongSecret = secretProblem(addition)
+  const canLook = !disabled && wanted !== '' && problem === undefined && wrongSecret === undefined && wanted !== chosen
+  const look = () => {
+    if (canLook) write({ chosen: wanted, contextSize: undefined })
+  }
+  // The button cannot be pressed again, so that the focus would be lost with it.
+  const form = useRef<HTMLFormElement>(null)
+  const press = () => {
+    look()
+    form.current?.querySelector('input')?.focus()
+  }
+  return (
+    <>
+      <form
+        ref={form}
+        className={styles['source']}
+        onSubmit={(event) => {
+          event.preventDefault()
+          look()
+        }}
+      >
+        <TextInput
+          label={addWords.source}
+          value={source}
+          onChange={(text) => {
+            const isWhole = isPasted(source, text) && secretProblem({ ...written(text), secret }) === undefined
+            write({ ...written(text), chosen: isWhole ? text.trim() : undefined, contextSize: undefined })
+          }}
+          placeholder={addWords.sourceHint}
+          help={addWords.sourceHelp}
+          problem={problem}
+        />
+        <Button disabled={!canLook} onPress={press}>
+          {addWords.look}
+        </Button>
+      </form>
+      {takesSecret(addition) && (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault()
+            look()
+          }}
+        >
+          <TextInput
+            label={addWords.secret}
+            value={secret}
+            onChange={(text) => write({ secret: text, chosen: undefined, contextSize: undefined })}
+            help={addWords.secretHelp}
+            problem={wrongSecret}
+          />
+        </form>
+      )}
+      {chosen === undefined && <Offers words={wanted} />}
+    </>
+  )
+}
+
+const written = (source: string) => ({ source, isFromStore: false })
+
+/** Those that have every word of what is written. */
+function Offers({ words }: { readonly words: string }) {
+  const trust = useTrust()
+  const write = useWindow((state) => state.writeAddition)
+  const { answer, problem } = useAnswer({ name: 'models' }, [useSnapshot(modelSigns)])
+  const matches = (...texts: readonly string[]) => {
+    const text = texts.join(' ').toLowerCase()
+    return words
+      .toLowerCase()
+      .split(/\s+/)
+      .every((word) => text.includes(word))
+  }
+  const stored = (answer?.models ?? []).filter(
+    ({ state, source, name }) =>
+      state === 'complete' && source !== '' && (trust === 'shell' || !isLocalSource(source)) && matches(name, source),
+  )
+  const known = catalogue.filter(({ name, title }) => matches(name, title))
+  return (
+    <>
+      {problem !== undefined && <p className={styles['aside']}>{problem}</p>}
+      <Choices
+        title={addWords.inStore}
+        choices={stored.map((model) => ({ id: model.path, name: model.name, text: addWords.stored(model) }))}
+        onChoose={(id) => {
+          const model = stored.find(({ path }) => path === id)
+          if (model !== undefined) write({ source: model.source, chosen: model.source, isFromStore: true })
+        }}
+      />
+      <Choices
+        title={addWords.wellKnown}
+        choices={known.map((entry) => ({ id: entry.name, name: entry.title, text: addWords.known(entry) }))}
+        onChoose={(name) => write({ ...written(name), chosen: name })}
+      />
+      {stored.length + known.length === 0 && <p className={styles['aside']}>{addWords.noMatch}</p>}
+    </>
+  )
+}
+
+/** What is known of one source: which files it offers, or whether its model fits. */
+export function AskAboutModel({ source }: { readonly source: string }) {
+  const addition = useWindow((state) => state.addition)
+  const write = useWindow((state) => state.writeAddition)
+  const memory = useSnapshot((snapshot) => snapshot.memory)
+  const services = useSnapshot((snapshot) => snapshot.services)
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
+  const [tries, setTries] = useState(0)
+  const names = nameFields(addition, { services, cluster })
+  const { answer, problem, isCurrent } = useAnswer(
+    {
+      name: 'fit',
+      source,
+      ...secretOf(addition),
+      ...(names.problems.namespace === undefined && { namespace: names.namespace }),
+      ...(addition.contextSize !== undefined && { contextSize: addition.contextSize }),
+    },
+    [memory?.budgetBytes, memory?.modelsBytes, tries],
+  )
+  const at = answer?.kind === 'model' ? contextAt(answer, { wanted: addition.contextSize, isCurrent }) : undefined
+  const choose = (chosen: string) => write({ chosen, contextSize: undefined })
+  return (
+    <>
+      <div role="status" className={styles['asking']}>
+        {answer === undefined && problem === undefined && (
+          <>
+            <p>{addWords.asking}</p>
+            <ProgressBar label={addWords.progress} percent={undefined} />
+            <div>
+              <Button onPress={() => write({ chosen: undefined })}>{addWords.cancel}</Button>
+            </div>
+          </>
+        )}
+        {problem !== undefined && (
+          <Banner tone="bad" actions={<Button onPress={() => setTries((count) => count + 1)}>{addWords.again}</Button>}>
+            <p>{problem}</p>
+          </Banner>
+        )}
+        {answer?.kind === 'choose' && (
+          <p>
+            <Sentence text={answer.message} />
+          </p>
+        )}
+      </div>
+      {answer?.kind === 'choose' && <Files title={addWords.files} files={answer.files} onChoose={choose} />}
+      {answer?.kind === 'model' && (
+        <>
+          <OtherFiles files={answer.files} source={answer.source} onChoose={choose} />
+          <FitCard model={answer} at={at} isAsking={problem === undefined} />
+          <ApplyModel model={answer} names={names} verdict={at?.verdict} />
+        </>
+      )}
+    </>
+  )
+}
+
+interface FilesProps {
+  readonly title: string
+  readonly files: readonly FileChoiceView[]
+  readonly chosen?: string
+  readonly onChoose: (source: string) => void
+}
+
+const Files = ({ title, files, chosen, onChoose }: FilesProps) => (
+  <Choices
+    title={title}
+    choices={files.map((file) => ({ id: file.source, name: file.path, text: addWords.file(file) }))}
+    chosen={chosen}
+    onChoose={onChoose}
+  />
+)
+
+function OtherFiles({ files, source, onChoose }: Pick<FilesProps, 'files' | 'onChoose'> & { readonly source: string }) {
+  if (files.length < 2) return null
+  return (
+    <Folded title={addWords.otherFiles(files.length - 1)}>
+      <Files title={addWords.files} files={files} chosen={source} onChoose={onChoose} />
+    </Folded>
+  )
+}
+
+const about = additionRequests.apply
+
+interface ApplyModelProps {
+  readonly model: FittedModelView
+  readonly names: NameFields
+  /** Absent while it is not known. */
+  readonly verdict: FitVerdict | undefined
+}
+
+/** What it is called, what is created, and the button that creates it. */
+export function ApplyModel({ model, names, verdict }: ApplyModelProps) {
+  const addition = useWindow((state) => state.addition)
+  const write = useWindow((state) => state.writeAddition)
+  const writeCreated = useWindow((state) => state.writeCreated)
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const { created } = addition
+  const application = applicationOf(addition, names, model.source)
+  const apply = async () => {
+    if (application === undefined || !connected || pending) return
+    const { namespace, name } = application
+    if (await ask(about, { name: 'applyModel', application })) writeCreated(addition, { namespace, name })
+  }
+  return (
+    <>
+      <Card title={addWords.names}>
+        <div className={styles['names']}>
+          <TextInput
+            label={addWords.name}
+            value={names.name}
+            onChange={(name) => write({ name })}
+            help={addWords.nameHelp}
+            problem={names.problems.name}
+          />
+          <TextInput
+            label={addWords.namespace}
+            value={names.namespace}
+            onChange={(namespace) => write({ namespace })}
+            problem={names.problems.namespace}
+          />
+        </div>
+        {application !== undefined && (
+          <Folded title={addWords.yaml}>
+            <p className={styles['aside']}>{addWords.yamlHelp}</p>
+            <Command text={applicationYaml(application)} label={addWords.yaml} copyLabel={addWords.copyYaml} />
+          </Folded>
+        )}
+      </Card>
+      <Answer about={about} />
+      <div className={styles['apply']}>
+        {created !== undefined && <p role="status">{addWords.created(created.name)}</p>}
+        <div className={styles['buttons']}>
+          <Button
+            look="prominent"
+            disabled={application === undefined || !connected || created !== undefined}
+            pending={pending}
+            onPress={() => void apply()}
+          >
+            {pending ? addWords.adding : addWord(verdict)}
+          </Button>
+        </div>
+      </div>
+    </>
+  )
+}
+
+function addWord(verdict: FitVerdict | undefined): string {
+  if (verdict === undefined || verdict === 'fits') return addWords.add
+  return verdict === 'doesNotFit' ? addWords.addInVain : addWords.addAnyway
+}
+
+interface Choice {
+  readonly id: string
+  readonly name: string
+  /** Beside the name. */
+  readonly text: string
+}
+
+interface ChoicesProps {
+  readonly title: string
+  readonly choices: readonly Choice[]
+  readonly chosen?: string | undefined
+  readonly onChoose: (id: string) => void
+}
+
+/** One of several; nothing where there are none. */
+export function Choices({ title, choices, chosen, onChoose }: ChoicesProps) {
+  if (choices.length === 0) return null
+  return (
+    <div>
+      <h3 className={styles['choicesTitle']}>{title}</h3>
+      <ListBox
+        aria-label={title}
+        className={classNames(styles['choices'])}
+        items={choices}
+        selectionMode="single"
+        selectedKeys={chosen === undefined ? [] : [chosen]}
+        onSelectionChange={(keys) => {
+          const id = keys === 'all' ? undefined : [...keys].map(String)[0]
+          if (id !== undefined) onChoose(id)
+        }}
+      >
+        {({ name, text }) => (
+          <ListBoxItem textValue={name} className={classNames(styles['choice'])}>
+            <LongName name={name} />
+            <span className={styles['text']}>{text}</span>
+          </ListBoxItem>
+        )}
+      </ListBox>
+    </div>
+  )
 }

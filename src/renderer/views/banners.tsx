@@ -1,10 +1,15 @@
-import { Banner } from '../components/banner.tsx'
-import { Button } from '../components/button.tsx'
-import { Sentence } from '../components/sentence.tsx'
-import { useSnapshot, useWindow } from '../store.ts'
-import { usePressed } from '../use-pressed.ts'
-import { overviewWords } from '../words/connection.ts'
+import { useState } from 'react'
+import type { AppBridge, AppState, Misplaced, UpdateAction } from '../../contract/app-bridge.ts'
+import { Banner } from '../components/blocks.tsx'
+import { Button } from '../components/buttons.tsx'
+import { CloseGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/text.tsx'
+import { useApp, useSnapshot, useWindow } from '../store.ts'
+import { useAppState, usePressed } from '../use-answer.ts'
+import { misplacedWords, updateWords } from '../words/app.ts'
+import { overviewWords } from '../words/window.ts'
 import { Answer } from './answer.tsx'
+import styles from './banners.module.css'
 
 /** What a person should know of this machine, the most important first. */
 export function Banners() {
@@ -64,6 +69,101 @@ function Paused() {
       }
     >
       {overviewWords.paused}
+    </Banner>
+  )
+}
+
+/** What a person should know of the app itself; a page in a browser has nothing of it. */
+export function AppBanners() {
+  const app = useApp()
+  return app === undefined ? null : <OfApp app={app} />
+}
+
+function OfApp({ app }: { readonly app: AppBridge }) {
+  const { state, problem, take } = useAppState(app)
+  if (state === undefined) return null
+  return (
+    <>
+      {state.misplaced !== undefined && <MisplacedApp app={app} misplaced={state.misplaced} />}
+      <div role="status" className={styles['news']}>
+        <UpdateNews state={state} act={(action) => void take(app.update(action))} />
+      </div>
+      {problem !== undefined && (
+        <Banner tone="bad">
+          <p role="alert">{problem}</p>
+        </Banner>
+      )}
+    </>
+  )
+}
+
+interface UpdateNewsProps {
+  readonly state: AppState
+  readonly act: (action: UpdateAction) => void
+}
+
+/** What waits for a person or went wrong; an update that is only available is told in the menu and in the settings. */
+function UpdateNews({ state: { update, lastUpdate }, act }: UpdateNewsProps) {
+  const dismiss = (
+    <Button look="plain" label={updateWords.dismiss} onPress={() => act('dismiss')}>
+      <CloseGlyph />
+    </Button>
+  )
+  switch (update.step) {
+    case 'downloaded':
+      return (
+        <Banner
+          tone="note"
+          actions={
+            <Button look="prominent" onPress={() => act('install')}>
+              {updateWords.install}
+            </Button>
+          }
+        >
+          {updateWords.state(update)}
+        </Banner>
+      )
+    case 'installing':
+      return <Banner tone="note">{updateWords.state(update)}</Banner>
+    case 'failed':
+      return (
+        <Banner
+          tone="warn"
+          actions={
+            <>
+              <Button onPress={() => act('look')}>{updateWords.look}</Button>
+              {dismiss}
+            </>
+          }
+        >
+          <Sentence text={updateWords.state(update)} />
+        </Banner>
+      )
+    default:
+      return lastUpdate === undefined ? null : (
+        <Banner tone={lastUpdate.wanted === lastUpdate.runs ? 'note' : 'warn'} actions={dismiss}>
+          {updateWords.last(lastUpdate)}
+        </Banner>
+      )
+  }
+}
+
+interface MisplacedAppProps {
+  readonly app: AppBridge
+  readonly misplaced: Misplaced
+}
+
+/** The app runs where it cannot stay. */
+export function MisplacedApp({ app, misplaced }: MisplacedAppProps) {
+  const [problem, setProblem] = useState<string>()
+  const move = async () => {
+    const reply = await app.moveToApplications()
+    setProblem(reply.ok ? reply.value?.message : reply.failure.message)
+  }
+  return (
+    <Banner tone="warn" actions={<Button onPress={() => void move()}>{misplacedWords.move}</Button>}>
+      {misplacedWords.where[misplaced]} {misplacedWords.why}
+      {problem !== undefined && <p role="alert">{problem}</p>}
     </Banner>
   )
 }

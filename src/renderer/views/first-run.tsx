@@ -1,14 +1,24 @@
-import { Command } from '../components/command.tsx'
-import { Sentence } from '../components/sentence.tsx'
-import { useSnapshot } from '../store.ts'
-import { useAnswer } from '../use-answer.ts'
-import { useReturns } from '../use-returns.ts'
-import { firstRunWords } from '../words/first-run.ts'
-import { Card } from './card.tsx'
-import { AddressRow } from './first-run-address.tsx'
-import { ClusterRow } from './first-run-cluster.tsx'
+import { type ReactNode, useEffect, useState } from 'react'
+import { type ClusterView, looksLikeProduction, rightsCommands } from '../../contract/cluster.ts'
+import type { CommandInput } from '../../contract/commands.ts'
+import { Banner, Card, Folded } from '../components/blocks.tsx'
+import { Button, Command, CommandText, CopyButton } from '../components/buttons.tsx'
+import { StepGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/text.tsx'
+import {
+  type ClusterObstacle,
+  definitionsCommand,
+  installCommand,
+  loginCommand,
+  obstacleOf,
+  useContextCommand,
+} from '../first-run.ts'
+import { useQuestion } from '../focus.ts'
+import { useSnapshot, useTrust, useWindow } from '../store.ts'
+import { useAnswer, usePressed } from '../use-answer.ts'
+import { firstRunWords, placeWords } from '../words/first-run.ts'
+import { Answer } from './answer.tsx'
 import styles from './first-run.module.css'
-import { Row, RowNote } from './first-run-row.tsx'
 
 /** What this machine has and what it lacks, while there is no service that shows it; each lack with what can be done about it. */
 export function FirstRun() {
@@ -61,4 +71,290 @@ function StoreRow() {
       status={answer !== undefined ? 'done' : problem === undefined ? 'active' : 'failed'}
     />
   )
+}
+
+const about = 'cluster'
+
+/** Which cluster this machine serves, or what keeps it from that. The reason stands above, beside the connection. */
+export function ClusterRow() {
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
+  const { state, context, server, namespace, message } = cluster
+  const obstacle = obstacleOf(cluster)
+  if (obstacle !== undefined) {
+    return (
+      <Row name={firstRunWords.cluster} value={firstRunWords.obstacle(context, obstacle)} status="failed">
+        <WayOn obstacle={obstacle} cluster={cluster} />
+        <Answer about={about} />
+      </Row>
+    )
+  }
+  if (state === 'connecting') {
+    return <Row name={firstRunWords.cluster} value={firstRunWords.connecting(context)} status="active" />
+  }
+  return (
+    <>
+      <Row name={firstRunWords.cluster} value={firstRunWords.context(context, server)} status="done" />
+      <Row name={firstRunWords.namespace} value={namespace ?? firstRunWords.allNamespaces} status="done">
+        <RowNote>
+          <Sentence text={message} />
+        </RowNote>
+      </Row>
+    </>
+  )
+}
+
+function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; readonly cluster: ClusterView }) {
+  switch (obstacle) {
+    case 'noContext':
+      return <ChooseContext />
+    case 'noAnswer':
+      return <TryNow />
+    case 'noDefinitions':
+      return (
+        <>
+          <RowNote>{firstRunWords.install}</RowNote>
+          <Command text={installCommand(cluster.context)} />
+          <RowNote>{firstRunWords.definitions}</RowNote>
+          <Command text={definitionsCommand(cluster.context)} copyLabel={firstRunWords.copyDefinitions} />
+          <TryNow />
+        </>
+      )
+    case 'noLogin':
+      return (
+        <>
+          <RowNote>{firstRunWords.login}</RowNote>
+          <Command text={loginCommand(cluster.context)} />
+          <TryNow />
+        </>
+      )
+    case 'noRights':
+      return (
+        <>
+          <Rights cluster={cluster} />
+          <TryNow />
+        </>
+      )
+  }
+}
+
+const TryNow = () => (
+  <RowButtons>
+    <AskButton command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
+  </RowButtons>
+)
+
+/** A wall of YAML that most copy unread. */
+function Rights({ cluster }: { readonly cluster: ClusterView }) {
+  const { needed, further } = rightsCommands(cluster)
+  return (
+    <>
+      <RowNote>{firstRunWords.rights}</RowNote>
+      <RowButtons>
+        <CopyButton text={needed} label={firstRunWords.copyRights}>
+          {firstRunWords.copyRights}
+        </CopyButton>
+      </RowButtons>
+      <Folded title={firstRunWords.showRights}>
+        <CommandText text={needed} />
+      </Folded>
+      <Folded title={firstRunWords.furtherRights}>
+        {further.map((text, index) => (
+          <Command key={text} text={text} copyLabel={firstRunWords.copyFurther(index + 1)} />
+        ))}
+      </Folded>
+    </>
+  )
+}
+
+/** Where there is no kubeconfig to choose from, it can be read again. */
+function ChooseContext() {
+  const trust = useTrust()
+  const { answer, problem } = useAnswer({ name: 'contexts' }, [useReturns()])
+  const contexts = problem === undefined ? (answer?.contexts ?? []) : []
+  if (contexts.length === 0) {
+    return (
+      <RowButtons>
+        <AskButton command={{ name: 'reloadKubeconfig' }}>{firstRunWords.reload}</AskButton>
+      </RowButtons>
+    )
+  }
+  if (trust === 'page') {
+    return (
+      <>
+        <RowNote>{firstRunWords.chooseInTerminal}</RowNote>
+        {contexts.map(({ name }) => (
+          <Command key={name} text={useContextCommand(name)} copyLabel={firstRunWords.copyUse(name)} />
+        ))}
+      </>
+    )
+  }
+  return (
+    <>
+      <RowNote>{firstRunWords.chooseContext}</RowNote>
+      <RowButtons>
+        {contexts.map((context) => (
+          <ContextChoice key={context.name} context={context} about={about} leaves={false}>
+            {firstRunWords.useContext(context.name)}
+          </ContextChoice>
+        ))}
+      </RowButtons>
+    </>
+  )
+}
+
+function AskButton({ command, children }: { readonly command: CommandInput; readonly children: string }) {
+  const ask = useWindow((state) => state.ask)
+  return (
+    <Button {...usePressed(about, command)} onPress={() => void ask(about, command)}>
+      {children}
+    </Button>
+  )
+}
+
+interface ContextChoiceProps {
+  readonly context: { readonly name: string; readonly server: string }
+  /** What the request is named by. */
+  readonly about: string
+  /** Another cluster is served now, which would be left. */
+  readonly leaves: boolean
+  /** What the button is called that chooses it, where its text alone does not say that. */
+  readonly label?: string
+  /** The text of that button. */
+  readonly children: string
+}
+
+/** Serves the cluster of one context; asked first where that stops something, or reaches into production. */
+export function ContextChoice({ context, about, leaves, children, label = children }: ContextChoiceProps) {
+  const { name, server } = context
+  const ask = useWindow((state) => state.ask)
+  const isProduction = looksLikeProduction(name)
+  const command = {
+    name: 'selectContext',
+    context: name,
+    ...(isProduction && { accept: ['production' as const] }),
+  } as const
+  const { pending, disabled } = usePressed(about, command)
+  const question = useQuestion()
+  const choose = () => {
+    question.close()
+    void ask(about, command)
+  }
+  if (!question.isAsked) {
+    return (
+      <Button
+        disabled={disabled}
+        pending={pending}
+        takesFocus={question.isOver}
+        label={label}
+        onPress={leaves || isProduction ? question.open : choose}
+      >
+        {children}
+      </Button>
+    )
+  }
+  return (
+    <div
+      className={styles['question']}
+      role="group"
+      aria-label={placeWords.serveOne(name)}
+      onKeyDown={question.onKeyDown}
+    >
+      <Banner
+        tone={isProduction ? 'warn' : 'note'}
+        actions={
+          <>
+            <Button disabled={disabled} onPress={choose}>
+              {placeWords.serveNow}
+            </Button>
+            <Button takesFocus onPress={question.close}>
+              {placeWords.stay}
+            </Button>
+          </>
+        }
+      >
+        {isProduction && <p>{placeWords.production(name, server)}</p>}
+        {leaves && <p>{placeWords.serveSure}</p>}
+      </Banner>
+    </div>
+  )
+}
+
+const firstRunAddressAbout = 'address'
+
+/** Where pods reach this machine; where that is not known, what it could be. */
+export function AddressRow() {
+  const { address, message } = useSnapshot(({ host }) => host)
+  const { answer } = useAnswer({ name: 'hostAddresses' }, [address])
+  if (address !== undefined) {
+    const network = answer?.addresses.find(({ inUse }) => inUse)?.interface
+    return <Row name={firstRunWords.address} value={firstRunWords.at(address, network)} status="done" />
+  }
+  const fit = answer?.addresses.filter(({ unfit }) => unfit === undefined) ?? []
+  return (
+    <Row name={firstRunWords.address} value={firstRunWords.noAddress} status="failed">
+      {fit.length === 0 && (
+        <RowNote>
+          <Sentence text={message} />
+        </RowNote>
+      )}
+      <RowButtons>
+        {fit.map((one) => (
+          <Use key={one.address} address={one.address}>
+            {firstRunWords.useAddress(one.address, one.interface)}
+          </Use>
+        ))}
+      </RowButtons>
+      <Answer about={firstRunAddressAbout} />
+    </Row>
+  )
+}
+
+function Use({ address, children }: { readonly address: string; readonly children: string }) {
+  const ask = useWindow((state) => state.ask)
+  const command = { name: 'setHostAddress', address } as const
+  return (
+    <Button {...usePressed(firstRunAddressAbout, command)} onPress={() => void ask(firstRunAddressAbout, command)}>
+      {children}
+    </Button>
+  )
+}
+
+interface RowProps {
+  readonly name: string
+  readonly value: string
+  readonly status: 'done' | 'active' | 'failed'
+  /** What can be done. */
+  readonly children?: ReactNode
+}
+
+/** One thing that this machine has or lacks. */
+export function Row({ name, value, status, children }: RowProps) {
+  return (
+    <li className={styles['row']}>
+      <StepGlyph status={status} />
+      <div className={styles['what']}>
+        <p>
+          <strong className={styles['name']}>{name}</strong> <Sentence text={value} />
+        </p>
+        {children}
+      </div>
+    </li>
+  )
+}
+
+export const RowNote = ({ children }: { readonly children: ReactNode }) => <p className={styles['note']}>{children}</p>
+
+export const RowButtons = ({ children }: { readonly children: ReactNode }) => (
+  <div className={styles['buttons']}>{children}</div>
+)
+
+/** How often a person came back to the window: what they did elsewhere may have changed what is there. */
+export function useReturns(): number {
+  const [returns, setReturns] = useState(0)
+  useEffect(() => {
+    const count = () => setReturns((before) => before + 1)
+    window.addEventListener('focus', count)
+    return () => window.removeEventListener('focus', count)
+  }, [])
+  return returns
 }

@@ -1,18 +1,15 @@
-import type { FittedModelView } from '../../contract/fit.ts'
+import type { FittedModelView, FitVerdict } from '../../contract/fit.ts'
 import { additionRequests } from '../addition.ts'
-import { Banner } from '../components/banner.tsx'
+import { Banner, Card } from '../components/blocks.tsx'
+import { Slider } from '../components/fields.tsx'
 import { ErrorGlyph, LinkGlyph, WarningGlyph } from '../components/glyph.tsx'
-import { Sentence } from '../components/sentence.tsx'
-import { Slider } from '../components/slider.tsx'
-import type { FitAtContext } from '../fit-at-context.ts'
+import { classNames, Sentence } from '../components/text.tsx'
 import { useWindow } from '../store.ts'
-import { addWords } from '../words/add.ts'
-import { fitWords } from '../words/fit.ts'
+import { addWords, fitWords } from '../words/models.ts'
+import { memoryWords } from '../words/services.ts'
 import { Answer } from './answer.tsx'
-import { Card } from './card.tsx'
-import { FitBar } from './fit-bar.tsx'
-import styles from './fit-card.module.css'
 import { Ways } from './ways.tsx'
+import styles from './fit-card.module.css'
 
 const about = additionRequests.fit
 
@@ -95,3 +92,84 @@ const unloading = ({ namespace, name, freesBytes }: FittedModelView['unload'][nu
   sentence: addWords.unload(name, freesBytes),
   evict: [`${namespace}/${name}`],
 })
+
+interface FitBarProps {
+  readonly at: FitAtContext
+  readonly room: FittedModelView['room']
+}
+
+/** What a model would take of the budget, beside what others hold. */
+export function FitBar({ at, room: { budgetBytes, committedBytes } }: FitBarProps) {
+  const { weightsBytes, kvBytes, restBytes, totalBytes } = at
+  const parts = [
+    { key: 'held', name: addWords.held, bytes: committedBytes },
+    { key: 'weights', name: addWords.weights, bytes: weightsBytes },
+    { key: 'kv', name: addWords.kv, bytes: kvBytes },
+    { key: 'rest', name: addWords.rest, bytes: restBytes },
+  ]
+  const whole = Math.max(budgetBytes, committedBytes + totalBytes, 1)
+  const percent = (bytes: number) => `${((100 * bytes) / whole).toFixed(2)}%`
+  return (
+    <div>
+      <div className={styles['scale']} aria-hidden="true">
+        <div className={styles['bar']} data-chart>
+          {parts.map(({ key, bytes }) => (
+            <span key={key} className={classNames(styles['part'], styles[key])} style={{ width: percent(bytes) }} />
+          ))}
+        </div>
+        {budgetBytes < whole && (
+          <span className={styles['budget']} style={{ insetInlineStart: percent(budgetBytes) }} />
+        )}
+      </div>
+      <ul className={styles['legend']}>
+        {parts.map(({ key, name, bytes }) => (
+          <li key={key}>
+            <span className={classNames(styles['key'], styles[key])} aria-hidden="true" />
+            {name} {memoryWords.size(bytes)}
+          </li>
+        ))}
+        <li>
+          <span className={styles['budgetKey']} aria-hidden="true" />
+          {addWords.budget(budgetBytes)}
+        </li>
+      </ul>
+    </div>
+  )
+}
+
+/** What a model needs with some context. */
+export interface FitAtContext {
+  readonly totalBytes: number
+  readonly weightsBytes: number
+  readonly kvBytes: number
+  readonly restBytes: number
+  readonly verdict: FitVerdict
+  /** The agent was asked about this very context, so that its sentences and ways are about it too. */
+  readonly isExact: boolean
+}
+
+interface Question {
+  /** As the slider says it, or as one of the ways to fit has it; absent while it is left to its default. */
+  readonly wanted: number | undefined
+  /** The model is the answer to this very question. */
+  readonly isCurrent: boolean
+}
+
+/** Undefined where nothing that is known is about this context: the answer is on its way. */
+export function contextAt(model: FittedModelView, { wanted, isCurrent }: Question): FitAtContext | undefined {
+  const { items, totalBytes, verdict, contextSize, contexts } = model
+  const isExact = isCurrent || wanted === undefined || wanted === contextSize
+  const now = isExact
+    ? { totalBytes, kvBytes: items.kv, verdict }
+    : contexts.find((stop) => stop.contextSize === wanted)
+  return (
+    now && {
+      totalBytes: now.totalBytes,
+      kvBytes: now.kvBytes,
+      verdict: now.verdict,
+      weightsBytes: items.weights,
+      restBytes: Math.max(0, now.totalBytes - items.weights - now.kvBytes),
+      isExact,
+    }
+  )
+}

@@ -1,14 +1,17 @@
+import { useEffect, useState } from 'react'
+import type { AppBridge, BridgeReply } from '../../contract/app-bridge.ts'
+import type { ClusterView } from '../../contract/cluster.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { clusterWords } from '../../contract/words.ts'
-import { CopyButton } from '../components/copy-button.tsx'
-import { LinkGlyph } from '../components/glyph.tsx'
-import { Spoken } from '../components/spoken.tsx'
-import { useSnapshot, useWindow } from '../store.ts'
-import { connectionWords } from '../words/connection.ts'
-import styles from './header.module.css'
+import { Banner } from '../components/blocks.tsx'
+import { Button, CopyButton } from '../components/buttons.tsx'
+import { CloseGlyph, LinkGlyph, TearOffGlyph } from '../components/glyph.tsx'
+import { Age, LocalAge, LocalUntil, Sentence, Spoken, Until } from '../components/text.tsx'
+import { useApp, useSnapshot, useWindow } from '../store.ts'
+import { connectionWords, windowWords } from '../words/window.ts'
 import { MemoryBar } from './memory-bar.tsx'
 import { PowerStrip } from './power-strip.tsx'
-import { WindowControls } from './window-controls.tsx'
+import styles from './header.module.css'
 
 /** Where this machine stands, its memory and its power, above every view. */
 export function Header() {
@@ -68,3 +71,92 @@ const glyphs = {
   absent: 'broken',
   offline: 'broken',
 } as const
+
+/** Of the window under the icon, which has no title bar; a page in a browser has nothing of it. */
+export function WindowControls() {
+  const app = useApp()
+  return app === undefined ? null : <UnderIcon app={app} />
+}
+
+function UnderIcon({ app }: { readonly app: AppBridge }) {
+  const view = useWindow((state) => state.view)
+  const service = useWindow((state) => state.selected)
+  const [isUnderIcon, setIsUnderIcon] = useState(false)
+  const [problem, setProblem] = useState<string>()
+  // Once: a window that is torn off has another page.
+  useEffect(() => {
+    void app.appState().then((reply) => setIsUnderIcon(reply.ok && !reply.value.isTornOff))
+  }, [app])
+  const press = async (asked: Promise<BridgeReply<null>>) => {
+    const reply = await asked
+    setProblem(reply.ok ? undefined : reply.failure.message)
+  }
+  if (!isUnderIcon) return null
+  const at = view === 'services' && service !== undefined ? { service } : { view }
+  return (
+    <>
+      <div role="group" aria-label={windowWords.title} className={styles['controls']}>
+        <Button look="plain" label={windowWords.tearOff} onPress={() => void press(app.tearOff(at))}>
+          <TearOffGlyph />
+        </Button>
+        <Button look="plain" label={windowWords.hide} onPress={() => void press(app.hide())}>
+          <CloseGlyph />
+        </Button>
+      </div>
+      {problem !== undefined && (
+        <span className={styles['problem']} role="alert">
+          {problem}
+        </span>
+      )}
+    </>
+  )
+}
+
+/** Why the window may be out of date, above everything else. */
+export function Alerts() {
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
+  const gone = useWindow(({ connection }) => connection.state === 'gone')
+  if (!gone && cluster.state === 'live') return null
+  return (
+    <aside className={styles['alerts']} aria-label={connectionWords.title}>
+      <AgentGone />
+      {cluster.state !== 'live' && <ClusterAway cluster={cluster} />}
+    </aside>
+  )
+}
+
+function AgentGone() {
+  const connection = useWindow((state) => state.connection)
+  const reconnect = useWindow((state) => state.reconnect)
+  if (connection.state !== 'gone') return null
+  return (
+    <Banner tone="bad" actions={<Button onPress={reconnect}>{connectionWords.tryNow}</Button>}>
+      <p>
+        <Sentence text={connection.message} />
+      </p>
+      <p>
+        {connectionWords.seenAt(connection.since)} <LocalAge since={connection.since} /> {connectionWords.ago}{' '}
+        {connectionWords.nextTry} <LocalUntil at={connection.retryAt} />.
+      </p>
+    </Banner>
+  )
+}
+
+function ClusterAway({ cluster: { state, message, since, retryAt } }: { readonly cluster: ClusterView }) {
+  return (
+    <Banner tone={state === 'connecting' ? 'note' : 'warn'}>
+      <p>
+        <Sentence text={message} />
+      </p>
+      <p>
+        {connectionWords.for} <Age since={since} />
+        {retryAt !== undefined && (
+          <>
+            {connectionWords.commaNextTry} <Until at={retryAt} />
+          </>
+        )}
+        .
+      </p>
+    </Banner>
+  )
+}

@@ -1,11 +1,38 @@
-import { useEffect, useState } from 'react'
-import { Banner } from '../components/banner.tsx'
-import { Button } from '../components/button.tsx'
+import { type ComponentType, useEffect, useState } from 'react'
+import { Banner } from '../components/blocks.tsx'
+import { Button } from '../components/buttons.tsx'
 import { Spinner } from '../components/glyph.tsx'
-import { LaterPart } from '../later-part.ts'
 import { useWindow } from '../store.ts'
-import { laterWords } from '../words/connection.ts'
+import { laterWords } from '../words/window.ts'
 import styles from './later.module.css'
+
+/** A part of the window whose code comes after what is seen first. */
+export class LaterPart {
+  readonly #fetch: () => Promise<ComponentType>
+  #component: ComponentType | undefined
+  #loading: Promise<ComponentType> | undefined
+
+  constructor(fetch: () => Promise<ComponentType>) {
+    this.#fetch = fetch
+  }
+
+  /** Undefined until it is here. */
+  get component(): ComponentType | undefined {
+    return this.#component
+  }
+
+  /** Tries again where it failed before. */
+  load(): Promise<ComponentType> {
+    this.#loading ??= this.#fetch().then(
+      (component) => (this.#component = component),
+      (error: unknown) => {
+        this.#loading = undefined
+        throw error
+      },
+    )
+    return this.#loading
+  }
+}
 
 const parts = {
   models: new LaterPart(async () => (await import('./models.tsx')).Models),

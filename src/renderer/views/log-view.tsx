@@ -1,18 +1,28 @@
-import { useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { memo, type RefObject, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
 import { ToggleButton } from 'react-aria-components/ToggleButton'
 import { ToggleButtonGroup } from 'react-aria-components/ToggleButtonGroup'
-import type { LogRun } from '../../contract/log.ts'
+import { LinkError, type Unsubscribe } from '../../contract/client.ts'
+import type { ServiceRef } from '../../contract/commands.ts'
+import type { LogChunk, LogRun } from '../../contract/log.ts'
 import type { ServiceView } from '../../contract/service.ts'
-import { Button } from '../components/button.tsx'
-import { classNames } from '../components/class-names.ts'
-import { indexOf, type LogMatch, matchBeside, matchesIn, patternOf } from '../log-search.ts'
-import type { LogTail } from '../log-tail.ts'
-import { useLog } from '../use-log.ts'
-import { logWords } from '../words/log.ts'
-import { LogLines } from './log-lines.tsx'
-import { LogSearchBar } from './log-search-bar.tsx'
+import { Button } from '../components/buttons.tsx'
+import { NextGlyph, PreviousGlyph } from '../components/glyph.tsx'
+import { classNames } from '../components/text.tsx'
+import {
+  emptyTail,
+  indexOf,
+  type LogEntry,
+  type LogMatch,
+  type LogTail,
+  matchBeside,
+  matchesIn,
+  partsOf,
+  patternOf,
+  withChunk,
+} from '../log.ts'
+import { useApp, useLink, useWindow } from '../store.ts'
+import { logWords } from '../words/services.ts'
 import styles from './log-view.module.css'
-import { RevealLog } from './reveal-log.tsx'
 
 /** What the server prints. It follows the newest line until a person scrolls up, and again from the end on. */
 export function LogView({ service }: { readonly service: ServiceView }) {
@@ -126,4 +136,179 @@ function Tail({ service, run, search }: TailProps) {
       )}
     </>
   )
+}
+
+/** Shows the file of a run in its folder; a page in a browser has no button for it. */
+export function RevealLog({ service, run }: { readonly service: ServiceView; readonly run: LogRun }) {
+  const app = useApp()
+  const [problem, setProblem] = useState<string>()
+  if (app === undefined) return null
+  const reveal = async () => {
+    const { namespace, name } = service
+    const reply = await app.revealLog({ service: { namespace, name }, run })
+    setProblem(reply.ok ? undefined : reply.failure.message)
+  }
+  return (
+    <>
+      <Button look="plain" onPress={() => void reveal()}>
+        {logWords.reveal}
+      </Button>
+      {problem !== undefined && (
+        <span className={styles['problem']} role="alert">
+          {problem}
+        </span>
+      )}
+    </>
+  )
+}
+
+interface LogSearchBarProps {
+  readonly field: RefObject<HTMLInputElement | null>
+  readonly text: string
+  readonly onText: (text: string) => void
+  /** Undefined while nothing is searched for. */
+  readonly found: { readonly count: number; readonly current: number | undefined } | undefined
+  readonly onStep: (direction: 1 | -1) => void
+}
+
+/** Return goes to the next match, Shift-Return to the one before, Escape ends the search. */
+export function LogSearchBar({ field, text, onText, found, onStep }: LogSearchBarProps) {
+  const none = found === undefined || found.count === 0
+  return (
+    <div className={styles['search']} role="search">
+      <input
+        ref={field}
+        className={styles['field']}
+        type="text"
+        aria-label={logWords.search}
+        placeholder={logWords.searchHint}
+        value={text}
+        spellCheck={false}
+        autoComplete="off"
+        onChange={({ currentTarget }) => onText(currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === 'Enter' && !event.nativeEvent.isComposing) onStep(event.shiftKey ? -1 : 1)
+          if (event.key !== 'Escape' || text === '') return
+          event.stopPropagation()
+          onText('')
+        }}
+      />
+      <span className={styles['count']} role="status">
+        {found !== undefined && logWords.matches(found.count, found.current)}
+      </span>
+      <Button look="plain" label={logWords.previousMatch} disabled={none} onPress={() => onStep(-1)}>
+        <PreviousGlyph />
+      </Button>
+      <Button look="plain" label={logWords.nextMatch} disabled={none} onPress={() => onStep(1)}>
+        <NextGlyph />
+      </Button>
+    </div>
+  )
+}
+
+interface LogLinesProps {
+  readonly entries: readonly LogEntry[]
+  /** What is marked. */
+  readonly pattern: RegExp | undefined
+  /** The match that is looked at. */
+  readonly current: LogMatch | undefined
+}
+
+/** What is printed; a line is drawn anew only where something of it has changed. */
+export const LogLines = memo(({ entries, pattern, current }: LogLinesProps) =>
+  entries.map(({ id, kind, text }) =>
+    kind === 'gap' ? (
+      <p key={id} className={styles['gap']}>
+        {text}
+      </p>
+    ) : (
+      <Line key={id} text={text} pattern={pattern} current={current?.entryId === id ? current.nth : undefined} />
+    ),
+  ),
+)
+
+interface LineProps {
+  readonly text: string
+  readonly pattern: RegExp | undefined
+  readonly current: number | undefined
+}
+
+const Line = memo(({ text, pattern, current }: LineProps) => (
+  <p className={styles['line']}>
+    {pattern === undefined
+      ? text
+      : partsOf(text, pattern).map((part, index) =>
+          part.nth === undefined ? (
+            part.text
+          ) : (
+            <mark key={index} className={styles['match']} data-current={part.nth === current}>
+              {part.text}
+            </mark>
+          ),
+        )}
+  </p>
+))
+
+/** A stream that broke alone is opened again after this, in milliseconds. */
+const retryMs = 2_000
+
+/** One run of one service; `pid` because a process may have output where its predecessor had none. */
+export interface LogSource extends ServiceRef {
+  readonly run: LogRun
+  readonly pid: number | undefined
+}
+
+/** The end of a server's output and, for the run that goes on, what it adds to it. Made for one service and run. */
+export function useLog({ namespace, name, run, pid }: LogSource) {
+  const link = useLink()
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const known = useRef(emptyTail)
+  const [tail, setTail] = useState(emptyTail)
+  /** Whether there is such a run. */
+  const [hasFile, setHasFile] = useState(false)
+  /** Why there is no more, in a sentence. */
+  const [problem, setProblem] = useState<string>()
+
+  useEffect(() => {
+    if (!connected) return
+    const service = { namespace, name }
+    let left = false
+    let unsubscribe: Unsubscribe | undefined
+    let retry: ReturnType<typeof setTimeout> | undefined
+    const add = (chunk: LogChunk) => {
+      if (left) return
+      known.current = withChunk(known.current, chunk)
+      setTail(known.current)
+      setProblem(undefined)
+    }
+    const fail = (error: unknown) => {
+      if (!(error instanceof LinkError)) throw error
+      if (!left) setProblem(error.message)
+    }
+    const follow = (from: LogChunk['end']) => {
+      if (run === 'current' && !left) {
+        const end = (error: LinkError) => {
+          fail(error)
+          // With the agent gone too, the connection ends this effect first.
+          if (error.code === 'gone' && !left) retry = setTimeout(() => follow(known.current.end ?? from), retryMs)
+        }
+        unsubscribe = link.stream({ name: 'log', service, from }, { next: add, end })
+      }
+    }
+    if (known.current.end !== undefined) follow(known.current.end)
+    else {
+      link.query({ name: 'log', service, run }).then((chunk) => {
+        add(chunk)
+        if (!left) setHasFile(chunk.file !== undefined)
+        follow(chunk.end)
+      }, fail)
+    }
+    return () => {
+      left = true
+      unsubscribe?.()
+      clearTimeout(retry)
+    }
+  }, [link, connected, namespace, name, run, pid])
+
+  return { tail, hasFile, problem }
 }

@@ -1,15 +1,17 @@
 import { useEffect, useRef } from 'react'
-import { TabPanel, Tabs } from 'react-aria-components/Tabs'
+import { Tab, TabList, TabPanel, Tabs } from 'react-aria-components/Tabs'
 import { windowViews } from '../../contract/app-bridge.ts'
-import { classNames } from '../components/class-names.ts'
+import { Button } from '../components/buttons.tsx'
+import { ErrorGlyph, Spinner } from '../components/glyph.tsx'
+import { classNames, LocalUntil, Sentence } from '../components/text.tsx'
+import type { Connection } from '../link/connection.ts'
 import { useWindow } from '../store.ts'
-import { Alerts } from './alerts.tsx'
-import { Header } from './header.tsx'
+import { viewWords } from '../words/services.ts'
+import { connectionWords, overviewWords } from '../words/window.ts'
+import { Alerts, Header } from './header.tsx'
 import { Later, useLaterParts } from './later.tsx'
-import styles from './metalbar-window.module.css'
-import { NotConnected } from './not-connected.tsx'
 import { Overview } from './overview.tsx'
-import { ViewTabs } from './view-tabs.tsx'
+import styles from './metalbar-window.module.css'
 
 export function MetalbarWindow() {
   const hasSnapshot = useWindow(({ snapshot }) => snapshot !== undefined)
@@ -56,5 +58,52 @@ function Views({ isStale }: { readonly isStale: boolean }) {
         </TabPanel>
       </main>
     </Tabs>
+  )
+}
+
+/** From one view of the window to another. */
+export function ViewTabs() {
+  return (
+    <nav className={styles['bar']} aria-label={overviewWords.views}>
+      <TabList className={classNames(styles['tabs'])} aria-label={overviewWords.views}>
+        {windowViews.map((name) => (
+          <Tab key={name} id={name} className={classNames(styles['tab'])}>
+            {viewWords[name]}
+          </Tab>
+        ))}
+      </TabList>
+    </nav>
+  )
+}
+
+/** In place of the window's content while there is none. */
+export function NotConnected({ connection }: { readonly connection: Connection }) {
+  const reconnect = useWindow((state) => state.reconnect)
+  if (connection.state === 'connecting' || connection.state === 'live') {
+    return (
+      <main className={styles['page']}>
+        <Spinner />
+        <h1 className={styles['title']}>{connectionWords.connecting}</h1>
+      </main>
+    )
+  }
+  return (
+    <main className={styles['page']}>
+      <ErrorGlyph />
+      <div role="alert">
+        <h1 className={styles['title']}>
+          {connection.state === 'gone' ? connectionWords.noAgent : connectionWords.noAccess}
+        </h1>
+        <p>
+          <Sentence text={connection.message} />
+        </p>
+      </div>
+      {connection.state === 'gone' && (
+        <p className={styles['aside']}>
+          {connectionWords.nextTry} <LocalUntil at={connection.retryAt} />.
+        </p>
+      )}
+      <Button onPress={reconnect}>{connectionWords.tryNow}</Button>
+    </main>
   )
 }

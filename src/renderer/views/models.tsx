@@ -1,15 +1,20 @@
-import type { StoredModelView } from '../../contract/models.ts'
-import { removalOf } from '../model-removal.ts'
-import { modelSigns } from '../model-signs.ts'
-import { useSnapshot, useWindow } from '../store.ts'
+import { useState } from 'react'
+import type { DownloadView, StoredModelView } from '../../contract/models.ts'
+import { isLocalSource } from '../../contract/names.ts'
+import { isWritten } from '../addition.ts'
+import { Note, ViewPage } from '../components/blocks.tsx'
+import { Button } from '../components/buttons.tsx'
+import { ProgressBar } from '../components/charts.tsx'
+import { TextInput } from '../components/fields.tsx'
+import { Age, LongName, Sentence } from '../components/text.tsx'
+import { useQuestion } from '../focus.ts'
+import { modelSigns, type Removal, removalOf } from '../model-store.ts'
+import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
-import { modelWords } from '../words/views.ts'
-import { Downloads } from './downloads.tsx'
-import { ModelRow } from './model-row.tsx'
+import { addWords, modelWords } from '../words/models.ts'
+import { progressWords } from '../words/services.ts'
+import { Answer } from './answer.tsx'
 import styles from './models.module.css'
-import { Note, ViewPage } from './view-page.tsx'
-import { Prune } from './prune.tsx'
-import { PullModel } from './pull-model.tsx'
 
 /** The models in the store of this machine. */
 export function Models() {
@@ -46,3 +51,257 @@ export function Models() {
 }
 
 const largestFirst = (models: readonly StoredModelView[]) => models.toSorted((a, b) => b.sizeBytes - a.sizeBytes)
+
+const about = 'pull'
+
+/** Fetches a model before any service wants it. */
+export function PullModel() {
+  const [source, setSource] = useState('')
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const wanted = source.trim()
+  return (
+    <>
+      <form
+        className={styles['pull']}
+        onSubmit={(event) => {
+          event.preventDefault()
+          if (wanted !== '' && !pending && !disabled) void ask(about, { name: 'pullModel', source: wanted })
+        }}
+      >
+        <TextInput label={modelWords.pull} value={source} onChange={setSource} placeholder={modelWords.sourceHint} />
+        <Button
+          disabled={disabled || wanted === ''}
+          pending={pending}
+          onPress={() => void ask(about, { name: 'pullModel', source: wanted })}
+        >
+          {modelWords.pullNow}
+        </Button>
+      </form>
+      <Answer about={about} />
+    </>
+  )
+}
+
+/** Downloads that a person asked for; those of services are told with the service. */
+export function Downloads() {
+  const downloads = useSnapshot((snapshot) => snapshot.downloads)
+  if (downloads.length === 0) return null
+  return (
+    <ul className={styles['downloads']} aria-label={modelWords.downloads}>
+      {downloads.map((download) => (
+        <Download key={download.name} download={download} />
+      ))}
+    </ul>
+  )
+}
+
+function Download({ download: { name, state, message, progress } }: { readonly download: DownloadView }) {
+  const about = `download/${name}`
+  const ask = useWindow((store) => store.ask)
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const words = progress === undefined ? undefined : progressWords(progress)
+  const goesOn = state === 'waiting' || state === 'downloading'
+  return (
+    <li className={styles['download']}>
+      <div className={styles['first']}>
+        <LongName name={name} />
+        <span>{modelWords.states[state]}</span>
+      </div>
+      {goesOn && words !== undefined && (
+        <>
+          <ProgressBar label={modelWords.download(name)} percent={words.percent} />
+          <p className={styles['aside']}>{words.text}</p>
+        </>
+      )}
+      <p className={styles['aside']}>
+        <Sentence text={message} />
+      </p>
+      {goesOn && (
+        <div>
+          <Button
+            label={modelWords.cancel(name)}
+            disabled={disabled}
+            pending={pending}
+            onPress={() => void ask(about, { name: 'cancelPull', model: name })}
+          >
+            {modelWords.cancelNow}
+          </Button>
+        </div>
+      )}
+      <Answer about={about} />
+    </li>
+  )
+}
+
+interface ModelRowProps {
+  readonly model: StoredModelView
+  /** Absent where it must not be deleted. */
+  readonly removal: Removal | undefined
+}
+
+/** One model of the store. It is deleted only after a second press, and never while a service uses it. */
+export function ModelRow({ model, removal }: ModelRowProps) {
+  const { name, source, lastUsedAt, prunable } = model
+  const trust = useTrust()
+  const canBeServed =
+    model.state === 'complete' &&
+    model.usedBy.length === 0 &&
+    source !== '' &&
+    (trust === 'shell' || !isLocalSource(source))
+  const usage = modelWords.usage(model)
+  return (
+    <li className={styles['model']}>
+      <div className={styles['modelRowFirst']}>
+        <LongName name={name === '' ? modelWords.nameless : name} />
+        <span className={styles['size']}>{modelWords.size(model)}</span>
+      </div>
+      {source !== '' && (
+        <p className={styles['modelRowAside']}>
+          <Sentence text={source} />
+        </p>
+      )}
+      <p className={styles['modelRowAside']}>{modelWords.facts(model)}</p>
+      {(usage !== undefined || lastUsedAt !== undefined) && (
+        <p>
+          {usage !== undefined && <Sentence text={usage} />}
+          {lastUsedAt !== undefined && (
+            <>
+              {' '}
+              {modelWords.lastUsed} <Age since={lastUsedAt} /> {modelWords.ago}.
+            </>
+          )}
+        </p>
+      )}
+      {usage === undefined && prunable !== undefined && (
+        <p className={styles['modelRowAside']}>{modelWords.prunable(prunable)}</p>
+      )}
+      <div className={styles['ways']}>
+        {canBeServed && <Serve name={name} source={source} />}
+        {removal !== undefined && <Delete name={name} removal={removal} />}
+      </div>
+    </li>
+  )
+}
+
+/** What a person has begun to add is discarded only after a question. */
+function Serve({ name, source }: Pick<StoredModelView, 'name' | 'source'>) {
+  const add = useWindow((state) => state.add)
+  const addition = useWindow((state) => state.addition)
+  const question = useQuestion()
+  const serve = () => add({ source, chosen: source, isFromStore: true, suggestedName: name })
+  const press = () => {
+    if (addition.chosen === source && addition.created === undefined) add()
+    else if (isWritten(addition)) question.open()
+    else serve()
+  }
+  return (
+    <div className={styles['actions']} onKeyDown={question.onKeyDown}>
+      {question.isAsked ? (
+        <>
+          <span>{addWords.serveSure(addition)}</span>
+          <Button onPress={serve}>{addWords.serveInstead}</Button>
+          <Button takesFocus onPress={question.close}>
+            {addWords.keepWritten}
+          </Button>
+        </>
+      ) : (
+        <Button label={addWords.serveOne(name)} takesFocus={question.isOver} onPress={press}>
+          {addWords.serve}
+        </Button>
+      )}
+    </div>
+  )
+}
+
+function Delete({ name, removal }: { readonly name: string; readonly removal: Removal }) {
+  const about = `model/${name}`
+  const question = useQuestion()
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  return (
+    <>
+      <div className={styles['actions']} onKeyDown={question.onKeyDown}>
+        {question.isAsked ? (
+          <>
+            <span>{modelWords.sure(removal)}</span>
+            <Button
+              disabled={disabled}
+              pending={pending}
+              onPress={() => {
+                question.close()
+                void ask(about, { name: 'removeModel', model: name })
+              }}
+            >
+              {modelWords.deleteNow}
+            </Button>
+            <Button takesFocus onPress={question.close}>
+              {modelWords.keep}
+            </Button>
+          </>
+        ) : (
+          <Button
+            label={modelWords.deleteOne(name)}
+            disabled={disabled}
+            pending={pending}
+            takesFocus={question.isOver}
+            onPress={question.open}
+          >
+            {modelWords.delete}
+          </Button>
+        )}
+      </div>
+      <Answer about={about} />
+    </>
+  )
+}
+
+const pruneAbout = 'prune'
+
+/** Deletes what no service uses, after it was shown what that is. */
+export function Prune({ models }: { readonly models: readonly StoredModelView[] }) {
+  const question = useQuestion()
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests[pruneAbout]?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const prunable = models.filter((model) => model.prunable !== undefined)
+  return (
+    <section className={styles['prune']} aria-label={modelWords.prune} onKeyDown={question.onKeyDown}>
+      {prunable.length > 0 && !question.isAsked && (
+        <Button disabled={disabled} pending={pending} takesFocus={question.isOver} onPress={question.open}>
+          {modelWords.prunePreview}
+        </Button>
+      )}
+      {prunable.length > 0 && question.isAsked && (
+        <>
+          <p>{modelWords.wouldDelete(prunable)}</p>
+          <ul className={styles['names']}>
+            {prunable.map(({ path, name, prunable: why }) => (
+              <li key={path}>
+                {name === '' ? path : name}: {why}
+              </li>
+            ))}
+          </ul>
+          <div className={styles['pruneActions']}>
+            <Button
+              disabled={disabled}
+              onPress={() => {
+                question.close()
+                void ask(pruneAbout, { name: 'pruneModels', dryRun: false })
+              }}
+            >
+              {modelWords.pruneNow(prunable)}
+            </Button>
+            <Button takesFocus onPress={question.close}>
+              {modelWords.keep}
+            </Button>
+          </div>
+        </>
+      )}
+      <Answer about={pruneAbout} />
+    </section>
+  )
+}

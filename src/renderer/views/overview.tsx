@@ -1,20 +1,21 @@
 import { useEffect, useRef } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
-import { Button } from '../components/button.tsx'
+import { Folded } from '../components/blocks.tsx'
+import { Button, Command } from '../components/buttons.tsx'
+import { firstServiceCommand } from '../first-run.ts'
 import { useSnapshot, useWindow } from '../store.ts'
-import { addWords } from '../words/add.ts'
-import { overviewWords } from '../words/connection.ts'
+import { noServiceWords } from '../words/first-run.ts'
+import { addWords } from '../words/models.ts'
+import { nodeWords } from '../words/services.ts'
+import { overviewWords } from '../words/window.ts'
 import { Answer } from './answer.tsx'
-import { AppBanners } from './app-banners.tsx'
-import { Banners } from './banners.tsx'
+import { AppBanners, Banners } from './banners.tsx'
 import { deletionOf, isDeletion } from './delete-service.tsx'
 import { FirstRun } from './first-run.tsx'
 import { Later } from './later.tsx'
-import { NodeActions } from './node-actions.tsx'
-import { NoServices } from './no-services.tsx'
-import styles from './overview.module.css'
 import { ServiceDetail } from './service-detail.tsx'
 import { ServiceList } from './service-list.tsx'
+import styles from './overview.module.css'
 
 /** The services of this machine. A narrow window shows the list or the open service, a wide one both. */
 export function Overview() {
@@ -83,4 +84,49 @@ function About() {
   const name = useSnapshot((snapshot) => snapshot.host.displayName)
   const version = useSnapshot((snapshot) => snapshot.version)
   return <p className={styles['about']}>{overviewWords.about(name, version)}</p>
+}
+
+/** Only a cluster that answers can say that there is nothing. */
+export function NoServices() {
+  const add = useWindow((state) => state.add)
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
+  if (cluster.state !== 'live') return <p className={styles['unknown']}>{noServiceWords.unknown}</p>
+  return (
+    <div className={styles['empty']}>
+      <h2 className={styles['title']}>{noServiceWords.title}</h2>
+      <p>
+        {noServiceWords.where(cluster.namespace)} <code>{noServiceWords.accelerator}</code>.
+      </p>
+      <Button look="prominent" onPress={() => add()}>
+        {addWords.open}
+      </Button>
+      <Folded title={noServiceWords.makes}>
+        <Command text={firstServiceCommand(cluster)} />
+      </Folded>
+    </div>
+  )
+}
+
+/** What concerns the whole machine. */
+export function NodeActions() {
+  const paused = useSnapshot(({ host }) => host.paused)
+  const ask = useWindow((state) => state.ask)
+  const resyncing = useWindow(({ requests }) => requests['resync']?.state === 'pending')
+  const pausing = useWindow(({ requests }) => requests['node']?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  return (
+    <section className={styles['node']} aria-label={nodeWords.title}>
+      <div className={styles['actions']}>
+        {!paused && (
+          <Button disabled={disabled} pending={pausing} onPress={() => void ask('node', { name: 'pauseNode' })}>
+            {nodeWords.pause}
+          </Button>
+        )}
+        <Button disabled={disabled} pending={resyncing} onPress={() => void ask('resync', { name: 'resync' })}>
+          {nodeWords.resync}
+        </Button>
+      </div>
+      <Answer about="resync" />
+    </section>
+  )
 }

@@ -1,31 +1,28 @@
 import { useRef } from 'react'
-import type { ServiceView } from '../../contract/service.ts'
-import { Button } from '../components/button.tsx'
-import { BackGlyph, StateGlyph } from '../components/glyph.tsx'
-import { ProgressBar } from '../components/progress-bar.tsx'
-import { Sentence } from '../components/sentence.tsx'
-import { Age, Until } from '../components/time.tsx'
-import { useWindow } from '../store.ts'
-import { useChosenFocus } from '../use-chosen-focus.ts'
-import { useKeptFocus } from '../use-kept-focus.ts'
-import { stateWord } from '../../contract/words.ts'
-import { connectionWords } from '../words/connection.ts'
-import { detailWords } from '../words/detail.ts'
-import { progressWords, requestsWords, viewWords } from '../words/services.ts'
-import { Absence } from './absence.tsx'
-import { Facts, PlainCard } from './card.tsx'
-import { Crash } from './crash.tsx'
+import { type ServiceView, type Step, type StepName, stepNames } from '../../contract/service.ts'
+import { type Action, actionsFor, furtherActionsFor, stateWord, stepWords } from '../../contract/words.ts'
+import { Banner, Facts, PlainCard } from '../components/blocks.tsx'
+import { Button } from '../components/buttons.tsx'
+import { ProgressBar } from '../components/charts.tsx'
+import { BackGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
+import { Age, Sentence, Since, Until } from '../components/text.tsx'
+import { useChosenFocus, useKeptFocus } from '../focus.ts'
+import { type Request, useSnapshot, useWindow } from '../store.ts'
+import { absenceWords, detailWords, progressWords, requestsWords, stepsWords, viewWords } from '../words/services.ts'
+import { connectionWords } from '../words/window.ts'
+import { Answer } from './answer.tsx'
+import {
+  Crash,
+  ServerDetails,
+  ServiceAddresses,
+  ServiceMemoryCard,
+  ServiceNews,
+  ServiceWork,
+} from './service-cards.tsx'
 import { DeleteService } from './delete-service.tsx'
 import { LogView } from './log-view.tsx'
-import { ServerDetails } from './server-details.tsx'
-import { ServiceActions } from './service-actions.tsx'
-import { ServiceAddresses } from './service-addresses.tsx'
+import { WaysToFit } from './ways.tsx'
 import styles from './service-detail.module.css'
-import { ServiceMemoryCard } from './service-memory.tsx'
-import { ServiceWork } from './service-work.tsx'
-import { ServiceNews } from './service-news.tsx'
-import { Steps } from './steps.tsx'
-import { WaysToFit } from './ways-to-fit.tsx'
 
 /** One service, with all that can be said of it and done about it. Escape goes back to the list. */
 export function ServiceDetail({ service }: { readonly service: ServiceView }) {
@@ -114,5 +111,92 @@ function Figures({ uid }: { readonly uid: string }) {
       )}
       {requestsInFlight !== undefined && <p className={styles['aside']}>{requestsWords(requestsInFlight)}</p>}
     </>
+  )
+}
+
+/** What can be asked for this service, and below it what came of the last request. */
+export function ServiceActions({ service }: { readonly service: ServiceView }) {
+  const isDraining = useSnapshot(({ figures }) => figures[service.uid]?.requestsInFlight !== undefined)
+  const actions = [...actionsFor(service), ...furtherActionsFor(service, { isDraining })]
+  return (
+    <>
+      {actions.length > 0 && (
+        <div className={styles['actions']}>
+          {actions.map((action) => (
+            <ActionButton key={action.label} about={service.uid} action={action} />
+          ))}
+        </div>
+      )}
+      <Answer about={service.uid} />
+    </>
+  )
+}
+
+function ActionButton({ about, action }: { readonly about: string; readonly action: Action }) {
+  const ask = useWindow((state) => state.ask)
+  const asked = useWindow(({ requests }) => pendingName(requests[about]))
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const pending = asked === action.command.name
+  return (
+    <Button
+      pending={pending}
+      disabled={!connected || (asked !== undefined && !pending)}
+      onPress={() => void ask(about, action.command)}
+    >
+      {pending ? action.pending : action.label}
+    </Button>
+  )
+}
+
+const pendingName = (request: Request | undefined) => (request?.state === 'pending' ? request.command.name : undefined)
+
+/** Why this machine does not serve what the cluster wants, and what brings it back. */
+export function Absence({ service: { hold, state, message, since } }: { readonly service: ServiceView }) {
+  if (state === 'foreign') {
+    return (
+      <Banner tone="note">
+        <p>
+          {absenceWords.elsewhere} <Since at={since} />.
+        </p>
+        <p>{absenceWords.takenBack}</p>
+      </Banner>
+    )
+  }
+  if (hold === undefined) return null
+  return (
+    <Banner tone={hold.by === 'pressure' ? 'warn' : 'note'}>
+      {!message.includes(hold.message) && (
+        <p>
+          <Sentence text={hold.message} />
+        </p>
+      )}
+      <p>
+        {absenceWords.held} <Since at={hold.since} />. {absenceWords.back(hold)}
+      </p>
+    </Banner>
+  )
+}
+
+export function Steps({ steps }: { readonly steps: ServiceView['steps'] }) {
+  return (
+    <ol className={styles['steps']} aria-label={stepsWords.title}>
+      {stepNames.map((name) => (
+        <StepLine key={name} name={name} step={steps[name]} />
+      ))}
+    </ol>
+  )
+}
+
+function StepLine({ name, step: { status, message } }: { readonly name: StepName; readonly step: Step }) {
+  return (
+    <li className={styles['step']} data-status={status}>
+      <StepGlyph status={status} />
+      <div className={styles['words']}>
+        <span className={styles['stepsName']}>{stepWords[name]}</span>
+        <span className={styles['status']}>
+          <Sentence text={message ?? stepsWords.status[status]} />
+        </span>
+      </div>
+    </li>
   )
 }

@@ -1,17 +1,14 @@
 import { useEffect, useRef } from 'react'
 import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
 import type { ServiceView } from '../../contract/service.ts'
-import { classNames } from '../components/class-names.ts'
-import { ChevronGlyph, StateGlyph } from '../components/glyph.tsx'
-import { LongName } from '../components/long-name.tsx'
-import { ProgressBar } from '../components/progress-bar.tsx'
-import { Sentence } from '../components/sentence.tsx'
-import { useWindow } from '../store.ts'
 import { stateWord } from '../../contract/words.ts'
-import { detailWords } from '../words/detail.ts'
-import { progressWords, viewWords, workWords } from '../words/services.ts'
+import { ProgressBar } from '../components/charts.tsx'
+import { ChevronGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
+import { classNames, LongName, Sentence, Spoken } from '../components/text.tsx'
+import { rowSteps } from '../row-steps.ts'
+import { useWindow } from '../store.ts'
+import { detailWords, progressWords, stepsWords, viewWords, workWords } from '../words/services.ts'
 import styles from './service-list.module.css'
-import { StepTrack } from './step-track.tsx'
 
 export function ServiceList({ services }: { readonly services: readonly ServiceView[] }) {
   const selected = useWindow((state) => state.selected)
@@ -90,5 +87,26 @@ function Figures({ uid, message }: { readonly uid: string; readonly message: str
       <ProgressBar label={detailWords.download} percent={percent} />
       <p className={styles['progress']}>{percent === undefined ? text : `${percent} % · ${text}`}</p>
     </>
+  )
+}
+
+/** The five steps on one line, while a service is on its way or does not get there. */
+export function StepTrack({ steps, state }: Pick<ServiceView, 'steps' | 'state'>) {
+  const track = rowSteps({ steps, state })
+  if (track === undefined) return null
+  return (
+    <p className={styles['track']}>
+      <Spoken>{stepsWords.row(track)}</Spoken>
+      <span className={styles['marks']} aria-hidden="true">
+        {track.statuses.map(([name, status]) => (
+          <span key={name} className={styles['mark']} data-status={status}>
+            <StepGlyph status={status} />
+          </span>
+        ))}
+      </span>
+      <span className={styles['at']} data-status={track.status} aria-hidden="true">
+        {stepsWords.at(track)}
+      </span>
+    </p>
   )
 }

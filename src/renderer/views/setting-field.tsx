@@ -1,16 +1,21 @@
-import type { ReactNode } from 'react'
-import { editableRow, type SettingView, spellingOf } from '../../contract/settings.ts'
-import { Button } from '../components/button.tsx'
-import { ChoiceRow } from '../components/choice-row.tsx'
-import { Command } from '../components/command.tsx'
-import { Sentence } from '../components/sentence.tsx'
-import { SwitchRow } from '../components/switch-row.tsx'
-import { TextInput } from '../components/text-input.tsx'
-import { isConflict, textOf, type Written } from '../settings-draft.ts'
-import { useTrust } from '../store.ts'
-import { settingWords } from '../words/settings/settings.ts'
-import { ByteField } from './byte-field.tsx'
-import { PathField } from './path-field.tsx'
+import { type ReactNode, useState } from 'react'
+import type { ChosenFile } from '../../contract/app-bridge.ts'
+import { parseByteCount } from '../../contract/format.ts'
+import { editableRow, type SettingName, type SettingView, spellingOf } from '../../contract/settings.ts'
+import { Button, Command } from '../components/buttons.tsx'
+import { ChoiceRow, SwitchRow, TextInput, UnitChoice } from '../components/fields.tsx'
+import { Sentence } from '../components/text.tsx'
+import {
+  type ByteUnit,
+  byteUnits,
+  isConflict,
+  joinByteText,
+  splitByteText,
+  textOf,
+  type Written,
+} from '../settings-draft.ts'
+import { useApp, useTrust } from '../store.ts'
+import { settingWords } from '../words/settings.ts'
 import styles from './setting-field.module.css'
 
 interface SettingFieldProps {
@@ -128,5 +133,98 @@ function Fixed({ view, why, children }: FixedProps) {
       <p className={styles['note']}>{why}</p>
       {children}
     </div>
+  )
+}
+
+interface ByteFieldProps {
+  readonly title: string
+  /** A number with its unit as Kubernetes writes it, such as `24Gi`; what a person writes may be none. */
+  readonly text: string
+  readonly help: string
+  readonly problem: string | undefined
+  /** Of a number that has none, such as 0. */
+  readonly usualUnit: ByteUnit
+  readonly onChange: (text: string) => void
+}
+
+/** A number of bytes, in a unit that is chosen beside it; below it is what that comes to. */
+export function ByteField({ title, text, help, problem, usualUnit, onChange }: ByteFieldProps) {
+  const { amount, unit: written } = splitByteText(text)
+  const [kept, setKept] = useState<ByteUnit>()
+  const unit = written ?? kept ?? usualUnit
+  const bytes = parseByteCount(text) ?? 0
+  const choose = (next: ByteUnit) => {
+    setKept(next)
+    if (amount !== '') onChange(joinByteText(amount, next))
+  }
+  return (
+    <TextInput
+      label={title}
+      value={amount}
+      onChange={(next) => onChange(joinByteText(next, unit))}
+      help={bytes > 0 ? `${settingWords.isBytes(bytes)} ${help}` : help}
+      problem={problem}
+      placeholder={settingWords.placeholder}
+      beside={
+        <UnitChoice
+          label={settingWords.unitOf(title)}
+          units={byteUnits}
+          words={settingWords.units}
+          value={unit}
+          onChange={choose}
+        />
+      }
+    />
+  )
+}
+
+const kinds: Readonly<Partial<Record<SettingName, ChosenFile>>> = {
+  kubeconfig: 'kubeconfig',
+  llamaServer: 'executable',
+  macmon: 'executable',
+  hubTokenFile: 'tokenFile',
+  caFile: 'certificates',
+}
+
+interface PathFieldProps {
+  readonly name: SettingName
+  readonly title: string
+  readonly text: string
+  readonly help: string
+  readonly problem: string | undefined
+  readonly onChange: (text: string) => void
+}
+
+/** A path that is written, or in the app chosen in a dialog. */
+export function PathField({ name, title, text, help, problem, onChange }: PathFieldProps) {
+  const app = useApp()
+  const [refusal, setRefusal] = useState<string>()
+  const kind = kinds[name]
+  const choose = async (what: ChosenFile) => {
+    const reply = await app?.chooseFile(what)
+    setRefusal(reply?.ok === false ? reply.failure.message : undefined)
+    if (reply?.ok === true && reply.value !== null) onChange(reply.value)
+  }
+  const write = (written: string) => {
+    setRefusal(undefined)
+    onChange(written)
+  }
+  return (
+    <TextInput
+      label={title}
+      value={text}
+      onChange={write}
+      help={help}
+      problem={problem ?? refusal}
+      placeholder={settingWords.placeholder}
+      {...(app !== undefined &&
+        kind !== undefined && {
+          beside: (
+            <Button label={settingWords.chooseFor(title)} onPress={() => void choose(kind)}>
+              {settingWords.choose}
+            </Button>
+          ),
+        })}
+    />
   )
 }

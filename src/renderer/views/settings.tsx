@@ -1,23 +1,37 @@
-import type { ReactNode } from 'react'
-import { Button } from '../components/button.tsx'
-import { sectionOf, sectionOfStart, settingSections, type SettingSection } from '../setting-sections.ts'
-import { changedIn, patchOfDraft, previewOfDraft, textIn, withoutSent, withWritten } from '../settings-draft.ts'
+import { type ReactNode, useEffect, useState } from 'react'
+import { Label } from 'react-aria-components/Label'
+import { Slider, SliderOutput, SliderThumb, SliderTrack } from 'react-aria-components/Slider'
+import type { QueryInput } from '../../contract/queries.ts'
+import type { StartSettingView } from '../../contract/settings.ts'
+import { Folded, Note, ViewPage } from '../components/blocks.tsx'
+import { Button, Command } from '../components/buttons.tsx'
+import { classNames, Sentence, Spoken } from '../components/text.tsx'
+import {
+  changedIn,
+  patchOfDraft,
+  previewOfDraft,
+  sectionOf,
+  sectionOfStart,
+  type SettingSection,
+  settingSections,
+  textIn,
+  withoutSent,
+  withWritten,
+} from '../settings-draft.ts'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
-import { settingWords } from '../words/settings/settings.ts'
+import { budgetWords, settingWords } from '../words/settings.ts'
 import { Answer } from './answer.tsx'
-import { MemoryPreview } from './memory-preview.tsx'
-import { MemorySlider } from './memory-slider.tsx'
 import { SettingField } from './setting-field.tsx'
+import {
+  SettingsCluster,
+  SettingsModels,
+  SettingsNetwork,
+  SettingsPower,
+  SettingsRuntimes,
+} from './settings-sections.tsx'
+import { SettingsGeneral } from './settings-app.tsx'
 import styles from './settings.module.css'
-import { SettingsCluster } from './settings-cluster.tsx'
-import { SettingsGeneral } from './settings-general.tsx'
-import { SettingsModels } from './settings-models.tsx'
-import { SettingsNetwork } from './settings-network.tsx'
-import { SettingsPower } from './settings-power.tsx'
-import { SettingsRuntimes } from './settings-runtimes.tsx'
-import { StartSetting } from './start-setting.tsx'
-import { Note, ViewPage } from './view-page.tsx'
 
 const about = 'settings'
 
@@ -126,4 +140,141 @@ function Section({ section, children }: { readonly section: SettingSection; read
       <div className={styles['fields']}>{children}</div>
     </div>
   )
+}
+
+interface StartSettingProps {
+  readonly view: StartSettingView
+  /** Of the app; absent where the agent is started with flags. */
+  readonly startFile: string | undefined
+}
+
+/** A setting that counts only from the start of the agent: what it is, where that comes from, and how another would be stated. */
+export function StartSetting({ view, startFile }: StartSettingProps) {
+  const line = startFile === undefined ? view.flag : view.line
+  return (
+    <li className={styles['setting']}>
+      <p>
+        <strong className={styles['title']}>{settingWords.startTitle(view)}</strong>{' '}
+        <span className={styles['value']}>
+          <Sentence text={settingWords.startValue(view)} />
+        </span>
+      </p>
+      <p className={styles['note']}>
+        <Sentence text={settingWords.startHelp(view)} />
+      </p>
+      <Folded title={settingWords.why}>
+        <p className={styles['note']}>
+          <Sentence text={settingWords.startWhy(view, startFile)} />
+        </p>
+        {line !== undefined && <Command text={line} copyLabel={settingWords.copyStart(view)} />}
+      </Folded>
+    </li>
+  )
+}
+
+interface MemorySliderProps {
+  /** Of all memory; 0 = automatic. */
+  readonly fraction: number
+  /** A number of bytes is set, which counts instead. */
+  readonly isOverruled: boolean
+  readonly onChange: (fraction: number) => void
+}
+
+/** What is less makes no sense, and 0 would mean automatic. */
+const least = 0.01
+
+/** How much of this machine's memory models may hold; nothing while its size is not known. */
+export function MemorySlider({ fraction, isOverruled, onChange }: MemorySliderProps) {
+  const total = useSnapshot(({ memory }) => memory?.totalBytes)
+  const budget = useSnapshot(({ memory }) => memory?.budgetBytes)
+  const gpuLimit = useSnapshot(({ memory }) => memory?.gpuLimitBytes)
+  // What automatic would be, which is not the present budget while another one is set.
+  const automatic = useAnswer(
+    { name: 'evictionPreview', settings: { memoryFraction: null, memoryBudgetBytes: null } },
+    [fraction > 0, total, gpuLimit],
+  ).answer?.budgetBytes
+  if (total === undefined) return null
+  const bytes = (isOverruled ? undefined : automatic) ?? budget ?? 0
+  const value = Math.max(least, Math.min(1, fraction > 0 ? fraction : bytes / total))
+  return (
+    <Slider
+      className={classNames(styles['slider'])}
+      value={value}
+      onChange={onChange}
+      minValue={least}
+      maxValue={1}
+      step={0.01}
+      formatOptions={{ style: 'percent' }}
+      isDisabled={isOverruled}
+    >
+      <div className={styles['first']}>
+        <Label className={classNames(styles['label'])}>{budgetWords.slider}</Label>
+        <SliderOutput className={classNames(styles['memorySliderValue'])}>
+          {budgetWords.share(value, total)}
+        </SliderOutput>
+      </div>
+      <SliderTrack className={classNames(styles['track'])}>
+        <span className={styles['filled']} style={{ width: `${100 * value}%` }} />
+        {gpuLimit !== undefined && gpuLimit < total && (
+          <span className={styles['gpuLimit']} style={{ insetInlineStart: `${(100 * gpuLimit) / total}%` }} />
+        )}
+        <SliderThumb className={classNames(styles['thumb'])} />
+      </SliderTrack>
+      <ul className={styles['legend']}>
+        {gpuLimit !== undefined && (
+          <li>
+            <span className={classNames(styles['key'], styles['gpuLimitKey'])} />
+            {budgetWords.gpuLimit(gpuLimit)}
+          </li>
+        )}
+        <li>
+          <span className={classNames(styles['key'], styles['ramKey'])} />
+          {budgetWords.ram(total)}
+        </li>
+      </ul>
+      {isOverruled && <p className={styles['memorySliderNote']}>{budgetWords.bytesCount}</p>}
+    </Slider>
+  )
+}
+
+interface MemoryPreviewProps {
+  /** What is written and not applied yet. */
+  readonly settings: Extract<QueryInput, { name: 'evictionPreview' }>['settings']
+}
+
+/** What settings about memory would do to the services, by the agent's own decision. */
+export function MemoryPreview({ settings }: MemoryPreviewProps) {
+  const memory = useSnapshot((snapshot) => snapshot.memory)
+  const services = useSnapshot((snapshot) => snapshot.services)
+  const { answer, problem, isCurrent } = useAnswer({ name: 'evictionPreview', settings }, [memory, services])
+  const lines = problem !== undefined ? [problem] : answer && isCurrent ? budgetWords.lines(answer) : undefined
+  const said = useCalm(lines?.join(' '))
+  return (
+    <section className={styles['preview']} aria-label={budgetWords.preview}>
+      <Spoken live>{said}</Spoken>
+      {lines === undefined ? (
+        <p>{budgetWords.looking}</p>
+      ) : (
+        <ul>
+          {lines.map((line) => (
+            <li key={line}>{line}</li>
+          ))}
+        </ul>
+      )}
+    </section>
+  )
+}
+
+/** Long enough that a person who types or slides has come to an end, in milliseconds. */
+const calmMs = 1_200
+
+/** What has been so for a while: the rest would be spoken at every key. */
+function useCalm(text: string | undefined): string | undefined {
+  const [calm, setCalm] = useState<string>()
+  useEffect(() => {
+    if (text === undefined) return
+    const timer = setTimeout(() => setCalm(text), calmMs)
+    return () => clearTimeout(timer)
+  }, [text])
+  return calm
 }

@@ -1,14 +1,47 @@
 import type { ReactNode } from 'react'
 import type { CommandInput } from '../../contract/commands.ts'
-import type { WayToFitView } from '../../contract/service.ts'
-import { Button } from '../components/button.tsx'
-import { Command } from '../components/command.tsx'
-import { Sentence } from '../components/sentence.tsx'
+import type { ServiceView, WayToFitView } from '../../contract/service.ts'
+import { Card } from '../components/blocks.tsx'
+import { Button, Command } from '../components/buttons.tsx'
+import { Sentence } from '../components/text.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
-import { useAnswer } from '../use-answer.ts'
-import { usePressed } from '../use-pressed.ts'
-import { fitWords } from '../words/fit.ts'
+import { useAnswer, usePressed } from '../use-answer.ts'
+import { fitWords } from '../words/models.ts'
+import { Answer } from './answer.tsx'
 import styles from './ways.module.css'
+
+/** What stands in the way of a model that does not fit, what would make it fit, and what came of it. */
+export function WaysToFit({ service }: { readonly service: ServiceView }) {
+  return (
+    <>
+      <Answer about={aboutFit(service)} />
+      <Misfit service={service} />
+    </>
+  )
+}
+
+/** What was asked here is told here, also when the model fits by then. */
+const aboutFit = ({ uid }: ServiceView) => `fit/${uid}`
+
+function Misfit({ service: view }: { readonly service: ServiceView }) {
+  const ask = useWindow((store) => store.ask)
+  const { namespace, name, contextSize, memory } = view
+  const ways = memory?.waysToFit
+  if (memory === undefined || ways === undefined || ways.length === 0) return null
+  const about = aboutFit(view)
+  const service = { namespace, name }
+  const commandOf = (tokens: number) => ({ name: 'setContextSize', service, contextSize: tokens }) as const
+  const setContext = (tokens: number) => {
+    const undo = { name: 'setContextSize', service, contextSize: contextSize ?? null } as const
+    void ask(about, commandOf(tokens), { undo })
+  }
+  return (
+    <Card title={fitWords.title}>
+      <Ways about={about} ways={ways} context={{ effect: fitWords.contextEffect, onUse: setContext, commandOf }} />
+      {memory.place !== undefined && <p className={styles['aside']}>{fitWords.place(memory.place)}</p>}
+    </Card>
+  )
+}
 
 interface WaysProps {
   /** Under which the answers are told. */

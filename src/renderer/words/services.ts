@@ -10,17 +10,24 @@ import {
   formatWatts,
 } from '../../contract/format.ts'
 import type { MemoryStateView } from '../../contract/memory.ts'
+import type { ManagerView } from '../../contract/model-application.ts'
 import type { PowerFigures } from '../../contract/power.ts'
+import type { EventView } from '../../contract/queries.ts'
 import {
+  type CrashView,
   heldBytesOf,
   type Hold,
   type Progress,
   type RuntimeFigures,
   type ServiceFigures,
+  type ServiceView,
+  type Step,
+  type StepName,
 } from '../../contract/service.ts'
 import { shellWord } from '../../contract/shell.ts'
-import { stateWords } from '../../contract/words.ts'
-import type { ModelShare } from '../memory-shares.ts'
+import { stateWords, stepWords } from '../../contract/words.ts'
+import type { ModelShare } from '../gauges.ts'
+import type { RowSteps } from '../row-steps.ts'
 
 /** In place of a value that is not known. */
 export const notReported = 'not reported'
@@ -223,4 +230,125 @@ export const powerWords = {
     range === undefined
       ? 'Power of the last two minutes: not reported'
       : `Power of the last two minutes: from ${formatWatts(range.least)} to ${formatWatts(range.most)}`,
+} as const
+
+export const detailWords = {
+  /** Before an age. */
+  for: 'for',
+  namespace: (namespace: string) => `namespace ${namespace}`,
+  download: 'Download',
+  model: 'Model',
+  server: 'Server',
+  restarts: 'Restarts',
+  serverOf: ({ runtime, port, pid }: ServiceView): string =>
+    [
+      runtime,
+      ...(port === undefined ? [] : [`port ${port}`]),
+      ...(pid === undefined ? ['not running'] : [`process ${pid}`]),
+    ].join(' · '),
+} as const
+
+const goesOn: Readonly<Record<StepName, string>> = {
+  fetched: 'Fetching',
+  started: 'Starting',
+  healthy: 'Getting healthy',
+  published: 'Publishing',
+  clusterAgrees: 'The cluster looks at it',
+}
+
+const failed: Readonly<Record<StepName, string>> = {
+  fetched: 'Not fetched',
+  started: 'Not started',
+  healthy: 'Not healthy',
+  published: 'Not published',
+  clusterAgrees: 'The cluster disagrees',
+}
+
+/** Where it stands: `Getting healthy`, `Not started`, `Next: Published`. */
+function standing({ at, status }: RowSteps): string {
+  if (status === 'active') return goesOn[at]
+  return status === 'failed' ? failed[at] : `Next: ${stepWords[at]}`
+}
+
+export const stepsWords = {
+  title: 'Steps',
+  status: {
+    done: 'done',
+    active: 'in progress',
+    waiting: 'not yet',
+    failed: 'failed',
+  } satisfies Record<Step['status'], string>,
+  at: standing,
+  /** As it is heard: `2 of 5 steps done. Getting healthy.` */
+  row: (steps: RowSteps) => `${steps.done} of ${steps.statuses.length} steps done. ${standing(steps)}.`,
+} as const
+
+const times = (count: number) => (count === 1 ? 'once' : `${count} times in a row`)
+
+export const crashWords = {
+  title: 'Crash',
+  crashed: ({ failures }: CrashView, isOver: boolean) =>
+    `${failures === 0 ? 'Crashed earlier' : `Crashed ${times(failures)}`}${isOver ? ', and serves again' : ''}`,
+  how: 'How',
+  when: 'When',
+  ago: 'ago',
+  memory: 'Memory then',
+  lastLines: (count: number) => (count === 1 ? 'Last line before the crash' : `Last ${count} lines before the crash`),
+  held: ({ memory }: CrashView) => (memory === undefined ? notReported : formatBytes(memory.residentBytes)),
+  nextAttempt: 'Next attempt',
+  /** How the server ended, as far as that is known. */
+  end({ exitCode, signal }: CrashView): string {
+    if (signal !== undefined) return `Ended by ${signal}`
+    return exitCode === undefined ? 'Ended' : `Exit code ${exitCode}`
+  },
+} as const
+
+export const logWords = {
+  title: 'Log',
+  run: 'Run',
+  current: 'This run',
+  previous: 'Previous',
+  output: 'Output',
+  newRun: 'A new run begins.',
+  nothing: 'Nothing was printed yet.',
+  noPrevious: 'No earlier run is kept.',
+  paused: (missed: number) => (missed === 0 ? 'Paused' : `Paused · ${missed} new ${missed === 1 ? 'line' : 'lines'}`),
+  follow: 'Follow',
+  reveal: 'Show file',
+  search: 'Search the log',
+  searchHint: 'Search',
+  nextMatch: 'Next match',
+  previousMatch: 'Previous match',
+  /** `current` counts from 1; undefined = none of them is looked at. */
+  matches(count: number, current: number | undefined): string {
+    if (count === 0) return 'No match'
+    if (current !== undefined) return `${current} of ${count}`
+    return count === 1 ? '1 match' : `${count} matches`
+  },
+} as const
+
+/** What the cluster says of a service: its conditions, and its Events. */
+export const newsWords = {
+  conditions: 'Conditions in the cluster',
+  events: 'Recent Events',
+  noConditions: 'The cluster has no condition of it.',
+  noEvents: 'The cluster keeps no Event of it.',
+  more: (count: number) => `The ${count} newest; metal-agent events lists all.`,
+  ago: 'ago',
+  since: 'for',
+  /** Such as "Crashed, 3 times". */
+  event: ({ reason, count }: EventView) => (count === 1 ? reason : `${reason}, ${count} times`),
+} as const
+
+export const deleteWords = {
+  ask: 'Delete…',
+  askOne: (name: string) => `Delete ${name}…`,
+  title: 'Delete',
+  asking: 'Looking at what would be deleted…',
+  manager: ({ tool, object, evidence }: ManagerView) => `${tool} keeps its ${object} as well (${evidence}).`,
+  now: (name: string) => `Delete ${name}`,
+  anyway: (name: string) => `Delete ${name} all the same`,
+  keep: 'Keep',
+  again: 'Try again',
+  pending: 'Deleting…',
 } as const

@@ -72,7 +72,6 @@ test('times are of 24 hours, and the day is named where it is another one', () =
 /** Where numbers are written for programs: drawings, settings, metrics. */
 const forPrograms: ReadonlySet<string> = new Set([
   'contract/format.ts',
-  'contract/quantities.ts',
   'renderer/power-trail.ts',
   'renderer/views/fit-bar.tsx',
   'renderer/views/memory-bar.tsx',

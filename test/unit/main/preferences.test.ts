@@ -11,8 +11,7 @@ import { keepPreferences } from '../../../src/main/keep-preferences.ts'
 import { movedNotice, movedTitles } from '../../../src/main/moved-settings.ts'
 import { setAside } from '../../../src/agent-core/state/state-file.ts'
 import { defaultPreferences, readPreferences, writePreferences } from '../../../src/main/preferences.ts'
-import { settingTexts } from '../../../src/renderer/words/settings/editable.ts'
-import { startSettingTexts } from '../../../src/renderer/words/settings/start.ts'
+import { settingTexts, startSettingTexts } from '../../../src/renderer/words/settings.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const host = { platform: 'darwin', env: {}, homeDir: '/home/me' } as const

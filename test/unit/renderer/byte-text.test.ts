@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { parseByteCount } from '../../../src/contract/format.ts'
-import { byteTextOf, joinByteText, splitByteText } from '../../../src/renderer/byte-text.ts'
+import { byteTextOf, joinByteText, splitByteText } from '../../../src/renderer/settings-draft.ts'
 
 test.each([
   [0, '0'],

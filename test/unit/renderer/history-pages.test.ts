@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { newerLimit, withNewer, withOlder } from '../../../src/renderer/history-pages.ts'
+import { newerLimit, withNewer, withOlder } from '../../../src/renderer/history.ts'
 
 const page = (ids: readonly number[], hasMore = true) => ({
   entries: ids.map((id) => ({ id, at: '2026-01-02T03:04:05.000Z', kind: 'ready' as const, message: `Entry ${id}.` })),

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { HistoryEntry } from '../../../src/contract/queries.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
-import { undosOf } from '../../../src/renderer/history-undo.ts'
+import { undosOf } from '../../../src/renderer/history.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 

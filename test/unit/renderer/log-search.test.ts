@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { matchBeside, matchesIn, partsOf, patternOf } from '../../../src/renderer/log-search.ts'
+import { matchBeside, matchesIn, partsOf, patternOf } from '../../../src/renderer/log.ts'
 
 const entries = [
   { id: 1, kind: 'line', text: 'Error: no such file; ERROR again' },

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { emptyTail, maxEntries, withChunk } from '../../../src/renderer/log-tail.ts'
+import { emptyTail, maxEntries, withChunk } from '../../../src/renderer/log.ts'
 
 const chunk = (lines: string[], fileId = 'a', gap?: string) => ({
   lines,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { MemoryStateView } from '../../../src/contract/memory.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
-import { memoryShares } from '../../../src/renderer/memory-shares.ts'
+import { memoryShares } from '../../../src/renderer/gauges.ts'
 import { memoryWords, workWords } from '../../../src/renderer/words/services.ts'
 import { sampleService } from '../../support/sample-snapshot.ts'
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { DownloadView, StoredModelView } from '../../../src/contract/models.ts'
-import { removalOf } from '../../../src/renderer/model-removal.ts'
-import { modelWords } from '../../../src/renderer/words/views.ts'
+import { removalOf } from '../../../src/renderer/model-store.ts'
+import { modelWords } from '../../../src/renderer/words/models.ts'
 import { sampleService } from '../../support/sample-snapshot.ts'
 
 const stored = (changes: Partial<StoredModelView> = {}): StoredModelView => ({

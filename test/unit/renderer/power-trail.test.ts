@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { trailLines, trailMs, withPower, type PowerSample } from '../../../src/renderer/power-trail.ts'
+import { trailLines, trailMs, withPower, type PowerSample } from '../../../src/renderer/gauges.ts'
 
 const begin = Date.parse('2026-01-02T03:04:05.000Z')
 const at = (seconds: number, combinedWatts?: number) => ({

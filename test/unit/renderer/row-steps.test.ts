@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { type ServiceState, type Step, stepNames } from '../../../src/contract/service.ts'
 import { rowSteps } from '../../../src/renderer/row-steps.ts'
-import { stepsWords } from '../../../src/renderer/words/detail.ts'
+import { stepsWords } from '../../../src/renderer/words/services.ts'
 
 /** `d` done, `a` active, `w` waiting, `f` failed. */
 function shown(state: ServiceState, letters: string): string | undefined {

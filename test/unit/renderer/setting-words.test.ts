@@ -10,11 +10,9 @@ import {
   startSettingNames,
   type StartSettingView,
 } from '../../../src/contract/settings.ts'
-import { matches } from '../../../src/renderer/history-days.ts'
+import { matches } from '../../../src/renderer/history.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
-import { settingTexts } from '../../../src/renderer/words/settings/editable.ts'
-import { settingWords } from '../../../src/renderer/words/settings/settings.ts'
-import { startSettingTexts } from '../../../src/renderer/words/settings/start.ts'
+import { settingTexts, settingWords, startSettingTexts } from '../../../src/renderer/words/settings.ts'
 
 const started = (name: StartSettingView['name'], facts: Partial<StartSettingView> = {}): StartSettingView => ({
   ...{ name, group: startRows[name].group, value: '', from: 'default', flag: '--x=1', line: '"x": 1' },

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { firstServiceCommand } from '../../../src/renderer/first-service.ts'
+import { firstServiceCommand } from '../../../src/renderer/first-run.ts'
 import { progressWords } from '../../../src/renderer/words/services.ts'
 
 test.each([

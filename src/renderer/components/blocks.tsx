@@ -1,0 +1,104 @@
+import type { ReactNode } from 'react'
+import { ErrorGlyph, NoteGlyph, WarningGlyph } from './glyph.tsx'
+import { classNames } from './text.tsx'
+import styles from './blocks.module.css'
+
+interface ViewPageProps {
+  /** Of the heading, in this page. */
+  readonly id: string
+  readonly title: string
+  readonly children: ReactNode
+}
+
+/** One view of the window below its header, by itself. */
+export function ViewPage({ id, title, children }: ViewPageProps) {
+  return (
+    <section className={styles['view']} aria-labelledby={id}>
+      <h2 id={id} className={styles['title']}>
+        {title}
+      </h2>
+      {children}
+    </section>
+  )
+}
+
+/** A sentence beside what the view is about; nothing where there is none. */
+export const Note = ({ children }: { readonly children: ReactNode }) =>
+  children === undefined ? null : <p className={styles['note']}>{children}</p>
+
+interface CardProps {
+  readonly title: string
+  /** 2 where it stands in no other part of the view. */
+  readonly level?: 2 | 3
+  readonly children: ReactNode
+}
+
+/** One part of what can be said of a service. */
+export function Card({ title, level = 3, children }: CardProps) {
+  const Heading = level === 2 ? 'h2' : 'h3'
+  return (
+    <section className={styles['card']} aria-label={title}>
+      <Heading className={styles['cardTitle']}>{title}</Heading>
+      {children}
+    </section>
+  )
+}
+
+/** One that says more than a title what it is about. */
+export const PlainCard = ({ children }: { readonly children: ReactNode }) => (
+  <div className={styles['card']}>{children}</div>
+)
+
+/** Names and values, side by side. */
+export function Facts({ facts }: { readonly facts: readonly (readonly [name: string, value: ReactNode])[] }) {
+  return (
+    <dl className={styles['facts']}>
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
+interface BannerProps {
+  readonly tone: 'note' | 'warn' | 'bad'
+  readonly children: ReactNode
+  /** Buttons. */
+  readonly actions?: ReactNode
+}
+
+const glyphs = { note: <NoteGlyph />, warn: <WarningGlyph />, bad: <ErrorGlyph /> }
+
+/** Something a person should know, with what can be done about it. */
+export function Banner({ tone, children, actions }: BannerProps) {
+  return (
+    <div className={classNames(styles['banner'], styles[`${tone}Banner`])}>
+      <span className={styles['glyph']}>{glyphs[tone]}</span>
+      <div className={styles['text']}>{children}</div>
+      {actions !== undefined && <div className={styles['actions']}>{actions}</div>}
+    </div>
+  )
+}
+
+interface FoldedProps {
+  /** Of what is inside. */
+  readonly title: string
+  readonly onToggle?: (isOpen: boolean) => void
+  readonly children: ReactNode
+}
+
+/** What only some want to read. */
+export function Folded({ title, onToggle, children }: FoldedProps) {
+  return (
+    <details
+      className={styles['folded']}
+      {...(onToggle !== undefined && { onToggle: (event) => onToggle(event.currentTarget.open) })}
+    >
+      <summary className={styles['foldedTitle']}>{title}</summary>
+      <div className={styles['content']}>{children}</div>
+    </details>
+  )
+}

@@ -1,0 +1,55 @@
+import { type FocusEvent, type KeyboardEvent, type RefObject, useEffect, useRef, useState } from 'react'
+import { useWindow } from './store.ts'
+
+/**
+ * A question that takes the place of the button that asks it. The button that has the focus goes away with each step: the focus
+ * belongs on the answer that changes nothing, and afterwards on the button that came back.
+ */
+export function useQuestion() {
+  const [step, setStep] = useState<'before' | 'asked' | 'after'>('before')
+  const close = () => setStep('after')
+  return {
+    isAsked: step === 'asked',
+    isOver: step === 'after',
+    open: () => setStep('asked'),
+    close,
+    /** For what holds the question: Escape is the answer that changes nothing, and goes no further. */
+    onKeyDown: (event: KeyboardEvent) => {
+      if (event.key !== 'Escape' || step !== 'asked') return
+      event.preventDefault()
+      event.stopPropagation()
+      close()
+    },
+  }
+}
+
+/** Takes the focus to the heading of what a person just chose. */
+export function useChosenFocus(heading: RefObject<HTMLElement | null>): void {
+  const isChosen = useWindow((state) => state.isChosen)
+  useEffect(() => {
+    if (!isChosen) return
+    heading.current?.focus()
+    // A press of the mouse takes the focus on to what was pressed, and to nothing where that is gone by then.
+    const frame = requestAnimationFrame(() => {
+      if (document.activeElement === document.body) heading.current?.focus()
+    })
+    return () => cancelAnimationFrame(frame)
+  }, [isChosen, heading])
+}
+
+/** What has the focus may go away with what it is about: the person then goes on at `home` and not at the top of the page. */
+export function useKeptFocus(home: RefObject<HTMLElement | null>) {
+  const isInside = useRef(false)
+  useEffect(() => {
+    if (isInside.current && document.activeElement === document.body) home.current?.focus()
+  })
+  return {
+    onFocus: () => {
+      isInside.current = true
+    },
+    // An element that is taken out of the page loses the focus without an event.
+    onBlur: ({ currentTarget, relatedTarget }: FocusEvent) => {
+      isInside.current = relatedTarget !== null && currentTarget.contains(relatedTarget)
+    },
+  }
+}

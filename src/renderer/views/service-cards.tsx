@@ -1,0 +1,318 @@
+import type { ReactNode } from 'react'
+import type { CrashView, RuntimeFigures, ServiceMemory, ServiceView } from '../../contract/service.ts'
+import { Banner, Card, Facts, Folded } from '../components/blocks.tsx'
+import { Command, CommandText, CopyButton } from '../components/buttons.tsx'
+import { ErrorGlyph, WarningGlyph } from '../components/glyph.tsx'
+import { Age, Sentence, Until } from '../components/text.tsx'
+import { useSnapshot } from '../store.ts'
+import { useAnswer } from '../use-answer.ts'
+import {
+  addressWords,
+  crashWords,
+  estimateWords,
+  memoryWords,
+  newsWords,
+  serverWords,
+  workWords,
+} from '../words/services.ts'
+import styles from './service-cards.module.css'
+
+interface CrashProps {
+  readonly service: ServiceView
+  readonly crash: CrashView
+}
+
+/** How the last server ended, what that most likely means, and what it printed before. */
+export function Crash({ service, crash }: CrashProps) {
+  const { at, message, guess, firstError } = crash
+  const { state, retryAt } = service
+  const isOver = state === 'ready'
+  return (
+    <section className={isOver ? styles['over'] : styles['crash']} aria-label={crashWords.title}>
+      <h3 className={styles['title']}>
+        <ErrorGlyph />
+        {crashWords.crashed(crash, isOver)}
+      </h3>
+      {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
+      <p>
+        <Sentence text={guess ?? message} />
+      </p>
+      <dl className={styles['facts']}>
+        <div>
+          <dt>{crashWords.how}</dt>
+          <dd>{crashWords.end(crash)}</dd>
+        </div>
+        <div>
+          <dt>{crashWords.when}</dt>
+          <dd>
+            <Age since={at} /> {crashWords.ago}
+          </dd>
+        </div>
+        <div>
+          <dt>{crashWords.memory}</dt>
+          <dd>{crashWords.held(crash)}</dd>
+        </div>
+        {retryAt !== undefined && (
+          <div>
+            <dt>{crashWords.nextAttempt}</dt>
+            <dd>
+              <Until at={retryAt} />
+            </dd>
+          </div>
+        )}
+      </dl>
+      <LastLines service={service} crash={crash} />
+    </section>
+  )
+}
+
+function LastLines({ service: { namespace, name }, crash }: CrashProps) {
+  const { answer, problem } = useAnswer({ name: 'server', service: { namespace, name } }, [crash.at])
+  const lines = answer?.crashLines ?? []
+  if (lines.length === 0) return problem === undefined ? null : <p className={styles['note']}>{problem}</p>
+  const title = crashWords.lastLines(lines.length)
+  return (
+    <Folded title={title}>
+      <pre className={styles['lines']} tabIndex={0} aria-label={title}>
+        {lines.join('\n')}
+      </pre>
+    </Folded>
+  )
+}
+
+/** How a server does its work, as far as its runtime tells. */
+export function ServiceWork({ service: { uid, pid } }: { readonly service: ServiceView }) {
+  const runtime = useSnapshot(({ figures }) => figures[uid]?.runtime)
+  const watts = useSnapshot(({ figures }) => figures[uid]?.powerShareWatts)
+  if (pid === undefined || runtime === undefined) return null
+  return (
+    <Card title={workWords.title}>
+      {runtime.slow !== undefined && <Banner tone="warn">{runtime.slow}</Banner>}
+      {runtime.state === 'notReported' ? (
+        <p>{runtime.message ?? workWords.tellsNothing}</p>
+      ) : (
+        <Facts facts={factsOf(runtime)} />
+      )}
+      <Facts facts={[[workWords.power, workWords.powerShare(watts)]]} />
+    </Card>
+  )
+}
+
+function factsOf(runtime: RuntimeFigures): [name: string, value: ReactNode][] {
+  const { lastRequestAt } = runtime
+  return [
+    [workWords.generation, workWords.rate(runtime.generatedTokensPerSecond)],
+    [workWords.prompts, workWords.rate(runtime.promptTokensPerSecond)],
+    [workWords.requests, workWords.requestCounts(runtime)],
+    [workWords.kvUse, workWords.share(runtime.kvUse)],
+    [
+      workWords.lastRequest,
+      lastRequestAt === undefined ? (
+        workWords.unknown
+      ) : (
+        <>
+          <Age since={lastRequestAt} /> {workWords.ago}
+        </>
+      ),
+    ],
+  ]
+}
+
+/** Where the server is reached: by pods, and from this Mac. */
+export function ServiceAddresses({ service: { url, port, address } }: { readonly service: ServiceView }) {
+  if (url === undefined && port === undefined) return null
+  const local = port === undefined ? undefined : `http://127.0.0.1:${port}`
+  return (
+    <Card title={addressWords.title}>
+      <Facts
+        facts={[
+          [addressWords.pods, url === undefined ? addressWords.notPublished : <CopyUrl url={url} />],
+          ...(address === undefined || port === undefined
+            ? []
+            : [[addressWords.published, <CopyUrl key="published" url={`http://${address}:${port}`} />] as const]),
+          [addressWords.here, local === undefined ? addressWords.notRunning : <CopyUrl url={local} />],
+        ]}
+      />
+      {url !== undefined && (
+        <Command text={addressWords.curl(url)} label={addressWords.podsCurl} copyLabel={addressWords.copyPodsCurl} />
+      )}
+      {local !== undefined && <Command text={addressWords.curl(local)} copyLabel={addressWords.copyCurl} />}
+    </Card>
+  )
+}
+
+const CopyUrl = ({ url }: { readonly url: string }) => (
+  <CopyButton text={url} label={addressWords.copy(url)}>
+    <Sentence text={url} />
+  </CopyButton>
+)
+
+/** What a server was expected to need, in items, beside what it was measured to hold. */
+export function ServiceMemoryCard({ service: { uid, memory } }: { readonly service: ServiceView }) {
+  const footprint = useSnapshot(({ figures }) => figures[uid]?.footprintBytes)
+  const counted = useSnapshot(({ figures }) => figures[uid]?.heldBytes)
+  if (memory === undefined && footprint === undefined) return null
+  return (
+    <Card title={estimateWords.title}>
+      <Facts
+        facts={[
+          [estimateWords.measured, memoryWords.size(footprint)],
+          [estimateWords.estimated, memoryWords.size(memory?.needBytes)],
+          ...(counted === undefined ? [] : [[estimateWords.counted, memoryWords.size(counted)] as const]),
+        ]}
+      />
+      {counted !== undefined && <p className={styles['serviceMemoryNote']}>{estimateWords.whyCounted}</p>}
+      {memory?.items !== undefined && <Items items={memory.items} />}
+      {memory?.guess !== undefined && <p className={styles['serviceMemoryNote']}>{memory.guess}</p>}
+      {memory?.notes?.map((note) => (
+        <p key={note} className={styles['serviceMemoryNote']}>
+          {note}
+        </p>
+      ))}
+    </Card>
+  )
+}
+
+function Items({ items }: { readonly items: NonNullable<ServiceMemory['items']> }) {
+  const parts = estimateWords.items
+    .map(([key, name]) => ({ name, bytes: items[key] ?? 0 }))
+    .filter(({ bytes }) => bytes > 0)
+  const largest = Math.max(...parts.map(({ bytes }) => bytes), 1)
+  return (
+    <ul className={styles['items']} aria-label={estimateWords.estimated}>
+      {parts.map(({ name, bytes }) => (
+        <li key={name} className={styles['item']}>
+          <span>{name}</span>
+          <span className={styles['bar']}>
+            <span className={styles['part']} style={{ width: `${(100 * bytes) / largest}%` }} />
+          </span>
+          <span className={styles['size']}>{memoryWords.size(bytes)}</span>
+        </li>
+      ))}
+    </ul>
+  )
+}
+
+/** What is too long for every snapshot: how the server was started. */
+export function ServerDetails({ service: { namespace, name, pid } }: { readonly service: ServiceView }) {
+  const { answer, problem } = useAnswer({ name: 'server', service: { namespace, name } }, [pid])
+  return (
+    <>
+      {answer?.commandLine !== undefined && (
+        <Card title={serverWords.commandLine}>
+          {answer.isUnquoted === true ? (
+            <>
+              <p className={styles['serverDetailsNote']}>{serverWords.unquoted}</p>
+              <CommandText text={answer.commandLine} />
+            </>
+          ) : (
+            <Command text={answer.commandLine} copyLabel={serverWords.copyCommandLine} />
+          )}
+        </Card>
+      )}
+      {problem !== undefined && <p className={styles['serverDetailsNote']}>{problem}</p>}
+    </>
+  )
+}
+
+const minuteMs = 60_000
+const shownEvents = 8
+
+/** What the cluster says of a service. It is asked when the service is another, and each minute, since others write there too. */
+export function ServiceNews({ service }: { readonly service: ServiceView }) {
+  const { namespace, name } = service
+  const minute = useSnapshot(({ now }) => Math.floor(Date.parse(now) / minuteMs))
+  return (
+    <>
+      <Conditions of={{ namespace, name }} signs={[service, minute]} />
+      <Events of={{ namespace, name }} signs={[service, minute]} />
+    </>
+  )
+}
+
+interface NewsProps {
+  readonly of: { readonly namespace: string; readonly name: string }
+  readonly signs: readonly unknown[]
+}
+
+function Conditions({ of, signs }: NewsProps) {
+  const { answer, problem } = useAnswer({ name: 'conditions', service: of }, signs)
+  if (answer === undefined && problem === undefined) return null
+  return (
+    <Card title={newsWords.conditions}>
+      {problem !== undefined && <p className={styles['serviceNewsNote']}>{problem}</p>}
+      {answer?.conditions.length === 0 && <p className={styles['serviceNewsNote']}>{newsWords.noConditions}</p>}
+      <ul className={styles['list']}>
+        {answer?.conditions.map(({ type, status, reason, message, since }) => (
+          <Item
+            key={type}
+            title={`${type}: ${status}`}
+            aside={reason}
+            time={
+              since !== undefined && (
+                <>
+                  {newsWords.since} <Age since={since} />
+                </>
+              )
+            }
+          >
+            {message}
+          </Item>
+        ))}
+      </ul>
+    </Card>
+  )
+}
+
+function Events({ of, signs }: NewsProps) {
+  const { answer, problem } = useAnswer({ name: 'events', service: of, limit: shownEvents }, signs)
+  if (answer === undefined && problem === undefined) return null
+  return (
+    <Card title={newsWords.events}>
+      {problem !== undefined && <p className={styles['serviceNewsNote']}>{problem}</p>}
+      {answer?.events.length === 0 && <p className={styles['serviceNewsNote']}>{newsWords.noEvents}</p>}
+      <ul className={styles['list']}>
+        {answer?.events.map((event, index) => (
+          <Item
+            key={`${event.at} ${event.reason} ${index}`}
+            title={newsWords.event(event)}
+            isWarning={event.type === 'Warning'}
+            aside={event.source}
+            time={
+              <>
+                <Age since={event.at} /> {newsWords.ago}
+              </>
+            }
+          >
+            {event.message}
+          </Item>
+        ))}
+      </ul>
+      {answer?.hasMore === true && <p className={styles['serviceNewsNote']}>{newsWords.more(shownEvents)}</p>}
+    </Card>
+  )
+}
+
+interface ItemProps {
+  readonly title: string
+  readonly isWarning?: boolean
+  readonly aside: string
+  readonly time: ReactNode
+  readonly children: string
+}
+
+const Item = ({ title, isWarning = false, aside, time, children }: ItemProps) => (
+  <li>
+    <p className={styles['first']}>
+      {isWarning && <WarningGlyph />}
+      <strong className={styles['serviceNewsTitle']}>{title}</strong>
+      <span className={styles['serviceNewsNote']}>{aside}</span>
+      <span className={styles['time']}>{time}</span>
+    </p>
+    {children !== '' && (
+      <p>
+        <Sentence text={children} />
+      </p>
+    )}
+  </li>
+)

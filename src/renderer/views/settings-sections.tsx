@@ -1,0 +1,446 @@
+import { Fragment, useEffect, useRef, useState } from 'react'
+import type { AppBridge, PowerRuleChange } from '../../contract/app-bridge.ts'
+import type { PowerRuleView } from '../../contract/power.ts'
+import type { Answer as AnswerOf } from '../../contract/queries.ts'
+import { Folded } from '../components/blocks.tsx'
+import { Button, Command } from '../components/buttons.tsx'
+import { TextInput } from '../components/fields.tsx'
+import { Sentence } from '../components/text.tsx'
+import { useKeptFocus, useQuestion } from '../focus.ts'
+import { useApp, useSnapshot, useTrust, useWindow } from '../store.ts'
+import { useAnswer, useAppState, usePressed } from '../use-answer.ts'
+import { appWords, hubLoginWords, powerRuleWords } from '../words/app.ts'
+import { firstRunWords, placeWords } from '../words/first-run.ts'
+import { Answer } from './answer.tsx'
+import { ContextChoice } from './first-run.tsx'
+import styles from './settings-sections.module.css'
+
+const about = 'context'
+
+/** The kubeconfig, its contexts, and the one that is served. */
+export function SettingsCluster() {
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
+  const trust = useTrust()
+  const { answer, problem } = useAnswer({ name: 'contexts' }, [cluster.context, cluster.state])
+  return (
+    <div className={styles['place']}>
+      {problem !== undefined && <p>{problem}</p>}
+      {answer !== undefined && (
+        <>
+          <p>
+            <strong>{placeWords.kubeconfig}</strong> <Sentence text={answer.kubeconfig} />
+          </p>
+          <ul className={styles['choices']} aria-label={placeWords.contexts}>
+            {answer.contexts.map(({ name, server, inUse }) => (
+              <li key={name} className={styles['choice']}>
+                <div className={styles['what']}>
+                  <p className={styles['name']}>{name}</p>
+                  <p className={styles['note']}>
+                    <Sentence text={server === '' ? placeWords.noServer : server} />
+                  </p>
+                </div>
+                {inUse ? (
+                  <span className={styles['note']}>{placeWords.inUse}</span>
+                ) : (
+                  trust === 'shell' && (
+                    <ContextChoice context={{ name, server }} about={about} leaves label={placeWords.serveOne(name)}>
+                      {placeWords.serve}
+                    </ContextChoice>
+                  )
+                )}
+              </li>
+            ))}
+          </ul>
+          {trust === 'page' && (
+            <>
+              <p className={styles['note']}>{placeWords.contextNeedsShell}</p>
+              <Command text={placeWords.contextCommand} copyLabel={placeWords.copyContextCommand} />
+            </>
+          )}
+        </>
+      )}
+      <Answer about={about} />
+    </div>
+  )
+}
+
+const settingsNetworkAbout = 'hostAddress'
+
+/** The address that pods are told, and those that it may be. A choice counts at once. */
+export function SettingsNetwork() {
+  const host = useSnapshot((snapshot) => snapshot.host)
+  const state = useWindow(({ requests }) => requests[settingsNetworkAbout]?.state)
+  const { answer, problem } = useAnswer({ name: 'hostAddresses' }, [host, state])
+  // The button of the address that is in use by now is gone.
+  const outcome = useRef<HTMLDivElement>(null)
+  const keepFocus = useKeptFocus(outcome)
+  return (
+    <div className={styles['place']} {...keepFocus}>
+      {problem !== undefined && <p>{problem}</p>}
+      {answer !== undefined && <Addresses answer={answer} />}
+      <OtherAddress about={settingsNetworkAbout} />
+      <div ref={outcome} tabIndex={-1}>
+        <Answer about={settingsNetworkAbout} />
+      </div>
+    </div>
+  )
+}
+
+function Addresses({ answer: { automatic, message, addresses } }: { readonly answer: AnswerOf<'hostAddresses'> }) {
+  return (
+    <>
+      <p>
+        <Sentence text={message} />
+      </p>
+      <ul className={styles['choices']} aria-label={placeWords.addresses}>
+        <li className={styles['choice']}>
+          <p className={styles['what']}>{placeWords.automatic}</p>
+          {automatic ? <InUse /> : <Use address="automatic" name={placeWords.automatic} />}
+        </li>
+        {addresses.map(({ address, interface: name, inUse, unfit }) => (
+          <li key={`${name} ${address}`} className={styles['choice']}>
+            <div className={styles['what']}>
+              <p>
+                {address} <span className={styles['note']}>{name}</span>
+              </p>
+              {unfit !== undefined && <p className={styles['note']}>{unfit}</p>}
+            </div>
+            {inUse && !automatic ? <InUse /> : unfit === undefined && <Use address={address} name={address} />}
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}
+
+const InUse = () => <span className={styles['note']}>{placeWords.inUse}</span>
+
+function Use({ address, name }: { readonly address: string; readonly name: string }) {
+  const ask = useWindow((state) => state.ask)
+  const command = { name: 'setHostAddress', address } as const
+  return (
+    <Button
+      {...usePressed(settingsNetworkAbout, command)}
+      label={placeWords.useOne(name)}
+      onPress={() => void ask(settingsNetworkAbout, command)}
+    >
+      {placeWords.use}
+    </Button>
+  )
+}
+
+const isAddress = (text: string): boolean =>
+  /^\d{1,3}(?:\.\d{1,3}){3}$/.test(text) && text.split('.').every((part) => Number(part) <= 255)
+
+/** An address that is written, as one that came after the list was drawn. */
+export function OtherAddress({ about }: { readonly about: string }) {
+  const [text, setText] = useState('')
+  /** The person is done with writing it. */
+  const [isWritten, setWritten] = useState(false)
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const address = text.trim()
+  const isRight = isAddress(address)
+  const use = () => {
+    setWritten(true)
+    if (isRight && !pending && !disabled) void ask(about, { name: 'setHostAddress', address })
+  }
+  return (
+    <form
+      className={styles['written']}
+      onSubmit={(event) => {
+        event.preventDefault()
+        use()
+      }}
+    >
+      <TextInput
+        id="hostAddress"
+        label={placeWords.otherAddress}
+        value={text}
+        onChange={(written) => {
+          setWritten(false)
+          setText(written)
+        }}
+        onBlur={() => setWritten(true)}
+        help={placeWords.otherAddressHelp}
+        problem={!isWritten || address === '' || isRight ? undefined : placeWords.noAddress}
+        beside={
+          <Button disabled={disabled || !isRight} pending={pending} label={placeWords.useWritten} onPress={use}>
+            {placeWords.use}
+          </Button>
+        }
+      />
+    </form>
+  )
+}
+
+/** The programs that serve models, as they are found now. */
+export function SettingsRuntimes() {
+  const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
+  const { answer, problem } = useAnswer({ name: 'runtimes' }, [revision])
+  return (
+    <div className={styles['place']}>
+      {problem !== undefined && <p>{problem}</p>}
+      {answer === undefined && problem === undefined && <p className={styles['note']}>{firstRunWords.looking}</p>}
+      <ul className={styles['choices']} aria-label={firstRunWords.runtimes}>
+        {answer?.runtimes.map((runtime) => (
+          <li key={runtime.name}>
+            <p>
+              <strong className={styles['name']}>{runtime.name}</strong>{' '}
+              <Sentence text={firstRunWords.runtime(runtime)} />
+            </p>
+            {runtime.message !== undefined && (
+              <p className={styles['note']}>
+                <Sentence text={runtime.message} />
+              </p>
+            )}
+          </li>
+        ))}
+      </ul>
+    </div>
+  )
+}
+
+/** Where models are stored, how much room is left there, and what the Hub is asked with. */
+export function SettingsModels() {
+  const downloads = useSnapshot((snapshot) => snapshot.downloads.length)
+  const { answer, problem } = useAnswer({ name: 'models' }, [downloads])
+  return (
+    <>
+      <div className={styles['place']}>
+        {problem !== undefined && <p>{problem}</p>}
+        {answer !== undefined && (
+          <>
+            <p>
+              <strong>{placeWords.folder}</strong> <Sentence text={answer.directory} />
+            </p>
+            <p className={styles['note']}>{placeWords.free(answer)}</p>
+          </>
+        )}
+      </div>
+      <HubLogin />
+    </>
+  )
+}
+
+/** Where the token for the Hub comes from; the token itself is in no page. */
+export function HubLogin() {
+  const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
+  const app = useApp()
+  const [changes, setChanges] = useState(0)
+  const { answer, problem } = useAnswer({ name: 'hubLogin' }, [revision, changes])
+  return (
+    <div className={styles['place']}>
+      {problem !== undefined && <p>{problem}</p>}
+      {answer !== undefined && (
+        <>
+          <p>
+            <strong>{hubLoginWords.title}</strong> {hubLoginWords.source(answer)}
+          </p>
+          {answer.problem !== undefined && <p>{answer.problem}</p>}
+        </>
+      )}
+      {app === undefined ? (
+        <>
+          <p className={styles['note']}>{hubLoginWords.inTerminal}</p>
+          <Command text={hubLoginWords.command} copyLabel={hubLoginWords.copyCommand} />
+        </>
+      ) : (
+        <KeptToken app={app} login={answer} onChange={() => setChanges((before) => before + 1)} />
+      )}
+    </div>
+  )
+}
+
+interface KeptTokenProps {
+  readonly app: AppBridge
+  /** What the agent said last: asking it, it may have found that the keychain does not give the token back. */
+  readonly login: AnswerOf<'hubLogin'> | undefined
+  /** It is kept, or not any more. */
+  readonly onChange: () => void
+}
+
+/** The token that the app keeps for its agent: it can be written and removed here, and never be read. */
+export function KeptToken({ app, login, onChange }: KeptTokenProps) {
+  const { state, problem, take } = useAppState(app)
+  const [text, setText] = useState('')
+  const [isPending, setPending] = useState(false)
+  const question = useQuestion()
+  // The button that removes it is gone with it.
+  const home = useRef<HTMLParagraphElement>(null)
+  const keepFocus = useKeptFocus(home)
+  useEffect(() => {
+    if (login !== undefined) void take(app.appState())
+  }, [app, login, take])
+  if (state === undefined) return problem === undefined ? null : <p>{problem}</p>
+  const { hubToken, isHere } = state
+  const token = text.trim()
+  const change = async (asked: ReturnType<AppBridge['setHubToken']>) => {
+    setPending(true)
+    if (await take(asked)) {
+      setText('')
+      onChange()
+    }
+    setPending(false)
+  }
+  const keep = () => {
+    if (token !== '' && !isPending) void change(app.setHubToken(token))
+  }
+  return (
+    <div className={styles['token']} {...keepFocus}>
+      <p className={styles['note']} ref={home} tabIndex={-1}>
+        {isHere ? appWords.tokenStates[hubToken] : appWords.tokenElsewhere}
+      </p>
+      {problem !== undefined && <p role="alert">{problem}</p>}
+      {isHere && hubToken !== 'unavailable' && (
+        <form
+          className={styles['written']}
+          onSubmit={(event) => {
+            event.preventDefault()
+            keep()
+          }}
+        >
+          <TextInput
+            isSecret
+            label={appWords.token}
+            value={text}
+            onChange={setText}
+            help={appWords.tokenHelp}
+            beside={
+              <Button disabled={token === ''} pending={isPending} label={appWords.keepTokenLabel} onPress={keep}>
+                {appWords.keepToken}
+              </Button>
+            }
+          />
+        </form>
+      )}
+      {isHere && (hubToken === 'kept' || hubToken === 'unreadable') && (
+        <div className={styles['buttons']} onKeyDown={question.onKeyDown}>
+          {question.isAsked ? (
+            <>
+              <span>{appWords.removeTokenSure}</span>
+              <Button
+                pending={isPending}
+                onPress={() => {
+                  question.close()
+                  void change(app.removeHubToken())
+                }}
+              >
+                {appWords.removeTokenNow}
+              </Button>
+              <Button takesFocus onPress={question.close}>
+                {appWords.keepTokenHere}
+              </Button>
+            </>
+          ) : (
+            <Button look="plain" pending={isPending} takesFocus={question.isOver} onPress={question.open}>
+              {appWords.removeToken}
+            </Button>
+          )}
+        </div>
+      )}
+    </div>
+  )
+}
+
+/** The rule that sudo needs for powermetrics: how it stands, and all that it says, before it is installed. */
+export function SettingsPower() {
+  const power = useSnapshot((snapshot) => snapshot.power?.state)
+  const [looks, setLooks] = useState(0)
+  const look = () => setLooks((before) => before + 1)
+  const { answer, problem } = useAnswer({ name: 'powerRule' }, [power, looks])
+  return (
+    <div className={styles['place']}>
+      {problem !== undefined && <p>{problem}</p>}
+      {answer !== undefined && (
+        <>
+          <p role="status">
+            <strong>{powerRuleWords.title}</strong> {powerRuleWords.states[answer.state]}
+          </p>
+          {answer.message !== undefined && (
+            <p className={styles['note']}>
+              <Sentence text={answer.message} />
+            </p>
+          )}
+          {answer.state !== 'notHere' && (
+            <>
+              <Rule rule={answer} />
+              <Change state={answer.state} onChange={look} />
+              <div>
+                <Button look="plain" onPress={look}>
+                  {powerRuleWords.lookAgain}
+                </Button>
+              </div>
+            </>
+          )}
+        </>
+      )}
+    </div>
+  )
+}
+
+function Rule({ rule: { state, file, rule } }: { readonly rule: PowerRuleView }) {
+  return (
+    <Folded title={state === 'installed' ? powerRuleWords.shown : powerRuleWords.show}>
+      <p className={styles['note']}>{powerRuleWords.file(file)}</p>
+      <Command text={rule} label={powerRuleWords.label} copyLabel={powerRuleWords.copyRule} />
+    </Folded>
+  )
+}
+
+interface ChangeProps extends Pick<PowerRuleView, 'state'> {
+  readonly onChange: () => void
+}
+
+function Change({ state, onChange }: ChangeProps) {
+  const app = useApp()
+  const changes = [
+    ...(state === 'installed' ? [] : ['install' as const]),
+    ...(state === 'missing' ? [] : ['remove' as const]),
+  ]
+  if (app !== undefined) return <ChangeInApp app={app} changes={changes} onChange={onChange} />
+  return changes.map((change) => (
+    <Fragment key={change}>
+      <p className={styles['note']}>{powerRuleWords.inTerminal[change]}</p>
+      <Command text={powerRuleWords.commands[change]} copyLabel={powerRuleWords.copy[change]} />
+    </Fragment>
+  ))
+}
+
+interface ChangeInAppProps {
+  readonly app: AppBridge
+  readonly changes: readonly PowerRuleChange[]
+  readonly onChange: () => void
+}
+
+/** The app shows the script first, and has Terminal run it. */
+function ChangeInApp({ app, changes, onChange }: ChangeInAppProps) {
+  const [pending, setPending] = useState<PowerRuleChange>()
+  const [said, setSaid] = useState<string>()
+  const ask = async (change: PowerRuleChange) => {
+    setPending(change)
+    const reply = await app.changePowerRule(change)
+    setPending(undefined)
+    setSaid(reply.ok ? reply.value?.message : reply.failure.message)
+    onChange()
+  }
+  return (
+    <>
+      <p className={styles['note']}>{powerRuleWords.inApp}</p>
+      <div className={styles['buttons']}>
+        {changes.map((change) => (
+          <Button
+            key={change}
+            disabled={pending !== undefined && pending !== change}
+            pending={pending === change}
+            onPress={() => void ask(change)}
+          >
+            {powerRuleWords.change[change]}
+          </Button>
+        ))}
+      </div>
+      {said !== undefined && <p role="status">{said}</p>}
+    </>
+  )
+}

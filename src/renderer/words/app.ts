@@ -1,0 +1,215 @@
+import type {
+  AppPreferences,
+  CommandLinkState,
+  HubTokenState,
+  LastUpdate,
+  LoginItemState,
+  Misplaced,
+  NoUpdates,
+  UpdateState,
+} from '../../contract/app-bridge.ts'
+import { formatByteRate, formatBytes, formatShare, formatTime } from '../../contract/format.ts'
+import type { HubLoginView } from '../../contract/models.ts'
+import type { PowerRuleState } from '../../contract/power.ts'
+import type { Trace } from '../../contract/uninstall.ts'
+
+/** What concerns the app itself, and the token that it keeps; a page in a browser has nothing of it. */
+export const appWords = {
+  loginItem: 'Open at login',
+  loginItems: {
+    'not-registered': 'It is not opened when you log in.',
+    enabled: 'It is opened when you log in.',
+    'requires-approval': 'macOS waits for your leave: allow Metalbar in System Settings, under Login Items.',
+    unavailable: 'Only the app in Applications can be opened at login.',
+  } satisfies Record<LoginItemState, string>,
+  openLoginItems: 'Open Login Items…',
+  onQuit: 'When you quit while models run',
+  onQuits: {
+    ask: 'Ask',
+    drain: 'Drain and stop',
+    keep: 'Keep in menu bar',
+  } satisfies Record<AppPreferences['onQuit'], string>,
+  onQuitHelp:
+    'Drain and stop withdraws the models from the cluster, lets requests in flight finish and ends their servers; in the menu bar they go on.',
+  notifications: 'Notifications',
+  notificationsHelp:
+    'For what needs you: a crash loop, a refusal, a model that had to leave memory. The window always says it too.',
+  openNotifications: 'Open Notifications…',
+  showTitle: 'Figures beside the icon',
+  showTitleHelp: 'Models, memory and watts, such as 2 · 38 GB · 41 W.',
+  noPreferences: 'The preferences cannot be used; the menu says why, and can reset them.',
+  token: 'Token',
+  tokenStates: {
+    none: 'The app keeps no token.',
+    kept: 'The app keeps a token, encrypted with a key of the keychain. It is never shown again.',
+    unreadable: 'The keychain does not give the token back: write it anew, or remove it.',
+    unavailable: 'This machine has no keychain: write the token into a file that only you can read, and name it below.',
+  } satisfies Record<HubTokenState, string>,
+  tokenElsewhere: 'Another program runs the agent, which gets no token of the app.',
+  tokenHelp: 'From huggingface.co, Settings, Access Tokens; the right to read is enough. It begins with hf_.',
+  keepToken: 'Keep it',
+  keepTokenLabel: 'Keep it: the Hugging Face token',
+  removeToken: 'Remove the token',
+  removeTokenSure: 'It is deleted here for good; huggingface.co still knows it.',
+  removeTokenNow: 'Yes, remove it',
+  keepTokenHere: 'Keep the token',
+} as const
+
+const sources: Readonly<Record<HubLoginView['tokenSource'], (where: string) => string>> = {
+  none: () => 'none, so only open models can be downloaded',
+  environment: (where) => `from the variable ${where} that the agent was started with`,
+  file: (where) => `from the file ${where}`,
+  keychain: () => 'kept by the app, encrypted with a key of the keychain',
+}
+
+/** The token that the Hub is asked with; it is never shown. */
+export const hubLoginWords = {
+  title: 'Hugging Face token',
+  source: ({ tokenSource, where = '' }: HubLoginView): string => sources[tokenSource](where),
+  inTerminal:
+    'A page in a browser never takes a token. In a terminal on this machine, this asks for one and keeps it in a file:',
+  command: 'hf auth login',
+  copyCommand: 'Copy command for the token',
+} as const
+
+/** The rule by which sudo lets powermetrics run. */
+export const powerRuleWords = {
+  title: 'Rule of sudo',
+  states: {
+    installed: 'Installed: sudo lets powermetrics run by the command lines below and no other, without a password.',
+    missing:
+      'Not installed: sudo asks for a password before powermetrics may run, so power cannot be measured with it.',
+    different: 'Different: what sudo allows is not the rule below.',
+    unknown: 'Whether it is installed is not known, since sudo gave no answer.',
+    notHere: 'Power is read from powermetrics, which only macOS has.',
+  } satisfies Record<PowerRuleState, string>,
+  show: 'What sudo would allow',
+  shown: 'What sudo allows',
+  file: (path: string) => `This is all that ${path} would say; the file belongs to root, and visudo checks it first:`,
+  label: 'Rule',
+  copyRule: 'Copy rule',
+  inTerminal: {
+    install: 'In a terminal on this Mac, this shows the rule once more and installs it; it asks for your password:',
+    remove: 'In a terminal on this Mac, this takes the rule away; it asks for your password:',
+  },
+  commands: { install: 'metal-agent power install', remove: 'metal-agent power remove' },
+  copy: { install: 'Copy command that installs the rule', remove: 'Copy command that removes the rule' },
+  inApp: 'Terminal does it and asks for your password; what it runs is shown to you first.',
+  change: { install: 'Install the rule…', remove: 'Remove the rule…' },
+  lookAgain: 'Look again',
+} as const
+
+const none: Readonly<Record<NoUpdates, string>> = {
+  source: 'What runs from its sources is not updated by the app.',
+  unpublished:
+    'This build has no address to ask for updates: put a newer Metalbar in its place, and what serves goes on.',
+  misplaced: 'Move the app into Applications first: where it runs now it cannot be replaced.',
+  managed: 'Who manages this Mac brings its updates; the app looks for none.',
+}
+
+/** Newer versions of the app, and what they need. */
+export const updateWords = {
+  title: 'Updates',
+  runs: (version: string) => `Metalbar ${version} runs.`,
+  state: (update: UpdateState): string => {
+    switch (update.step) {
+      case 'unavailable':
+        return none[update.why]
+      case 'unknown':
+        return 'Nobody has looked for a newer version since the app was opened.'
+      case 'looking':
+        return 'Looking for a newer version…'
+      case 'newest':
+        return update.offered === undefined
+          ? `It is the newest version, as of ${formatTime(new Date(update.at))}.`
+          : `It is newer than what this channel has, which is ${update.offered}; an older version is never installed.`
+      case 'available':
+        return update.bytes === undefined
+          ? `Metalbar ${update.version} is available.`
+          : `Metalbar ${update.version} is available: ${formatBytes(update.bytes)}.`
+      case 'downloading':
+        return update.totalBytes === undefined || update.bytesPerSecond === undefined
+          ? `Downloading Metalbar ${update.version}…`
+          : `Downloading Metalbar ${update.version}: ${formatBytes(update.doneBytes)} of ${formatBytes(update.totalBytes)} (${formatShare(update.doneBytes / Math.max(update.totalBytes, 1))}), ${formatByteRate(update.bytesPerSecond)}.`
+      case 'downloaded':
+        return `Metalbar ${update.version} is downloaded. What serves goes on while the app restarts, and the new version takes it over.`
+      case 'installing':
+        return `macOS checks who signed Metalbar ${update.version}; then the app restarts.`
+      case 'failed':
+        return update.message
+    }
+  },
+  last: ({ wanted, runs }: LastUpdate): string =>
+    wanted === runs
+      ? `Metalbar is now ${runs}.`
+      : `The update to ${wanted} did not happen: Metalbar ${runs} runs on as it was.`,
+  look: 'Check for updates',
+  download: 'Download it',
+  cancel: 'Cancel the download',
+  install: 'Restart to update',
+  dismiss: 'Dismiss what is said of the update',
+  progress: 'Download of the update',
+  regularly: 'Look for updates once a day',
+  regularlyHelp: 'It asks the release server for the newest version, and says nothing of this machine.',
+  channel: 'Channel',
+  channels: { latest: 'Releases', beta: 'Betas too' } satisfies Record<AppPreferences['updateChannel'], string>,
+  channelHelp: 'Betas come earlier and are tried less.',
+  command: 'Command metal-agent in a terminal',
+  commandHelp: (link: CommandLinkState): string => {
+    switch (link.state) {
+      case 'unavailable':
+        return 'Only the app in Applications has a command that can be linked.'
+      case 'absent':
+        return 'A link in a folder of your PATH that leads to the command inside of the app.'
+      case 'linked':
+        return `${link.file} leads to the command inside of the app. Switched off, the link is removed.`
+      case 'outdated':
+        return `${link.file} leads to ${link.target}, where the app was before. Switched on, it is repaired.`
+      case 'foreign':
+        return `${link.file} is none of this app's, and is left alone.`
+    }
+  },
+} as const
+
+export const misplacedWords = {
+  where: {
+    diskImage: 'Metalbar runs from its disk image.',
+    translocated: 'macOS runs Metalbar from a place of safety, since it was opened where it was downloaded.',
+    downloads: 'Metalbar runs from Downloads.',
+  } satisfies Record<Misplaced, string>,
+  why: 'Only in Applications can it be updated and opened at login.',
+  move: 'Move to Applications',
+} as const
+
+/** So many places of a kind are named. */
+const mostPlaces = 4
+
+const sizeOf = ({ places }: Trace): number => places.reduce((sum, { bytes = 0 }) => sum + bytes, 0)
+
+/** Everything that Metalbar ever wrote, and its removal. */
+export const uninstallWords = {
+  title: 'Uninstall',
+  open: 'Uninstall Metalbar…',
+  opens: 'Lists everything that was ever written on this Mac and in the cluster. Nothing is removed before you say so.',
+  looking: 'Looking for everything that was ever written…',
+  serving: (services: readonly string[]) =>
+    `${services.length === 1 ? 'One model serves' : `${services.length} models serve`}: ${services.join(', ')}. They finish their requests and stop first.`,
+  nothing: 'There is nothing of Metalbar here but the app.',
+  trace: (trace: Trace): string => {
+    const bytes = sizeOf(trace)
+    return bytes === 0 ? trace.what : `${trace.what} · ${formatBytes(bytes)}`
+  },
+  places: ({ places, stays, problem }: Trace): string => {
+    const named = places.slice(0, mostPlaces).map(({ path }) => path)
+    const more = places.length - named.length
+    const where = [...named, ...(more > 0 ? [`and ${more} more`] : [])].join(', ')
+    return [
+      ...(where === '' ? [] : [`${where}.`]),
+      ...stays,
+      ...(problem === undefined ? [] : [`Not known: ${problem}`]),
+    ].join(' ')
+  },
+  remove: 'Remove what is on…',
+  removing: 'Models finish their requests; then the app ends and says what it removed.',
+  keep: 'Keep everything',
+} as const

@@ -1,0 +1,480 @@
+import { formatBytes, formatMemory, formatNumber, formatShare, parseByteCount } from '../../contract/format.ts'
+import type { EvictionPreview, PreviewedService } from '../../contract/memory.ts'
+import type { EditableRow, SettingKind } from '../../contract/settings-table.ts'
+import {
+  boundsOf,
+  editableRow,
+  formatSetting,
+  type SettingName,
+  settingNames,
+  type SettingOrigin,
+  type SettingsPatch,
+  type SettingView,
+  spellingOf,
+  type StartSettingName,
+  type StartSettingView,
+} from '../../contract/settings.ts'
+import { type ByteUnit, type SettingSection, textOf } from '../settings-draft.ts'
+
+/** Completes "A change …" and "… is set to 30s and …". */
+const counts: Readonly<Record<EditableRow['counts'], string>> = {
+  now: 'counts at once',
+  nextDownload: 'counts for each download that begins after it',
+  nextServer: 'counts for each server that starts after it',
+  nextAgent: 'counts from the next start of the agent',
+}
+
+const gib = 2 ** 30
+/** GiB beside it, since that is what such a field is mostly written in. */
+const size = (bytes: number) => (bytes >= gib ? formatMemory(bytes) : formatBytes(bytes))
+
+const bounded = (name: SettingName, show: (value: number) => string): string => {
+  const { min, max } = boundsOf(name)
+  return `from ${show(min)} to ${show(max)}`
+}
+
+const wants: Readonly<Partial<Record<SettingKind, (name: SettingName) => string>>> = {
+  duration: (name) => `a time ${bounded(name, (ms) => formatSetting('duration', ms))}, such as 30s, 2m or 1h30m`,
+  bytes: (name) => `a size ${bounded(name, size)}, as a number with its unit`,
+  count: (name) => `a whole number ${bounded(name, String)}`,
+  fraction: (name) => `a part ${bounded(name, String)}, such as 0.75`,
+  number: (name) => `a number ${bounded(name, formatNumber)}, such as 0.32`,
+  path: () => 'an absolute path, which begins with /, of at most 1000 characters',
+  executable: () => 'an absolute path, which begins with /, of at most 1000 characters',
+  switch: () => 'on or off',
+  choice: () => 'one of those shown',
+}
+
+const origins: Readonly<Record<SettingOrigin, string>> = {
+  default: 'default',
+  flag: 'from the command line of the agent',
+  startFile: 'from start-settings.json',
+  person: 'chosen here',
+}
+
+export const settingWords = {
+  title: 'Settings',
+  sections: {
+    cluster: 'Cluster',
+    network: 'Network',
+    memory: 'Memory',
+    runtimes: 'Runtimes',
+    models: 'Models',
+    power: 'Power',
+    general: 'General',
+  } satisfies Record<SettingSection, string>,
+  /** The value of one that cannot be set here. */
+  value({ name, value }: Pick<SettingView, 'name' | 'value'>): string {
+    if (value === null) return 'not set'
+    const { kind } = editableRow(name)
+    if (kind === 'bytes' && typeof value === 'number') return size(value)
+    const text = formatSetting(kind, value)
+    return settingTexts[name].choices?.[text] ?? text
+  },
+  titleOf: (name: SettingName) => settingTexts[name].title,
+  choicesOf: (name: SettingName) => settingTexts[name].choices,
+  help(name: SettingName): string {
+    const { counts: from } = editableRow(name)
+    return `${settingTexts[name].help} A change ${counts[from]}. On the command line: ${spellingOf(name)}.`
+  },
+  /** What was set, a sentence for each. */
+  changed: (settings: SettingsPatch): string =>
+    settingNames
+      .flatMap((name) => {
+        const value = settings[name]
+        return value === undefined ? [] : [changeOf(name, value)]
+      })
+      .join(' '),
+  problem: (name: SettingName) =>
+    `It must be ${settingTexts[name].wants ?? wants[editableRow(name).kind]?.(name) ?? 'something else'}.`,
+  unitOf: (title: string) => `Unit of ${title}`,
+  units: {
+    ...{ '': 'B', k: 'kB', M: 'MB', G: 'GB', T: 'TB' },
+    ...{ Ki: 'KiB', Mi: 'MiB', Gi: 'GiB', Ti: 'TiB' },
+  } satisfies Record<ByteUnit, string>,
+  /** What the number and its unit come to. */
+  isBytes: (bytes: number) => `= ${size(bytes)}.`,
+  byStartFile: 'It stands in start-settings.json; what is set here wins.',
+  byFlag: 'It was given on the command line of the agent, which wins: start the agent without it to set it here.',
+  needsShell: 'A page in a browser may not set it. In a terminal on this Mac:',
+  command: (spelled: string) => `metal-agent settings set ${spelled} VALUE`,
+  copyCommand: (spelled: string) => `Copy command for ${spelled}`,
+  placeholder: 'default',
+  choose: 'Choose…',
+  chooseFor: (title: string) => `Choose for ${title}`,
+  useDefault: 'Use the default',
+  defaultOf: (title: string) => `Use the default of ${title}`,
+  /** At a field that a person has written in. */
+  conflict: (view: SettingView) =>
+    `Meanwhile it was set to ${textOf(view) || 'the default'} elsewhere; Apply sets what you wrote instead.`,
+  take: 'Take that',
+  takeOf: (title: string) => `Take that for ${title}`,
+  willBeDefault: 'The default, once applied.',
+  revert: 'Revert',
+  apply: 'Apply',
+  changes(count: number, problems: number): string {
+    if (problems > 0) return problems === 1 ? '1 field is not right.' : `${problems} fields are not right.`
+    return count === 0 ? 'No changes' : count === 1 ? '1 change, not applied' : `${count} changes, not applied`
+  },
+  fromStart: 'Set when the agent starts',
+  startTitle: ({ name }: StartSettingView) => startSettingTexts[name].title,
+  startHelp: ({ name }: StartSettingView) => startSettingTexts[name].help,
+  startValue({ name, value, from }: StartSettingView): string {
+    const { none = 'none', isBytes = false } = startSettingTexts[name]
+    const bytes = isBytes ? parseByteCount(value) : undefined
+    const text = value === '' ? none : bytes === undefined ? value : size(bytes)
+    return `${text} · ${origins[from]}`
+  },
+  why: 'Why not here',
+  startWhy({ name, line }: StartSettingView, startFile: string | undefined): string {
+    const { elsewhere } = startSettingTexts[name]
+    if (startFile === undefined)
+      return `${elsewhere ?? 'It counts from the start, so it cannot be changed while the agent runs.'} Start the agent with:`
+    if (line === undefined) return elsewhere ?? 'It counts from the start, and the app decides about it.'
+    return `${elsewhere ?? 'It counts from the start, so it cannot be changed while the agent runs.'} Write into ${startFile}, and open the app anew:`
+  },
+  copyStart: (view: StartSettingView) => `Copy line for ${startSettingTexts[view.name].title}`,
+} as const
+
+function changeOf(name: SettingName, value: SettingView['value']): string {
+  const { counts: from, startsAs } = editableRow(name)
+  const text = settingWords.value({ name, value })
+  // A choice has a name of several words, which would run into the sentence.
+  const set = settingTexts[name].choices === undefined ? `is set to ${text}` : `is now “${text}”`
+  const emptied = startsAs === undefined ? 'is set back to the default' : 'is left empty'
+  return `${settingTexts[name].title} ${value === null ? emptied : set} and ${counts[from]}.`
+}
+
+/** Such as "a, b and c". */
+const listed = (names: readonly string[]) =>
+  names.length < 2 ? names.join('') : `${names.slice(0, -1).join(', ')} and ${names.at(-1) ?? ''}`
+
+/** The namespace only where it tells two of them apart. */
+function namesIn(view: EvictionPreview) {
+  const all = [...view.starts, ...view.evicted, ...view.unfit, ...view.waits]
+  return ({ namespace, name, bytes }: PreviewedService) => {
+    const isShared = all.some((one) => one.name === name && one.namespace !== namespace)
+    return `${isShared ? `${namespace}/` : ''}${name} (${formatBytes(bytes)})`
+  }
+}
+
+const verb = (services: readonly unknown[], one: string, many: string) => (services.length === 1 ? one : many)
+
+/** One sentence for each thing that would happen. */
+function consequences(view: EvictionPreview): string[] {
+  const nameOf = namesIn(view)
+  const winnerOf = (key: string) => {
+    const winner = view.starts.find(({ namespace, name }) => `${namespace}/${name}` === key)
+    return winner === undefined ? key : nameOf(winner)
+  }
+  const names = (services: readonly PreviewedService[]) => listed(services.map(nameOf))
+  const split = (services: readonly PreviewedService[]) =>
+    [true, false].map((isTooLarge) => services.filter((one) => (one.isTooLarge ?? false) === isTooLarge))
+  const [unfitAlone = [], unfit = []] = split(view.unfit)
+  const [neverFit = [], waits = []] = split(view.waits)
+  const evictions = [...Map.groupBy(view.evicted, ({ winner = '' }) => winner)].map(
+    ([winner, some]) =>
+      `${names(some)} ${verb(some, 'leaves', 'leave')} memory, so that ${winnerOf(winner)} can start.`,
+  )
+  // Those that others give way to are named with them.
+  const starts = view.starts.filter(
+    ({ namespace, name }) => !view.evicted.some(({ winner }) => winner === `${namespace}/${name}`),
+  )
+  const sentences = [
+    [starts, `${names(starts)} ${verb(starts, 'starts', 'start')}.`],
+    [unfit, `${names(unfit)} ${verb(unfit, 'keeps', 'keep')} running, but would not start again beside the others.`],
+    [
+      unfitAlone,
+      `${names(unfitAlone)} ${verb(unfitAlone, 'keeps', 'keep')} running, but would not start again at all.`,
+    ],
+    [waits, `${names(waits)} ${verb(waits, 'waits', 'wait')} for memory.`],
+    [neverFit, `${names(neverFit)} ${verb(neverFit, 'does', 'do')} not fit, even alone.`],
+  ] as const
+  return [...evictions, ...sentences.flatMap(([services, sentence]) => (services.length > 0 ? [sentence] : []))]
+}
+
+export const budgetWords = {
+  slider: 'Memory for models',
+  share: (fraction: number, totalBytes: number) => `${formatShare(fraction)} · ${formatMemory(fraction * totalBytes)}`,
+  ram: (bytes: number) => `memory ${formatMemory(bytes)}`,
+  gpuLimit: (bytes: number) => `GPU limit ${formatMemory(bytes)}`,
+  bytesCount: 'memory-budget is set, which counts instead of a fraction.',
+  preview: 'Once applied',
+  looking: 'Looking at what that would do…',
+  /** The first says what the budget would be. */
+  lines(view: EvictionPreview): readonly string[] {
+    const what = consequences(view)
+    const nothing = `Nothing changes for a service now; models hold ${formatBytes(view.modelsBytes)}.`
+    return [`Budget ${view.budgetHow}.`, ...(what.length > 0 ? what : [nothing])]
+  },
+} as const
+
+export interface SettingText {
+  readonly title: string
+  /** What it does, and what its special values mean. */
+  readonly help: string
+  /** Completes "It must be …" where the kind of the value and its bounds do not say it all. */
+  readonly wants?: string
+  /** Of a setting that is one of a few values. */
+  readonly choices?: Readonly<Record<string, string>>
+}
+
+/** What a person reads of each setting that may be changed while the agent runs. The command line has help of its own in the table of settings. */
+export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
+  kubeconfig: {
+    title: 'Kubeconfig',
+    help: 'The file that names clusters and how they are reached. Left empty: $KUBECONFIG, then the service account if in a Pod, then ~/.kube/config.',
+  },
+  namespace: {
+    title: 'Namespace',
+    help: 'Only InferenceServices of this namespace are served. Left empty: those of all namespaces.',
+    wants: 'the name of a namespace, of at most 63 characters',
+  },
+  llamaServer: {
+    title: 'Path of llama-server',
+    help: 'The program that serves models. Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
+  },
+  drainLimitMs: {
+    title: 'Time for requests to finish',
+    help: 'So long a server that is to stop goes on with what it is answering. 0s cuts it off.',
+  },
+  startupStallMs: {
+    title: 'Longest wait for a model that loads',
+    help: 'A server that makes no progress for so long while it loads its model is started again.',
+  },
+  downloadBytesPerSecond: {
+    title: 'Download limit per second',
+    help: 'What all downloads together may take of the line each second. 0 = no limit.',
+  },
+  downloadsAtOnce: {
+    title: 'Downloads at the same time',
+    help: 'How many models are downloaded at once; the others wait.',
+  },
+  hubEndpoint: {
+    title: 'Hugging Face address',
+    help: 'Of the Hub, or of a mirror of it, which also gets the token. Left empty: $HF_ENDPOINT, then https://huggingface.co.',
+    wants: 'an http:// or https:// address of at most 1000 characters',
+  },
+  hubTokenFile: {
+    title: 'Hugging Face token file',
+    help: 'A file that holds nothing but the token. Left empty: what the app keeps, then $HF_TOKEN, then the file that hf auth login writes.',
+  },
+  caFile: {
+    title: 'Certificate authorities',
+    help: 'A PEM file of certificate authorities that downloads trust beside the usual ones. Left empty: only the usual ones.',
+  },
+  diskReserveBytes: {
+    title: 'Disk space to leave free',
+    help: 'A download that would leave less than this on the disk of the model folder is not begun. 0 = 1 % of the disk, at most 2 GiB (2.1 GB).',
+  },
+  partialKeepMs: {
+    title: 'Keep partial downloads for',
+    help: 'A download that was broken off can go on for so long; then what there is of it is deleted.',
+  },
+  refreshEveryMs: {
+    title: 'Look for changed models every',
+    help: 'How often the source of a Model whose refreshPolicy is OnChange is asked whether it changed.',
+  },
+  memoryFraction: {
+    title: 'Part of memory for models',
+    help: 'What all models may hold together, as a part of all memory: 0.5 is half of it. 0 = automatic: 0.67, above 38.7 GB (36 GiB) of memory 0.75, from 137 GB (128 GiB) 0.9.',
+  },
+  memoryBudgetBytes: {
+    title: 'Fixed amount of memory for models',
+    help: 'What all models may hold together, whatever part of memory that is. Left empty: the part above counts.',
+  },
+  memoryMarginBytes: {
+    title: 'How far a model may outgrow its estimate',
+    help: 'What a model may take past what it was admitted with before it is said. Left empty: 1 GiB, or 15 % where that is more.',
+  },
+  memoryCheckMode: {
+    title: 'A start that cannot be checked',
+    help: 'What becomes of a model whose need of memory nobody can tell before it runs.',
+    choices: { enforce: 'Refuse it', warn: 'Let it start' },
+  },
+  evictionEnabled: {
+    title: 'Evict models when memory runs out',
+    help: 'The least important model leaves memory when memory is critically short, and comes back later.',
+  },
+  evictionShare: {
+    title: 'Evict only when models hold',
+    help: 'As a part of all memory: 0.5 is half of it. While models hold less, other applications are the cause, and no model leaves memory for them.',
+  },
+  evictionAtAdmission: {
+    title: 'Let important models displace others',
+    help: 'A model of higher priority that does not fit has models of lower priority leave memory.',
+  },
+  comeBackMs: {
+    title: 'Bring evicted models back after',
+    help: 'Memory must have been enough for so long before a model that was evicted comes back.',
+  },
+  sleepPolicy: {
+    title: 'Keep this machine awake',
+    help: 'While a model loads or requests run, the system does not go to sleep by itself; the display may.',
+    choices: { never: 'Never', 'on-mains': 'On mains', 'while-serving': 'On battery too' },
+  },
+  pauseOnBattery: {
+    title: 'Pause on battery',
+    help: 'Nothing is published or started while this machine runs on battery; models stay in memory.',
+  },
+  applePowerEnabled: {
+    title: 'Measure power',
+    help: 'Watts of this Mac, measured while somebody looks. powermetrics needs the rule of sudo above.',
+  },
+  applePowerIntervalMs: {
+    title: 'Measure power every',
+    help: 'It is measured every 500ms, 1s, 2s, 5s or 10s; anything between means the next longer one.',
+  },
+  powerSource: {
+    title: 'Measure power with',
+    help: 'The powermetrics of macOS runs as root; macmon needs no root and has to be installed: brew install macmon.',
+    choices: { powermetrics: 'powermetrics', macmon: 'macmon' },
+  },
+  macmon: {
+    title: 'Path of macmon',
+    help: 'Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
+  },
+  energyLedger: {
+    title: 'Keep an energy ledger',
+    help: 'Measures power also while nobody looks, every 10s, and counts tokens every minute, for the bars under Activity.',
+  },
+  energyPricePerKwh: {
+    title: 'Price of a kilowatt-hour',
+    help: 'Such as 0.32. Left empty: no costs are shown.',
+  },
+  energyCurrency: {
+    title: 'Currency',
+    help: 'What the price is in, such as EUR. Left empty: costs are shown without one.',
+    wants: 'at most 8 letters or signs such as EUR or €',
+  },
+  serverLogBytes: {
+    title: 'Size of a server log file',
+    help: 'A file of this size is set aside, and the next one begun.',
+  },
+  serverLogFiles: {
+    title: 'Older server log files to keep',
+    help: 'How many that were set aside are kept for each server.',
+  },
+  logLevel: {
+    title: "Detail of the agent's log",
+    help: 'What the agent writes into its own log.',
+    choices: { debug: 'Everything', info: 'Usual', warn: 'Warnings', error: 'Errors' },
+  },
+}
+
+interface StartSettingText {
+  readonly title: string
+  readonly help: string
+  /** What no value means. */
+  readonly none?: string
+  /** What else decides about it while the agent runs; in place of why it cannot be set here. */
+  readonly elsewhere?: string
+  /** The value is a number of bytes. */
+  readonly isBytes?: true
+}
+
+/** What a person reads of each setting that counts only from the start of the agent. */
+export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingText>> = {
+  context: {
+    title: 'Context at the start',
+    help: 'The context of the kubeconfig that is served.',
+    none: 'the one that was served last',
+    elsewhere: 'It is chosen among the contexts above; one that is stated at the start can only be changed there.',
+  },
+  inferenceServiceAllowlist: {
+    title: 'Services this machine may claim',
+    help: 'Names of InferenceServices.',
+    none: 'all',
+  },
+  modelStore: { title: 'Folder of models', help: 'Where models are downloaded to.' },
+  allowedModelRoots: {
+    title: 'Folders a Model may name',
+    help: 'A Model that names a file of this machine may name one below these folders, and below the folder of models.',
+    none: 'only the folder of models',
+  },
+  allowedDownloadHosts: {
+    title: 'Hosts beside public addresses',
+    help: 'Host names, addresses or blocks of a private network that models may be downloaded from, such as a mirror or a NAS.',
+    none: 'public addresses alone',
+  },
+  hubLoginNamespaces: {
+    title: 'Namespaces that share the Hugging Face token',
+    help: 'Models of these namespaces may be downloaded with the token of this machine.',
+    none: 'none: it serves only what you fetch yourself',
+  },
+  runtime: { title: 'Runtime of a service that names none', help: 'Only llama-server is built yet.' },
+  allowUnsafeExtraArgs: {
+    title: 'Pass on unsafe arguments',
+    help: 'Who may write an InferenceService could then run programs, and read and write files of this user.',
+  },
+  allowedEnv: {
+    title: 'Variables a service may set',
+    help: 'Names of the variables of spec.env that a server gets.',
+    none: 'a few switches of llama.cpp',
+  },
+  llamaServerPort: {
+    title: 'Port of llama-server',
+    help: 'A fixed port leaves room for one service. 0 = a free port for each service.',
+  },
+  portRange: {
+    title: 'Ports of model servers',
+    help: 'A range that the rule of a firewall can name.',
+    none: 'any free port',
+  },
+  memoryWatchdogIntervalMs: {
+    title: 'Look at memory every',
+    help: '0s = only when a server starts, ends or waits for memory, or somebody asks.',
+  },
+  memoryPressureWarning: {
+    title: 'Memory is short below',
+    help: 'Memory that is available, as a part of all memory: 0.2 is a fifth.',
+  },
+  memoryPressureCritical: {
+    title: 'Memory is critically short below',
+    help: 'As a part of all memory. Nothing is started then, and models are evicted where that is on.',
+  },
+  hostIp: {
+    title: 'Address at the start',
+    help: 'The IPv4 address by which the cluster reaches this machine.',
+    none: 'chosen among those of this machine',
+    elsewhere: 'It is chosen among the addresses above; one that is stated at the start can only be changed there.',
+  },
+  powermetrics: {
+    title: 'Path of powermetrics',
+    help: "Any other path than that of macOS switches the measurement off, since sudo's rule names that one.",
+  },
+  port: {
+    title: 'Port of health and metrics',
+    help: '/healthz, /readyz and /metrics on 127.0.0.1, for this machine alone. 0 = none.',
+  },
+  uiPort: {
+    title: 'Port of this page',
+    help: 'On 127.0.0.1, for browsers on this machine alone. 0 = any free port.',
+    none: 'opened when asked, by metal-agent ui',
+  },
+  metricsAddress: {
+    title: 'Listen for Prometheus at',
+    help: 'An address and a port of this machine at which a Prometheus on the network gets /metrics, and nothing else.',
+    none: 'nothing listens on the network',
+  },
+  metricsTokenFile: {
+    title: 'Token file for Prometheus',
+    help: 'Only who sends the token in this file gets metrics over the network. The file has to belong to this user alone.',
+    none: 'none',
+  },
+  stateDir: {
+    title: 'State folder',
+    help: 'Lock, socket, logs and what was set are kept there; one agent at a time uses it.',
+  },
+  logFile: { title: 'Log file of the agent', help: 'Bounded by the two settings below.', none: 'standard error' },
+  logFileBytes: {
+    title: 'Size of an agent log file',
+    help: 'A file of this size is set aside, and the next one begun.',
+    isBytes: true,
+  },
+  logFileCount: { title: 'Agent log files to keep', help: 'The one that is written counts as well.' },
+  logFormat: {
+    title: "Format of the agent's log",
+    help: 'With auto it is text in a terminal, and JSON anywhere else.',
+  },
+}
