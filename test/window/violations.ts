@@ -7,12 +7,18 @@ export const ofColours: RunOptions = { runOnly: ['color-contrast', 'link-in-text
 /** What is in order is not told, and nobody reads how a violation's element could be selected. */
 const onlyViolations: RunOptions = { resultTypes: ['violations'], selectors: false }
 
-/** Of WCAG 2.2, levels A and AA, and of what is good practice. */
+/** Violations of WCAG 2.2, levels A and AA, and of good practice; a rule that axe gave up is one too, since nothing was checked by it. */
 export async function violationsIn(page: Page, options: RunOptions = {}): Promise<unknown[]> {
   if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source)
-  // At a log that is scrolled and out of sight axe gives up the contrast of the whole page, and tells it only among what is incomplete.
-  await page.evaluate("document.querySelector('[role=log]')?.scrollIntoView()")
+  // At a log that is scrolled and out of sight axe gives up the contrast of the whole page. React Aria's announcer has logs outside of main.
+  await page.evaluate("document.querySelector('main [role=log]')?.scrollIntoView()")
   const asked = JSON.stringify({ ...onlyViolations, ...options })
-  const found = await page.evaluate<Result[]>(`axe.run(document, ${asked}).then(({ violations }) => violations)`)
-  return found.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.map(({ html }) => html) }))
+  const { violations, givenUp } = await page.evaluate<Record<'violations' | 'givenUp', readonly Result[]>>(
+    `axe.run(document, ${asked}).then(({ violations, incomplete }) => ({ violations, givenUp: incomplete.filter(({ error }) => error) }))`,
+  )
+  return [...violations, ...givenUp].map(({ id, impact, nodes }) => ({
+    id,
+    impact,
+    where: nodes.map(({ html }) => html),
+  }))
 }
