@@ -72,8 +72,8 @@ test('times are of 24 hours, and the day is named where it is another one', () =
 /** Where numbers are written for programs: drawings, settings, metrics. */
 const forPrograms: ReadonlySet<string> = new Set([
   'contract/format.ts',
-  'renderer/power-trail.ts',
-  'renderer/views/fit-bar.tsx',
+  'renderer/gauges.ts',
+  'renderer/views/fit-card.tsx',
   'renderer/views/memory-bar.tsx',
   'renderer/views/settings.tsx',
 ])

@@ -8,9 +8,9 @@ const stylesheets = globSync('**/*.module.css', { cwd: source })
 /** Those whose name is a value in the code. */
 const chosenByValue: Readonly<Record<string, readonly string[]>> = {
   'components/glyph.module.css': ['good', 'busy', 'warn', 'bad'],
-  'components/banner.module.css': ['note', 'warn', 'bad'],
-  'components/button.module.css': ['plain', 'prominent', 'link'],
-  'views/fit-bar.module.css': ['held', 'weights', 'kv', 'rest'],
+  'components/blocks.module.css': ['noteBanner', 'warnBanner', 'badBanner'],
+  'components/buttons.module.css': ['plain', 'prominent', 'link'],
+  'views/fit-card.module.css': ['held', 'weights', 'kv', 'rest'],
 }
 
 test('every class that a part of the window names is in its stylesheet, and none is there for nothing', () => {
@@ -23,8 +23,8 @@ test('every class that a part of the window names is in its stylesheet, and none
       .filter((text) => text.includes(`/${name}'`))
       .flatMap((text) => [...text.matchAll(/styles\['(\w+)'\]/g)].map(([, used]) => used))
     const composed = stylesheets.flatMap((other) =>
-      [...readFileSync(join(source, other), 'utf8').matchAll(/composes: (\w+) from '([^']+)'/g)]
-        .filter(([, , file]) => file?.endsWith(`/${name}`))
+      [...readFileSync(join(source, other), 'utf8').matchAll(/composes: (\w+)(?: from '([^']+)')?;/g)]
+        .filter(([, , file]) => (file === undefined ? other === sheet : file.endsWith(`/${name}`)))
         .map(([, used]) => used),
     )
     const used = new Set([...named, ...composed, ...(chosenByValue[sheet] ?? [])])
