@@ -3,7 +3,6 @@ import { formatBytes, formatCount, formatWeights, formatTokens as tokens } from 
 import type { MemoryStateView } from '../../contract/memory.ts'
 import type { CatalogueEntry } from '../../contract/model-application.ts'
 import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
-import type { Addition } from '../addition.ts'
 import type { Removal } from '../model-store.ts'
 import { notReported } from './services.ts'
 
@@ -139,7 +138,7 @@ export const addWords = {
   created: (name: string) => `${name} is created. It opens here as soon as it is seen.`,
   serve: 'Serve…',
   serveOne: (name: string) => `Serve ${name}`,
-  serveSure: ({ chosen, source }: Addition) =>
+  serveSure: ({ chosen, source }: { readonly chosen: string | undefined; readonly source: string }) =>
     `You have begun to add ${chosen ?? source.trim()}. Serving this one instead discards what you wrote there.`,
   serveInstead: 'Discard it and serve this',
   keepWritten: 'Keep what I wrote',
