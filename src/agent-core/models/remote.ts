@@ -29,7 +29,7 @@ import { shownSource } from './source.ts'
 import { sameBytes, type WithRoom } from './store/files.ts'
 import type { Arrived, StoredModel, Wanted } from './store/places.ts'
 import type { Store } from './store/store.ts'
-import { TotalProgress } from './total-progress.ts'
+import { TotalProgress } from './download/progress.ts'
 
 export interface DownloadSettings {
   /** Of all downloads together; 0 = no limit. */
@@ -246,11 +246,14 @@ export class Remote implements AsyncDisposable {
     try {
       log.info('downloading model', { ...fields, folder: destination.folder })
       const startedAt = now()
-      const progress = new TotalProgress(files, options.onProgress)
+      const progress = new TotalProgress(
+        files.map(({ sizeBytes }) => sizeBytes),
+        options.onProgress,
+      )
       for (const [at, file] of files.entries()) {
         const refusal = (start: Uint8Array) => startProblem(start, file, { isFirst: at === 0, format: request.format })
-        arrived.push(await this.#content(file, { ...options, refusal }, (news) => progress.report(file, news)))
-        progress.end(file, arrived.at(-1)?.sizeBytes ?? 0)
+        arrived.push(await this.#content(file, { ...options, refusal }, (news) => progress.report(news)))
+        progress.end(arrived.at(-1)?.sizeBytes ?? 0)
       }
       const stored = await destination.commit({
         files: arrived.map((content, at) => {

@@ -1,4 +1,6 @@
-import { readdir } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { readdir, writeFile } from 'node:fs/promises'
+import { uptime } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
@@ -64,4 +66,31 @@ test.each([
     await amidTicks<unknown>(end(file))
     expect((await readdir(folder.dir)).sort()).toEqual(left)
   }
+})
+
+/** So many bytes are there, as this boot of the machine knows or an earlier one. */
+const recordOf = (bytes: number, bootedAgo = 0) => ({
+  version: 1,
+  ...identity,
+  remote: {},
+  ranges: [[0, bytes]],
+  prefix: { bytes: 0, sha256: createHash('sha256').digest('hex') },
+  bootedAt: Date.now() - uptime() * 1000 - bootedAgo,
+})
+type Record = ReturnType<typeof recordOf>
+
+test.each<[string, { recent?: Record; durable?: Record }, number]>([
+  ['the recent one where it knows of more', { recent: recordOf(20), durable: recordOf(10) }, 20],
+  ['the durable one where it knows of as much', { recent: recordOf(10), durable: recordOf(30) }, 30],
+  ['the durable one after a restart of the machine', { recent: recordOf(20, 60_000), durable: recordOf(10) }, 10],
+  ['none where a restart of the machine leaves only a recent one', { recent: recordOf(20, 60_000) }, 0],
+  ['the recent one although the clock was corrected a little', { recent: recordOf(20, 10_000) }, 20],
+  ['the durable one of an earlier boot, since it was synced', { durable: recordOf(10, 60_000) }, 10],
+])('of two records of a partial file is believed %s', async (_, { recent, durable }, bytes) => {
+  const path = join(folder.dir, 'x.partial')
+  await writeFile(path, Buffer.alloc(40))
+  if (recent) await writeFile(`${path}.recent.json`, JSON.stringify(recent))
+  if (durable) await writeFile(`${path}.json`, JSON.stringify(durable))
+  await using file = await opened()
+  expect(file.writtenBytes).toBe(bytes)
 })

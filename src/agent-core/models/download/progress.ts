@@ -1,0 +1,117 @@
+import type { Progress } from '../../../contract/service.ts'
+
+/** As often as a window or a terminal shows progress. */
+const progressIntervalMs = 250
+
+/** Reports at once and then at an interval, bytes or not, so that the rate of a stalled download falls. */
+export class ProgressReport {
+  readonly #now: () => number
+  readonly #doneBytes: () => number
+  readonly #onProgress: ((progress: Progress) => void) | undefined
+  #timer: NodeJS.Timeout | undefined
+  #last: { doneBytes: number; at: number; rate: number | undefined } | undefined
+  #totalBytes: number | undefined
+  #message: string | undefined
+  #phase: Progress['phase']
+  /** In the phase `verifying`, in place of what arrived. */
+  #verified: { doneBytes: number; totalBytes: number } | undefined
+
+  constructor(doneBytes: () => number, now: () => number, onProgress: ((progress: Progress) => void) | undefined) {
+    this.#doneBytes = doneBytes
+    this.#now = now
+    this.#onProgress = onProgress
+  }
+
+  /** Bytes arrive from now on. */
+  downloading(totalBytes: number | undefined): void {
+    if (this.#phase !== undefined || this.#last === undefined || this.#totalBytes !== totalBytes) {
+      this.#begin(undefined, totalBytes)
+    }
+  }
+
+  verifying(doneBytes: number, totalBytes: number): void {
+    this.#verified = { doneBytes, totalBytes }
+    if (this.#phase !== 'verifying') this.#begin('verifying', totalBytes)
+  }
+
+  waiting(message: string): void {
+    this.#message = message
+    this.#begin('waiting', this.#totalBytes)
+  }
+
+  /** Said with every report from now on, until something else is said. */
+  say(message: string | undefined): void {
+    this.#message = message
+  }
+
+  report(): void {
+    const verified = this.#phase === 'verifying' ? this.#verified : undefined
+    const doneBytes = verified?.doneBytes ?? this.#doneBytes()
+    const totalBytes = verified?.totalBytes ?? this.#totalBytes
+    const at = this.#now()
+    const last = this.#last ?? { doneBytes, at, rate: undefined }
+    const rate = nextRate(last.rate, Math.max(0, doneBytes - last.doneBytes), at - last.at)
+    this.#last = { doneBytes, at, rate: at > last.at ? rate : last.rate }
+    this.#onProgress?.({
+      doneBytes,
+      bytesPerSecond: Math.round(rate),
+      ...(totalBytes !== undefined && { totalBytes }),
+      ...(this.#phase !== undefined && { phase: this.#phase }),
+      ...(this.#message !== undefined && { message: this.#message }),
+    })
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer)
+  }
+
+  #begin(phase: Progress['phase'], totalBytes: number | undefined): void {
+    if (phase !== this.#phase) this.#last = undefined
+    this.#phase = phase
+    this.#totalBytes = totalBytes
+    clearInterval(this.#timer)
+    this.#timer = setInterval(() => this.report(), progressIntervalMs)
+    this.report()
+  }
+}
+
+/** Long enough to be readable, short enough to show that a download slowed down. */
+const timeConstantMs = 3_000
+
+/** The moving average after `bytes` more in `elapsedMs`: older samples fade with a time constant of 3 s. */
+export function nextRate(previous: number | undefined, bytes: number, elapsedMs: number): number {
+  if (elapsedMs <= 0) return previous ?? 0
+  const current = (bytes * 1000) / elapsedMs
+  if (previous === undefined) return current
+  return previous + (1 - Math.exp(-elapsedMs / timeConstantMs)) * (current - previous)
+}
+
+/** The progress of a model's files, which come one after the other, as one. `sizes`: of each, where known. */
+export class TotalProgress {
+  readonly #sizes: readonly (number | undefined)[]
+  readonly #onProgress: (progress: Progress) => void
+  /** Of the files that are here. */
+  #endedBytes = 0
+
+  constructor(sizes: readonly (number | undefined)[], onProgress: (progress: Progress) => void) {
+    this.#sizes = sizes
+    this.#onProgress = onProgress
+  }
+
+  /** Of the file that comes at the moment. */
+  report(progress: Progress): void {
+    if (this.#sizes.length === 1) return this.#onProgress(progress)
+    const { totalBytes: _, ...rest } = progress
+    const known = this.#sizes.filter((size) => size !== undefined)
+    this.#onProgress({
+      ...rest,
+      doneBytes: this.#endedBytes + progress.doneBytes,
+      ...(known.length === this.#sizes.length && { totalBytes: known.reduce((sum, size) => sum + size, 0) }),
+    })
+  }
+
+  /** That file is here. */
+  end(sizeBytes: number): void {
+    this.#endedBytes += sizeBytes
+  }
+}
