@@ -7,7 +7,7 @@ import { launchEnvironment } from '../servers/launch.ts'
 import type { Sources } from '../api/queries/queries.ts'
 import { Runtimes } from '../api/queries/runtimes.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
-import { tokenIn } from '../reconcile/source-secret.ts'
+import { tokenIn } from '../reconcile/model-request.ts'
 import { LlamaServerDialects } from '../runtimes/llama-server-binary.ts'
 import { refKey } from '../util/object-key.ts'
 

@@ -2,15 +2,17 @@ import { statfs } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename } from 'node:path'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
+import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { messageOf } from '../util/message-of.ts'
-import { Acquisition } from './acquisition.ts'
+import { untilAborted } from '../util/until-aborted.ts'
+import { Fetcher } from './fetch.ts'
 import { ContentFetches } from './content-fetches.ts'
 import {
   defaultDownloadSettings,
-  type DownloadSettings,
   Remote,
-  type RemoteAccessOptions,
+  type DownloadSettings,
+  type RemoteOptions,
   type RemoteRequest,
 } from './remote.ts'
 import { DownloadTurns } from './download/limits.ts'
@@ -21,7 +23,8 @@ import type { GgufHeader } from './gguf/gguf.ts'
 import { Inventory, prunedSentence } from './store/inventory.ts'
 import { isModel, ModelRoots } from './local.ts'
 import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
-import { ModelFetches, type FetchState } from './model-fetches.ts'
+import { SharedWork, type Waiters } from './shared-work.ts'
+import { shownSource } from './source.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
 import { judgeStoreFolder, StoreWatch } from './store/watch.ts'
@@ -34,13 +37,23 @@ export type { LocalModel, ModelRequest } from './model-request.ts'
 /** Downloads are given up all the time; what is kept of them is for days. */
 const sweepEveryMs = 3_600_000
 
+/** A model that is being resolved or fetched. */
+export interface FetchState {
+  readonly model: string
+  /** Without credentials and query. */
+  readonly source: string
+  readonly callers: number
+  /** Absent until the server answered. */
+  readonly progress?: Progress
+}
+
 export interface ModelsState {
   directory: string
   /** Why the store cannot be used: one sentence. */
   problem?: string
   /** Problems found at the start, one sentence each. */
   warnings: readonly string[]
-  /** Models that are being resolved or fetched, sorted by model, then source. */
+  /** Sorted by model, then source. */
   fetches: readonly FetchState[]
   downloads: readonly DownloadView[]
 }
@@ -50,7 +63,7 @@ export interface ModelsOptions {
   directory: string
   /** Folders of this machine that a Model's source may name, beside the store; see `ModelRoots`. */
   allowedModelRoots?: readonly string[]
-  /** See `RemoteAccessOptions.allowedHosts`; none without it. */
+  /** See `RemoteOptions.allowedHosts`; none without it. */
   allowedDownloadHosts?: readonly string[] | 'any'
   /** For tests: in place of the system's. */
   resolveHost?: Resolve
@@ -66,7 +79,7 @@ export interface ModelsOptions {
   settings?: () => DownloadSettings
   env?: Readonly<Record<string, string | undefined>>
   homeDir?: string
-  keptHubToken?: RemoteAccessOptions['keptHubToken']
+  keptHubToken?: RemoteOptions['keptHubToken']
   /** Something in {@link Models.state} has changed. */
   onChange?: () => void
   /** Undefined while it is not known which services there are. */
@@ -85,17 +98,14 @@ export class Models {
   readonly #settings: () => DownloadSettings
   readonly #remote: Remote
   readonly #headers = new GgufHeaders()
-  readonly #acquisition: Acquisition
+  readonly #fetcher: Fetcher
   readonly #turns: DownloadTurns
   readonly #roots: ModelRoots
   readonly #inventory: Inventory
   readonly #pulls: Pulls
   readonly #watch: StoreWatch
-  readonly #fetches = new ModelFetches({
-    stopping: this.#stopping.signal,
-    // What failed, or was left, stays on the disk as a rest.
-    onEnd: () => this.#inBackground(this.#inventory.limit()),
-  })
+  /** One for each Model name and what is wanted, however many callers want it. */
+  readonly #fetches = new SharedWork<LocalModel, Progress, { readonly model: string; readonly source: string }>()
   /** Work in the background, until it is over. */
   readonly #beside = new Set<Promise<void>>()
   readonly #onChange: () => void
@@ -140,7 +150,7 @@ export class Models {
       contents,
       users,
       filesInUse,
-      fetching: () => this.#fetches.models,
+      fetching: () => new Set(this.#fetches.jobs.map(({ about }) => about.model)),
       partialKeepMs: () => settings().partialKeepMs,
       log,
       now,
@@ -158,13 +168,16 @@ export class Models {
       isOpen: (path, namespace) => this.#store.isOpen(path, namespace),
     })
     this.#turns = new DownloadTurns(() => settings().atOnce)
-    this.#acquisition = new Acquisition({
+    this.#fetcher = new Fetcher({
       store: this.#store,
       roots: this.#roots,
       contents,
       remote: this.#remote,
       turns: this.#turns,
       headers: this.#headers,
+      now,
+      env: options.env ?? {},
+      homeDir,
       isLoaded: (stored) => this.#inventory.isLoaded(stored),
       log,
       requireStore: () => this.#watch.require(),
@@ -190,9 +203,7 @@ export class Models {
    * signal's reason at once when that is aborted; a download ends when its last caller left, and is gone on with by the next.
    */
   ensure(request: ModelRequest, options: EnsureOptions): Promise<LocalModel> {
-    return this.#fetches.join(requestKey(request), request, options, (waiters) =>
-      this.#acquisition.ensure(request, waiters),
-    )
+    return this.#shared(requestKey(request), request, options, (waiters) => this.#fetcher.ensure(request, waiters))
   }
 
   /**
@@ -201,10 +212,10 @@ export class Models {
    */
   async refresh(request: ModelRequest, current: LocalModel, options: EnsureOptions): Promise<LocalModel | undefined> {
     const key = `refresh ${requestKey(request)}`
-    const model = await this.#fetches.join(key, request, options, async (waiters) => {
+    const model = await this.#shared(key, request, options, async (waiters) => {
       // No more than two contents that came and never served are kept.
       await this.#inventory.dropOlder(wantedOf(request))
-      return this.#acquisition.refresh(request, waiters)
+      return this.#fetcher.refresh(request, waiters)
     })
     return model.revision === current.revision ? undefined : model
   }
@@ -250,11 +261,17 @@ export class Models {
 
   state(): ModelsState {
     const { problem } = this.#watch
+    const fetches = this.#fetches.jobs.map(({ about, callers, news: progress }) => ({
+      model: about.model,
+      source: shownSource(about.source),
+      callers,
+      ...(progress && { progress }),
+    }))
     return {
       directory: this.#store.directory,
       ...(problem !== undefined && { problem }),
       warnings: this.#warnings,
-      fetches: this.#fetches.states(),
+      fetches: fetches.sort((a, b) => a.model.localeCompare(b.model) || a.source.localeCompare(b.source)),
       downloads: this.#pulls.views(),
     }
   }
@@ -308,6 +325,29 @@ export class Models {
     await this.#fetches.idle()
     await Promise.all(this.#beside)
     await this.#remote[Symbol.asyncDispose]()
+  }
+
+  /** Work that all callers of a key share. Rejects at once where the signal is aborted or the agent stops; the work then ends by itself. */
+  async #shared(
+    key: string,
+    { name: model, source }: ModelRequest,
+    { signal, onProgress = () => undefined }: EnsureOptions,
+    work: (waiters: Waiters<Progress>) => Promise<LocalModel>,
+  ): Promise<LocalModel> {
+    const leaving = AbortSignal.any([signal, this.#stopping.signal])
+    leaving.throwIfAborted()
+    const fetched = async (): Promise<LocalModel> => {
+      const { result, release } = await this.#fetches.join(key, {
+        about: { model, source },
+        // What failed, or was left, stays on the disk as a partial download.
+        work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#inventory.limit())),
+        signal: leaving,
+        onNews: onProgress,
+      })
+      await release()
+      return result
+    }
+    return untilAborted(fetched(), leaving)
   }
 
   /** A typo there would else be told only by Models that are refused. */

@@ -1,13 +1,14 @@
+import { formatBytes, formatSpan } from '../../contract/format.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Cluster } from '../kube/cluster.ts'
+import { ModelError } from '../models/errors.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import { jitteredMs } from '../util/back-off.ts'
-import type { DownloadNote } from './download-story.ts'
-import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
-import { fetchRequest } from './model-request.ts'
+import { messageOf } from '../util/message-of.ts'
+import { fetchRequest, type FetchRequest } from './model-request.ts'
 import { isModelWanted, isRunning, type ModelFacts } from './plan/facts.ts'
 import type { FetchView, Observation } from './plan/observation.ts'
-import type { FetchedContent, DesiredServer } from './reading.ts'
+import type { DesiredServer, FetchedContent } from './reading.ts'
 import type { ServiceSettings } from './service-rooms.ts'
 
 /** First and longest wait before the next attempt at what a model's source did not do. */
@@ -28,10 +29,36 @@ export interface ModelFetchOptions {
   readonly random: () => number
 }
 
-/** The model of one service: the fetch that is under way or over, and when one that failed is tried again. */
+type FetchOutcome =
+  | { readonly kind: 'done'; readonly model: LocalModel }
+  | { readonly kind: 'failed'; readonly message: string; readonly terminal: boolean; readonly retryAfterMs: number }
+
+/** The fetch of one content key, from its beginning until another key is wanted. */
+interface Fetching {
+  readonly request: FetchRequest
+  readonly cancelled: AbortController
+  progress: Progress | undefined
+  outcome: FetchOutcome | undefined
+  /** The outcome is another content than the store had at first. */
+  isNewer: boolean
+  /** What a person should know of a model that is here, such as that its source could not be asked. */
+  notice: string | undefined
+  /** The progress message that was told last. */
+  said: string | undefined
+  timer: NodeJS.Timeout | undefined
+  /** Since when the source is not to be asked again; undefined while it is asked. */
+  waitsSince: number | undefined
+}
+
+type Work<T> = (how: { signal: AbortSignal; onProgress: (progress: Progress) => void }) => Promise<T>
+
+/**
+ * The model of one service: the fetch that is under way or over, and when one that failed is tried again. A Model with refreshPolicy
+ * OnChange is then kept as new as its source, the old content serving until the new one is here.
+ */
 export class ModelFetch {
   readonly #options: ModelFetchOptions
-  #activity: FetchActivity | undefined
+  #fetching: Fetching | undefined
   #failures = 0
   #retryAt: number | undefined
   /** The pid of the server whose model was recorded as used. */
@@ -42,8 +69,9 @@ export class ModelFetch {
   }
 
   view(): FetchView {
-    if (!this.#activity) return { kind: 'none' }
-    const { source, outcome, progress } = this.#activity
+    if (!this.#fetching) return { kind: 'none' }
+    const { outcome, progress } = this.#fetching
+    const source = this.#fetching.request.key
     if (!outcome) {
       const message = progress?.message
       return { kind: 'running', source, ...(message !== undefined && { message }) }
@@ -54,39 +82,46 @@ export class ModelFetch {
 
   /** Undefined where nothing was fetched. */
   get content(): FetchedContent | undefined {
-    if (!this.#activity) return undefined
-    const { source, isNewer, notice } = this.#activity
-    return { source, revision: this.model?.revision, isNewer, notice }
+    if (!this.#fetching) return undefined
+    const { request, isNewer, notice } = this.#fetching
+    return { source: request.key, revision: this.model?.revision, isNewer, notice }
   }
 
   get model(): LocalModel | undefined {
-    const outcome = this.#activity?.outcome
+    const outcome = this.#fetching?.outcome
     return outcome?.kind === 'done' ? outcome.model : undefined
   }
 
+  /** Of the fetch, or of that of a newer content. */
   get progress(): Progress | undefined {
-    return this.#activity?.progress
+    const { outcome, notice, progress } = this.#fetching ?? {}
+    return outcome && notice === undefined ? undefined : progress
   }
 
   get isRunning(): boolean {
-    return this.#activity !== undefined && this.#activity.outcome === undefined
+    return this.#fetching !== undefined && this.#fetching.outcome === undefined
   }
 
   /** A serving model needs no fetch, except to keep it as new as its source. */
   keepFresh(desiredServer: DesiredServer, observed: ModelFacts & Pick<Observation, 'server'>): void {
     const { server } = observed
-    if (this.#activity || !isModelWanted(observed) || !isRunning(server)) return
+    if (this.#fetching || !isModelWanted(observed) || !isRunning(server)) return
     const isOnChange = desiredServer.model.refreshPolicy === 'OnChange'
     if (isOnChange && server.digest === desiredServer.digest) this.begin(desiredServer)
   }
 
-  /** The interval of the settings is another now. */
+  /** After a change of the setting: the interval counts from when the source was asked last. */
   refreshIntervalChanged(): void {
-    this.#activity?.intervalChanged()
+    const fetching = this.#fetching
+    const since = fetching?.waitsSince
+    if (!fetching || since === undefined) return
+    this.#refreshIn(fetching, this.#nextRefreshMs(fetching) - (this.#options.now() - since))
+    fetching.waitsSince = since
   }
 
+  /** In place of what is fetched by now. */
   begin({ service, spec, model }: DesiredServer): void {
-    const { models, cluster, settings, tell, now, random } = this.#options
+    const { models, cluster, settings } = this.#options
     const request = fetchRequest({
       api: cluster.api,
       namespace: service.metadata.namespace,
@@ -94,43 +129,79 @@ export class ModelFetch {
       spec: model,
       refreshEveryMs: settings.refreshEveryMs,
     })
-    if (this.#activity?.source !== request.key) this.#failures = 0
-    this.#activity?.cancel()
-    let said: string | undefined
-    const activity: FetchActivity = new FetchActivity({
-      models,
-      request,
-      tell,
-      now,
-      random,
-      onProgress: () => {
-        const message = activity.progress?.message
-        if (said !== message || activity.outcome !== undefined) this.#options.onNews()
-        said = message
-        this.#options.onProgress()
-      },
-      onEnd: (outcome) => this.#ended(outcome),
+    if (this.#fetching?.request.key !== request.key) this.#failures = 0
+    this.cancel()
+    const fetching: Fetching = {
+      ...{ request, cancelled: new AbortController(), isNewer: false },
+      ...{ progress: undefined, outcome: undefined, notice: undefined, said: undefined },
+      ...{ timer: undefined, waitsSince: undefined },
+    }
+    this.#fetching = fetching
+    void this.#outcomeOf(fetching, (how) => models.ensure(request, how)).then((outcome) => {
+      if (fetching.cancelled.signal.aborted || outcome === undefined) return
+      this.#end(fetching, outcome)
+      if (outcome.kind !== 'done' || !request.refreshEveryMs) return
+      // Files downloaded a moment ago need not be compared with their source; files that the store had do.
+      this.#refreshIn(fetching, fetching.progress === undefined ? 0 : this.#nextRefreshMs(fetching))
     })
-    this.#activity = activity
   }
 
-  /** The file is gone, or nothing is wanted any more: the next fetch begins anew. */
+  /** The file is gone, or nothing is wanted: the next fetch begins at the beginning. */
   cancel(): void {
-    this.#activity?.cancel()
-    this.#activity = undefined
+    clearTimeout(this.#fetching?.timer)
+    this.#fetching?.cancelled.abort()
+    this.#fetching = undefined
   }
 
   /** A server with this model answers. Once for each server. */
   markUsed(pid: number): void {
-    if (this.#usedPid === pid || !this.#activity || !this.model) return
+    if (this.#usedPid === pid || !this.#fetching || !this.model) return
     this.#usedPid = pid
-    void this.#options.models.markUsed(this.#activity.request, this.model)
+    void this.#options.models.markUsed(this.#fetching.request, this.model)
   }
 
-  #ended(outcome: FetchOutcome): void {
+  async #outcomeOf(
+    fetching: Fetching,
+    work: Work<LocalModel | undefined>,
+    onFirst: () => void = () => undefined,
+  ): Promise<FetchOutcome | undefined> {
+    const { tell, now } = this.#options
+    const { signal } = fetching.cancelled
+    const story = new DownloadStory({ now })
+    const say = (note: DownloadNote | undefined): void => {
+      if (note && !signal.aborted) tell(note)
+    }
+    try {
+      const model = await work({
+        signal,
+        onProgress: (progress) => {
+          fetching.progress = progress
+          onFirst()
+          say(story.progress(progress))
+          this.#progressed(fetching)
+        },
+      })
+      if (!model) return undefined
+      say(story.done(model.sizeBytes))
+      return { kind: 'done', model }
+    } catch (error) {
+      return failure(error)
+    }
+  }
+
+  #progressed(fetching: Fetching): void {
+    const message = fetching.outcome && fetching.notice === undefined ? undefined : fetching.progress?.message
+    if (fetching.said !== message || fetching.outcome !== undefined) this.#options.onNews()
+    fetching.said = message
+    this.#options.onProgress()
+  }
+
+  #end(fetching: Fetching, outcome: FetchOutcome): void {
+    fetching.outcome = outcome
+    fetching.notice = undefined
     if (outcome.kind === 'failed') {
-      this.#failures += 1
       const { now, random, onFailure } = this.#options
+      this.#failures += 1
       const delay = Math.max(outcome.retryAfterMs, jitteredMs(backOff, this.#failures, random))
       this.#retryAt = now() + delay
       const next = outcome.terminal ? '' : ` Next attempt in ${Math.ceil(delay / 1_000)} s.`
@@ -140,4 +211,107 @@ export class ModelFetch {
     }
     this.#options.onNews()
   }
+
+  #refreshIn(fetching: Fetching, ms: number): void {
+    clearTimeout(fetching.timer)
+    fetching.waitsSince = this.#options.now()
+    fetching.timer = setTimeout(() => void this.#refresh(fetching), Math.max(0, ms)).unref()
+  }
+
+  async #refresh(fetching: Fetching): Promise<void> {
+    const { request, outcome: current, cancelled } = fetching
+    fetching.waitsSince = undefined
+    if (current?.kind !== 'done') return
+    const outcome = await this.#outcomeOf(
+      fetching,
+      (how) => this.#options.models.refresh(request, current.model, how),
+      () => (fetching.notice = 'A newer content of the model is on its way; it takes over when it is here.'),
+    )
+    if (cancelled.signal.aborted) return
+    const nextMs = this.#nextRefreshMs(fetching)
+    if (outcome?.kind === 'done') {
+      fetching.isNewer = true
+      this.#end(fetching, outcome)
+    } else {
+      fetching.notice =
+        outcome && `Whether the model changed at its source is not known: ${outcome.message} It is asked again later.`
+      this.#progressed(fetching)
+    }
+    this.#refreshIn(fetching, nextMs)
+  }
+
+  /** Many agents that started together do not ask together. */
+  #nextRefreshMs({ request }: Fetching): number {
+    return (request.refreshEveryMs?.() ?? 0) * (0.8 + 0.4 * this.#options.random())
+  }
 }
+
+function failure(error: unknown): FetchOutcome {
+  if (error instanceof ModelError) {
+    const { kind, message, retryAfterMs } = error
+    return { kind: 'failed', message, terminal: kind === 'terminal', retryAfterMs: retryAfterMs ?? 0 }
+  }
+  const words = messageOf(error)
+  return { kind: 'failed', message: `The model cannot be fetched: ${words}.`, terminal: false, retryAfterMs: 0 }
+}
+
+/** Shorter downloads are over before a person has read of their first quarter. */
+const longDownloadMs = 5 * 60_000
+const quarters = [25, 50, 75]
+
+export interface DownloadNote {
+  readonly reason: 'Fetching' | 'Fetched'
+  readonly message: string
+}
+
+/** What of a download is worth an Event: its start, the quarters of a long one, its end. */
+export class DownloadStory {
+  readonly #now: () => number
+  #begun: { readonly at: number; readonly fromBytes: number } | undefined
+  #toldPercent = 0
+
+  constructor({ now }: { readonly now: () => number }) {
+    this.#now = now
+  }
+
+  /** Undefined where there is nothing new to tell. */
+  progress({ doneBytes, totalBytes, phase }: Progress): DownloadNote | undefined {
+    if (phase !== undefined) return undefined
+    const of = totalBytes === undefined ? '' : ` of ${formatBytes(totalBytes)}`
+    if (!this.#begun) {
+      this.#begun = { at: this.#now(), fromBytes: doneBytes }
+      this.#toldPercent = percentOf(doneBytes, totalBytes)
+      const message =
+        doneBytes > 0
+          ? `The download of the model goes on at ${formatBytes(doneBytes)}${of}.`
+          : `The download of the model begins${totalBytes === undefined ? '' : `: ${formatBytes(totalBytes)}`}.`
+      return { reason: 'Fetching', message }
+    }
+    const percent = percentOf(doneBytes, totalBytes)
+    const reached = quarters.findLast((quarter) => percent >= quarter)
+    if (totalBytes === undefined || reached === undefined || reached <= this.#toldPercent || percent >= 100)
+      return undefined
+    this.#toldPercent = reached
+    if (this.#wholeMs(doneBytes, totalBytes) < longDownloadMs) return undefined
+    return { reason: 'Fetching', message: `${reached} % of the model are here: ${formatBytes(doneBytes)}${of}.` }
+  }
+
+  /** Undefined where nothing was downloaded. */
+  done(sizeBytes: number): DownloadNote | undefined {
+    if (!this.#begun) return undefined
+    return {
+      reason: 'Fetched',
+      message: `The model is here: ${formatBytes(sizeBytes)}, downloaded in ${formatSpan(this.#now() - this.#begun.at)}.`,
+    }
+  }
+
+  /** How long all of it takes at the rate so far. */
+  #wholeMs(doneBytes: number, totalBytes: number): number {
+    const { at, fromBytes } = this.#begun ?? { at: this.#now(), fromBytes: 0 }
+    const arrived = doneBytes - fromBytes
+    return arrived <= 0 ? 0 : ((this.#now() - at) / arrived) * (totalBytes - fromBytes)
+  }
+}
+
+const percentOf = (done: number, total: number | undefined): number =>
+  total === undefined || total === 0 ? 0 : (100 * done) / total

@@ -1,9 +1,11 @@
+import { z } from 'zod'
+import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
-import type { ModelSpec } from '../kube/resources.ts'
-import { sourceDigest } from '../models/source.ts'
+import { type ModelSpec, resources } from '../kube/resources.ts'
+import { type HubToken, hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret } from '../models/hub/token.ts'
 import { selectionDigest } from '../models/selection.ts'
-import { tokenIn } from './source-secret.ts'
-import type { FetchRequest } from './fetch-activity.ts'
+import { sourceDigest } from '../models/source.ts'
+import type { ModelRequest } from '../models/models.ts'
 
 /** What a fetch depends on: where this changes, the model is asked for again. */
 export function contentKey(spec: ModelSpec): string {
@@ -36,7 +38,14 @@ export function digestWith(
   return revision === undefined || (server === base && !isNewer) ? server : desired
 }
 
-export interface FetchInputs {
+export interface FetchRequest extends ModelRequest {
+  /** Tells what is wanted apart: see `contentKey`. */
+  readonly key: string
+  /** Ask the source again from time to time whether it holds something else; undefined = never. */
+  readonly refreshEveryMs: (() => number) | undefined
+}
+
+interface FetchInputs {
   readonly api: KubeApi
   readonly namespace: string
   readonly name: string
@@ -60,4 +69,28 @@ export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: Fet
     ...(secret !== '' && { secret: () => tokenIn(api, namespace, secret) }),
     refreshEveryMs: refreshPolicy === 'OnChange' ? refreshEveryMs : undefined,
   }
+}
+
+const secretShape = z.object({
+  metadata: z.object({ labels: z.record(z.string(), z.string()).default({}) }).default({ labels: {} }),
+  data: z.record(z.string(), z.string()).default({}),
+})
+
+/** Read at each use, so that a new token counts at once and none is kept. Throws ModelError. */
+export async function tokenIn(api: Pick<KubeApi, 'get'>, namespace: string, name: string): Promise<HubToken> {
+  const found = await api.get(resources.secrets, namespace, name).catch((error: unknown) => {
+    if (isApiError(error, 404)) throw secretMissing(namespace, name)
+    throw secretUnreadable(namespace, name, rootMessage(error), error)
+  })
+  const parsed = secretShape.safeParse(found)
+  if (!parsed.success) throw secretUnreadable(namespace, name, 'it is not a Secret as Kubernetes has them')
+  const decoded = Object.entries(parsed.data.data).map(([key, value]) => [
+    key,
+    Buffer.from(value, 'base64').toString('utf8'),
+  ])
+  const isForHub = parsed.data.metadata.labels[hubTokenLabel] === 'true'
+  return tokenOfSecret(
+    { namespace, name, isForHub },
+    z.record(z.string(), z.string()).parse(Object.fromEntries(decoded)),
+  )
 }

@@ -1,26 +1,29 @@
-import { accessAfter, contentRevision, type HeaderSummary, isOpenTo, type Manifest } from './store/records.ts'
+import { lstat } from 'node:fs/promises'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { pathBelow } from '../util/is-below.ts'
-import type { ContentFetches } from './content-fetches.ts'
-import type { DownloadTurns } from './download/limits.ts'
-import { ModelError, type ModelErrorReason } from './errors.ts'
-import { requireFormat } from './content-kind.ts'
-import type { GgufHeaders } from './gguf/file-header.ts'
-import type { GgufHeader } from './gguf/gguf.ts'
+import { askAccess, compareWithStored, remoteStates, startProblem, type RemoteState } from './ask-source.ts'
+import type { Content, ContentFetches } from './content-fetches.ts'
+import { firstBytes, requireFormat } from './content-kind.ts'
 import { FileHashes } from './download/hash.ts'
+import type { DownloadTurns } from './download/limits.ts'
+import { TotalProgress } from './download/progress.ts'
+import { ModelError, type ModelErrorReason } from './errors.ts'
+import type { GgufHeaders } from './gguf/file-header.ts'
+import { findInHubCache } from './hub/hub-cache.ts'
 import { localModel, type ModelRoots } from './local.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
 import { waitingSentence } from './pulls.ts'
 import type { Remote } from './remote.ts'
-import { compareWithStored, type RemoteState } from './ask-source.ts'
+import { isVouchedFor, type RemoteFile } from './resolve.ts'
 import type { Waiters } from './shared-work.ts'
-import { parseModelSource } from './source.ts'
-import type { Store } from './store/store.ts'
+import { parseModelSource, shownSource } from './source.ts'
 import { lstatIfThere, sameBytes } from './store/files.ts'
-import type { StoredModel, Wanted } from './store/places.ts'
+import type { Arrived, StoredModel, Wanted } from './store/places.ts'
+import { accessAfter, contentRevision, isOpenTo, type Manifest } from './store/records.ts'
+import type { Store } from './store/store.ts'
 
-export interface AcquisitionOptions {
+export interface FetcherOptions {
   readonly store: Store
   /** Which files of this machine a Model may name. */
   readonly roots: ModelRoots
@@ -31,39 +34,47 @@ export interface AcquisitionOptions {
   /** Whether a server has it in memory, or may load it again. */
   readonly isLoaded: (stored: StoredModel) => Promise<boolean>
   readonly log: Logger
+  readonly now: () => number
+  /** Where other tools' caches are found. */
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly homeDir: string
   /** Throws ModelError where the store cannot be written to. */
   readonly requireStore: () => Promise<void>
   /** Throws ModelError where the store belongs to another user. */
   readonly requireOwnStore: () => Promise<void>
-  /** Takes work that goes on after the caller's answer. */
+  /** Takes work that lasts beyond the caller's answer. */
   readonly beside: (work: Promise<void>) => void
 }
 
+/** One file of a model, held until it is moved to its place. */
+type Arriving = Content & Pick<Arrived, 'from'>
+
 /** How one model comes to this machine, and is kept as its source has it. */
-export class Acquisition {
-  readonly #options: AcquisitionOptions
+export class Fetcher {
+  readonly #options: FetcherOptions
   readonly #hashes = new FileHashes()
 
-  constructor(options: AcquisitionOptions) {
+  constructor(options: FetcherOptions) {
     this.#options = options
   }
 
   /** From this machine's disks, the store, another model's bytes, or the network. Throws ModelError, or the signal's reason. */
   async ensure(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
+    const { store, requireOwnStore, requireStore } = this.#options
     const parsed = parseModelSource(request.source)
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
     const wanted = wantedOf(request)
-    await this.#options.requireOwnStore()
+    await requireOwnStore()
     const found =
-      (await this.#allowed(request, await this.#options.store.find(wanted), waiters.signal)) ??
-      (await this.#replaced(request, wanted, waiters.signal))
+      (await this.#allowed(request, await store.find(wanted), waiters.signal)) ??
+      (await this.#replaced(request, waiters.signal))
     if (found) return this.#arrived(request, found)
     if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
     waiters.signal.throwIfAborted()
-    await this.#options.requireStore()
-    const elsewhere = await this.#allowed(request, await this.#options.store.findElsewhere(wanted), waiters.signal)
+    await requireStore()
+    const elsewhere = await this.#allowed(request, await store.findElsewhere(wanted), waiters.signal)
     if (elsewhere) return this.#arrived(request, await this.#share(wanted, elsewhere))
-    return this.#arrived(request, await this.#fetch(request, waiters, 'missing'))
+    return this.#arrived(request, await this.#inTurn(request, waiters, 'missing'))
   }
 
   /** What the source holds now: the model as it is stored, or another content fetched beside it. Throws like {@link ensure}. */
@@ -71,33 +82,33 @@ export class Acquisition {
     const { signal } = waiters
     const parsed = parseModelSource(request.source)
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
-    const { store } = this.#options
-    const wanted = wantedOf(request)
-    const remote = await this.#options.remote.resolve(request, signal)
-    const contents = await store.contents(wanted)
+    const { store, remote, requireStore } = this.#options
+    const { files } = await remote.resolve(request, signal)
+    const contents = await store.contents(wantedOf(request))
     const states: ReadonlyMap<string, RemoteState> =
-      contents.length === 0 ? new Map() : await this.#options.remote.states(remote, signal)
+      contents.length === 0 ? new Map() : await remoteStates(files, { transport: await remote.transport(), signal })
     for (const [place, stored] of contents.entries()) {
-      const sameness = compareWithStored(remote.files, states, stored.manifest)
+      const sameness = compareWithStored(files, states, stored.manifest)
       // A source that went back to an older content has to show it.
       if (sameness === 'different' || (place > 0 && sameness !== 'same')) continue
       const same = await this.#admitted(request, stored, signal)
       if (same) return localOf(place === 0 ? same : await store.amend(same, () => ({}), { asNewest: true }))
     }
-    await this.#options.requireStore()
-    const fresh = await this.#fetch(request, waiters, 'newer')
+    await requireStore()
+    const fresh = await this.#inTurn(request, waiters, 'newer')
     const revision = contentRevision(fresh.manifest.files)
     const twin = contents.find(({ manifest }) => contentRevision(manifest.files) === revision)
     if (!twin || (await lstatIfThere(twin.manifestPath)) === undefined) return this.#arrived(request, fresh)
     // The server calls the same bytes something else now, perhaps only where it does not send them.
     await store.remove(fresh)
-    const files = fresh.manifest.files.map((file) => {
-      const etag = states.get(file.path)?.validator ?? file.etag
-      return { ...file, ...(etag !== undefined && { etag }) }
-    })
     const { isPublic = false, isByLogin = false } = fresh.manifest.access ?? {}
-    const { namespace } = request
-    const merged = (now: Manifest) => ({ files, access: accessAfter(now.access, { namespace, isPublic, isByLogin }) })
+    const merged = (now: Manifest): Partial<Manifest> => ({
+      files: fresh.manifest.files.map((file) => {
+        const etag = states.get(file.path)?.validator ?? file.etag
+        return { ...file, ...(etag !== undefined && { etag }) }
+      }),
+      access: accessAfter(now.access, { namespace: request.namespace, isPublic, isByLogin }),
+    })
     return localOf(await store.amend(twin, merged, { asNewest: true }))
   }
 
@@ -105,30 +116,129 @@ export class Acquisition {
     return localModel(path, request, { hashes: this.#hashes, lent: this.#options.roots.lentTo(request.namespace) })
   }
 
-  async #fetch(
-    request: ModelRequest,
-    { signal, tell }: Waiters<Progress>,
-    why: 'missing' | 'newer',
-  ): Promise<StoredModel> {
-    const { store } = this.#options
+  #inTurn(request: ModelRequest, { signal, tell }: Waiters<Progress>, why: 'missing' | 'newer'): Promise<StoredModel> {
+    const { store, turns, isLoaded } = this.#options
     const onPlace = (ahead: number): void =>
       tell({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: waitingSentence(ahead) })
-    const wanted = wantedOf(request)
-    return this.#options.turns.take(signal, onPlace, async () => {
+    return turns.take(signal, onPlace, async () => {
       // Another request may have brought it while this one waited.
-      const stored = why === 'missing' ? await store.find(wanted) : undefined
+      const stored = why === 'missing' ? await store.find(wantedOf(request)) : undefined
       const found = await this.#allowed(request, stored, signal)
       if (found) return found
-      const beside = why === 'newer' || (stored !== undefined && (await this.#options.isLoaded(stored)))
-      return this.#options.remote.fetch(request, {
-        wanted,
-        store,
-        contents: this.#options.contents,
-        signal,
-        beside,
-        onProgress: tell,
-      })
+      const beside = why === 'newer' || (stored !== undefined && (await isLoaded(stored)))
+      return this.#fetch(request, { signal, beside, onProgress: tell })
     })
+  }
+
+  /**
+   * Brings every file of the source here, one after the other, and makes them a model of the store. `beside`: what the store has of this
+   * source stays.
+   */
+  async #fetch(
+    request: ModelRequest,
+    how: { readonly signal: AbortSignal; readonly beside: boolean; readonly onProgress: (progress: Progress) => void },
+  ): Promise<StoredModel> {
+    const { log, now, store, remote } = this.#options
+    const { signal, beside, onProgress } = how
+    const wanted = wantedOf(request)
+    const { files, primary, mmproj, revision } = await remote.resolve(request, signal)
+    const fields = { model: wanted.model, source: shownSource(wanted.source), files: files.length }
+    const paths = files.map(({ path }) => path)
+    const destination = await store.reserve(wanted, paths, { primary, beside })
+    const arrived: Arriving[] = []
+    try {
+      log.info('downloading model', { ...fields, folder: destination.folder })
+      const startedAt = now()
+      const progress = new TotalProgress(
+        files.map(({ sizeBytes }) => sizeBytes),
+        onProgress,
+      )
+      for (const [at, file] of files.entries()) {
+        const content = await this.#content(file, request, {
+          signal,
+          onProgress: (news) => progress.report(news),
+          refusal: (start) => startProblem(start, file, { isFirst: at === 0, format: request.format }),
+        })
+        arrived.push(content)
+        progress.end(content.sizeBytes)
+      }
+      const stored = await destination.commit({
+        files: arrived.map((content, at) => {
+          const { path = '', blob } = files[at] ?? {}
+          // What tells this content from a later one of the same address.
+          return { ...content, path, etag: blob ?? content.etag ?? content.lastModified }
+        }),
+        ...{ primary, mmproj, revision },
+        access: accessAfter(undefined, {
+          namespace: request.namespace,
+          isPublic: files.every(({ isPublic }) => isPublic === true),
+          isByLogin: files.some(({ credentials }) => credentials !== undefined),
+        }),
+      })
+      const { path, sizeBytes } = stored
+      log.info('downloaded model', { ...fields, path, sizeBytes, durationMs: now() - startedAt })
+      return stored
+    } finally {
+      destination.release()
+      for (const released of await Promise.allSettled(arrived.map((content) => content.release()))) {
+        if (released.status === 'rejected')
+          log.warn('partial download not removed', { model: wanted.model, error: released.reason })
+      }
+    }
+  }
+
+  /** One file from the store, the caches of other tools, or the network. */
+  async #content(
+    file: RemoteFile,
+    { namespace, name: model }: ModelRequest,
+    how: {
+      readonly signal: AbortSignal
+      readonly onProgress: (progress: Progress) => void
+      /** Why a file that begins like this is not what is wanted. */
+      readonly refusal: (start: Uint8Array) => ModelError | undefined
+    },
+  ): Promise<Arriving> {
+    const { log, contents, remote } = this.#options
+    const { sha256, sizeBytes, blob, credentials, url, fileName, hub } = file
+    const here = await this.#alreadyHere(file, { namespace, signal: how.signal })
+    if (here !== undefined && sha256 !== undefined) {
+      const found = await lstat(here)
+      const problem = how.refusal(await firstBytes(here))
+      if (problem) throw problem
+      log.info('using content that is on this machine already', { path: here, model })
+      return {
+        sha256,
+        sizeBytes: sizeBytes ?? found.size,
+        from: here,
+        moveTo: (path) => sameBytes(here, path, remote.withRoom),
+        release: () => Promise.resolve(),
+      }
+    }
+    const isShared = sha256 === undefined ? hub !== undefined || credentials === undefined : isVouchedFor(file)
+    const asked = {
+      ...{ url, fileName },
+      ...(!isShared && { scope: namespace }),
+      ...(sizeBytes !== undefined && { sizeBytes }),
+      ...(sha256 !== undefined && { sha256 }),
+      ...(credentials && { credentials }),
+      ...(blob !== undefined && { etag: blob }),
+    }
+    return contents.get(asked, { model, ...how })
+  }
+
+  /** The path of the same content, where the namespace may have it: what the Hub vouches for its login has proven. */
+  async #alreadyHere(
+    file: RemoteFile,
+    { namespace, signal }: { readonly namespace: string; readonly signal: AbortSignal },
+  ): Promise<string | undefined> {
+    const { store, env, homeDir: home } = this.#options
+    const { hub, sha256, sizeBytes } = file
+    if (sha256 === undefined) return undefined
+    const isVouched = isVouchedFor(file)
+    const isMeant = (manifest: Manifest): boolean => isVouched || isOpenTo(manifest, namespace)
+    const stored = await store.findContent({ sha256, sizeBytes }, isMeant)
+    if (stored !== undefined || hub === undefined || sizeBytes === undefined || !isVouched) return stored
+    return findInHubCache({ ...hub, sha256, sizeBytes, env, home, platform: process.platform, signal })
   }
 
   /** What the namespace may have and its Model means. Throws ModelError where it may not have it. */
@@ -142,10 +252,10 @@ export class Acquisition {
   }
 
   /** A content that another spec.sha256 replaced, and that a server kept in the store. */
-  async #replaced(request: ModelRequest, wanted: Wanted, signal: AbortSignal): Promise<StoredModel | undefined> {
+  async #replaced(request: ModelRequest, signal: AbortSignal): Promise<StoredModel | undefined> {
     const { store } = this.#options
     if (request.sha256 === undefined) return undefined
-    for (const earlier of (await store.contents(wanted)).slice(1)) {
+    for (const earlier of (await store.contents(wantedOf(request))).slice(1)) {
       const found = await this.#allowed(request, earlier, signal)
       if (found) return store.amend(found, () => ({}), { asNewest: true })
     }
@@ -165,7 +275,7 @@ export class Acquisition {
     if (isUnknown && parseModelSource(request.source).kind === 'unsupported') return stored
     try {
       const sha256Of = ({ path }: { readonly path: string }) => this.#hashes.of(pathBelow(stored.folder, path))
-      const given = await remote.askAccess(request, { ...stored.manifest, sha256Of }, signal)
+      const given = await askAccess(request, { ...stored.manifest, sha256Of }, await remote.context(request, signal))
       if (given === undefined) {
         log.info('the source of a model may have another content by now, fetching it', { path: stored.path })
         return undefined
@@ -257,7 +367,12 @@ export class Acquisition {
   async #describe(stored: StoredModel): Promise<void> {
     if (!/\.gguf$/i.test(stored.path)) return
     try {
-      const header = summaryOf(await this.#options.headers.of(stored.path))
+      const { architecture, quantization, contextLength } = await this.#options.headers.of(stored.path)
+      const header = {
+        architecture,
+        ...(quantization !== undefined && { quantization }),
+        ...(contextLength !== undefined && { contextLength }),
+      }
       await this.#options.store.amend(stored, () => ({ header }))
     } catch (error) {
       this.#options.log.debug('header of a model not read', { path: stored.path, error })
@@ -275,10 +390,4 @@ const localOf = ({ path, mmproj, sizeBytes, manifest }: StoredModel): LocalModel
   sizeBytes,
   revision: contentRevision(manifest.files),
   ...(mmproj !== undefined && { mmproj }),
-})
-
-const summaryOf = ({ architecture, quantization, contextLength }: GgufHeader): HeaderSummary => ({
-  architecture,
-  ...(quantization !== undefined && { quantization }),
-  ...(contextLength !== undefined && { contextLength }),
 })
