@@ -19,12 +19,14 @@ import { isVouchedFor, type RemoteFile } from './resolve.ts'
 import type { Waiters } from './shared-work.ts'
 import { parseModelSource, shownSource } from './source.ts'
 import { lstatIfThere, sameBytes } from './store/files.ts'
+import type { Leftovers } from './store/leftovers.ts'
 import type { Arrived, StoredModel, Wanted } from './store/places.ts'
 import { accessAfter, contentRevision, isOpenTo, type Manifest } from './store/records.ts'
 import type { Store } from './store/store.ts'
 
 export interface FetcherOptions {
   readonly store: Store
+  readonly leftovers: Pick<Leftovers, 'quarantine'>
   /** Which files of this machine a Model may name. */
   readonly roots: ModelRoots
   readonly contents: ContentFetches
@@ -350,7 +352,7 @@ export class Fetcher {
     const { origin, namespace } = stored.manifest
     const isOwn = stored.model === request.name && namespace === request.namespace
     if (!isOwn || origin === 'downloaded') return undefined
-    await this.#options.store.leftovers.quarantine(
+    await this.#options.leftovers.quarantine(
       path,
       `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
     )

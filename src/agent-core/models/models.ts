@@ -20,6 +20,7 @@ import type { Resolve } from './download/host-guard.ts'
 import { ModelError } from './errors.ts'
 import { GgufHeaders } from './gguf/file-header.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
+import { Leftovers } from './store/leftovers.ts'
 import { Inventory, prunedSentence } from './store/inventory.ts'
 import { isModel, ModelRoots } from './local.ts'
 import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
@@ -101,6 +102,7 @@ export class Models {
   readonly #fetcher: Fetcher
   readonly #turns: DownloadTurns
   readonly #roots: ModelRoots
+  readonly #leftovers: Leftovers
   readonly #inventory: Inventory
   readonly #pulls: Pulls
   readonly #watch: StoreWatch
@@ -140,20 +142,19 @@ export class Models {
       deletableBytes: () => this.#inventory.prunableBytes(),
     })
     const contents = new ContentFetches({
-      folder: () => this.#store.leftovers.partialsFolder(),
+      folder: () => this.#leftovers.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
       withRoom: this.#remote.withRoom,
-      quarantine: (path, { name, error }) => this.#store.leftovers.quarantine(path, messageOf(error), basename(name)),
+      quarantine: (path, { name, error }) => this.#leftovers.quarantine(path, messageOf(error), basename(name)),
+    })
+    const fetching = (): ReadonlySet<string> => new Set(this.#fetches.jobs.map(({ about }) => about.model))
+    this.#leftovers = new Leftovers({
+      ...{ directory, users, fetching, log, now },
+      active: () => contents.active,
+      partialKeepMs: () => settings().partialKeepMs,
     })
     this.#inventory = new Inventory({
-      store: this.#store,
-      contents,
-      users,
-      filesInUse,
-      fetching: () => new Set(this.#fetches.jobs.map(({ about }) => about.model)),
-      partialKeepMs: () => settings().partialKeepMs,
-      log,
-      now,
+      ...{ store: this.#store, leftovers: this.#leftovers, users, filesInUse, fetching, log },
     })
     this.#pulls = new Pulls({
       fetch: ({ model, ...selection }, how) => this.ensure({ namespace: '', name: model, ...selection }, how),
@@ -170,6 +171,7 @@ export class Models {
     this.#turns = new DownloadTurns(() => settings().atOnce)
     this.#fetcher = new Fetcher({
       store: this.#store,
+      leftovers: this.#leftovers,
       roots: this.#roots,
       contents,
       remote: this.#remote,
@@ -340,7 +342,7 @@ export class Models {
       const { result, release } = await this.#fetches.join(key, {
         about: { model, source },
         // What failed, or was left, stays on the disk as a partial download.
-        work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#inventory.limit())),
+        work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#leftovers.limit())),
         signal: leaving,
         onNews: onProgress,
       })

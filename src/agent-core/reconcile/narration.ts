@@ -1,7 +1,7 @@
 import type { HistoryEntry } from '../../contract/queries.ts'
 import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 import type { EventNote } from '../kube/event-recorder.ts'
-import type { DownloadNote } from './model-fetch.ts'
+import type { DownloadNote } from './download-story.ts'
 
 /** Something that happened to one service. */
 export type Transition =

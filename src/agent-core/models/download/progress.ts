@@ -100,7 +100,10 @@ export class TotalProgress {
 
   /** Of the file that comes at the moment. */
   report(progress: Progress): void {
-    if (this.#sizes.length === 1) return this.#onProgress(progress)
+    if (this.#sizes.length === 1) {
+      this.#onProgress(progress)
+      return
+    }
     const { totalBytes: _, ...rest } = progress
     const known = this.#sizes.filter((size) => size !== undefined)
     this.#onProgress({

@@ -1,17 +1,24 @@
 import { realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { formatBytes } from '../../../contract/format.ts'
+import type { Logger } from '../../observability/logger.ts'
 import { splitKey } from '../../util/object-key.ts'
 import type { StoredModelView } from '../../../contract/models.ts'
-import { deleted, type Entry, Leftovers, type LeftoversOptions, sum } from './leftovers.ts'
+import { deleted, sum, type Entry, type Leftovers } from './leftovers.ts'
 import { countingFor, type Store } from './store.ts'
 import { comparable } from './files.ts'
 import type { LoadedFiles, ModelUser, StoredModel, Wanted } from './places.ts'
 
-export interface InventoryOptions extends Omit<LeftoversOptions, 'leftovers'> {
+export interface InventoryOptions {
   readonly store: Store
+  readonly leftovers: Leftovers
+  /** Undefined while it is not known which services there are. */
+  readonly users: () => readonly ModelUser[] | undefined
   /** By servers that run, and by those that are about to be started. */
   readonly filesInUse: () => readonly LoadedFiles[]
+  /** Models that are being fetched. */
+  readonly fetching: () => ReadonlySet<string>
+  readonly log: Logger
 }
 
 export interface Pruned {
@@ -24,16 +31,9 @@ export interface Pruned {
 /** The models of the store, the services that use them, and what may be deleted. */
 export class Inventory {
   readonly #options: InventoryOptions
-  readonly #leftovers: Leftovers
 
   constructor(options: InventoryOptions) {
     this.#options = options
-    this.#leftovers = new Leftovers({ ...options, leftovers: options.store.leftovers })
-  }
-
-  /** See {@link Leftovers.limit}. */
-  limit(): Promise<void> {
-    return this.#leftovers.limit()
   }
 
   /** Throws ModelError. */
@@ -57,15 +57,15 @@ export class Inventory {
     }
   }
 
-  /** Deletes partial downloads that were not continued in time, and what {@link limit} does. Throws ModelError. */
+  /** Deletes partial downloads that were not continued in time, and what {@link Leftovers.limit} does. Throws ModelError. */
   async sweep(): Promise<void> {
     const { users, log } = this.#options
-    const entries = users() === undefined ? [] : await this.#leftovers.partials()
+    const entries = users() === undefined ? [] : await this.#options.leftovers.partials()
     const gone = await deleted(entries.filter(({ view }) => view.prunable !== undefined))
     if (gone.length > 0) {
       log.info('old partial downloads removed', { models: gone.map(({ view }) => view.name), bytes: sum(gone) })
     }
-    await this.#leftovers.limit()
+    await this.#options.leftovers.limit()
   }
 
   /** Puts down that a server was started with the model at `path`, and deletes what it replaced: see {@link dropOlder}. */
@@ -141,7 +141,11 @@ export class Inventory {
   }
 
   async #entries(): Promise<Entry[]> {
-    const found = await Promise.all([this.#models(), this.#leftovers.partials(), this.#leftovers.quarantined()])
+    const found = await Promise.all([
+      this.#models(),
+      this.#options.leftovers.partials(),
+      this.#options.leftovers.quarantined(),
+    ])
     return found.flat()
   }
 

@@ -5,123 +5,10 @@ import type { StoredModelView } from '../../../contract/models.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { parseJson, readIfThere, syncFolder, withoutUnfinished } from '../../util/files.ts'
 import { pathBelow } from '../../util/is-below.ts'
-import { type ContentFetches, partialKey, readNote, removeDownload } from '../content-fetches.ts'
+import { partialKey, readNote, removeDownload } from '../content-fetches.ts'
 import { wrongSuffix } from '../download/partial-file.ts'
 import { lstatIfThere, makeFolder, namingStoreErrors, ownFolder, requireInside } from './files.ts'
 import type { ModelUser } from './places.ts'
-
-export interface RestFile {
-  readonly path: string
-  readonly sizeBytes: number
-  /** In ms since 1970; of a quarantined file when it was quarantined. */
-  readonly changedAt: number
-}
-
-export interface StoreLeftoversOptions {
-  /** The store's. */
-  readonly directory: string
-  readonly log: Logger
-  readonly now: () => number
-}
-
-/** The files that the store keeps beside models: partial downloads, and quarantined files, whose content is wrong. */
-export class StoreLeftovers {
-  readonly #directory: string
-  readonly #log: Logger
-  readonly #now: () => number
-
-  constructor({ directory, log, now }: StoreLeftoversOptions) {
-    this.#directory = directory
-    this.#log = log
-    this.#now = now
-  }
-
-  /** Of downloads that are not complete; made when asked for. Throws ModelError. */
-  partialsFolder(): Promise<string> {
-    return this.#made('partials')
-  }
-
-  /** Every file of the folder of partial downloads that is not known to be wrong, the notes beside them included. Throws ModelError. */
-  async partials(): Promise<RestFile[]> {
-    return this.#guarded(() => this.#filesOf('partials', (name) => !name.endsWith(wrongSuffix)))
-  }
-
-  /** Files that were quarantined, and those that a killed agent left on their way there. Throws ModelError. */
-  async quarantined(): Promise<RestFile[]> {
-    return this.#guarded(async () => {
-      const kept = await this.#filesOf('quarantine', (name) => !name.endsWith('.json'))
-      const dated = kept.map(async (file) => {
-        const note = await lstatIfThere(`${file.path}.json`)
-        return { ...file, changedAt: note?.mtimeMs ?? file.changedAt }
-      })
-      return [...(await Promise.all(dated)), ...(await this.#filesOf('partials', (name) => name.endsWith(wrongSuffix)))]
-    })
-  }
-
-  /**
-   * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more, and
-   * deleted when a person asks, when the same download is wrong again, or when quarantined and partial files take too much of the disk.
-   * Throws ModelError.
-   */
-  async quarantine(path: string, why: string, name = basename(path)): Promise<string> {
-    return this.#guarded(async () => {
-      const folder = await this.#made('quarantine')
-      const at = new Date(this.#now()).toISOString()
-      const to = pathBelow(folder, `${at.replace(/[:.]/g, '-')}-${name}`)
-      await writeFile(`${to}.json`, `${JSON.stringify({ path, why, at }, null, 2)}\n`)
-      await rename(path, to)
-      await syncFolder(folder)
-      this.#log.warn('model file quarantined', { path, to, why })
-      if (dirname(path) === this.#folder('partials')) await this.#dropEarlier(path, to)
-      return to
-    })
-  }
-
-  /** Deletes the file quarantined from the same path before: a download that stays wrong would fill the disk with its copies. */
-  async #dropEarlier(path: string, last: string): Promise<void> {
-    for (const { path: earlier } of await this.quarantined()) {
-      if (earlier === last) continue
-      const note = quarantineNote.safeParse(parseJson((await readIfThere(`${earlier}.json`)) ?? '')).data
-      if (note?.path !== path) continue
-      await rm(earlier, { force: true })
-      await rm(`${earlier}.json`, { force: true })
-    }
-  }
-
-  async #filesOf(name: FolderName, isMeant: (name: string) => boolean): Promise<RestFile[]> {
-    const folder = this.#folder(name)
-    const names = await withoutUnfinished(folder, await readdir(folder).catch(() => []))
-    const files = names.filter(isMeant).map(async (file) => {
-      const path = join(folder, file)
-      const found = await lstatIfThere(path)
-      return found?.isFile() === true ? [{ path, sizeBytes: found.size, changedAt: found.mtimeMs }] : []
-    })
-    return (await Promise.all(files)).flat()
-  }
-
-  #folder(name: FolderName): string {
-    return join(this.#directory, ownFolder, name)
-  }
-
-  async #made(name: FolderName): Promise<string> {
-    const folder = this.#folder(name)
-    await makeFolder(folder)
-    await requireInside(this.#directory, folder)
-    return folder
-  }
-
-  #guarded<T>(work: () => Promise<T>): Promise<T> {
-    return namingStoreErrors(this.#directory, work)
-  }
-}
-
-type FolderName = 'partials' | 'quarantine'
-
-/** Beside every quarantined file, among what a person wants to know. */
-const quarantineNote = z.object({
-  /** Where it was. */
-  path: z.string(),
-})
 
 /** What the store holds, and how it is deleted. */
 export interface Entry {
@@ -137,9 +24,18 @@ interface Rest extends Entry {
   readonly isWanted: boolean
 }
 
+interface RestFile {
+  readonly path: string
+  readonly sizeBytes: number
+  /** In ms since 1970; of a quarantined file when it was quarantined. */
+  readonly changedAt: number
+}
+
 export interface LeftoversOptions {
-  readonly leftovers: StoreLeftovers
-  readonly contents: ContentFetches
+  /** The store's. */
+  readonly directory: string
+  /** Keys of partial downloads that are being continued. */
+  readonly active: () => ReadonlySet<string>
   /** Undefined while it is not known which services there are. */
   readonly users: () => readonly ModelUser[] | undefined
   /** Models that are being fetched. */
@@ -149,7 +45,10 @@ export interface LeftoversOptions {
   readonly now: () => number
 }
 
-/** What the store holds that is no model: partial downloads, and files whose content was wrong. */
+/** Enough for what is left of one of the largest models that Macs run, and for a person to look at it; more only fills the disk. */
+const maxLeftoverBytes = 64 * 1024 ** 3
+
+/** What the store holds that is no model: partial downloads, and quarantined files, whose content is wrong. */
 export class Leftovers {
   readonly #options: LeftoversOptions
   /** Deletions run one after the other, so that each counts what is left. */
@@ -157,6 +56,31 @@ export class Leftovers {
 
   constructor(options: LeftoversOptions) {
     this.#options = options
+  }
+
+  /** The folder of downloads that are not complete; made when asked for. Throws ModelError. */
+  partialsFolder(): Promise<string> {
+    return this.#made('partials')
+  }
+
+  /**
+   * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more, and
+   * deleted when a person asks, when the same download is wrong again, or when quarantined and partial files take too much of the disk.
+   * Throws ModelError.
+   */
+  async quarantine(path: string, why: string, name = basename(path)): Promise<string> {
+    const { directory, log, now } = this.#options
+    return namingStoreErrors(directory, async () => {
+      const folder = await this.#made('quarantine')
+      const at = new Date(now()).toISOString()
+      const to = pathBelow(folder, `${at.replace(/[:.]/g, '-')}-${name}`)
+      await writeFile(`${to}.json`, `${JSON.stringify({ path, why, at }, null, 2)}\n`)
+      await rename(path, to)
+      await syncFolder(folder)
+      log.warn('model file quarantined', { path, to, why })
+      if (dirname(path) === this.#folder('partials')) await this.#dropEarlier(path, to)
+      return to
+    })
   }
 
   /**
@@ -167,6 +91,39 @@ export class Leftovers {
     const work = (): Promise<void> => this.#limit()
     this.#limited = this.#limited.then(work, work)
     return this.#limited
+  }
+
+  /** Every partial download. Throws ModelError. */
+  async partials(): Promise<Rest[]> {
+    const files = (await this.#partialFiles()).filter(({ path }) => partialKey.test(basename(path)))
+    const downloads = new Set(files.map(({ path }) => downloadOf(path)))
+    return Promise.all(
+      [...downloads].map((path) =>
+        this.#partial(
+          path,
+          files.filter((file) => file.path.startsWith(path)),
+        ),
+      ),
+    )
+  }
+
+  /** Files that were quarantined, and those that a killed agent left on their way there. Throws ModelError. */
+  async quarantined(): Promise<Rest[]> {
+    return (await this.#quarantinedFiles()).map(({ path, sizeBytes, changedAt }) => ({
+      changedAt,
+      isWanted: false,
+      view: {
+        ...{ name: '', source: '', state: 'quarantined', sizeBytes, files: 1, path, usedBy: [] },
+        prunable: 'its content was not what it should be',
+      },
+      remove: async () => {
+        // It is on its way to quarantine yet.
+        if (this.#isActive(downloadOf(path))) return false
+        await rm(path, { force: true })
+        await rm(`${path}.json`, { force: true })
+        return true
+      },
+    }))
   }
 
   async #limit(): Promise<void> {
@@ -188,79 +145,95 @@ export class Leftovers {
     })
   }
 
-  /** Whether a partial download of that Model is, or may soon be, continued. */
-  #isWanted(model: string): boolean {
-    const { users, fetching } = this.#options
-    return fetching().has(model) || users()?.some((user) => user.model === model) === true
-  }
-
-  async partials(): Promise<Rest[]> {
-    const { leftovers: kept, contents, partialKeepMs, now } = this.#options
-    const files = (await kept.partials()).filter(({ path }) => partialKey.test(baseOf(path)))
-    const keys = new Map(files.map((file) => [file.path.slice(0, keyEnd(file.path)), files]))
-    return Promise.all(
-      [...keys.keys()].map(async (path) => {
-        const own = files.filter((file) => file.path.startsWith(path))
-        const note = await readNote(path)
-        const isActive = contents.active.has(baseOf(path))
-        const changedAt = Math.max(...own.map((file) => file.changedAt))
-        const ageMs = now() - changedAt
-        const isWanted = isActive || this.#isWanted(note?.model ?? '')
-        const isOld = !isWanted && ageMs >= partialKeepMs()
-        const view: StoredModelView = {
-          name: note?.model ?? '',
-          source: note?.source ?? '',
-          state: 'partial',
-          sizeBytes: own.find((file) => file.path === path)?.sizeBytes ?? 0,
-          files: 1,
-          path,
-          usedBy: [],
-          ...(isOld && { prunable: `a partial download that was not continued for ${days(ageMs)}` }),
-        }
-        const remove = async (): Promise<boolean> => {
-          // A download may have continued it since it was listed.
-          if (contents.active.has(baseOf(path))) return false
-          await removeDownload(path)
-          return true
-        }
-        return { view, remove, changedAt, isWanted }
-      }),
-    )
-  }
-
-  async quarantined(): Promise<Rest[]> {
-    const { leftovers: kept, contents } = this.#options
-    const files = await kept.quarantined()
-    return files.map(({ path, sizeBytes, changedAt }) => ({
-      changedAt,
-      isWanted: false,
+  /** `files`: the download and the records beside it. */
+  async #partial(path: string, files: readonly RestFile[]): Promise<Rest> {
+    const { users, fetching, partialKeepMs, now } = this.#options
+    const { model = '', source = '' } = (await readNote(path)) ?? {}
+    const changedAt = Math.max(...files.map((file) => file.changedAt))
+    const ageMs = now() - changedAt
+    const isWanted =
+      this.#isActive(path) || fetching().has(model) || users()?.some((user) => user.model === model) === true
+    const isOld = !isWanted && ageMs >= partialKeepMs()
+    const sizeBytes = files.find((file) => file.path === path)?.sizeBytes ?? 0
+    return {
+      ...{ changedAt, isWanted },
       view: {
-        name: '',
-        source: '',
-        state: 'quarantined',
-        sizeBytes,
-        files: 1,
-        path,
-        usedBy: [],
-        prunable: 'its content was not what it should be',
+        ...{ name: model, source, state: 'partial', sizeBytes, files: 1, path, usedBy: [] },
+        ...(isOld && { prunable: `a partial download that was not continued for ${days(ageMs)}` }),
       },
       remove: async () => {
-        // It is on its way to quarantine yet.
-        if (contents.active.has(baseOf(path.slice(0, keyEnd(path))))) return false
-        await rm(path, { force: true })
-        await rm(`${path}.json`, { force: true })
+        // A download may have continued it since it was listed.
+        if (this.#isActive(path)) return false
+        await removeDownload(path)
         return true
       },
-    }))
+    }
+  }
+
+  #isActive(path: string): boolean {
+    return this.#options.active().has(basename(path))
+  }
+
+  /** Deletes the file quarantined from the same path before: a download that stays wrong would fill the disk with its copies. */
+  async #dropEarlier(path: string, last: string): Promise<void> {
+    for (const { path: earlier } of await this.#quarantinedFiles()) {
+      if (earlier === last) continue
+      const note = quarantineNote.safeParse(parseJson((await readIfThere(`${earlier}.json`)) ?? '')).data
+      if (note?.path !== path) continue
+      await rm(earlier, { force: true })
+      await rm(`${earlier}.json`, { force: true })
+    }
+  }
+
+  /** Those that are not known to be wrong, the records beside them included. */
+  #partialFiles(): Promise<RestFile[]> {
+    return this.#filesOf('partials', (name) => !name.endsWith(wrongSuffix))
+  }
+
+  async #quarantinedFiles(): Promise<RestFile[]> {
+    const kept = await this.#filesOf('quarantine', (name) => !name.endsWith('.json'))
+    const dated = kept.map(async (file) => {
+      const note = await lstatIfThere(`${file.path}.json`)
+      return { ...file, changedAt: note?.mtimeMs ?? file.changedAt }
+    })
+    return [...(await Promise.all(dated)), ...(await this.#filesOf('partials', (name) => name.endsWith(wrongSuffix)))]
+  }
+
+  #filesOf(name: FolderName, isMeant: (name: string) => boolean): Promise<RestFile[]> {
+    return namingStoreErrors(this.#options.directory, async () => {
+      const folder = this.#folder(name)
+      const names = await withoutUnfinished(folder, await readdir(folder).catch(() => []))
+      const files = names.filter(isMeant).map(async (file) => {
+        const path = join(folder, file)
+        const found = await lstatIfThere(path)
+        return found?.isFile() === true ? [{ path, sizeBytes: found.size, changedAt: found.mtimeMs }] : []
+      })
+      return (await Promise.all(files)).flat()
+    })
+  }
+
+  #folder(name: FolderName): string {
+    return join(this.#options.directory, ownFolder, name)
+  }
+
+  async #made(name: FolderName): Promise<string> {
+    const folder = this.#folder(name)
+    await makeFolder(folder)
+    await requireInside(this.#options.directory, folder)
+    return folder
   }
 }
 
-/** Enough for what is left of one of the largest models that Macs run, and for a person to look at it; more only fills the disk. */
-const maxLeftoverBytes = 64 * 1024 ** 3
+type FolderName = 'partials' | 'quarantine'
 
-const baseOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1)
+/** Beside every quarantined file, among what a person wants to know. */
+const quarantineNote = z.object({
+  /** Where it was. */
+  path: z.string(),
+})
 
-const keyEnd = (path: string): number => path.lastIndexOf('/') + 1 + (partialKey.exec(baseOf(path))?.[0].length ?? 0)
+/** The partial download that a file belongs to, by its name. */
+const downloadOf = (path: string): string => join(dirname(path), partialKey.exec(basename(path))?.[0] ?? '')
 
 /** Those of them that could be deleted, and are. */
 export async function deleted(entries: readonly Entry[]): Promise<Entry[]> {

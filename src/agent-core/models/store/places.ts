@@ -3,16 +3,27 @@ import { dirname, join, posix } from 'node:path'
 import type { Logger } from '../../observability/logger.ts'
 import { syncFolder } from '../../util/files.ts'
 import { pathBelow } from '../../util/is-below.ts'
+import { expectsGguf, firstBytes, isGguf } from '../content-kind.ts'
 import { localRepairMs, ModelError } from '../errors.ts'
+import { parseShard, shardPaths } from '../selection.ts'
 import { shortDigestLength, shownSource } from '../source.ts'
-import { comparable, isInside, lstatIfThere, makeFolder, requireInside, statIfThere } from './files.ts'
 import {
-  type Access,
+  comparable,
+  isInside,
+  lstatIfThere,
+  makeFolder,
+  namingStoreErrors,
+  requireInside,
+  statIfThere,
+} from './files.ts'
+import {
   brokenManifestPath,
-  type HeaderSummary,
   isNamedBy,
-  type Manifest,
   manifestPath,
+  type Access,
+  type HeaderSummary,
+  type Manifest,
+  type ManifestFile,
   type Recorded,
   type StoreRecords,
 } from './records.ts'
@@ -63,14 +74,18 @@ export interface StoredModel {
   readonly manifestPath: string
 }
 
-export interface StorePlace {
+/** What belongs to one store. */
+export interface StoreParts {
   readonly directory: string
   readonly log: Logger
+  readonly now: () => number
+  readonly records: StoreRecords
+  readonly claims: StoreClaims
 }
 
 /** Undefined where the files are not what the record says. */
 export async function storedModel(
-  { directory, log }: StorePlace,
+  { directory, log }: Pick<StoreParts, 'directory' | 'log'>,
   model: string,
   { path: record, manifest }: Recorded,
 ): Promise<StoredModel | undefined> {
@@ -109,7 +124,7 @@ export async function sizeInStore(directory: string, path: string): Promise<numb
 }
 
 /** What a record says of any model. */
-export function recordFacts(
+function recordFacts(
   { source, digest }: Wanted,
   { origin, now }: { readonly origin: Manifest['origin']; readonly now: number },
 ) {
@@ -152,14 +167,6 @@ export interface Destination {
   release(): void
 }
 
-export interface StorePlacesOptions extends StorePlace {
-  readonly records: StoreRecords
-  readonly claims: StoreClaims
-  readonly now: () => number
-  /** Names what the disk says of the store. */
-  readonly guarded: <T>(work: () => Promise<T>, neededBytes?: number) => Promise<T>
-}
-
 /** Who may use which path of the store, and for what: what is being written, and what could not be recorded. */
 export class StoreClaims {
   readonly #holders = new Map<string, string>()
@@ -179,136 +186,190 @@ export class StoreClaims {
   }
 }
 
-/** Where in the store a model that is fetched goes. */
-export class StorePlaces {
-  readonly #options: StorePlacesOptions
-
-  constructor(options: StorePlacesOptions) {
-    this.#options = options
-  }
-
-  /** A place for these files below the Model's folder. */
-  async reserve(
-    wanted: Wanted,
-    folder: string,
-    content: { readonly files: readonly string[]; readonly primary: string; readonly beside: boolean },
-  ): Promise<Destination> {
-    const short = wanted.digest.slice(0, shortDigestLength)
-    for (let attempt = 0; ; attempt += 1) {
-      const base = attempt === 0 ? folder : join(folder, attempt === 1 ? short : `${short}-${attempt}`)
-      const destination = await this.#claimAll(wanted, { root: folder, folder: base }, content)
-      if (destination) return destination
-      this.#options.log.info('keeping model beside another of the same name', {
-        model: wanted.model,
-        source: shownSource(wanted.source),
-        folder: base,
-      })
-    }
-  }
-
-  /** Undefined where one of the places belongs to another model. */
-  async #claimAll(
-    wanted: Wanted,
-    { root, folder }: { readonly root: string; readonly folder: string },
-    { files, primary, beside }: { files: readonly string[]; primary: string; beside: boolean },
-  ): Promise<Destination | undefined> {
-    const { directory, claims, guarded } = this.#options
-    const record = manifestPath(pathBelow(folder, primary === '' ? 'model' : posix.basename(primary)))
-    const paths = [record, ...files.map((file) => pathBelow(folder, file))]
-    const claimed: string[] = []
-    const release = () => {
-      for (const path of claimed) claims.release(path, claimOf(wanted))
-    }
-    try {
-      for (const path of paths) {
-        if (!claims.take(path, claimOf(wanted))) return (release(), undefined)
-        claimed.push(path)
-      }
-      await requireInside(directory, folder)
-      const records = await this.#options.records.in(folder)
-      if (records.some(({ manifest }) => !isOwn(manifest, wanted))) return (release(), undefined)
-      for (const path of paths) {
-        if (!(await this.#isFree(path, { records, digest: wanted.digest, beside }))) return (release(), undefined)
-      }
-      await makeFolder(folder)
-      await requireInside(directory, folder)
-    } catch (error) {
-      release()
-      throw error
-    }
-    return {
-      folder,
-      commit: (arrival) => guarded(() => this.#commit(wanted, { root, record }, arrival), sizeOf(arrival)),
-      release,
-    }
-  }
-
-  async #isFree(
-    path: string,
-    { records, digest, beside }: { records: readonly Recorded[]; digest: string; beside: boolean },
-  ): Promise<boolean> {
-    const owner = records.find((record) => record.path === path || isNamedBy(record, path))
-    if (owner) return owner.manifest.sourceSha256 === digest && !beside
-    const found = await lstatIfThere(path)
-    return found === undefined || (found.isFile() && found.size === 0)
-  }
-
-  /** The record comes first: a crash in between leaves a record without files (absent), never a file without record (adoptable). */
-  async #commit(
-    wanted: Wanted,
-    { root, record }: { readonly root: string; readonly record: string },
-    arrival: Arrival,
-  ): Promise<StoredModel> {
-    const { directory, records, now } = this.#options
-    const folder = dirname(record)
-    const files = arrival.files.map(({ path, sizeBytes, sha256, etag }) => ({
-      path,
-      sizeBytes,
-      sha256,
-      ...(etag !== undefined && { etag }),
-    }))
-    const { primary, mmproj, revision, header, access } = arrival
-    const facts: Manifest = {
-      ...recordFacts(wanted, { origin: 'downloaded', now: now() }),
-      namespace: wanted.namespace,
-      ...(access !== undefined && { access }),
-      files,
-      primary,
-      ...(mmproj !== undefined && { mmproj }),
-      ...(revision !== undefined && { revision }),
-      ...(header !== undefined && { header }),
-    }
-    for (const { path, from } of arrival.files) {
-      const to = pathBelow(folder, path)
-      if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
-    }
-    const manifest = await records.write(record, facts, root)
-    await syncFolder(folder)
-    for (const { path, moveTo } of arrival.files) {
-      const to = pathBelow(folder, path)
-      await makeFolder(dirname(to))
-      await requireInside(directory, dirname(to))
-      await moveTo(to)
-      await syncFolder(dirname(to))
-      // As earlier versions left them.
-      await rm(`${to}.metalbar.partial`, { force: true })
-    }
-    await rm(brokenManifestPath(record), { force: true })
-    const stored = await storedModel(this.#options, wanted.model, { path: record, manifest })
-    if (stored) return stored
-    throw new ModelError(
-      'transient',
-      'StoreUnusable',
-      `What was just written to ${folder} is not there: look whether something else clears the model store ${directory}.`,
-      { retryAfterMs: localRepairMs },
-    )
+/** A place for these files below the Model's folder. `beside`: what the store has of this source stays, since it is in use. */
+export async function reservePlace(
+  store: StoreParts,
+  wanted: Wanted,
+  { root, ...content }: Reservation,
+): Promise<Destination> {
+  const short = wanted.digest.slice(0, shortDigestLength)
+  for (let attempt = 0; ; attempt += 1) {
+    const folder = attempt === 0 ? root : join(root, attempt === 1 ? short : `${short}-${attempt}`)
+    const destination = await claimAll(store, wanted, { root, ...content }, folder)
+    if (destination) return destination
+    store.log.info('keeping model beside another of the same name', {
+      ...{ model: wanted.model, source: shownSource(wanted.source), folder },
+    })
   }
 }
 
-const claimOf = ({ digest, namespace }: Wanted): string => `${digest} ${namespace}`
+interface Reservation {
+  /** The Model's folder. */
+  readonly root: string
+  readonly files: readonly string[]
+  readonly primary: string
+  readonly beside: boolean
+}
 
-/** Files without a named owner were left by an earlier version, or found here: the first Model of that name takes them over. */
-const isOwn = ({ namespace }: Manifest, wanted: Wanted): boolean =>
-  namespace === undefined || namespace === wanted.namespace
+/** Undefined where one of the places belongs to another model. */
+async function claimAll(
+  store: StoreParts,
+  wanted: Wanted,
+  { root, files, primary, beside }: Reservation,
+  folder: string,
+): Promise<Destination | undefined> {
+  const { directory, claims } = store
+  const record = manifestPath(pathBelow(folder, primary === '' ? 'model' : posix.basename(primary)))
+  const paths = [record, ...files.map((file) => pathBelow(folder, file))]
+  const claim = `${wanted.digest} ${wanted.namespace}`
+  const claimed: string[] = []
+  const release = (): void => {
+    for (const path of claimed) claims.release(path, claim)
+  }
+  const isOurs = async (): Promise<boolean> => {
+    for (const path of paths) {
+      if (!claims.take(path, claim)) return false
+      claimed.push(path)
+    }
+    await requireInside(directory, folder)
+    const records = await store.records.in(folder)
+    // Files without a named owner were left by an earlier version, or found here: the first Model of that name takes them over.
+    if (records.some(({ manifest: { namespace = wanted.namespace } }) => namespace !== wanted.namespace)) return false
+    for (const path of paths) if (!(await isFree(path, { records, digest: wanted.digest, beside }))) return false
+    await makeFolder(folder)
+    await requireInside(directory, folder)
+    return true
+  }
+  let isHeld = false
+  try {
+    isHeld = await isOurs()
+  } finally {
+    if (!isHeld) release()
+  }
+  if (!isHeld) return undefined
+  const commit = (arrival: Arrival): Promise<StoredModel> => {
+    const neededBytes = arrival.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+    return namingStoreErrors(directory, () => commitModel(store, wanted, { root, record }, arrival), neededBytes)
+  }
+  return { folder, commit, release }
+}
 
-const sizeOf = ({ files }: Arrival): number => files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+async function isFree(
+  path: string,
+  { records, digest, beside }: { records: readonly Recorded[]; digest: string; beside: boolean },
+): Promise<boolean> {
+  const owner = records.find((record) => record.path === path || isNamedBy(record, path))
+  if (owner) return owner.manifest.sourceSha256 === digest && !beside
+  const found = await lstatIfThere(path)
+  return found === undefined || (found.isFile() && found.size === 0)
+}
+
+/** The record comes first: a crash in between leaves a record without files (absent), never a file without record (adoptable). */
+async function commitModel(
+  store: StoreParts,
+  wanted: Wanted,
+  { root, record }: { readonly root: string; readonly record: string },
+  arrival: Arrival,
+): Promise<StoredModel> {
+  const { directory, records, now } = store
+  const folder = dirname(record)
+  const files = arrival.files.map(({ path, sizeBytes, sha256, etag }) => ({
+    path,
+    sizeBytes,
+    sha256,
+    ...(etag !== undefined && { etag }),
+  }))
+  const { primary, mmproj, revision, header, access } = arrival
+  const facts: Manifest = {
+    ...recordFacts(wanted, { origin: 'downloaded', now: now() }),
+    namespace: wanted.namespace,
+    ...(access !== undefined && { access }),
+    files,
+    primary,
+    ...(mmproj !== undefined && { mmproj }),
+    ...(revision !== undefined && { revision }),
+    ...(header !== undefined && { header }),
+  }
+  for (const { path, from } of arrival.files) {
+    const to = pathBelow(folder, path)
+    if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
+  }
+  const manifest = await records.write(record, facts, root)
+  await syncFolder(folder)
+  for (const { path, moveTo } of arrival.files) {
+    const to = pathBelow(folder, path)
+    await makeFolder(dirname(to))
+    await requireInside(directory, dirname(to))
+    await moveTo(to)
+    await syncFolder(dirname(to))
+    // As earlier versions left them.
+    await rm(`${to}.metalbar.partial`, { force: true })
+  }
+  await rm(brokenManifestPath(record), { force: true })
+  const stored = await storedModel(store, wanted.model, { path: record, manifest })
+  if (stored) return stored
+  throw new ModelError(
+    'transient',
+    'StoreUnusable',
+    `What was just written to ${folder} is not there: look whether something else clears the model store ${directory}.`,
+    { retryAfterMs: localRepairMs },
+  )
+}
+
+/**
+ * Takes a file without a record for this source where it has the name that the Go agent's store gives it. It belongs to no namespace yet.
+ * Undefined where there is no such file, or another request has it.
+ */
+export async function adopt(
+  store: StoreParts,
+  { folder, goName }: { readonly folder: string; readonly goName: string },
+  wanted: Wanted,
+): Promise<StoredModel | undefined> {
+  const { log, records, claims, now } = store
+  const shard = parseShard(goName)
+  const names = shard === undefined ? [goName] : shardPaths(goName, shard)
+  const path = pathBelow(folder, goName)
+  if (!claims.take(path, wanted.digest)) return undefined
+  let keepsClaim = false
+  try {
+    const files: ManifestFile[] = []
+    for (const name of names) {
+      const sizeBytes = await unrecorded(store, folder, name)
+      if (sizeBytes === 0) return undefined
+      files.push({ path: name, sizeBytes })
+    }
+    if (expectsGguf(path) && !isGguf(await firstBytes(path))) {
+      log.warn('file in the model store is not the model its name promises', { path })
+      return undefined
+    }
+    const record = manifestPath(path)
+    const manifest: Manifest = { ...recordFacts(wanted, { origin: 'adopted', now: now() }), files, primary: goName }
+    const outcome = await records.add(record, manifest).then(
+      (isAdded) => (isAdded ? 'recorded' : 'taken'),
+      (error: unknown) => {
+        log.debug('model found in the store cannot be recorded', { path: record, error })
+        return 'unrecorded' as const
+      },
+    )
+    if (outcome === 'taken') return undefined
+    // The claim in memory then keeps other sources away from the file.
+    keepsClaim = outcome === 'unrecorded'
+    const stored = await storedModel(store, wanted.model, { path: record, manifest })
+    log.info('using model found in the store', {
+      path,
+      source: shownSource(wanted.source),
+      sizeBytes: stored?.sizeBytes,
+    })
+    return stored
+  } finally {
+    if (!keepsClaim) claims.release(path, wanted.digest)
+  }
+}
+
+/** Length of a file of the store that no record names and nothing speaks against; 0 where there is none. */
+async function unrecorded({ directory, records }: StoreParts, folder: string, name: string): Promise<number> {
+  const path = pathBelow(folder, name)
+  if ((await records.in(folder)).some((record) => isNamedBy(record, path))) return 0
+  if ((await lstatIfThere(brokenManifestPath(manifestPath(path)))) !== undefined) return 0
+  return sizeInStore(directory, path)
+}

@@ -2,35 +2,30 @@ import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import type { Logger } from '../../observability/logger.ts'
 import { isBelow, pathBelow } from '../../util/is-below.ts'
+import { ModelError } from '../errors.ts'
+import { goAgentFileName, sourceDigest } from '../source.ts'
+import { isInside, namingStoreErrors, requireInside } from './files.ts'
+import {
+  adopt,
+  reservePlace,
+  sizeInStore,
+  StoreClaims,
+  storedModel,
+  type Destination,
+  type StoredModel,
+  type StoreParts,
+  type Wanted,
+} from './places.ts'
 import {
   brokenManifestPath,
   isFound,
   isNamedBy,
   isOpenTo,
-  type Manifest,
-  type ManifestFile,
-  manifestPath,
   manifestSuffix,
   newestFirst,
   StoreRecords,
+  type Manifest,
 } from './records.ts'
-import { expectsGguf, firstBytes, isGguf } from '../content-kind.ts'
-import { isInside, lstatIfThere, namingStoreErrors, requireInside } from './files.ts'
-import { ModelError } from '../errors.ts'
-import { parseShard, shardPaths } from '../selection.ts'
-import { goAgentFileName, sourceDigest, shownSource } from '../source.ts'
-import { StoreLeftovers } from './leftovers.ts'
-import {
-  type Destination,
-  recordFacts,
-  sizeInStore,
-  StoreClaims,
-  storedModel,
-  type StoredModel,
-  type StorePlace,
-  StorePlaces,
-  type Wanted,
-} from './places.ts'
 
 export interface StoreOptions {
   directory: string
@@ -50,27 +45,11 @@ export interface StoreOptions {
  */
 export class Store {
   readonly directory: string
-  readonly leftovers: StoreLeftovers
-  readonly #log: Logger
-  readonly #now: () => number
-  readonly #claims = new StoreClaims()
-  readonly #records: StoreRecords
-  readonly #places: StorePlaces
+  readonly #parts: StoreParts
 
   constructor({ directory, log, now = Date.now }: StoreOptions) {
     this.directory = directory
-    this.#log = log
-    this.#now = now
-    this.leftovers = new StoreLeftovers({ directory, log, now })
-    this.#records = new StoreRecords(log)
-    this.#places = new StorePlaces({
-      directory,
-      log,
-      now,
-      records: this.#records,
-      claims: this.#claims,
-      guarded: (work, neededBytes) => this.#guarded(work, neededBytes),
-    })
+    this.#parts = { directory, log, now, records: new StoreRecords(log), claims: new StoreClaims() }
   }
 
   /**
@@ -83,8 +62,7 @@ export class Store {
       const complete = await this.#complete(wanted.model, wanted.digest)
       const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
       if (complete.length > 0 || goName === undefined) return countingFor(complete, wanted)[0]
-      const store = { directory: this.directory, log: this.#log, records: this.#records, claims: this.#claims }
-      const adopted = await adopt({ ...store, now: this.#now() }, { folder, goName }, wanted)
+      const adopted = await adopt(this.#parts, { folder, goName }, wanted)
       // Another request may have taken the file meanwhile.
       return adopted ?? countingFor(await this.#complete(wanted.model, wanted.digest), wanted)[0]
     })
@@ -130,7 +108,7 @@ export class Store {
       const [model = ''] = below.split(sep)
       if (!modelName.test(model)) return true
       const folder = join(this.directory, model)
-      const naming = (await this.#records.of(folder)).filter((record) => isNamedBy(record, file))
+      const naming = (await this.#parts.records.of(folder)).filter((record) => isNamedBy(record, file))
       if (namespace === '') return true
       // A record that cannot be read may have named it.
       if (naming.length === 0) return !(await hasBrokenRecord(file, folder))
@@ -156,17 +134,17 @@ export class Store {
     { primary, beside = false }: { readonly primary: string; readonly beside?: boolean },
   ): Promise<Destination> {
     return this.#guarded(() =>
-      this.#places.reserve(wanted, this.#modelFolder(wanted.model), { files, primary, beside }),
+      reservePlace(this.#parts, wanted, { root: this.#modelFolder(wanted.model), files, primary, beside }),
     )
   }
 
   /** Puts the moment down at which a server was started with it. */
   async markUsed(stored: StoredModel): Promise<void> {
     try {
-      const lastUsedAt = new Date(this.#now()).toISOString()
+      const lastUsedAt = new Date(this.#parts.now()).toISOString()
       await this.amend(stored, () => ({ lastUsedAt }))
     } catch (error) {
-      this.#log.debug('use of a model cannot be recorded', { path: stored.path, error })
+      this.#parts.log.debug('use of a model cannot be recorded', { path: stored.path, error })
     }
   }
 
@@ -180,7 +158,7 @@ export class Store {
       const { manifestPath: path, manifest: known } = stored
       const changed = (now: Manifest): Manifest => ({ ...now, ...changes(now) })
       const newestIn = asNewest ? this.#modelFolder(stored.model) : undefined
-      const manifest = await this.#records.change({ path, manifest: known }, changed, newestIn)
+      const manifest = await this.#parts.records.change({ path, manifest: known }, changed, newestIn)
       return { ...stored, manifest: manifest ?? changed(known) }
     })
   }
@@ -190,7 +168,7 @@ export class Store {
     return this.#guarded(async () => {
       const root = this.#modelFolder(model)
       await requireInside(this.directory, folder)
-      await this.#records.remove({ path: record, manifest }, async () => {
+      await this.#parts.records.remove({ path: record, manifest }, async () => {
         for (const { path } of manifest.files) {
           const file = pathBelow(folder, path)
           if (!(await isInside(this.directory, dirname(file)))) continue
@@ -207,12 +185,10 @@ export class Store {
   async #complete(model: string, digest: string | undefined): Promise<StoredModel[]> {
     const folder = this.#modelFolder(model)
     await requireInside(this.directory, folder)
-    const records = await this.#records.of(folder)
+    const records = await this.#parts.records.of(folder)
     const meant = records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)
-    const stored = await Promise.all(
-      meant.map((record) => storedModel({ directory: this.directory, log: this.#log }, model, record)),
-    )
-    const now = this.#now()
+    const stored = await Promise.all(meant.map((record) => storedModel(this.#parts, model, record)))
+    const now = this.#parts.now()
     return stored.filter((one) => one !== undefined).sort((a, b) => newestFirst(a.manifest, b.manifest, now))
   }
 
@@ -240,8 +216,8 @@ export class Store {
     return pathBelow(this.directory, model)
   }
 
-  #guarded<T>(work: () => Promise<T>, neededBytes?: number): Promise<T> {
-    return namingStoreErrors(this.directory, work, neededBytes)
+  #guarded<T>(work: () => Promise<T>): Promise<T> {
+    return namingStoreErrors(this.directory, work)
   }
 }
 
@@ -281,68 +257,4 @@ async function removeEmpty(folder: string, root: string): Promise<void> {
     if (!isEmpty) return
     current = dirname(current)
   }
-}
-
-interface Adopting extends StorePlace {
-  readonly records: StoreRecords
-  readonly claims: StoreClaims
-  readonly now: number
-}
-
-/**
- * Takes a file without a record for this source where it has the name that the Go agent's store gives it. It belongs to no namespace yet.
- * Undefined where there is no such file, or another request has it.
- */
-async function adopt(
-  store: Adopting,
-  { folder, goName }: { readonly folder: string; readonly goName: string },
-  wanted: Wanted,
-): Promise<StoredModel | undefined> {
-  const { log, records, claims, now } = store
-  const shard = parseShard(goName)
-  const names = shard === undefined ? [goName] : shardPaths(goName, shard)
-  const path = pathBelow(folder, goName)
-  if (!claims.take(path, wanted.digest)) return undefined
-  let keepsClaim = false
-  try {
-    const files: ManifestFile[] = []
-    for (const name of names) {
-      const sizeBytes = await unrecorded(store, folder, name)
-      if (sizeBytes === 0) return undefined
-      files.push({ path: name, sizeBytes })
-    }
-    if (expectsGguf(path) && !isGguf(await firstBytes(path))) {
-      log.warn('file in the model store is not the model its name promises', { path })
-      return undefined
-    }
-    const record = manifestPath(path)
-    const manifest: Manifest = { ...recordFacts(wanted, { origin: 'adopted', now }), files, primary: goName }
-    const outcome = await records.add(record, manifest).then(
-      (isAdded) => (isAdded ? 'recorded' : 'taken'),
-      (error: unknown) => {
-        log.debug('model found in the store cannot be recorded', { path: record, error })
-        return 'unrecorded' as const
-      },
-    )
-    if (outcome === 'taken') return undefined
-    // The claim in memory then keeps other sources away from the file.
-    keepsClaim = outcome === 'unrecorded'
-    const stored = await storedModel(store, wanted.model, { path: record, manifest })
-    log.info('using model found in the store', {
-      path,
-      source: shownSource(wanted.source),
-      sizeBytes: stored?.sizeBytes,
-    })
-    return stored
-  } finally {
-    if (!keepsClaim) claims.release(path, wanted.digest)
-  }
-}
-
-/** Length of a file of the store that no record names and nothing speaks against; 0 where there is none. */
-async function unrecorded({ directory, records }: Adopting, folder: string, name: string): Promise<number> {
-  const path = pathBelow(folder, name)
-  if ((await records.in(folder)).some((record) => isNamedBy(record, path))) return 0
-  if ((await lstatIfThere(brokenManifestPath(manifestPath(path)))) !== undefined) return 0
-  return sizeInStore(directory, path)
 }

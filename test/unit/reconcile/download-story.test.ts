@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { DownloadStory } from '../../../src/agent-core/reconcile/model-fetch.ts'
+import { DownloadStory } from '../../../src/agent-core/reconcile/download-story.ts'
 import { digestWith } from '../../../src/agent-core/reconcile/model-request.ts'
 
 const totalBytes = 8_000_000_000
