@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process'
+import type { Options } from 'execa'
 import { messageOf } from './message-of.ts'
 import { signalGroup } from './signal-group.ts'
 
@@ -8,7 +8,7 @@ interface ProgramQuestion {
   /** The whole environment: nothing of ours is added. */
   readonly env: Readonly<Record<string, string>>
   readonly timeLimitMs: number
-  /** Of standard output and of standard error, each. */
+  /** The most that it may print on standard output, and the most on standard error. */
   readonly maxOutputBytes?: number
   readonly signal?: AbortSignal | undefined
 }
@@ -27,83 +27,75 @@ export class ProgramError extends Error {
 
 const defaultOutputBytes = 1024 * 1024
 
-/** A process that left the group may hold the pipe open for ever: what the program itself wrote is here by then. */
-const drainMs = 1_000
+/**
+ * How long we wait for the output of a program that has ended, since a process that left its group may hold the pipe open for ever; and for
+ * the end of one that was killed, which never comes where it waits for a dead disk or runs as root.
+ */
+const patienceMs = 1_000
+
+const rules = {
+  extendEnv: false,
+  stdin: 'ignore',
+  // Decoded here, so that maxBuffer counts bytes.
+  encoding: 'buffer',
+  stripFinalNewline: false,
+  reject: false,
+  killSignal: 'SIGKILL',
+  forceKillAfterDelay: false,
+  killDescendants: true,
+  // It would listen to every signal that can end us, anew for every program.
+  cleanup: false,
+} as const satisfies Options
 
 /**
- * Runs a short-lived program to its end: standard input is closed, and it leads a process group of its own, of which
- * nothing is left when this settles, whether the program ended, its time was up or the signal was aborted.
+ * Runs a short-lived program to its end: standard input is closed, and it leads a process group of its own, of which nothing is left when
+ * this settles, whether the program ended, its time was up or the signal was aborted. All programs that are asked once are run here.
  * Throws {@link ProgramError}, or the reason of the signal.
  */
 export async function askProgram(question: ProgramQuestion): Promise<ProgramAnswer> {
   const { command, args = [], env, timeLimitMs, maxOutputBytes = defaultOutputBytes, signal } = question
   signal?.throwIfAborted()
-  const child = start(command, args, env)
-  const { promise: given, reject: giveUp } = Promise.withResolvers<never>()
-  const fail = (why: string): void => giveUp(new ProgramError(`${command} ${why}.`))
-  const onAbort = (): void => giveUp(signal?.reason)
-  const timer = setTimeout(() => fail(`did not answer within ${timeLimitMs} ms`), timeLimitMs)
-  signal?.addEventListener('abort', onAbort, { once: true })
-  const stdout = collected(child.stdout, maxOutputBytes, () => fail(`printed more than ${maxOutputBytes} bytes`))
-  const stderr = collected(child.stderr, maxOutputBytes, () => fail(`printed more than ${maxOutputBytes} bytes`))
-  try {
-    const exitCode = await Promise.race([ended(child), given])
-    return { exitCode, stdout: stdout(), stderr: stderr() }
-  } catch (error) {
-    if (error instanceof ProgramError || signal?.aborted === true) throw error
-    throw new ProgramError(`${command} could not be run: ${messageOf(error)}.`, { cause: error })
-  } finally {
-    clearTimeout(timer)
-    signal?.removeEventListener('abort', onAbort)
-    killGroup(child)
+  // Loaded with the first program: the command starts without it, and an agent on Linux reads files in place of asking programs.
+  const { execa } = await import('execa')
+  const limits = { timeout: timeLimitMs, maxBuffer: maxOutputBytes, ...(signal && { cancelSignal: signal }) }
+  const program = execa(command, args, { ...rules, ...limits, env })
+  const { nodeChildProcess: child } = program
+  const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<undefined>()
+  if (child.pid !== undefined) running.add(child.pid)
+  let patience = setTimeout(() => giveUp(undefined), timeLimitMs + patienceMs)
+  child.once('exit', () => {
+    killGroup(child.pid)
+    clearTimeout(patience)
+    patience = setTimeout(letGo, patienceMs)
+  })
+  const letGo = (): void => {
     child.stdout?.destroy()
     child.stderr?.destroy()
   }
-}
-
-function start(command: string, args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess {
-  try {
-    const child = spawn(command, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
-    asked.add(child)
-    return child
-  } catch (error) {
-    throw new ProgramError(`${command} could not be run: ${messageOf(error)}.`, { cause: error })
+  const result = await Promise.race([program, givenUp])
+  clearTimeout(patience)
+  killGroup(child.pid)
+  letGo()
+  if (result?.isCanceled === true) throw signal?.reason
+  if (result === undefined || result.timedOut) {
+    throw new ProgramError(`${command} did not answer within ${timeLimitMs} ms.`)
   }
+  if (result.isMaxBuffer) throw new ProgramError(`${command} printed more than ${maxOutputBytes} bytes.`)
+  if (result.exitCode === undefined && result.signal === undefined) {
+    throw new ProgramError(`${command} could not be run: ${messageOf(result.cause)}.`, { cause: result.cause })
+  }
+  return { exitCode: result.exitCode ?? null, stdout: textOf(result.stdout), stderr: textOf(result.stderr) }
 }
 
-/** Resolves once its output is complete. Processes that it started and left in its group are ended with it. */
-function ended(child: ChildProcess): Promise<number | null> {
-  return new Promise((resolve, reject) => {
-    child.once('error', reject)
-    child.once('exit', (code) => {
-      killGroup(child)
-      const drained = setTimeout(() => resolve(code), drainMs)
-      child.once('close', () => {
-        clearTimeout(drained)
-        resolve(code)
-      })
-    })
-  })
-}
+const textOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString('utf8')
 
-function collected(stream: ChildProcess['stdout'], maxBytes: number, onTooMuch: () => void): () => string {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  stream?.on('data', (chunk: Buffer) => {
-    bytes += chunk.length
-    if (bytes > maxBytes) onTooMuch()
-    else chunks.push(chunk)
-  })
-  return () => Buffer.concat(chunks).toString('utf8')
-}
-
-/** Children whose group was not ended yet. */
-const asked = new Set<ChildProcess>()
+/** Groups that were not ended yet. */
+const running = new Set<number>()
 
 /** An agent that ends leaves no program behind. */
-process.on('exit', () => asked.forEach(killGroup))
+process.on('exit', () => running.forEach(killGroup))
 
 /** Once only: afterwards the group's number may belong to another process. */
-function killGroup(child: ChildProcess): void {
-  if (asked.delete(child) && child.pid !== undefined) signalGroup(child.pid, 'SIGKILL')
+function killGroup(pid: number | undefined): void {
+  if (pid !== undefined && running.delete(pid)) signalGroup(pid, 'SIGKILL')
 }

@@ -56,6 +56,19 @@ test('what a program leaves behind when it ends is gone with its answer', async 
   await isGone(Number(stdout))
 })
 
+test('the answer does not wait for a process that left the group with the pipe in its hands', async () => {
+  await using folder = await temporaryFolder()
+  const note = join(folder.dir, 'stranger')
+  const script = `setsid sh -c 'echo $$ > ${note}; exec sleep 600' & until [ -s ${note} ]; do sleep 0.01; done; echo said`
+  expect(await askProgram(sh(script))).toEqual({ exitCode: 0, stdout: 'said\n', stderr: '' })
+  // It is in nobody's group but its own.
+  process.kill(await pidIn(note), 'SIGKILL')
+})
+
+test('a signal that ends a program is not an exit code', async () => {
+  expect(await askProgram(sh('echo partly; kill -TERM $$'))).toEqual({ exitCode: null, stdout: 'partly\n', stderr: '' })
+})
+
 test('a program that prints without end is killed', async () => {
   await expect(askProgram({ ...sh('yes'), maxOutputBytes: 1_000 })).rejects.toThrow('printed more than 1000 bytes')
 })
