@@ -98,7 +98,7 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/main/' },
       to: {
-        path: '^src/agent-core/(agent/(agent\\.ts$|snapshot/)|(kube|reconcile|models|runtimes|servers|publishing|api|history)/)',
+        path: '^src/agent-core/(agent/(?!build-info\\.ts$)|(kube|reconcile|models|runtimes|servers|publishing|api|history)/)',
         pathNot: '/default-store\\.ts$',
       },
     },

@@ -1,5 +1,5 @@
 import { listenForHealth } from '../src/agent-core/observability/health-server.ts'
-import { AgentMetrics } from '../src/agent-core/observability/metrics/agent-metrics.ts'
+import { AgentMetrics } from '../src/agent-core/observability/agent-metrics.ts'
 import { fillMetrics } from '../test/support/filled-metrics.ts'
 import { silentLog } from '../test/support/silent-log.ts'
 import type { Group } from './row.ts'

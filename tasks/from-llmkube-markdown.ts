@@ -1,6 +1,5 @@
-import { metricPrefix, metricTable } from '../src/agent-core/observability/metrics/metric-table.ts'
+import { metricPrefix, type MetricRow, metricTable } from '../src/agent-core/observability/metric-table.ts'
 import { flagTable } from '../src/cli/flags.ts'
-import type { MetricRow } from '../src/agent-core/observability/metrics/metric-row.ts'
 import { goAgentFlags, written, type GoAgentFlag } from '../src/installation/migration/go-agent.ts'
 import { table } from './markdown-table.ts'
 

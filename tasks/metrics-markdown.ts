@@ -1,5 +1,4 @@
-import { labelNames, type MetricRow } from '../src/agent-core/observability/metrics/metric-row.ts'
-import { metricPrefix, metricTable } from '../src/agent-core/observability/metrics/metric-table.ts'
+import { labelNames, metricPrefix, type MetricRow, metricTable } from '../src/agent-core/observability/metric-table.ts'
 import { table } from './markdown-table.ts'
 
 /** Every metric of the agent, as one page. */

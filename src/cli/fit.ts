@@ -1,10 +1,16 @@
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
-import { decideFit, roomOf, type FitDecision } from '../agent-core/api/fit/fit-decision.ts'
-import { fitOf } from '../agent-core/api/fit/fit-of.ts'
-import { estimator, type FoundModel, type ServingWish } from '../agent-core/api/fit/sized-model.ts'
-import { parseRecommendedWorkingSet, resolveBudget } from '../agent-core/memory/budget.ts'
-import { type Estimate, itemNames, type MemoryItems } from '../agent-core/memory/estimate/items.ts'
+import {
+  decideFit,
+  estimator,
+  type FitDecision,
+  fitOf,
+  type FoundModel,
+  roomOf,
+  type ServingWish,
+} from '../agent-core/api/fit.ts'
+import { resolveBudget, parseRecommendedWorkingSet } from '../agent-core/memory/budget.ts'
+import { type Estimate, type MemoryItems, itemNames } from '../agent-core/memory/estimate/items.ts'
 import { MlxFolderError, readMlxFolder } from '../agent-core/memory/estimate/mlx.ts'
 import type { Shortage } from '../agent-core/memory/room.ts'
 import { defaultModelStore } from '../agent-core/models/default-store.ts'

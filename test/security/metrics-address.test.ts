@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { AgentMetrics } from '../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { AgentMetrics } from '../../src/agent-core/observability/agent-metrics.ts'
 import { startMetricsListener } from '../../src/agent-core/observability/metrics-listener.ts'
 import { httpPaths } from '../../src/contract/http.ts'
 import { silentLog } from '../support/silent-log.ts'

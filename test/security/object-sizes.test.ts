@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { parseInferenceService, parseModel } from '../../src/agent-core/kube/resources.ts'
-import { composeSnapshot } from '../../src/agent-core/agent/snapshot/compose.ts'
+import { composeSnapshot } from '../../src/agent-core/agent/snapshot.ts'
 import { sampleService, sampleSnapshot } from '../support/sample-snapshot.ts'
 
 const metadata = { name: 'tiny', namespace: 'team', uid: '1', resourceVersion: '1' }

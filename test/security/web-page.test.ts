@@ -1,7 +1,7 @@
 import { request as httpRequest } from 'node:http'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { listenForHealth } from '../../src/agent-core/observability/health-server.ts'
-import { AgentMetrics } from '../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { AgentMetrics } from '../../src/agent-core/observability/agent-metrics.ts'
 import type { CommandInput } from '../../src/contract/commands.ts'
 import { httpPaths, sessionAnswer } from '../../src/contract/http.ts'
 import { WindowServer } from '../../src/serve/http/window-server.ts'

@@ -1,5 +1,5 @@
-import type { AgentMetrics } from '../../src/agent-core/observability/metrics/agent-metrics.ts'
-import { metricPrefix } from '../../src/agent-core/observability/metrics/metric-table.ts'
+import type { AgentMetrics } from '../../src/agent-core/observability/agent-metrics.ts'
+import { metricPrefix } from '../../src/agent-core/observability/metric-table.ts'
 import { parsePrometheusText, seriesName } from './prometheus-text.ts'
 
 /** The figures of the agent as a scrape has them: series without the prefix → value; of histograms, sum and count. */

@@ -1,6 +1,10 @@
-import type { AgentMetrics } from '../../src/agent-core/observability/metrics/agent-metrics.ts'
-import { labelCombinations, type MetricRow } from '../../src/agent-core/observability/metrics/metric-row.ts'
-import { metricTable, type ServiceKey } from '../../src/agent-core/observability/metrics/metric-table.ts'
+import type { AgentMetrics } from '../../src/agent-core/observability/agent-metrics.ts'
+import {
+  labelCombinations,
+  type MetricRow,
+  metricTable,
+  type ServiceKey,
+} from '../../src/agent-core/observability/metric-table.ts'
 
 type Say = (name: string, value: number, labels: object) => void
 

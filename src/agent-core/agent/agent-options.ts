@@ -1,5 +1,5 @@
 import type { HoldAwake } from '../power/stay-awake.ts'
-import type { ShutdownRequest } from '../api/commands/rooms.ts'
+import type { ShutdownRequest } from '../api/command.ts'
 import type { EnergyOptions } from '../power/energy.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { FuseTimings } from '../power/panic-fuse.ts'

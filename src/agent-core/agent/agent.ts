@@ -6,26 +6,22 @@ import type { Answer, Query } from '../../contract/queries.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { StreamItem, StreamRequest } from '../../contract/log.ts'
 import type { AgentOptions, ServersAtEnd } from './agent-options.ts'
-import { AskedBefore, querySources } from './agent-queries.ts'
+import { AskedBefore, type ControlRooms, type Machine, openControlRooms, querySources } from './control-rooms.ts'
 import { notConnected } from '../cluster/cluster-link.ts'
-import { openKeptRooms, type KeptRooms, type Machine } from './kept-rooms.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
-import { lastingRooms, type LastingRooms } from './lasting-rooms.ts'
+import { followForScrapes, machineRooms, type MachineRooms, type RoomContext } from './machine-rooms.ts'
 import type { Readiness } from '../observability/health-server.ts'
-import { AgentMetrics } from '../observability/metrics/agent-metrics.ts'
-import { followForScrapes } from './scrape-feeds.ts'
+import { AgentMetrics } from '../observability/agent-metrics.ts'
 import { adoptServers } from '../servers/adoption.ts'
 import { isOver } from '../servers/server-state.ts'
 import type { ReadableOutput } from '../servers/output.ts'
 import { noAddress } from '../publishing/host-address.ts'
-import { answer } from '../api/queries/queries.ts'
-import { followLog } from '../api/queries/server-log.ts'
+import { answer } from '../api/queries.ts'
+import { followLog } from '../api/server-queries.ts'
 import { countServers } from '../reconcile/server-memory.ts'
-import type { RoomContext } from './room-context.ts'
-import { launchRules } from '../api/room-settings.ts'
+import { launchRules } from '../api/settings.ts'
 import type { AgentSettings } from '../settings/settings.ts'
-import type { SnapshotBase } from './snapshot/compose.ts'
-import { SnapshotStore } from './snapshot/snapshot-store.ts'
+import { type SnapshotBase, SnapshotStore } from './snapshot.ts'
 
 /** The composition root of the core: builds the rooms, starts and stops them in order. */
 export class Agent {
@@ -35,11 +31,11 @@ export class Agent {
   readonly #startedAt = Date.now()
   readonly #snapshots = new SnapshotStore(() => this.#snapshotBase())
   readonly #context: RoomContext
-  readonly #rooms: LastingRooms
+  readonly #rooms: MachineRooms
   readonly #notices: string[]
   /** Settles in `start`, once what an earlier agent left running is taken over. */
-  readonly #opened = Promise.withResolvers<KeptRooms>()
-  #kept: KeptRooms | undefined
+  readonly #opened = Promise.withResolvers<ControlRooms>()
+  #kept: ControlRooms | undefined
   readonly #asked = new AskedBefore()
   #machine: Machine = { performanceCores: undefined, hasMetal: false }
   #stopping: Promise<void> | undefined
@@ -60,7 +56,7 @@ export class Agent {
     this.#context.ends.use(this.metrics)
     this.#context.ends.use(this.#snapshots)
     this.#snapshots.register(() => ({ notices: this.#notices }))
-    this.#rooms = lastingRooms(this.#context)
+    this.#rooms = machineRooms(this.#context)
     followForScrapes(this.#context, this.#rooms)
   }
 
@@ -203,10 +199,10 @@ export class Agent {
   }
 
   /** Everything but the cluster. */
-  async #begin(): Promise<KeptRooms> {
+  async #begin(): Promise<ControlRooms> {
     const { platform, log, onLogLevel } = this.#options
     const { servers, memory, models, power } = this.#rooms
-    const kept = await openKeptRooms(this.#context, {
+    const kept = await openControlRooms(this.#context, {
       rooms: this.#rooms,
       machine: () => this.#machine,
       isEnding: () => this.#stopping !== undefined,
@@ -228,7 +224,7 @@ export class Agent {
     return kept
   }
 
-  async #adopt({ fuse }: KeptRooms): Promise<void> {
+  async #adopt({ fuse }: ControlRooms): Promise<void> {
     const { platform, log, settings } = this.#options
     const { ledger, servers } = this.#rooms
     const { stateDir } = settings

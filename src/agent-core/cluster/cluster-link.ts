@@ -1,17 +1,15 @@
-import type { ClusterView } from '../../contract/cluster.ts'
+import { ClusterChoice, type ClusterChoiceOptions, type Renewal } from './cluster-choice.ts'
 import type { ClusterSession } from './cluster-session.ts'
-import { ClusterChoice } from './cluster-choice.ts'
-import type { ClusterLinkOptions } from './cluster-link-options.ts'
 import { KubeconfigError, type PinnedContext } from '../kube/pinned-context.ts'
-import { KubeconfigFollower } from './kubeconfig-follower.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { Unfinished } from '../publishing/publisher.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import { awakeTimeout } from '../util/awake-timeout.ts'
-import { Looks } from '../util/looks.ts'
 import { messageOf } from '../util/message-of.ts'
 import { splitKey } from '../util/object-key.ts'
 import { within } from '../util/within.ts'
-import { wayBackFrom, wayBackSentence } from './previous-context.ts'
+import type { ClusterView } from '../../contract/cluster.ts'
+import { shellWord } from '../../contract/shell.ts'
 
 /** A kubeconfig that is missing or broken is looked at again this often: a person is likely at work on it. */
 const kubeconfigRetryMs = 5_000
@@ -34,7 +32,6 @@ export class ClusterLink {
   readonly #options: ClusterLinkOptions
   /** Which context is to be served. */
   readonly choice: ClusterChoice
-  readonly #follower: KubeconfigFollower
   #session: ClusterSession | undefined
   /** Of moves to another context or namespace, one after the other; never rejected. */
   #moving: Promise<void> = Promise.resolve()
@@ -51,19 +48,20 @@ export class ClusterLink {
   #isEnding = false
   /** The kubeconfig changed while a move was under way. */
   #isStale = false
+  /** Why the credentials of the kubeconfig as it is now are not taken: one sentence. */
+  #kubeconfigProblem: string | undefined
   /** Why the last move did not end as it should: one sentence. */
   #moveProblem: string | undefined
   /** What the move that is under way waits for. */
   #leaving: { readonly reconciler: Reconciler; readonly where: string } | undefined
   /** The context that was left last, while the present one has not been reached. */
-  #cameFrom: ReturnType<typeof wayBackFrom>
+  #previous: ReturnType<typeof previousPlace>
   /** At every change of the session and of its cluster's state. */
-  readonly #looks = new Looks()
+  readonly #changes = new ChangeSignal()
 
   constructor(options: ClusterLinkOptions) {
     this.#options = options
     this.choice = new ClusterChoice(options)
-    this.#follower = new KubeconfigFollower({ choice: this.choice, log: options.log })
     this.#waiting = notConnected(this.choice.name)
   }
 
@@ -83,13 +81,13 @@ export class ClusterLink {
 
   /** What a person should know about the choice of the cluster, as sentences. */
   notices(): string[] {
-    const back = this.#cameFrom
+    const back = this.#previous
     const now = this.servedContext?.name ?? ''
     const { kubeconfig } = this.choice
     const wayBack = back && wayBackSentence(back, { now, kubeconfig })
     const waits = this.#leaving && waitsSentence(this.#leaving)
     const ofCluster = this.#session?.cluster.notices() ?? []
-    const all = [this.#moveProblem, waits, this.#follower.problem, wayBack, ...ofCluster]
+    const all = [this.#moveProblem, waits, this.#kubeconfigProblem, wayBack, ...ofCluster]
     return all.filter((sentence) => sentence !== undefined)
   }
 
@@ -140,10 +138,16 @@ export class ClusterLink {
   }
 
   async #follow(session: ClusterSession): Promise<void> {
-    const isTaken = await this.#follower.follow(session.cluster.api.context, () => this.#session === session)
+    const { log, onChange } = this.#options
+    const renewal = await this.choice.renew(session.cluster.api.context)
+    if (this.#session !== session) return
+    const problem = problemOf(renewal)
+    if (problem !== undefined && problem !== this.#kubeconfigProblem)
+      log.warn('kubeconfig changed', { reason: problem })
+    this.#kubeconfigProblem = problem
     // What it was refused for may be mended.
-    if (isTaken && session.cluster.view().state !== 'live') session.cluster.resync()
-    this.#options.onChange()
+    if (problem === undefined && session.cluster.view().state !== 'live') session.cluster.resync()
+    onChange()
   }
 
   /**
@@ -152,10 +156,10 @@ export class ClusterLink {
    */
   moveTo(context: PinnedContext, where: string): void {
     this.#target = context
-    this.#follower.forget()
+    this.#kubeconfigProblem = undefined
     this.#moveProblem = undefined
     const left = this.#session?.cluster.api.context
-    if (left && this.#session === this.#reached) this.#cameFrom = wayBackFrom(left, context)
+    if (left && this.#session === this.#reached) this.#previous = previousPlace(left, context)
     this.#moving = this.#caught(this.#moving.then(() => this.#moveOnce(context, where)))
   }
 
@@ -186,7 +190,7 @@ export class ClusterLink {
   /** No further decision: what runs and is published stays as it is until {@link withdraw} or {@link close}. */
   async stopDeciding(): Promise<void> {
     this.#isEnding = true
-    this.#looks.again()
+    this.#changes.notify()
     clearTimeout(this.#timer)
     await within(stepLimitMs, Promise.all([this.#session?.reconciler.stop(), this.#pinning]))
   }
@@ -195,7 +199,7 @@ export class ClusterLink {
   async withdraw({ hasServers }: { readonly hasServers: boolean }): Promise<void> {
     const session = this.#session
     if (!session) return
-    const isListed = this.#looks.until(() => !hasServers || session.cluster.synced)
+    const isListed = this.#changes.until(() => !hasServers || session.cluster.synced)
     await within(firstListLimitMs, isListed)
     this.#complain('not withdrawn', await session.publisher.withdrawAll())
   }
@@ -258,9 +262,9 @@ export class ClusterLink {
     let isOverdue = false
     const limit = awakeTimeout(() => {
       isOverdue = true
-      this.#looks.again()
+      this.#changes.notify()
     }, limitMs)
-    await this.#looks.until(() => reconciler.stillHere.length === 0 || isOverdue || this.#isEnding)
+    await this.#changes.until(() => reconciler.stillHere.length === 0 || isOverdue || this.#isEnding)
     limit.clear()
     const { stillHere } = reconciler
     if (stillHere.length === 0 || this.#isEnding) return
@@ -283,7 +287,7 @@ export class ClusterLink {
     if (this.#isEnding) return
     const { open, beforeStart } = this.#options
     const onChange = (): void => {
-      this.#looks.again()
+      this.#changes.notify()
       this.#options.onChange()
     }
     const session = open(context, { onClusterState: () => this.#clusterChanged(), onChange })
@@ -297,7 +301,7 @@ export class ClusterLink {
     const { onWatchFailures, onChange } = this.#options
     const { cluster, reconciler } = this.#session ?? {}
     if (cluster) onWatchFailures(cluster.consecutiveFailures())
-    this.#looks.again()
+    this.#changes.notify()
     const wasLive = this.#wasLive
     this.#wasLive = cluster?.view().state === 'live'
     if (this.#wasLive) this.#pinReached()
@@ -310,7 +314,7 @@ export class ClusterLink {
     if (!this.#session || this.#session === this.#reached) return
     this.#reached = this.#session
     if (!this.#target) {
-      this.#cameFrom = undefined
+      this.#previous = undefined
       this.#moveProblem = undefined
     }
     this.#pinning = this.#caught(this.#options.pin.reached(this.#session.cluster.api))
@@ -326,6 +330,11 @@ export class ClusterLink {
   }
 }
 
+function problemOf(renewal: Renewal): string | undefined {
+  if (renewal.kind === 'renewed') return undefined
+  return renewal.kind === 'unusable' ? renewal.message : `${renewal.message}: choose the context to move there.`
+}
+
 function waitsSentence({ reconciler, where }: { readonly reconciler: Reconciler; readonly where: string }) {
   const { stillHere } = reconciler
   return stillHere.length === 0 ? undefined : `The move to ${where} waits for ${namesOf(stillHere)}`
@@ -334,3 +343,73 @@ function waitsSentence({ reconciler, where }: { readonly reconciler: Reconciler;
 /** Such as `a/b, c/d: The server is finishing.` */
 const namesOf = (left: readonly Unfinished[]): string =>
   `${left.map(({ key }) => key).join(', ')}: ${[...new Set(left.map(({ message }) => message))].join(' ')}`
+
+interface ClusterLinkOptions extends ClusterChoiceOptions {
+  /** To be served. Absent = all of them. */
+  readonly namespace: () => string | undefined
+  readonly open: (context: PinnedContext, hooks: SessionHooks) => ClusterSession
+  /** What must be known before anything is decided in a session. */
+  readonly beforeStart: () => Promise<void>
+  /** Called when services were left for good, so that what was told of them can be forgotten. */
+  readonly onLeft: (isLeft: (key: string) => boolean) => void
+  /** A move waits no longer for what it leaves, in milliseconds. */
+  readonly leaveLimitMs: () => number
+  /** Called with a sentence where a move did not wait for all that it leaves: it comes down beside what is served then. */
+  readonly onLeftBehind: (message: string) => void
+  /** Called when a move has ended: what is served may come from other files now. */
+  readonly onMoved: () => void
+  /** How many watches failed in a row; undefined while nothing is watched. */
+  readonly onWatchFailures: (failures: number | undefined) => void
+  readonly log: Logger
+  /** Something that a snapshot shows has changed. */
+  readonly onChange: () => void
+}
+
+/** What a session tells the link. */
+export interface SessionHooks {
+  readonly onClusterState: () => void
+  readonly onChange: () => void
+}
+
+interface Place {
+  readonly name: string
+  readonly file: string | undefined
+}
+
+/** Undefined where the cluster stays, or nothing was left that could be chosen again. */
+function previousPlace(left: PinnedContext, next: PinnedContext): Place | undefined {
+  const { name, file } = left
+  return left.isAt(next) || (name === next.name && file === next.file) ? undefined : { name, file }
+}
+
+/** What a person reads while the present context has not been reached; `kubeconfig` is the one in use. */
+export function wayBackSentence(back: Place, { now, kubeconfig }: { now: string; kubeconfig: string | undefined }) {
+  const use = `metal-agent context use ${shellWord(back.name)}`
+  if (back.file === kubeconfig) {
+    return `Context "${now}" was not reached yet; "${back.name}" was served before: ${use} goes back.`
+  }
+  const of = back.file ?? 'the usual kubeconfig'
+  const set = `metal-agent settings set kubeconfig ${shellWord(back.file ?? 'default')}`
+  return `Context "${now}" was not reached yet; "${back.name}" of ${of} was served before: ${set}, and then ${use}, go back.`
+}
+
+/** Lets one part wait until a condition holds, where another says each time that something has changed. */
+class ChangeSignal {
+  readonly #checks = new Set<() => void>()
+
+  /** Resolves when the condition holds: it is checked now, and at each {@link notify}. */
+  async until(holds: () => boolean): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<undefined>()
+    const check = (): void => {
+      if (holds()) resolve(undefined)
+    }
+    this.#checks.add(check)
+    check()
+    await promise
+    this.#checks.delete(check)
+  }
+
+  notify(): void {
+    for (const check of this.#checks) check()
+  }
+}

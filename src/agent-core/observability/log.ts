@@ -1,9 +1,9 @@
 import { styleText } from 'node:util'
 import electronLog from 'electron-log/node'
-import type { LogFormat, LogLevel } from '../settings/settings.ts'
-import { cleanText } from '../../contract/clean-text.ts'
-import { isSecretName, printable, toLogValue, type LogValue } from './log-value.ts'
 import type { LogFields, Logger } from './logger.ts'
+import type { LogFormat, LogLevel } from '../settings/settings.ts'
+import { messageOf } from '../util/message-of.ts'
+import { cleanLines, cleanText } from '../../contract/clean-text.ts'
 
 interface LogStream {
   readonly isTTY?: boolean | undefined
@@ -93,3 +93,142 @@ function textValue(value: LogValue): string {
   if (typeof value === 'string') return /^[^\s"=\p{Cc}]+$/u.test(value) ? value : JSON.stringify(value)
   return typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value)
 }
+
+/** A value as it may stand in a log: plain, bounded, free of cycles and of what looks like a secret. */
+type LogValue = string | number | boolean | null | LogValue[] | { [key: string]: LogValue }
+
+/** Never throws, whatever it is given. */
+export function toLogValue(value: unknown): LogValue | undefined {
+  return convert(value, [])
+}
+
+/** A field of this name carries a secret: `token`, `hfToken`, `Authorization`, `client_secret`, but not `tokensPerSecond`. */
+export function isSecretName(name: string): boolean {
+  const words = name
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z\d]+/)
+  return words.some((word) => secretWords.has(word)) || /api[_-]?key/i.test(name)
+}
+
+/** Credentials inside a sentence or an address: bearer tokens, `user:password@`, signed query parameters. Linear in the text's length. */
+function redactText(text: string): string {
+  const withoutTokens = text
+    .replace(/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, `$1 ${redacted}`)
+    .replace(/(:\/\/)[^/?#\s@]+@/g, `$1${redacted}@`)
+    .replace(/\bhf_[A-Za-z\d]{16,}/g, redacted)
+  return withoutSecretParameters(withoutTokens)
+}
+
+const secretParameter = /token|signature|secret|password|credential|api_?key|sig/i
+
+/** Each parameter is looked at by itself, since a name may be as long as the text. */
+function withoutSecretParameters(text: string): string {
+  let result = ''
+  let end = 0
+  for (const { 0: opening, 1: name = '', index } of text.matchAll(/[?&]([^=&?\s]*)=/g)) {
+    if (index < end || !secretParameter.test(name)) continue
+    const from = index + opening.length
+    const length = text.slice(from).search(/[&\s"']|$/)
+    if (length === 0) continue
+    result += text.slice(end, from) + redacted
+    end = from + length
+  }
+  return result + text.slice(end)
+}
+
+/** `Name: message; caused by Name: message…`, down to the first cause. */
+function describeError(error: Error): string {
+  const parts: string[] = []
+  const seen = new Set<unknown>()
+  let current: unknown = error
+  while (current instanceof Error && !seen.has(current) && parts.length < maxDepth) {
+    seen.add(current)
+    parts.push(`${current.name}: ${current.message || 'no message'}`)
+    current = current.cause
+  }
+  if (typeof current === 'string') parts.push(current)
+  return parts.join('; caused by ')
+}
+
+const redacted = '[redacted]'
+const secretWords = new Set([
+  'token',
+  'authorization',
+  'password',
+  'passwd',
+  'secret',
+  'bearer',
+  'credential',
+  'credentials',
+  'apikey',
+])
+
+/** Enough for every field we log on purpose; a whole Kubernetes object is cut short. */
+const maxDepth = 6
+const maxEntries = 100
+const maxTextLength = 8_192
+
+function convert(value: unknown, ancestors: readonly object[]): LogValue | undefined {
+  switch (typeof value) {
+    case 'undefined':
+      return undefined
+    case 'string':
+      return printable(value)
+    case 'number':
+      return Number.isFinite(value) ? value : String(value)
+    case 'boolean':
+      return value
+    case 'bigint':
+    case 'symbol':
+      return String(value)
+    case 'function':
+      return '[function]'
+    case 'object':
+      return value === null ? null : convertObject(value, ancestors)
+  }
+}
+
+function convertObject(value: object, ancestors: readonly object[]): LogValue {
+  if (value instanceof Error) return printable(describeError(value))
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString()
+  if (value instanceof URL) return printable(value.href)
+  if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`
+  if (ancestors.includes(value)) return '[circular]'
+  if (ancestors.length >= maxDepth) return '[too deep]'
+  const path = [...ancestors, value]
+  if (value instanceof Set) return convertList([...value], path)
+  if (Array.isArray(value)) return convertList(value, path)
+  return convertEntries(value, path)
+}
+
+function convertList(items: readonly unknown[], path: readonly object[]): LogValue {
+  const list = items.slice(0, maxEntries).map((item) => convert(item, path) ?? null)
+  if (items.length > maxEntries) list.push(`[${items.length - maxEntries} more]`)
+  return list
+}
+
+function convertEntries(value: object, path: readonly object[]): LogValue {
+  const result: { [key: string]: LogValue } = {}
+  const names = value instanceof Map ? [...value.keys()].map(String) : Object.keys(value)
+  for (const name of names.slice(0, maxEntries)) {
+    const entry = isSecretName(name) ? redacted : convert(read(value, name), path)
+    if (entry !== undefined) result[name] = entry
+  }
+  return result
+}
+
+/** A getter may throw, and a log line must not fail for it. */
+function read(value: object, name: string): unknown {
+  try {
+    return value instanceof Map ? value.get(name) : Reflect.get(value, name)
+  } catch (error) {
+    return `[unreadable: ${messageOf(error)}]`
+  }
+}
+
+/** Shortened first: a text of megabytes is not searched for secrets, and one at the cut goes with what follows it. */
+const printable = (text: string): string => cut(redactText(cleanLines(text.slice(0, maxTextLength * 2))), text.length)
+
+const cut = (text: string, length: number) =>
+  length <= maxTextLength ? text : `${text.slice(0, maxTextLength)}… [${length - maxTextLength} more]`

@@ -1,8 +1,10 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { constants, type FileHandle, open } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { listenWithin, refuse, type BoundedServerOptions } from '../util/bounded-server.ts'
-import type { AddressAndPort } from '../util/address-and-port.ts'
 import type { Logger } from './logger.ts'
-import { isToken, readMetricsToken } from './metrics-token.ts'
+import type { AddressAndPort } from '../util/address-and-port.ts'
+import { type BoundedServerOptions, listenWithin, refuse } from '../util/bounded-server.ts'
+import { messageOf } from '../util/message-of.ts'
 
 export interface MetricsListenerOptions extends Pick<BoundedServerOptions, 'holders' | 'limits'> {
   /** Any of this machine, which others may reach. */
@@ -12,7 +14,7 @@ export interface MetricsListenerOptions extends Pick<BoundedServerOptions, 'hold
   readonly log: Logger
 }
 
-export interface MetricsListener {
+interface MetricsListener {
   /** Undefined where it does not listen; the agent works without it. */
   readonly port: number | undefined
   /** What to tell a person, where something is wrong. */
@@ -84,3 +86,43 @@ const problemText = (file: string, why: string): string =>
   `Every scrape at --metrics-address is refused until the token file ${file} can be used: ${why}.`
 
 const lowerFirst = (sentence: string) => sentence.charAt(0).toLowerCase() + sentence.slice(1)
+
+/** As read at this moment; `why` completes "The token file … cannot be used: …". */
+type MetricsToken = { readonly ok: true; readonly digest: Buffer } | { readonly ok: false; readonly why: string }
+
+/** The longest token, and some line breaks after it. */
+const maxFileBytes = 1_100
+
+/** Read at each request, which is a few system calls, so that a token that is replaced counts at once. Never rejects. */
+export async function readMetricsToken(file: string): Promise<MetricsToken> {
+  try {
+    // Without waiting: to open a pipe that nobody writes to would never end.
+    await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
+    return await tokenIn(handle)
+  } catch (error) {
+    return { ok: false, why: `${messageOf(error)}; create it with a token in it, or lend it to this user` }
+  }
+}
+
+/** Takes equally long whatever the two have in common. */
+function isToken(given: string, { digest }: { readonly digest: Buffer }): boolean {
+  return timingSafeEqual(digestOf(given), digest)
+}
+
+async function tokenIn(handle: FileHandle): Promise<MetricsToken> {
+  const stat = await handle.stat()
+  if (!stat.isFile()) return { ok: false, why: 'it is no file; name a file with the token in it' }
+  if (stat.uid !== process.getuid?.()) return { ok: false, why: 'it belongs to another user; make one that is yours' }
+  if ((stat.mode & 0o077) !== 0) return { ok: false, why: 'other users may open it; run chmod 600 on it' }
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(maxFileBytes + 1), 0, maxFileBytes + 1, 0)
+  const token = buffer.toString('latin1', 0, bytesRead).trimEnd()
+  if (bytesRead > maxFileBytes || !/^[\x21-\x7e]{16,1024}$/.test(token)) {
+    return {
+      ok: false,
+      why: 'a token has 16 to 1024 visible characters; write such a one, as from openssl rand -hex 32',
+    }
+  }
+  return { ok: true, digest: digestOf(token) }
+}
+
+const digestOf = (secret: string): Buffer => createHash('sha256').update(secret, 'latin1').digest()

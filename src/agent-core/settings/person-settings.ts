@@ -14,9 +14,7 @@ import { countsTexts } from '../../contract/settings-table.ts'
 import type { DownloadSettings } from '../models/remote.ts'
 import { shownSource } from '../models/source.ts'
 import { StateFile } from '../state/state-file.ts'
-import { originOf } from './origin.ts'
-import type { AgentSettings } from './settings.ts'
-import { startViews } from './start-views.ts'
+import { type AgentSettings, originOf, startViews } from './settings.ts'
 
 /** What another build wrote stays in the file until a person sets it again; {@link readRows} says which of it counts here. */
 const personFile = z.looseObject({ schema: z.literal(1), settings: z.record(z.string(), z.unknown()) })

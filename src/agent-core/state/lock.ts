@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { z } from 'zod'
+import type { Platform } from '../platform/platform.ts'
 import { hasCode, parseJson, readIfThere } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 
@@ -142,3 +143,12 @@ async function linked(from: string, to: string): Promise<boolean> {
 }
 
 const parse = (text: string) => lockContent.safeParse(parseJson(text)).data
+
+/**
+ * When a process began, so that its number tells it from others; undefined where there is none. Linux counts from the boot, so that the
+ * same figure may come up again after the next boot.
+ */
+export async function startTimeOf(platform: Platform, pid: number): Promise<string | undefined> {
+  const facts = await platform.process(pid)
+  return facts && `${await platform.bootId()}:${facts.startTime}`
+}

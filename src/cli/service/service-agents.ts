@@ -1,6 +1,5 @@
 import { hostPlatform } from '../../agent-core/platform/host.ts'
-import { lockHolder } from '../../agent-core/state/lock.ts'
-import { startTimeOf } from '../../agent-core/state/start-time.ts'
+import { lockHolder, startTimeOf } from '../../agent-core/state/lock.ts'
 import { lockFileIn } from '../../agent-core/state/state-folder.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { Agents } from '../../installation/service/agents.ts'

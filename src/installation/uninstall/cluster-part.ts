@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { planModel } from '../../agent-core/api/deletion-plan.ts'
+import { planModel } from '../../agent-core/api/delete-model.ts'
 import { isApiError } from '../../agent-core/kube/api-error.ts'
 import { KubeApi, type Preconditions } from '../../agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../agent-core/kube/pinned-context.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { decideFit } from '../../../src/agent-core/api/fit/fit-decision.ts'
+import { decideFit } from '../../../src/agent-core/api/fit.ts'
 import { refKey } from '../../../src/agent-core/util/object-key.ts'
 import { renderFit, type FitDetails } from '../../../src/cli/fit.ts'
 import type { HolderView } from '../../../src/contract/memory.ts'

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest'
 import { settingNames, startSettingNames } from '../../../src/contract/settings.ts'
 import { VerbError } from '../../../src/cli/agent-session.ts'
-import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
-import { startViews } from '../../../src/agent-core/settings/start-views.ts'
+import { agentSettings, startViews } from '../../../src/agent-core/settings/settings.ts'
 import {
   patchOf,
   settingSpellings,

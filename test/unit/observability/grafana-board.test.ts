@@ -2,8 +2,12 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { labelNames, type MetricRow } from '../../../src/agent-core/observability/metrics/metric-row.ts'
-import { metricPrefix, metricTable } from '../../../src/agent-core/observability/metrics/metric-table.ts'
+import {
+  labelNames,
+  metricPrefix,
+  type MetricRow,
+  metricTable,
+} from '../../../src/agent-core/observability/metric-table.ts'
 
 const source = z.object({ type: z.literal('prometheus'), uid: z.literal('${datasource}') })
 const panel = z.object({

@@ -7,7 +7,7 @@ import {
   type HealthServer,
   type Readiness,
 } from '../../../src/agent-core/observability/health-server.ts'
-import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { AgentMetrics } from '../../../src/agent-core/observability/agent-metrics.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { silentLog } from '../../support/silent-log.ts'
 

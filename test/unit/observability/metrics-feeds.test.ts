@@ -1,14 +1,15 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
-import { SpendingMetrics } from '../../../src/agent-core/observability/metrics/energy-metrics.ts'
-import { runtimeMetricsFeed } from '../../../src/agent-core/observability/metrics/runtime-metrics.ts'
-import { countUnload, startMetricsFeed } from '../../../src/agent-core/observability/metrics/server-metrics.ts'
-import { serviceMetricsFeed } from '../../../src/agent-core/observability/metrics/service-metrics.ts'
+import { AgentMetrics } from '../../../src/agent-core/observability/agent-metrics.ts'
 import {
+  countUnload,
+  type MeasuredSession,
+  runtimeMetricsFeed,
+  serviceMetricsFeed,
   sessionCounters,
   sessionMetricsFeed,
-  type MeasuredSession,
-} from '../../../src/agent-core/observability/metrics/session-metrics.ts'
+  SpendingMetrics,
+  startMetricsFeed,
+} from '../../../src/agent-core/observability/metric-feeds.ts'
 import type { RuntimeFigures, ServiceState } from '../../../src/contract/service.ts'
 import { exportedFigures } from '../../support/exported-figures.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'

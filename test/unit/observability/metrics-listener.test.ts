@@ -3,12 +3,12 @@ import { chmod, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { AgentMetrics } from '../../../src/agent-core/observability/agent-metrics.ts'
 import {
-  startMetricsListener,
   type MetricsListenerOptions,
+  readMetricsToken,
+  startMetricsListener,
 } from '../../../src/agent-core/observability/metrics-listener.ts'
-import { readMetricsToken } from '../../../src/agent-core/observability/metrics-token.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const token = 'a-token-of-28-visible-chars!'

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
+import { agentSettings, startViews } from '../../../src/agent-core/settings/settings.ts'
 import { notInStartFile, startRows } from '../../../src/agent-core/settings/start-rows.ts'
-import { startViews } from '../../../src/agent-core/settings/start-views.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 import { maxShownBytes, startSettingNames, startSettingView } from '../../../src/contract/settings.ts'
 

@@ -1,0 +1,494 @@
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { llamaServer, type MachineRooms, type RoomContext } from './machine-rooms.ts'
+import { figuresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
+import type { Rooms } from '../api/command.ts'
+import { Commands } from '../api/commands.ts'
+import { ModelLooks } from '../api/fit-query.ts'
+import { Runtimes } from '../api/machine-queries.ts'
+import type { Sources } from '../api/queries.ts'
+import { evictionSettings, launchRules, portPolicy, specPolicy } from '../api/settings.ts'
+import { ContextPin } from '../cluster/cluster-choice.ts'
+import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
+import { clusterSession, type ClusterSession } from '../cluster/cluster-session.ts'
+import { History } from '../history/history.ts'
+import { doubtAbout } from '../kube/cluster.ts'
+import { KubeconfigWatch } from '../kube/kubeconfig.ts'
+import { kubeconfigFiles, type PinnedContext } from '../kube/pinned-context.ts'
+import { countUnload, sessionCounters } from '../observability/metric-feeds.ts'
+import { PanicFuse } from '../power/panic-fuse.ts'
+import { Sleep } from '../power/sleep.ts'
+import { Supply } from '../power/supply.ts'
+import { FirewallWatch } from '../publishing/firewall-watch.ts'
+import { PublishedAddress } from '../publishing/host-address.ts'
+import { Absences } from '../reconcile/absences.ts'
+import { MemoryGuard } from '../reconcile/memory-guard.ts'
+import { Narrator } from '../reconcile/narrator.ts'
+import { PressureEviction } from '../reconcile/pressure-eviction.ts'
+import { ServerLaunches } from '../reconcile/server-launches.ts'
+import { tokenIn } from '../reconcile/model-request.ts'
+import { LlamaServerDialects } from '../runtimes/llama-server-binary.ts'
+import { launchEnvironment } from '../servers/launch.ts'
+import { longestStopMs } from '../servers/termination.ts'
+import { PersonSettings } from '../settings/person-settings.ts'
+import { withoutUnfinished } from '../util/files.ts'
+import { refKey } from '../util/object-key.ts'
+import { steadyNow } from '../util/steady-clock.ts'
+import { LinkError } from '../../contract/client.ts'
+
+/** What outlives the agent in its state folder, and what stands on it. */
+export interface ControlRooms {
+  readonly settings: PersonSettings
+  readonly absences: Absences
+  readonly history: History
+  readonly narrator: Narrator
+  readonly address: PublishedAddress
+  readonly sleep: Sleep
+  readonly fuse: PanicFuse
+  readonly supply: Supply
+  readonly link: ClusterLink
+  readonly commands: Commands
+  /** Problems found in the state files, as sentences. */
+  readonly notices: readonly string[]
+}
+
+/** What a session needs to know of this machine, read when it begins. */
+export interface Machine {
+  readonly performanceCores: number | undefined
+  readonly hasMetal: boolean
+}
+
+interface ControlInputs {
+  readonly rooms: MachineRooms
+  readonly machine: () => Machine
+  /** The agent is ending. */
+  readonly isEnding: () => boolean
+}
+
+/** Throws what the disk of the state folder answers. */
+export async function openControlRooms(context: RoomContext, inputs: ControlInputs): Promise<ControlRooms> {
+  const { options, ends, snapshots, session } = context
+  const { settings: started, version, log } = options
+  await withoutUnfinished(started.stateDir)
+  const settings = await PersonSettings.open(started, join(started.stateDir, 'settings.json'))
+  const absences = await Absences.open({ stateDir: started.stateDir, log })
+  const pin = await ContextPin.open({ stateDir: started.stateDir, log })
+  const history = await History.open({
+    file: join(started.stateDir, 'history.jsonl'),
+    log,
+    onAdded: () => snapshots.changed(),
+  })
+  snapshots.register(() => ({ newestHistoryId: history.newestId }))
+  history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
+  ends.defer(async () => {
+    history.add({ kind: 'agentStopped', message: 'The agent was stopped.' })
+    await Promise.all([history.flush(), absences.flush()])
+  })
+  snapshots.register(() => ({
+    settingsRevision: settings.revision,
+    notices: pauseNotices(absences.pausedSince),
+  }))
+  const { servers } = inputs.rooms
+  const whyStopped = (key: string) =>
+    inputs.isEnding() ? 'The agent was stopped.' : session()?.reconciler.report(key)?.plan.message
+  const narrator = new Narrator({
+    log,
+    history,
+    servers,
+    cluster: session,
+    whyStopped,
+    onTold: (transition) => countUnload(context.metrics, transition),
+  })
+  servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
+  const guard = guardRoom(context, inputs, absences)
+  evictionRoom(context, inputs, { absences, narrator })
+  const address = addressRoom(context, { settings, history })
+  firewallRoom(context, inputs.rooms)
+  const fuse = await fuseRoom(context, inputs.rooms, history)
+  const supply = await supplyRoom(context, inputs.rooms)
+  const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
+  const link = linkRoom(context, inputs, {
+    absences,
+    narrator,
+    guard,
+    address,
+    sleep,
+    fuse,
+    supply,
+    settings,
+    history,
+    pin,
+  })
+  const kept = { settings, absences, history, narrator, address, sleep, fuse, supply, link }
+  const energyNotice = await inputs.rooms.energy.open()
+  const notices = [
+    ...settings.notices,
+    pin.notice,
+    history.notice,
+    fuse.notice,
+    energyNotice,
+    ...absences.notices,
+  ].filter((notice) => notice !== undefined)
+  return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
+}
+
+/** Before `evictionRoom`: at the same look at memory it is asked first. */
+function guardRoom(
+  { metrics, ends, settings, session, options: { log } }: RoomContext,
+  { rooms: { memory, servers } }: ControlInputs,
+  absences: Absences,
+): MemoryGuard {
+  return ends.use(
+    new MemoryGuard({
+      memory,
+      servers,
+      absences,
+      session: () => {
+        const { cluster, reconciler } = session() ?? {}
+        return cluster && reconciler && { reconciler, clusterUrl: cluster.api.context.server }
+      },
+      marginBytes: () => settings().memoryMarginBytes,
+      log,
+      onEnded: (cause) => metrics.add('memory_exceeded_total', 1, { cause }),
+      now: steadyNow,
+    }),
+  )
+}
+
+function evictionRoom(
+  { metrics, ends, snapshots, settings, session, options: { log } }: RoomContext,
+  { rooms: { memory, servers } }: ControlInputs,
+  { absences, narrator }: Pick<ControlRooms, 'absences' | 'narrator'>,
+): void {
+  const evictions = ends.use(
+    new PressureEviction({
+      memory,
+      absences,
+      narrator,
+      servers: () => servers.counted(),
+      session: () => {
+        const { cluster, reconciler } = session() ?? {}
+        return cluster && reconciler && { reconciler, clusterUrl: cluster.api.context.server }
+      },
+      settings: () => evictionSettings(settings()),
+      log,
+      onEvicted: () => metrics.add('evictions_total', 1),
+      onSkipped: (reason) => metrics.add('evictions_skipped_total', 1, { reason }),
+    }),
+  )
+  snapshots.register(() => ({
+    memory: memoryViewOf(memory, { evictionEnabled: settings().evictionEnabled, next: evictions.next() }),
+  }))
+}
+
+function addressRoom(
+  { ends, snapshots, session, options: { platform, log } }: RoomContext,
+  { settings, history }: Pick<ControlRooms, 'settings' | 'history'>,
+): PublishedAddress {
+  const address = ends.use(
+    new PublishedAddress({
+      interfaces: () => platform.interfaces(),
+      wanted: () => settings.hostAddress,
+      server: () => session()?.cluster.api.context.server,
+      history,
+      log,
+      onChange: () => {
+        session()?.reconciler.enqueueAll()
+        snapshots.changed()
+      },
+    }),
+  )
+  snapshots.register(() => ({ notices: address.facts.warning === undefined ? [] : [address.facts.warning] }))
+  return address
+}
+
+function firewallRoom(context: RoomContext, { servers }: Pick<MachineRooms, 'servers'>): void {
+  const {
+    ends,
+    snapshots,
+    options: { platform, log },
+  } = context
+  const firewall = ends.use(
+    new FirewallWatch({
+      platform,
+      log,
+      program: async () => {
+        const binary = await llamaServer(context)
+        return binary.kind === 'found' ? binary.path : undefined
+      },
+      isServing: () => [...servers.state().values()].some(({ kind }) => kind === 'ready'),
+      onChange: () => snapshots.changed(),
+    }),
+  )
+  servers.onChange((_key, { kind }) => {
+    if (kind === 'ready') void firewall.look()
+  })
+  snapshots.register(() => ({ notices: firewall.notice === undefined ? [] : [firewall.notice] }))
+}
+
+/** Throws StateFileError. */
+async function fuseRoom(
+  { options, ends, snapshots, session }: RoomContext,
+  { servers, memory }: Pick<MachineRooms, 'servers' | 'memory'>,
+  history: History,
+): Promise<PanicFuse> {
+  const { settings, platform, log, fuseTrial } = options
+  const fuse = ends.use(
+    await PanicFuse.open({
+      ...{ stateDir: settings.stateDir, platform, servers, memory, history, log, timings: fuseTrial },
+      enqueue: (key) => session()?.reconciler.enqueue(key),
+      onChange: () => snapshots.changed(),
+    }),
+  )
+  snapshots.register(() => ({ panicFuse: fuse.view }))
+  return fuse
+}
+
+async function supplyRoom(
+  { options, ends, snapshots, settings, session }: RoomContext,
+  { servers }: Pick<MachineRooms, 'servers'>,
+): Promise<Supply> {
+  const { platform, log, holdAwake, supplyEveryMs } = options
+  const supply = ends.use(
+    new Supply({
+      ...{ platform, servers, settings, holdAwake, log, everyMs: supplyEveryMs },
+      hasReaders: () => snapshots.hasReaders,
+      onChange: (mayPublishOtherwise) => {
+        if (mayPublishOtherwise) session()?.reconciler.enqueueAll()
+        snapshots.changed()
+      },
+    }),
+  )
+  snapshots.register(() => ({ supply: supply.view, notices: supply.notices }))
+  snapshots.onLooker(() => supply.review())
+  // Before anything is published.
+  await supply.look()
+  return supply
+}
+
+function sleepRoom(
+  { options: { log, platform }, ends, metrics, snapshots, session }: RoomContext,
+  { servers }: Pick<MachineRooms, 'servers'>,
+  lookAnew: () => Promise<unknown>,
+): Sleep {
+  const sleep = ends.use(
+    new Sleep({
+      ...{ servers, session, log, system: platform.name, lookAnew },
+      onLateTimer: () => metrics.add('late_timers_total', 1),
+      onNotice: () => snapshots.changed(),
+    }),
+  )
+  snapshots.register(() => ({ notices: sleep.notices }))
+  return sleep
+}
+
+type LinkedRooms = Pick<ControlRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'> & {
+  readonly guard: MemoryGuard
+}
+
+function linkRoom(
+  context: RoomContext,
+  inputs: ControlInputs,
+  kept: LinkedRooms & Pick<ControlRooms, 'settings' | 'history'> & { readonly pin: ContextPin },
+): ClusterLink {
+  const { metrics, ends, snapshots, settings, options } = context
+  const link = new ClusterLink({
+    kubeconfig: () => settings().kubeconfig,
+    context: () => settings().context,
+    isContextStated: () => kept.settings.hasContextFlag,
+    pin: kept.pin,
+    env: options.env,
+    open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
+    beforeStart: () => kept.address.check(),
+    namespace: () => settings().namespace,
+    onLeft: (isLeft) => {
+      kept.narrator.forgetWhere(isLeft)
+      kept.fuse.forgetWhere(isLeft)
+    },
+    // A server keeps the drain limit that it was started with.
+    leaveLimitMs: () =>
+      options.leaveLimitMs ?? longestStopMs(Math.max(options.settings.drainLimitMs, settings().drainLimitMs)),
+    onLeftBehind: (message) => kept.history.add({ kind: 'settingsChanged', message }),
+    onMoved: () => watch.lookAgain(),
+    onWatchFailures: (failures) => metrics.set('watch_consecutive_failures', failures),
+    log: options.log,
+    onChange: () => snapshots.changed(),
+  })
+  snapshots.register(() => {
+    const reports = link.session?.reconciler.reports() ?? []
+    const { memory, figures, energy } = inputs.rooms
+    const runtime = (key: string) => figures.view(key)
+    const share = (key: string) => energy.shareWatts(key)
+    return {
+      services: reports.map(serviceViewOf),
+      figures: figuresOf(reports, { footprints: memory.view?.footprints, held: memory.held() }, runtime, share),
+    }
+  })
+  snapshots.register(() => ({ notices: link.notices() }))
+  const watch: KubeconfigWatch = ends.use(
+    new KubeconfigWatch({
+      files: () => kubeconfigFiles({ file: settings().kubeconfig, env: options.env }),
+      onChange: () => {
+        const failed = (error: unknown) => options.log.error('kubeconfig not read', { error })
+        void link.kubeconfigChanged().catch(failed)
+      },
+      log: options.log,
+    }),
+  )
+  ends.defer(() => link.close())
+  return link
+}
+
+function openSession(
+  context: RoomContext,
+  { rooms, machine }: ControlInputs,
+  { absences, narrator, guard, address, sleep, fuse, supply }: LinkedRooms,
+  pinned: PinnedContext,
+  { onClusterState, onChange }: SessionHooks,
+): ClusterSession {
+  const { identity, version, log, settings: started, idleMinuteMs = 60_000 } = context.options
+  const { models, servers, memory } = rooms
+  const { performanceCores, hasMetal } = machine()
+  const settings = context.settings()
+  const launches = new ServerLaunches({
+    settings: {
+      defaultRuntime: settings.runtime,
+      // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
+      llamaServer: started.llamaServer,
+      performanceCores,
+      policy: specPolicy(settings),
+      port: portPolicy(settings),
+      rules: () => launchRules(context.settings()),
+    },
+    models,
+    findBinary: () => llamaServer(context),
+    allowsFile: (path, namespace) => models.allowsFile(path, namespace),
+    metal: hasMetal,
+  })
+  return clusterSession({
+    context: pinned,
+    namespace: settings.namespace,
+    identity,
+    agentVersion: version,
+    onClusterState,
+    ...sessionCounters(context.metrics),
+    models,
+    servers,
+    memory,
+    absences,
+    fuse,
+    narrator,
+    launches,
+    settings: {
+      allowlist: settings.inferenceServiceAllowlist,
+      port: portPolicy(settings),
+      refreshEveryMs: () => context.settings().refreshEveryMs,
+      idleMinuteMs,
+    },
+    hostAddress: () => address.facts,
+    excessOf: (key) => guard.notice(key),
+    silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence,
+    log,
+    onChange,
+  })
+}
+
+function commandRooms(
+  { options, snapshots }: RoomContext,
+  { rooms: { servers, models, memory, power, energy } }: ControlInputs,
+  { absences, history, settings, address, fuse, supply, link }: Omit<ControlRooms, 'commands' | 'notices' | 'sleep'>,
+): Rooms {
+  const { platform, log, onShutdown, onLogLevel } = options
+  return {
+    absences,
+    fuse,
+    history,
+    settings,
+    servers,
+    models,
+    memory,
+    power,
+    supply,
+    energy,
+    log,
+    session: () => link.session,
+    interfaces: () => platform.interfaces(),
+    agent: {
+      clusterMessage: () => link.view().message,
+      loadContext: (name) => link.choice.loadContext(name),
+      renewCredentials: (pinned) => link.choice.renew(pinned),
+      doubtAbout: (pinned, namespace) => doubtAbout(pinned, { namespace }),
+      servedContext: () => link.servedContext,
+      loadKubeconfig: (file) => link.choice.loadKubeconfig(file),
+      moveTo: (pinned, where) => link.moveTo(pinned, where),
+      connect: () => link.connect(),
+      checkAddress: () => address.check(),
+      setLogLevel: onLogLevel,
+      shutDown: onShutdown,
+      changed: () => snapshots.changed(),
+    },
+  }
+}
+
+const pauseNotices = (since: string | undefined): string[] =>
+  since === undefined
+    ? []
+    : [`This machine was paused at ${since}: its models stay in memory, and no requests are sent here.`]
+
+/** What one query found out and the next need not ask again. */
+export class AskedBefore {
+  readonly looks = new ModelLooks()
+  readonly runtimes = new Runtimes()
+  readonly dialects = new LlamaServerDialects()
+}
+
+interface QueriedRooms {
+  readonly rooms: MachineRooms
+  readonly kept: ControlRooms
+  readonly machine: Machine
+  readonly asked: AskedBefore
+}
+
+/** The rooms of the agent that queries are answered from. */
+export function querySources(context: RoomContext, { rooms, kept, machine, asked }: QueriedRooms): Sources {
+  const { env, platform, keptHubToken, powerTrial } = context.options
+  const { history, settings, link, address } = kept
+  const { models, memory, energy, servers } = rooms
+  return {
+    history,
+    settings,
+    session: () => link.session,
+    clusterMessage: () => link.view().message,
+    kubeconfig: { file: context.settings().kubeconfig, env },
+    interfaces: () => platform.interfaces(),
+    hostAddress: () => address.current,
+    models,
+    sizing: {
+      platform: platform.name,
+      memory,
+      metal: machine.hasMetal,
+      llamaServer: () => llamaServer(context),
+      modelStore: context.settings().modelStore,
+    },
+    fit: {
+      looks: asked.looks,
+      dialect: (executable) => asked.dialects.of(executable, launchEnvironment()),
+      tokenIn: async (namespace, secret) => {
+        const { session } = link
+        if (!session)
+          throw new LinkError(
+            'refused',
+            `There is no cluster to read the Secret ${secret} from: ${link.view().message}`,
+          )
+        return tokenIn(session.cluster.api, namespace, secret)
+      },
+      watchedNamespace: () => context.settings().namespace,
+    },
+    runtimes: asked.runtimes,
+    hubLogin: { env, home: homedir(), keptHubToken },
+    powerRule: { platform: platform.name, ...powerTrial },
+    energy,
+    server: { servers, platform },
+    output: (service) => servers.outputOf(refKey(service)),
+  }
+}

@@ -1,0 +1,225 @@
+import { join } from 'node:path'
+import type { AgentOptions } from './agent-options.ts'
+import { memoryFiguresOf } from './snapshot-views.ts'
+import type { SnapshotStore } from './snapshot.ts'
+import { downloadSettings, energySettings, memorySettings, outputLimits, powerSettings } from '../api/settings.ts'
+import type { ClusterSession } from '../cluster/cluster-session.ts'
+import { parseRecommendedWorkingSet } from '../memory/budget.ts'
+import { Memory } from '../memory/memory.ts'
+import { Models } from '../models/models.ts'
+import type { AgentMetrics } from '../observability/agent-metrics.ts'
+import {
+  memoryMetricsFeed,
+  runtimeMetricsFeed,
+  serviceMetricsFeed,
+  sessionMetricsFeed,
+  setPower,
+  SpendingMetrics,
+  startMetricsFeed,
+} from '../observability/metric-feeds.ts'
+import { Energy } from '../power/energy.ts'
+import { findMacmon } from '../power/macmon.ts'
+import { Power } from '../power/power.ts'
+import { modelUsers } from '../reconcile/model-users.ts'
+import { followServers, measuredServers } from '../reconcile/server-memory.ts'
+import { type Binary, findLlamaServer, devicesAsTold } from '../runtimes/llama-server-binary.ts'
+import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
+import { launchEnvironment } from '../servers/launch.ts'
+import { Ledger } from '../servers/ledger.ts'
+import { nothingPublished } from '../servers/ports.ts'
+import { Servers } from '../servers/servers.ts'
+import type { AgentSettings } from '../settings/settings.ts'
+import type { Executable } from '../util/find-executable.ts'
+import { splitKey } from '../util/object-key.ts'
+import { seesFigures } from '../../contract/client.ts'
+
+/** What every room is built with. A room registers its part of the snapshot with `snapshots` and its end with `ends`. */
+export interface RoomContext {
+  readonly options: AgentOptions
+  readonly metrics: AgentMetrics
+  readonly snapshots: SnapshotStore
+  /** Ends the rooms in the reverse order of their beginning. */
+  readonly ends: AsyncDisposableStack
+  /** What counts now: what the agent was started with, and what a person set since. */
+  readonly settings: () => AgentSettings
+  /** Undefined while there is no usable kubeconfig. */
+  readonly session: () => ClusterSession | undefined
+}
+
+/** Looked for at each call: an installation while the agent runs counts. */
+export function llamaServer({ options: { platform, env }, settings }: RoomContext): Promise<Binary> {
+  return findLlamaServer({ given: settings().llamaServer, system: platform.name, path: env['PATH'] })
+}
+
+/** The same for macmon. */
+function macmon({ options: { platform, env }, settings }: RoomContext): Promise<Executable> {
+  return findMacmon({ given: settings().macmon, system: platform.name, path: env['PATH'] })
+}
+
+/** The rooms that outlive a session: every session with a cluster finds them as the session before left them. */
+export interface MachineRooms {
+  readonly ledger: Ledger
+  readonly servers: Servers
+  readonly memory: Memory
+  readonly models: Models
+  readonly power: Power
+  readonly figures: RuntimeFigures
+  readonly energy: Energy
+  readonly spending: SpendingMetrics
+}
+
+export function machineRooms(context: RoomContext): MachineRooms {
+  const { settings, platform, log, energyTrial } = context.options
+  const spending = new SpendingMetrics(context.metrics)
+  // Before power and the figures, so that it ends after them and counts what was done last.
+  const energy: Energy = context.ends.use(
+    new Energy({
+      file: join(settings.stateDir, 'energy.json'),
+      log,
+      settings: () => energySettings(context.settings()),
+      power: () => power.view,
+      totals: () => figures.totals(),
+      countWork: () => figures.refresh(),
+      onSpending: (spent) => spending.count(spent),
+      ...energyTrial,
+    }),
+  )
+  const power = powerRoom(context, energy)
+  const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
+  const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))
+  servers.onChange(startMetricsFeed(context.metrics))
+  const figures = figureRoom(context, servers, energy)
+  return {
+    ledger,
+    servers,
+    memory: memoryRoom(context, servers),
+    models: modelRoom(context, servers),
+    power,
+    figures,
+    energy,
+    spending,
+  }
+}
+
+function serverRoom(
+  { options, metrics, settings, session }: RoomContext,
+  ledger: Ledger,
+  onCounters: RuntimeFigures['note'],
+): Servers {
+  const { platform, log, liveness, random } = options
+  return new Servers({
+    platform,
+    log,
+    ledger,
+    stateDir: options.settings.stateDir,
+    ...(liveness && { liveness }),
+    ...(random && { random }),
+    published: (key) => session()?.publisher.ports(key) ?? nothingPublished,
+    onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
+    onCounters,
+    outputLimits: () => outputLimits(settings()),
+  })
+}
+
+function figureRoom({ snapshots, ends }: RoomContext, servers: Servers, energy: Energy): RuntimeFigures {
+  const figures = new RuntimeFigures({
+    servers: () => servers.counted(),
+    onAsked: (answers) => energy.workCounted(answers),
+    onChange: () => snapshots.changed(),
+  })
+  snapshots.onLooker((looker) => figures.setLooker(looker))
+  return ends.use(figures)
+}
+
+function memoryRoom(context: RoomContext, servers: Servers): Memory {
+  const { options, metrics, snapshots, ends, settings } = context
+  const { settings: started, platform, log, memoryClock } = options
+  const memory = new Memory({
+    platform,
+    log,
+    settings: () => memorySettings(settings()),
+    thresholds: { warning: started.memoryPressureWarning, critical: started.memoryPressureCritical },
+    intervalMs: started.memoryWatchdogIntervalMs,
+    servers: () => measuredServers(servers),
+    recommendedGpuBytes: () => recommendedGpuBytes(context),
+    ...(memoryClock && { now: memoryClock }),
+  })
+  followServers(servers, memory)
+  memory.listen(memoryMetricsFeed(metrics, memory))
+  memory.listen({ onSample: () => snapshots.changed(), onFootprints: () => snapshots.changed() })
+  snapshots.onLooker((looker) => memory.setWatched(seesFigures(looker)))
+  snapshots.register(() => ({ memoryFigures: memoryFiguresOf(memory.view) }))
+  return ends.use(memory)
+}
+
+/** Where the system does not say what the GPU may hold, llama-server may know. */
+async function recommendedGpuBytes(context: RoomContext): Promise<number | undefined> {
+  if (context.options.platform.name !== 'darwin') return undefined
+  const binary = await llamaServer(context)
+  return binary.kind === 'missing'
+    ? undefined
+    : parseRecommendedWorkingSet(await devicesAsTold(binary.path, launchEnvironment()))
+}
+
+function modelRoom({ options, metrics, snapshots, ends, settings, session }: RoomContext, servers: Servers): Models {
+  const { settings: started, log, env, keptHubToken, allowInsecureLoopback } = options
+  const models = new Models({
+    directory: started.modelStore,
+    allowedModelRoots: started.allowedModelRoots,
+    allowedDownloadHosts: started.allowedDownloadHosts,
+    homeFile: join(started.stateDir, 'model-store.json'),
+    log,
+    env,
+    settings: () => downloadSettings(settings()),
+    onChange: () => snapshots.changed(),
+    users: () => modelUsers(session()?.cluster),
+    filesInUse: () => [...servers.filesInUse(), ...(session()?.reconciler.modelFiles() ?? [])],
+    ...(keptHubToken && { keptHubToken }),
+    ...(allowInsecureLoopback && { allowInsecureLoopback }),
+  })
+  snapshots.register(() => {
+    const { problem, warnings, downloads } = models.state()
+    return { downloads, notices: [...(problem === undefined ? [] : [problem]), ...warnings] }
+  })
+  metrics.beforeRender(() => metrics.setTotal('download_bytes_total', models.receivedBytes))
+  ends.defer(() => models.stop())
+  return models
+}
+
+function powerRoom(context: RoomContext, energy: Energy): Power {
+  const { options, metrics, snapshots, ends, settings } = context
+  const { platform, log, powerTrial } = options
+  const power: Power = new Power({
+    platform: platform.name,
+    settings: () => powerSettings(settings()),
+    findMacmon: () => macmon(context),
+    log,
+    hasReaders: () => snapshots.hasReaders,
+    onChange: (figures) => {
+      setPower(metrics, figures)
+      energy.powerChanged(figures, power.intervalMs)
+      snapshots.changed()
+    },
+    ...powerTrial,
+  })
+  snapshots.beforeLook(() => power.look())
+  snapshots.register(() => ({ power: power.view, powerFigures: power.figures }))
+  return ends.use(power)
+}
+
+/** What is brought up to date only for a scrape, which is a look at the agent as a window's is. */
+export function followForScrapes(
+  { metrics, snapshots, session }: RoomContext,
+  { figures, spending }: Pick<MachineRooms, 'figures' | 'spending'>,
+): void {
+  const services = serviceMetricsFeed(metrics)
+  const runtimes = runtimeMetricsFeed(metrics, figures)
+  const ofSession = sessionMetricsFeed(metrics, session)
+  metrics.beforeRender(async () => {
+    const snapshot = snapshots.get()
+    services(snapshot)
+    ofSession()
+    await runtimes(snapshot.services)
+    spending.show(snapshot.services)
+  })
+}

@@ -1,0 +1,175 @@
+import { clusterWords, done, type Outcome, refused, refusedWithYaml, type Rooms, type Session } from './command.ts'
+import { type ApiError, isApiError } from '../kube/api-error.ts'
+import type { KubeApi } from '../kube/kube-api.ts'
+import {
+  type InferenceService,
+  type KubeObject,
+  type Model,
+  parseInferenceService,
+  parseModel,
+  resources,
+} from '../kube/resources.ts'
+import { selectionDigest } from '../models/selection.ts'
+import { parseModelSource, shownSource } from '../models/source.ts'
+import { serviceNameOf } from '../publishing/objects.ts'
+import { refKey } from '../util/object-key.ts'
+import type { Command, CommandResult } from '../../contract/commands.ts'
+import {
+  applicationYaml,
+  createdBy,
+  manifestsOf,
+  type ModelApplication,
+  sourceOfModel,
+} from '../../contract/model-application.ts'
+
+/** Makes both objects, or neither: a Model that was made for a service which the cluster refuses is deleted again. */
+export async function applyModel(rooms: Rooms, command: Extract<Command, { name: 'applyModel' }>): Outcome {
+  const application = { ...command.application, source: sourceOfModel(command.application.source) }
+  const session = rooms.session()
+  const key = refKey(application)
+  if (!session) return refused(`There is no cluster to add ${key} to: ${rooms.agent.clusterMessage()}`)
+  const obstacle = obstacleTo(application, rooms, session)
+  if (obstacle !== undefined) return refused(obstacle)
+  const result = await added(session.cluster.api, application)
+  if (result.outcome === 'done')
+    rooms.history.add({ kind: 'added', service: refOf(application), message: result.message })
+  return result
+}
+
+const refOf = ({ namespace, name }: ModelApplication) => ({ namespace, name })
+
+/** What can be known here without asking the cluster: one sentence. */
+function obstacleTo(application: ModelApplication, { settings }: Rooms, { cluster }: Session): string | undefined {
+  const { namespace, name, source } = application
+  const parsed = parseModelSource(source)
+  if (parsed.kind === 'unsupported') return parsed.message
+  if (cluster.namespace !== undefined && cluster.namespace !== namespace) {
+    return `This machine watches the namespace ${cluster.namespace} alone, so it would not serve ${refKey(application)}.`
+  }
+  const { inferenceServiceAllowlist: allowed } = settings.current
+  if (allowed.length > 0 && !allowed.includes(name)) {
+    return `This machine serves ${allowed.join(', ')} alone (--inference-service-allowlist), so it would not serve ${name}.`
+  }
+  const sharer = [...cluster.inferenceServices.values()].find(
+    ({ metadata }) =>
+      metadata.namespace === namespace &&
+      metadata.name !== name &&
+      serviceNameOf(metadata.name) === serviceNameOf(name),
+  )
+  return (
+    sharer &&
+    `${refKey(sharer.metadata)} has the Service name ${serviceNameOf(name)} already, which ${name} would need: choose another name.`
+  )
+}
+
+async function added(api: KubeApi, application: ModelApplication): Promise<CommandResult> {
+  const { namespace, name } = application
+  const key = refKey(application)
+  const { model, service } = manifestsOf(application)
+  const refusal = (error: unknown, rest = 'Nothing was made.'): CommandResult => {
+    if (!isApiError(error)) throw error
+    return refusedWithYaml(`${clusterWords(`${key} is not added`, error)} ${rest}`, applicationYaml(application))
+  }
+  let made: Model | undefined
+  try {
+    const [present, serving] = await Promise.all([
+      found(api.get(resources.models, namespace, name), parseModel),
+      found(api.get(resources.inferenceServices, namespace, name), parseInferenceService),
+    ])
+    if (serving) return alreadyThere(application, serving, present)
+    const conflict = present && conflictWith(application, present)
+    if (conflict !== undefined) return refused(conflict)
+    if (!present) made = parseModel(await api.create(resources.models, namespace, model))
+  } catch (error) {
+    return refusal(error, isApiError(error) && error.code === undefined ? unknown(key) : undefined)
+  }
+  try {
+    await api.create(resources.inferenceServices, namespace, service)
+  } catch (error) {
+    return refusal(error, await undone(api, made, { key, error }))
+  }
+  const reused = made ? '' : ` It uses the Model ${name}, which was there.`
+  return done(`${key} is added: this machine fetches ${shownSource(application.source)} and serves it.${reused}`)
+}
+
+const unknown = (key: string): string => `Whether anything was made is not known: look for a Model ${key}.`
+
+/** What is left of it, in a sentence. */
+async function undone(
+  api: KubeApi,
+  made: Model | undefined,
+  { key, error }: { readonly key: string; readonly error: unknown },
+): Promise<string> {
+  // It may have been made all the same, and then needs its Model.
+  if (isApiError(error) && error.code === undefined) {
+    return `Whether the InferenceService ${key} was made is not known; ${made ? 'its Model was.' : 'its Model was there.'}`
+  }
+  if (!made) return 'Nothing was made; the Model was there before.'
+  const { namespace, name, uid } = made.metadata
+  try {
+    await api.delete(resources.models, namespace, name, { uid })
+    return 'The Model that was made for it is deleted again, so nothing is left.'
+  } catch (failure) {
+    if (isApiError(failure, 404)) return 'Nothing is left.'
+    if (!isApiError(failure)) throw failure
+    return `The Model ${key} was made for it and is left, since it could not be deleted again (${wordsOf(failure)}).`
+  }
+}
+
+const wordsOf = ({ code, detail }: ApiError): string => (code === undefined ? 'the cluster did not answer' : detail)
+
+/** Undefined where there is none. Throws ApiError. */
+async function found<T extends KubeObject>(
+  answer: Promise<unknown>,
+  parse: (raw: unknown) => T,
+): Promise<T | undefined> {
+  try {
+    return parse(await answer)
+  } catch (error) {
+    if (isApiError(error, 404)) return undefined
+    throw error
+  }
+}
+
+/** A client that lost our answer asks again, perhaps as a new request. */
+function alreadyThere(
+  application: ModelApplication,
+  { metadata, spec }: InferenceService,
+  model: Model | undefined,
+): CommandResult {
+  const key = refKey(application)
+  if (metadata.deletionTimestamp !== undefined) {
+    return refused(`The InferenceService ${key} is being deleted: try again when it is gone.`)
+  }
+  const { modelRef, contextSize, parallelSlots, cacheTypeK, cacheTypeV } = spec.value
+  const isAsAsked =
+    metadata.labels[createdBy.label] === createdBy.value &&
+    model !== undefined &&
+    conflictWith(application, model) === undefined &&
+    modelRef === application.name &&
+    contextSize === application.contextSize &&
+    parallelSlots === application.parallelSlots &&
+    cacheTypeK === application.cacheType &&
+    cacheTypeV === application.cacheType
+  return isAsAsked
+    ? done(`${key} is there already, as it was asked for.`)
+    : refused(`There is an InferenceService ${key} already: choose another name, or change that one.`)
+}
+
+/** Why the Model that is there cannot be used; undefined where it can. */
+function conflictWith(application: ModelApplication, { metadata, spec }: Model): string | undefined {
+  const key = refKey(metadata)
+  if (metadata.deletionTimestamp !== undefined) return `The Model ${key} is being deleted: try again when it is gone.`
+  if (!spec.ok) return `There is a Model ${key} already, which cannot be used. ${spec.message}`
+  const { source, hardware, sourceSecretRef } = spec.value
+  if (selectionDigest(spec.value) !== selectionDigest(application)) {
+    return `There is a Model ${key} of another source already (${shownSource(source) || 'none'}): choose another name.`
+  }
+  if ((sourceSecretRef?.name ?? '') !== (application.sourceSecret ?? '')) {
+    return `There is a Model ${key} with another Secret for its source already (${sourceSecretRef?.name || 'none'}): choose another name.`
+  }
+  const accelerator = hardware?.accelerator ?? 'cpu'
+  return accelerator === 'metal'
+    ? undefined
+    : `The Model ${key} is there already, but for the accelerator ${accelerator} and not metal: choose another name.`
+}

@@ -1,0 +1,157 @@
+import { accepted, done, failed, type Outcome, refused, type Rooms } from './command.ts'
+import { KubeconfigError, type PinnedContext } from '../kube/pinned-context.ts'
+import { looksLikeProduction } from '../../contract/cluster.ts'
+import type { Command, ContextDoubt } from '../../contract/commands.ts'
+import type { SettingsPatch } from '../../contract/settings.ts'
+
+/** Serves another cluster from now on, where nothing is in doubt about it or a person says yes to that. */
+export async function selectContext(rooms: Rooms, command: Extract<Command, { name: 'selectContext' }>): Outcome {
+  const { context: name, accept } = command
+  const { settings, agent, history } = rooms
+  if (settings.hasContextFlag) {
+    return refused(
+      `The context stays "${settings.current.context}", as --context says; start the agent without that flag to choose here.`,
+    )
+  }
+  try {
+    const context = await agent.loadContext(name)
+    const present = agent.servedContext()
+    if (present?.isAt(context)) {
+      await settings.chooseContext(name)
+      return done(`The context is "${name}" already.`)
+    }
+    const doubt = await doubtInMove(rooms, { context, namespace: settings.current.namespace, accept })
+    if (doubt) {
+      return refused(doubt.message, { command: { ...command, accept: [...accept, doubt.doubt] }, label: doubt.label })
+    }
+    await settings.chooseContext(name)
+    history.add({
+      ...{ kind: 'settingsChanged', message: `Context "${name}" (${context.server}) was chosen by a person.` },
+      ...(present && { undo: { name: 'selectContext', context: present.name, accept: [] } }),
+    })
+    agent.moveTo(context, `the cluster of context "${name}"`)
+    return accepted(
+      present
+        ? `What runs for context "${present.name}" is withdrawn and stopped; then the agent serves "${name}" (${context.server}).`
+        : `The agent connects to "${name}" (${context.server}).`,
+    )
+  } catch (error) {
+    if (!(error instanceof KubeconfigError)) throw error
+    return refused(`The context stays as it is: ${error.message}`)
+  }
+}
+
+/** Credentials as the kubeconfig has them now; a context that stands for another server by now is a person's choice to make. */
+export async function reloadKubeconfig({ session, agent }: Rooms): Outcome {
+  const present = session()?.cluster.api.context
+  if (!present) {
+    await agent.connect()
+    const found = session()?.cluster.api.context
+    return found ? done(`The agent connects to "${found.name}" (${found.server}).`) : failed(agent.clusterMessage())
+  }
+  const renewal = await agent.renewCredentials(present)
+  switch (renewal.kind) {
+    case 'renewed':
+      return done(`The kubeconfig was read anew; the agent stays with "${present.name}" (${present.server}).`)
+    case 'otherServer':
+      return refused(`${renewal.message}: choose the context to move there, which stops what runs here first.`, {
+        command: { name: 'selectContext', context: present.name },
+        label: `Move to ${renewal.server}`,
+      })
+    case 'unusable':
+      return failed(renewal.message)
+  }
+}
+
+/** Where the agent goes once the settings are kept. */
+export interface SessionMove {
+  readonly context: PinnedContext
+  /** Absent = all of them. */
+  readonly namespace: string | undefined
+  /** Completes "this machine moves to …". */
+  readonly where: string
+  /** A sentence for the person who asked for it. */
+  readonly message: string
+}
+
+/**
+ * What settings of a cluster ask for beside being kept; undefined where what is served stays. Throws KubeconfigError, also where the new
+ * kubeconfig has no context to serve.
+ */
+export async function sessionMove(
+  { settings, agent }: Pick<Rooms, 'settings' | 'agent'>,
+  patch: SettingsPatch,
+): Promise<SessionMove | undefined> {
+  const before = settings.current
+  const { kubeconfig, namespace } = settings.with(patch)
+  const present = agent.servedContext()
+  const isOtherFile = kubeconfig !== before.kubeconfig
+  const isOtherNamespace = namespace !== before.namespace
+  const context = isOtherFile ? await agent.loadKubeconfig(kubeconfig) : present
+  if (!context || (!isOtherFile && !isOtherNamespace)) return undefined
+  const file = kubeconfig ?? 'the usual kubeconfig'
+  if (!present?.isAt(context)) {
+    const where = `context "${context.name}" (${context.server}) of ${file}`
+    const message = present
+      ? `What runs here is withdrawn and stopped; then the agent serves ${where}.`
+      : `The agent connects to ${where}.`
+    return { context, namespace, where, message }
+  }
+  const where = namespace === undefined ? 'all namespaces' : `namespace "${namespace}"`
+  const told = [
+    ...(isOtherFile
+      ? [`The cluster stays "${context.name}" (${context.server}), with the credentials of ${file} from now on.`]
+      : []),
+    isOtherNamespace ? toldOfNamespace(namespace, where) : 'Nothing is stopped.',
+  ]
+  return { context, namespace, where, message: told.join(' ') }
+}
+
+const toldOfNamespace = (namespace: string | undefined, where: string): string =>
+  namespace === undefined
+    ? `The agent serves ${where}, and what runs here goes on.`
+    : `What runs here for other namespaces is withdrawn and stopped; then the agent serves ${where}.`
+
+interface MoveInQuestion {
+  readonly context: PinnedContext
+  /** To be served there. Absent = all of them. */
+  readonly namespace: string | undefined
+  /** What a person said yes to before. */
+  readonly accept: readonly ContextDoubt[]
+}
+
+interface DoubtInMove {
+  readonly doubt: ContextDoubt
+  readonly message: string
+  /** Of the button that does it all the same. */
+  readonly label: string
+}
+
+/**
+ * What a person has to say yes to before the present cluster is left for another: what runs for it comes down first, so before that the
+ * other has to answer and to have LLMKube, and one that is called production is asked about. Undefined where nothing is in doubt.
+ */
+export async function doubtInMove(
+  { agent }: Pick<Rooms, 'agent'>,
+  { context, namespace, accept }: MoveInQuestion,
+): Promise<DoubtInMove | undefined> {
+  const present = agent.servedContext()
+  if (present?.isAt(context)) return undefined
+  const { name, server } = context
+  if (looksLikeProduction(name) && !accept.includes('production')) {
+    return {
+      doubt: 'production',
+      message: `Context "${name}" (${server}) is called production: this machine would claim and serve what its InferenceServices ask for, and what runs here for the present cluster would stop.`,
+      label: `Serve "${name}"`,
+    }
+  }
+  if (!present || accept.includes('unverified')) return undefined
+  const reason = await agent.doubtAbout(context, namespace)
+  return reason === undefined
+    ? undefined
+    : {
+        doubt: 'unverified',
+        message: `The context stays "${present.name}", and nothing was stopped: nothing could be served for "${name}". ${reason}`,
+        label: 'Switch anyway',
+      }
+}

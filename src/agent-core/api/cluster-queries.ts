@@ -1,0 +1,137 @@
+import { z } from 'zod'
+import { isApiError, rootMessage } from '../kube/api-error.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import type { KubeApi } from '../kube/kube-api.ts'
+import { type KubeconfigChoice, KubeconfigError, listContexts, type PinnedContext } from '../kube/pinned-context.ts'
+import { type Condition, resources } from '../kube/resources.ts'
+import { sentence } from '../../contract/clean-text.ts'
+import { LinkError } from '../../contract/client.ts'
+import type { ServiceRef } from '../../contract/commands.ts'
+import type { Answer, ConditionView, EventView, Query } from '../../contract/queries.ts'
+
+const maxConditions = 50
+/** Kubernetes' own limit of a condition's type and reason is about this. */
+const maxTypeBytes = 320
+
+/** What everybody says of an InferenceService in its status, as last heard of the cluster. Throws LinkError where there is none. */
+export function conditions(
+  { inferenceServices }: Pick<Cluster, 'inferenceServices'>,
+  { namespace, name }: ServiceRef,
+): { conditions: ConditionView[] } {
+  const service = inferenceServices.get(namespace, name)
+  if (!service) throw new LinkError('refused', `The cluster has no InferenceService ${namespace}/${name}.`)
+  return { conditions: service.status.conditions.slice(0, maxConditions).map(conditionView) }
+}
+
+function conditionView({ type, status, reason, message, lastTransitionTime }: Condition): ConditionView {
+  const since = Date.parse(lastTransitionTime ?? '')
+  return {
+    type: sentence(type, maxTypeBytes),
+    status: sentence(status, maxTypeBytes),
+    reason: sentence(reason, maxTypeBytes),
+    message: sentence(message, maxMessageBytes),
+    ...(!Number.isNaN(since) && { since: new Date(since).toISOString() }),
+  }
+}
+
+/** Events come in no useful order, so that all of a service must be read for the newest; more than this are a flood. */
+const maxEvents = 2_000
+
+/** Kubernetes accepts no longer message; whatever wrote it, more is not for a window. */
+const maxMessageBytes = 1_024
+const maxWordBytes = 256
+
+const timestamp = z.string().nullish()
+const event = z.object({
+  metadata: z.object({ creationTimestamp: timestamp }),
+  involvedObject: z.object({ kind: z.string(), namespace: z.string(), name: z.string() }),
+  type: z.string().default(''),
+  reason: z.string().default(''),
+  message: z.string().default(''),
+  count: z.int().nullish(),
+  source: z.object({ component: z.string().default('') }).nullish(),
+  reportingComponent: z.string().nullish(),
+  firstTimestamp: timestamp,
+  lastTimestamp: timestamp,
+  eventTime: timestamp,
+})
+
+interface EventsSource {
+  readonly api: KubeApi
+  /** Undefined = all that are watched. */
+  readonly namespace: string | undefined
+  /** Services that are shown. */
+  readonly isShown: (namespace: string, name: string) => boolean
+}
+
+/** Kubernetes Events, newest first. Throws LinkError where the cluster does not tell. */
+export async function events(
+  { api, namespace, isShown }: EventsSource,
+  { service, limit }: Extract<Query, { name: 'events' }>,
+  signal?: AbortSignal,
+): Promise<Answer<'events'>> {
+  const fields = ['involvedObject.kind=InferenceService', ...(service ? [`involvedObject.name=${service.name}`] : [])]
+  try {
+    const views = await readAll(
+      api,
+      { namespace: service?.namespace ?? namespace, fieldSelector: fields.join(',') },
+      signal,
+    )
+    const found = views
+      .filter((view) => service !== undefined || isShown(view.service.namespace, view.service.name))
+      .sort((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0))
+    return { events: found.slice(0, limit), hasMore: found.length > limit }
+  } catch (error) {
+    if (!isApiError(error)) throw error
+    const why = error.code === undefined ? `does not answer (${rootMessage(error)})` : `refused it (${error.detail})`
+    throw new LinkError('refused', `The Events cannot be read: the cluster ${why}.`, { cause: error })
+  }
+}
+
+async function readAll(
+  api: KubeApi,
+  which: { readonly namespace: string | undefined; readonly fieldSelector: string },
+  signal: AbortSignal | undefined,
+): Promise<EventView[]> {
+  const views: EventView[] = []
+  let read = 0
+  for await (const { items } of api.pages(resources.events, which, signal)) {
+    views.push(...items.flatMap((item) => eventView(item) ?? []))
+    read += items.length
+    if (read >= maxEvents) break
+  }
+  return views
+}
+
+/** Undefined where it is no Event of that form: other clients may write any. */
+function eventView(item: unknown): EventView | undefined {
+  const { data } = event.safeParse(item)
+  const at = Date.parse(
+    data?.lastTimestamp ?? data?.eventTime ?? data?.firstTimestamp ?? data?.metadata.creationTimestamp ?? '',
+  )
+  if (!data || Number.isNaN(at)) return undefined
+  const { involvedObject, type, reason, message, count, source, reportingComponent } = data
+  return {
+    at: new Date(at).toISOString(),
+    type: sentence(type, maxWordBytes),
+    reason: sentence(reason, maxWordBytes),
+    message: sentence(message, maxMessageBytes),
+    count: Math.max(1, count ?? 1),
+    service: { namespace: involvedObject.namespace, name: involvedObject.name },
+    source: sentence(source?.component || (reportingComponent ?? ''), maxWordBytes),
+  }
+}
+
+/** What the kubeconfig offers, without its credentials. Throws LinkError where it cannot be read. */
+export async function contexts(
+  choice: KubeconfigChoice,
+  inUse: PinnedContext | undefined,
+): Promise<Answer<'contexts'>> {
+  try {
+    const { source, contexts: found } = await listContexts(choice)
+    return { kubeconfig: source, contexts: found.map((one) => ({ ...one, inUse: one.name === inUse?.name })) }
+  } catch (error) {
+    if (!(error instanceof KubeconfigError)) throw error
+    throw new LinkError('refused', error.message, { cause: error })
+  }
+}

@@ -1,0 +1,174 @@
+import { isDeepStrictEqual } from 'node:util'
+import { applyModel } from './apply-model.ts'
+import { reloadKubeconfig, selectContext } from './cluster-commands.ts'
+import { failed, refused, type Rooms } from './command.ts'
+import { deleteModel } from './delete-model.ts'
+import { cancelPull, pruneModels, pullModel, removeModel } from './model-commands.ts'
+import { pauseNode, resumeNode, resync, serveAgain, shutdown } from './node-commands.ts'
+import {
+  bringBack,
+  cancelDownload,
+  evict,
+  protect,
+  release,
+  restart,
+  setContextSize,
+  skipDrain,
+  start,
+  stop,
+} from './service-commands.ts'
+import { setHostAddress, updateSettings } from './settings.ts'
+import { messageOf } from '../util/message-of.ts'
+import { refKey } from '../util/object-key.ts'
+import { steadyNow } from '../util/steady-clock.ts'
+import type { Command, CommandRequest, CommandResult } from '../../contract/commands.ts'
+
+/** A client that lost its connection asks again soon, or not at all. */
+const rememberedMs = 3_600_000
+const maxRemembered = 1_000
+/** More at once is a client gone wild. */
+const maxUnderWay = 200
+
+interface CommandsOptions {
+  readonly rooms: Rooms
+}
+
+interface Remembered {
+  readonly command: Command
+  readonly result: Promise<CommandResult>
+  readonly at: number
+  isUnderWay: boolean
+}
+
+/**
+ * Carries out what clients ask for. The same request id is carried out once and answered the same, also while it is under way; what
+ * touches the same thing is carried out one after the other, in the order in which it came.
+ */
+export class Commands {
+  readonly #rooms: Rooms
+  readonly #remembered = new Map<string, Remembered>()
+  readonly #latest = new Map<string, Promise<unknown>>()
+  #underWay = 0
+
+  constructor({ rooms }: CommandsOptions) {
+    this.#rooms = rooms
+  }
+
+  /** Never rejects. */
+  run({ requestId, command }: CommandRequest): Promise<CommandResult> {
+    const known = this.#remembered.get(requestId)
+    if (known) {
+      return isDeepStrictEqual(known.command, command)
+        ? known.result
+        : Promise.resolve(refused('This request id was used for another command; each command needs one of its own.'))
+    }
+    if (this.#underWay >= maxUnderWay) {
+      return Promise.resolve(refused(`${maxUnderWay} commands are under way already; wait for their results.`))
+    }
+    this.#underWay += 1
+    const result = this.#inOrder(subjectOf(command), () => this.#carryOut(command))
+    const entry: Remembered = { command, result, at: steadyNow(), isUnderWay: true }
+    this.#remembered.set(requestId, entry)
+    void result.then(() => {
+      entry.isUnderWay = false
+      this.#underWay -= 1
+      this.#forgetOld()
+    })
+    return result
+  }
+
+  async #carryOut(command: Command): Promise<CommandResult> {
+    const { log } = this.#rooms
+    try {
+      const result = await outcomeOf(this.#rooms, command)
+      log.info('command', { command: command.name, outcome: result.outcome, message: result.message })
+      return result
+    } catch (error) {
+      log.error('command failed', { command: command.name, error })
+      return failed(`It did not work: ${messageOf(error)}`)
+    }
+  }
+
+  #inOrder(subject: string | undefined, work: () => Promise<CommandResult>): Promise<CommandResult> {
+    if (subject === undefined) return work()
+    const result = (this.#latest.get(subject) ?? Promise.resolve()).then(work)
+    this.#latest.set(subject, result)
+    void result.then(() => {
+      if (this.#latest.get(subject) === result) this.#latest.delete(subject)
+    })
+    return result
+  }
+
+  /** Oldest first; a command that is under way is never removed. */
+  #forgetOld(): void {
+    const oldest = steadyNow() - rememberedMs
+    for (const [id, { at, isUnderWay }] of this.#remembered) {
+      if (at >= oldest && this.#remembered.size <= maxRemembered) return
+      if (!isUnderWay) this.#remembered.delete(id)
+    }
+  }
+}
+
+/** What must not be done at the same time; undefined = it waits for nothing. */
+function subjectOf(command: Command): string | undefined {
+  if (command.name === 'shutdown' || command.name === 'resync' || command.name === 'skipDrain') return undefined
+  if (command.name === 'cancelPull' || command.name === 'pullModel') return undefined
+  if (command.name === 'removeModel' || command.name === 'pruneModels') return 'models'
+  if (command.name === 'applyModel') return `service ${refKey(command.application)}`
+  return 'service' in command ? `service ${refKey(command.service)}` : 'agent'
+}
+
+function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
+  switch (command.name) {
+    case 'stop':
+      return stop(rooms, command)
+    case 'start':
+      return start(rooms, command)
+    case 'restart':
+      return restart(rooms, command)
+    case 'evict':
+      return evict(rooms, command)
+    case 'bringBack':
+      return bringBack(rooms, command)
+    case 'protect':
+      return protect(rooms, command)
+    case 'cancelDownload':
+      return cancelDownload(rooms, command)
+    case 'skipDrain':
+      return skipDrain(rooms, command)
+    case 'release':
+      return release(rooms, command)
+    case 'resync':
+      return resync(rooms)
+    case 'pauseNode':
+      return pauseNode(rooms)
+    case 'resumeNode':
+      return resumeNode(rooms)
+    case 'serveAgain':
+      return serveAgain(rooms)
+    case 'selectContext':
+      return selectContext(rooms, command)
+    case 'reloadKubeconfig':
+      return reloadKubeconfig(rooms)
+    case 'setHostAddress':
+      return setHostAddress(rooms, command)
+    case 'updateSettings':
+      return updateSettings(rooms, command)
+    case 'pullModel':
+      return pullModel(rooms, command)
+    case 'cancelPull':
+      return cancelPull(rooms, command)
+    case 'removeModel':
+      return removeModel(rooms, command)
+    case 'pruneModels':
+      return pruneModels(rooms, command)
+    case 'applyModel':
+      return applyModel(rooms, command)
+    case 'deleteModel':
+      return deleteModel(rooms, command)
+    case 'setContextSize':
+      return setContextSize(rooms, command)
+    case 'shutdown':
+      return shutdown(rooms, command)
+  }
+}

@@ -1,0 +1,219 @@
+import { stat } from 'node:fs/promises'
+import { userInfo } from 'node:os'
+import type { HeldMemory } from '../memory/holds.ts'
+import type { Memory, MemorySettings, SizedRequest } from '../memory/memory.ts'
+import type { PowerCommands } from '../power/powermetrics.ts'
+import { fragmentFile, fragmentFor, hasRuleFile, leaveOf, ruleState } from '../power/sudoers.ts'
+import { chooseHostAddress, type HostAddress, type HostCandidate } from '../publishing/host-address.ts'
+import type { ServiceReport } from '../reconcile/service-report.ts'
+import type { Binary } from '../runtimes/llama-server-binary.ts'
+import { launchEnvironment } from '../servers/launch.ts'
+import { askProgram, ProgramError } from '../util/ask-program.ts'
+import { splitKey } from '../util/object-key.ts'
+import { sentence } from '../../contract/clean-text.ts'
+import { LinkError } from '../../contract/client.ts'
+import type { EvictionPreview, HolderView, PreviewedService, SizingView } from '../../contract/memory.ts'
+import type { PowerRuleView } from '../../contract/power.ts'
+import type { Answer, RuntimeView } from '../../contract/queries.ts'
+
+export interface SizingSources {
+  readonly platform: SizingView['platform']
+  readonly memory: Pick<Memory, 'fresh' | 'view' | 'budget' | 'problem' | 'book' | 'applications'>
+  readonly metal: boolean
+  readonly llamaServer: () => Promise<Binary>
+  readonly modelStore: string
+}
+
+/** What the agent would size one more model with, as of now. Throws LinkError where it does not know itself. */
+export async function sizing({ platform, memory, metal, llamaServer, modelStore }: SizingSources): Promise<SizingView> {
+  await memory.fresh()
+  const [applications, binary] = await Promise.all([memory.applications(), llamaServer()])
+  const { view, budget, problem, book } = memory
+  if (!view?.figures || !budget)
+    throw new LinkError('refused', problem ?? view?.problem ?? 'The agent has not looked at the memory yet.')
+  const { held, waiting } = book.state()
+  return {
+    platform,
+    totalBytes: view.figures.totalBytes,
+    availableBytes: view.figures.availableBytes,
+    budgetBytes: budget.bytes,
+    budgetHow: budget.how,
+    ...(budget.gpuLimitBytes !== undefined && { gpuLimitBytes: budget.gpuLimitBytes }),
+    pressure: view.level,
+    holders: holdersOf(held),
+    waiting: waiting.map(({ key }) => key),
+    applications: applications.map(({ name, bytes }) => ({ name, bytes })),
+    metal,
+    ...(binary.kind === 'found' && { llamaServer: binary.path }),
+    modelStore,
+  }
+}
+
+/** By service, since a stopped service gives back what all of its servers hold; the largest first. */
+function holdersOf(held: readonly HeldMemory[]): HolderView[] {
+  const byKey = Map.groupBy(held, ({ key }) => key)
+  const holders = [...byKey].map(([key, servers]) => {
+    const sum = (of: (server: HeldMemory) => number) => servers.reduce((total, server) => total + of(server), 0)
+    return {
+      ...splitKey(key),
+      priority: servers[0]?.priority ?? 'normal',
+      committedBytes: sum(({ committedBytes }) => committedBytes),
+      residentBytes: sum(({ residentBytes }) => residentBytes),
+      promisedBytes: sum(({ promisedBytes }) => promisedBytes),
+    }
+  })
+  return holders.sort((a, b) => b.committedBytes - a.committedBytes)
+}
+
+export interface EvictionPreviewSources {
+  readonly memory: Pick<Memory, 'fresh' | 'outlook' | 'isHeld' | 'view' | 'problem'>
+  readonly reports: readonly ServiceReport[]
+  /** As they would be. */
+  readonly settings: MemorySettings
+}
+
+/** What the memory room itself would decide with other settings. Throws LinkError where it does not know. */
+export async function evictionPreview({ memory, reports, settings }: EvictionPreviewSources): Promise<EvictionPreview> {
+  await memory.fresh()
+  const running = reports.filter(({ key }) => memory.isHeld(key)).flatMap((report) => requestOf(report) ?? [])
+  const outlook = memory.outlook(settings, running)
+  if ('message' in outlook) throw new LinkError('refused', `${outlook.message}.`)
+  const { budget, committedBytes, starts, waits, evicted, unfit } = outlook
+  const shown = (key: string, bytes: number, more: Partial<PreviewedService> = {}): PreviewedService => ({
+    ...{ ...splitKey(key), bytes },
+    ...more,
+  })
+  return {
+    budgetBytes: budget.bytes,
+    budgetHow: budget.how,
+    modelsBytes: committedBytes,
+    starts: starts.map(({ key, needBytes }) => shown(key, needBytes)),
+    evicted: evicted.map(({ key, bytes, winner }) => shown(key, bytes, { winner })),
+    unfit: unfit.map(({ key, needBytes, fitsAlone }) => shown(key, needBytes, { isTooLarge: !fitsAlone })),
+    waits: waits.map(({ key, needBytes, fitsAlone }) => shown(key, needBytes, { isTooLarge: !fitsAlone })),
+  }
+}
+
+/** What it would ask for if it were started again; undefined while its object is not known. */
+function requestOf({
+  key,
+  uid,
+  service,
+  model,
+  needBytes,
+  admission,
+  isProtected,
+  since,
+}: ServiceReport): SizedRequest | undefined {
+  if (uid === undefined || service === undefined) return undefined
+  const { memoryBudget: modelBudget, memoryFraction: modelFraction } = model?.spec.value.hardware ?? {}
+  const need = admission.need?.estimate?.total ?? needBytes
+  return {
+    ...{ key, uid, needBytes: need, priority: service.spec.value.priority, isProtected, since },
+    ...{ modelBudget, modelFraction },
+  }
+}
+
+const versionLimitMs = 10_000
+const maxVersionBytes = 100
+
+type Facts = Omit<RuntimeView, 'name'>
+
+/** Every runtime that this agent can serve a model with. */
+export class Runtimes {
+  #known: { readonly stamp: string; readonly facts: Promise<Facts> } | undefined
+
+  async view(llamaServer: () => Promise<Binary>): Promise<{ runtimes: RuntimeView[] }> {
+    const binary = await llamaServer()
+    const facts = binary.kind === 'missing' ? { message: binary.message } : await this.#factsOf(binary.path)
+    return { runtimes: [{ name: 'llama-server', ...facts }] }
+  }
+
+  /** The binary is asked once for its file as it is; one that did not answer is asked again by the next question. */
+  async #factsOf(path: string): Promise<Facts> {
+    const stamp = await stampOf(path)
+    const known = this.#known
+    if (known?.stamp === stamp) return known.facts
+    const asked = { stamp, facts: askedOf(path) }
+    this.#known = asked
+    const facts = await asked.facts
+    if (facts.message !== undefined && this.#known === asked) this.#known = undefined
+    return facts
+  }
+}
+
+async function stampOf(path: string): Promise<string> {
+  const found = await stat(path).catch(() => undefined)
+  return JSON.stringify([path, found?.mtimeMs, found?.size, found?.ino])
+}
+
+async function askedOf(path: string): Promise<Facts> {
+  try {
+    const env = launchEnvironment()
+    const { stdout, stderr } = await askProgram({
+      command: path,
+      args: ['--version'],
+      env,
+      timeLimitMs: versionLimitMs,
+    })
+    const version = /^version: *(\S.*)$/m.exec(`${stderr}\n${stdout}`)?.[1]
+    return { path, ...(version !== undefined && { version: sentence(version, maxVersionBytes) }) }
+  } catch (error) {
+    if (!(error instanceof ProgramError)) throw error
+    return { path, message: error.message }
+  }
+}
+
+export interface PowerRuleSources {
+  readonly platform: 'darwin' | 'linux'
+  /** Instead of those of macOS. */
+  readonly commands?: PowerCommands | undefined
+}
+
+const maxRuleMessageBytes = 1_000
+
+/** The rule for the user whose agent this is, and how sudo stands to it. */
+export async function powerRule({ platform, commands }: PowerRuleSources): Promise<PowerRuleView> {
+  const { username: name, uid: id } = userInfo()
+  const user = { name, id }
+  const facts = { file: fragmentFile(user), rule: fragmentFor(user) }
+  if (platform !== 'darwin') return { ...facts, state: 'notHere' }
+  try {
+    const [leave = { intervalsMs: [] }, hasFile] = await Promise.all([leaveOf(user, commands), hasRuleFile(user)])
+    const { tooWide } = leave
+    return {
+      ...facts,
+      state: ruleState(leave, hasFile),
+      ...(tooWide !== undefined && { message: sentence(tooWide, maxRuleMessageBytes) }),
+    }
+  } catch (error) {
+    if (!(error instanceof ProgramError)) throw error
+    return { ...facts, state: 'unknown', message: sentence(error.message, maxRuleMessageBytes) }
+  }
+}
+
+/** Every address of this machine, and why one should not be published. */
+export function hostAddresses(
+  interfaces: readonly HostCandidate[],
+  { address, automatic }: { readonly address: HostAddress; readonly automatic: boolean },
+): Answer<'hostAddresses'> {
+  const inUse = address.kind === 'chosen' ? address.address : undefined
+  const { rejected } = chooseHostAddress(interfaces, inUse)
+  const reasons = new Map(rejected.map((one) => [one.address, one.reason]))
+  return {
+    automatic,
+    message:
+      address.kind === 'chosen'
+        ? [`${address.address}: ${address.why}.`, address.warning].filter(Boolean).join(' ')
+        : address.message,
+    addresses: interfaces.map((one) => {
+      const unfit = reasons.get(one.address)
+      return {
+        address: one.address,
+        interface: one.name,
+        inUse: one.address === inUse,
+        ...(unfit !== undefined && { unfit }),
+      }
+    }),
+  }
+}

@@ -1,0 +1,123 @@
+import { conditions, contexts, events } from './cluster-queries.ts'
+import { deletion } from './delete-model.ts'
+import { fit, type FitSources } from './fit-query.ts'
+import {
+  evictionPreview,
+  type EvictionPreviewSources,
+  hostAddresses,
+  powerRule,
+  type PowerRuleSources,
+  type Runtimes,
+  sizing,
+  type SizingSources,
+} from './machine-queries.ts'
+import { logPage, serverDetails, type ServerDetailsSources } from './server-queries.ts'
+import { memorySettings } from './settings.ts'
+import type { History } from '../history/history.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import type { KubeconfigChoice } from '../kube/pinned-context.ts'
+import { hubLogin, type LoginSources } from '../models/hub/token.ts'
+import type { Models } from '../models/models.ts'
+import type { Energy } from '../power/energy.ts'
+import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
+import type { Reconciler } from '../reconcile/reconciler.ts'
+import type { ReadableOutput } from '../servers/output.ts'
+import type { PersonSettings } from '../settings/person-settings.ts'
+import { keyOf, refKey } from '../util/object-key.ts'
+import { LinkError, withdrawn } from '../../contract/client.ts'
+import type { ServiceRef } from '../../contract/commands.ts'
+import type { Answer, Query } from '../../contract/queries.ts'
+
+/** The rooms that answers are looked up in. */
+export interface Sources {
+  readonly history: History
+  readonly settings: PersonSettings
+  /** Undefined while there is no usable kubeconfig. */
+  readonly session: () => { readonly cluster: Cluster; readonly reconciler: Reconciler } | undefined
+  readonly clusterMessage: () => string
+  readonly kubeconfig: KubeconfigChoice
+  readonly interfaces: () => readonly HostCandidate[]
+  readonly hostAddress: () => HostAddress
+  readonly models: Models
+  readonly sizing: SizingSources & Pick<EvictionPreviewSources, 'memory'>
+  readonly fit: Omit<FitSources, 'sizing' | 'models'>
+  readonly runtimes: Runtimes
+  readonly powerRule: PowerRuleSources
+  readonly hubLogin: Omit<LoginSources, 'hubTokenFile'>
+  readonly energy: Pick<Energy, 'view'>
+  readonly server: ServerDetailsSources
+  /** What the servers of an InferenceService write and wrote. */
+  readonly output: (service: ServiceRef) => ReadableOutput
+}
+
+/** Throws LinkError, with code `refused`, where there is no answer, or nobody waits for it any more. */
+export async function answer(sources: Sources, query: Query, signal = new AbortController().signal): Promise<Answer> {
+  try {
+    return await answerTo(sources, query, signal)
+  } catch (error) {
+    throw signal.aborted ? withdrawn(error) : error
+  }
+}
+
+async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Promise<Answer> {
+  const { history, settings } = sources
+  switch (query.name) {
+    case 'history':
+      return history.page(query)
+    case 'settings':
+      return {
+        settings: settings.views(),
+        start: settings.startViews(),
+        ...(settings.startFile !== undefined && { startFile: settings.startFile }),
+      }
+    case 'contexts':
+      return contexts(sources.kubeconfig, sources.session()?.cluster.api.context)
+    case 'hostAddresses':
+      return hostAddresses(sources.interfaces(), {
+        address: sources.hostAddress(),
+        automatic: settings.hostAddress.by === 'automatic',
+      })
+    case 'events': {
+      const { cluster, reconciler } = sessionOf(sources)
+      const isShown = (namespace: string, name: string) => reconciler.report(keyOf(namespace, name)) !== undefined
+      return events({ api: cluster.api, namespace: cluster.namespace, isShown }, query, signal)
+    }
+    case 'conditions':
+      return conditions(sessionOf(sources).cluster, query.service)
+    case 'deletion': {
+      const { cluster, reconciler } = sessionOf(sources)
+      return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
+    }
+    case 'runtimes':
+      return sources.runtimes.view(sources.sizing.llamaServer)
+    case 'models':
+      return sources.models.view()
+    case 'hubLogin':
+      return hubLogin({ ...sources.hubLogin, hubTokenFile: settings.current.hubTokenFile })
+    case 'powerRule':
+      return powerRule(sources.powerRule)
+    case 'sizing':
+      return sizing(sources.sizing)
+    case 'fit':
+      return fit({ sizing: sources.sizing, models: sources.models, ...sources.fit }, query, signal)
+    case 'evictionPreview':
+      return evictionPreview({
+        memory: sources.sizing.memory,
+        reports: sources.session()?.reconciler.reports() ?? [],
+        settings: memorySettings(settings.with(query.settings)),
+      })
+    case 'energy':
+      return sources.energy.view(query)
+    case 'server':
+      return serverDetails(sources.server, query.service)
+    case 'log':
+      return logPage(sources.output(query.service), query)
+  }
+}
+
+/** Throws LinkError. */
+function sessionOf({ session, clusterMessage }: Sources) {
+  const current = session()
+  if (!current) throw new LinkError('refused', `There is no cluster to ask: ${clusterMessage()}`)
+  return current
+}

@@ -1,0 +1,351 @@
+import {
+  accepted,
+  done,
+  dropHold,
+  holdHere,
+  type Known,
+  knownService,
+  type Outcome,
+  refused,
+  refusedByCluster,
+  type Rooms,
+} from './command.ts'
+import { managersOf } from './delete-model.ts'
+import { ApiError, isApiError } from '../kube/api-error.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import {
+  type InferenceService,
+  type InferenceServiceSpec,
+  type ObjectMeta,
+  parseInferenceService,
+  resources,
+} from '../kube/resources.ts'
+import { refKey } from '../util/object-key.ts'
+import type { Command, ServiceRef } from '../../contract/commands.ts'
+import { formatTokens } from '../../contract/format.ts'
+
+/** In the cluster, so that every agent and every tool sees it; or only here, where the cluster does not take it. */
+export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { name: 'stop' }>): Outcome {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  if (scope === 'here') {
+    if (known.personsHold) {
+      return done(`${key} is held back on this machine already. ${known.personsHold.message}`)
+    }
+    const message = 'Stopped only on this machine, by a person; Start brings it back.'
+    await holdHere(rooms, known, 'stopped', message)
+    return done(`${key} is stopped on this machine; the cluster still asks for it, and another machine may take it.`)
+  }
+  try {
+    const { changed, service: now } = await stopInCluster(known.session.cluster, service)
+    if (!changed) return done(`${key} is stopped in the cluster already.`)
+    const how = now.spec.value.replicas === 0 ? 'scaled to zero replicas' : 'suspended (spec.suspend)'
+    const why = isKueues(now.metadata) ? ', since Kueue decides about spec.suspend' : ''
+    return done(`${key} is ${how} in the cluster${why}; its server finishes what is in flight and ends.`)
+  } catch (error) {
+    if (!isApiError(error)) throw error
+    return refusedByCluster(`${key} is not stopped`, error, {
+      command: { name: 'stop', service, scope: 'here' },
+      label: 'Stop only on this machine',
+    })
+  }
+}
+
+/** Undoes every stop: the hold on this machine, and what the cluster was told. */
+export async function start(rooms: Rooms, { service }: Extract<Command, { name: 'start' }>): Outcome {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  const wasIdle = known.session.reconciler.wake(key)
+  const wasHeld = known.report.hold !== undefined
+  if (wasHeld) {
+    await dropHold(rooms, known)
+    rooms.history.add({ kind: 'broughtBack', service, message: 'Brought back on this machine, by a person.' })
+  }
+  try {
+    const { changed, service: now } = await startInCluster(known.session.cluster, service)
+    if (changed) return done(`${key} is started: the cluster asks for it again.`)
+    if (isKueues(now.metadata) && now.spec.value.suspend) {
+      return done(`${key} is asked for; it starts when the Kueue queue ${now.metadata.labels[kueueQueue]} lets it go.`)
+    }
+    return done(wasHeld || wasIdle ? `${key} is started on this machine.` : `${key} is asked for already.`)
+  } catch (error) {
+    if (!isApiError(error)) throw error
+    if ((wasHeld || wasIdle) && isAskedFor(known)) return done(`${key} is started on this machine.`)
+    return refusedByCluster(`${key} is not started`, error)
+  }
+}
+
+/** As far as is known here. */
+function isAskedFor({ report: { service } }: Known): boolean {
+  return service?.spec.ok === true && !service.spec.value.suspend && service.spec.value.replicas > 0
+}
+
+/** How many replicas there were before a stop that had to scale to zero. */
+const replicasBeforeStop = 'metalbar.dev/replicas-before-stop'
+
+/** With this label `spec.suspend` is Kueue's: it is how a queue holds a workload back and lets it go. */
+const kueueQueue = 'kueue.x-k8s.io/queue-name'
+
+/** Suspends it; where that is not ours to do or the cluster's schema does not know it, scales to zero. Throws ApiError. */
+async function stopInCluster(cluster: Cluster, ref: ServiceRef): Promise<ClusterChange> {
+  const suspended = await changeInCluster(cluster, ref, suspension)
+  // An older definition of InferenceService drops the field without a word.
+  return isStopped(suspended.service) ? suspended : changeInCluster(cluster, ref, scalingToZero)
+}
+
+/** Undoes a stop, ours or another's, and makes zero replicas one. Throws ApiError. */
+function startInCluster(cluster: Cluster, ref: ServiceRef): Promise<ClusterChange> {
+  return changeInCluster(cluster, ref, resumption)
+}
+
+const isKueues = ({ labels }: ObjectMeta): boolean => labels[kueueQueue] !== undefined
+
+function isStopped({ metadata, spec }: InferenceService): boolean {
+  return spec.value.replicas === 0 || (spec.value.suspend && !isKueues(metadata))
+}
+
+const suspension: Change = (metadata, { suspend, replicas }) =>
+  isKueues(metadata) || suspend || replicas === 0 ? undefined : { spec: { suspend: true } }
+
+const scalingToZero: Change = (_metadata, { replicas }) =>
+  replicas === 0 ? undefined : { annotations: { [replicasBeforeStop]: String(replicas) }, spec: { replicas: 0 } }
+
+const resumption: Change = (metadata, { suspend, replicas }) => {
+  const kept = metadata.annotations[replicasBeforeStop]
+  const mustResume = suspend && !isKueues(metadata)
+  if (!mustResume && replicas > 0) return undefined
+  return {
+    ...(kept !== undefined && { annotations: { [replicasBeforeStop]: null } }),
+    spec: { ...(mustResume && { suspend: false }), ...(replicas === 0 && { replicas: replicasIn(kept) }) },
+  }
+}
+
+/** Other writers may have set the annotation, so its value is not trusted. */
+const replicasIn = (text = ''): number => (/^([1-9]|10)$/.test(text) ? Number(text) : 1)
+
+/** In the specification, so that it counts on whatever machine serves it. */
+export async function setContextSize(rooms: Rooms, command: Extract<Command, { name: 'setContextSize' }>): Outcome {
+  const { service, contextSize } = command
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  const context = contextSize === null ? 'the default context' : `a context of ${formatTokens(contextSize)}`
+  let before: number | null = null
+  try {
+    const { changed, service: now } = await changeInCluster(known.session.cluster, service, (_metadata, spec) => {
+      before = spec.contextSize ?? null
+      return before === contextSize || isOverruled(spec) ? undefined : { spec: { contextSize } }
+    })
+    if (isOverruled(now.spec.value)) {
+      return refused(`The context size of ${key} is set in its spec.extraArgs, which wins: change it there.`)
+    }
+    if (!changed) return done(`${key} has ${context} already.`)
+    rooms.history.add({
+      ...{ kind: 'settingsChanged', service, message: `Set to ${context}, by a person.` },
+      undo: { name: 'setContextSize', service, contextSize: before },
+    })
+    const [manager] = managersOf('InferenceService', now.metadata)
+    const undone = manager === undefined ? '' : ` ${manager.tool} keeps it (${manager.evidence}) and may set it back.`
+    return done(`${key} is started with ${context} (spec.contextSize).${undone}`)
+  } catch (error) {
+    if (!isApiError(error)) throw error
+    return refusedByCluster(`The context size of ${key} is not changed`, error)
+  }
+}
+
+const isOverruled = ({ extraArgs }: InferenceServiceSpec): boolean =>
+  extraArgs.some((argument) => /^(?:-c|--ctx-size)(?:=|$)/.test(argument))
+
+/** Others write the same object all the time; each attempt reads it anew. */
+const maxAttempts = 10
+
+interface Patch {
+  /** Null removes. */
+  readonly annotations?: Readonly<Record<string, string | null>>
+  readonly spec: Partial<Pick<InferenceServiceSpec, 'suspend' | 'replicas'>> & { readonly contextSize?: number | null }
+}
+
+/** The change to the object, or undefined where it is in that state already. */
+type Change = (metadata: ObjectMeta, spec: InferenceServiceSpec) => Patch | undefined
+
+interface ClusterChange {
+  readonly changed: boolean
+  /** As the cluster has it now. */
+  readonly service: InferenceService
+}
+
+/** Reads the object and writes it with the resourceVersion read as precondition. */
+async function changeInCluster(
+  cluster: Cluster,
+  { namespace, name }: ServiceRef,
+  wanted: Change,
+): Promise<ClusterChange> {
+  const { api, inferenceServices } = cluster
+  for (let attempt = 1; ; attempt += 1) {
+    const service = parseInferenceService(await api.get(resources.inferenceServices, namespace, name))
+    if (!service.spec.ok) throw new ApiError(service.spec.message, { code: 422 })
+    const patch = wanted(service.metadata, service.spec.value)
+    if (!patch) return { changed: false, service }
+    const { uid, resourceVersion } = service.metadata
+    const { annotations, spec } = patch
+    const body = { metadata: { uid, resourceVersion, ...(annotations && { annotations }) }, spec }
+    try {
+      const answer = await api.mergePatch(resources.inferenceServices, namespace, name, body)
+      const written = parseInferenceService(answer)
+      inferenceServices.upsert(written)
+      return { changed: true, service: written }
+    } catch (error) {
+      if (!isApiError(error, 409) || attempt === maxAttempts) throw error
+    }
+  }
+}
+
+/** A new server process, also in place of a serving one; the back-off after crashes ends. */
+export function restart(rooms: Rooms, { service }: Extract<Command, { name: 'restart' }>): Outcome {
+  return Promise.resolve(restarted(rooms, service))
+}
+
+function restarted(rooms: Rooms, service: Parameters<typeof refKey>[0]) {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  const { reconciler } = known.session
+  const { plan, observed } = known.report
+  if (observed.paused) return refused(`${key} is not restarted: this machine is paused; resume it first.`)
+  if (observed.desired.kind === 'stopped' || observed.desired.kind === 'held') {
+    return refused(`${key} is not restarted, since it is stopped. ${plan.message}`, {
+      command: { name: 'start', service },
+      label: 'Start',
+    })
+  }
+  if (plan.state === 'foreign' || observed.desired.kind !== 'serve' || !reconciler.restart(key)) {
+    return refused(`${key} is not restarted. ${plan.message}`)
+  }
+  if (plan.reason === 'Idle') return accepted(`${key} is started.`)
+  const { kind } = observed.successor
+  if (kind === 'starting' || kind === 'ready') {
+    return accepted(`${key} is being replaced already: the new server takes over as soon as it answers.`)
+  }
+  return accepted(
+    `${key} is restarted: a new server takes the place of the present one, and what is in flight finishes.`,
+  )
+}
+
+/** Leaves memory now, on this machine, until brought back. */
+export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 'evict' }>): Outcome {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  if (known.personsHold) {
+    return done(`${key} is held back on this machine already. ${known.personsHold.message}`)
+  }
+  await holdHere(
+    rooms,
+    known,
+    'evicted',
+    'Evicted from the memory of this machine, by a person, until it is brought back.',
+  )
+  rooms.history.add({ kind: 'evicted', service, message: 'Evicted by a person.' })
+  return done(
+    `${key} leaves the memory of this machine when what is in flight has finished; another machine may take it.`,
+  )
+}
+
+/** Ends whatever holds a service back on this machine; what the cluster was told stays. */
+export async function bringBack(rooms: Rooms, { service }: Extract<Command, { name: 'bringBack' }>): Outcome {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  if (known.session.reconciler.wake(key)) return done(`${key} is started on this machine.`)
+  if (!known.report.hold) return done(`${key} is not held back on this machine.`)
+  await dropHold(rooms, known)
+  rooms.history.add({ kind: 'broughtBack', service, message: 'Brought back on this machine, by a person.' })
+  return done(`${key} may be served by this machine again.`)
+}
+
+/** Keeps a service from eviction on this machine, or no longer; what its specification says stays. */
+export async function protect(rooms: Rooms, command: Extract<Command, { name: 'protect' }>): Outcome {
+  const { service, protect: wanted } = command
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  const { absences, agent, history } = rooms
+  const { spec } = known.report.service ?? {}
+  const isBySpec = spec?.ok === true && spec.value.evictionProtection
+  if (isBySpec && !wanted) {
+    return refused(
+      `${key} stays protected, since spec.evictionProtection of the InferenceService says so: change it there.`,
+    )
+  }
+  const wasProtected = absences.isProtected(known.uid)
+  await absences.protect(known.uid, wanted)
+  if (wasProtected !== wanted && !isBySpec) {
+    history.add({
+      ...{
+        kind: 'settingsChanged',
+        service,
+        message: `${wanted ? 'Protected' : 'Not protected any more'} here, by a person.`,
+      },
+      undo: { name: 'protect', service, protect: !wanted },
+    })
+  }
+  known.session.reconciler.enqueue(key)
+  agent.changed()
+  if (wanted) return done(`${key} is protected on this machine: memory pressure does not evict it.`)
+  return done(`${key} may be evicted when memory is critically short.`)
+}
+
+/** Lets another machine take the service. */
+export async function release(rooms: Rooms, { service }: Extract<Command, { name: 'release' }>): Outcome {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  if (known.personsHold) return done(`${key} is free for other machines already. ${known.personsHold.message}`)
+  const { hold, observed } = known.report
+  const { claim, message } = observed.publication
+  if (!hold && claim !== 'ours' && claim !== 'uncertain') {
+    return refused(`${key} is not released: this machine has no claim on it. ${message}`.trim())
+  }
+  await holdHere(
+    rooms,
+    known,
+    'released',
+    'Released for other machines, by a person; bringing it back claims it again.',
+  )
+  return done(`${key} is withdrawn here and free for any other machine; where there is none, nobody serves it.`)
+}
+
+/** Ends a drain at once: requests in flight are cut short. */
+export function skipDrain(rooms: Rooms, { service }: Extract<Command, { name: 'skipDrain' }>): Outcome {
+  const known = knownService(rooms, service)
+  const key = refKey(service)
+  if (typeof known === 'string') return Promise.resolve(refused(known))
+  return Promise.resolve(
+    rooms.servers.skipDrain(key)
+      ? done(`The server of ${key} ends now; what was in flight is cut short.`)
+      : refused(`The server of ${key} is not waiting for requests to finish.`),
+  )
+}
+
+/** Ends a download and does not begin it again until a person starts the service. */
+export async function cancelDownload(rooms: Rooms, { service }: Extract<Command, { name: 'cancelDownload' }>): Outcome {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  const { fetch, observed, plan } = known.report
+  // A download that is just about to begin is shown as one already.
+  if (!fetch.isRunning && plan.state !== 'fetching') return refused(`Nothing is being downloaded for ${key}.`)
+  if (observed.server.kind === 'ready' || observed.server.kind === 'unready') {
+    return refused(
+      `${key} serves its previous model while the new one is downloaded; only a stop of the service ends that.`,
+      {
+        command: { name: 'stop', service, scope: 'here' },
+        label: 'Stop only on this machine',
+      },
+    )
+  }
+  await holdHere(rooms, known, 'downloadCancelled', 'Its download was cancelled, by a person; Start goes on with it.')
+  return done(`The download for ${key} is cancelled; what has arrived is kept, and Start goes on from there.`)
+}

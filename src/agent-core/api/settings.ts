@@ -1,0 +1,211 @@
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { doubtInMove, sessionMove, type SessionMove } from './cluster-commands.ts'
+import { accepted, done, type Outcome, refused, type Rooms } from './command.ts'
+import { KubeconfigError } from '../kube/pinned-context.ts'
+import type { MemorySettings } from '../memory/memory.ts'
+import type { DownloadSettings } from '../models/remote.ts'
+import type { EnergySettings } from '../power/energy.ts'
+import type { PowerSettings } from '../power/power.ts'
+import { explicitHostAddress } from '../publishing/host-address.ts'
+import type { EvictionSettings } from '../reconcile/pressure-eviction.ts'
+import type { SpecPolicy } from '../reconcile/runtime-choice.ts'
+import type { GeneralRules, PortPolicy } from '../servers/launch.ts'
+import type { OutputLimits } from '../servers/output.ts'
+import type { AgentSettings } from '../settings/settings.ts'
+import type { Command } from '../../contract/commands.ts'
+import {
+  type ImmediateSetting,
+  type SettingName,
+  settingNames,
+  type SettingsPatch,
+  spellingOf,
+} from '../../contract/settings.ts'
+
+/** All of them or none. Another namespace or kubeconfig takes the agent there, as another context does. */
+export async function updateSettings(rooms: Rooms, command: Extract<Command, { name: 'updateSettings' }>): Outcome {
+  const { settings, agent, history } = rooms
+  const flagged = settings.statedByFlag(command.settings)
+  if (flagged !== undefined) {
+    return refused(
+      `${spellingOf(flagged)} was given as a flag, which wins; nothing is changed. Start the agent without that flag to set it here.`,
+    )
+  }
+  if (Object.keys(command.settings).length === 0) return done('Nothing was to be set.')
+  let move: SessionMove | undefined
+  try {
+    move = await sessionMove(rooms, command.settings)
+  } catch (error) {
+    if (!(error instanceof KubeconfigError)) throw error
+    return refused(`Nothing is changed: ${error.message}`)
+  }
+  const { accept = [] } = command
+  const doubt = move && (await doubtInMove(rooms, { ...move, accept }))
+  if (doubt) {
+    return refused(`Nothing is changed. ${doubt.message}`, {
+      command: { ...command, accept: [...accept, doubt.doubt] },
+      label: doubt.label,
+    })
+  }
+  const before = settings.personsOf(command.settings)
+  const message = await settings.update(command.settings)
+  for (const tell of receiversOf(command.settings)) tell(rooms)
+  agent.changed()
+  history.add({
+    ...{ kind: 'settingsChanged', message: `Set by a person: ${message}` },
+    settings: settings.shownPatch(command.settings),
+    ...(before && { undo: { name: 'updateSettings', settings: before } }),
+  })
+  if (!move) return done(message)
+  if (command.settings.kubeconfig !== undefined && !settings.hasContextFlag) {
+    await settings.chooseContext(move.context.name)
+  }
+  agent.moveTo(move.context, move.where)
+  return accepted(`${message} ${move.message}`)
+}
+
+type Receiver = (rooms: Rooms) => void
+
+const downloads: Receiver = ({ models }) => models.settingsChanged()
+const refreshes: Receiver = ({ session }) => session()?.reconciler.refreshIntervalChanged()
+const admission: Receiver = ({ memory, session }) => {
+  void memory.settingsChanged()
+  session()?.reconciler.memoryRulesChanged()
+}
+/** Which looks at memory decide. */
+const evictions: Receiver = ({ memory }) => void memory.look()
+const supply: Receiver = (rooms) => rooms.supply.settingsChanged()
+const power: Receiver = (rooms) => rooms.power.settingsChanged()
+const energy: Receiver = (rooms) => {
+  rooms.energy.settingsChanged()
+  rooms.power.settingsChanged()
+}
+/** It is read for each answer. */
+const answers: Receiver = () => undefined
+/** The command itself moves. */
+const move: Receiver = () => undefined
+const log: Receiver = ({ agent, settings }) => agent.setLogLevel?.(settings.current.logLevel)
+
+/** The room that acts on a change of each setting that counts at once. A setting that counts later is read when it is needed. */
+const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
+  kubeconfig: move,
+  namespace: move,
+  downloadBytesPerSecond: downloads,
+  downloadsAtOnce: downloads,
+  partialKeepMs: answers,
+  refreshEveryMs: refreshes,
+  memoryFraction: admission,
+  memoryBudgetBytes: admission,
+  memoryCheckMode: admission,
+  evictionAtAdmission: admission,
+  memoryMarginBytes: evictions,
+  evictionEnabled: evictions,
+  evictionShare: evictions,
+  comeBackMs: evictions,
+  sleepPolicy: supply,
+  pauseOnBattery: supply,
+  applePowerEnabled: power,
+  applePowerIntervalMs: power,
+  powerSource: power,
+  macmon: power,
+  energyLedger: energy,
+  energyPricePerKwh: answers,
+  energyCurrency: answers,
+  logLevel: log,
+}
+
+/** Each once. */
+function receiversOf(patch: SettingsPatch): ReadonlySet<Receiver> {
+  const told: Readonly<Partial<Record<SettingName, Receiver>>> = receivers
+  return new Set(settingNames.flatMap((name) => (patch[name] === undefined ? [] : (told[name] ?? []))))
+}
+
+/** What is published in EndpointSlices. */
+export async function setHostAddress(rooms: Rooms, { address }: Extract<Command, { name: 'setHostAddress' }>): Outcome {
+  const { settings, agent, history } = rooms
+  const now = settings.hostAddress
+  if (now.by === 'flag') {
+    return refused(
+      `The host address stays ${now.address}, as --host-ip says; start the agent without that flag to choose here.`,
+    )
+  }
+  const wanted = address === 'automatic' ? undefined : address
+  const judged =
+    wanted === undefined ? undefined : explicitHostAddress({ by: 'person', address: wanted }, rooms.interfaces())
+  if (judged?.kind === 'none') return refused(judged.message)
+  if ((now.by === 'person' ? now.address : undefined) === wanted) return done('The host address is set so already.')
+  await settings.chooseHostAddress(wanted)
+  const what = wanted === undefined ? 'chosen automatically' : `set to ${wanted}`
+  history.add({
+    ...{ kind: 'settingsChanged', message: `The host address was ${what}, by a person.` },
+    undo: { name: 'setHostAddress', address: now.by === 'person' ? now.address : 'automatic' },
+  })
+  await agent.checkAddress()
+  const followed = `The host address is ${what}; what is published follows at once, and no server restarts.`
+  return done(judged?.warning === undefined ? followed : `${followed} ${judged.warning}`)
+}
+
+/** What each room takes from the settings of the agent. */
+
+export const launchRules = ({ startupStallMs, drainLimitMs }: AgentSettings): GeneralRules => ({
+  startupStallMs,
+  drainLimitMs,
+  settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
+})
+
+export const memorySettings = (settings: AgentSettings): MemorySettings => ({
+  fraction: settings.memoryFraction,
+  budgetBytes: settings.memoryBudgetBytes,
+  enforcement: settings.memoryCheckMode,
+  mayEvict: settings.evictionAtAdmission,
+})
+
+export const evictionSettings = (settings: AgentSettings): EvictionSettings => ({
+  isEnabled: settings.evictionEnabled,
+  share: settings.evictionShare,
+  comeBackMs: settings.comeBackMs,
+})
+
+export const downloadSettings = (settings: AgentSettings): DownloadSettings => ({
+  bytesPerSecond: settings.downloadBytesPerSecond,
+  atOnce: settings.downloadsAtOnce,
+  reserveBytes: settings.diskReserveBytes,
+  partialKeepMs: settings.partialKeepMs,
+  hubEndpoint: settings.hubEndpoint,
+  hubTokenFile: settings.hubTokenFile,
+  caFile: settings.caFile,
+  hubLoginNamespaces: settings.hubLoginNamespaces,
+})
+
+export const powerSettings = (settings: AgentSettings): PowerSettings => ({
+  isEnabled: settings.applePowerEnabled,
+  isContinuous: settings.energyLedger,
+  intervalMs: settings.applePowerIntervalMs,
+  source: settings.powerSource,
+  powermetrics: settings.powermetrics,
+  macmon: settings.macmon,
+})
+
+export const energySettings = (settings: AgentSettings): EnergySettings => ({
+  isKept: settings.energyLedger,
+  price: { perKwh: settings.energyPricePerKwh, currency: settings.energyCurrency },
+})
+
+export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({
+  bytes: serverLogBytes,
+  count: serverLogFiles,
+})
+
+export function portPolicy({ llamaServerPort, portRange }: AgentSettings): PortPolicy {
+  if (portRange) return { kind: 'range', ...portRange }
+  return llamaServerPort > 0 ? { kind: 'fixed', port: llamaServerPort } : { kind: 'ephemeral' }
+}
+
+export const specPolicy = (settings: AgentSettings): SpecPolicy => ({
+  allowsUnsafe: settings.allowUnsafeExtraArgs,
+  allowedEnv: settings.allowedEnv,
+  modelRoots: [settings.modelStore, ...settings.allowedModelRoots].map(underHome),
+})
+
+/** As a shell reads `~/`. */
+const underHome = (path: string): string => (/^~(?=\/|$)/.test(path) ? join(homedir(), path.slice(1)) : path)

@@ -1,0 +1,230 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import {
+  labelCombinations,
+  labelNames,
+  type LabelsOf,
+  type MetricName,
+  type MetricNameOf,
+  metricPrefix,
+  type MetricRow,
+  metricTable,
+  type ServiceKey,
+} from './metric-table.ts'
+import { keyOf } from '../util/object-key.ts'
+
+/** Each has some fifty series; a Mac serves a handful, and a cluster may name any number. */
+const seriesForServices = 100
+
+/** The values of a metric's labels. */
+type Series = Readonly<Record<string, string>>
+
+const rows = Object.entries(metricTable) as [MetricName, MetricRow][]
+
+/** What the agent counts and measures, as the table of metrics says. A figure that is not known has no series, rather than 0 or an old one. */
+export class AgentMetrics {
+  readonly #registry = new Registry()
+  readonly #gauges = new Map<string, Gauge>()
+  readonly #counters = new Map<string, Counter>()
+  readonly #histograms = new Map<string, Histogram>()
+  readonly #refreshers: (() => void | Promise<void>)[] = []
+  /** By key, those that have series. */
+  readonly #services = new Map<string, ServiceKey>()
+  readonly #process = new ProcessMetrics(this.#registry)
+
+  constructor() {
+    for (const [name, row] of rows) this.#define(name, row)
+    this.set('managed_processes', 0)
+    this.set('watch_consecutive_failures', 0)
+    this.set('metrics_services_left_out', 0)
+  }
+
+  /** Undefined: not known now, so that it has no series. */
+  set<N extends MetricNameOf<'gauge'>>(name: N, value: number | undefined, ...[labels]: LabelsOf<N>): void {
+    const series = seriesOf(name, labels)
+    if (value === undefined || !Number.isFinite(value)) this.#gauges.get(name)?.remove(series)
+    else if (this.#isKept(name, series)) this.#gauges.get(name)?.set(series, value)
+  }
+
+  add<N extends MetricNameOf<'counter'>>(name: N, more: number, ...[labels]: LabelsOf<N>): void {
+    const series = seriesOf(name, labels)
+    if (this.#isKept(name, series)) this.#counters.get(name)?.inc(series, more)
+  }
+
+  /** For what is counted elsewhere: the whole count, rather than what came since. Undefined: nothing is counted. */
+  setTotal<N extends MetricNameOf<'counter'>>(name: N, total: number | undefined, ...[labels]: LabelsOf<N>): void {
+    const series = seriesOf(name, labels)
+    this.#counters.get(name)?.remove(series)
+    if (total !== undefined && this.#isKept(name, series)) this.#counters.get(name)?.inc(series, total)
+  }
+
+  observe<N extends MetricNameOf<'histogram'>>(name: N, value: number, ...[labels]: LabelsOf<N>): void {
+    const series = seriesOf(name, labels)
+    if (this.#isKept(name, series)) this.#histograms.get(name)?.observe(series, value)
+  }
+
+  /** For figures that are brought up to date only when they are read. Must not reject. */
+  beforeRender(refresh: () => void | Promise<void>): void {
+    this.#refreshers.push(refresh)
+  }
+
+  /** The services that there are: the others lose their series, and those that there is no room for are said to be left out. */
+  keepServices(services: readonly ServiceKey[]): void {
+    const kept = new Set(services.map(({ namespace, name }) => keyOf(namespace, name)))
+    for (const [key, service] of this.#services) {
+      if (kept.has(key)) continue
+      this.#services.delete(key)
+      this.#removeSeries(service)
+    }
+    const leftOut = services.filter((service) => !this.#makeRoom(service))
+    this.set('metrics_services_left_out', leftOut.length)
+  }
+
+  async render(): Promise<{ contentType: string; body: string }> {
+    for (const refresh of this.#refreshers) await refresh()
+    this.#process.begin()
+    return { contentType: this.#registry.contentType, body: await this.#registry.metrics() }
+  }
+
+  [Symbol.dispose](): void {
+    this.#process[Symbol.dispose]()
+    this.#registry.clear()
+  }
+
+  #define(name: MetricName, row: MetricRow): void {
+    const { type, help, buckets } = row
+    const base = { name: `${metricPrefix}${name}`, help, labelNames: labelNames(row), registers: [this.#registry] }
+    if (type === 'histogram') {
+      this.#histograms.set(name, new Histogram({ ...base, ...(buckets && { buckets: [...buckets] }) }))
+    } else if (type === 'counter') {
+      const counter = new Counter(base)
+      counter.remove({})
+      this.#counters.set(name, counter)
+      if (!row.perService && !row.startsAbsent) this.#startCounting(name, row)
+    } else {
+      const gauge = new Gauge(base)
+      gauge.remove({})
+      this.#gauges.set(name, gauge)
+    }
+  }
+
+  /** At 0, which `rate()` needs to see the first of something. */
+  #startCounting(name: MetricName, row: MetricRow, service?: ServiceKey): void {
+    const counter = this.#counters.get(name)
+    for (const labels of labelCombinations(row)) counter?.inc({ ...labels, ...service }, 0)
+  }
+
+  #isKept(metric: MetricName, { namespace = '', name = '' }: Series): boolean {
+    const { perService }: MetricRow = metricTable[metric]
+    return !perService || this.#makeRoom({ namespace, name })
+  }
+
+  #makeRoom({ namespace, name }: ServiceKey): boolean {
+    const key = keyOf(namespace, name)
+    if (this.#services.has(key)) return true
+    if (this.#services.size >= seriesForServices) return false
+    const service = { namespace, name }
+    this.#services.set(key, service)
+    for (const [metric, row] of rows) {
+      if (row.type === 'counter' && row.perService && !row.startsAbsent) this.#startCounting(metric, row, service)
+    }
+    return true
+  }
+
+  #removeSeries({ namespace, name }: ServiceKey): void {
+    for (const [metric, row] of rows) {
+      if (!row.perService) continue
+      const owner = this.#gauges.get(metric) ?? this.#counters.get(metric) ?? this.#histograms.get(metric)
+      for (const labels of labelCombinations(row)) owner?.remove({ ...labels, namespace, name })
+    }
+  }
+}
+
+/** Only the labels of the metric, of whatever else the object of a service has. */
+function seriesOf(metric: MetricName, labels: object = {}): Series {
+  const values = new Map<string, unknown>(Object.entries(labels))
+  return Object.fromEntries(labelNames(metricTable[metric]).map((label) => [label, String(values.get(label))]))
+}
+
+/**
+ * Memory, processor time, garbage collections and event loop of the agent's own process. The observers of the last two wake the process
+ * several times a second, so they begin with the first scrape: where nothing scrapes, nothing is observed.
+ */
+class ProcessMetrics implements Disposable {
+  readonly #registry: Registry
+  readonly #eventLoop = monitorEventLoopDelay({ resolution: eventLoopSampleMs })
+  #hasBegun = false
+
+  constructor(registry: Registry) {
+    this.#registry = registry
+  }
+
+  /** To be called with each scrape. */
+  begin(): void {
+    if (this.#hasBegun) return
+    this.#hasBegun = true
+    const { user, system } = process.cpuUsage()
+    collectDefaultMetrics({ register: this.#registry, eventLoopMonitoringPrecision: neverSampleMs })
+    // prom-client counts from now on, and Prometheus defines these as what the process has used since its start.
+    this.#add('process_cpu_user_seconds_total', user)
+    this.#add('process_cpu_system_seconds_total', system)
+    this.#add('process_cpu_seconds_total', user + system)
+    // Gauges under the names of counters, and the sums of what nodejs_active_resources says by type.
+    for (const what of ['handles', 'requests', 'resources']) {
+      this.#registry.removeSingleMetric(`nodejs_active_${what}_total`)
+    }
+    // Node.js 24 aborts when it is asked for its handles while one of them is garbage: a scrape would end the agent.
+    for (const what of ['handles', 'requests']) this.#registry.removeSingleMetric(`nodejs_active_${what}`)
+    this.#replaceEventLoopMetrics()
+  }
+
+  [Symbol.dispose](): void {
+    this.#eventLoop.disable()
+  }
+
+  #add(name: string, microseconds: number): void {
+    const counter = this.#registry.getSingleMetric(name)
+    if (counter instanceof Counter) counter.inc(microseconds / 1e6)
+  }
+
+  /**
+   * prom-client samples the event loop every 10 ms, which alone costs 0.45 % of a core, and counts the sampling
+   * interval as delay. Ours costs a tenth of our idle budget; the figures are since the last scrape, so that the first has none.
+   */
+  #replaceEventLoopMetrics(): void {
+    for (const suffix of ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99']) {
+      this.#registry.removeSingleMetric(`nodejs_eventloop_lag_${suffix}_seconds`)
+    }
+    const eventLoop = this.#eventLoop
+    eventLoop.enable()
+    const registers = [this.#registry]
+    new Gauge({
+      name: 'nodejs_eventloop_lag_mean_seconds',
+      help: 'Mean delay of the event loop since the last scrape',
+      registers,
+      collect() {
+        setDelay(this, eventLoop.count === 0 ? undefined : eventLoop.mean)
+      },
+    })
+    new Gauge({
+      name: 'nodejs_eventloop_lag_max_seconds',
+      help: 'Longest delay of the event loop since the last scrape',
+      registers,
+      collect() {
+        setDelay(this, eventLoop.count === 0 ? undefined : eventLoop.max)
+        eventLoop.reset()
+      },
+    })
+  }
+}
+
+/** Four samples a second see every block that a person would feel, at 0.02 % of a core. */
+const eventLoopSampleMs = 250
+/** prom-client's own sampler cannot be switched off; once a day is the next best thing. */
+const neverSampleMs = 24 * 3_600 * 1_000
+
+/** What is given is the time between two samples, so the interval itself is not delay; undefined: there was no sample. */
+function setDelay(gauge: Gauge, nanoseconds: number | undefined): void {
+  if (nanoseconds === undefined) gauge.remove()
+  else gauge.set(Math.max(0, nanoseconds / 1e9 - eventLoopSampleMs / 1_000))
+}

@@ -1,0 +1,266 @@
+import type { AgentMetrics } from './agent-metrics.ts'
+import { metricTable, type ServiceKey } from './metric-table.ts'
+import type { ServerRole, ServerState } from '../servers/server-state.ts'
+import { refKey, splitKey } from '../util/object-key.ts'
+import type { PowerFigures } from '../../contract/power.ts'
+import type { RuntimeFigures as RuntimeView, ServiceState } from '../../contract/service.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+
+/** Keeps the per-service figures in step with what snapshots say; call it before they are read. */
+export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnapshot) => void {
+  let restarts = new Map<string, number>()
+  return ({ services, now }) => {
+    metrics.keepServices(services)
+    for (const service of services) {
+      const more = service.restarts - (restarts.get(refKey(service)) ?? 0)
+      metrics.add('process_restarts_total', Math.max(0, more), service)
+      metrics.set('process_healthy', health(service), service)
+      metrics.set('memory_estimated_bytes', service.memory?.needBytes, service)
+      metrics.set('server_failures_in_a_row', service.crash?.failures ?? 0, service)
+      metrics.set('service_retry_seconds', secondsUntil(service.retryAt, now), service)
+      metrics.set('cluster_agrees', agreement(service), service)
+    }
+    metrics.set('managed_processes', services.filter(({ pid }) => pid !== undefined).length)
+    restarts = new Map(services.map((service) => [refKey(service), service.restarts]))
+  }
+}
+
+/** Undefined where no server is to run, so that what is stopped on purpose does not count as down. */
+const health = ({ state }: AgentSnapshot['services'][number]): number | undefined =>
+  state === 'ready' ? 1 : withServer.has(state) ? 0 : undefined
+
+const withServer: ReadonlySet<ServiceState> = new Set(['starting', 'unready', 'crash-looping', 'stopping'])
+
+const secondsUntil = (time: string | undefined, now: string): number | undefined =>
+  time === undefined ? undefined : Math.max(0, Date.parse(time) - Date.parse(now)) / 1_000
+
+/** Undefined while there is nothing that the cluster could agree with. */
+function agreement({ steps, reason }: AgentSnapshot['services'][number]): number | undefined {
+  if (reason === 'ClusterDisagrees' || steps.clusterAgrees.status === 'failed') return 0
+  return steps.clusterAgrees.status === 'done' ? 1 : undefined
+}
+
+/** Measures each start until the server is ready; one that was found running is none. */
+export function startMetricsFeed(metrics: AgentMetrics): (key: string, state: ServerState, role: ServerRole) => void {
+  /** By role and key; a process that was ready once starts no more. */
+  const starts = new Map<string, { readonly pid: number | undefined; readonly since: number | undefined }>()
+  return (key, state, role) => {
+    const slot = `${role} ${key}`
+    if (state.kind !== 'starting' && state.kind !== 'loading' && state.kind !== 'ready') {
+      starts.delete(slot)
+      return
+    }
+    const known = starts.get(slot)
+    // Before there is a process it has no pid.
+    const isKnown = known && state.pid !== undefined && (known.pid === undefined || known.pid === state.pid)
+    if (state.kind !== 'ready') {
+      const isFound = state.kind === 'starting' && state.unasked === true
+      const begun = isFound ? undefined : state.since
+      starts.set(slot, { pid: state.pid, since: isKnown ? known.since : begun })
+      return
+    }
+    if (isKnown && known.since !== undefined) {
+      metrics.observe('server_start_duration_seconds', Math.max(0, state.since - known.since) / 1_000, splitKey(key))
+    }
+    starts.set(slot, { pid: state.pid, since: undefined })
+  }
+}
+
+/** Which transitions take a model out of memory without a person, and why. */
+const unloads = { evicted: 'pressure', displaced: 'displaced', idle: 'idle' } as const
+
+export function countUnload(metrics: AgentMetrics, { kind }: { readonly kind: string }): void {
+  if (kind === 'evicted' || kind === 'displaced' || kind === 'idle') {
+    metrics.add('unloads_total', 1, { reason: unloads[kind] })
+  }
+}
+
+/** What is read of a session with a cluster. */
+export interface MeasuredSession {
+  readonly cluster: {
+    watchStates(): readonly {
+      readonly kind: string
+      readonly state: { readonly state: string; readonly since: number; readonly lastListAt: number | undefined }
+    }[]
+  }
+  readonly publisher: { heartbeatAgesMs(): readonly number[] }
+  readonly reconciler: { readonly depth: number }
+}
+
+/** Figures of the session as they are when they are read; without a session there are none. */
+export function sessionMetricsFeed(metrics: AgentMetrics, session: () => MeasuredSession | undefined): () => void {
+  return () => {
+    const { cluster, publisher, reconciler } = session() ?? {}
+    const states = new Map(cluster?.watchStates().map(({ kind, state }) => [kind, state]))
+    for (const kind of metricTable.watch_live.labels.kind) {
+      const watch = states.get(kind)
+      metrics.set('watch_live', watch && (watch.state === 'live' ? 1 : 0), { kind })
+      metrics.set('watch_stale_seconds', watch && staleSeconds(watch), { kind })
+    }
+    const ages = publisher?.heartbeatAgesMs() ?? []
+    metrics.set('heartbeat_age_seconds', ages.length === 0 ? undefined : Math.max(...ages) / 1_000)
+    metrics.set('reconcile_queue_depth', reconciler?.depth)
+  }
+}
+
+/** Undefined where nothing has been listed yet, so that nothing can be old. */
+function staleSeconds(
+  watch: ReturnType<MeasuredSession['cluster']['watchStates']>[number]['state'],
+): number | undefined {
+  if (watch.lastListAt === undefined) return undefined
+  return watch.state === 'live' ? 0 : Math.max(0, Date.now() - watch.since) / 1_000
+}
+
+/** What a session says of its work while it does it. */
+export const sessionCounters = (metrics: AgentMetrics) => ({
+  onPass: ({ seconds, waitedSeconds }: { readonly seconds: number; readonly waitedSeconds: number }) => {
+    metrics.observe('reconcile_duration_seconds', seconds)
+    metrics.observe('reconcile_queue_wait_seconds', waitedSeconds)
+  },
+  onAdmission: (outcome: (typeof metricTable.admission_decisions_total.labels.outcome)[number]) =>
+    metrics.add('admission_decisions_total', 1, { outcome }),
+  onApiAnswer: (statusCode: number | undefined) =>
+    metrics.add('api_requests_total', 1, { code: statusCode === undefined ? 'none' : codeClass(statusCode) }),
+})
+
+const codeClass = (statusCode: number) =>
+  statusCode < 300 ? '2xx' : statusCode < 400 ? '3xx' : statusCode < 500 ? '4xx' : '5xx'
+
+/** What is read of the room that asks the runtimes. */
+interface MeasuredRuntimes {
+  refresh(): Promise<void>
+  totals(): ReadonlyMap<string, { readonly promptTokens?: number; readonly generatedTokens?: number }>
+  view(key: string): RuntimeView | undefined
+}
+
+/** A scrape looks, so the runtimes are asked for it; what one does not report has no series. Never rejects. */
+export function runtimeMetricsFeed(
+  metrics: AgentMetrics,
+  runtimes: MeasuredRuntimes,
+): (services: readonly ServiceKey[]) => Promise<void> {
+  return async (services) => {
+    await runtimes.refresh()
+    const totals = runtimes.totals()
+    for (const service of services) {
+      const key = refKey(service)
+      const { promptTokens, generatedTokens } = totals.get(key) ?? {}
+      metrics.setTotal('tokens_total', promptTokens, { ...service, kind: 'prompt' })
+      metrics.setTotal('tokens_total', generatedTokens, { ...service, kind: 'generated' })
+      const view = runtimes.view(key)
+      const now = view?.state === 'reported' ? view : undefined
+      metrics.set('tokens_per_second', now?.promptTokensPerSecond, { ...service, kind: 'prompt' })
+      metrics.set('tokens_per_second', now?.generatedTokensPerSecond, { ...service, kind: 'generated' })
+      metrics.set('requests_running', now?.requestsRunning, service)
+      metrics.set('requests_waiting', now?.requestsWaiting, service)
+      metrics.set('kv_cache_used_ratio', now?.kvUse, service)
+    }
+  }
+}
+
+interface Sampled {
+  readonly level: 'normal' | 'warning' | 'critical' | 'unknown'
+  readonly figures?: { readonly availableBytes: number; readonly wiredBytes?: number }
+  /** By key; a second server of a service has one of its own, with a space in it. */
+  readonly footprints: ReadonlyMap<string, number>
+}
+
+/** Keeps the figures about memory in step with what is seen of it. */
+export function memoryMetricsFeed(
+  metrics: AgentMetrics,
+  memory: { readonly budget: { readonly bytes: number } | undefined },
+): {
+  onSample: (view: Sampled) => void
+  onFootprints: (view: Sampled) => void
+  onPressure: (change: { readonly to: Sampled['level'] }) => void
+} {
+  let measured = new Set<string>()
+  const onFootprints = ({ footprints }: Sampled) => {
+    const bytes = new Map<string, number>()
+    for (const [id, size] of footprints) {
+      const key = id.split(' ')[0] ?? id
+      bytes.set(key, (bytes.get(key) ?? 0) + size)
+    }
+    for (const key of measured) if (!bytes.has(key)) metrics.set('process_rss_bytes', undefined, splitKey(key))
+    for (const [key, size] of bytes) metrics.set('process_rss_bytes', size, splitKey(key))
+    measured = new Set(bytes.keys())
+  }
+  return {
+    onFootprints,
+    onSample: (view) => {
+      const { level, figures } = view
+      if (memory.budget) metrics.set('memory_budget_bytes', memory.budget.bytes)
+      // Where memory cannot be read there are no figures, rather than old ones.
+      metrics.set('system_memory_available_bytes', figures?.availableBytes)
+      metrics.set('system_memory_wired_bytes', figures?.wiredBytes)
+      metrics.set('memory_pressure_level', level === 'unknown' ? undefined : pressureNumbers[level])
+      onFootprints(view)
+    },
+    onPressure: ({ to }) => metrics.add('memory_pressure_transitions_total', 1, { to }),
+  }
+}
+
+const pressureNumbers = { normal: 0, warning: 1, critical: 2 }
+
+/** What is not reported has no figure; undefined: nothing is measured now. */
+export function setPower(metrics: AgentMetrics, figures: PowerFigures | undefined): void {
+  metrics.set('apple_power_combined_watts', figures?.combinedWatts)
+  metrics.set('apple_power_gpu_watts', figures?.gpuWatts)
+  metrics.set('apple_power_cpu_watts', figures?.cpuWatts)
+  metrics.set('apple_power_ane_watts', figures?.aneWatts)
+}
+
+/** What was drawn in a span of time, and what services had of it. */
+interface Spent {
+  readonly measured: { readonly joules: number; readonly ms: number }
+  /** All that have ever worked. */
+  readonly services: ReadonlyMap<string, { readonly joules: number; readonly measuredTokens?: number | undefined }>
+}
+
+interface Totals {
+  readonly joules: number
+  /** Only of the spans whose tokens were counted: the others would make them look dear. */
+  readonly counted?: { readonly joules: number; readonly tokens: number } | undefined
+}
+
+/** What was spent since the agent began. Where nothing was measured there is no energy, not energy of 0. */
+export class SpendingMetrics {
+  readonly #metrics: AgentMetrics
+  #totals: ReadonlyMap<string, Totals> = new Map()
+
+  constructor(metrics: AgentMetrics) {
+    this.#metrics = metrics
+  }
+
+  count({ measured, services }: Spent): void {
+    if (measured.ms <= 0) return
+    this.#metrics.add('energy_joules_total', measured.joules)
+    this.#totals = new Map([...services].map(([key, spent]) => [key, plus(this.#totals.get(key), spent)]))
+  }
+
+  /** Writes the series of the services that exist. Those of deleted services are forgotten, so that a scrape does not bring them back. */
+  show(present: readonly ServiceKey[]): void {
+    const kept = new Map<string, Totals>()
+    for (const service of present) {
+      const key = refKey(service)
+      const totals = this.#totals.get(key)
+      if (totals) kept.set(key, totals)
+      const { joules = 0, tokens = 0 } = totals?.counted ?? {}
+      this.#metrics.setTotal('service_energy_joules_total', totals?.joules, service)
+      this.#metrics.setTotal('measured_tokens_total', totals?.counted?.tokens, service)
+      this.#metrics.set('joules_per_generated_token', tokens > 0 ? joules / tokens : undefined, service)
+    }
+    this.#totals = kept
+  }
+}
+
+function plus(
+  before: Totals = { joules: 0 },
+  { joules, measuredTokens }: { joules: number; measuredTokens?: number | undefined },
+): Totals {
+  const { counted } = before
+  const next =
+    measuredTokens === undefined
+      ? counted
+      : { joules: (counted?.joules ?? 0) + joules, tokens: (counted?.tokens ?? 0) + measuredTokens }
+  return { joules: before.joules + joules, counted: next }
+}

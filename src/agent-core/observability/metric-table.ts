@@ -1,0 +1,336 @@
+/** Before every name of the table. */
+export const metricPrefix = 'llmkube_metal_agent_'
+
+/** Why nothing is evicted at critical pressure, in the Go agent's words. */
+const evictionSkipReasons = [
+  'disabled',
+  'below_guard',
+  'floor',
+  'all_protected',
+  'runtime_ineligible',
+  'empty',
+] as const
+
+/** The plurals of what is watched. */
+const watchedKinds = ['inferenceservices', 'models', 'services', 'endpointslices'] as const
+
+const tokenKinds = ['prompt', 'generated'] as const
+
+const pressureLevels = ['normal', 'warning', 'critical', 'unknown'] as const
+
+/**
+ * Everything that the agent exports besides the figures of its own process. `AgentMetrics`, docs/metrics.md and the tests of both and of
+ * the board for Grafana come from it.
+ */
+export const metricTable = {
+  managed_processes: { type: 'gauge', origin: 'go', help: 'Model server processes that the agent manages' },
+  process_healthy: {
+    type: 'gauge',
+    origin: 'go',
+    perService: true,
+    help: 'Whether the model server of a service answers (1) or not (0)',
+  },
+  process_restarts_total: {
+    type: 'counter',
+    origin: 'go',
+    perService: true,
+    help: 'Restarts of a model server after it ended or stopped answering',
+  },
+  health_check_duration_seconds: {
+    type: 'histogram',
+    origin: 'go',
+    unit: 'seconds',
+    perService: true,
+    help: 'Time a health check of a model server took',
+  },
+  memory_budget_bytes: {
+    type: 'gauge',
+    origin: 'go',
+    unit: 'bytes',
+    help: 'Memory that models may have together',
+  },
+  memory_estimated_bytes: {
+    type: 'gauge',
+    origin: 'go',
+    unit: 'bytes',
+    perService: true,
+    help: 'Memory that the model of a service is expected to need',
+  },
+  system_memory_available_bytes: {
+    type: 'gauge',
+    origin: 'go',
+    unit: 'bytes',
+    help: 'Memory that a new process could take',
+  },
+  system_memory_wired_bytes: {
+    type: 'gauge',
+    origin: 'go',
+    unit: 'bytes',
+    help: 'Memory that can neither be compressed nor swapped',
+  },
+  process_rss_bytes: {
+    type: 'gauge',
+    origin: 'go',
+    unit: 'bytes',
+    perService: true,
+    help: 'Memory of the processes of a service: physical footprint on macOS, proportional set size on Linux',
+  },
+  memory_pressure_level: {
+    type: 'gauge',
+    origin: 'go',
+    help: 'Memory pressure: 0 normal, 1 warning, 2 critical; absent while unknown',
+  },
+  evictions_total: { type: 'counter', origin: 'go', help: 'Models evicted for want of memory' },
+  evictions_skipped_total: {
+    type: 'counter',
+    origin: 'go',
+    labels: { reason: evictionSkipReasons },
+    help: 'Looks at critically short memory after which nothing was evicted',
+  },
+  memory_exceeded_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { cause: ['budget', 'available'] },
+    help: 'Servers ended because they took more memory than they were admitted with: past the budget, or when memory was critically short',
+  },
+  watch_consecutive_failures: {
+    type: 'gauge',
+    origin: 'go',
+    help: 'Failures of watching the cluster since it last succeeded',
+  },
+  fatal_exits_total: {
+    type: 'counter',
+    origin: 'go',
+    labels: { subsystem: ['watcher', 'health-server'] },
+    help: 'Ends of a subsystem that ended the agent; ours end nothing, so that it stays at 0',
+  },
+  apple_power_combined_watts: {
+    type: 'gauge',
+    origin: 'go',
+    unit: 'watts',
+    help: 'Power of CPU, GPU and ANE together',
+  },
+  apple_power_gpu_watts: { type: 'gauge', origin: 'go', unit: 'watts', help: 'Power of the GPU' },
+  apple_power_cpu_watts: { type: 'gauge', origin: 'go', unit: 'watts', help: 'Power of the CPU' },
+  apple_power_ane_watts: { type: 'gauge', origin: 'go', unit: 'watts', help: 'Power of the Apple Neural Engine' },
+
+  memory_pressure_transitions_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { to: pressureLevels },
+    help: 'Changes of the memory pressure level, by the new level',
+  },
+  watch_live: {
+    type: 'gauge',
+    origin: 'ours',
+    labels: { kind: watchedKinds },
+    help: 'Whether the watch of a kind of object brings every change (1) or not (0)',
+  },
+  watch_stale_seconds: {
+    type: 'gauge',
+    origin: 'ours',
+    unit: 'seconds',
+    labels: { kind: watchedKinds },
+    help: 'How long what is known of a kind of object has been old; 0 while its watch is live',
+  },
+  api_requests_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { code: ['2xx', '3xx', '4xx', '5xx', 'none'] },
+    help: 'Requests to the API server, by the class of the answer; none = there was no answer',
+  },
+  heartbeat_age_seconds: {
+    type: 'gauge',
+    origin: 'ours',
+    unit: 'seconds',
+    help: 'Time since the last heartbeat of the service whose heartbeat is the oldest; at 180 s the cluster calls this agent gone',
+  },
+  reconcile_duration_seconds: {
+    type: 'histogram',
+    origin: 'ours',
+    unit: 'seconds',
+    help: 'Time of one pass over a service',
+  },
+  reconcile_queue_wait_seconds: {
+    type: 'histogram',
+    origin: 'ours',
+    unit: 'seconds',
+    help: 'Time from a change to the beginning of the pass that looks at it',
+  },
+  reconcile_queue_depth: {
+    type: 'gauge',
+    origin: 'ours',
+    help: 'Services that are looked at or wait for it, without those that wait for a time',
+  },
+  server_start_duration_seconds: {
+    type: 'histogram',
+    origin: 'ours',
+    unit: 'seconds',
+    perService: true,
+    buckets: [0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600],
+    help: 'Time from the start of a model server until it was ready',
+  },
+  server_failures_in_a_row: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Ends of model servers that were not asked for, since one last served; 0 = it serves',
+  },
+  service_retry_seconds: {
+    type: 'gauge',
+    origin: 'ours',
+    unit: 'seconds',
+    perService: true,
+    help: 'Back-off: time until what does not serve is tried again',
+  },
+  cluster_agrees: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Whether the cluster says of a service what this agent says (1) or something else (0)',
+  },
+  download_bytes_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'bytes',
+    help: 'Bytes of models that were received',
+  },
+  admission_decisions_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { outcome: ['admitted', 'InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] },
+    help: 'Answers to starts that asked for memory, by reason where it was refused; a start that waits asks again',
+  },
+  late_timers_total: {
+    type: 'counter',
+    origin: 'ours',
+    help: 'Ticks of a timer of 5 s that came more than a second late, as where macOS slows the app (App Nap)',
+  },
+  unloads_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { reason: ['pressure', 'displaced', 'idle'] },
+    help: 'Models taken out of memory without a person: for want of memory, for a more important one, for want of requests',
+  },
+  tokens_total: {
+    type: 'counter',
+    origin: 'ours',
+    perService: true,
+    labels: { kind: tokenKinds },
+    startsAbsent: true,
+    help: 'Tokens that the servers of a service have read of prompts and generated',
+  },
+  tokens_per_second: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    labels: { kind: tokenKinds },
+    help: 'Rate at which the server of a service read prompts and generated, as it reports',
+  },
+  requests_running: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Requests that the server of a service works on',
+  },
+  requests_waiting: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Requests that wait in the server of a service',
+  },
+  kv_cache_used_ratio: {
+    type: 'gauge',
+    origin: 'ours',
+    unit: 'ratio',
+    perService: true,
+    help: 'Share of the context memory of a server that is in use',
+  },
+  energy_joules_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'joules',
+    startsAbsent: true,
+    help: 'Energy that the CPU, GPU and ANE of this machine drew while their power was measured',
+  },
+  service_energy_joules_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'joules',
+    perService: true,
+    startsAbsent: true,
+    help: 'Share of that energy that belongs to a service, an estimate',
+  },
+  measured_tokens_total: {
+    type: 'counter',
+    origin: 'ours',
+    perService: true,
+    startsAbsent: true,
+    help: 'Generated tokens that the energy of a service belongs to; the quotient is joules per token',
+  },
+  joules_per_generated_token: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Energy of a service by its generated tokens, both while power was measured, since the agent began',
+  },
+  metrics_services_left_out: {
+    type: 'gauge',
+    origin: 'ours',
+    help: 'Services without series of their own, because there are more than the agent keeps series for',
+  },
+} as const satisfies Readonly<Record<string, MetricRow>>
+
+type Table = typeof metricTable
+export type MetricName = keyof Table
+export type MetricNameOf<T extends MetricRow['type']> = {
+  [N in MetricName]: Table[N] extends { readonly type: T } ? N : never
+}[MetricName]
+
+export interface ServiceKey {
+  readonly namespace: string
+  readonly name: string
+}
+
+type BoundedLabels<R> = R extends { readonly labels: infer L }
+  ? { readonly [K in keyof L]: L[K] extends readonly (infer V)[] ? V : never }
+  : object
+type Labels<R> = BoundedLabels<R> & (R extends { readonly perService: true } ? ServiceKey : object)
+
+/** What has to be said besides the figure: the service, and the table's labels. */
+export type LabelsOf<N extends MetricName> = Table[N] extends
+  { readonly labels: object } | { readonly perService: true }
+  ? [labels: Labels<Table[N]>]
+  : []
+
+export interface MetricRow {
+  readonly type: 'gauge' | 'counter' | 'histogram'
+  readonly help: string
+  /** What the name ends with, before the `_total` of a counter. */
+  readonly unit?: 'bytes' | 'seconds' | 'watts' | 'joules' | 'ratio'
+  /** `go`: the Go agent's own, whose name, type and labels dashboards have and which therefore never change. */
+  readonly origin: 'go' | 'ours'
+  /** It has the labels `name` and `namespace`, and its series go with the service. */
+  readonly perService?: true
+  /** Every value that a label may have, so that there is an end to the number of series. */
+  readonly labels?: Readonly<Record<string, readonly string[]>>
+  /** Of a histogram, in its unit; absent = the Go agent's, 5 ms to 10 s. */
+  readonly buckets?: readonly number[]
+  /** A counter that not every machine or service has: it begins with its first figure rather than at 0. */
+  readonly startsAbsent?: true
+}
+
+/** Every combination of the values that the labels of a metric may have; one without labels has one, the empty. */
+export function labelCombinations({ labels = {} }: MetricRow): Readonly<Record<string, string>>[] {
+  return Object.entries(labels).reduce<Readonly<Record<string, string>>[]>(
+    (combinations, [label, values]) =>
+      combinations.flatMap((combination) => values.map((value) => ({ ...combination, [label]: value }))),
+    [{}],
+  )
+}
+
+/** In the order in which they are shown. */
+export const labelNames = ({ perService, labels = {} }: MetricRow): string[] => [
+  ...(perService ? ['name', 'namespace'] : []),
+  ...Object.keys(labels),
+]

@@ -1,0 +1,80 @@
+import { expect, test } from 'vitest'
+import type { ServiceState } from '../../../src/contract/service.ts'
+import { rest } from '../../../src/agent-core/reconcile/plan/step.ts'
+import type { ServiceReport } from '../../../src/agent-core/reconcile/service-report.ts'
+import { figuresOf, serviceViewOf, stepsOf } from '../../../src/agent-core/agent/snapshot-views.ts'
+import { wallTimeOf } from '../../../src/agent-core/util/steady-clock.ts'
+
+const at = 1_000_000
+
+test.each<[state: ServiceState, shown: string | undefined]>([
+  ['unready', wallTimeOf(at).toISOString()],
+  ['crash-looping', wallTimeOf(at).toISOString()],
+  ['ready', undefined],
+])('when a service that is %s is looked at again is shown only where a person waits for it', (state, shown) => {
+  expect(serviceViewOf(reportOf(state)).retryAt).toBe(shown)
+})
+
+test('the URL is the one of the Service that this machine published, and absent where there is none', () => {
+  const url = (service: string) => serviceViewOf(reportOf('ready', service)).url
+  expect([url('ours'), url('absent'), url('taken')]).toEqual([
+    'http://a-b.ns.svc.cluster.local:8080',
+    undefined,
+    undefined,
+  ])
+})
+
+test('a share of the memory is told where it is more than what was measured, that of a second server included', () => {
+  const report = { ...reportOf('ready'), fetch: {} } as ServiceReport
+  const parts = (measured: number, held: number) => ({
+    footprints: new Map([['ns/a.b', measured]]),
+    held: new Map([
+      ['ns/a.b', held],
+      ['ns/a.b beside', 1],
+    ]),
+  })
+  expect([figuresOf([report], parts(5, 7)), figuresOf([report], parts(8, 7)), figuresOf([report])]).toEqual([
+    { a: { footprintBytes: 5, heldBytes: 8 } },
+    { a: { footprintBytes: 8 } },
+    {},
+  ])
+})
+
+function reportOf(state: ServiceState, service = 'ours'): ServiceReport {
+  const publication = { claim: 'ours', message: '', service, serviceMessage: '', complete: true, present: true }
+  const observed = { fetch: { kind: 'none' }, server: { kind: 'none' }, publication }
+  const report = { key: 'ns/a.b', namespace: 'ns', name: 'a.b', uid: 'a', since: 0, failures: 0, restarts: 0, observed }
+  return { ...report, plan: rest(state, 'Serving', 'Serving.', at) } as unknown as ServiceReport
+}
+
+test.each([
+  ['while its process is being started', false, { started: { status: 'active' }, healthy: { status: 'waiting' } }],
+  ['once its process runs', true, { started: { status: 'done' }, healthy: { status: 'active', message: 'Loading.' } }],
+])('a server is at one step at a time: %s', (_, hasProcess, expected) => {
+  const steps = stepsOf(
+    {
+      fetch: { kind: 'done', source: 'https://models.example/a.gguf' },
+      server: { kind: 'starting', digest: 'd1', failures: 0, message: 'Loading.' },
+      publication: {
+        claim: 'ours',
+        message: '',
+        retryAt: undefined,
+        service: 'ours',
+        serviceMessage: '',
+        shown: undefined,
+        complete: true,
+        present: true,
+      },
+      clusterRetry: undefined,
+    },
+    undefined,
+    undefined,
+    hasProcess,
+  )
+  expect(steps).toEqual({
+    fetched: { status: 'done' },
+    published: { status: 'waiting' },
+    clusterAgrees: { status: 'waiting' },
+    ...expected,
+  })
+})
