@@ -23,15 +23,21 @@ const untilServed = (agent: RunningAgent, changed: Partial<RunningAgent['snapsho
     { what: `the cluster as ${JSON.stringify(changed)}` },
   )
 
-test('another namespace is served at once, after what runs for the first came down, and after a restart too', async () => {
-  await using sim = await KubeSim.start()
-  await using world = await AgentWorld.open(sim.connection())
+/** `tiny` in the world's own namespace, `other` in a second one, and an agent that serves the first. */
+async function inTwoNamespaces(world: AgentWorld, options: Parameters<AgentWorld['startAgent']>[0] = {}) {
   const elsewhere = await world.createNamespace()
   await world.startController(elsewhere)
   await world.apply('tiny')
   await world.apply('other', { namespace: elsewhere })
-  const agent = await world.startAgent()
+  const agent = await world.startAgent(options)
   const { pid } = await agent.untilReady('tiny')
+  return { elsewhere, agent, pid }
+}
+
+test('another namespace is served at once, after what runs for the first came down, and after a restart too', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const { elsewhere, agent, pid } = await inTwoNamespaces(world)
 
   const result = await set(agent, { namespace: elsewhere })
   expect(result).toMatchObject({ outcome: 'accepted', message: expect.stringContaining(`"${elsewhere}"`) as unknown })
@@ -148,12 +154,7 @@ test('the same cluster in another kubeconfig stops nothing: its credentials coun
 test('all namespaces in place of one leaves what runs alone, and the other way what is in that one', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const elsewhere = await world.createNamespace()
-  await world.startController(elsewhere)
-  await world.apply('tiny')
-  await world.apply('other', { namespace: elsewhere })
-  const agent = await world.startAgent()
-  const { pid } = await agent.untilReady('tiny')
+  const { elsewhere, agent, pid } = await inTwoNamespaces(world)
   let isWithdrawn = false
   sim.onChange(({ resource, object }) => {
     if (resource !== 'endpointslices' || object.metadata.name !== 'tiny') return
@@ -176,12 +177,7 @@ test('all namespaces in place of one leaves what runs alone, and the other way w
 test('a move waits for a server that cannot be ended no longer than one that can would take, and says so meanwhile and afterwards', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const elsewhere = await world.createNamespace()
-  await world.startController(elsewhere)
-  await world.apply('tiny')
-  await world.apply('other', { namespace: elsewhere })
-  const agent = await world.startAgent({ leaveLimitMs: 1_000 })
-  const { pid } = await agent.untilReady('tiny')
+  const { elsewhere, agent, pid } = await inTwoNamespaces(world, { leaveLimitMs: 1_000 })
   const kill = process.kill.bind(process)
   // As a process that hangs in the kernel: no signal reaches it.
   using hanging = vi

@@ -143,10 +143,7 @@ function guardRoom(
       memory,
       servers,
       absences,
-      session: () => {
-        const { cluster, reconciler } = session() ?? {}
-        return cluster && reconciler && { reconciler, clusterUrl: cluster.api.context.server }
-      },
+      session: () => servedCluster(session()),
       marginBytes: () => settings().memoryMarginBytes,
       log,
       onEnded: (cause) => metrics.add('memory_exceeded_total', 1, { cause }),
@@ -154,6 +151,9 @@ function guardRoom(
     }),
   )
 }
+
+const servedCluster = (session: ClusterSession | undefined) =>
+  session && { reconciler: session.reconciler, clusterUrl: session.cluster.api.context.server }
 
 function evictionRoom(
   { metrics, ends, snapshots, settings, session, options: { log } }: RoomContext,
@@ -166,10 +166,7 @@ function evictionRoom(
       absences,
       narrator,
       servers: () => servers.counted(),
-      session: () => {
-        const { cluster, reconciler } = session() ?? {}
-        return cluster && reconciler && { reconciler, clusterUrl: cluster.api.context.server }
-      },
+      session: () => servedCluster(session()),
       settings: () => evictionSettings(settings()),
       log,
       onEvicted: () => metrics.add('evictions_total', 1),
@@ -198,7 +195,7 @@ function addressRoom(
       },
     }),
   )
-  snapshots.register(() => ({ notices: address.facts.warning === undefined ? [] : [address.facts.warning] }))
+  snapshots.register(() => ({ notices: [address.facts.warning] }))
   return address
 }
 
@@ -223,7 +220,7 @@ function firewallRoom(context: RoomContext, { servers }: Pick<MachineRooms, 'ser
   servers.onChange((_key, { kind }) => {
     if (kind === 'ready') void firewall.look()
   })
-  snapshots.register(() => ({ notices: firewall.notice === undefined ? [] : [firewall.notice] }))
+  snapshots.register(() => ({ notices: [firewall.notice] }))
 }
 
 /** Throws StateFileError. */

@@ -179,7 +179,7 @@ function modelRoom({ options, metrics, snapshots, ends, settings, session }: Roo
   })
   snapshots.register(() => {
     const { problem, warnings, downloads } = models.state()
-    return { downloads, notices: [...(problem === undefined ? [] : [problem]), ...warnings] }
+    return { downloads, notices: [problem, ...warnings] }
   })
   metrics.beforeRender(() => metrics.setTotal('download_bytes_total', models.receivedBytes))
   ends.defer(() => models.stop())

@@ -14,7 +14,7 @@ const coalesceMs = 50
 /** The agent's state as one immutable value, composed only when it is read. */
 export class SnapshotStore {
   readonly #base: () => SnapshotBase
-  readonly #parts: (() => Partial<RoomParts>)[] = []
+  readonly #parts: (() => RoomPart)[] = []
   readonly #readers = new Map<() => void, Looker>()
   readonly #onLook = new Set<() => void>()
   readonly #onLooker = new Set<(looker: Looker | undefined) => void>()
@@ -30,7 +30,7 @@ export class SnapshotStore {
   }
 
   /** What a room says of itself, from now on in every snapshot. */
-  register(part: () => Partial<RoomParts>): void {
+  register(part: () => RoomPart): void {
     this.#parts.push(part)
     this.#isStale = true
   }
@@ -139,6 +139,9 @@ interface RoomParts {
   readonly notices: readonly string[]
 }
 
+/** What one room says of itself; of its notices those count that are there. */
+export type RoomPart = Partial<Omit<RoomParts, 'notices'>> & { readonly notices?: readonly (string | undefined)[] }
+
 export type SnapshotParts = SnapshotBase & RoomParts
 
 const nothingSaid: RoomParts = {
@@ -153,10 +156,10 @@ const nothingSaid: RoomParts = {
   notices: [],
 }
 
-/** All parts as one: where two rooms say the same, the later one counts, but for notices. */
-function joinParts(base: SnapshotBase, parts: readonly Partial<RoomParts>[]): SnapshotParts {
-  const joined = parts.reduce<RoomParts>((sum, part) => ({ ...sum, ...part }), nothingSaid)
-  return { ...base, ...joined, notices: parts.flatMap(({ notices = [] }) => notices) }
+/** All parts as one: where two rooms say the same, the later one counts; the notices of all are kept. */
+function joinParts(base: SnapshotBase, parts: readonly RoomPart[]): SnapshotParts {
+  const notices = parts.flatMap((part) => part.notices ?? []).filter((notice) => notice !== undefined)
+  return parts.reduce<SnapshotParts>((sum, part) => ({ ...sum, ...part, notices }), { ...base, ...nothingSaid })
 }
 
 /** Thirty services with the longest texts that the schemas allow still make a snapshot of less than 64 KiB: each has a share of it. */
