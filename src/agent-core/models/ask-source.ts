@@ -90,7 +90,7 @@ export function compareWithStored(
 
 /** What is stored of a source. */
 export type AskedFor = Pick<Manifest, 'files' | 'revision' | 'access' | 'origin'> & {
-  /** Of one of its files; computed where its record does not have it. */
+  /** The digest of one of its files; computed where its record does not have it. */
   readonly sha256Of: (file: ManifestFile) => Promise<string>
 }
 

@@ -21,7 +21,7 @@ export interface Content extends DownloadedFile {
 }
 
 export interface ContentFetchesOptions {
-  /** Of partial downloads; throws ModelError. */
+  /** The folder of partial downloads. Throws ModelError. */
   readonly folder: () => Promise<string>
   /** Leaves the complete, synced and verified file at `partialPath`. Throws ModelError or the signal's reason. */
   readonly download: (
@@ -72,7 +72,7 @@ export class ContentFetches {
     return this.#downloads.keys
   }
 
-  /** Throws ModelError, or the signal's reason; the download goes on for others, and ends with the last. */
+  /** Throws ModelError, or the signal's reason; the download continues for the other callers, and ends with the last of them. */
   async get(request: ScopedRequest, { model, signal, onProgress, refusal }: GetOptions): Promise<Content> {
     const refused = new AbortController()
     const share = await this.#downloads.join(keyOf(request), {

@@ -74,11 +74,11 @@ export class ModelError extends Error {
 
 /** One of the models that a source may mean. */
 export interface ModelChoice {
-  /** Of a model in several parts that of the first. */
+  /** Where the model has several parts, that of the first. */
   readonly path: string
   /** Names this one alone. */
   readonly source: string
-  /** Of all parts. */
+  /** All parts together. */
   readonly sizeBytes: number
   readonly quantization?: string
   readonly parts: number

@@ -21,7 +21,7 @@ export interface ModelLook {
   readonly mmproj?: { readonly fileBytes: number; readonly header: GgufHeader }
   /** It is on this machine whole. */
   readonly isHere: boolean
-  /** Of the same repository; empty where the source names one alone. */
+  /** The models of the same repository; empty where the source names one alone. */
   readonly choices: readonly ModelChoice[]
   /** How the source was understood, one sentence each. */
   readonly notes: readonly string[]
@@ -61,7 +61,7 @@ export async function lookAtFiles(
   )
 }
 
-/** Of all files of a model together. Real ones have some thousands, and headers below 20 MiB. */
+/** The most of all files of a model together. Real ones have some thousands, and headers below 20 MiB. */
 const maxTensors = 131_072
 
 /** Throws GgufError, also where they are more than any model has. */

@@ -9,7 +9,7 @@ export interface ModelRequest extends Selection {
   readonly name: string
   /** What its (first) file must have, in hex. */
   readonly sha256?: string | undefined
-  /** Of the Model's Secret, for this request alone. Throws ModelError. */
+  /** Reads the token in the Model's Secret, for this request alone. Throws ModelError. */
   readonly secret?: (() => Promise<HubToken>) | undefined
 }
 
@@ -17,7 +17,7 @@ export interface LocalModel {
   /** What a runtime is given: a file, or a folder. */
   readonly path: string
   readonly mmproj?: string
-  /** Of all files. */
+  /** All files together. */
   readonly sizeBytes: number
   /** Tells contents of one source apart. */
   readonly revision: string

@@ -202,7 +202,7 @@ export class Models {
 
   /**
    * The model on this machine: a local path as it is, anything else from the store or fetched into it. Throws ModelError, or the
-   * signal's reason at once when that is aborted; a download ends when its last caller left, and is gone on with by the next.
+   * signal's reason at once when that is aborted; a download ends when its last caller left, and the next caller continues it.
    */
   ensure(request: ModelRequest, options: EnsureOptions): Promise<LocalModel> {
     return this.#shared(requestKey(request), request, options, (waiters) => this.#fetcher.ensure(request, waiters))
@@ -250,7 +250,7 @@ export class Models {
     return (await this.#roots.lentTo(namespace).allows(path)) && (await isModel(path))
   }
 
-  /** Of all downloads since the agent began. */
+  /** Received by all downloads since the agent started. */
   get receivedBytes(): number {
     return this.#remote.receivedBytes
   }
@@ -313,7 +313,7 @@ export class Models {
     return prunedSentence(await this.#inventory.prune({ dryRun }), dryRun ? 'would free' : 'freed')
   }
 
-  /** Ends every fetch; returns when nothing is written any more. */
+  /** Ends every fetch; returns when the last write is over. */
   async stop(): Promise<void> {
     this.#stopping.abort(
       new ModelError(

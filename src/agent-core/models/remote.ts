@@ -16,7 +16,7 @@ import { shownSource } from './source.ts'
 import type { WithRoom } from './store/files.ts'
 
 export interface DownloadSettings {
-  /** Of all downloads together; 0 = no limit. */
+  /** The limit of all downloads together; 0 = none. */
   readonly bytesPerSecond: number
   readonly atOnce: number
   readonly hubEndpoint?: string | undefined
@@ -78,7 +78,7 @@ export class Remote implements AsyncDisposable {
     this.#bandwidth = new Bandwidth(options.settings().bytesPerSecond)
   }
 
-  /** Of all downloads since the agent began. */
+  /** Received by all downloads since the agent started. */
   get receivedBytes(): number {
     return this.#bandwidth.takenBytes
   }

@@ -297,7 +297,7 @@ export interface WantedModel {
   readonly source: string
   readonly format?: string | undefined
   readonly quantization?: string | undefined
-  /** Of the first file, in hex. */
+  /** What the first file must have, in hex. */
   readonly sha256?: string | undefined
   readonly mmproj?: string | undefined
   readonly files?: readonly string[] | undefined

@@ -59,7 +59,7 @@ export function isProjector(path: string): boolean {
   return /(?:^|[-_.])mmproj/i.test(basename(path))
 }
 
-/** Of a name like `Llama-3.2-3B-UD-Q4_K_XL.gguf`, in capitals: `UD-Q4_K_XL`. The two folders above count where the file does not say. */
+/** The quantization in a name like `Llama-3.2-3B-UD-Q4_K_XL.gguf`, in capitals: `UD-Q4_K_XL`. The two folders above count where the file does not say. */
 export function quantizationOf(path: string): string | undefined {
   for (const element of path.split('/').slice(-3).reverse()) {
     const found = [...element.matchAll(quantizationName)].at(-1)?.[0]
@@ -123,7 +123,7 @@ export function groupCandidates(groups: readonly Group<Candidate>[]): Candidate[
   }))
 }
 
-/** Of a hostile repository's hundred thousand files nobody reads more. */
+/** Nobody reads more of a hostile repository's hundred thousand files. */
 const maxChoices = 200
 
 export const choicesOf = (groups: readonly Group<Candidate>[], place: Place): ModelChoice[] =>
@@ -159,7 +159,7 @@ export interface Selected<T extends Candidate> {
 
 /** A listing that is longer is no model's, nor a collection that a person would choose from. */
 export const maxListedFiles = 20_000
-/** Of all names of a listing together: each is compared with several patterns. */
+/** The length of all names of a listing together: each is compared with several patterns. */
 export const maxListedBytes = 2 * 1024 * 1024
 /** How many files one model may have: some hundred parts and what belongs to them. */
 const maxChosenFiles = 2_000

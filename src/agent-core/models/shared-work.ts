@@ -21,13 +21,13 @@ export interface Share<Result> {
   readonly result: Result
   /** No other caller holds it. */
   readonly isAlone: () => boolean
-  /** Callers that come from now on wait until all holders have released it, and then begin anew. */
+  /** Later callers wait until all holders have released it, and then begin a new one. */
   readonly close: () => void
   readonly release: () => Promise<void>
 }
 
 /**
- * Work that several callers share: the first of a key begins it, all are told how it goes on and get its result or its error, and it is
+ * Work that several callers share: the first of a key begins it, all hear of its progress and get its result or its error, and it is
  * aborted when the last of them leaves. As long as a caller holds the result, later callers get it as well.
  */
 export class SharedWork<Result, News, About> {
@@ -158,7 +158,7 @@ interface Job<Result, News, About> {
   readonly ending: AbortController
   readonly holders: Set<Holder<News>>
   news: News | undefined
-  /** No caller can join it any more. */
+  /** Callers can no longer join it. */
   isClosed: boolean
   isOver: boolean
   readonly done: Promise<Result>

@@ -97,7 +97,7 @@ export const shortDigestLength = 16
 /** Leaves room for our suffixes below the usual limit of 255 bytes. */
 const maxNameBytes = 200
 
-/** Of a path below a model's folder; the usual limit of a whole path is 1024 on macOS. */
+/** The longest path below a model's folder; the usual limit of a whole path is 1024 on macOS. */
 export const maxPathBytes = 500
 
 /**

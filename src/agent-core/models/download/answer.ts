@@ -107,7 +107,7 @@ function contradictionIn(headers: Headers, encoding: string | undefined): string
   return `Content-Range ${stated ?? ''}${isLongAsSaid ? '' : ` with Content-Length ${length}`}`
 }
 
-/** Of the body as it is sent. */
+/** The length of the body as it is sent. */
 export function contentLength(headers: Headers): number | undefined {
   const length = headers.get('content-length')
   const bytes = Number(length)

@@ -111,7 +111,7 @@ const quarantineMs = 60 * 60_000
 /**
  * Fetches a file to `partialPath` and verifies it there. On success it is complete, synced and stays for the caller to
  * rename; `forgetPartial` then removes the records beside it. After a failure, an abort or a kill it stays too where it
- * can be continued, and the next call with the same path does so, unless the server has another file by then. What is found to be wrong is
+ * can be continued, and the next call with the same path does so, unless the server then has another file. What is found to be wrong is
  * moved to `<partialPath>.quarantined`. Throws ModelError, or the signal's reason when that is aborted.
  */
 export async function download(request: FileRequest, options: DownloadOptions): Promise<DownloadedFile> {
@@ -132,7 +132,7 @@ interface Learned {
   /** False once it was seen to send whole files only. */
   ranges: boolean
   changes: number
-  /** Of which the bytes that are here came. */
+  /** How many answers the bytes that are here came from. */
   answers: number
 }
 
@@ -562,7 +562,7 @@ class Attempt {
     const at = performance.now()
     if (!now && writtenBytes - this.#spaceSeen.bytes < spaceBytes && at - this.#spaceSeen.at < spaceMs) return
     this.#spaceSeen = { bytes: writtenBytes, at }
-    // Of a file of unknown length: as much as may come before the next look.
+    // Where the length is unknown, as much as may come before the next look.
     const total = remote.sizeBytes ?? this.#request.sizeBytes ?? writtenBytes + 2 * spaceBytes
     const room = { folder: dirname(partialPath), name, reserveBytes, deletableBytes, claims }
     await requireFreeSpace(room, Math.max(0, total - writtenBytes), this)

@@ -50,12 +50,12 @@ export class PrefixHash implements AsyncDisposable {
     this.#worker.postMessage({ kind: 'advance', to: bytes } satisfies HashRequest)
   }
 
-  /** Of what is hashed by now. */
+  /** The digest of what is hashed by now. */
   digest(): Promise<PrefixDigest> {
     return this.#ask({})
   }
 
-  /** Of exactly so many bytes, not fewer than are hashed by now. The hash waits there until `advance` went so far. */
+  /** The digest of exactly so many bytes, not fewer than are hashed by now. The hash waits there until `advance` went so far. */
   digestAt(bytes: number): Promise<PrefixDigest> {
     return this.#ask({ at: bytes })
   }

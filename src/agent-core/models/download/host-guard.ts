@@ -37,7 +37,7 @@ export class HostGuard {
     this.#interfaces = interfaces
   }
 
-  /** Of each request, before anything is dialled: all that can be judged where a proxy resolves the name. Throws ModelError. */
+  /** Asked for each request before anything is dialled: all that can be judged where a proxy resolves the name. Throws ModelError. */
   requireHost(hostname: string): void {
     const host = bare(hostname)
     const isFine = ipaddr.isValid(host) ? this.#mayDial(host) : !isLocalName(host)

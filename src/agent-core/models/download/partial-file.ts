@@ -146,7 +146,7 @@ export class PartialFile implements AsyncDisposable {
   #recordedPrefix = 0
   /** The record that is being written, of each kind. */
   readonly #writing: { recent?: Promise<void> | undefined; durable?: Promise<void> | undefined } = {}
-  /** Of a record that could not be written; thrown by the next call. */
+  /** Why a record could not be written; thrown by the next call. */
   #failure: Error | undefined
 
   private constructor(path: string, handle: FileHandle, identity: Identity, now: () => number) {

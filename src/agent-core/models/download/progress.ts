@@ -90,7 +90,7 @@ export function nextRate(previous: number | undefined, bytes: number, elapsedMs:
 export class TotalProgress {
   readonly #sizes: readonly (number | undefined)[]
   readonly #onProgress: (progress: Progress) => void
-  /** Of the files that are here. */
+  /** The bytes of the files that are here. */
   #endedBytes = 0
 
   constructor(sizes: readonly (number | undefined)[], onProgress: (progress: Progress) => void) {
@@ -98,7 +98,7 @@ export class TotalProgress {
     this.#onProgress = onProgress
   }
 
-  /** Of the file that comes at the moment. */
+  /** Reports the progress of the file that comes at the moment. */
   report(progress: Progress): void {
     if (this.#sizes.length === 1) {
       this.#onProgress(progress)

@@ -23,7 +23,7 @@ export class Cursor {
   #window: Buffer = Buffer.alloc(0)
   /** In the window. */
   #at = 0
-  /** Of the window, in the file. */
+  /** Where the window begins in the file. */
   #start = 0
 
   constructor(name: string, fileBytes: number | undefined) {

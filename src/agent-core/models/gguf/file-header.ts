@@ -27,7 +27,7 @@ export async function readGgufHeader(path: string, { signal }: { signal?: AbortS
     if (error instanceof GgufError || signal?.aborted === true) throw error
     throw unreadable(path, errorCode(error), error)
   })
-  // A volume that is dead answers nothing, nor that it is not asked any more.
+  // A dead volume never answers, not even that a read was cancelled.
   const header = await (signal ? untilAborted(reading, signal) : reading)
   return header ?? (await readInThread(path, signal))
 }
@@ -74,7 +74,7 @@ function unreadable(path: string, code: string | undefined, cause: unknown): Ggu
 
 /** More models than one machine serves; the oldest is read again. */
 const maxHeaders = 64
-/** Of all that are kept; a header of a large model takes less than 1 MiB. */
+/** Memory of all headers that are kept; that of a large model takes less than 1 MiB. */
 const maxBytes = 32 * 1024 * 1024
 
 interface Known {

@@ -10,7 +10,7 @@ export interface HttpHeaderOptions {
   readonly fetch?: typeof fetch
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal
-  /** The whole of it may take so long. */
+  /** How long the request with its answer may take. */
   readonly limitMs?: number
 }
 
@@ -44,7 +44,7 @@ export async function readGgufHeaderOverHttp(url: string, options: HttpHeaderOpt
       { cause: error },
     )
   } finally {
-    // Hangs up where the body goes on.
+    // Ends the connection where the body is longer than the header.
     ended.abort()
   }
 }

@@ -3,13 +3,13 @@ import type { GgufScalar, GgufTensor, GgufValue } from './gguf.ts'
 
 /** Real ones stay below 100. */
 const maxKeys = 16_384
-/** Of all keys together. */
+/** The length of all keys together. */
 const maxKeysBytes = 1024 * 1024
 /** The format's own limit. */
 const maxKeyBytes = 65_535
 /** Chat templates and licences stay below 100 kB. */
 const maxTextBytes = 1024 * 1024
-/** Of all texts together, so that a header cannot fill the memory. */
+/** The length of all texts together, so that a header cannot fill the memory. */
 const maxKeptBytes = 8 * 1024 * 1024
 const maxArrayItems = 4_096
 const maxNesting = 4

@@ -31,7 +31,7 @@ export interface HubClientOptions {
 export interface HubFile {
   readonly path: string
   readonly sizeBytes: number
-  /** Of files kept by git-lfs. */
+  /** Only of files that are kept by git-lfs. */
   readonly sha256?: string
   /** What the Hub calls this content: the sha256, else git's hash. */
   readonly blob: string
@@ -89,7 +89,7 @@ export class HubClient {
     })
   }
 
-  /** Of the paths that are files there; the others are left out. */
+  /** The files among the paths; the others are left out. */
   async info(repo: string, revision: string, paths: readonly string[]): Promise<HubFile[]> {
     return this.#ask({ repo, revision, path: paths[0] }, async (hubUrl, fetch) => {
       const found = await pathsInfo({ repo, revision, paths: [...paths], hubUrl, fetch })

@@ -14,11 +14,11 @@ export interface HubToken {
 }
 
 export interface TokenSources {
-  /** Of the Model's `sourceSecretRef`; throws one of the errors below. Absent where the Model has none. */
+  /** Reads the token in the Model's `sourceSecretRef`; throws one of the errors below. Absent where the Model has none. */
   readonly secret?: (() => Promise<HubToken>) | undefined
   /** What stands in the file that the setting names. */
   readonly setting?: string | undefined
-  /** Of the person at this machine, kept by the program that hosts the agent. */
+  /** The token of the person at this machine, kept by the program that hosts the agent. */
   readonly kept?: string | undefined
   readonly env: Environment
   readonly home: string
@@ -108,7 +108,7 @@ export function secretUnreadable(namespace: string, name: string, why: string, c
   )
 }
 
-/** Of the file that the setting names. Throws ModelError where there is none. */
+/** The token in the file that the setting names. Throws ModelError where there is none. */
 export async function tokenInFile(file: string): Promise<string> {
   const text = await readIfThere(file).catch((error: unknown) => {
     throw unusableToken(file, messageOf(error), error)
@@ -118,7 +118,7 @@ export async function tokenInFile(file: string): Promise<string> {
   return text.trim()
 }
 
-/** Of the program that hosts the agent. Throws ModelError where it has one and cannot read it. */
+/** The token that the program which hosts the agent keeps. Throws ModelError where it has one and cannot read it. */
 export async function keptToken(read: (() => Promise<string | undefined>) | undefined): Promise<string | undefined> {
   try {
     return await read?.()
@@ -126,7 +126,7 @@ export async function keptToken(read: (() => Promise<string | undefined>) | unde
     throw new ModelError(
       'transient',
       'FileUnreadable',
-      `The Hub's token that the app keeps cannot be read (${messageOf(error)}): write it into the app's settings anew, or remove it there.`,
+      `The Hub's token that the app keeps cannot be read (${messageOf(error)}): write it into the app's settings again, or remove it there.`,
       { cause: error, retryAfterMs: localRepairMs },
     )
   }
@@ -169,9 +169,9 @@ export function hubHome(env: Environment, home: string): string {
 }
 
 export interface LoginSources extends Pick<TokenSources, 'env' | 'home'> {
-  /** Of the setting. */
+  /** As the setting names it. */
   readonly hubTokenFile: string | undefined
-  /** Of the program that hosts the agent. */
+  /** Reads the token that the program which hosts the agent keeps. */
   readonly keptHubToken?: (() => Promise<string | undefined>) | undefined
 }
 

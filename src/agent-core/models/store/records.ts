@@ -48,7 +48,7 @@ const access = z.object({
   isPublic: z.boolean(),
   /** With the login of a Model in them; `''` is the person at this machine. */
   namespaces: z.array(z.string().max(253)).max(1_000),
-  /** A login for the Hub was sent for it: knowing its address alone opens nothing, also where that is no address of the Hub any more. */
+  /** A login for the Hub was sent for it: knowing its address alone opens nothing, also where it is no longer an address of the Hub. */
   isByLogin: z.boolean().optional(),
 })
 export type Access = z.infer<typeof access>
@@ -69,7 +69,7 @@ const manifestSchema = z.object({
   ...shared,
   schema: z.literal(2),
   /**
-   * Of several contents of one source the highest is the newest. Absent in records of earlier versions and of files that were found here,
+   * The newest of several contents of one source has the highest. Absent in records of earlier versions and of files that were found here,
    * which are older than all that have one.
    */
   sequence: z.int().nonnegative().optional(),
@@ -82,7 +82,7 @@ const manifestSchema = z.object({
   lastUsedAt: z.iso.datetime().optional(),
   header: headerSummary.optional(),
   /**
-   * Of the Model that the files belong to; one of another namespace never replaces or deletes them. `''` = they are a person's. Absent =
+   * The namespace of the Model that the files belong to; a Model of another namespace never replaces or deletes them. `''` = they are a person's. Absent =
    * not known yet: an earlier version left them, or they were found here.
    */
   namespace: z.string().max(253).optional(),
@@ -191,7 +191,7 @@ export function accessAfter(
 const maxNamespaces = 1_000
 
 export interface Recorded {
-  /** Of the record. */
+  /** Where the record is. */
   readonly path: string
   readonly manifest: Manifest
 }
