@@ -10,7 +10,7 @@ import { inspect, type MigrationWorld, type OwnService } from '../installation/m
 import { confirm, migrate, undo, type MigrationResult } from '../installation/migration/migrate.ts'
 import { planText, type MigrationPlan } from '../installation/migration/plan.ts'
 import { MigrationRecord, standing } from '../installation/migration/record.ts'
-import { serviceLogFolder } from '../installation/service/service-names.ts'
+import { serviceLogFolder } from '../installation/service/service-plan.ts'
 import { connect, VerbError } from './agent-session.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { parseRunArguments } from './run-settings.ts'

@@ -11,7 +11,7 @@ import { acquireLock, startTimeOf } from '../agent-core/state/lock.ts'
 import { hasCode } from '../agent-core/util/files.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { LinkError } from '../contract/client.ts'
-import { serviceVariable } from '../installation/service/service-names.ts'
+import { serviceVariable } from '../installation/service/service-plan.ts'
 import { hostAgent, type HostedAgent, type HostOptions, type HostResult } from '../serve/host-agent.ts'
 import { exitCodes, type CliIo } from './io.ts'
 

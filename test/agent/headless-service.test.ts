@@ -13,7 +13,7 @@ import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { examplePlan } from '../unit/installation/service/example-plans.ts'
-import { systemdUnitText } from '../../src/installation/service/systemd-unit.ts'
+import { systemdUnitText } from '../../src/installation/service/systemd.ts'
 import { shellCommand } from '../../src/contract/shell.ts'
 import { agentSnapshot } from '../../src/contract/snapshot.ts'
 

@@ -1,12 +1,12 @@
 import type { Platform } from '../../agent-core/platform/platform.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
-import { launchdJob } from '../../installation/launchctl.ts'
 import {
   findGoAgentJobs,
   findGoAgents,
   type GoAgentJob,
   type GoAgentProcess,
 } from '../../installation/migration/go-agent.ts'
+import { launchdJob } from '../../installation/service/launchd.ts'
 
 interface Here {
   readonly platform: Pick<Platform, 'processes'>

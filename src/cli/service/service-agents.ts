@@ -2,7 +2,7 @@ import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { lockHolder, startTimeOf } from '../../agent-core/state/lock.ts'
 import { lockFileIn } from '../../agent-core/state/state-folder.ts'
 import { LinkError } from '../../contract/client.ts'
-import type { Agents } from '../../installation/service/agents.ts'
+import type { Agents } from '../../installation/service/hand-over.ts'
 import { connect } from '../agent-session.ts'
 import type { CliIo } from '../io.ts'
 

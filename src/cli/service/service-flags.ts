@@ -1,10 +1,10 @@
 import path from 'node:path'
-import type { SettingRow } from '../../contract/settings-table.ts'
 import { allRows, type AgentSettings } from '../../agent-core/settings/settings.ts'
-import { serviceLogFolder, type ServiceKind } from '../../installation/service/service-names.ts'
+import { FlagError, parseGoFlags } from '../../agent-core/util/go-flags.ts'
+import type { SettingRow } from '../../contract/settings-table.ts'
+import { serviceLogFolder, type ServiceKind } from '../../installation/service/service-plan.ts'
 import { VerbError } from '../agent-session.ts'
 import { flagTable, type FlagDefaults } from '../flags.ts'
-import { FlagError, parseGoFlags } from '../../agent-core/util/go-flags.ts'
 import { parseRunArguments } from '../run-settings.ts'
 
 export interface ServiceFlags {

@@ -5,9 +5,13 @@ import { defaultStateDir } from '../../agent-core/state/state-folder.ts'
 import { isSelfContained } from '../../agent-core/util/embedded.ts'
 import { asOwner, type InstallationHost } from '../../installation/installation-host.ts'
 import { stateDirOf } from '../../installation/service/hand-over.ts'
-import { serviceEnvironment } from '../../installation/service/service-environment.ts'
-import { serviceLogFolder, type ServiceKind } from '../../installation/service/service-names.ts'
-import { exitTimeoutS, type ServicePlan } from '../../installation/service/service-plan.ts'
+import {
+  exitTimeoutS,
+  serviceEnvironment,
+  serviceLogFolder,
+  type ServiceKind,
+  type ServicePlan,
+} from '../../installation/service/service-plan.ts'
 import { placeOfCopy, versionedCopyOf } from '../../installation/versioned-copy.ts'
 import type { FlagDefaults } from '../flags.ts'
 import { serviceFlags } from './service-flags.ts'

@@ -1,5 +1,5 @@
-import type { LastExit } from '../../installation/launchctl.ts'
 import type { Started } from '../../installation/service/hand-over.ts'
+import type { LastExit } from '../../installation/service/service-plan.ts'
 
 /** One sentence, or two: what became of a start. `servers`: those that ran before it. */
 export function startedText(started: Started, servers: readonly number[]): string {

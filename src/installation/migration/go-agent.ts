@@ -8,8 +8,8 @@ import { FlagError, parseGoFlags, type FlagSpec, type FlagValue } from '../../ag
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { formatDuration } from '../../contract/format.ts'
 import type { InstallationHost } from '../installation-host.ts'
-import type { LaunchdDomain } from '../launchctl.ts'
-import { serviceLabel } from '../service/service-names.ts'
+import type { LaunchdDomain } from '../service/launchd.ts'
+import { serviceLabel } from '../service/service-plan.ts'
 
 /** What becomes of a flag of LLMKube's Go agent here. */
 type Fate =

@@ -12,7 +12,7 @@ import { FlagError } from '../../agent-core/util/go-flags.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { InstallationError, type InstallationHost } from '../installation-host.ts'
-import { launchdJob } from '../launchctl.ts'
+import { launchdJob } from '../service/launchd.ts'
 import { clusterSilence, lookAtCluster, type ClusterLook } from './cluster-look.ts'
 import {
   argsOf,

@@ -1,9 +1,25 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { InstallationError } from '../installation-host.ts'
-import type { LastExit } from '../launchctl.ts'
-import type { AgentLook, Agents } from './agents.ts'
-import type { ServiceManager } from './service-manager.ts'
-import type { ServicePlan } from './service-plan.ts'
+import type { ServiceManager, ServicePlan, LastExit } from './service-plan.ts'
+
+/** The agent of a state folder, as far as its service has to know; the one who installs looks it up. */
+export interface Agents {
+  /** Undefined where none answers. Takes no longer than a few seconds. */
+  look(stateDir: string): Promise<AgentLook | undefined>
+  /** Has it end and its servers go on; `silent` where none answers. One sentence where it refuses. */
+  leave(stateDir: string): Promise<'leaves' | 'silent' | { readonly refused: string }>
+}
+
+export interface AgentLook {
+  /** Who has the lock of the state folder. */
+  readonly pid: number | undefined
+  readonly version: string
+  readonly startedAt: string
+  /** Of the model servers that it has now. */
+  readonly serverPids: readonly number[]
+  /** The services that have one, as namespace/name. */
+  readonly serving: readonly string[]
+}
 
 /** What a change of a service goes on with. */
 export interface ServiceWork {

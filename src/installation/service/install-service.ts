@@ -1,11 +1,16 @@
 import { asOwner, InstallationError, type InstallationHost } from '../installation-host.ts'
 import { leaveServers, startedAs, unloaded, type ServiceWork, type Started } from './hand-over.ts'
-import { installedServices, type InstalledService } from './installed-service.ts'
-import { serviceManager } from './managers.ts'
-import type { ServiceManager } from './service-manager.ts'
-import { keepAside, makePlaces, removeUnit, tightenUnit, writeUnit } from './service-files.ts'
-import { refuseUnusableTexts, type ServicePlan } from './service-plan.ts'
-import { differences } from './unit-text.ts'
+import {
+  installedServices,
+  keepAside,
+  makePlaces,
+  removeUnit,
+  serviceManager,
+  tightenUnit,
+  writeUnit,
+  type InstalledService,
+} from './installed-service.ts'
+import { differences, refuseUnusableTexts, type ServiceManager, type ServicePlan } from './service-plan.ts'
 
 export interface InstallOutcome {
   readonly manager: ServiceManager

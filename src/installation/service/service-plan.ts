@@ -1,5 +1,42 @@
-import { InstallationError } from '../installation-host.ts'
-import type { ServiceKind } from './service-names.ts'
+import { createHash } from 'node:crypto'
+import path from 'node:path'
+import { shellCommand } from '../../contract/shell.ts'
+import { InstallationError, type InstallationHost } from '../installation-host.ts'
+
+/** LLMKube's guide has people look for a job whose label contains "llmkube". */
+export const serviceLabel = 'dev.metalbar.llmkube-metal-agent'
+export const systemdUnit = 'llmkube-metal-agent.service'
+
+/** Tells the agent that launchd or systemd runs it, which starts it anew where it ends with an error. */
+export const serviceVariable = 'METAL_AGENT_SERVICE'
+
+/** Has systemd run a user's services with nobody logged in. */
+export const lingerCommand = ({ name }: InstallationHost['user']): string =>
+  shellCommand(['sudo', 'loginctl', 'enable-linger', name])
+
+/** How launchd or systemd keeps the agent; a LaunchDaemon runs with nobody logged in. */
+export type ServiceKind = 'launchAgent' | 'launchDaemon' | 'systemdUser'
+
+type Place = Pick<InstallationHost, 'env' | 'user' | 'systemRoot'>
+
+/** The file that a service consists of. */
+export function serviceFile(kind: ServiceKind, { env, user, systemRoot }: Place): string {
+  switch (kind) {
+    case 'launchAgent':
+      return path.join(user.homeDir, 'Library/LaunchAgents', `${serviceLabel}.plist`)
+    case 'launchDaemon':
+      return path.join(systemRoot, 'Library/LaunchDaemons', `${serviceLabel}.plist`)
+    case 'systemdUser': {
+      const given = env['XDG_CONFIG_HOME']
+      const config = given !== undefined && path.isAbsolute(given) ? given : path.join(user.homeDir, '.config')
+      return path.join(config, 'systemd/user', systemdUnit)
+    }
+  }
+}
+
+/** Where the service's own output goes: no folder that a reboot or a clean-up empties. */
+export const serviceLogFolder = (kind: ServiceKind, homeDir: string, stateDir: string): string =>
+  kind === 'systemdUser' ? path.join(stateDir, 'service') : path.join(homeDir, 'Library/Logs/Metalbar')
 
 /** What a service runs and how; what launchd and systemd are told besides is the same for everybody. */
 export interface ServicePlan {
@@ -72,4 +109,178 @@ export function refuseUnusableTexts(plan: ServicePlan): void {
   throw new InstallationError(
     `${JSON.stringify(found)} has a line break or another control character in it, which no service can be given: choose another.`,
   )
+}
+
+/** Where Homebrew and a person put programs, which neither launchd nor systemd knows: credential plugins are looked for there. */
+const programFolders = ['/opt/homebrew/bin', '/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin'] as const
+
+/** Variables of the shell that decide which cluster, models and proxies the agent has. */
+const taken = [
+  ...['KUBECONFIG', 'XDG_CONFIG_HOME', 'XDG_CACHE_HOME', 'XDG_DATA_HOME', 'XDG_STATE_HOME'],
+  ...['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy'],
+  ...['SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS', 'HF_HOME', 'HF_ENDPOINT', 'HF_TOKEN_PATH', 'LLAMA_CACHE'],
+] as const
+
+/** Secrets, which stand in no file that a service is made of. */
+const secrets = ['HF_TOKEN', 'HUGGING_FACE_HUB_TOKEN', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN'] as const
+
+export interface ServiceEnvironment {
+  readonly variables: Readonly<Record<string, string>>
+  /** One sentence for each variable of the shell that the agent would read, and that is not taken. */
+  readonly leftOut: readonly string[]
+}
+
+/** What the agent gets of the shell in which it is installed; `stated` counts before all. */
+export function serviceEnvironment(
+  kind: ServiceKind,
+  { env, user }: Pick<InstallationHost, 'env' | 'user'>,
+  stated: Readonly<Record<string, string>> = {},
+): ServiceEnvironment {
+  const given = taken.flatMap((name) => {
+    const value = env[name]
+    return value === undefined || value === '' ? [] : [[name, value] as const]
+  })
+  const plain = given.filter(([, value]) => !hasPassword(value))
+  const leftOut = [
+    ...given.filter(([, value]) => hasPassword(value)).map(([name]) => `${name} has a password in it`),
+    ...secrets.filter((name) => (env[name] ?? '') !== '').map((name) => `${name} is a secret`),
+  ].filter((sentence) => stated[sentence.split(' ')[0] ?? ''] === undefined)
+  return {
+    variables: {
+      HOME: user.homeDir,
+      // launchd states none for a LaunchDaemon, and tools of a kubeconfig ask for it.
+      ...(kind === 'launchDaemon' && { USER: user.name, LOGNAME: user.name }),
+      PATH: programFolders.join(path.delimiter),
+      ...Object.fromEntries(plain),
+      ...stated,
+      [serviceVariable]: '1',
+    },
+    leftOut: leftOut.map(
+      (why) =>
+        `${why}, so the service does not get it: give the agent a file instead (--hub-token-file), or state it with --env where a file of yours may hold it.`,
+    ),
+  }
+}
+
+/** Whether a person, or the shell of the installation, gave it variables beside those that every service has; they may be secrets. */
+export const hasGivenVariables = (environment: Readonly<Record<string, string>>): boolean =>
+  Object.keys(environment).some((name) => !['HOME', 'USER', 'LOGNAME', 'PATH', serviceVariable].includes(name))
+
+/** As in `http://user:password@proxy:3128`. */
+const hasPassword = (text: string): boolean => /\/\/[^/@\s:]*:[^/@\s]*@/.test(text)
+
+/** What a file of launchd or systemd says, read back. */
+export interface UnitContent {
+  /** The label of launchd; the name of the file is all that systemd has. */
+  readonly label?: string
+  readonly words: readonly string[]
+  readonly environment: Readonly<Record<string, string>>
+  readonly workingDirectory?: string
+  readonly errorFile?: string
+  readonly exitTimeoutS?: number
+  readonly userName?: string
+  /** Every value by its path, so that two files can be compared whatever their format. */
+  readonly values: ReadonlyMap<string, string>
+}
+
+/** One sentence fragment: why a file cannot be read as one of launchd or systemd; completes "<file> …". */
+export class UnitTextError extends Error {
+  override readonly name = 'UnitTextError'
+}
+
+const advice = 'Written by metal-agent install; metal-agent service set changes it.'
+const marker = /^(?:# |<!-- )Written by metal-agent install; .* sha256:([0-9a-f]{64})(?: -->)?$/
+
+/** The text with a line of comment that tells whether somebody changed it since. It stands behind the first `after` lines. */
+export function marked(text: string, after: number, comment: readonly [begin: string, end: string]): string {
+  const lines = text.split('\n')
+  lines.splice(after, 0, `${comment[0]}${advice} sha256:${digest(text)}${comment[1]}`)
+  return lines.join('\n')
+}
+
+/** Whether the text is as {@link marked} left it. */
+export function isUntouched(text: string): boolean {
+  const lines = text.split('\n')
+  const at = lines.findIndex((line) => marker.test(line))
+  const [, stated] = marker.exec(lines[at] ?? '') ?? []
+  return stated !== undefined && digest(lines.toSpliced(at, 1).join('\n')) === stated
+}
+
+/** Whether {@link marked} wrote it, whatever became of it since. */
+export const bearsMark = (text: string): boolean => text.split('\n').some((line) => marker.test(line))
+
+/** The values with the command line taken apart, so that a person sees which flag is another. */
+export function byFlag(
+  values: ReadonlyMap<string, string>,
+  key: string,
+  words: readonly string[],
+): Map<string, string> {
+  const split = splitCommandLine(words)
+  const rest = [...values].filter(([name]) => name !== key)
+  if (!split) return new Map([[key, words.join(' ')], ...rest])
+  const flags = [...split.flags].map(([name, value]) => [`--${name}`, value] as const)
+  return new Map([['command', split.program.join(' ')], ...flags, ...rest])
+}
+
+const digest = (text: string): string => createHash('sha256').update(text).digest('hex')
+
+/** Keys of variables of the environment, whose values may be secrets and are shown nowhere. */
+const ofVariable = /^Environment(?:Variables)?\./
+
+/** One line for each value that differs, as "key: before → after". */
+export function differences(before: UnitContent['values'], after: UnitContent['values']): string[] {
+  const keys = new Set([...before.keys(), ...after.keys()])
+  return [...keys].flatMap((key) => {
+    const [was, is] = [before.get(key), after.get(key)]
+    if (was === is) return []
+    if (ofVariable.test(key)) {
+      return [
+        `${key}: ${was === undefined ? 'is set' : is === undefined ? 'is not set any more' : 'has another value'}`,
+      ]
+    }
+    return [`${key}: ${was ?? '(absent)'} → ${is ?? '(absent)'}`]
+  })
+}
+
+/** How a process ended. */
+export type LastExit = { readonly code: number } | { readonly signal: string }
+
+/** What launchd or systemd knows about the service. */
+export interface ServiceState {
+  /** It is started with the machine or the login, and again where it ends with an error. */
+  readonly isLoaded: boolean
+  /** Absent where it does not run. */
+  readonly pid?: number
+  /** Absent where it has not ended yet; systemd forgets it as soon as the next one runs. */
+  readonly lastExit?: LastExit
+  /** How often it was started anew after an error; absent where the manager does not say. */
+  readonly restarts?: number
+}
+
+/** launchd or systemd, as far as the service needs them. All but the texts throw InstallationError. */
+export interface ServiceManager {
+  readonly kind: ServiceKind
+  readonly file: string
+  /** Of the service as the manager calls it. */
+  readonly name: string
+  readonly title: string
+  /** Completes "The service starts …". */
+  readonly starts: string
+  text(plan: ServicePlan): string
+  /** Who may read the file of this service. */
+  fileMode(plan: Pick<ServicePlan, 'environment'>): number
+  /** Throws UnitTextError. */
+  read(text: string): UnitContent
+  /** Whether the manager can be asked at all, and this process may change what it runs. */
+  check(): Promise<void>
+  state(): Promise<ServiceState>
+  /** Takes the file as it is now, and starts the service. */
+  load(): Promise<void>
+  start(): Promise<void>
+  /** Begins to end what runs, in good order, and forgets the file; `forGood`: it is not started with the machine any more. */
+  unload(how: { readonly forGood: boolean }): Promise<void>
+  /** Ends the agent alone, at once. */
+  kill(): Promise<void>
+  /** After the file is gone, so that nothing is said of it any more. */
+  forget(): Promise<void>
 }

@@ -10,7 +10,7 @@ import { shellCommand, shellWord } from '../../contract/shell.ts'
 import { askSystem, type InstallationHost } from '../installation-host.ts'
 import type { ServiceWork } from '../service/hand-over.ts'
 import { installedServices, isOurs, type InstalledService } from '../service/installed-service.ts'
-import { uninstallService } from '../service/uninstall-service.ts'
+import { uninstallService } from '../service/change-service.ts'
 import type { KnownPlaces } from './file-parts.ts'
 import {
   bundleId,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseLaunchdJob } from '../../../src/installation/launchctl.ts'
+import { parseLaunchdJob } from '../../../src/installation/service/launchd.ts'
 
 /** `launchctl print` of macOS 15, shortened where only lines of the same kind follow. */
 const printed = (lines: readonly string[]) => `gui/501/dev.metalbar.llmkube-metal-agent = {

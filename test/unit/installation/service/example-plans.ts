@@ -1,6 +1,9 @@
-import { serviceEnvironment } from '../../../../src/installation/service/service-environment.ts'
-import type { ServiceKind } from '../../../../src/installation/service/service-names.ts'
-import { exitTimeoutS, type ServicePlan } from '../../../../src/installation/service/service-plan.ts'
+import {
+  exitTimeoutS,
+  serviceEnvironment,
+  type ServiceKind,
+  type ServicePlan,
+} from '../../../../src/installation/service/service-plan.ts'
 
 /** As `metal-agent install -- --namespace default` makes them for a user called "you"; the files of assets show them. */
 export function examplePlan(kind: ServiceKind, change: Partial<ServicePlan> = {}): ServicePlan {

@@ -1,9 +1,13 @@
 import path from 'node:path'
 import { parse } from 'plist'
 import { expect, test } from 'vitest'
-import { launchdPlist, readLaunchdPlist } from '../../../../src/installation/service/launchd-plist.ts'
-import { commandLine } from '../../../../src/installation/service/service-plan.ts'
-import { differences, isUntouched, UnitTextError } from '../../../../src/installation/service/unit-text.ts'
+import { launchdPlist, readLaunchdPlist } from '../../../../src/installation/service/launchd.ts'
+import {
+  commandLine,
+  differences,
+  isUntouched,
+  UnitTextError,
+} from '../../../../src/installation/service/service-plan.ts'
 import { examplePlan, oddTexts } from './example-plans.ts'
 
 const assets = path.join(import.meta.dirname, '../../../../assets/launchd')

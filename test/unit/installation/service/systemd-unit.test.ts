@@ -3,9 +3,14 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { commandLine, refuseUnusableTexts } from '../../../../src/installation/service/service-plan.ts'
-import { readSystemdUnit, systemdUnitText } from '../../../../src/installation/service/systemd-unit.ts'
-import { differences, isUntouched, UnitTextError } from '../../../../src/installation/service/unit-text.ts'
+import {
+  commandLine,
+  differences,
+  isUntouched,
+  refuseUnusableTexts,
+  UnitTextError,
+} from '../../../../src/installation/service/service-plan.ts'
+import { readSystemdUnit, systemdUnitText } from '../../../../src/installation/service/systemd.ts'
 import { onPath } from '../../../../tasks/setup/tools.ts'
 import { skipWhen } from '../../../support/skip.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
