@@ -5,11 +5,12 @@ import { AgentWorld, inferenceService } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { KeysKept } from '../support/keys-kept.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import type { RunningAgent } from '../support/running-agent.ts'
 
 const lives = 4
 
 /** They keep a limited number of what is gone: uids that a late answer may name, and totals of servers that may come back. */
-const bounded = ['/kube/object-cache.ts', '/runtime-figures/runtime-figures.ts']
+const bounded = ['/kube/object-cache.ts', '/figures/runtime-figures.ts']
 
 test('of services that were served and deleted nothing is kept, in memory nor on the disk', async () => {
   const uids = new Set<string>()
@@ -39,4 +40,29 @@ test('of services that were served and deleted nothing is kept, in memory nor on
     { timeoutMs: 10_000 },
   )
   stopLooking()
+})
+
+test('of services that were deleted while no agent ran nothing is kept, and of those in a namespace that is not looked at, all', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const agent = await world.startAgent()
+  await world.applyModel('model')
+  for (const name of ['kept', 'deleted']) {
+    await world.applyService(name, { modelRef: 'model' })
+    await agent.untilReady(name)
+    await agent.command({ name: 'protect', service: { namespace: world.namespace, name }, protect: true })
+  }
+  const kept = agent.view('kept')?.uid
+  const held = async (running: RunningAgent) => {
+    const file = await readFile(join(running.stateDir, 'absences.json'), 'utf8')
+    return (JSON.parse(file) as { protected: string[] }).protected
+  }
+  await agent.leave()
+  await world.deleteService('deleted')
+  const next = await world.startAgent()
+  await eventually(async () => expect(await held(next)).toEqual([kept]))
+  await next.leave()
+  const elsewhere = await world.startAgent({ settings: { namespace: await world.createNamespace() } })
+  await elsewhere.untilCluster('live')
+  expect(await held(elsewhere)).toEqual([kept])
 })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { command, type CommandInput } from '../../src/contract/commands.ts'
@@ -208,6 +208,28 @@ test('a Model that follows its source is served with the new content when that i
   const after = await agent.untilReadyAgain('moving', before.pid)
   const { models } = (await agent.agent.query({ name: 'models' })) as { models: readonly { path: string }[] }
   expect([after.restarts, (await readFile(models[0]?.path ?? '')).equals(newer)]).toEqual([before.restarts, true])
+})
+
+test('a source that is no answer to the first question about an adopted server is asked again, until the server has what it holds', async () => {
+  const sim = own(await KubeSim.start())
+  const cluster = own(await AgentWorld.open(sim.connection()))
+  const hub = own(await startFakeHub())
+  const repo = await hub.addRepo('org/moving', { 'm.gguf': await weights(cluster.folder, 3) })
+  const settings = { hubEndpoint: hub.endpoint }
+  await cluster.apply('moving', { source: 'hf://org/moving' })
+  await cluster.patchModel('moving', { refreshPolicy: 'OnChange' })
+  const first = await cluster.startAgent({ settings })
+  const before = await first.untilReady('moving')
+  await first.leave()
+  await rm(join(first.stateDir, 'models'), { recursive: true })
+  // Which of two is meant is for a person to say.
+  const newer = await weights(cluster.folder, 4)
+  await repo.commit({ 'm.gguf': newer, 'n.gguf': newer })
+  const next = await cluster.startAgent({ settings, refreshEveryMs: 500 })
+  await eventually(async () => (await cluster.eventReasons('moving')).includes('StartFailed'))
+  expect((await next.untilReady('moving')).pid).toBe(before.pid)
+  await repo.commit({ 'm.gguf': newer })
+  await next.untilReadyAgain('moving', before.pid)
 })
 
 test('how many download at once, how fast, and how often sources are asked count at once', async () => {

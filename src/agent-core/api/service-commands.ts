@@ -280,7 +280,8 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
     )
   }
   const wasProtected = absences.isProtected(known.uid)
-  await absences.protect(known.uid, wanted)
+  const { uid, session } = known
+  await absences.protect({ uid, ...service, cluster: session.cluster.api.context.server }, wanted)
   if (wasProtected !== wanted && !isBySpec) {
     history.add({
       ...{

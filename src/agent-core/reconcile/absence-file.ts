@@ -5,13 +5,14 @@ import { hold } from '../../contract/service.ts'
 import { StateFile } from '../state/state-file.ts'
 import { keptAbsence, type KeptAbsence } from './absence.ts'
 
-const target = {
-  uid: z.string(),
+const place = {
   namespace: z.string(),
   name: z.string(),
   /** URL of the API server: the same names mean other objects elsewhere. */
   cluster: z.string(),
 }
+
+const target = { uid: z.string(), ...place }
 
 const evictionRecord = z.object({
   evictions: z.int().positive(),
@@ -26,6 +27,8 @@ export const absenceFile = z.object({
   absences: z.array(z.object({ ...target, absence: keptAbsence })),
   /** Uids of services that a person protects from eviction on this machine. */
   protected: z.array(z.string()),
+  /** Where these services are, by uid; earlier versions did not put it down. */
+  protectedAt: z.record(z.string(), z.object(place)).optional(),
   /** By uid. */
   evictions: z.record(z.string(), evictionRecord),
 })

@@ -6,13 +6,16 @@ import { StateFile } from '../state/state-file.ts'
 import type { Absence, Displaced, KeptAbsence } from './absence.ts'
 import { absenceFile, earlierFiles, nothingAbsent, removeEarlierFiles, type AbsenceFile } from './absence-file.ts'
 
-/** One InferenceService of one cluster. */
-export interface AbsenceTarget {
-  readonly uid: string
+interface Place {
   readonly namespace: string
   readonly name: string
   /** URL of the API server. */
   readonly cluster: string
+}
+
+/** One InferenceService of one cluster. */
+export interface AbsenceTarget extends Place {
+  readonly uid: string
 }
 
 export const absenceTarget = (
@@ -26,7 +29,7 @@ const defaultRetryMs = 30_000
 /** Records of services that nothing evicted for so long say nothing any more. */
 const rememberedMs = 24 * 3_600_000
 
-/** The agent does not hear of services that were deleted while none ran, or in another cluster: the earliest go first. */
+/** Services of clusters and namespaces that are not looked at again may be gone without a word: the earliest are given up first. */
 const mostProtected = 1_000
 
 export interface AbsencesOptions {
@@ -124,16 +127,23 @@ export class Absences {
     this.#note(without(uid))
   }
 
-  /** A deleted object takes its absence with it: one re-created under its name starts over. */
-  endOthers({
-    uid,
-    namespace,
-    name,
-    cluster,
-  }: Omit<AbsenceTarget, 'uid'> & { readonly uid: string | undefined }): void {
-    for (const other of this.in(cluster)) {
-      if (other.namespace === namespace && other.name === name && other.uid !== uid) this.end(other.uid)
-    }
+  /** Where the agent has to look whether what is kept is still of an object that is there. */
+  placesIn(cluster: string): readonly Place[] {
+    const { absences, protectedAt = {} } = this.#value
+    return [...absences, ...Object.values(protectedAt)].filter((place) => place.cluster === cluster)
+  }
+
+  /**
+   * A complete list has this object in that place, or none. An object that is gone takes its absence and its protection with it: one
+   * re-created under its name starts over.
+   */
+  listed(uid: string | undefined, place: Place): void {
+    const { absences, protectedAt = {} } = this.#value
+    for (const other of absences) if (other.uid !== uid && isAt(other, place)) this.end(other.uid)
+    for (const [other, at] of Object.entries(protectedAt)) if (other !== uid && isAt(at, place)) this.forget(other)
+    // Earlier versions put down no place.
+    if (uid === undefined || !this.isProtected(uid) || uid in protectedAt) return
+    this.#note((value) => ({ ...value, protectedAt: { ...value.protectedAt, [uid]: place } }))
   }
 
   /** The object is gone: nothing is remembered of it. */
@@ -142,7 +152,13 @@ export class Absences {
     this.#note((value) => {
       if (!value.protected.includes(uid) && !(uid in value.evictions)) return value
       const { [uid]: _gone, ...evictions } = value.evictions
-      return { ...value, protected: value.protected.filter((one) => one !== uid), evictions }
+      return {
+        ...withProtected(
+          value,
+          value.protected.filter((one) => one !== uid),
+        ),
+        evictions,
+      }
     })
   }
 
@@ -160,11 +176,13 @@ export class Absences {
   }
 
   /** Throws StateFileError. */
-  protect(uid: string, isProtected: boolean): Promise<void> {
-    return this.#change((value) => ({
-      ...value,
-      protected: [...value.protected.filter((one) => one !== uid), ...(isProtected ? [uid] : [])].slice(-mostProtected),
-    }))
+  protect({ uid, namespace, name, cluster }: AbsenceTarget, isProtected: boolean): Promise<void> {
+    return this.#change((value) => {
+      const others = value.protected.filter((one) => one !== uid)
+      if (!isProtected) return withProtected(value, others)
+      const protectedAt = { ...value.protectedAt, [uid]: { namespace, name, cluster } }
+      return withProtected({ ...value, protectedAt }, [...others, uid].slice(-mostProtected))
+    })
   }
 
   /** How often memory pressure evicted it lately. */
@@ -233,3 +251,12 @@ const without =
     value.absences.some((one) => one.uid === uid)
       ? { ...value, absences: value.absences.filter((one) => one.uid !== uid) }
       : value
+
+/** With the places of these and of no others. */
+function withProtected(value: AbsenceFile, uids: readonly string[]): AbsenceFile {
+  const places = Object.entries(value.protectedAt ?? {}).filter(([uid]) => uids.includes(uid))
+  return { ...value, protected: [...uids], protectedAt: Object.fromEntries(places) }
+}
+
+const isAt = (a: Place, b: Place): boolean =>
+  a.name === b.name && a.namespace === b.namespace && a.cluster === b.cluster

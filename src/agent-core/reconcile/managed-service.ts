@@ -189,10 +189,9 @@ export class ManagedService {
       this.#meet(service)
       admission.know(this.key, { priority: service.spec.value.priority, isProtected: isProtected(absences, service) })
     }
-    // A hold is for one object: an object that is deleted and made again under its name starts over.
-    if (cluster.synced) {
+    if (cluster.synced && (cluster.namespace ?? this.#namespace) === this.#namespace) {
       const place = { namespace: this.#namespace, name: this.#name, cluster: cluster.api.context.server }
-      absences.endOthers({ ...place, uid: service?.metadata.uid })
+      absences.listed(service?.metadata.uid, place)
     }
     // What took too much memory is tried again with another spec.
     const absence = this.#absence()
@@ -252,12 +251,13 @@ export class ManagedService {
     if (running?.kind === 'ready' && servers.digestOf(this.key) === reading.desiredServer?.digest) {
       this.#fetch.markUsed(running.pid)
     }
-    if (reading.desiredServer) this.#fetch.keepFresh(reading.desiredServer, observed)
+    const lookAgainAt = reading.desiredServer && this.#fetch.keepFresh(reading.desiredServer, observed)
     this.#writes.nothingIsLeft(observed.now)
     this.#idleness.watch(next, observed, () => this.#becameIdle())
     if (!memoryReasons.has(next.reason)) admission.leaveQueue(this.key)
     const again = [
       next.retryAt,
+      lookAgainAt,
       await this.#report(next, observed),
       this.#writes.retry?.at,
       await this.#soonerStart(reading, observed),

@@ -61,6 +61,8 @@ export class ModelFetch {
   #fetching: Fetching | undefined
   #failures = 0
   #retryAt: number | undefined
+  /** As {@link ModelFetch.#retryAt}, also after a refusal, while a server has the model. */
+  #lookAgainAt = 0
   /** The pid of the server whose model was recorded as used. */
   #usedPid: number | undefined
 
@@ -102,12 +104,22 @@ export class ModelFetch {
     return this.#fetching !== undefined && this.#fetching.outcome === undefined
   }
 
-  /** A serving model needs no fetch, except to keep it as new as its source. */
-  keepFresh(desiredServer: DesiredServer, observed: ModelFacts & Pick<Observation, 'server'>): void {
-    const { server } = observed
-    if (this.#fetching || !isModelWanted(observed) || !isRunning(server)) return
-    const isOnChange = desiredServer.model.refreshPolicy === 'OnChange'
-    if (isOnChange && server.digest === desiredServer.digest) this.begin(desiredServer)
+  /**
+   * A serving model needs no fetch, except to keep it as new as its source. Returns when a first look at the source that failed is to be
+   * repeated.
+   */
+  keepFresh(
+    desiredServer: DesiredServer,
+    observed: ModelFacts & Pick<Observation, 'server' | 'now'>,
+  ): number | undefined {
+    const { server, now } = observed
+    const isFollowed = desiredServer.model.refreshPolicy === 'OnChange'
+    const isServed = isRunning(server) && server.digest === desiredServer.digest
+    if (!isFollowed || !isServed || !isModelWanted(observed)) return undefined
+    if (this.#fetching && this.#fetching.outcome?.kind !== 'failed') return undefined
+    if (this.#fetching && this.#lookAgainAt > now) return this.#lookAgainAt
+    this.begin(desiredServer)
+    return undefined
   }
 
   /** After a change of the setting: the interval counts from when the source was asked last. */
@@ -204,6 +216,7 @@ export class ModelFetch {
       this.#failures += 1
       const delay = Math.max(outcome.retryAfterMs, jitteredMs(backOff, this.#failures, random))
       this.#retryAt = now() + delay
+      this.#lookAgainAt = now() + Math.max(delay, outcome.terminal ? this.#options.settings.refreshEveryMs() : 0)
       const next = outcome.terminal ? '' : ` Next attempt in ${Math.ceil(delay / 1_000)} s.`
       if (this.#failures === 1) onFailure(`${outcome.message}${next}`)
     } else {

@@ -137,7 +137,8 @@ export class Reconciler {
     for (const { metadata } of cluster.inferenceServices.values())
       this.enqueue(keyOf(metadata.namespace, metadata.name))
     for (const object of [...cluster.slices.values(), ...cluster.services.values()]) this.#enqueueOwner(object)
-    for (const { namespace, name } of absences.in(cluster.api.context.server)) this.enqueue(keyOf(namespace, name))
+    for (const { namespace, name } of absences.placesIn(cluster.api.context.server))
+      this.enqueue(keyOf(namespace, name))
     for (const key of [...this.#services.keys(), ...servers.state().keys()]) this.enqueue(key)
   }
 

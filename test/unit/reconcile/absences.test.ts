@@ -36,7 +36,7 @@ test('each absence is there again after a restart of the agent, but for what gav
   before.leave(target('idle'), idle)
   before.leave(target('displaced'), displaced)
   before.remember('uid of evicted', { evictions: 2, evictedAt: 7 })
-  await before.protect('uid of idle', true)
+  await before.protect(target('idle'), true)
   await before.pause(since)
   await before.flush()
 
@@ -150,9 +150,9 @@ test('what a person asks for where the disk takes nothing is refused, and nothin
 test('an absence ends with its object: one made again under its name starts over', async () => {
   const absences = await open()
   await absences.hold(target('tiny'), held)
-  absences.endOthers({ ...target('tiny'), uid: 'uid of tiny' })
+  absences.listed('uid of tiny', target('tiny'))
   expect(absences.of('uid of tiny')).toEqual(held)
-  absences.endOthers({ ...target('tiny'), uid: 'another' })
+  absences.listed('another', target('tiny'))
   await absences.flush()
   expect(absences.of('uid of tiny')).toBeUndefined()
   expect(await readFile(file(), 'utf8')).not.toContain('tiny')
@@ -176,4 +176,36 @@ test('people are told of what another machine may take meanwhile, and of nothing
     undefined,
     undefined,
   ])
+})
+
+test('what a complete list does not have takes its absence and its protection with it, and another cluster’s list nothing', async () => {
+  const before = await open()
+  for (const name of ['gone', 'again', 'there']) await before.protect(target(name), true)
+  await before.hold(target('again'), held)
+  await before.protect({ ...target('gone'), uid: 'elsewhere', cluster: 'https://other' }, true)
+  const absences = await open()
+  for (const { name } of absences.placesIn('https://c')) {
+    const uid = { again: 'another uid', there: 'uid of there' }[name]
+    absences.listed(uid, { namespace: 'ns', name, cluster: 'https://c' })
+  }
+  await absences.flush()
+  const after = await open()
+  const kept = ['uid of gone', 'uid of again', 'uid of there', 'elsewhere'].filter((uid) => after.isProtected(uid))
+  expect([kept, after.of('uid of again'), after.placesIn('https://c').map(({ name }) => name)]).toEqual([
+    ['uid of there', 'elsewhere'],
+    undefined,
+    ['there'],
+  ])
+})
+
+test('a protection that an earlier version kept without its place has one as soon as its service is seen', async () => {
+  await writeFile(
+    file(),
+    JSON.stringify({ schema: 1, pausedSince: null, absences: [], protected: ['uid of a'], evictions: {} }),
+  )
+  const absences = await open()
+  const { uid, ...place } = target('a')
+  absences.listed(uid, place)
+  absences.listed(undefined, place)
+  expect([absences.isProtected(uid), absences.placesIn('https://c')]).toEqual([false, []])
 })
