@@ -36,6 +36,8 @@ export interface InjectorOptions {
   readonly elsewhere: string
   readonly touches: Touches
   readonly changes: Touches
+  /** See `Oracle.workedMs`. */
+  readonly workedMs: () => number
   /** Gains those whose Endpoints the agent may not know as they are: it does not watch them. */
   readonly strayEndpoints: Set<ServiceName>
 }
@@ -56,7 +58,7 @@ export class Injector {
 
   /** Resolves when it is over and taken back. */
   async inject(fault: Fault): Promise<void> {
-    const { touches, changes, strayEndpoints } = this.#options
+    const { touches, changes, strayEndpoints, workedMs } = this.#options
     const [ends, changed] = [touched(fault), this.#changed(fault)]
     touches.begin(ends)
     changes.begin(changed)
@@ -64,8 +66,8 @@ export class Injector {
     try {
       await this.#inject(fault.what)
     } finally {
-      touches.end(ends, performance.now())
-      changes.end(changed, performance.now())
+      touches.end(ends, workedMs())
+      changes.end(changed, workedMs())
     }
   }
 
@@ -271,9 +273,9 @@ export class Injector {
   /** The quicker agent gets the claim on a slice that is gone: with a guest there, the first agent may lose the service to it. */
   #mayMove(unclaimed: readonly ServiceName[]): void {
     if (this.#guests === 0) return
-    const { touches } = this.#options
+    const { touches, workedMs } = this.#options
     touches.begin(unclaimed)
-    touches.end(unclaimed, performance.now())
+    touches.end(unclaimed, workedMs())
   }
 
   async #takeBackEdit({ service, contextSize, afterMs }: What<'takeBackEdit'>): Promise<void> {

@@ -58,6 +58,7 @@ export class Oracle implements AsyncDisposable {
   readonly looks = { all: 0, late: 0, away: 0, blocked: 0 }
   #seen: ServerProcess[] = []
   #lookedAt = performance.now()
+  #workedMs = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor(options: OracleOptions) {
@@ -86,6 +87,14 @@ export class Oracle implements AsyncDisposable {
   /** Services without an EndpointSlice. */
   get unclaimed(): ServiceName[] {
     return services.filter((name) => !this.#slices.get(`${this.#options.namespace}/${name}`))
+  }
+
+  /**
+   * How long the first agent could do something until now. What was done to a service while it was away or could not write shows when it
+   * can.
+   */
+  get workedMs(): number {
+    return this.#workedMs
   }
 
   statusWritten(name: ServiceName): void {
@@ -125,7 +134,7 @@ export class Oracle implements AsyncDisposable {
         name,
         ...(ready && { ready }),
         processes: this.#seen.filter(({ service }) => service === name),
-        mayChange: changes.isTouched(name, at),
+        mayChange: changes.isTouched(name, this.#workedMs),
         statusWrites: withinAMinute(this.#statusWrites, name, at),
         events: withinAMinute(this.#events, name, at),
       }
@@ -137,16 +146,17 @@ export class Oracle implements AsyncDisposable {
     this.#count(at, isFree)
     for (const { sentence } of this.#patience.see(judge(seen), { at, canAct })) onBroken(sentence)
     const ofTheFirst = this.#seen.filter(({ agent }) => agent === 'first')
-    for (const sentence of this.#ends.see(ofTheFirst, at)) onBroken(sentence)
+    for (const sentence of this.#ends.see(ofTheFirst, this.#workedMs)) onBroken(sentence)
   }
 
   #count(at: number, isFree: boolean): void {
-    const isLate = at - this.#lookedAt > lateMs
+    const sinceMs = at - this.#lookedAt
     this.#lookedAt = at
     this.looks.all += 1
-    if (isLate) this.looks.late += 1
+    if (sinceMs > lateMs) this.looks.late += 1
     else if (!this.#options.agents.first.isAtWork) this.looks.away += 1
     else if (!isFree) this.looks.blocked += 1
+    else this.#workedMs += sinceMs
   }
 }
 

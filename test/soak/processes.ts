@@ -9,13 +9,17 @@ export interface ServerProcess extends SeenProcess {
   readonly service: ServiceName
 }
 
-/** A process changes its command line at its start only, and is not looked at again for long after. */
+/** A process changes its command line at its start only: after so many looks it is looked at more seldom. */
 const looksAtOthers = 20
+/** Still, as another may have its number by now, or it was started on a machine that starves. */
+const seldom = 20
+
+type Known = Omit<ServerProcess, 'listens'> & { readonly startTicks: string }
 
 /** The servers of a soak's agents, found by their command lines alone. Linux; some tenths of a millisecond a look. */
 export class Processes {
   readonly #folder: string
-  readonly #known = new Map<number, Omit<ServerProcess, 'listens'>>()
+  readonly #known = new Map<number, Known>()
   readonly #others = new Map<number, number>()
   readonly #listening = new Set<number>()
 
@@ -28,27 +32,32 @@ export class Processes {
     const pids = readdirSync('/proc').map(Number).filter(Number.isInteger)
     this.#forget(new Set(pids))
     for (const pid of pids) this.#meet(pid)
-    const living = [...this.#known.values()].filter(({ pid }) => {
-      const stat = readIfThere(`/proc/${pid}/stat`)
-      return stat !== '' && !isGone(parseStat(stat))
-    })
+    const living = [...this.#known.values()]
     this.#findListeners(living.filter(({ pid }) => !this.#listening.has(pid)))
-    return living.map((known) => ({ ...known, listens: this.#listening.has(known.pid) }))
+    return living.map(({ startTicks: _, ...known }) => ({ ...known, listens: this.#listening.has(known.pid) }))
   }
 
+  /** Those that are gone, also where another process has their number by now. */
   #forget(pids: ReadonlySet<number>): void {
-    for (const pid of this.#known.keys()) if (!pids.has(pid)) this.#known.delete(pid)
-    for (const pid of this.#listening) if (!pids.has(pid)) this.#listening.delete(pid)
+    for (const { pid, startTicks } of this.#known.values()) {
+      if (pids.has(pid) && livingSince(pid) === startTicks) continue
+      this.#known.delete(pid)
+      this.#listening.delete(pid)
+    }
     for (const pid of this.#others.keys()) if (!pids.has(pid)) this.#others.delete(pid)
   }
 
   #meet(pid: number): void {
     const looks = this.#others.get(pid) ?? 0
-    if (this.#known.has(pid) || looks >= looksAtOthers) return
+    if (this.#known.has(pid)) return
+    this.#others.set(pid, looks + 1)
+    if (looks >= looksAtOthers && looks % seldom !== 0) return
     const workplace = unlessGone(() => readlinkSync(`/proc/${pid}/cwd`), '')
     const server = serverOf(readIfThere(`/proc/${pid}/cmdline`).split('\0'), { workplace, folder: this.#folder })
-    if (server) this.#known.set(pid, { pid, ...server })
-    else this.#others.set(pid, looks + 1)
+    const startTicks = server && livingSince(pid)
+    if (!server || startTicks === undefined) return
+    this.#known.set(pid, { pid, startTicks, ...server })
+    this.#others.delete(pid)
   }
 
   /** A server that listens once does so until its end; the tables of a busy machine are long. */
@@ -80,6 +89,14 @@ function openFiles(pid: number): string[] {
     () => readdirSync(`/proc/${pid}/fd`).map((fd) => unlessGone(() => readlinkSync(`/proc/${pid}/fd/${fd}`), '')),
     [],
   )
+}
+
+/** Tells a process from a later one of its number; undefined where it is gone. */
+function livingSince(pid: number): string | undefined {
+  const stat = readIfThere(`/proc/${pid}/stat`)
+  if (stat === '') return undefined
+  const parsed = parseStat(stat)
+  return isGone(parsed) ? undefined : parsed.startTicks
 }
 
 const readIfThere = (file: string): string => unlessGone(() => readFileSync(file, 'utf8'), '')

@@ -11,6 +11,8 @@ import type { SoakObjects } from './soak-objects.ts'
 /** A dead watch, a claim that is given up, back-off after failures: everything has ended by then. */
 const limitMs = 180_000
 const lookEveryMs = 250
+/** What was asked for a moment ago, such as a restart, has begun to show by then. */
+const lastsMs = 3_000
 /** A service that crashed often waits for minutes; a person would not. */
 const helpEveryMs = 5_000
 const defaultContextSize = 2_048
@@ -22,6 +24,34 @@ export interface RestOptions {
   readonly oracle: Oracle
   /** Whose Endpoints may be missing until something about them changes; a wrong port is wrong all the same. */
   readonly strayEndpoints: Set<ServiceName>
+}
+
+export interface LastingOptions {
+  /** How long it must be right without a break. */
+  readonly lastsMs: number
+  /** When it must have begun to be right. */
+  readonly limitMs: number
+  readonly everyMs: number
+  readonly now?: () => number
+}
+
+/**
+ * Looks until nothing has been wrong for some time. One look that finds everything right is no rest: the server that a person has just
+ * asked to restart still serves. @returns what is wrong when the time is over.
+ */
+export async function untilLasting(
+  look: () => Promise<string[]>,
+  { lastsMs: wantedMs, limitMs: allowedMs, everyMs, now = () => performance.now() }: LastingOptions,
+): Promise<string[]> {
+  const deadline = now() + allowedMs
+  let rightSince: number | undefined
+  for (;;) {
+    const complaints = await look()
+    rightSince = complaints.length > 0 ? undefined : (rightSince ?? now())
+    if (rightSince !== undefined && now() - rightSince >= wantedMs) return []
+    if (rightSince === undefined && now() > deadline) return complaints
+    await delay(everyMs)
+  }
 }
 
 /** Waits until everything is as it should be when nothing goes wrong any more. */
@@ -36,11 +66,10 @@ export class Rest {
   async reached(): Promise<string[]> {
     let helpAt = performance.now() + helpEveryMs
     const complaints = await this.#until(async () => {
-      if (performance.now() > helpAt) {
-        helpAt = performance.now() + helpEveryMs
-        await this.#help()
-      }
-      return (await Promise.all(services.map((name) => this.#complaints(name)))).flat()
+      const isDue = performance.now() > helpAt
+      if (isDue) helpAt = performance.now() + helpEveryMs
+      const helped = isDue ? await this.#help() : []
+      return [...helped, ...(await Promise.all(services.map((name) => this.#complaints(name)))).flat()]
     })
     return complaints.length === 0 ? [] : [...complaints, ...(await this.#views())]
   }
@@ -57,13 +86,8 @@ export class Rest {
     })
   }
 
-  async #until(look: () => Promise<string[]>): Promise<string[]> {
-    const deadline = performance.now() + limitMs
-    for (;;) {
-      const complaints = await look()
-      if (complaints.length === 0 || performance.now() > deadline) return complaints
-      await delay(lookEveryMs)
-    }
+  #until(look: () => Promise<string[]>): Promise<string[]> {
+    return untilLasting(look, { lastsMs, limitMs, everyMs: lookEveryMs })
   }
 
   async #complaints(name: ServiceName): Promise<string[]> {
@@ -102,13 +126,13 @@ export class Rest {
     return join(this.#options.agents.first.folder, 'models')
   }
 
-  async #help(): Promise<void> {
+  /** @returns what shows only later that it was asked for. */
+  async #help(): Promise<string[]> {
     const { agents, objects } = this.#options
     const views = (await agents.first.snapshot())?.services ?? []
-    for (const name of services) {
-      const state = views.find((view) => view.name === name)?.state
-      if (state === 'crash-looping') await agents.first.tell('restart', objects.keyOf(name))
-    }
+    const looping = services.filter((name) => views.find((view) => view.name === name)?.state === 'crash-looping')
+    for (const name of looping) await agents.first.tell('restart', objects.keyOf(name))
+    return looping.map((name) => `A restart of ${name} has just been asked for.`)
   }
 
   /** What the agent itself says of everything. */

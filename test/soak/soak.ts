@@ -17,7 +17,7 @@ import { SoakAgent } from './soak-agent.ts'
 import { SoakObjects } from './soak-objects.ts'
 import { Touches } from './touches.ts'
 
-/** What was done shows this long in a server's end, with an agent that has much else to do … */
+/** What was done shows this long in a server's end, by the time of an agent that can act and has much else to do … */
 const endsAftermathMs = 60_000
 /** … and in a second server beside the first. */
 const changesAftermathMs = 20_000
@@ -103,7 +103,7 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   const injector = new Injector({
     elsewhere,
     ...{ api, proxy, objects, agents, obstacles, touches, changes, strayEndpoints },
-    ...{ servers: () => watching.servers, unclaimed: () => watching.unclaimed },
+    ...{ servers: () => watching.servers, unclaimed: () => watching.unclaimed, workedMs: () => watching.workedMs },
     ...{ disk: typeof disk === 'string' ? undefined : disk },
   })
   const skipped = typeof disk === 'string' ? disk : undefined
@@ -112,7 +112,7 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   await objects.applyAll()
   agents.first.start()
   broken.push(...(await rest.reached()))
-  touches.end(services, performance.now())
+  touches.end(services, watching.workedMs)
   touches.settle()
   let done = 0
   for (const faults of rounds) {
