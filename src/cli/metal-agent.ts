@@ -1,6 +1,8 @@
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
 import { embeddedScheme, isSelfContained } from '../agent-core/util/embedded.ts'
+import { lacksFiles, ownFailure } from '../agent-core/util/error-code.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 import { exitCodes, terminalOf } from './io.ts'
 import { main } from './main.ts'
 
@@ -25,13 +27,19 @@ async function run(): Promise<never> {
     cwd: process.cwd(),
     windowFolder: isSelfContained() ? `${embeddedScheme}renderer` : besideThis,
   }).catch((error: unknown) => {
-    terminalOf(process.stderr).write(
-      `metal-agent: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
-    )
+    terminalOf(process.stderr).write(`metal-agent: ${problemOf(error)}\n`)
     return exitCodes.failed
   })
   await Promise.all([written(process.stdout), written(process.stderr)])
   process.exit(code)
+}
+
+/** A sentence where this machine lacks something; anything else is a defect, whose place is told too. */
+function problemOf(error: unknown): string {
+  const why = ownFailure(error)
+  if (why !== undefined)
+    return `${messageOf(error)}: ${why}${lacksFiles(error) ? '; raise that limit (ulimit -n)' : ''}.`
+  return error instanceof Error ? (error.stack ?? error.message) : String(error)
 }
 
 async function ask(question: string): Promise<string | undefined> {

@@ -1,5 +1,6 @@
 import { existsSync, statSync } from 'node:fs'
 import { readlink } from 'node:fs/promises'
+import PQueue from 'p-queue'
 import { biggestApplications, type ProcessMemory } from './applications.ts'
 import { cgroupFolders, cgroupMemory, cgroupPressureFile, type CgroupFolder } from './cgroup.ts'
 import {
@@ -36,6 +37,8 @@ import { heldBy, holdersOf, listeningInodes, tcpTables } from './proc-sockets.ts
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import { ProcFootprints } from './proc-footprints.ts'
 
+/** A person may have more processes than this agent may open files. */
+const readsAtOnce = 16
 const inhibitor = '/usr/bin/systemd-inhibit'
 
 /** Everything from /proc and /sys: no command is run. */
@@ -132,12 +135,12 @@ export class LinuxPlatform implements Platform {
   }
 
   async processes(): Promise<readonly ProcessFacts[]> {
-    const facts = await Promise.all(ownPids().map((pid) => this.process(pid)))
+    const facts = await fewAtOnce(ownPids(), (pid) => this.process(pid))
     return facts.filter((fact) => fact !== undefined)
   }
 
   async workplaces(): Promise<readonly Workplace[]> {
-    const places = await Promise.all(ownPids().map(workplaceOf))
+    const places = await fewAtOnce(ownPids(), workplaceOf)
     return places.filter((place) => place !== undefined)
   }
 
@@ -251,6 +254,9 @@ async function workplaceOf(pid: number): Promise<Workplace | undefined> {
   if (workingDirectory === undefined) return undefined
   return { pid, workingDirectory, ...(output?.startsWith('/') === true && { output }) }
 }
+
+const fewAtOnce = <T>(pids: readonly number[], look: (pid: number) => Promise<T>): Promise<T[]> =>
+  new PQueue({ concurrency: readsAtOnce }).addAll(pids.map((pid) => () => look(pid)))
 
 const groupPids = (groupId: number): number[] => allPids().filter((pid) => livingStat(pid)?.groupId === groupId)
 

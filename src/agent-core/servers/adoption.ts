@@ -1,6 +1,7 @@
 import { realpath } from 'node:fs/promises'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform, ProcessFacts, Workplace } from '../platform/platform.ts'
+import { lacksFiles } from '../util/error-code.ts'
 import { messageOf } from '../util/message-of.ts'
 import { digestVariable, type GeneralRules } from './launch.ts'
 import {
@@ -32,8 +33,8 @@ export interface AdoptionOptions {
 const killLimitMs = 2_000
 
 /**
- * Before anything is started: takes over what an earlier agent left running. Answers what a person should know. Never rejects: what
- * cannot be seen is neither adopted nor touched.
+ * Before anything is started: takes over what an earlier agent left running. Answers what a person should know. What cannot be
+ * seen is neither adopted nor touched; rejects only for want of files to open, as the next agent may see it.
  */
 export async function adoptServers(options: AdoptionOptions): Promise<string[]> {
   const { ledger, servers, log, rules } = options
@@ -45,6 +46,7 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
     sight = await look(options)
   } catch (error) {
     log.warn('processes not seen', { error })
+    if (lacksFiles(error)) throw error
     const why = messageOf(error)
     return [...notices, `Servers that an earlier agent left running were not taken over and go on unattended: ${why}`]
   }
@@ -64,6 +66,7 @@ async function loaded({ ledger, log }: AdoptionOptions): Promise<LedgerContent> 
     return await ledger.load()
   } catch (error) {
     log.warn('ledger not read', { error })
+    if (lacksFiles(error)) throw error
     return { entries: [], notice: `The ledger of running servers could not be read: ${messageOf(error)}.` }
   }
 }
@@ -75,6 +78,7 @@ async function look({ platform, ledger, log, stateDir }: AdoptionOptions): Promi
     platform.processes(),
     platform.workplaces().catch((error: unknown) => {
       log.warn('workplaces of processes not seen', { error })
+      if (lacksFiles(error)) throw error
       return []
     }),
     realPath(named.runs),

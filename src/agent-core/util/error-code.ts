@@ -27,3 +27,6 @@ export function ownFailure(error: unknown): string | undefined {
   const why = ownFailures.get(code)
   return why === undefined ? undefined : `${why} (${code})`
 }
+
+/** Whether this process, or the system, may open no more files: what is not seen then may be there all the same. */
+export const lacksFiles = (error: unknown): boolean => ['EMFILE', 'ENFILE'].includes(errorCode(error) ?? '')
