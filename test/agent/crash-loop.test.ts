@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { chmod, rename, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -196,4 +197,27 @@ test('a download after a failed start is waited for without looking all the time
   await agent.until('marker', ({ reason }) => reason === 'ModelMissing')
   silent.closeAllConnections()
   expect(looksAt('tiny') - before).toBeLessThan(50)
+})
+
+test('the address of a server that ends is withdrawn at once, also while a new build is asked what it knows', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const [llamaServer, gate, asked] = ['llama-server', 'gate', 'asked'].map((name) => join(world.folder, name))
+  if (!llamaServer || !gate || !asked) throw new Error('No files.')
+  const help = `[ "$1" = --help ] && [ -e ${gate} ] && touch ${asked} && while [ -e ${gate} ]; do sleep 0.1; done`
+  const build = (name: string) => `#!/bin/sh\n# ${name}\n${help}\nexec ${sampleServerPath} "$@"\n`
+  await writeFile(llamaServer, build('first'), { mode: 0o755 })
+  const agent = await world.startAgent({ llamaServer })
+  await world.apply('tiny')
+  const { pid } = await agent.untilReady('tiny')
+  await writeFile(gate, '')
+  await writeFile(`${llamaServer}.new`, build('second'), { mode: 0o755 })
+  await rename(`${llamaServer}.new`, llamaServer)
+  await world.patchSpec('tiny', { contextSize: 1_024 })
+  await eventually(() => existsSync(asked))
+  process.kill(pid, 'SIGKILL')
+  // The build is given ten seconds for its answer.
+  await eventually(async () => (await world.published('tiny'))?.ready === false, { timeoutMs: 5_000 })
+  await rm(gate)
+  await agent.untilReadyAgain('tiny', pid)
 })

@@ -34,7 +34,7 @@ export class Processes {
     for (const pid of pids) this.#meet(pid)
     const living = [...this.#known.values()]
     this.#findListeners(living.filter(({ pid }) => !this.#listening.has(pid)))
-    return living.map(({ startTicks: _, ...known }) => ({ ...known, listens: this.#listening.has(known.pid) }))
+    return living.map((known) => ({ ...known, listens: this.#listening.has(known.pid) }))
   }
 
   /** Those that are gone, also where another process has their number by now. */

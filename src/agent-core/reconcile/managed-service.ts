@@ -11,6 +11,7 @@ import { observe } from './observe.ts'
 import { isAnyAlive, isHeld, sendsAstray } from './plan/facts.ts'
 import type { MemoryReason, Observation, StartObstacle } from './plan/observation.ts'
 import { plan } from './plan/plan.ts'
+import { withdrawSilent } from './plan/answering.ts'
 import type { Plan } from './plan/step.ts'
 import { noDurations, read, specsOf, type Durations, type Reading } from './reading.ts'
 import { ServerStarts } from './server-starts.ts'
@@ -41,6 +42,8 @@ export class ManagedService {
   #metadata: ObjectMeta | undefined
   #durations: Durations = noDurations
   #restarts = 0
+  /** A pass is under way. */
+  #isBusy = false
   #last: { readonly plan: Plan; readonly observed: Observation; readonly since: number } | undefined
 
   constructor(key: string, rooms: ServiceRooms) {
@@ -65,6 +68,15 @@ export class ManagedService {
 
   /** One pass. */
   async reconcile(): Promise<Rest> {
+    this.#isBusy = true
+    try {
+      return await this.#pass()
+    } finally {
+      this.#isBusy = false
+    }
+  }
+
+  async #pass(): Promise<Rest> {
     for (let steps = 0; steps < maxStepsPerPass; steps += 1) {
       const reading = this.#read()
       this.#heed(reading)
@@ -148,6 +160,7 @@ export class ManagedService {
     if (isOver(state)) void this.#rooms.admission.serverOver(this.key)
     this.#starts.changed(state)
     this.#rooms.enqueue(this.key)
+    if (this.#isBusy) void this.#withdrawAtOnce()
   }
 
   /** The files of the model that its next server would be started with; none while that is not here. */
@@ -160,6 +173,21 @@ export class ManagedService {
   stop(): void {
     this.#fetch.cancel()
     this.#idleness.stop()
+  }
+
+  /** A pass may wait for long, such as for the size of the next server: pods are not sent to one that has ended until it is over. */
+  async #withdrawAtOnce(): Promise<void> {
+    const { isStopped, log } = this.#rooms
+    const reading = this.#read()
+    const observed = this.#observe(reading)
+    const next = isHeld(observed.publication) ? withdrawSilent(observed) : undefined
+    if (isStopped() || !next) return
+    this.#remember(next, observed)
+    try {
+      await this.#writes.perform({ do: 'withdraw' }, reading.target, observed.publication)
+    } catch (error) {
+      log.warn('not withdrawn at once', { key: this.key, error })
+    }
   }
 
   #read(): Reading {
