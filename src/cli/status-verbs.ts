@@ -4,9 +4,11 @@ import { z } from 'zod'
 import { cleanText } from '../contract/clean-text.ts'
 import { LinkError } from '../contract/client.ts'
 import { formatByteRate, formatBytes, formatDecimal, formatRoundWatts, formatTokenRate } from '../contract/format.ts'
+import { localNetworkPane } from '../contract/cluster.ts'
 import { powerLine, supplyLine } from '../contract/power.ts'
 import type { RuntimeFigures, ServiceFigures, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { shellWord } from '../contract/shell.ts'
 import { memoryLine } from '../contract/words.ts'
 import type { AgentClient } from '../serve/client/agent-client.ts'
 import { LastingLink } from '../serve/client/lasting-link.ts'
@@ -117,6 +119,7 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
       cluster.context === '' ? state : `${cluster.context} (${cluster.server}), ${scopeOf(snapshot)}: ${state}`,
     ],
     ...(cluster.state === 'live' ? [] : [['', cluster.message] satisfies [string, string]]),
+    ...(cluster.cause === 'localNetwork' ? [['', localNetworkHint] satisfies [string, string]] : []),
     ...(cluster.state === 'denied' ? [['', rightsHint] satisfies [string, string]] : []),
     ['Host', `${host.displayName}, ${place}`],
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
@@ -129,6 +132,8 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ...notices.map((notice): [string, string] => ['Note', notice]),
   ]
 }
+
+const localNetworkHint = `To open that pane: open ${shellWord(localNetworkPane)}`
 
 const rightsHint = 'What gives it its rights, for an administrator: metal-agent rights'
 

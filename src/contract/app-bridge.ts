@@ -113,7 +113,7 @@ export const chosenFiles = ['kubeconfig', 'executable', 'tokenFile', 'certificat
 /** What a file is chosen for. */
 export type ChosenFile = (typeof chosenFiles)[number]
 
-export const systemPanes = ['loginItems', 'notifications'] as const
+export const systemPanes = ['loginItems', 'notifications', 'localNetwork'] as const
 /** A part of System Settings. */
 export type SystemPane = (typeof systemPanes)[number]
 

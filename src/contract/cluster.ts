@@ -9,6 +9,9 @@ export const connectionStates = ['connecting', 'live', 'stale', 'denied', 'unaut
 export const connectionState = z.enum(connectionStates)
 export type ConnectionState = z.infer<typeof connectionState>
 
+/** Opens the pane of System Settings where a person allows it. */
+export const localNetworkPane = 'x-apple.systempreferences:com.apple.preference.security?Privacy_LocalNetwork'
+
 export const clusterView = z.object({
   context: z.string(),
   server: z.string(),
@@ -16,6 +19,8 @@ export const clusterView = z.object({
   namespace: z.string().optional(),
   state: connectionState,
   message: z.string(),
+  /** Why it is not reached, where the person at this machine can change it; the message says so too. */
+  cause: z.literal('localNetwork').optional(),
   since: z.iso.datetime(),
   retryAt: z.iso.datetime().optional(),
 })

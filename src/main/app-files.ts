@@ -1,5 +1,6 @@
 import { app, dialog, shell } from 'electron'
 import type { ChosenFile, SystemPane } from '../contract/app-bridge.ts'
+import { localNetworkPane } from '../contract/cluster.ts'
 
 const titles: Readonly<Record<ChosenFile, string>> = {
   kubeconfig: 'Choose a kubeconfig',
@@ -25,6 +26,7 @@ export async function chooseFile(what: ChosenFile): Promise<string | undefined> 
 /** All that is ever opened outside of the app by a page; it names one, and no address. */
 const panes: Readonly<Record<SystemPane, string>> = {
   loginItems: 'x-apple.systempreferences:com.apple.LoginItems-Settings.extension',
+  localNetwork: localNetworkPane,
   notifications: 'x-apple.systempreferences:com.apple.Notifications-Settings.extension',
 }
 

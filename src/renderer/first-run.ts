@@ -3,10 +3,10 @@ import { shellWord } from '../contract/shell.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 
 /** What stands between this machine and its cluster; each has one thing that a person can do. */
-export type ClusterObstacle = 'noContext' | 'noAnswer' | 'noDefinitions' | 'noRights' | 'noLogin'
+export type ClusterObstacle = 'noContext' | 'localNetwork' | 'noAnswer' | 'noDefinitions' | 'noRights' | 'noLogin'
 
 /** Undefined where there is none, or it is not known yet. */
-export function obstacleOf({ state, server }: ClusterView): ClusterObstacle | undefined {
+export function obstacleOf({ state, server, cause }: ClusterView): ClusterObstacle | undefined {
   switch (state) {
     case 'live':
     case 'connecting':
@@ -19,6 +19,7 @@ export function obstacleOf({ state, server }: ClusterView): ClusterObstacle | un
       return 'noLogin'
     case 'stale':
     case 'offline':
+      if (cause !== undefined) return cause
       return server === '' ? 'noContext' : 'noAnswer'
   }
 }

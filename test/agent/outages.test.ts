@@ -2,7 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, describe, expect, inject, test, vi } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
 import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
+import { errorCode } from '../../src/agent-core/util/error-code.ts'
 import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { ApiServer, useControlPlane } from '../support/control-plane/control-plane.ts'
@@ -11,6 +14,7 @@ import { eventually } from '../support/eventually.ts'
 import { everything } from '../support/kube-sim/access.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { skipWhen } from '../support/skip.ts'
+import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
 
 /** An API server of its own, which can be switched off and on. */
 interface Switchable extends AsyncDisposable {
@@ -154,6 +158,35 @@ describe.concurrent('rights on the real API server', () => {
     await eventually(async () => (await world.condition('tiny')) === 'True Serving')
   })
 })
+
+test.concurrent(
+  'where macOS keeps the agent from the local network, that is why its cluster is away, until it is allowed',
+  async () => {
+    await using sim = await KubeSim.start()
+    await using world = await AgentWorld.open(sim.connection())
+    const denied = deniedSentence('127.0.0.1')
+    // As a Mac answers of a connection that its permission forbids; here nobody listens there.
+    const memory = new StatedMemory(
+      statedPlatform(hostPlatform(), {
+        whyUnreachable: (error) => Promise.resolve(errorCode(error) === 'ECONNREFUSED' ? denied : undefined),
+      }),
+    )
+    const agent = await world.startAgent({ memory })
+    await agent.untilCluster('live')
+    await sim.stop()
+    const away = await eventually(() => {
+    const { cluster } = agent.snapshot
+    return cluster.cause === undefined ? false : cluster
+  })
+    await sim.start()
+    const back = await agent.untilCluster('live')
+    expect([away, back]).toMatchObject([
+      { state: 'stale', message: denied, cause: 'localNetwork' },
+      { state: 'live', message: 'Connected' },
+    ])
+    expect(back.cause).toBeUndefined()
+  },
+)
 
 test.concurrent('what waits for the cluster waits no longer than until it is back', async () => {
   await using sim = await KubeSim.start()

@@ -209,7 +209,7 @@ describe('what only the app’s own window may ask', () => {
     const chosen = await asks(app, 'chooseFile', 'kubeconfig')
     await app.ask({ do: 'chooseFile', file: null })
     const none = await asks(app, 'chooseFile', 'executable')
-    const opened = await asks(app, 'openPane', 'notifications')
+    const opened = [await asks(app, 'openPane', 'notifications'), await asks(app, 'openPane', 'localNetwork')]
     const refused = [
       await asks(app, 'chooseFile', '/etc/passwd'),
       await asks(app, 'openPane', 'https://example.com'),
@@ -222,7 +222,7 @@ describe('what only the app’s own window may ask', () => {
     expect({ chosen, none, opened, refused, unavailable, preferred, shown: await app.ask({ do: 'opened' }) }).toEqual({
       chosen: { ok: true, value: '/home/me/.kube/config' },
       none: { ok: true, value: null },
-      opened: { ok: true, value: null },
+      opened: Array(2).fill({ ok: true, value: null }),
       refused: Array(5).fill({ ok: false, failure: expect.objectContaining({ code: 'misunderstood' }) as unknown }),
       unavailable: {
         ok: false,
@@ -247,7 +247,10 @@ describe('what only the app’s own window may ask', () => {
           commandLink: { state: 'unavailable' },
         },
       },
-      shown: ['x-apple.systempreferences:com.apple.Notifications-Settings.extension'],
+      shown: [
+        'x-apple.systempreferences:com.apple.Notifications-Settings.extension',
+        'x-apple.systempreferences:com.apple.preference.security?Privacy_LocalNetwork',
+      ],
     })
     expect(await app.json('preferences.json')).toMatchObject({ onQuit: 'ask', notifications: false })
   })

@@ -1,3 +1,4 @@
+import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
 import { serviceStates, type ServiceView } from '../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
 import type { AgentView } from '../../src/main/agent-view.ts'
@@ -212,6 +213,9 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
     { isMac: true },
   ),
   'the cluster is away': withSnapshot(cluster({ state: 'offline', message: 'The API server does not answer.' })),
+  'macOS keeps the agent from the local network': withSnapshot(
+    cluster({ state: 'offline', cause: 'localNetwork', message: deniedSentence('192.168.1.10') }),
+  ),
   'no cluster': withSnapshot(
     {
       ...cluster({ context: '', state: 'offline', message: 'There is no kubeconfig at /home/me/.kube/config.' }),

@@ -38,6 +38,19 @@ test.for<[SceneName, button: string, text: string]>([
   expect(copied).toContain(text)
 })
 
+test('where macOS keeps the app from the local network, its pane is a press away beside the reason and in the list', async () => {
+  await using window = await show(scenes['no-permission'])
+  const { page, app } = window
+  for (const place of ['Connection', 'What was found']) {
+    const button = { name: 'Open Local Network settings' }
+    await page.getByLabel(place).getByRole('button', button).click()
+  }
+  await eventually(() => app.asked.filter(({ verb }) => verb === 'openPane').length === 2)
+  expect(app.asked.filter(({ verb }) => verb === 'openPane').map(({ content }) => content)).toEqual(
+    Array(2).fill('localNetwork'),
+  )
+})
+
 test('the rights are copied in one press, with all but the context of an administrator filled in', async () => {
   await using window = await show(scenes['no-rights'])
   const { page } = window

@@ -369,6 +369,7 @@ function openSession(
     agentVersion: version,
     onClusterState,
     ...sessionCounters(context.metrics),
+    whyUnreachable: platform.whyUnreachable?.bind(platform),
     models,
     servers,
     memory,

@@ -26,6 +26,8 @@ export interface SessionOptions extends Omit<ReconcilerOptions, 'cluster' | 'pub
   /** Called after every change of what is known of the cluster. */
   readonly onClusterState: () => void
   readonly onApiAnswer?: OnAnswer
+  /** One sentence where it is this machine that keeps us from an address. */
+  readonly whyUnreachable?: ((error: unknown) => Promise<string | undefined>) | undefined
 }
 
 /** Nothing is watched and nothing decided before its `cluster` and `reconciler` are started. */
@@ -40,6 +42,7 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     onSliceWatch: (live) => publisher.setWatchLive(live),
     onGap: () => publisher.watchGap(),
     onAnswer: options.onApiAnswer,
+    whyUnreachable: options.whyUnreachable,
   })
   const publisher = new Publisher({
     api: cluster.api,

@@ -80,6 +80,8 @@ interface ClusterOptions {
   /** For an unknown time nothing may have been heard, although the watches were live. */
   readonly onGap: () => void
   readonly onAnswer?: OnAnswer | undefined
+  /** One sentence where it is this machine that keeps us from the API server. */
+  readonly whyUnreachable?: ((error: unknown) => Promise<string | undefined>) | undefined
   readonly now?: () => number
   readonly random?: () => number
 }
@@ -102,8 +104,15 @@ export class Cluster {
   constructor(options: ClusterOptions) {
     this.#options = options
     this.api = new KubeApi(options.context, options.onAnswer)
-    const { namespace, log, now, random } = options
-    const shared = { api: this.api, namespace, log, ...(now && { now }), ...(random && { random }) }
+    const { namespace, log, now, random, whyUnreachable } = options
+    const shared = {
+      api: this.api,
+      namespace,
+      log,
+      ...(whyUnreachable && { whyUnreachable }),
+      ...(now && { now }),
+      ...(random && { random }),
+    }
     const onState = (): void => this.#changed()
     this.#watches = [
       new ListWatch({
@@ -181,6 +190,7 @@ export class Cluster {
       ...(namespace !== undefined && { namespace }),
       state: worst.state,
       message: worst.state === 'live' ? (this.#namespaceProblem ?? worst.message) : worst.message,
+      ...(worst.cause !== undefined && { cause: worst.cause }),
       since: new Date(worst.since).toISOString(),
       ...(worst.retryAt !== undefined && { retryAt: new Date(worst.retryAt).toISOString() }),
     }

@@ -74,6 +74,8 @@ export function explainFailure(state: ConnectionState, resource: Resource, serve
 export interface ListWatchState {
   readonly state: ConnectionState
   readonly message: string
+  /** See `ClusterView.cause`. */
+  readonly cause?: 'localNetwork'
   /** Milliseconds since the epoch, like every time here. */
   readonly since: number
   readonly consecutiveFailures: number
@@ -88,6 +90,8 @@ interface WatchHealthOptions {
   /** Ends a question about an absent resource. */
   readonly signal: AbortSignal
   readonly now: () => number
+  /** One sentence where it is this machine that keeps us from the API server. */
+  readonly whyUnreachable?: (error: unknown) => Promise<string | undefined>
   /** Called after every change of {@link WatchHealth.state}. */
   readonly onState: (state: ListWatchState) => void
 }
@@ -139,14 +143,27 @@ class WatchHealth {
     }
     const failures = this.#state.consecutiveFailures + 1
     if (failures === 1) log.debug('watch failed', { resource: resource.plural, error, retryInMs: delayMs })
+    const denied = await this.#whyUnreachable(error)
     this.#set({
       state,
-      message: await this.#explain(state, error),
+      message: denied ?? (await this.#explain(state, error)),
+      ...(denied !== undefined && { cause: 'localNetwork' }),
       since: this.#state.state === state ? this.#state.since : now(),
       consecutiveFailures: failures,
       retryAt: now() + delayMs,
       lastListAt: this.#state.lastListAt,
     })
+  }
+
+  /** Never rejects: what cannot be found out is no reason. */
+  async #whyUnreachable(error: unknown): Promise<string | undefined> {
+    const { whyUnreachable, log } = this.#options
+    try {
+      return await whyUnreachable?.(error)
+    } catch (cause) {
+      log.debug('the permission for the local network is not known', { error: cause })
+      return undefined
+    }
   }
 
   async #explain(state: ConnectionState, error: unknown): Promise<string> {
@@ -182,6 +199,8 @@ interface ListWatchOptions<T extends KubeObject> {
   readonly parse: (raw: unknown) => T
   readonly cache: ObjectCache<T>
   readonly log: Logger
+  /** One sentence where it is this machine that keeps us from the API server. */
+  readonly whyUnreachable?: (error: unknown) => Promise<string | undefined>
   /** Called after every change of `state()` and whenever a gap in the watch has ended with a new list. */
   readonly onState: (state: ListWatchState) => void
   /** For people. */

@@ -23,6 +23,7 @@ import {
   psColumnsWithoutUsage,
   sessionColumns,
 } from './darwin-ps.ts'
+import { attemptAt, deniedSentence, isDenied, unreachableAddress } from './local-network.ts'
 import { hasPanicReportSince, panicReportFolder } from './panic-reports.ts'
 import { parseBattery, parseLowPowerMode } from './pmset-output.ts'
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
@@ -54,24 +55,45 @@ export const darwinCommands = {
   systemProfiler: '/usr/sbin/system_profiler',
   pmset: '/usr/bin/pmset',
   caffeinate: '/usr/bin/caffeinate',
+  launchctl: '/bin/launchctl',
   firewall: '/usr/libexec/ApplicationFirewall/socketfilterfw',
 }
 
 const untoldUsage =
   'This version of macOS does not let ps tell how much memory and processor time a process has: the biggest applications are not named, and a server that is silent counts as one at work.'
 
+/** What tests put in place of a Mac. */
+interface DarwinParts {
+  readonly run?: CommandRunner
+  readonly attempt?: typeof attemptAt
+  readonly interfaces?: () => readonly HostInterface[]
+  readonly userId?: number | undefined
+}
+
 /** Everything from the commands that come with macOS. */
 export class DarwinPlatform implements Platform {
   readonly name = 'darwin'
   readonly #run: CommandRunner
+  readonly #attempt: typeof attemptAt
+  readonly #interfaces: () => readonly HostInterface[]
+  /** Effective. */
+  readonly #userId: number | undefined
   /** Set once ps has refused to tell memory and processor time. */
   #lacksUsage = false
   #tellUntold: ((sentence: string) => void) | undefined
   /** Never changes while the Mac runs. */
   #totalBytes: number | undefined
 
-  constructor({ run = runCommand() }: { run?: CommandRunner } = {}) {
+  constructor({
+    run = runCommand(),
+    attempt = attemptAt,
+    interfaces = hostInterfaces,
+    userId = process.geteuid?.(),
+  }: DarwinParts = {}) {
+    this.#userId = userId
     this.#run = run
+    this.#attempt = attempt
+    this.#interfaces = interfaces
   }
 
   onUntold(tell: (sentence: string) => void): void {
@@ -247,7 +269,26 @@ export class DarwinPlatform implements Platform {
   }
 
   interfaces(): readonly HostInterface[] {
-    return hostInterfaces()
+    return this.#interfaces()
+  }
+
+  async whyUnreachable(error: unknown): Promise<string | undefined> {
+    const refusal = unreachableAddress(error)
+    if (refusal === undefined) return undefined
+    const [attempt, routes, session] = await Promise.all([
+      this.#attempt(refusal),
+      this.#run(darwinCommands.netstat, ['-rn']),
+      this.#run(darwinCommands.launchctl, ['managername']),
+    ])
+    const denied = isDenied({
+      ...refusal,
+      attempt,
+      interfaces: this.#interfaces(),
+      routes: routes.stdout,
+      userId: this.#userId,
+      session: session.stdout,
+    })
+    return denied ? deniedSentence(refusal.address) : undefined
   }
 
   async #memorySize(): Promise<number> {

@@ -140,6 +140,11 @@ export interface Platform {
   interfaces(): readonly HostInterface[]
   /** Undefined where the system has none that judges by program, or does not say. */
   firewall(): Promise<Firewall | undefined>
+  /**
+   * One sentence where the system keeps this program from the local network, which is why connecting failed; undefined where it failed for
+   * another reason. Absent where no system does that.
+   */
+  whyUnreachable?(error: unknown): Promise<string | undefined>
   /** `tell` gets one sentence about what this version of the system turned out not to tell, once; absent where there is no such thing. */
   onUntold?(tell: (sentence: string) => void): void
 }

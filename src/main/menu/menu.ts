@@ -33,6 +33,9 @@ function headerEntries(view: AgentView): MenuEntry[] {
   return [
     text([stateLine(view), ...figuresLine(snapshot)].join(' · ')),
     text(clusterLine(snapshot)),
+    ...(snapshot.cluster.cause === 'localNetwork'
+      ? [line('Open Local Network settings…', { kind: 'openPane', pane: 'localNetwork' })]
+      : []),
     ...notices.slice(0, maxNotices).map(text),
     ...(more > 0 ? [text(`${more} more ${more === 1 ? 'notice' : 'notices'} in the window`)] : []),
     ...problems,

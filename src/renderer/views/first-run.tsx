@@ -18,6 +18,7 @@ import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer, usePressed } from '../use-answer.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
 import { Answer } from './answer.tsx'
+import { OpenLocalNetwork } from './header.tsx'
 import styles from './first-run.module.css'
 
 /** What this machine has and what it lacks, while there is no service that shows it; each lack with what can be done about it. */
@@ -109,6 +110,13 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
       return <ChooseContext />
     case 'noAnswer':
       return <TryNow />
+    case 'localNetwork':
+      return (
+        <RowButtons>
+          <OpenLocalNetwork />
+          <AskButton command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
+        </RowButtons>
+      )
     case 'noDefinitions':
       return (
         <>

@@ -142,9 +142,19 @@ function AgentGone() {
   )
 }
 
-function ClusterAway({ cluster: { state, message, since, retryAt } }: { readonly cluster: ClusterView }) {
+/** macOS asks a person only once whether the app may reach the local network. */
+export function OpenLocalNetwork() {
+  const app = useApp()
+  if (app === undefined) return null
+  return <Button onPress={() => void app.openPane('localNetwork')}>{connectionWords.openLocalNetwork}</Button>
+}
+
+function ClusterAway({ cluster: { state, message, cause, since, retryAt } }: { readonly cluster: ClusterView }) {
   return (
-    <Banner tone={state === 'connecting' ? 'note' : 'warn'}>
+    <Banner
+      tone={state === 'connecting' ? 'note' : 'warn'}
+      actions={cause === 'localNetwork' ? <OpenLocalNetwork /> : undefined}
+    >
       <p>
         <Sentence text={message} />
       </p>

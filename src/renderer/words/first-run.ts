@@ -6,6 +6,7 @@ import { notReported } from './services.ts'
 
 const obstacles: Readonly<Record<ClusterObstacle, string>> = {
   noContext: 'no context to use',
+  localNetwork: 'macOS keeps Metalbar from the local network',
   noAnswer: 'does not answer',
   noDefinitions: 'LLMKube is not installed there',
   noRights: 'does not allow what the agent has to do',

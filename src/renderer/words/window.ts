@@ -10,6 +10,7 @@ export const connectionWords = {
   gone: 'No agent',
   nextTry: 'Next try',
   tryNow: 'Try now',
+  openLocalNetwork: 'Open Local Network settings',
   /** Before an age. */
   for: 'For',
   commaNextTry: ', next try',

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { formatAge, renderStatus } from '../../../src/cli/status-verbs.ts'
 import { serviceStates } from '../../../src/contract/service.ts'
+import { deniedSentence } from '../../../src/agent-core/platform/local-network.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 const plain = { columns: undefined, colour: false, unicode: true }
@@ -218,6 +219,17 @@ test('no services, and no cluster at all, are said in so many words', () => {
   ]).toEqual([
     'No InferenceService for this host in namespace default yet.',
     ['Cluster  offline for 0s', '         There is no kubeconfig.'],
+  ])
+})
+
+test('where macOS keeps the agent from the local network, it is said with the command that opens the pane', () => {
+  const { cluster } = sampleSnapshot()
+  const denied = sampleSnapshot({
+    cluster: { ...cluster, state: 'offline', cause: 'localNetwork', message: deniedSentence('192.168.1.10') },
+  })
+  expect(renderStatus(denied, plain).split('\n').slice(1, 3)).toEqual([
+    '         macOS does not let Metalbar reach your local network (192.168.1.10): allow it in System Settings → Privacy & Security → Local Network.',
+    "         To open that pane: open 'x-apple.systempreferences:com.apple.preference.security?Privacy_LocalNetwork'",
   ])
 })
 

@@ -1,3 +1,4 @@
+import { deniedSentence } from '../../../../src/agent-core/platform/local-network.ts'
 import type { ClusterView } from '../../../../src/contract/cluster.ts'
 import type { Answer } from '../../../../src/contract/queries.ts'
 import { sampleSnapshot } from '../../sample-snapshot.ts'
@@ -136,6 +137,18 @@ export const firstRunScenes = {
         state: 'offline',
         message: 'The API server at https://10.0.0.1:6443 does not answer: connection refused.',
       },
+    }),
+    height: 760,
+  },
+  'no-permission': {
+    says: [
+      'lab · macOS keeps Metalbar from the local network',
+      'macOS does not let Metalbar reach your local network (192.168.1.10)',
+      'System Settings → Privacy & Security → Local Network',
+      'Open Local Network settings',
+    ],
+    agent: onFirstRun({
+      cluster: { state: 'offline', cause: 'localNetwork', message: deniedSentence('192.168.1.10') },
     }),
     height: 760,
   },
