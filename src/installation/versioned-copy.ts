@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { lstat, mkdir, open, readdir, rename, rm, utimes } from 'node:fs/promises'
+import { copyFile, link, lstat, mkdir, open, readdir, rename, rm, utimes } from 'node:fs/promises'
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ensurePrivateFolder } from '../agent-core/state/state-folder.ts'
@@ -85,14 +85,63 @@ async function isWhole(file: string, hash: string): Promise<boolean> {
   }
 }
 
-/** Where {@link versionedCopyOf} puts it; nothing is made. Throws CopyError. */
-export async function placeOfCopy({ command, version, stateDir }: CopyRequest): Promise<string> {
+/** What launchd or systemd starts, the same for every version: macOS keeps what a person allowed a program by its path. */
+export const serviceCommandIn = (stateDir: string): string => path.join(copiesFolder(stateDir), 'current', fileName)
+
+/** Whether a service of this state folder would start these bytes already. Throws CopyError. */
+export async function isServiceCommand(copy: string, stateDir: string): Promise<boolean> {
   try {
-    const hash = await sha256(command)
-    return path.join(copiesFolder(stateDir), `${version}-${hash.slice(0, 12)}`, fileName)
+    return await isWhole(serviceCommandIn(stateDir), await sha256(copy))
   } catch (error) {
-    throw new CopyError(`${command} cannot be read: ${messageOf(error)}.`, { cause: error })
+    throw new CopyError(`${copy} cannot be read: ${messageOf(error)}.`, { cause: error })
   }
+}
+
+export interface Replacement {
+  /** What was there before is there again. */
+  undo(): Promise<void>
+  /** It stays. */
+  keep(): Promise<void>
+}
+
+/**
+ * Puts a copy at {@link serviceCommandIn} by one rename: a service that is started meanwhile runs the one or the other. The copy itself stays
+ * where it is, so that there is a way back. Throws CopyError.
+ */
+export async function replaceServiceCommand(copy: string, stateDir: string): Promise<Replacement> {
+  const place = serviceCommandIn(stateDir)
+  const folder = path.dirname(place)
+  const unfinished = path.join(folder, `.${randomUUID()}.unfinished`)
+  const before = path.join(folder, `.${randomUUID()}.before`)
+  try {
+    await ensurePrivateFolder(folder)
+    await sameFile(copy, unfinished)
+    const hasBefore = await sameFile(place, before).then(
+      () => true,
+      (error: unknown) => {
+        if (hasCode(error, 'ENOENT')) return false
+        throw error
+      },
+    )
+    await rename(unfinished, place)
+    await syncFolder(folder)
+    return {
+      undo: () => (hasBefore ? rename(before, place) : rm(place, { force: true })),
+      keep: () => rm(before, { force: true }),
+    }
+  } catch (error) {
+    await rm(unfinished, { force: true })
+    await rm(before, { force: true })
+    throw new CopyError(`${place} could not be replaced: ${messageOf(error)}.`, { cause: error })
+  }
+}
+
+/** By a second name, or a second copy on a volume that has no such names. */
+async function sameFile(from: string, to: string): Promise<void> {
+  await link(from, to).catch(async (error: unknown) => {
+    if (!['ENOTSUP', 'EOPNOTSUPP', 'EPERM', 'EMLINK'].some((code) => hasCode(error, code))) throw error
+    await copyFile(from, to)
+  })
 }
 
 /** By its bytes alone: macOS would take along the mark of a download, and then ask a person before launchd may start the copy. */

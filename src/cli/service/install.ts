@@ -1,3 +1,4 @@
+import { buildInfo } from '../../agent-core/agent/build-info.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
 import { ownPid } from '../../installation/migration/inspect.ts'
@@ -12,7 +13,7 @@ import { notesOfGoAgent } from './go-agent-note.ts'
 import { agentsOf } from './service-agents.ts'
 import { placeWarnings } from './service-flags.ts'
 import { serviceHost } from './service-host.ts'
-import { planOf, programFor } from './service-plan.ts'
+import { copyFor, planOf, programFor } from './service-plan.ts'
 import { startedText } from './service-words.ts'
 
 export interface InstallRequest {
@@ -42,7 +43,7 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
     const notes = request.isMove ? [] : await notesOfGoAgent(host, here)
     for (const sentence of [...leftOut, ...placeWarnings(plan), ...notes]) io.stderr.write(`metal-agent: ${sentence}\n`)
     if (dryRun) {
-      const whole = { ...plan, program: await programFor(plan, host, { make: false }) }
+      const whole = { ...plan, program: programFor(plan) }
       refuseUnusableTexts(whole)
       const manager = serviceManager(kind, host)
       io.stdout.write(manager.text(whole))
@@ -52,8 +53,9 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
     // What cannot be installed leaves no copy of the command behind.
     await serviceManager(kind, host).check()
     const inUse = (await installedServices(host)).flatMap((one) => one.plan?.program[0] ?? [])
-    const program = await programFor(plan, host, { make: true, inUse })
-    const outcome = await installService({ ...plan, program }, { host, work: workOf(io), force })
+    const copy = await copyFor(plan, host, inUse)
+    const whole = { ...plan, program: programFor(plan) }
+    const outcome = await installService(whole, { host, work: workOf(io), force, ...(copy !== undefined && { copy }) })
     return told(outcome, host, io)
   })
 }
@@ -77,6 +79,7 @@ export function told(outcome: InstallOutcome, host: InstallationHost, io: CliIo)
   const done = {
     written: `${manager.file} is written: the service starts ${manager.starts}.`,
     changed: `${manager.file} is changed:\n${changes.map((line) => `  ${line}\n`).join('')}`.trimEnd(),
+    updated: `${manager.file} stays as it is, and its service runs this metal-agent ${buildInfo.version} now.`,
     unchanged: `Nothing has changed: ${manager.file} says this already.`,
   }[file]
   const lines = [

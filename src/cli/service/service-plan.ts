@@ -12,7 +12,7 @@ import {
   type ServiceKind,
   type ServicePlan,
 } from '../../installation/service/service-plan.ts'
-import { placeOfCopy, versionedCopyOf } from '../../installation/versioned-copy.ts'
+import { serviceCommandIn, versionedCopyOf } from '../../installation/versioned-copy.ts'
 import type { FlagDefaults } from '../flags.ts'
 import { serviceFlags } from './service-flags.ts'
 
@@ -55,18 +55,22 @@ export const defaultsOf = ({ platform, env, user }: InstallationHost): FlagDefau
   stateDir: defaultStateDir(platform, env, user.homeDir),
 })
 
+/** This command as a service starts it: where it is self-contained from a place of its own, which is the same for every version. */
+export const programFor = (plan: PlanWithoutProgram): readonly string[] =>
+  isSelfContained()
+    ? [serviceCommandIn(stateDirOf(plan))]
+    : [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? '')]
+
 /**
- * This command as another process starts it. Where it is self-contained that is a copy, which outlives the app: `make`, or else only where it
- * would be. Throws CopyError.
+ * Copies this command below the state folder, where it outlives the app; answers the copy, which is yet to take the service's place. Undefined
+ * where the command is not one file. Throws CopyError.
  */
-export async function programFor(
+export async function copyFor(
   plan: PlanWithoutProgram,
   host: InstallationHost,
-  { make, inUse = [] }: { readonly make: boolean; readonly inUse?: readonly string[] },
-): Promise<readonly string[]> {
-  if (!isSelfContained()) return [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? '')]
+  inUse: readonly string[],
+): Promise<string | undefined> {
+  if (!isSelfContained()) return undefined
   const request = { command: process.execPath, version: buildInfo.version, stateDir: stateDirOf(plan), inUse }
-  if (!make) return [await placeOfCopy(request)]
-  const { command } = await asOwner(host, () => versionedCopyOf(request))
-  return [command]
+  return (await asOwner(host, () => versionedCopyOf(request))).command
 }

@@ -1,5 +1,6 @@
 import { asOwner, InstallationError, type InstallationHost } from '../installation-host.ts'
-import { leaveServers, startedAs, unloaded, type ServiceWork, type Started } from './hand-over.ts'
+import { isServiceCommand, replaceServiceCommand, type Replacement } from '../versioned-copy.ts'
+import { leaveServers, startedAs, stateDirOf, unloaded, type ServiceWork, type Started } from './hand-over.ts'
 import {
   installedServices,
   keepAside,
@@ -14,8 +15,8 @@ import { differences, refuseUnusableTexts, type ServiceManager, type ServicePlan
 
 export interface InstallOutcome {
   readonly manager: ServiceManager
-  /** What was done to the file. */
-  readonly file: 'written' | 'changed' | 'unchanged'
+  /** What was done to the file; `updated`: nothing, and the service runs another version now. */
+  readonly file: 'written' | 'changed' | 'updated' | 'unchanged'
   /** One line for each value that is another now. */
   readonly changes: readonly string[]
   /** Others had rights to the file that they have no more. */
@@ -33,6 +34,8 @@ export interface InstallOptions {
   readonly work: ServiceWork
   /** Replaces a file that was changed by hand. */
   readonly force: boolean
+  /** The copy of the command that takes the place of the one the service starts. Absent where the service starts no copy. */
+  readonly copy?: string
 }
 
 /** Brings the service to what the plan says, with its models serving on. Throws InstallationError; then all is as it was. */
@@ -56,12 +59,16 @@ export async function installService(plan: ServicePlan, options: InstallOptions)
   const isTightened = before !== undefined && (before.mode & ~mode) !== 0
   if (before?.text === text) {
     if (isTightened) await tightenUnit(manager, mode)
-    return { ...(await unchanged(manager, plan, work)), changes: [], isTightened }
+    const done = (await isNewCopy(plan, options))
+      ? await updated(manager, plan, options)
+      : await unchanged(manager, plan, work)
+    return { ...done, changes: [], isTightened }
   }
 
   const places = await asOwner(host, () => makePlaces(plan))
   let servers: readonly number[] = []
   let keptAt: string | undefined
+  let replaced: Replacement | undefined
   try {
     if (before) {
       // What cannot be understood is no agent of ours that could be asked.
@@ -69,9 +76,12 @@ export async function installService(plan: ServicePlan, options: InstallOptions)
       await unloaded(manager, { forGood: false, limitMs: plan.exitTimeoutS * 1000 }, work)
       if (before.problem !== undefined) keptAt = await asOwner(host, () => keepAside(before, plan))
     }
+    replaced = await replacedBy(plan, options)
     await writeUnit(manager, text, mode)
     await manager.load()
+    await asOwner(host, async () => replaced?.keep())
   } catch (error) {
+    await asOwner(host, async () => replaced?.undo())
     await restored(manager, before, error)
     await asOwner(host, () => places.undo())
     throw error
@@ -86,6 +96,34 @@ export async function installService(plan: ServicePlan, options: InstallOptions)
     servers,
     ...(keptAt !== undefined && { keptAt }),
   }
+}
+
+const isNewCopy = async (plan: ServicePlan, { host, copy }: InstallOptions): Promise<boolean> =>
+  copy !== undefined && !(await asOwner(host, () => isServiceCommand(copy, stateDirOf(plan))))
+
+/** Undefined where the service starts this copy already, or none. */
+async function replacedBy(plan: ServicePlan, options: InstallOptions): Promise<Replacement | undefined> {
+  const { host, copy } = options
+  if (copy === undefined || !(await isNewCopy(plan, options))) return undefined
+  return asOwner(host, () => replaceServiceCommand(copy, stateDirOf(plan)))
+}
+
+/** Another version takes over the servers of the one that runs. Where it cannot be started the other one is again. */
+async function updated(manager: ServiceManager, plan: ServicePlan, options: InstallOptions) {
+  const { host, work } = options
+  const { isLoaded } = await manager.state()
+  const start = () => (isLoaded ? manager.start() : manager.load())
+  const servers = (await leaveServers(manager, plan, work))?.serverPids ?? []
+  const replaced = await replacedBy(plan, options)
+  try {
+    await start()
+  } catch (error) {
+    await asOwner(host, async () => replaced?.undo())
+    await start().catch(() => undefined)
+    throw error
+  }
+  await asOwner(host, async () => replaced?.keep())
+  return { manager, file: 'updated', servers, started: await startedAs(manager, plan, work, servers) } as const
 }
 
 async function unchanged(manager: ServiceManager, plan: ServicePlan, work: ServiceWork) {

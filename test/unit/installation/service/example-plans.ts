@@ -14,7 +14,7 @@ export function examplePlan(kind: ServiceKind, change: Partial<ServicePlan> = {}
   const user = { name: 'you', id: 501, groupId: 20, homeDir }
   return {
     kind,
-    program: [`${stateDir}/versions/0.1.0-0123456789ab/metal-agent`],
+    program: [`${stateDir}/versions/current/metal-agent`],
     flags: new Map([
       ['state-dir', stateDir],
       ['model-store', isMac ? `${stateDir}/models` : `${homeDir}/.local/share/metalbar/models`],

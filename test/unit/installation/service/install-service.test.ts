@@ -1,4 +1,4 @@
-import { chmod, chown, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
+import { chmod, chown, lstat, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { asOwner, InstallationError, type InstallationHost } from '../../../../src/installation/installation-host.ts'
@@ -7,7 +7,7 @@ import { installService } from '../../../../src/installation/service/install-ser
 import { installedServices } from '../../../../src/installation/service/installed-service.ts'
 import { restartService, uninstallService } from '../../../../src/installation/service/change-service.ts'
 import type { ServicePlan } from '../../../../src/installation/service/service-plan.ts'
-import { versionedCopyOf } from '../../../../src/installation/versioned-copy.ts'
+import { copiesFolder, serviceCommandIn, versionedCopyOf } from '../../../../src/installation/versioned-copy.ts'
 import { launchctlStandIn, type LaunchctlStandIn } from '../../../support/launchctl-stand-in.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 import { examplePlan } from './example-plans.ts'
@@ -41,10 +41,73 @@ test('an installation writes the file and loads it, a second one changes nothing
   ])
 })
 
+test('an update puts the new version where launchd starts the old one: the file stays, the servers go on, and the old version is kept', async () => {
+  await using mac = await macAt()
+  const place = serviceCommandIn(mac.stateDir)
+  const now = async () => [(await lstat(place)).isFile(), await readFile(place, 'utf8')]
+  await mac.installCopy('1.0.0')
+  const before = [await now(), await readFile(mac.file, 'utf8')]
+  const { outcome: update, copy } = await mac.installCopy('2.0.0')
+  const { outcome: again } = await mac.installCopy('2.0.0')
+  expect([before[0], await now(), await readFile(mac.file, 'utf8')]).toEqual([
+    [true, 'version 1.0.0'],
+    [true, 'version 2.0.0'],
+    before[1],
+  ])
+  expect([update, again]).toMatchObject([
+    { file: 'updated', servers: [4711], started: { kind: 'answers' } },
+    { file: 'unchanged' },
+  ])
+  expect([mac.left, again.started, (await mac.launchctl.calls()).slice(2)]).toEqual([
+    [mac.stateDir],
+    undefined,
+    [`kickstart gui/501/${label}`],
+  ])
+  const kept = (await readdir(copiesFolder(mac.stateDir))).map((name) => name.replace(/-[0-9a-f]{12}$/, ''))
+  expect([kept.toSorted(), await readdir(path.dirname(place)), await readFile(copy, 'utf8')]).toEqual([
+    ['1.0.0', '2.0.0', 'current'],
+    ['metal-agent'],
+    'version 2.0.0',
+  ])
+})
+
+test('an update that launchd does not start leaves the version of before, started again', async () => {
+  await using mac = await macAt()
+  await mac.installCopy('1.0.0')
+  await mac.launchctl.fails('kickstart', 119, 'Service is disabled')
+  await expect(mac.installCopy('2.0.0')).rejects.toThrow(InstallationError)
+  expect([await readFile(serviceCommandIn(mac.stateDir), 'utf8'), await mac.launchctl.pid()]).toEqual([
+    'version 1.0.0',
+    expect.any(Number),
+  ])
+  expect(await readdir(path.dirname(serviceCommandIn(mac.stateDir)))).toEqual(['metal-agent'])
+})
+
+test('a service of an earlier build, whose path has its version in it, is moved to the place that stays', async () => {
+  await using mac = await macAt()
+  const old = path.join(copiesFolder(mac.stateDir), '0.9.0-0123456789ab', 'metal-agent')
+  await mac.install({ program: [old] })
+  const { outcome } = await mac.installCopy('1.0.0')
+  expect([outcome.file, outcome.changes, outcome.servers, outcome.started?.kind]).toEqual([
+    'changed',
+    [`command: ${old} → ${serviceCommandIn(mac.stateDir)}`],
+    [4711],
+    'answers',
+  ])
+})
+
+test('a change that launchd refuses leaves the command of before too', async () => {
+  await using mac = await macAt()
+  await mac.installCopy('1.0.0')
+  await mac.launchctl.fails('bootstrap', 119, 'Bootstrap failed: 119: Service is disabled')
+  await expect(mac.installCopy('2.0.0', { flags: mac.flags({ namespace: 'mars' }) })).rejects.toThrow(/Login Items/)
+  expect(await readFile(serviceCommandIn(mac.stateDir), 'utf8')).toBe('version 1.0.0')
+})
+
 test('nothing is left of an installation after its removal', async () => {
   await using mac = await macAt()
   const before = await mac.files()
-  await mac.install()
+  await mac.installCopy('1.0.0')
   const during = await mac.files()
   const [service] = await installedServices(mac.host)
   if (!service) throw new Error('It is not there.')
@@ -256,6 +319,7 @@ async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}
   await using stack = new AsyncDisposableStack()
   const launchctl: LaunchctlStandIn = stack.use(await launchctlStandIn())
   const { dir: root } = stack.use(await temporaryFolder())
+  const { dir: downloads } = stack.use(await temporaryFolder())
   const homeDir = path.join(root, 'Users/you & <me>')
   // As every Mac has them.
   for (const one of ['LaunchAgents', 'Application Support', 'Logs']) {
@@ -305,6 +369,14 @@ async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}
     file: path.join(homeDir, 'Library/LaunchAgents', `${label}.plist`),
     install: (change: Partial<ServicePlan> = {}, { force = false } = {}) =>
       installService(plan(change), { host, work, force }),
+    /** A command of this version, copied and installed. */
+    installCopy: async (version: string, change: Partial<ServicePlan> = {}) => {
+      const command = path.join(downloads, `metal-agent-${version}`)
+      await writeFile(command, `version ${version}`)
+      const { command: copy } = await versionedCopyOf({ command, version, stateDir })
+      const whole = plan({ program: [serviceCommandIn(stateDir)], ...change })
+      return { copy, outcome: await installService(whole, { host, work, force: false, copy }) }
+    },
     files: async () => (await readdir(root, { recursive: true })).toSorted(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
