@@ -1,9 +1,10 @@
 import { chmod, copyFile, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
+import { packageVersion } from '../build-info.ts'
 import type { CommandBundle } from './command-bundle.ts'
-import { commandId } from './mach-o/command-troubles.ts'
-import { writeUuid } from './mach-o/parse.ts'
+import { commandInfo, infoSection, commandId } from './mach-o/command-troubles.ts'
+import { addTextSection, writeUuid } from './mach-o/parse.ts'
 
 const launcher = path.join(import.meta.dirname, '../../bin/metal-agent')
 /** Node.js looks for its blob where this text is followed by `:1`: https://nodejs.org/docs/latest-v24.x/api/single-executable-applications.html */
@@ -45,7 +46,9 @@ export async function inject({ blob, node, isMachO, output }: Injection): Promis
   const machO = isMachO ? ['--macho-segment-name', 'NODE_SEA'] : []
   const options = { preferLocal: true, localDir: import.meta.dirname }
   await execa('postject', [output, 'NODE_SEA_BLOB', blob, '--sentinel-fuse', sentinel, ...machO], options)
-  if (isMachO) await writeUuid(output, commandId)
+  if (!isMachO) return
+  await addTextSection(output, infoSection, Buffer.from(commandInfo(packageVersion())))
+  await writeUuid(output, commandId)
 }
 
 /** What `bin/metal-agent` gives Node.js to keep it small in memory. */

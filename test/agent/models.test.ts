@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { command, type CommandInput } from '../../src/contract/commands.ts'
 import { AgentWorld, commandLineOf } from '../support/agent-world.ts'
 import { AgentProcess } from '../support/agent-process.ts'
@@ -13,6 +14,7 @@ import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { useLlamaServer } from '../support/skip.ts'
+import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
@@ -335,6 +337,23 @@ test('a server that an earlier version started is taken over as it is, and repla
     'a new server',
   )
   expect([earlier === kept, adopted['pid'] === before.pid, after.pid === before.pid]).toEqual([false, true, false])
+})
+
+test('a store that the agent makes is left out of backups, once: what was there before, or is not there now, is left alone', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const told: string[] = []
+  const memory = new StatedMemory(
+    statedPlatform(hostPlatform(), { leaveOutOfBackups: (store) => Promise.resolve(void told.push(store)) }),
+  )
+  const fresh = join(world.folder, 'new-store')
+  const absent = join(world.folder, 'Volumes/Big/models')
+  for (const [index, modelStore] of [fresh, fresh, absent].entries()) {
+    const agent = await world.startAgent({ name: `backup-${index}`, memory, settings: { modelStore } })
+    await agent.stop()
+  }
+  expect(told).toEqual([fresh])
+  await expect(stat(join(world.folder, 'Volumes'))).rejects.toThrow('ENOENT')
 })
 
 test('without an agent the store is listed, and nothing that a service may use is deleted', async () => {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { mkdir } from 'node:fs/promises'
 import { LinkError, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { CommandRequest, CommandResult, ServiceRef } from '../../contract/commands.ts'
@@ -19,6 +20,7 @@ import { noAddress } from '../publishing/host-address.ts'
 import { answer } from '../api/queries.ts'
 import { followLog } from '../api/server-queries.ts'
 import { countServers } from '../reconcile/server-memory.ts'
+import { hasCode } from '../util/files.ts'
 import { launchRules } from '../api/settings.ts'
 import type { AgentSettings } from '../settings/settings.ts'
 import { type SnapshotBase, SnapshotStore } from './snapshot.ts'
@@ -219,9 +221,26 @@ export class Agent {
     await this.#adopt(kept)
     countServers(servers, memory)
     await memory.start()
+    await this.#makeModelStore()
     models.start()
     power.settingsChanged()
     return kept
+  }
+
+  /**
+   * A store that this agent makes is left out of backups, once: a person may want it in them again. Where the folder above is missing it may be
+   * on a volume that is not there now.
+   */
+  async #makeModelStore(): Promise<void> {
+    const { platform, log, settings } = this.#options
+    if (!platform.leaveOutOfBackups) return
+    try {
+      await mkdir(settings.modelStore)
+      await platform.leaveOutOfBackups(settings.modelStore)
+    } catch (error) {
+      if (hasCode(error, 'EEXIST') || hasCode(error, 'ENOENT') || hasCode(error, 'EACCES')) return
+      log.warn('the model store is in backups', { store: settings.modelStore, error })
+    }
   }
 
   async #adopt({ fuse }: ControlRooms): Promise<void> {

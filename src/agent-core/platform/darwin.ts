@@ -56,6 +56,7 @@ export const darwinCommands = {
   pmset: '/usr/bin/pmset',
   caffeinate: '/usr/bin/caffeinate',
   launchctl: '/bin/launchctl',
+  tmutil: '/usr/bin/tmutil',
   firewall: '/usr/libexec/ApplicationFirewall/socketfilterfw',
 }
 
@@ -270,6 +271,12 @@ export class DarwinPlatform implements Platform {
 
   interfaces(): readonly HostInterface[] {
     return this.#interfaces()
+  }
+
+  /** Without `-p` Time Machine is told by an attribute of the folder, which goes where the folder goes and takes no rights of root. */
+  async leaveOutOfBackups(folder: string): Promise<void> {
+    const { exitCode, stderr = '' } = await this.#run(darwinCommands.tmutil, ['addexclusion', folder])
+    if (exitCode !== 0) throw new PlatformError(`tmutil ended with code ${exitCode}: ${stderr.trim()}`)
   }
 
   async whyUnreachable(error: unknown): Promise<string | undefined> {

@@ -145,6 +145,8 @@ export interface Platform {
    * another reason. Absent where no system does that.
    */
   whyUnreachable?(error: unknown): Promise<string | undefined>
+  /** A folder that can be fetched again; absent where the system makes no backups by itself. */
+  leaveOutOfBackups?(folder: string): Promise<void>
   /** `tell` gets one sentence about what this version of the system turned out not to tell, once; absent where there is no such thing. */
   onUntold?(tell: (sentence: string) => void): void
 }

@@ -1,3 +1,5 @@
+import { build, parse } from 'plist'
+import { z } from 'zod'
 import { parseMachO, uuidOf, type MachO } from './parse.ts'
 
 /** What every macOS has; anything else would have to be shipped beside the command, or be found by luck. */
@@ -11,8 +13,29 @@ const librariesOfMacOS: ReadonlySet<string> = new Set([
 /** Of the app, in `electron-builder.yml`, whose command must start wherever the app does. */
 export const minimumMacOS = '13.5'
 
-/** What the UUID of the command is made of. Never changed: macOS would forget what a person allowed. */
+/** What the UUID of the command is made of, and its bundle id. Never changed: macOS would forget what a person allowed. */
 export const commandId = 'dev.metalbar.metal-agent'
+
+/** In the segment `__TEXT`, where macOS reads the Info.plist of a program that is in no bundle. */
+export const infoSection = '__info_plist'
+
+/** Without a bundle id macOS does not know whom a person permitted, and without a reason it asks nobody about the local network. */
+export const commandInfo = (version: string): string =>
+  build({
+    CFBundleIdentifier: commandId,
+    CFBundleName: 'metal-agent',
+    CFBundleExecutable: 'metal-agent',
+    CFBundleInfoDictionaryVersion: '6.0',
+    CFBundleShortVersionString: version,
+    CFBundleVersion: version,
+    NSLocalNetworkUsageDescription:
+      'metal-agent talks to your Kubernetes cluster, and pods of the cluster ask the models on this Mac for completions.',
+  })
+
+const neededInfo = z.object({
+  CFBundleIdentifier: z.literal(commandId),
+  NSLocalNetworkUsageDescription: z.string().min(1),
+})
 
 export interface ExpectedCommand {
   readonly arch: MachO['arch']
@@ -46,9 +69,22 @@ export function commandTroubles(file: Uint8Array, expected: ExpectedCommand): st
       `It needs macOS ${found.minimumMacOS ?? 'of no version'}, and the app says ${minimumMacOS}.`,
     found.uuid !== uuidOf(commandId, found.arch) &&
       `Its UUID is ${found.uuid ?? 'none'}, by which macOS would take it for another program.`,
+    !hasInfo(found) &&
+      `It has no Info.plist in ${infoSection} that names ${commandId} and says why it wants the local network.`,
     foreign.length > 0 && `It needs libraries that macOS does not bring: ${foreign.join(', ')}.`,
     found.libraryFolders.length > 0 && `It looks for libraries in ${found.libraryFolders.join(', ')}.`,
   ].filter((trouble) => trouble !== false)
+}
+
+function hasInfo({ segments }: MachO): boolean {
+  const text = segments.find(({ name }) => name === '__TEXT')
+  const info = text?.sections.find(({ name }) => name === infoSection)
+  if (info === undefined) return false
+  try {
+    return neededInfo.safeParse(parse(Buffer.from(info.bytes).toString('utf8'))).success
+  } catch {
+    return false
+  }
 }
 
 /** The digits that follow each sentinel. */

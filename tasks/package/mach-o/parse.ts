@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { open } from 'node:fs/promises'
+import { open, readFile, writeFile } from 'node:fs/promises'
 
 /** What of a Mach-O file of 64 bits is looked at here: https://github.com/apple-oss-distributions/xnu/blob/main/EXTERNAL_HEADERS/mach-o/loader.h */
 export interface MachO {
@@ -39,6 +39,7 @@ const executable = 2
 const archOf: Readonly<Record<number, MachO['arch']>> = { 0x0100000c: 'arm64', 0x01000007: 'x64' }
 
 const command = {
+  symbols: 0x2,
   segment: 0x19,
   uuid: 0x1b,
   signature: 0x1d,
@@ -52,6 +53,7 @@ const platformMacOS = 1
 
 const segmentBytes = 72
 const sectionBytes = 80
+const symbolBytes = 16
 /** The lowest byte of a section's flags; these have no bytes in the file. */
 const zeroFilled: ReadonlySet<number> = new Set([0x1, 0xc, 0x12])
 
@@ -98,6 +100,65 @@ export async function writeUuid(file: string, id: string): Promise<void> {
   const place = [...commands(bytes)].find(({ type }) => type === command.uuid)
   if (!place) throw new MachOError(`${file} has no UUID that could be replaced.`)
   await handle.write(Buffer.from(uuidOf(id, arch), 'hex'), 0, uuidBytes, place.offset + 8)
+}
+
+/**
+ * Adds a section to the segment of a program that its code is in, between its last section and its end: the kernel maps it with the rest, and
+ * `codesign` finds an Info.plist in `__info_plist` there. Voids a signature. Throws MachOError where there is no room.
+ */
+export async function addTextSection(file: string, name: string, content: Uint8Array): Promise<void> {
+  const bytes = await readFile(file)
+  const all = [...commands(bytes)]
+  const text = all.find(({ type, at }) => type === command.segment && at.text(8, 16) === '__TEXT')
+  if (!text) throw new MachOError(`${file} has no segment __TEXT.`)
+  const places = all.flatMap(({ type, at }) => (type === command.segment ? placesIn(at) : []))
+  const here = placesIn(text.at)
+  const commandsEnd = headerBytes + bytes.readUInt32LE(20)
+  const [from, length] = [text.at.u64(40), text.at.u64(48)]
+  const offset = Math.max(commandsEnd + sectionBytes, ...here.map(({ end }) => end))
+  const first = Math.min(...places.map(({ offset: start }) => start))
+  if (commandsEnd + sectionBytes > first || offset + content.length > from + length) {
+    throw new MachOError(`${file} has no room for ${name} of ${content.length} bytes.`)
+  }
+  moveSymbols(bytes, all, sectionsUpTo('__TEXT', all))
+  const header = Buffer.alloc(sectionBytes)
+  header.write(name, 0, 'latin1')
+  header.write('__TEXT', 16, 'latin1')
+  header.writeBigUInt64LE(BigInt(text.at.u64(24) + offset - from), 32)
+  header.writeBigUInt64LE(BigInt(content.length), 40)
+  header.writeUInt32LE(offset, 48)
+  const end = text.offset + text.at.u32(4)
+  bytes.copyWithin(end + sectionBytes, end, commandsEnd)
+  header.copy(bytes, end)
+  bytes.set(content, offset)
+  bytes.writeUInt32LE(text.at.u32(4) + sectionBytes, text.offset + 4)
+  bytes.writeUInt32LE(here.length + 1, text.offset + 64)
+  bytes.writeUInt32LE(bytes.readUInt32LE(20) + sectionBytes, 20)
+  await writeFile(file, bytes)
+}
+
+/** Where the sections of a segment have their bytes; none for those that have none in the file. */
+function placesIn(at: Reader): { readonly offset: number; readonly end: number }[] {
+  return Array.from({ length: at.u32(64) }, (_, index) => segmentBytes + index * sectionBytes)
+    .filter((section) => !zeroFilled.has(at.u32(section + 64) & 0xff))
+    .map((section) => ({ offset: at.u32(section + 48), end: at.u32(section + 48) + at.u64(section + 40) }))
+}
+
+const sectionsUpTo = (name: string, all: readonly LoadCommand[]): number => {
+  const segments = all.filter(({ type }) => type === command.segment)
+  const last = segments.findIndex(({ at }) => at.text(8, 16) === name)
+  return segments.slice(0, last + 1).reduce((sum, { at }) => sum + at.u32(64), 0)
+}
+
+/** Symbols name their section by its number among all: those behind the first `before` are one further. */
+function moveSymbols(bytes: Buffer, all: readonly LoadCommand[], before: number): void {
+  for (const { at } of all.filter(({ type }) => type === command.symbols)) {
+    for (let symbol = at.u32(8), left = at.u32(12); left > 0; left--, symbol += symbolBytes) {
+      const number = bytes.readUInt8(symbol + 5)
+      const isInSection = (bytes.readUInt8(symbol + 4) & 0x0e) === 0x0e
+      if (isInSection && number > before) bytes.writeUInt8(number + 1, symbol + 5)
+    }
+  }
 }
 
 /** Load commands are at the start of a file: those of Electron and of Node.js take less than 8 KiB. */
@@ -147,10 +208,14 @@ function reader(bytes: Uint8Array): Reader {
   }
 }
 
-/** `offset`: of the load command in the file. */
-function* commands(
-  file: Uint8Array,
-): Generator<{ readonly type: number; readonly at: Reader; readonly offset: number }> {
+interface LoadCommand {
+  readonly type: number
+  readonly at: Reader
+  /** In the file. */
+  readonly offset: number
+}
+
+function* commands(file: Uint8Array): Generator<LoadCommand> {
   const header = reader(file)
   const all = header.bytes(headerBytes, header.u32(20))
   let offset = 0

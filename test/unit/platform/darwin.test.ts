@@ -23,6 +23,13 @@ const lsofOn52011 = '/usr/sbin/lsof -nP -iTCP:52011 -sTCP:LISTEN -Fpgc'
 const displays = '/usr/sbin/system_profiler SPDisplaysDataType -json'
 const isArm = '/usr/sbin/sysctl -n hw.optional.arm64'
 
+test('a folder is left out of the backups of Time Machine by an attribute of its own, and a refusal is told', async () => {
+  const line = '/usr/bin/tmutil addexclusion /models of mine'
+  await expect(mac({ [line]: '' }).leaveOutOfBackups('/models of mine')).resolves.toBeUndefined()
+  const refused = mac({ [line]: { exitCode: 213, stdout: '', stderr: 'The volume has no such attributes.\n' } })
+  await expect(refused.leaveOutOfBackups('/models of mine')).rejects.toThrow('The volume has no such attributes.')
+})
+
 describe('memory on macOS', () => {
   test('counts free, file-backed and purgeable pages as available, each once and none that would have to be compressed', async () => {
     const platform = mac({

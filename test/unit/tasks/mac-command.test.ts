@@ -46,6 +46,7 @@ test.each(['arm64', 'x64'] as const)(
       expect.stringContaining('the fuse is not flipped'),
       expect.stringContaining('It is signed'),
       expect.stringContaining('Its UUID is'),
+      expect.stringContaining('It has no Info.plist'),
     ])
   },
 )

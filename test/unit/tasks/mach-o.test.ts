@@ -2,8 +2,13 @@ import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { commandId, commandTroubles, minimumMacOS } from '../../../tasks/package/mach-o/command-troubles.ts'
-import { MachOError, parseMachO, uuidOf, writeUuid } from '../../../tasks/package/mach-o/parse.ts'
+import {
+  commandId,
+  commandInfo,
+  commandTroubles,
+  minimumMacOS,
+} from '../../../tasks/package/mach-o/command-troubles.ts'
+import { addTextSection, MachOError, parseMachO, uuidOf, writeUuid } from '../../../tasks/package/mach-o/parse.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const sentinel = 'FUSE_of_this_test'
@@ -34,6 +39,12 @@ interface Made {
   readonly libraries?: readonly string[]
   readonly uuid?: string
   readonly more?: readonly Buffer[]
+  /** Undefined: it has no such section. */
+  readonly info?: string | undefined
+  /** Between the load commands and what they name, and behind the code. */
+  readonly room?: number
+  /** Number of the section that its one symbol is in. */
+  readonly symbolSection?: number
 }
 
 /** A Mach-O file with nothing in it but what is looked at. */
@@ -47,18 +58,30 @@ function made(given: Made = {}): Buffer {
     libraries = system,
     uuid = uuidOf(commandId, cpu === 0x0100000c ? 'arm64' : 'x64'),
     more = [],
+    room = 0,
+    symbolSection = 2,
   } = given
-  const content = Buffer.from(`${blob}${fuse}`)
-  const build = (offset: number): Buffer[] => {
-    const section = Buffer.concat([
-      name16(sectionName),
-      name16(segmentName),
-      words(0, 0, blob.length, 0, offset),
-      words(0, 0, 0, 0, 0, 0, 0),
-    ])
-    const counts = words(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
+  const info = 'info' in given ? given.info : commandInfo('1.2.3')
+  const texts = [['__text', 'code'], ...(info === undefined ? [] : [['__info_plist', info]])]
+  const code = Buffer.concat([...texts.map(([, text = '']) => Buffer.from(text)), Buffer.alloc(room)])
+  const symbol = Buffer.concat([words(0), Buffer.from([0x0f, symbolSection]), Buffer.alloc(10)])
+  const content = Buffer.concat([code, Buffer.from(`${blob}${fuse}`), symbol])
+  const section = (name: string, segment: string, offset: number, length: number): Buffer =>
+    Buffer.concat([...[name16(name), name16(segment), words(0, 0, length, 0, offset)], words(0, 0, 0, 0, 0, 0, 0)])
+  const segment = (name: string, [from, length]: readonly [number, number], sections: readonly Buffer[]): Buffer => {
+    const counts = words(0x1000 + from, 1, length, 0, from, 0, length, 0, 0, 0, sections.length, 0)
+    return command(0x19, Buffer.concat([name16(name), counts, ...sections]))
+  }
+  const build = (start: number): Buffer[] => {
+    const ends = texts.map((_, index) => texts.slice(0, index).reduce((sum, [, text = '']) => sum + text.length, start))
+    const codeSections = texts.map(([name = '', text = ''], index) =>
+      section(name, '__TEXT', ends[index] ?? 0, text.length),
+    )
+    const offset = start + code.length
     return [
-      command(0x19, Buffer.concat([name16(segmentName), counts, section])),
+      segment('__TEXT', [0, offset], codeSections),
+      segment(segmentName, [offset, blob.length], [section(sectionName, segmentName, offset, blob.length)]),
+      command(0x2, words(start + content.length - 16, 1, 0, 0)),
       command(0x32, words(platform, minimum, 0, 0)),
       ...libraries.map((path) => library(0xc, path)),
       command(0x1b, Buffer.from(uuid, 'hex')),
@@ -66,10 +89,12 @@ function made(given: Made = {}): Buffer {
     ]
   }
   const size = Buffer.concat(build(0)).length
-  const commands = build(32 + size)
+  const commands = build(32 + size + room)
   const header = words(0xfeedfacf, cpu, 0, fileType, commands.length, size, 0, 0)
-  return Buffer.concat([header, ...commands, content])
+  return Buffer.concat([header, ...commands, Buffer.alloc(room), content])
 }
+
+const section = (name: string, text: string) => ({ name, bytes: Buffer.from(text) })
 
 const expected = { arch: 'arm64', blob: Buffer.from('the blob'), sentinel, isSigned: false } as const
 
@@ -78,7 +103,10 @@ test('a command that a Mac would start once it is signed has no troubles', () =>
   expect(parseMachO(made())).toEqual({
     arch: 'arm64',
     isExecutable: true,
-    segments: [{ name: 'NODE_SEA', sections: [{ name: '__NODE_SEA_BLOB', bytes: expect.anything() as unknown }] }],
+    segments: [
+      { name: '__TEXT', sections: [section('__text', 'code'), section('__info_plist', commandInfo('1.2.3'))] },
+      { name: 'NODE_SEA', sections: [section('__NODE_SEA_BLOB', 'the blob')] },
+    ],
     libraries: system,
     libraryFolders: [],
     minimumMacOS,
@@ -101,6 +129,14 @@ test.each<[what: string, given: Made, trouble: string]>([
   ['has the UUID of its Node.js', { uuid: 'ab'.repeat(16) }, `Its UUID is ${'ab'.repeat(16)}, by which macOS`],
   ['needs a newer macOS', { minimum: 0x000e0000 }, 'It needs macOS 14.0, and the app says 13.5.'],
   ['is for an iPhone', { platform: 2 }, 'It needs macOS of no version'],
+  ['has no Info.plist', { info: undefined }, 'It has no Info.plist in __info_plist'],
+  [
+    'has another Info.plist',
+    { info: commandInfo('1.2.3').replace(commandId, 'com.example') },
+    'that names dev.metalbar',
+  ],
+  ['gives no reason', { info: commandInfo('1.2.3').replace('NSLocalNetwork', 'NSOther') }, 'why it wants the local'],
+  ['has half an Info.plist', { info: commandInfo('1.2.3').slice(0, 300) }, 'It has no Info.plist in __info_plist'],
   [
     'needs a library of Homebrew',
     { libraries: [...system, '/opt/homebrew/lib/x.dylib'] },
@@ -137,6 +173,30 @@ test('a program gets a UUID of its own by what it is and its processor, and noth
   expect(apps[0]).toEqual(made({ uuid: uuids[0] ?? '' }))
   await writeFile(path.join(folder.dir, 'text'), 'a text that is long enough for the header of a program')
   await expect(writeUuid(path.join(folder.dir, 'text'), 'app')).rejects.toThrow(MachOError)
+})
+
+test('an Info.plist is added behind the code, and whatever else the program names stays where it is', async () => {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'program')
+  const info = Buffer.from(commandInfo('1.2.3'))
+  const added = async (given: Made): Promise<Buffer> => {
+    await writeFile(file, made({ info: undefined, ...given }))
+    await addTextSection(file, '__info_plist', info)
+    return readFile(file)
+  }
+  const room = info.length + 80
+  const program = await added({ room })
+  const symbol = (bytes: Buffer) => bytes.at(-11)
+  expect(commandTroubles(program, expected)).toEqual([])
+  expect(parseMachO(program)).toEqual(parseMachO(made()))
+  expect([program.length, symbol(program), symbol(await added({ room, symbolSection: 1 }))]).toEqual([
+    made({ info: undefined, room }).length,
+    3,
+    1,
+  ])
+  await expect(added({ room: 79 })).rejects.toThrow(MachOError)
+  await expect(added({ room: info.length - 1 })).rejects.toThrow('has no room for __info_plist')
+  expect(await readFile(file)).toEqual(made({ info: undefined, room: info.length - 1 }))
 })
 
 test.each([
