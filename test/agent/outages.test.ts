@@ -12,6 +12,7 @@ import { ApiServer, useControlPlane } from '../support/control-plane/control-pla
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
 import { everything } from '../support/kube-sim/access.ts'
+import { freePort } from '../support/free-port.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { skipWhen } from '../support/skip.ts'
 import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
@@ -175,11 +176,13 @@ test.concurrent(
     await agent.untilCluster('live')
     await sim.stop()
     const away = await eventually(() => {
-    const { cluster } = agent.snapshot
-    return cluster.cause === undefined ? false : cluster
-  })
+      const { cluster } = agent.snapshot
+      return cluster.cause === undefined ? false : cluster
+    })
     await sim.start()
     const back = await agent.untilCluster('live')
+    await world.apply('tiny', { source: `http://127.0.0.1:${await freePort()}/tiny.gguf` })
+    await agent.until('tiny', ({ message }) => message.includes(`tiny.gguf cannot be reached: ${denied}`))
     expect([away, back]).toMatchObject([
       { state: 'stale', message: denied, cause: 'localNetwork' },
       { state: 'live', message: 'Connected' },

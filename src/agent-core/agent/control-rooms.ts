@@ -343,7 +343,7 @@ function openSession(
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
-  const { identity, version, log, settings: started, idleMinuteMs = 60_000 } = context.options
+  const { identity, version, platform, log, settings: started, idleMinuteMs = 60_000 } = context.options
   const { models, servers, memory } = rooms
   const { performanceCores, hasMetal } = machine()
   const settings = context.settings()

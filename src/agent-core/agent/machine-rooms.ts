@@ -162,12 +162,13 @@ async function recommendedGpuBytes(context: RoomContext): Promise<number | undef
 }
 
 function modelRoom({ options, metrics, snapshots, ends, settings, session }: RoomContext, servers: Servers): Models {
-  const { settings: started, log, env, keptHubToken, allowInsecureLoopback } = options
+  const { settings: started, platform, log, env, keptHubToken, allowInsecureLoopback } = options
   const models = new Models({
     directory: started.modelStore,
     allowedModelRoots: started.allowedModelRoots,
     allowedDownloadHosts: started.allowedDownloadHosts,
     homeFile: join(started.stateDir, 'model-store.json'),
+    whyUnreachable: platform.whyUnreachable?.bind(platform),
     log,
     env,
     settings: () => downloadSettings(settings()),

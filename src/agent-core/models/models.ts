@@ -81,6 +81,8 @@ export interface ModelsOptions {
   env?: Readonly<Record<string, string | undefined>>
   homeDir?: string
   keptHubToken?: RemoteOptions['keptHubToken']
+  /** One sentence where it is this machine's system that keeps us from an address. */
+  whyUnreachable?: RemoteOptions['whyUnreachable']
   /** Something in {@link Models.state} has changed. */
   onChange?: () => void
   /** Undefined while it is not known which services there are. */
@@ -137,6 +139,7 @@ export class Models {
       attempts: options.attempts,
       storeFolder: directory,
       allowInsecureLoopback: options.allowInsecureLoopback,
+      whyUnreachable: options.whyUnreachable,
       allowedHosts: options.allowedDownloadHosts ?? [],
       resolveHost: options.resolveHost,
       deletableBytes: () => this.#inventory.prunableBytes(),

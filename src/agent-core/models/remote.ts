@@ -46,6 +46,7 @@ export interface RemoteOptions {
   readonly keptHubToken?: (() => Promise<string | undefined>) | undefined
   /** For tests: the token may go over http to this machine. */
   readonly allowInsecureLoopback: boolean | undefined
+  readonly whyUnreachable?: Transport['whyUnreachable'] | undefined
   /** Servers beside the public ones that downloads may talk to; `any` for downloads that a person at this machine asks for. */
   readonly allowedHosts: readonly string[] | 'any'
   /** For tests: in place of the system's. */
@@ -107,11 +108,11 @@ export class Remote implements AsyncDisposable {
   }
 
   transport(): Promise<Transport> {
-    const { settings, env } = this.#options
+    const { settings, env, whyUnreachable } = this.#options
     const { caFile } = settings()
     const known = this.#transports.get(caFile ?? '')
     if (known) return known
-    const made = createTransport({ env, caFile, guard: this.#guard() })
+    const made = createTransport({ env, caFile, guard: this.#guard(), ...(whyUnreachable && { whyUnreachable }) })
     this.#transports.set(caFile ?? '', made)
     // Another try may find the file repaired.
     made.catch(() => this.#transports.delete(caFile ?? ''))

@@ -120,8 +120,12 @@ export async function send(
       dispatcher: transport.dispatcher,
       signal: AbortSignal.any([signal, guard.signal]),
       headers: { ...requestHeaders(asked), ...login.headersFor(url) },
-    }).catch((error: unknown) => {
+    }).catch(async (error: unknown) => {
       signal.throwIfAborted()
+      const denied = await transport.whyUnreachable?.(error).catch(() => undefined)
+      if (denied !== undefined) {
+        throw new ModelError('transient', 'Unreachable', `${shown} cannot be reached: ${denied}`, { cause: error })
+      }
       throw connectionError(error, shown, proxyOf(error, url, transport))
     })
     guard.received(0)

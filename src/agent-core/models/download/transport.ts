@@ -11,6 +11,8 @@ export interface Transport extends AsyncDisposable {
   readonly fetch: typeof fetch
   /** The proxy that requests to such an address go through, without its login; also given where NO_PROXY exempts the address. */
   proxyFor(url: URL): URL | undefined
+  /** One sentence where it is this machine's system that keeps us from an address. */
+  whyUnreachable?(error: unknown): Promise<string | undefined>
 }
 
 export interface TransportOptions {
@@ -20,10 +22,11 @@ export interface TransportOptions {
   readonly caFile?: string | undefined
   /** Absent: any server, for what a person at this machine asks for. */
   readonly guard?: HostGuard | undefined
+  readonly whyUnreachable?: Transport['whyUnreachable']
 }
 
 /** Throws ModelError where the certificates cannot be read or a proxy's address makes no sense. */
-export async function createTransport({ env, caFile, guard }: TransportOptions): Promise<Transport> {
+export async function createTransport({ env, caFile, guard, whyUnreachable }: TransportOptions): Promise<Transport> {
   const http = proxyAddress(env, 'http_proxy') ?? proxyAddress(env, 'all_proxy')
   const https = proxyAddress(env, 'https_proxy') ?? proxyAddress(env, 'all_proxy') ?? http
   const tls = caFile === undefined ? {} : { secureContext: await trusting(caFile) }
@@ -53,6 +56,7 @@ export async function createTransport({ env, caFile, guard }: TransportOptions):
     dispatcher,
     // Node.js types the fetch that is built in, which is an older undici.
     fetch: ((input: string, init?: object) => undiciFetch(input, { ...init, dispatcher })) as unknown as typeof fetch,
+    ...(whyUnreachable && { whyUnreachable }),
     proxyFor: ({ protocol }) => withoutLogin(protocol === 'https:' ? https : http),
     [Symbol.asyncDispose]: () => agent.destroy(),
   }
