@@ -374,6 +374,7 @@ interface FoundRun {
 
 /** Digits enough for a petabyte, and a folder listed by name is in order. */
 const offsetDigits = 15
+const pieceOffset = new RegExp(`^\\d{${offsetDigits}}$`)
 
 /** The offset is in the name, so that the file needs no book kept about it. */
 const pieceName = (file: string, from: number): string => `${file}.${String(from).padStart(offsetDigits, '0')}`
@@ -418,7 +419,7 @@ async function olderPieces(file: string): Promise<Piece[]> {
   const [folder, prefix] = [dirname(file), `${basename(file)}.`]
   const found = (await namesIn(folder)).flatMap((name) => {
     const digits = name.startsWith(prefix) ? name.slice(prefix.length) : ''
-    return /^\d+$/.test(digits) && digits.length === offsetDigits ? [{ name, from: Number(digits) }] : []
+    return pieceOffset.test(digits) ? [{ name, from: Number(digits) }] : []
   })
   const pieces = await Promise.all(
     found.map(async ({ name, from }) => {

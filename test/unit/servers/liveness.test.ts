@@ -93,9 +93,12 @@ test('a server that is suspended is unhealthy after several misses, and healthy 
   const { pid, port, readySince } = await room.reached('ready')
   process.kill(pid, 'SIGSTOP')
   const unhealthy = await room.reached('ready', { where: ({ healthy }) => !healthy })
+  const well = [room.servers.counted().map(({ isWell }) => isWell)]
   const from = room.changes.length
   process.kill(pid, 'SIGCONT')
   const healthy = await room.reached('ready', { from, where: (state) => state.healthy })
+  well.push(room.servers.counted().map(({ isWell }) => isWell))
+  expect(well).toEqual([[false], [true]])
   const same = { kind: 'ready', pid, port, readySince, since: expect.any(Number) as number }
   expect([unhealthy, healthy]).toEqual([
     { ...same, healthy: false, trouble: 'suspended' },

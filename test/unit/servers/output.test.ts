@@ -35,6 +35,13 @@ test('a file that is too long is moved to a piece named by its place in the run,
   expect(await room.log.extent()).toMatchObject({ from: 11, to: 33 })
 })
 
+test('what somebody put beside it is no piece of it', async () => {
+  await using room = await OutputRoom.create({ bytes: 1_000, count: 2 })
+  await room.write('its own')
+  for (const name of ['7', '0000000000000x7', 'bak']) await writeFile(`${room.file}.${name}`, 'of somebody else')
+  expect(await room.log.extent()).toMatchObject({ from: 0, to: 7 })
+})
+
 test('without older files only the place is remembered', async () => {
   await using room = await OutputRoom.create({ bytes: 10, count: 0 })
   await room.write('x'.repeat(25))
