@@ -22,8 +22,6 @@ export interface RuntimeFiguresOptions {
 
 const menuEveryMs = 5_000
 const windowEveryMs = 2_000
-/** What another asked so lately is not asked again. */
-const freshMs = 500
 /** For so long an answer that did not come is that of a busy server. */
 const silenceMs = 15_000
 /** Of services that are gone; those that are there are never forgotten. */
@@ -140,7 +138,8 @@ export class RuntimeFigures implements AsyncDisposable {
 
   async #ask(server: CountedServer): Promise<Use['answer']> {
     if (server.sleepsWhenIdle || !server.isWell) return 'notAsked'
-    const { answer } = await server.look({ freshMs })
+    // No earlier answer will do, since totals count as of now; a question under way is shared.
+    const { answer } = await server.look()
     // A run that ended meanwhile may be forgotten already: as a new one its whole count would come again.
     if (!this.#options.servers().some(({ run }) => run === server.run)) return 'notAsked'
     if (answer === 'untold' || answer === 'silent') this.#run(server).told = answer
