@@ -30,7 +30,7 @@ export function energyQuery(
 }
 
 /** One bar, in fractions of the largest. */
-export interface EnergyBar {
+interface EnergyBar {
   readonly span: EnergySpan
   /** Absent where nothing was measured. */
   readonly all: number | undefined

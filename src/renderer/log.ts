@@ -38,7 +38,7 @@ export interface LogMatch {
   readonly nth: number
 }
 
-export interface LinePart {
+interface LinePart {
   readonly text: string
   /** Absent of what lies between matches. */
   readonly nth?: number

@@ -52,7 +52,7 @@ export function changedIn(draft: Draft, views: readonly SettingView[]): Draft {
   )
 }
 
-export type DraftResult =
+type DraftResult =
   | { readonly ok: true; readonly patch: SettingsPatch }
   /** The fields that say what cannot be. */
   | { readonly ok: false; readonly problems: readonly SettingName[] }

@@ -23,7 +23,7 @@ export type Request = {
   | { readonly state: 'unknown'; readonly message: string }
 )
 
-export interface WindowState {
+interface WindowState {
   readonly connection: Connection
   /** The last one, however old; absent until the first. */
   readonly snapshot: AgentSnapshot | undefined
@@ -66,7 +66,7 @@ export interface WindowState {
   readonly filterHistory: (change: Partial<HistoryFilter>) => void
 }
 
-export interface HistoryFilter {
+interface HistoryFilter {
   readonly text: string
   readonly problemsOnly: boolean
 }
@@ -176,7 +176,7 @@ async function answerOf(link: AgentLink, command: CommandInput, requestId: strin
 /** Whether it went as it was asked for. */
 export const isGood = ({ outcome }: CommandResult) => outcome === 'done' || outcome === 'accepted'
 
-export interface WindowParts {
+interface WindowParts {
   readonly store: WindowStore
   readonly link: AgentLink
   /** What only the app can do; absent in a browser. */

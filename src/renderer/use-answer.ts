@@ -93,6 +93,14 @@ export function useAppState(app: AppBridge) {
   return { state, problem, take }
 }
 
+/** The request about one thing: `pending` while it is not answered, `disabled` while no agent can be asked. */
+export function useRequest(about: string) {
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const askAbout = useWindow((state) => state.ask)
+  return { pending, disabled, ask: (command: CommandInput) => askAbout(about, command) }
+}
+
 /** How a button stands that asks for a command: its own request is under way, or it cannot be pressed. A pending button keeps the focus. */
 export function usePressed(about: string, command: CommandInput | undefined) {
   const asked = useWindow(({ requests }) => {

@@ -89,10 +89,10 @@ const listeners = new Set<() => void>()
 let timer: ReturnType<typeof setInterval> | undefined
 
 /** This computer's time in milliseconds, anew every second while a component uses it. */
-export const useNow = (): number => useSyncExternalStore(subscribe, wholeSecond)
+const useNow = (): number => useSyncExternalStore(subscribe, wholeSecond)
 
 /** The agent's time in milliseconds, by which its timestamps are read. */
-export function useAgentNow(): number {
+function useAgentNow(): number {
   const lead = useWindow((state) => state.clockLead)
   return useSyncExternalStore(
     subscribe,

@@ -25,7 +25,7 @@ const answerLimitMs = 70_000
 
 const silenceMs = 2 * heartbeatMs
 
-export interface HttpPage {
+interface HttpPage {
   /** Of the page, such as `http://127.0.0.1:1234`. */
   readonly origin: string
   /** Taken from the page's URL. */

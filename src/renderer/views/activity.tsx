@@ -21,9 +21,8 @@ import {
   withOlder,
 } from '../history.ts'
 import { useLink, useSnapshot, useTrust, useWindow } from '../store.ts'
-import { usePressed } from '../use-answer.ts'
 import { activityWords } from '../words/activity.ts'
-import { Answer } from './answer.tsx'
+import { Answer, AskButton } from './answer.tsx'
 import { Energy } from './energy.tsx'
 import styles from './activity.module.css'
 
@@ -83,7 +82,7 @@ interface HistoryItemProps {
 }
 
 /** One thing that happened, with the way to its service and back. */
-export function HistoryItem({ entry, undo }: HistoryItemProps) {
+function HistoryItem({ entry, undo }: HistoryItemProps) {
   const { id, at, kind, service } = entry
   const about = `history/${id}`
   const hasProblem = isProblem(entry)
@@ -101,7 +100,13 @@ export function HistoryItem({ entry, undo }: HistoryItemProps) {
         <p className={styles['message']}>
           <Sentence text={activityWords.message(entry)} />
         </p>
-        {undo !== undefined && <Undo about={about} command={undo} />}
+        {undo !== undefined && (
+          <div className={styles['undo']}>
+            <AskButton about={about} command={undo}>
+              {activityWords.undo(undo)}
+            </AskButton>
+          </div>
+        )}
         <Answer about={about} />
       </div>
     </li>
@@ -121,19 +126,8 @@ function ServiceName({ service }: { readonly service: ServiceRef }) {
   )
 }
 
-function Undo({ about, command }: { readonly about: string; readonly command: CommandInput }) {
-  const ask = useWindow((state) => state.ask)
-  return (
-    <div className={styles['undo']}>
-      <Button {...usePressed(about, command)} onPress={() => void ask(about, command)}>
-        {activityWords.undo(command)}
-      </Button>
-    </div>
-  )
-}
-
 /** What happened on this machine: the agent tells when there is something newer, and only that is asked for. */
-export function useHistory() {
+function useHistory() {
   const link = useLink()
   const connected = useWindow(({ connection }) => connection.state === 'live')
   const newestId = useSnapshot((snapshot) => snapshot.newestHistoryId)

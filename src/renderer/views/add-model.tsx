@@ -24,7 +24,7 @@ import { contextAt, FitCard } from './fit-card.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
 import { modelSigns } from '../model-store.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
-import { useAnswer } from '../use-answer.ts'
+import { useAnswer, useRequest } from '../use-answer.ts'
 import { addWords } from '../words/models.ts'
 import { Answer } from './answer.tsx'
 import styles from './add-model.module.css'
@@ -84,7 +84,7 @@ function useOpenCreated() {
 }
 
 /** Where the model comes from: pasted, or chosen from the store or the well-known ones, which what is written filters; and what opens it. */
-export function AddSource() {
+function AddSource() {
   const addition = useWindow((state) => state.addition)
   const write = useWindow((state) => state.writeAddition)
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
@@ -189,7 +189,7 @@ function Offers({ words }: { readonly words: string }) {
 }
 
 /** What is known of one source: which files it offers, or whether its model fits. */
-export function AskAboutModel({ source }: { readonly source: string }) {
+function AskAboutModel({ source }: { readonly source: string }) {
   const addition = useWindow((state) => state.addition)
   const write = useWindow((state) => state.writeAddition)
   const memory = useSnapshot((snapshot) => snapshot.memory)
@@ -269,8 +269,6 @@ function OtherFiles({ files, source, onChoose }: Pick<FilesProps, 'files' | 'onC
   )
 }
 
-const about = additionRequests.apply
-
 interface ApplyModelProps {
   readonly model: FittedModelView
   readonly names: NameFields
@@ -279,19 +277,17 @@ interface ApplyModelProps {
 }
 
 /** What it is called, what is created, and the button that creates it. */
-export function ApplyModel({ model, names, verdict }: ApplyModelProps) {
+function ApplyModel({ model, names, verdict }: ApplyModelProps) {
   const addition = useWindow((state) => state.addition)
   const write = useWindow((state) => state.writeAddition)
   const writeCreated = useWindow((state) => state.writeCreated)
-  const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const { pending, disabled, ask } = useRequest(additionRequests.apply)
   const { created } = addition
   const application = applicationOf(addition, names, model.source)
   const apply = async () => {
-    if (application === undefined || !connected || pending) return
+    if (application === undefined || disabled || pending) return
     const { namespace, name } = application
-    if (await ask(about, { name: 'applyModel', application })) writeCreated(addition, { namespace, name })
+    if (await ask({ name: 'applyModel', application })) writeCreated(addition, { namespace, name })
   }
   return (
     <>
@@ -318,13 +314,13 @@ export function ApplyModel({ model, names, verdict }: ApplyModelProps) {
           </Folded>
         )}
       </Card>
-      <Answer about={about} />
+      <Answer about={additionRequests.apply} />
       <div className={styles['apply']}>
         {created !== undefined && <p role="status">{addWords.created(created.name)}</p>}
         <div className={styles['buttons']}>
           <Button
             look="prominent"
-            disabled={application === undefined || !connected || created !== undefined}
+            disabled={application === undefined || disabled || created !== undefined}
             pending={pending}
             onPress={() => void apply()}
           >
@@ -356,7 +352,7 @@ interface ChoicesProps {
 }
 
 /** One of several; nothing where there are none. */
-export function Choices({ title, choices, chosen, onChoose }: ChoicesProps) {
+function Choices({ title, choices, chosen, onChoose }: ChoicesProps) {
   if (choices.length === 0) return null
   return (
     <div>

@@ -8,7 +8,25 @@ import { isGood, type Request, useWindow } from '../store.ts'
 import { requestWords } from '../words/window.ts'
 import { answerWords } from '../words/services.ts'
 import { settingWords } from '../words/settings.ts'
+import { usePressed } from '../use-answer.ts'
 import styles from './answer.module.css'
+
+interface AskButtonProps extends Pick<Parameters<typeof Button>[0], 'look' | 'label'> {
+  /** By which the request is named, and its answer told. */
+  readonly about: string
+  readonly command: CommandInput
+  readonly children: string
+}
+
+/** Asks the agent for one command. */
+export function AskButton({ about, command, children, ...looks }: AskButtonProps) {
+  const ask = useWindow((state) => state.ask)
+  return (
+    <Button {...looks} {...usePressed(about, command)} onPress={() => void ask(about, command)}>
+      {children}
+    </Button>
+  )
+}
 
 /** What came of the last request about one thing, where it was asked. */
 export function Answer({ about }: { readonly about: string }) {

@@ -4,11 +4,11 @@ import { Banner } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { CloseGlyph } from '../components/glyph.tsx'
 import { Sentence } from '../components/text.tsx'
-import { useApp, useSnapshot, useWindow } from '../store.ts'
-import { useAppState, usePressed } from '../use-answer.ts'
+import { useApp, useSnapshot } from '../store.ts'
+import { useAppState } from '../use-answer.ts'
 import { misplacedWords, updateWords } from '../words/app.ts'
 import { overviewWords } from '../words/window.ts'
-import { Answer } from './answer.tsx'
+import { Answer, AskButton } from './answer.tsx'
 import styles from './banners.module.css'
 
 /** What a person should know of this machine, the most important first. */
@@ -37,17 +37,14 @@ export function Banners() {
 /** Models start with care, since this machine ended while they ran. */
 function HeldAfterPanic() {
   const fuse = useSnapshot((snapshot) => snapshot.panicFuse)
-  const ask = useWindow((state) => state.ask)
-  const command = { name: 'serveAgain' } as const
-  const pressed = usePressed('node', command)
-  if (fuse === undefined) return undefined
+  if (fuse === undefined) return null
   return (
     <Banner
       tone="warn"
       actions={
-        <Button look="prominent" {...pressed} onPress={() => void ask('node', command)}>
+        <AskButton look="prominent" about="node" command={{ name: 'serveAgain' }}>
           {fuse.state === 'held' ? overviewWords.serveAgain : overviewWords.startAll}
-        </Button>
+        </AskButton>
       }
     >
       <Sentence text={fuse.message} />
@@ -55,23 +52,18 @@ function HeldAfterPanic() {
   )
 }
 
-function Paused() {
-  const ask = useWindow((state) => state.ask)
-  const command = { name: 'resumeNode' } as const
-  const pressed = usePressed('node', command)
-  return (
-    <Banner
-      tone="warn"
-      actions={
-        <Button look="prominent" {...pressed} onPress={() => void ask('node', command)}>
-          {overviewWords.resume}
-        </Button>
-      }
-    >
-      {overviewWords.paused}
-    </Banner>
-  )
-}
+const Paused = () => (
+  <Banner
+    tone="warn"
+    actions={
+      <AskButton look="prominent" about="node" command={{ name: 'resumeNode' }}>
+        {overviewWords.resume}
+      </AskButton>
+    }
+  >
+    {overviewWords.paused}
+  </Banner>
+)
 
 /** What a person should know of the app itself; a page in a browser has nothing of it. */
 export function AppBanners() {
@@ -154,7 +146,7 @@ interface MisplacedAppProps {
 }
 
 /** The app runs where it cannot stay. */
-export function MisplacedApp({ app, misplaced }: MisplacedAppProps) {
+function MisplacedApp({ app, misplaced }: MisplacedAppProps) {
   const [problem, setProblem] = useState<string>()
   const move = async () => {
     const reply = await app.moveToApplications()

@@ -4,8 +4,7 @@ import { Banner } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
 import { Sentence } from '../components/text.tsx'
-import { useWindow } from '../store.ts'
-import { useAnswer } from '../use-answer.ts'
+import { useAnswer, useRequest } from '../use-answer.ts'
 import { useQuestion } from '../focus.ts'
 import { deleteWords } from '../words/services.ts'
 import { Answer } from './answer.tsx'
@@ -21,8 +20,7 @@ export const isDeletion = (about: string) => about.startsWith(deletions)
 export function DeleteService({ service }: { readonly service: ServiceView }) {
   const about = deletionOf(service.uid)
   const question = useQuestion()
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { pending, disabled } = useRequest(about)
   return (
     <section className={styles['delete']} aria-label={deleteWords.title} onKeyDown={question.onKeyDown}>
       {question.isAsked ? (
@@ -51,8 +49,7 @@ interface QuestionProps {
 }
 
 function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps) {
-  const ask = useWindow((state) => state.ask)
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { disabled, ask } = useRequest(deletionOf(uid))
   const service = { namespace, name }
   const [tries, setTries] = useState(0)
   const { answer, problem } = useAnswer({ name: 'deletion', service }, [tries])
@@ -90,7 +87,7 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
             disabled={disabled}
             onPress={() => {
               onAnswer()
-              void ask(deletionOf(uid), { name: 'deleteModel', service, uid: answer.uid, evenIfManaged: isManaged })
+              void ask({ name: 'deleteModel', service, uid: answer.uid, evenIfManaged: isManaged })
             }}
           >
             {isManaged ? deleteWords.anyway(name) : deleteWords.now(name)}

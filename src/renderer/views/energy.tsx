@@ -79,7 +79,7 @@ interface EnergyFiguresProps {
 }
 
 /** Total, bars, services and table of one time. */
-export function EnergyFigures({ view, time }: EnergyFiguresProps) {
+function EnergyFigures({ view, time }: EnergyFiguresProps) {
   const [chosen, setChosen] = useState<ServiceName>()
   const { services, spans = [] } = view
   if (view.from === undefined) return <Note>{energyWords.nothing}</Note>
@@ -166,7 +166,7 @@ const restPattern = 'energy-rest'
 const restLine = 2
 
 /** Energy of each hour or day; the part of the services is told from the rest by colour and by a pattern of the rest. */
-export function EnergyBars({ spans, time, chosen, services }: EnergyBarsProps) {
+function EnergyBars({ spans, time, chosen, services }: EnergyBarsProps) {
   const bars = energyBars(spans, chosen)
   const name = chosen && energyWords.service(chosen, services)
   return (
@@ -261,7 +261,7 @@ interface EnergyTableProps {
 }
 
 /** Every figure of the bars, for those who want or need to read them. */
-export function EnergyTable({ view, time }: EnergyTableProps) {
+function EnergyTable({ view, time }: EnergyTableProps) {
   const [isOpen, setOpen] = useState(false)
   return (
     <Folded title={energyWords.table} onToggle={setOpen}>

@@ -1,6 +1,5 @@
 import { type ReactNode, useEffect, useState } from 'react'
 import { type ClusterView, looksLikeProduction, rightsCommands } from '../../contract/cluster.ts'
-import type { CommandInput } from '../../contract/commands.ts'
 import { Banner, Card, Folded } from '../components/blocks.tsx'
 import { Button, Command, CommandText, CopyButton } from '../components/buttons.tsx'
 import { StepGlyph } from '../components/glyph.tsx'
@@ -17,7 +16,7 @@ import { useQuestion } from '../focus.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer, usePressed } from '../use-answer.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
-import { Answer } from './answer.tsx'
+import { Answer, AskButton } from './answer.tsx'
 import { OpenLocalNetwork } from './header.tsx'
 import styles from './first-run.module.css'
 
@@ -77,7 +76,7 @@ function StoreRow() {
 const about = 'cluster'
 
 /** Which cluster this machine serves, or what keeps it from that. The reason stands above, beside the connection. */
-export function ClusterRow() {
+function ClusterRow() {
   const cluster = useSnapshot((snapshot) => snapshot.cluster)
   const { state, context, server, namespace, message } = cluster
   const obstacle = obstacleOf(cluster)
@@ -114,7 +113,7 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
       return (
         <RowButtons>
           <OpenLocalNetwork />
-          <AskButton command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
+          <AskButton about={about} command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
         </RowButtons>
       )
     case 'noDefinitions':
@@ -147,7 +146,9 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
 
 const TryNow = () => (
   <RowButtons>
-    <AskButton command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
+    <AskButton about={about} command={{ name: 'resync' }}>
+      {firstRunWords.tryNow}
+    </AskButton>
   </RowButtons>
 )
 
@@ -182,7 +183,9 @@ function ChooseContext() {
   if (contexts.length === 0) {
     return (
       <RowButtons>
-        <AskButton command={{ name: 'reloadKubeconfig' }}>{firstRunWords.reload}</AskButton>
+        <AskButton about={about} command={{ name: 'reloadKubeconfig' }}>
+          {firstRunWords.reload}
+        </AskButton>
       </RowButtons>
     )
   }
@@ -207,15 +210,6 @@ function ChooseContext() {
         ))}
       </RowButtons>
     </>
-  )
-}
-
-function AskButton({ command, children }: { readonly command: CommandInput; readonly children: string }) {
-  const ask = useWindow((state) => state.ask)
-  return (
-    <Button {...usePressed(about, command)} onPress={() => void ask(about, command)}>
-      {children}
-    </Button>
   )
 }
 
@@ -287,10 +281,8 @@ export function ContextChoice({ context, about, leaves, children, label = childr
   )
 }
 
-const firstRunAddressAbout = 'address'
-
 /** Where pods reach this machine; where that is not known, what it could be. */
-export function AddressRow() {
+function AddressRow() {
   const { address, message } = useSnapshot(({ host }) => host)
   const { answer } = useAnswer({ name: 'hostAddresses' }, [address])
   if (address !== undefined) {
@@ -307,23 +299,13 @@ export function AddressRow() {
       )}
       <RowButtons>
         {fit.map((one) => (
-          <Use key={one.address} address={one.address}>
+          <AskButton key={one.address} about="address" command={{ name: 'setHostAddress', address: one.address }}>
             {firstRunWords.useAddress(one.address, one.interface)}
-          </Use>
+          </AskButton>
         ))}
       </RowButtons>
-      <Answer about={firstRunAddressAbout} />
+      <Answer about="address" />
     </Row>
-  )
-}
-
-function Use({ address, children }: { readonly address: string; readonly children: string }) {
-  const ask = useWindow((state) => state.ask)
-  const command = { name: 'setHostAddress', address } as const
-  return (
-    <Button {...usePressed(firstRunAddressAbout, command)} onPress={() => void ask(firstRunAddressAbout, command)}>
-      {children}
-    </Button>
   )
 }
 
@@ -350,14 +332,14 @@ export function Row({ name, value, status, children }: RowProps) {
   )
 }
 
-export const RowNote = ({ children }: { readonly children: ReactNode }) => <p className={styles['note']}>{children}</p>
+const RowNote = ({ children }: { readonly children: ReactNode }) => <p className={styles['note']}>{children}</p>
 
-export const RowButtons = ({ children }: { readonly children: ReactNode }) => (
+const RowButtons = ({ children }: { readonly children: ReactNode }) => (
   <div className={styles['buttons']}>{children}</div>
 )
 
 /** How often a person came back to the window: what they did elsewhere may have changed what is there. */
-export function useReturns(): number {
+function useReturns(): number {
   const [returns, setReturns] = useState(0)
   useEffect(() => {
     const count = () => setReturns((before) => before + 1)

@@ -99,7 +99,7 @@ interface FitBarProps {
 }
 
 /** What a model would take of the budget, beside what others hold. */
-export function FitBar({ at, room: { budgetBytes, committedBytes } }: FitBarProps) {
+function FitBar({ at, room: { budgetBytes, committedBytes } }: FitBarProps) {
   const { weightsBytes, kvBytes, restBytes, totalBytes } = at
   const parts = [
     { key: 'held', name: addWords.held, bytes: committedBytes },
@@ -138,7 +138,7 @@ export function FitBar({ at, room: { budgetBytes, committedBytes } }: FitBarProp
 }
 
 /** What a model needs with some context. */
-export interface FitAtContext {
+interface FitAtContext {
   readonly totalBytes: number
   readonly weightsBytes: number
   readonly kvBytes: number

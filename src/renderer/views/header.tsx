@@ -73,7 +73,7 @@ const glyphs = {
 } as const
 
 /** Of the window under the icon, which has no title bar; a page in a browser has nothing of it. */
-export function WindowControls() {
+function WindowControls() {
   const app = useApp()
   return app === undefined ? null : <UnderIcon app={app} />
 }

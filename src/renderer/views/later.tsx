@@ -7,7 +7,7 @@ import { laterWords } from '../words/window.ts'
 import styles from './later.module.css'
 
 /** A part of the window whose code comes after what is seen first. */
-export class LaterPart {
+class LaterPart {
   readonly #fetch: () => Promise<ComponentType>
   #component: ComponentType | undefined
   #loading: Promise<ComponentType> | undefined

@@ -139,7 +139,7 @@ function Tail({ service, run, search }: TailProps) {
 }
 
 /** Shows the file of a run in its folder; a page in a browser has no button for it. */
-export function RevealLog({ service, run }: { readonly service: ServiceView; readonly run: LogRun }) {
+function RevealLog({ service, run }: { readonly service: ServiceView; readonly run: LogRun }) {
   const app = useApp()
   const [problem, setProblem] = useState<string>()
   if (app === undefined) return null
@@ -172,7 +172,7 @@ interface LogSearchBarProps {
 }
 
 /** Return goes to the next match, Shift-Return to the one before, Escape ends the search. */
-export function LogSearchBar({ field, text, onText, found, onStep }: LogSearchBarProps) {
+function LogSearchBar({ field, text, onText, found, onStep }: LogSearchBarProps) {
   const none = found === undefined || found.count === 0
   return (
     <div className={styles['search']} role="search">
@@ -215,7 +215,7 @@ interface LogLinesProps {
 }
 
 /** What is printed; a line is drawn anew only where something of it has changed. */
-export const LogLines = memo(({ entries, pattern, current }: LogLinesProps) =>
+const LogLines = memo(({ entries, pattern, current }: LogLinesProps) =>
   entries.map(({ id, kind, text }) =>
     kind === 'gap' ? (
       <p key={id} className={styles['gap']}>
@@ -253,13 +253,13 @@ const Line = memo(({ text, pattern, current }: LineProps) => (
 const retryMs = 2_000
 
 /** One run of one service; `pid` because a process may have output where its predecessor had none. */
-export interface LogSource extends ServiceRef {
+interface LogSource extends ServiceRef {
   readonly run: LogRun
   readonly pid: number | undefined
 }
 
 /** The end of a server's output and, for the run that goes on, what it adds to it. Made for one service and run. */
-export function useLog({ namespace, name, run, pid }: LogSource) {
+function useLog({ namespace, name, run, pid }: LogSource) {
   const link = useLink()
   const connected = useWindow(({ connection }) => connection.state === 'live')
   const known = useRef(emptyTail)

@@ -62,7 +62,7 @@ function Views({ isStale }: { readonly isStale: boolean }) {
 }
 
 /** From one view of the window to another. */
-export function ViewTabs() {
+function ViewTabs() {
   return (
     <nav className={styles['bar']} aria-label={overviewWords.views}>
       <TabList className={classNames(styles['tabs'])} aria-label={overviewWords.views}>
@@ -77,7 +77,7 @@ export function ViewTabs() {
 }
 
 /** In place of the window's content while there is none. */
-export function NotConnected({ connection }: { readonly connection: Connection }) {
+function NotConnected({ connection }: { readonly connection: Connection }) {
   const reconnect = useWindow((state) => state.reconnect)
   if (connection.state === 'connecting' || connection.state === 'live') {
     return (

@@ -10,7 +10,7 @@ import { Age, LongName, Sentence } from '../components/text.tsx'
 import { useQuestion } from '../focus.ts'
 import { modelSigns, type Removal, removalOf } from '../model-store.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
-import { useAnswer } from '../use-answer.ts'
+import { useAnswer, useRequest } from '../use-answer.ts'
 import { addWords, modelWords } from '../words/models.ts'
 import { progressWords } from '../words/services.ts'
 import { Answer } from './answer.tsx'
@@ -52,14 +52,10 @@ export function Models() {
 
 const largestFirst = (models: readonly StoredModelView[]) => models.toSorted((a, b) => b.sizeBytes - a.sizeBytes)
 
-const about = 'pull'
-
 /** Fetches a model before any service wants it. */
-export function PullModel() {
+function PullModel() {
   const [source, setSource] = useState('')
-  const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { pending, disabled, ask } = useRequest('pull')
   const wanted = source.trim()
   return (
     <>
@@ -67,25 +63,25 @@ export function PullModel() {
         className={styles['pull']}
         onSubmit={(event) => {
           event.preventDefault()
-          if (wanted !== '' && !pending && !disabled) void ask(about, { name: 'pullModel', source: wanted })
+          if (wanted !== '' && !pending && !disabled) void ask({ name: 'pullModel', source: wanted })
         }}
       >
         <TextInput label={modelWords.pull} value={source} onChange={setSource} placeholder={modelWords.sourceHint} />
         <Button
           disabled={disabled || wanted === ''}
           pending={pending}
-          onPress={() => void ask(about, { name: 'pullModel', source: wanted })}
+          onPress={() => void ask({ name: 'pullModel', source: wanted })}
         >
           {modelWords.pullNow}
         </Button>
       </form>
-      <Answer about={about} />
+      <Answer about="pull" />
     </>
   )
 }
 
 /** Downloads that a person asked for; those of services are told with the service. */
-export function Downloads() {
+function Downloads() {
   const downloads = useSnapshot((snapshot) => snapshot.downloads)
   if (downloads.length === 0) return null
   return (
@@ -99,9 +95,7 @@ export function Downloads() {
 
 function Download({ download: { name, state, message, progress } }: { readonly download: DownloadView }) {
   const about = `download/${name}`
-  const ask = useWindow((store) => store.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { pending, disabled, ask } = useRequest(about)
   const words = progress === undefined ? undefined : progressWords(progress)
   const goesOn = state === 'waiting' || state === 'downloading'
   return (
@@ -125,7 +119,7 @@ function Download({ download: { name, state, message, progress } }: { readonly d
             label={modelWords.cancel(name)}
             disabled={disabled}
             pending={pending}
-            onPress={() => void ask(about, { name: 'cancelPull', model: name })}
+            onPress={() => void ask({ name: 'cancelPull', model: name })}
           >
             {modelWords.cancelNow}
           </Button>
@@ -143,7 +137,7 @@ interface ModelRowProps {
 }
 
 /** One model of the store. It is deleted only after a second press, and never while a service uses it. */
-export function ModelRow({ model, removal }: ModelRowProps) {
+function ModelRow({ model, removal }: ModelRowProps) {
   const { name, source, lastUsedAt, prunable } = model
   const trust = useTrust()
   const canBeServed =
@@ -219,9 +213,7 @@ function Serve({ name, source }: Pick<StoredModelView, 'name' | 'source'>) {
 function Delete({ name, removal }: { readonly name: string; readonly removal: Removal }) {
   const about = `model/${name}`
   const question = useQuestion()
-  const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { pending, disabled, ask } = useRequest(about)
   return (
     <>
       <div className={styles['actions']} onKeyDown={question.onKeyDown}>
@@ -233,7 +225,7 @@ function Delete({ name, removal }: { readonly name: string; readonly removal: Re
               pending={pending}
               onPress={() => {
                 question.close()
-                void ask(about, { name: 'removeModel', model: name })
+                void ask({ name: 'removeModel', model: name })
               }}
             >
               {modelWords.deleteNow}
@@ -259,14 +251,10 @@ function Delete({ name, removal }: { readonly name: string; readonly removal: Re
   )
 }
 
-const pruneAbout = 'prune'
-
 /** Deletes what no service uses, after it was shown what that is. */
-export function Prune({ models }: { readonly models: readonly StoredModelView[] }) {
+function Prune({ models }: { readonly models: readonly StoredModelView[] }) {
   const question = useQuestion()
-  const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[pruneAbout]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { pending, disabled, ask } = useRequest('prune')
   const prunable = models.filter((model) => model.prunable !== undefined)
   return (
     <section className={styles['prune']} aria-label={modelWords.prune} onKeyDown={question.onKeyDown}>
@@ -290,7 +278,7 @@ export function Prune({ models }: { readonly models: readonly StoredModelView[] 
               disabled={disabled}
               onPress={() => {
                 question.close()
-                void ask(pruneAbout, { name: 'pruneModels', dryRun: false })
+                void ask({ name: 'pruneModels', dryRun: false })
               }}
             >
               {modelWords.pruneNow(prunable)}
@@ -301,7 +289,7 @@ export function Prune({ models }: { readonly models: readonly StoredModelView[] 
           </div>
         </>
       )}
-      <Answer about={pruneAbout} />
+      <Answer about="prune" />
     </section>
   )
 }

@@ -8,7 +8,7 @@ import { noServiceWords } from '../words/first-run.ts'
 import { addWords } from '../words/models.ts'
 import { nodeWords } from '../words/services.ts'
 import { overviewWords } from '../words/window.ts'
-import { Answer } from './answer.tsx'
+import { Answer, AskButton } from './answer.tsx'
 import { AppBanners, Banners } from './banners.tsx'
 import { deletionOf, isDeletion } from './delete-service.tsx'
 import { FirstRun } from './first-run.tsx'
@@ -87,7 +87,7 @@ function About() {
 }
 
 /** Only a cluster that answers can say that there is nothing. */
-export function NoServices() {
+function NoServices() {
   const add = useWindow((state) => state.add)
   const cluster = useSnapshot((snapshot) => snapshot.cluster)
   if (cluster.state !== 'live') return <p className={styles['unknown']}>{noServiceWords.unknown}</p>
@@ -108,23 +108,19 @@ export function NoServices() {
 }
 
 /** What concerns the whole machine. */
-export function NodeActions() {
+function NodeActions() {
   const paused = useSnapshot(({ host }) => host.paused)
-  const ask = useWindow((state) => state.ask)
-  const resyncing = useWindow(({ requests }) => requests['resync']?.state === 'pending')
-  const pausing = useWindow(({ requests }) => requests['node']?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
   return (
     <section className={styles['node']} aria-label={nodeWords.title}>
       <div className={styles['actions']}>
         {!paused && (
-          <Button disabled={disabled} pending={pausing} onPress={() => void ask('node', { name: 'pauseNode' })}>
+          <AskButton about="node" command={{ name: 'pauseNode' }}>
             {nodeWords.pause}
-          </Button>
+          </AskButton>
         )}
-        <Button disabled={disabled} pending={resyncing} onPress={() => void ask('resync', { name: 'resync' })}>
+        <AskButton about="resync" command={{ name: 'resync' }}>
           {nodeWords.resync}
-        </Button>
+        </AskButton>
       </div>
       <Answer about="resync" />
     </section>

@@ -4,7 +4,7 @@ import { Button, Command } from '../components/buttons.tsx'
 import { Sparkline } from '../components/charts.tsx'
 import { trailLines, wattRange } from '../gauges.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
-import { useAnswer } from '../use-answer.ts'
+import { useAnswer, useRequest } from '../use-answer.ts'
 import { powerWords } from '../words/services.ts'
 import { Answer } from './answer.tsx'
 import styles from './power-strip.module.css'
@@ -59,13 +59,11 @@ const about = 'power'
 /** The one thing that a person can do while power is off, and what came of it. */
 export function TurnOnPower() {
   const trust = useTrust()
-  const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { pending, disabled, ask } = useRequest(about)
   const [shown, setShown] = useState(false)
   const turnOn = () => {
     if (trust === 'page') setShown(!shown)
-    else void ask(about, { name: 'updateSettings', settings: { applePowerEnabled: true } })
+    else void ask({ name: 'updateSettings', settings: { applePowerEnabled: true } })
   }
   return (
     <>

@@ -115,7 +115,7 @@ function Figures({ uid }: { readonly uid: string }) {
 }
 
 /** What can be asked for this service, and below it what came of the last request. */
-export function ServiceActions({ service }: { readonly service: ServiceView }) {
+function ServiceActions({ service }: { readonly service: ServiceView }) {
   const isDraining = useSnapshot(({ figures }) => figures[service.uid]?.requestsInFlight !== undefined)
   const actions = [...actionsFor(service), ...furtherActionsFor(service, { isDraining })]
   return (

@@ -91,7 +91,7 @@ function Figures({ uid, message }: { readonly uid: string; readonly message: str
 }
 
 /** The five steps on one line, while a service is on its way or does not get there. */
-export function StepTrack({ steps, state }: Pick<ServiceView, 'steps' | 'state'>) {
+function StepTrack({ steps, state }: Pick<ServiceView, 'steps' | 'state'>) {
   const track = rowSteps({ steps, state })
   if (track === undefined) return null
   return (

@@ -148,7 +148,7 @@ interface ByteFieldProps {
 }
 
 /** A number of bytes, in a unit that is chosen beside it; below it is what that comes to. */
-export function ByteField({ title, text, help, problem, usualUnit, onChange }: ByteFieldProps) {
+function ByteField({ title, text, help, problem, usualUnit, onChange }: ByteFieldProps) {
   const { amount, unit: written } = splitByteText(text)
   const [kept, setKept] = useState<ByteUnit>()
   const unit = written ?? kept ?? usualUnit
@@ -196,7 +196,7 @@ interface PathFieldProps {
 }
 
 /** A path that is written, or in the app chosen in a dialog. */
-export function PathField({ name, title, text, help, problem, onChange }: PathFieldProps) {
+function PathField({ name, title, text, help, problem, onChange }: PathFieldProps) {
   const app = useApp()
   const [refusal, setRefusal] = useState<string>()
   const kind = kinds[name]

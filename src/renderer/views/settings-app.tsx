@@ -79,7 +79,7 @@ interface SettingsUpdatesProps {
 }
 
 /** Newer versions of the app, and the link to its command. */
-export function SettingsUpdates({ app, state, take }: SettingsUpdatesProps) {
+function SettingsUpdates({ app, state, take }: SettingsUpdatesProps) {
   const { update, lastUpdate, preferences, commandLink } = state
   const act = (action: UpdateAction) => void take(app.update(action))
   const isPossible = update.step !== 'unavailable'

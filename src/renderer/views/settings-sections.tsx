@@ -8,10 +8,10 @@ import { TextInput } from '../components/fields.tsx'
 import { Sentence } from '../components/text.tsx'
 import { useKeptFocus, useQuestion } from '../focus.ts'
 import { useApp, useSnapshot, useTrust, useWindow } from '../store.ts'
-import { useAnswer, useAppState, usePressed } from '../use-answer.ts'
+import { useAnswer, useAppState, useRequest } from '../use-answer.ts'
 import { appWords, hubLoginWords, powerRuleWords } from '../words/app.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
-import { Answer } from './answer.tsx'
+import { Answer, AskButton } from './answer.tsx'
 import { ContextChoice } from './first-run.tsx'
 import styles from './settings-sections.module.css'
 
@@ -64,12 +64,10 @@ export function SettingsCluster() {
   )
 }
 
-const settingsNetworkAbout = 'hostAddress'
-
 /** The address that pods are told, and those that it may be. A choice counts at once. */
 export function SettingsNetwork() {
   const host = useSnapshot((snapshot) => snapshot.host)
-  const state = useWindow(({ requests }) => requests[settingsNetworkAbout]?.state)
+  const state = useWindow(({ requests }) => requests['hostAddress']?.state)
   const { answer, problem } = useAnswer({ name: 'hostAddresses' }, [host, state])
   // The button of the address that is in use by now is gone.
   const outcome = useRef<HTMLDivElement>(null)
@@ -78,9 +76,9 @@ export function SettingsNetwork() {
     <div className={styles['place']} {...keepFocus}>
       {problem !== undefined && <p>{problem}</p>}
       {answer !== undefined && <Addresses answer={answer} />}
-      <OtherAddress about={settingsNetworkAbout} />
+      <OtherAddress />
       <div ref={outcome} tabIndex={-1}>
-        <Answer about={settingsNetworkAbout} />
+        <Answer about="hostAddress" />
       </div>
     </div>
   )
@@ -95,7 +93,7 @@ function Addresses({ answer: { automatic, message, addresses } }: { readonly ans
       <ul className={styles['choices']} aria-label={placeWords.addresses}>
         <li className={styles['choice']}>
           <p className={styles['what']}>{placeWords.automatic}</p>
-          {automatic ? <InUse /> : <Use address="automatic" name={placeWords.automatic} />}
+          {automatic ? <InUse /> : <UseAddress address="automatic" name={placeWords.automatic} />}
         </li>
         {addresses.map(({ address, interface: name, inUse, unfit }) => (
           <li key={`${name} ${address}`} className={styles['choice']}>
@@ -105,7 +103,7 @@ function Addresses({ answer: { automatic, message, addresses } }: { readonly ans
               </p>
               {unfit !== undefined && <p className={styles['note']}>{unfit}</p>}
             </div>
-            {inUse && !automatic ? <InUse /> : unfit === undefined && <Use address={address} name={address} />}
+            {inUse && !automatic ? <InUse /> : unfit === undefined && <UseAddress address={address} name={address} />}
           </li>
         ))}
       </ul>
@@ -113,38 +111,28 @@ function Addresses({ answer: { automatic, message, addresses } }: { readonly ans
   )
 }
 
-const InUse = () => <span className={styles['note']}>{placeWords.inUse}</span>
+const UseAddress = ({ address, name }: { readonly address: string; readonly name: string }) => (
+  <AskButton about="hostAddress" command={{ name: 'setHostAddress', address }} label={placeWords.useOne(name)}>
+    {placeWords.use}
+  </AskButton>
+)
 
-function Use({ address, name }: { readonly address: string; readonly name: string }) {
-  const ask = useWindow((state) => state.ask)
-  const command = { name: 'setHostAddress', address } as const
-  return (
-    <Button
-      {...usePressed(settingsNetworkAbout, command)}
-      label={placeWords.useOne(name)}
-      onPress={() => void ask(settingsNetworkAbout, command)}
-    >
-      {placeWords.use}
-    </Button>
-  )
-}
+const InUse = () => <span className={styles['note']}>{placeWords.inUse}</span>
 
 const isAddress = (text: string): boolean =>
   /^\d{1,3}(?:\.\d{1,3}){3}$/.test(text) && text.split('.').every((part) => Number(part) <= 255)
 
 /** An address that is written, as one that came after the list was drawn. */
-export function OtherAddress({ about }: { readonly about: string }) {
+function OtherAddress() {
   const [text, setText] = useState('')
   /** The person is done with writing it. */
   const [isWritten, setWritten] = useState(false)
-  const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { pending, disabled, ask } = useRequest('hostAddress')
   const address = text.trim()
   const isRight = isAddress(address)
   const use = () => {
     setWritten(true)
-    if (isRight && !pending && !disabled) void ask(about, { name: 'setHostAddress', address })
+    if (isRight && !pending && !disabled) void ask({ name: 'setHostAddress', address })
   }
   return (
     <form
@@ -225,7 +213,7 @@ export function SettingsModels() {
 }
 
 /** Where the token for the Hub comes from; the token itself is in no page. */
-export function HubLogin() {
+function HubLogin() {
   const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
   const app = useApp()
   const [changes, setChanges] = useState(0)
@@ -262,7 +250,7 @@ interface KeptTokenProps {
 }
 
 /** The token that the app keeps for its agent: it can be written and removed here, and never be read. */
-export function KeptToken({ app, login, onChange }: KeptTokenProps) {
+function KeptToken({ app, login, onChange }: KeptTokenProps) {
   const { state, problem, take } = useAppState(app)
   const [text, setText] = useState('')
   const [isPending, setPending] = useState(false)

@@ -149,7 +149,7 @@ interface StartSettingProps {
 }
 
 /** A setting that counts only from the start of the agent: what it is, where that comes from, and how another would be stated. */
-export function StartSetting({ view, startFile }: StartSettingProps) {
+function StartSetting({ view, startFile }: StartSettingProps) {
   const line = startFile === undefined ? view.flag : view.line
   return (
     <li className={styles['setting']}>
@@ -184,7 +184,7 @@ interface MemorySliderProps {
 const least = 0.01
 
 /** How much of this machine's memory models may hold; nothing while its size is not known. */
-export function MemorySlider({ fraction, isOverruled, onChange }: MemorySliderProps) {
+function MemorySlider({ fraction, isOverruled, onChange }: MemorySliderProps) {
   const total = useSnapshot(({ memory }) => memory?.totalBytes)
   const budget = useSnapshot(({ memory }) => memory?.budgetBytes)
   const gpuLimit = useSnapshot(({ memory }) => memory?.gpuLimitBytes)
@@ -243,7 +243,7 @@ interface MemoryPreviewProps {
 }
 
 /** What settings about memory would do to the services, by the agent's own decision. */
-export function MemoryPreview({ settings }: MemoryPreviewProps) {
+function MemoryPreview({ settings }: MemoryPreviewProps) {
   const memory = useSnapshot((snapshot) => snapshot.memory)
   const services = useSnapshot((snapshot) => snapshot.services)
   const { answer, problem, isCurrent } = useAnswer({ name: 'evictionPreview', settings }, [memory, services])

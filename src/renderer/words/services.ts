@@ -39,7 +39,7 @@ export const viewWords: Readonly<Record<WindowView, string>> = {
   settings: 'Settings',
 }
 
-export interface ProgressWords {
+interface ProgressWords {
   /** In percent; absent where the source does not say how long the file is. */
   readonly percent?: number
   /** `7.9 GB of 18.6 GB · 61.0 MB/s · 3 min left` */

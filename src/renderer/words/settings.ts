@@ -209,7 +209,7 @@ export const budgetWords = {
   },
 } as const
 
-export interface SettingText {
+interface SettingText {
   readonly title: string
   /** What it does, and what its special values mean. */
   readonly help: string
