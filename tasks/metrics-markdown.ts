@@ -29,7 +29,7 @@ export function metricsMarkdown(): string {
     'metal-agent --metrics-address 192.168.1.20:9091 --metrics-token-file ~/.metalbar-metrics-token',
     '```',
     '',
-    'The address is one of this Mac, or `0.0.0.0` for all it has and will have. The file is read at each scrape, so that a new token counts at once; one that',
+    'The address is one of this Mac, or `0.0.0.0` for all it has and will have. The file is read at each scrape, so that a new token takes effect at once; one that',
     'another user may open, or that is no token, lets nobody in, which the log says. There is no encryption: who is on the way reads the figures and the',
     'token, so let a firewall or a tunnel keep that way to those who may. The port on 127.0.0.1 stays as it is.',
     '',

@@ -97,7 +97,7 @@ export type EnergyView = z.infer<typeof energyView>
 /** "Measured in 3 h 20 min of 24 h." */
 export const coverageLine = ({ measuredMs, from, until }: EnergyView): string =>
   from === undefined
-    ? 'Nothing is kept of this time.'
+    ? 'No figures are kept for this time.'
     : `Measured in ${formatSpan(measuredMs)} of ${formatSpan(Math.max(measuredMs, Date.parse(until) - Date.parse(from)))}.`
 
 /** What the machine runs on, and what follows from it; absent in a snapshot where nothing of it matters. */

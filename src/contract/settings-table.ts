@@ -20,12 +20,12 @@ export type SettingKind =
 
 export const settingGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Power', 'Agent'] as const
 
-/** From when a change counts; completes "<setting> …" and "A change …". */
+/** When a change takes effect; completes "<setting> …" and "A change …". */
 export const countsTexts = {
-  now: 'counts at once',
-  nextDownload: 'counts for each download from its start',
-  nextServer: 'counts for each server from its next start',
-  nextAgent: 'counts from the next start of the agent',
+  now: 'takes effect at once',
+  nextDownload: 'takes effect for downloads that start after it',
+  nextServer: 'takes effect for servers that start after it',
+  nextAgent: 'takes effect at the next start of the agent',
 } as const
 
 /** One setting of the agent. Flags, their help, the files of settings, `metal-agent settings` and docs/settings.md are made of such rows. */
@@ -230,7 +230,7 @@ export const modelRows = {
     schema: absolutePath,
     group: 'Models',
     flag: 'ca-file',
-    help: 'PEM file of certificate authorities that downloads trust beside the usual ones',
+    help: 'PEM file of certificate authorities that downloads trust in addition to the usual ones',
     counts: 'nextDownload',
     // The authorities that downloads trust decide which code and models are run.
     trust: 'shell',
@@ -313,7 +313,7 @@ export const memoryRows = {
     defaultMeans: 'the larger of 1Gi and 15 % of what it was admitted with',
     group: 'Memory',
     flag: 'memory-margin',
-    help: 'bytes that a model may take past what it was admitted with before people are told',
+    help: 'bytes that a model may use beyond what it was admitted with before a warning',
     counts: 'now',
     trust: 'page',
   },
@@ -405,7 +405,7 @@ export const powerRows = {
     group: 'Power',
     flag: 'apple-power-interval',
     flagTakes: zeroMeansDefault,
-    help: 'how often power is measured: 500ms, 1s, 2s, 5s or 10s, and for any other the next longer',
+    help: 'how often power is measured: 500ms, 1s, 2s, 5s or 10s; any other value is rounded up to one of these',
     counts: 'now',
     trust: 'page',
   },
@@ -441,7 +441,7 @@ export const powerRows = {
     default: false,
     group: 'Power',
     flag: 'energy-ledger',
-    help: 'measure power, where that is on, also while nobody looks, every 10s, and count tokens every minute, for metal-agent energy',
+    help: 'measure power also while nobody looks (every 10s, where measuring is on) and count tokens every minute, for metal-agent energy',
     counts: 'now',
     // As the switch of power itself.
     trust: 'shell',

@@ -67,7 +67,7 @@ type Rows = typeof editableRows
 /** Of a setting that a person may change while the agent runs. */
 export type SettingName = keyof Rows
 
-/** The name of a setting whose change counts at once. */
+/** The name of a setting whose change takes effect at once. */
 export type ImmediateSetting = {
   readonly [Name in SettingName]: Rows[Name]['counts'] extends 'now' ? Name : never
 }[SettingName]

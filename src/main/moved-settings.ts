@@ -12,7 +12,7 @@ export const movedTitles: Readonly<Record<keyof AgentKeys, string>> = {
   allowedModelRoots: 'Folders a Model may name',
   allowUnsafeExtraArgs: 'Pass on unsafe arguments',
   allowedEnv: 'Variables a service may set',
-  allowedDownloadHosts: 'Hosts beside public addresses',
+  allowedDownloadHosts: 'Private hosts to download from',
   hubLoginNamespaces: 'Namespaces that share the Hugging Face token',
   llamaServer: 'Path of llama-server',
   llamaServerStartupTimeoutMs: 'Longest wait for a model that loads',

@@ -40,7 +40,7 @@ export async function placeOfApp(homeDir: string): Promise<Misplaced | undefined
 
 const places: Readonly<Record<Misplaced, string>> = {
   diskImage: 'Metalbar runs from its disk image.',
-  translocated: 'macOS runs Metalbar from a place of safety, since it was opened where it was downloaded.',
+  translocated: 'macOS runs Metalbar from a protected copy, because it was opened where it was downloaded.',
   downloads: 'Metalbar runs from Downloads.',
 }
 

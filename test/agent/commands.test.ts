@@ -512,7 +512,7 @@ describe('settings', () => {
     ).toEqual({
       outcome: 'done',
       message:
-        'drain-timeout is set and counts for each server from its next start. startup-timeout is set and counts for each server from its next start. log-level is set and counts at once.',
+        'drain-timeout is set and takes effect for servers that start after it. startup-timeout is set and takes effect for servers that start after it. log-level is set and takes effect at once.',
     })
     expect(await lastUndo(agent)).toEqual({
       name: 'updateSettings',

@@ -22,7 +22,7 @@ const inWatts = '0.2 W (CPU 0.2 W, GPU 0.0 W, ANE 0.0 W), by powermetrics'
 test('power that a person asks for is in status and in the metrics, and only while somebody looks', async () => {
   await using it = await poweredAgent()
   expect(status(await it.run('status'))).toBeUndefined()
-  expect(await it.run('settings', 'set', 'apple-power-enabled', 'on')).toMatch(/counts at once/)
+  expect(await it.run('settings', 'set', 'apple-power-enabled', 'on')).toMatch(/takes effect at once/)
   await eventually(async () => status(await it.run('status')) === inWatts, { what: 'watts in status' })
   expect(await it.metrics()).toEqual([
     'llmkube_metal_agent_apple_power_combined_watts 0.171',
@@ -80,7 +80,7 @@ test('macmon measures instead from the moment a person says so, and sudo is not 
   await eventually(async () => (status(await it.run('status')) ?? '').includes('metal-agent power install'))
   const asked = await it.standIns.calls()
   await it.run('settings', 'set', 'macmon-bin', it.standIns.macmon)
-  expect(await it.run('settings', 'set', 'power-source', 'macmon')).toMatch(/counts at once/)
+  expect(await it.run('settings', 'set', 'power-source', 'macmon')).toMatch(/takes effect at once/)
   await it.standIns.mode('measures')
   await eventually(async () => status(await it.run('status')) === inWatts.replace('powermetrics', 'macmon'))
   expect((await it.standIns.calls()).slice(asked.length)).toContain('macmon -i 1000 pipe')

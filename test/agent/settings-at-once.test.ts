@@ -58,7 +58,7 @@ type Proof =
   /** A test that changes it on a running agent, in a file of this folder. */
   | { readonly file: string; readonly title: string }
 
-/** Every setting that counts at once has a row: without one this does not compile. */
+/** Every setting that takes effect at once has a row: without one this does not compile. */
 const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
   // First in the table: soon after the servers started, the next look by the clock is far off.
   sleepPolicy: async () => {
@@ -246,7 +246,7 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
   },
 }
 
-test.each(Object.entries(proofs))('a change of %s counts at once', async (_, proof) => {
+test.each(Object.entries(proofs))('a change of %s takes effect at once', async (_, proof) => {
   if (typeof proof === 'function') await proof()
   else expect(await readFile(join(import.meta.dirname, proof.file), 'utf8')).toContain(`test('${proof.title}'`)
 })

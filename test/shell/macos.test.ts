@@ -78,7 +78,7 @@ describe('a notification', () => {
         [
           {
             title: 'Your settings moved',
-            body: 'They say the same as before, and Settings shows them from now on: Folder of models, Hosts beside public addresses, Port of health and metrics.',
+            body: 'They say the same as before, and Settings shows them from now on: Folder of models, Private hosts to download from, Port of health and metrics.',
             actions: ['Open Settings'],
           },
         ],

@@ -15,7 +15,7 @@ const views = {
   'detail-news': 'metal-agent events lists all',
   work: 'llama-server --model',
   'add-files': 'bf16 · 2 parts',
-  'add-does-not-fit': 'Add, to wait for memory',
+  'add-does-not-fit': 'Add and wait for memory',
   models: 'architecture not reported',
   energy: 'Show more',
   settings: 'No changes',

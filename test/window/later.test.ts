@@ -17,7 +17,7 @@ test('a part of the window that cannot be loaded says so, and is there once it c
   await page.getByRole('heading', { name: 'Models' }).waitFor()
   await page.getByRole('tab', { name: 'Settings' }).click()
   isGone = false
-  await page.getByRole('button', { name: 'Load the window again' }).click()
+  await page.getByRole('button', { name: 'Reload the window' }).click()
   await page.getByRole('tab', { name: 'Settings' }).click()
   await page.getByLabel('Time for requests to finish', { exact: true }).waitFor()
 })

@@ -60,7 +60,7 @@ test('a model is added to its first token, a second one is made to fit by a butt
   await page.getByText('Fits when others leave memory').waitFor()
   await picture('add-does-not-fit')
   await page.getByRole('textbox', { name: 'Name', exact: true }).fill('second')
-  await press('Add, to wait for memory')
+  await press('Add and wait for memory')
   const ways = page.getByRole('region', { name: 'Does not fit' })
   await ways.getByRole('button', { name: /^Raise the budget to / }).waitFor()
   await picture('does-not-fit')

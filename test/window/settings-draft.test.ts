@@ -21,7 +21,7 @@ test('settings are a draft until they are applied, whatever the agent says meanw
     .locator('label')
     .filter({ hasText: /^Evict models when memory runs out$/ })
     .click()
-  await page.getByRole('button', { name: 'Use the default of Part of memory for models' }).click()
+  await page.getByRole('button', { name: 'Use the default of Fraction of memory for models' }).click()
   await field.focus()
   const known = agent.known.settings?.settings ?? []
   agent.known.settings = {
@@ -86,7 +86,9 @@ test('what was set elsewhere is seen at once, and what a person has written stay
   await written.fill('45s')
   setElsewhere({ applePowerIntervalMs: 5_000 })
   await eventually(async () => (await untouched.inputValue()) === '5s')
-  const conflict = page.getByText('Meanwhile it was set to 1m elsewhere; Apply sets what you wrote instead.')
+  const conflict = page.getByText(
+    'It was set to 1m elsewhere in the meantime; Apply replaces that with what you wrote.',
+  )
   const before = await conflict.count()
   setElsewhere({ applePowerIntervalMs: 5_000, drainLimitMs: 60_000 })
   await conflict.waitFor()
@@ -102,7 +104,7 @@ test('the budget is moved with the keyboard, and what it would do is said before
   await using window = await show(scenes.settings)
   const { page, agent } = window
   const slider = page.getByRole('slider', { name: 'Memory for models' })
-  const field = page.getByLabel('Part of memory for models', { exact: true })
+  const field = page.getByLabel('Fraction of memory for models', { exact: true })
   const preview = page.getByRole('region', { name: 'Once applied' })
   const before = { preview: await preview.count(), value: await slider.inputValue() }
   const nothing = { modelsBytes: 1e9, starts: [], evicted: [], unfit: [], waits: [] }
@@ -129,7 +131,7 @@ test('the budget is moved with the keyboard, and what it would do is said before
   expect({ before, moved, meanwhile, tooMuch, asked, command: agent.asked[0]?.command }).toEqual({
     before: { preview: 0, value: '0.8' },
     moved: '0.81',
-    meanwhile: 'Looking at what that would do…',
+    meanwhile: 'Checking what that would do…',
     tooMuch: '100 % · 96.0 GB (89.4 GiB)',
     asked: 0,
     command: { name: 'updateSettings', settings: { memoryFraction: 0.5 } },

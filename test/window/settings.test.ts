@@ -62,7 +62,7 @@ test('an amount of memory is a number with a unit, and what it comes to is said'
 test('one of a few is chosen with the keyboard, and not applied before Apply', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window
-  const choice = page.getByRole('radiogroup', { name: 'A start that cannot be checked' })
+  const choice = page.getByRole('radiogroup', { name: 'Model with unknown memory need' })
   await choice.getByRole('radio', { name: 'Refuse it' }).focus()
   await page.keyboard.press('ArrowRight')
   await page.keyboard.press('Space')
@@ -124,12 +124,12 @@ test('the app keeps a token that is written in its settings, and nothing shows i
   })
 })
 
-test('what concerns the app counts at once, and says what macOS answered', async () => {
+test('what concerns the app takes effect at once, and says what macOS answered', async () => {
   await using window = await show(scenes['settings-all'])
   const { page, app } = window
   const general = page.getByRole('group', { name: 'General' })
   await general.getByText('Open at login', { exact: true }).click()
-  await general.getByText('It is opened when you log in.').waitFor()
+  await general.getByText('Metalbar opens when you log in.').waitFor()
   await general.getByRole('radio', { name: 'Keep in menu bar' }).click()
   await general.getByText('Notifications', { exact: true }).click()
   await general.getByText('Figures beside the icon', { exact: true }).click()
@@ -191,9 +191,9 @@ test('everything that was ever written is listed with where it is; only what is 
   await group.getByText('The key of the token in the keychain').click()
   expect(await isOn()).toEqual([true, true, false, true])
   app.refusal = 'The agent does not end. Nothing was removed.'
-  await group.getByRole('button', { name: 'Remove what is on…' }).click()
+  await group.getByRole('button', { name: 'Remove selected…' }).click()
   await group.getByRole('alert').getByText('The agent does not end.').waitFor()
-  await group.getByRole('button', { name: 'Remove what is on…' }).click()
+  await group.getByRole('button', { name: 'Remove selected…' }).click()
   await eventually(() => app.asked.filter(({ verb }) => verb === 'uninstall').length === 2)
   expect(app.asked.at(-1)).toEqual({ verb: 'uninstall', content: ['cluster', 'state', 'models'] })
 })

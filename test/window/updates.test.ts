@@ -27,7 +27,7 @@ test.each(['update-installed', 'update-undone', 'update-failed'] as const)(
   async (name) => {
     await using window = await show(scenes[name])
     const { page, app } = window
-    const dismiss = page.getByRole('button', { name: 'Dismiss what is said of the update' })
+    const dismiss = page.getByRole('button', { name: 'Dismiss the message about the update' })
     await dismiss.click()
     await eventually(async () => (await dismiss.count()) === 0)
     expect(actionsOf(app.asked)).toEqual(['dismiss'])

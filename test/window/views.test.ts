@@ -111,7 +111,7 @@ test('what a service needs and what is left is said in the words of the agent al
 test('what came of a deletion is told in the list, once the service is gone, and the focus goes there', async () => {
   await using window = await show(scenes['delete-managed'])
   const { page, agent } = window
-  await page.getByRole('button', { name: 'Delete phi-4-mini all the same' }).click()
+  await page.getByRole('button', { name: 'Delete phi-4-mini anyway' }).click()
   await eventually(() => agent.asked.length === 1)
   expect(agent.asked[0]?.command).toMatchObject({ name: 'deleteModel', evenIfManaged: true })
   agent.show(sampleSnapshot({ revision: 2, services: [held] }))
@@ -160,7 +160,7 @@ test('activity is filtered by words and by what went wrong', async () => {
   await page.getByRole('button', { name: 'Only problems' }).click()
   await eventually(async () => (await shown()) === 'Crashed, Evicted')
   await page.getByLabel('Filter').fill('<b>nothing</b>')
-  await page.getByText('Nothing of what is shown here matches.').waitFor()
+  await page.getByText('Nothing that is shown here matches.').waitFor()
 })
 
 test('energy is asked for anew each minute, for the time that a person chose, and has a table', async () => {

@@ -14,7 +14,7 @@ test.each([
   agent.held.add('fit')
   await page.getByLabel('Model', { exact: true }).fill('hf://org/large')
   await page.getByLabel('Model', { exact: true }).press('Enter')
-  await page.getByText('Reading what its source says of it…').waitFor()
+  await page.getByText('Reading the description of the model…').waitFor()
   await eventually(() => agent.queriesOf('fit').length === 1)
   expect(agent.withdrawn).toEqual([])
   await page.getByRole('button', { name: leave, exact: true }).click()

@@ -44,9 +44,7 @@ export function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
 
 /** What became of the last one. */
 export const outcomeOf = ({ wanted, runs }: NonNullable<AgentView['lastUpdate']>): string =>
-  wanted === runs
-    ? `Metalbar is now ${runs}.`
-    : `The update to ${wanted} did not happen: Metalbar ${runs} runs on as it was.`
+  wanted === runs ? `Metalbar is now ${runs}.` : `The update to ${wanted} did not happen; Metalbar ${runs} still runs.`
 
 /** From there it can be updated and opened at login. */
 export const moveEntries = ({ misplaced }: AgentView): MenuEntry[] =>

@@ -168,9 +168,9 @@ const isUnderWay = ({ step }: UpdateState): boolean =>
   step === 'looking' || step === 'downloading' || step === 'installing'
 
 const refusals: Readonly<Record<NoUpdates, string>> = {
-  source: 'What runs from its sources is not updated by the app.',
+  source: 'An app that runs from its sources is not updated.',
   unpublished:
-    'This build has no address to ask for updates: put a newer Metalbar in its place, and what serves goes on.',
+    'This build does not know where to look for updates: replace it with a newer Metalbar; models keep serving.',
   misplaced: 'Move the app into Applications first: where it runs now it cannot be replaced.',
-  managed: 'Who manages this Mac brings its updates; the app looks for none.',
+  managed: 'Your administrator updates this Mac; the app does not check for updates.',
 }

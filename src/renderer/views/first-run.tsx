@@ -113,7 +113,9 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
       return (
         <RowButtons>
           <OpenLocalNetwork />
-          <AskButton about={about} command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
+          <AskButton about={about} command={{ name: 'resync' }}>
+            {firstRunWords.tryNow}
+          </AskButton>
         </RowButtons>
       )
     case 'noDefinitions':

@@ -11,7 +11,7 @@ import { useAppState } from '../use-answer.ts'
 import { appWords, uninstallWords, updateWords } from '../words/app.ts'
 import styles from './settings-sections.module.css'
 
-/** What concerns the app beside its agent. Each choice counts at once; a page in a browser has nothing of it. */
+/** What concerns the app beside its agent. Each choice takes effect at once; a page in a browser has nothing of it. */
 export function SettingsGeneral() {
   const app = useApp()
   return app === undefined ? null : <General app={app} />

@@ -64,7 +64,7 @@ export function SettingsCluster() {
   )
 }
 
-/** The address that pods are told, and those that it may be. A choice counts at once. */
+/** The address that pods are told, and those that it may be. A choice takes effect at once. */
 export function SettingsNetwork() {
   const host = useSnapshot((snapshot) => snapshot.host)
   const state = useWindow(({ requests }) => requests['hostAddress']?.state)

@@ -25,8 +25,8 @@ export const activityWords = {
   filter: 'Filter',
   filterHint: 'A service, or a word',
   problemsOnly: 'Only problems',
-  nothing: 'Nothing happened yet.',
-  noMatch: 'Nothing of what is shown here matches.',
+  nothing: 'Nothing has happened yet.',
+  noMatch: 'Nothing that is shown here matches.',
   more: 'Show more',
   open: (name: string) => `Show ${name}`,
   kinds: {
@@ -115,17 +115,17 @@ export const energyWords = {
   times: { day: '24 h', week: '7 days', month: '30 days' } satisfies Record<EnergyTime, string>,
   notMeasured: 'Power is not measured, so neither is energy.',
   notHere: 'Energy is measured on Macs only.',
-  nothing: 'Nothing is kept of this time.',
+  nothing: 'No figures are kept for this time.',
   total: ({ joules, cost, currency }: EnergyView) =>
     joules === undefined ? `Energy ${notReported}` : withCost(formatEnergy(joules), cost, currency),
   /** What the total is of. */
-  of: 'CPU, GPU and ANE of this Mac, whoever uses them.',
+  of: 'CPU, GPU and ANE of this Mac, all programs together.',
   coverage: (view: EnergyView) => (view.measuredMs === 0 ? 'Power was not measured in this time.' : coverageLine(view)),
   service,
   services: 'Energy of each service',
   own: 'While no service worked',
   estimate:
-    'The parts of services are estimates, by the tokens that each had while power was measured: no source tells the power of one process.',
+    'The share of each service is an estimate from its tokens while power was measured: the power of one process cannot be measured.',
   share: ({ joules, cost }: ServiceEnergy, view: EnergyView) =>
     view.joules === undefined
       ? `energy ${notReported}`

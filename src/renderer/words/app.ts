@@ -17,9 +17,9 @@ import type { Trace } from '../../contract/uninstall.ts'
 export const appWords = {
   loginItem: 'Open at login',
   loginItems: {
-    'not-registered': 'It is not opened when you log in.',
-    enabled: 'It is opened when you log in.',
-    'requires-approval': 'macOS waits for your leave: allow Metalbar in System Settings, under Login Items.',
+    'not-registered': 'Metalbar does not open when you log in.',
+    enabled: 'Metalbar opens when you log in.',
+    'requires-approval': 'macOS needs your permission: allow Metalbar in System Settings, under Login Items.',
     unavailable: 'Only the app in Applications can be opened at login.',
   } satisfies Record<LoginItemState, string>,
   openLoginItems: 'Open Login Items…',
@@ -30,10 +30,10 @@ export const appWords = {
     keep: 'Keep in menu bar',
   } satisfies Record<AppPreferences['onQuit'], string>,
   onQuitHelp:
-    'Drain and stop withdraws the models from the cluster, lets requests in flight finish and ends their servers; in the menu bar they go on.',
+    'Drain and stop withdraws the models from the cluster, lets running requests finish and stops the servers. Kept in the menu bar, models keep serving.',
   notifications: 'Notifications',
   notificationsHelp:
-    'For what needs you: a crash loop, a refusal, a model that had to leave memory. The window always says it too.',
+    'For what needs your attention: a crash loop, a refusal, an evicted model. The window shows all of it too.',
   openNotifications: 'Open Notifications…',
   showTitle: 'Figures beside the icon',
   showTitleHelp: 'Models, memory and watts, such as 2 · 38 GB · 41 W.',
@@ -42,15 +42,15 @@ export const appWords = {
   tokenStates: {
     none: 'The app keeps no token.',
     kept: 'The app keeps a token, encrypted with a key of the keychain. It is never shown again.',
-    unreadable: 'The keychain does not give the token back: write it anew, or remove it.',
+    unreadable: 'The keychain does not return the token: enter it again, or remove it.',
     unavailable: 'This machine has no keychain: write the token into a file that only you can read, and name it below.',
   } satisfies Record<HubTokenState, string>,
-  tokenElsewhere: 'Another program runs the agent, which gets no token of the app.',
+  tokenElsewhere: 'Another program runs the agent; it does not get the token of the app.',
   tokenHelp: 'From huggingface.co, Settings, Access Tokens; the right to read is enough. It begins with hf_.',
   keepToken: 'Keep it',
   keepTokenLabel: 'Keep it: the Hugging Face token',
   removeToken: 'Remove the token',
-  removeTokenSure: 'It is deleted here for good; huggingface.co still knows it.',
+  removeTokenSure: 'It is deleted here for good; on huggingface.co it stays valid.',
   removeTokenNow: 'Yes, remove it',
   keepTokenHere: 'Keep the token',
 } as const
@@ -74,13 +74,13 @@ export const hubLoginWords = {
 
 /** The rule by which sudo lets powermetrics run. */
 export const powerRuleWords = {
-  title: 'Rule of sudo',
+  title: 'Rule for sudo',
   states: {
     installed: 'Installed: sudo lets powermetrics run by the command lines below and no other, without a password.',
     missing:
       'Not installed: sudo asks for a password before powermetrics may run, so power cannot be measured with it.',
-    different: 'Different: what sudo allows is not the rule below.',
-    unknown: 'Whether it is installed is not known, since sudo gave no answer.',
+    different: 'Different: sudo does not allow exactly the rule below.',
+    unknown: 'Not known: sudo did not answer.',
     notHere: 'Power is read from powermetrics, which only macOS has.',
   } satisfies Record<PowerRuleState, string>,
   show: 'What sudo would allow',
@@ -94,17 +94,17 @@ export const powerRuleWords = {
   },
   commands: { install: 'metal-agent power install', remove: 'metal-agent power remove' },
   copy: { install: 'Copy command that installs the rule', remove: 'Copy command that removes the rule' },
-  inApp: 'Terminal does it and asks for your password; what it runs is shown to you first.',
+  inApp: 'Terminal runs this and asks for your password; you see first what it runs.',
   change: { install: 'Install the rule…', remove: 'Remove the rule…' },
   lookAgain: 'Look again',
 } as const
 
 const none: Readonly<Record<NoUpdates, string>> = {
-  source: 'What runs from its sources is not updated by the app.',
+  source: 'An app that runs from its sources is not updated.',
   unpublished:
-    'This build has no address to ask for updates: put a newer Metalbar in its place, and what serves goes on.',
+    'This build does not know where to look for updates: replace it with a newer Metalbar; models keep serving.',
   misplaced: 'Move the app into Applications first: where it runs now it cannot be replaced.',
-  managed: 'Who manages this Mac brings its updates; the app looks for none.',
+  managed: 'Your administrator updates this Mac; the app does not check for updates.',
 }
 
 /** Newer versions of the app, and what they need. */
@@ -116,12 +116,12 @@ export const updateWords = {
       case 'unavailable':
         return none[update.why]
       case 'unknown':
-        return 'Nobody has looked for a newer version since the app was opened.'
+        return 'The app has not checked for updates since it was opened.'
       case 'looking':
-        return 'Looking for a newer version…'
+        return 'Checking for updates…'
       case 'newest':
         return update.offered === undefined
-          ? `It is the newest version, as of ${formatTime(new Date(update.at))}.`
+          ? `This is the newest version, as of ${formatTime(new Date(update.at))}.`
           : `It is newer than what this channel has, which is ${update.offered}; an older version is never installed.`
       case 'available':
         return update.bytes === undefined
@@ -132,7 +132,7 @@ export const updateWords = {
           ? `Downloading Metalbar ${update.version}…`
           : `Downloading Metalbar ${update.version}: ${formatBytes(update.doneBytes)} of ${formatBytes(update.totalBytes)} (${formatShare(update.doneBytes / Math.max(update.totalBytes, 1))}), ${formatByteRate(update.bytesPerSecond)}.`
       case 'downloaded':
-        return `Metalbar ${update.version} is downloaded. What serves goes on while the app restarts, and the new version takes it over.`
+        return `Metalbar ${update.version} is downloaded. Models keep serving while the app restarts; the new version takes them over.`
       case 'installing':
         return `macOS checks who signed Metalbar ${update.version}; then the app restarts.`
       case 'failed':
@@ -142,15 +142,15 @@ export const updateWords = {
   last: ({ wanted, runs }: LastUpdate): string =>
     wanted === runs
       ? `Metalbar is now ${runs}.`
-      : `The update to ${wanted} did not happen: Metalbar ${runs} runs on as it was.`,
+      : `The update to ${wanted} did not happen; Metalbar ${runs} still runs.`,
   look: 'Check for updates',
   download: 'Download it',
   cancel: 'Cancel the download',
   install: 'Restart to update',
-  dismiss: 'Dismiss what is said of the update',
+  dismiss: 'Dismiss the message about the update',
   progress: 'Download of the update',
-  regularly: 'Look for updates once a day',
-  regularlyHelp: 'It asks the release server for the newest version, and says nothing of this machine.',
+  regularly: 'Check for updates once a day',
+  regularlyHelp: 'Asks the release server for the newest version; nothing about this machine is sent.',
   channel: 'Channel',
   channels: { latest: 'Releases', beta: 'Betas too' } satisfies Record<AppPreferences['updateChannel'], string>,
   channelHelp: 'Betas come earlier and are tried less.',
@@ -160,13 +160,13 @@ export const updateWords = {
       case 'unavailable':
         return 'Only the app in Applications has a command that can be linked.'
       case 'absent':
-        return 'A link in a folder of your PATH that leads to the command inside of the app.'
+        return 'Puts a link to the command of the app into a folder of your PATH.'
       case 'linked':
-        return `${link.file} leads to the command inside of the app. Switched off, the link is removed.`
+        return `${link.file} links to the command of the app. Switch it off to remove the link.`
       case 'outdated':
-        return `${link.file} leads to ${link.target}, where the app was before. Switched on, it is repaired.`
+        return `${link.file} links to ${link.target}, where the app used to be. Switch it on to repair the link.`
       case 'foreign':
-        return `${link.file} is none of this app's, and is left alone.`
+        return `${link.file} does not belong to this app and is left alone.`
     }
   },
 } as const
@@ -174,7 +174,7 @@ export const updateWords = {
 export const misplacedWords = {
   where: {
     diskImage: 'Metalbar runs from its disk image.',
-    translocated: 'macOS runs Metalbar from a place of safety, since it was opened where it was downloaded.',
+    translocated: 'macOS runs Metalbar from a protected copy, because it was opened where it was downloaded.',
     downloads: 'Metalbar runs from Downloads.',
   } satisfies Record<Misplaced, string>,
   why: 'Only in Applications can it be updated and opened at login.',
@@ -190,11 +190,12 @@ const sizeOf = ({ places }: Trace): number => places.reduce((sum, { bytes = 0 })
 export const uninstallWords = {
   title: 'Uninstall',
   open: 'Uninstall Metalbar…',
-  opens: 'Lists everything that was ever written on this Mac and in the cluster. Nothing is removed before you say so.',
-  looking: 'Looking for everything that was ever written…',
+  opens:
+    'Lists everything that Metalbar has written on this Mac and in the cluster. Nothing is removed until you confirm it.',
+  looking: 'Looking for everything that Metalbar has written…',
   serving: (services: readonly string[]) =>
     `${services.length === 1 ? 'One model serves' : `${services.length} models serve`}: ${services.join(', ')}. They finish their requests and stop first.`,
-  nothing: 'There is nothing of Metalbar here but the app.',
+  nothing: 'Nothing of Metalbar is here except the app.',
   trace: (trace: Trace): string => {
     const bytes = sizeOf(trace)
     return bytes === 0 ? trace.what : `${trace.what} · ${formatBytes(bytes)}`
@@ -209,7 +210,7 @@ export const uninstallWords = {
       ...(problem === undefined ? [] : [`Not known: ${problem}`]),
     ].join(' ')
   },
-  remove: 'Remove what is on…',
+  remove: 'Remove selected…',
   removing: 'Models finish their requests; then the app ends and says what it removed.',
   keep: 'Keep everything',
 } as const

@@ -9,7 +9,7 @@ const obstacles: Readonly<Record<ClusterObstacle, string>> = {
   localNetwork: 'macOS keeps Metalbar from the local network',
   noAnswer: 'does not answer',
   noDefinitions: 'LLMKube is not installed there',
-  noRights: 'does not allow what the agent has to do',
+  noRights: 'does not grant the rights that the agent needs',
   noLogin: 'does not accept the login of the kubeconfig',
 }
 
@@ -23,18 +23,17 @@ export const firstRunWords = {
   obstacle: (context: string, obstacle: ClusterObstacle): string =>
     [...(context === '' ? [] : [context]), obstacles[obstacle]].join(' · '),
   chooseContext: 'Choose a context of the kubeconfig:',
-  chooseInTerminal: 'A page in a browser may not choose the context. In a terminal on this machine:',
+  chooseInTerminal: 'A page in a browser cannot choose the context. Run in a terminal on this machine:',
   useContext: (name: string) => `Use ${name}`,
   copyUse: (name: string) => `Copy command for ${name}`,
   reload: 'Read the kubeconfig again',
   tryNow: 'Try now',
   install: 'This installs it:',
   definitions:
-    'Or its definitions alone, which are enough for this machine; helm then installs the rest with --set crds.install=false:',
+    'Or only its definitions, which are enough for this machine; helm then installs the rest with --set crds.install=false:',
   copyDefinitions: 'Copy the kubectl line',
-  login: 'Log in again as you do for kubectl. This says in a terminal whether the cluster knows you:',
-  rights:
-    'An administrator of the cluster gives it the rights with a few commands. Only ADMIN is to be filled in, at their beginning.',
+  login: 'Log in again as for kubectl. This shows in a terminal whether the cluster accepts you:',
+  rights: 'A cluster administrator can grant the rights with these commands. Fill in ADMIN at their beginning.',
   copyRights: 'Copy commands for the rights',
   showRights: 'What these commands say',
   furtherRights: 'Rights that can be left out',
@@ -47,7 +46,7 @@ export const firstRunWords = {
   runtime: ({ path, version }: RuntimeView) =>
     path === undefined ? 'not found' : `version ${version ?? notReported} · ${path}`,
   brew: 'brew install llama.cpp',
-  brewOnLinux: 'Homebrew has it for Linux too; a package of the distribution serves as well.',
+  brewOnLinux: 'Homebrew has it for Linux too; a package of your distribution works as well.',
   store: 'Model store',
   inStore: ({ directory, freeBytes }: ModelStoreView) =>
     `${directory} · ${freeBytes === undefined ? `free space ${notReported}` : `${formatBytes(freeBytes)} free`}`,
@@ -56,7 +55,7 @@ export const firstRunWords = {
 } as const
 
 export const noServiceWords = {
-  unknown: 'No service is known while the cluster is not watched.',
+  unknown: 'Services are not known while the cluster cannot be reached.',
   title: 'No service for this machine yet',
   where: (namespace: string | undefined) =>
     `There is no InferenceService ${namespace === undefined ? 'in any namespace' : `in namespace ${namespace}`} whose Model says`,
@@ -72,20 +71,20 @@ export const placeWords = {
   inUse: 'in use',
   serve: 'Serve',
   serveOne: (context: string) => `Serve ${context}`,
-  serveSure: 'What runs for the present cluster is stopped, and this machine serves the other one.',
+  serveSure: 'The models of the current cluster stop, and this machine serves the other cluster.',
   production: (context: string, server: string) =>
     `${context}${server === '' ? '' : ` (${server})`} is called production: this machine would claim and serve what its InferenceServices ask for.`,
   serveNow: 'Yes, serve it',
   stay: 'Stay',
-  contextNeedsShell: 'A page in a browser may not choose the cluster. In a terminal on this Mac:',
+  contextNeedsShell: 'A page in a browser cannot choose the cluster. Run in a terminal on this Mac:',
   contextCommand: 'metal-agent context use NAME',
   copyContextCommand: 'Copy command for the context',
   addresses: 'Addresses of this machine',
   automatic: 'Automatic',
   use: 'Use',
-  useWritten: 'Use the address that is written',
+  useWritten: 'Use the entered address',
   otherAddress: 'Other address',
-  otherAddressHelp: 'An IPv4 address that this machine has by now, such as that of a VPN.',
+  otherAddressHelp: 'An IPv4 address of this machine, such as that of a VPN.',
   noAddress: 'It must be an IPv4 address, such as 192.168.1.20.',
   useOne: (name: string) => `Use ${name}`,
   folder: 'Folder',

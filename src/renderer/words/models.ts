@@ -14,7 +14,7 @@ export const modelWords = {
   title: 'Models',
   stored: 'Stored models',
   none: 'No model is stored on this machine yet.',
-  nameless: 'A file of wrong content',
+  nameless: 'File with wrong content',
   size: ({ sizeBytes, state }: StoredModelView) =>
     state === 'complete' ? formatBytes(sizeBytes) : `${formatBytes(sizeBytes)} · ${state}`,
   facts: ({ architecture, quantization, contextLength, files }: StoredModelView) =>
@@ -70,19 +70,18 @@ export const addWords = {
   startOver: 'Start over',
   source: 'Model',
   sourceHint: 'hf://owner/repository, https://…',
-  sourceHelp:
-    'Paste where it comes from, or choose one below. Only what describes it is fetched to tell whether it fits.',
+  sourceHelp: 'Paste its source, or choose a model below. Only its description is fetched to check whether it fits.',
   look: 'Look it up',
   secret: 'Secret with the token',
   secretHelp:
     'Only for a private model: the name of a Secret in the namespace of the service, with a Hugging Face token under the key HF_TOKEN.',
   inStore: 'In the store of this machine',
   wellKnown: 'Well-known models',
-  noMatch: 'No model of the store or the list is called that. “Look it up” asks its source.',
+  noMatch: 'No stored or well-known model matches. “Look it up” asks its source.',
   stored: ({ sizeBytes, quantization }: StoredModelView) =>
     [formatBytes(sizeBytes), ...(quantization === undefined ? [] : [quantization])].join(' · '),
   known: ({ parameters, quantization }: CatalogueEntry) => `${parameters} weights · ${quantization}`,
-  asking: 'Reading what its source says of it…',
+  asking: 'Reading the description of the model…',
   progress: 'Looking the model up',
   cancel: 'Cancel',
   again: 'Try again',
@@ -94,7 +93,7 @@ export const addWords = {
       quantization ?? `quantization ${notReported}`,
       ...(parts > 1 ? [`${parts} parts`] : []),
     ].join(' · '),
-  fit: 'Memory that it takes',
+  fit: 'Memory it needs',
   facts: ({ architecture, quantization, parameters, trainedContext }: FittedModelView) =>
     [
       architecture ?? `architecture ${notReported}`,
@@ -104,8 +103,8 @@ export const addWords = {
     ].join(' · '),
   fetch: ({ isStored, sizeBytes }: FittedModelView) =>
     isStored
-      ? 'It is in the store: nothing has to be fetched.'
-      : `${formatBytes(sizeBytes)} are fetched before it starts.`,
+      ? 'It is stored here: nothing has to be downloaded.'
+      : `${formatBytes(sizeBytes)} are downloaded before it starts.`,
   verdicts: {
     fits: 'Fits',
     afterUnloading: 'Fits when others leave memory',
@@ -113,8 +112,8 @@ export const addWords = {
     doesNotFit: 'Does not fit',
   } satisfies Record<FitVerdict, string>,
   total: (bytes: number, context: number | undefined) => `${formatBytes(bytes)}${withContext(context)}`,
-  looking: (context: number | undefined) => `Looking at what it takes${withContext(context)}…`,
-  notKnown: (context: number | undefined) => `What it takes${withContext(context)}: ${notReported}.`,
+  looking: (context: number | undefined) => `Checking what it needs${withContext(context)}…`,
+  notKnown: (context: number | undefined) => `Memory it needs${withContext(context)}: ${notReported}.`,
   context: 'Context',
   held: 'Other models',
   weights: 'Weights',
@@ -125,17 +124,17 @@ export const addWords = {
   budget: (bytes: number) => `Budget ${formatBytes(bytes)}`,
   names: 'What it is called',
   name: 'Name',
-  nameHelp: 'Of the Model and the InferenceService; pods reach it by this name.',
+  nameHelp: 'The name of the Model and the InferenceService; pods reach it by this name.',
   namespace: 'Namespace',
   yaml: 'As YAML',
-  yamlHelp: 'For kubectl apply, or for the repository that your cluster is made from.',
+  yamlHelp: 'For kubectl apply, or for your GitOps repository.',
   copyYaml: 'Copy YAML',
   add: 'Add',
-  addAnyway: 'Add, to wait for memory',
+  addAnyway: 'Add and wait for memory',
   /** It would wait for ever. */
-  addInVain: 'Add, though it never starts here',
+  addInVain: 'Add, although it cannot start here',
   adding: 'Creating…',
-  created: (name: string) => `${name} is created. It opens here as soon as it is seen.`,
+  created: (name: string) => `${name} is created and opens here in a moment.`,
   serve: 'Serve…',
   serveOne: (name: string) => `Serve ${name}`,
   serveSure: ({ chosen, source }: { readonly chosen: string | undefined; readonly source: string }) =>
@@ -153,22 +152,21 @@ export const fitWords = {
   ways: 'What would make it fit',
   tokens,
   context: (count: number) => `Use ${tokens(count)}`,
-  contextEffect:
-    'It is written to the InferenceService, so it counts wherever it is served; longer conversations are cut off.',
+  contextEffect: 'This changes the InferenceService, so it applies on every machine; longer conversations are cut off.',
   evict: (name: string) => `Evict ${name}`,
-  evictEffect: (name: string) => `${name} answers no more and leaves memory here, until it is brought back.`,
+  evictEffect: (name: string) => `${name} is evicted here and does not answer until it is brought back.`,
   raise: (bytes: number) => `Raise the budget to ${formatBytes(bytes)}`,
   raiseEffect: (memory: MemoryStateView | undefined) =>
     `Models may then hold that much together${memory?.budgetBytes === undefined ? '' : ` instead of ${formatBytes(memory.budgetBytes)}`}, at once and until it is changed.`,
-  raiseFirst: 'The GPU may not hold so much yet. First, in a terminal on this Mac:',
-  byFlag: 'The budget was given on the command line of the agent, which wins: start the agent with another one.',
-  place: (place: number) => (place === 1 ? 'It is the next to start.' : `It is number ${place} of those that wait.`),
+  raiseFirst: 'The GPU limit is lower than that. First run in a terminal on this Mac:',
+  byFlag: 'The budget is set on the command line of the agent, which wins: start the agent with another one.',
+  place: (place: number) => (place === 1 ? 'It is the next to start.' : `It is number ${place} in the queue.`),
 } as const
 
 /** What is wrong with what a person wrote, at its field. */
 export const fieldWords = {
   /** Such as "must be a number"; absent where nothing more is known. */
   isWrong: (how: string | undefined) => `It ${how ?? 'cannot be that'}.`,
-  nameIsTaken: 'A service of this name is there already.',
+  nameIsTaken: 'A service with this name already exists.',
   otherNamespace: (served: string) => `This machine serves the namespace ${served} only.`,
 } as const

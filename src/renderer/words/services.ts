@@ -71,7 +71,7 @@ const powerShare = (watts: number | undefined) => (watts === undefined ? notRepo
 
 export const workWords = {
   title: 'Work',
-  tellsNothing: 'Its runtime reports nothing of its work.',
+  tellsNothing: 'Its runtime does not report its work.',
   generation: 'Generation',
   prompts: 'Prompts',
   requests: 'Requests',
@@ -134,7 +134,8 @@ export const estimateWords = {
   title: 'Memory of this model',
   measured: 'Measured',
   counted: 'Counted',
-  whyCounted: 'macOS does not measure a model that is mapped from its file, so the estimate counts where it is more.',
+  whyCounted:
+    'macOS does not measure a model that is mapped from its file, so the estimate is used where it is larger.',
   estimated: 'Estimated',
   items: [
     ['weights', 'Weights'],
@@ -155,7 +156,7 @@ export const absenceWords = {
   /** Both before a time. */
   elsewhere: 'Served by another machine',
   held: 'Held on this machine',
-  takenBack: 'This machine takes it over by itself when that machine lets it go or is gone.',
+  takenBack: 'This machine takes over when that machine releases it or is gone.',
   back: ({ cause, by }: Hold): string =>
     by === 'pressure'
       ? 'It comes back by itself once memory pressure has been normal for a while; Bring back does it now.'
@@ -171,8 +172,7 @@ export const absenceWords = {
 export const serverWords = {
   commandLine: 'Command line',
   copyCommandLine: 'Copy command line',
-  unquoted:
-    'Not to be pasted: an earlier version started it, so that its quotes are not known, or it is too long for here.',
+  unquoted: 'Do not paste this: it is cut, or its quotes are lost because an earlier version started it.',
 } as const
 
 export const nodeWords = { title: 'This machine', pause: 'Pause this machine', resync: 'Resync' } as const
@@ -218,8 +218,8 @@ export const powerWords = {
   notHere: 'measured on Macs only',
   takesShell: (source: unknown) =>
     source === 'powermetrics'
-      ? 'Only root can run powermetrics, so a page in a browser may not turn it on. In a terminal on this Mac:'
-      : 'A page in a browser may not turn it on. In a terminal on this Mac:',
+      ? 'Only root can run powermetrics, so a page in a browser cannot turn it on. Run in a terminal on this Mac:'
+      : 'A page in a browser cannot turn it on. Run in a terminal on this Mac:',
   /** Only powermetrics needs leave of sudo. */
   commands: (source: unknown) =>
     `${source === 'powermetrics' ? 'metal-agent power install\n' : ''}metal-agent settings set apple-power-enabled on`,
@@ -253,7 +253,7 @@ const goesOn: Readonly<Record<StepName, string>> = {
   started: 'Starting',
   healthy: 'Getting healthy',
   published: 'Publishing',
-  clusterAgrees: 'The cluster looks at it',
+  clusterAgrees: 'Waiting for the cluster',
 }
 
 const failed: Readonly<Record<StepName, string>> = {
@@ -331,8 +331,8 @@ export const logWords = {
 export const newsWords = {
   conditions: 'Conditions in the cluster',
   events: 'Recent Events',
-  noConditions: 'The cluster has no condition of it.',
-  noEvents: 'The cluster keeps no Event of it.',
+  noConditions: 'The cluster reports no conditions for it.',
+  noEvents: 'The cluster has no Events for it.',
   more: (count: number) => `The ${count} newest; metal-agent events lists all.`,
   ago: 'ago',
   since: 'for',
@@ -344,10 +344,10 @@ export const deleteWords = {
   ask: 'Delete…',
   askOne: (name: string) => `Delete ${name}…`,
   title: 'Delete',
-  asking: 'Looking at what would be deleted…',
-  manager: ({ tool, object, evidence }: ManagerView) => `${tool} keeps its ${object} as well (${evidence}).`,
+  asking: 'Checking what would be deleted…',
+  manager: ({ tool, object, evidence }: ManagerView) => `${tool} also manages its ${object} (${evidence}).`,
   now: (name: string) => `Delete ${name}`,
-  anyway: (name: string) => `Delete ${name} all the same`,
+  anyway: (name: string) => `Delete ${name} anyway`,
   keep: 'Keep',
   again: 'Try again',
   pending: 'Deleting…',

@@ -1,6 +1,6 @@
 import { formatBytes, formatMemory, formatNumber, formatShare, parseByteCount } from '../../contract/format.ts'
 import type { EvictionPreview, PreviewedService } from '../../contract/memory.ts'
-import type { EditableRow, SettingKind } from '../../contract/settings-table.ts'
+import { countsTexts, type SettingKind } from '../../contract/settings-table.ts'
 import {
   boundsOf,
   editableRow,
@@ -16,14 +16,6 @@ import {
 } from '../../contract/settings.ts'
 import { type ByteUnit, type SettingSection, textOf } from '../settings-draft.ts'
 
-/** Completes "A change …" and "… is set to 30s and …". */
-const counts: Readonly<Record<EditableRow['counts'], string>> = {
-  now: 'counts at once',
-  nextDownload: 'counts for each download that begins after it',
-  nextServer: 'counts for each server that starts after it',
-  nextAgent: 'counts from the next start of the agent',
-}
-
 const gib = 2 ** 30
 /** GiB beside it, since that is what such a field is mostly written in. */
 const size = (bytes: number) => (bytes >= gib ? formatMemory(bytes) : formatBytes(bytes))
@@ -37,7 +29,7 @@ const wants: Readonly<Partial<Record<SettingKind, (name: SettingName) => string>
   duration: (name) => `a time ${bounded(name, (ms) => formatSetting('duration', ms))}, such as 30s, 2m or 1h30m`,
   bytes: (name) => `a size ${bounded(name, size)}, as a number with its unit`,
   count: (name) => `a whole number ${bounded(name, String)}`,
-  fraction: (name) => `a part ${bounded(name, String)}, such as 0.75`,
+  fraction: (name) => `a fraction ${bounded(name, String)}, such as 0.75`,
   number: (name) => `a number ${bounded(name, formatNumber)}, such as 0.32`,
   path: () => 'an absolute path, which begins with /, of at most 1000 characters',
   executable: () => 'an absolute path, which begins with /, of at most 1000 characters',
@@ -75,7 +67,7 @@ export const settingWords = {
   choicesOf: (name: SettingName) => settingTexts[name].choices,
   help(name: SettingName): string {
     const { counts: from } = editableRow(name)
-    return `${settingTexts[name].help} A change ${counts[from]}. On the command line: ${spellingOf(name)}.`
+    return `${settingTexts[name].help} A change ${countsTexts[from]}. On the command line: ${spellingOf(name)}.`
   },
   /** What was set, a sentence for each. */
   changed: (settings: SettingsPatch): string =>
@@ -94,9 +86,9 @@ export const settingWords = {
   } satisfies Record<ByteUnit, string>,
   /** What the number and its unit come to. */
   isBytes: (bytes: number) => `= ${size(bytes)}.`,
-  byStartFile: 'It stands in start-settings.json; what is set here wins.',
-  byFlag: 'It was given on the command line of the agent, which wins: start the agent without it to set it here.',
-  needsShell: 'A page in a browser may not set it. In a terminal on this Mac:',
+  byStartFile: 'Set in start-settings.json; a value that is set here wins.',
+  byFlag: 'Set on the command line of the agent, which wins: start the agent without that flag to set it here.',
+  needsShell: 'A page in a browser cannot change this. Run in a terminal on this Mac:',
   command: (spelled: string) => `metal-agent settings set ${spelled} VALUE`,
   copyCommand: (spelled: string) => `Copy command for ${spelled}`,
   placeholder: 'default',
@@ -106,7 +98,7 @@ export const settingWords = {
   defaultOf: (title: string) => `Use the default of ${title}`,
   /** At a field that a person has written in. */
   conflict: (view: SettingView) =>
-    `Meanwhile it was set to ${textOf(view) || 'the default'} elsewhere; Apply sets what you wrote instead.`,
+    `It was set to ${textOf(view) || 'the default'} elsewhere in the meantime; Apply replaces that with what you wrote.`,
   take: 'Take that',
   takeOf: (title: string) => `Take that for ${title}`,
   willBeDefault: 'The default, once applied.',
@@ -129,9 +121,9 @@ export const settingWords = {
   startWhy({ name, line }: StartSettingView, startFile: string | undefined): string {
     const { elsewhere } = startSettingTexts[name]
     if (startFile === undefined)
-      return `${elsewhere ?? 'It counts from the start, so it cannot be changed while the agent runs.'} Start the agent with:`
-    if (line === undefined) return elsewhere ?? 'It counts from the start, and the app decides about it.'
-    return `${elsewhere ?? 'It counts from the start, so it cannot be changed while the agent runs.'} Write into ${startFile}, and open the app anew:`
+      return `${elsewhere ?? 'It is read when the agent starts, so it cannot be changed while the agent runs.'} Start the agent with:`
+    if (line === undefined) return elsewhere ?? 'It is read when the agent starts, and the app sets it.'
+    return `${elsewhere ?? 'It is read when the agent starts, so it cannot be changed while the agent runs.'} Add this line to ${startFile} and open the app again:`
   },
   copyStart: (view: StartSettingView) => `Copy line for ${startSettingTexts[view.name].title}`,
 } as const
@@ -142,7 +134,7 @@ function changeOf(name: SettingName, value: SettingView['value']): string {
   // A choice has a name of several words, which would run into the sentence.
   const set = settingTexts[name].choices === undefined ? `is set to ${text}` : `is now “${text}”`
   const emptied = startsAs === undefined ? 'is set back to the default' : 'is left empty'
-  return `${settingTexts[name].title} ${value === null ? emptied : set} and ${counts[from]}.`
+  return `${settingTexts[name].title} ${value === null ? emptied : set} and ${countsTexts[from]}.`
 }
 
 /** Such as "a, b and c". */
@@ -198,13 +190,13 @@ export const budgetWords = {
   share: (fraction: number, totalBytes: number) => `${formatShare(fraction)} · ${formatMemory(fraction * totalBytes)}`,
   ram: (bytes: number) => `memory ${formatMemory(bytes)}`,
   gpuLimit: (bytes: number) => `GPU limit ${formatMemory(bytes)}`,
-  bytesCount: 'memory-budget is set, which counts instead of a fraction.',
+  bytesCount: 'A fixed amount is set, which replaces the fraction.',
   preview: 'Once applied',
-  looking: 'Looking at what that would do…',
+  looking: 'Checking what that would do…',
   /** The first says what the budget would be. */
   lines(view: EvictionPreview): readonly string[] {
     const what = consequences(view)
-    const nothing = `Nothing changes for a service now; models hold ${formatBytes(view.modelsBytes)}.`
+    const nothing = `No service is affected now; models hold ${formatBytes(view.modelsBytes)}.`
     return [`Budget ${view.budgetHow}.`, ...(what.length > 0 ? what : [nothing])]
   },
 } as const
@@ -236,15 +228,15 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   drainLimitMs: {
     title: 'Time for requests to finish',
-    help: 'So long a server that is to stop goes on with what it is answering. 0s cuts it off.',
+    help: 'How long a stopping server may take to finish requests. 0s cuts them off.',
   },
   startupStallMs: {
     title: 'Longest wait for a model that loads',
-    help: 'A server that makes no progress for so long while it loads its model is started again.',
+    help: 'A server that makes no progress for this long while it loads its model is restarted.',
   },
   downloadBytesPerSecond: {
     title: 'Download limit per second',
-    help: 'What all downloads together may take of the line each second. 0 = no limit.',
+    help: 'How much all downloads together may fetch per second. 0 = no limit.',
   },
   downloadsAtOnce: {
     title: 'Downloads at the same time',
@@ -252,61 +244,61 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   hubEndpoint: {
     title: 'Hugging Face address',
-    help: 'Of the Hub, or of a mirror of it, which also gets the token. Left empty: $HF_ENDPOINT, then https://huggingface.co.',
+    help: 'The address of the Hugging Face Hub or of a mirror; the token is sent there. Left empty: $HF_ENDPOINT, then https://huggingface.co.',
     wants: 'an http:// or https:// address of at most 1000 characters',
   },
   hubTokenFile: {
     title: 'Hugging Face token file',
-    help: 'A file that holds nothing but the token. Left empty: what the app keeps, then $HF_TOKEN, then the file that hf auth login writes.',
+    help: 'A file that contains only the token. Left empty: the token that the app keeps, then $HF_TOKEN, then the file that hf auth login writes.',
   },
   caFile: {
     title: 'Certificate authorities',
-    help: 'A PEM file of certificate authorities that downloads trust beside the usual ones. Left empty: only the usual ones.',
+    help: 'A PEM file of certificate authorities that downloads trust in addition to the usual ones. Left empty: only the usual ones.',
   },
   diskReserveBytes: {
     title: 'Disk space to leave free',
-    help: 'A download that would leave less than this on the disk of the model folder is not begun. 0 = 1 % of the disk, at most 2 GiB (2.1 GB).',
+    help: 'A download that would leave less free space than this on the disk of the model folder does not start. 0 = 1 % of the disk, at most 2 GiB (2.1 GB).',
   },
   partialKeepMs: {
     title: 'Keep partial downloads for',
-    help: 'A download that was broken off can go on for so long; then what there is of it is deleted.',
+    help: 'How long an interrupted download is kept so that it can resume; then it is deleted.',
   },
   refreshEveryMs: {
     title: 'Look for changed models every',
-    help: 'How often the source of a Model whose refreshPolicy is OnChange is asked whether it changed.',
+    help: 'How often the source of a Model with refreshPolicy OnChange is checked for changes.',
   },
   memoryFraction: {
-    title: 'Part of memory for models',
-    help: 'What all models may hold together, as a part of all memory: 0.5 is half of it. 0 = automatic: 0.67, above 38.7 GB (36 GiB) of memory 0.75, from 137 GB (128 GiB) 0.9.',
+    title: 'Fraction of memory for models',
+    help: 'How much memory all models together may use, as a fraction of all memory: 0.5 is half. 0 = automatic: 0.67, above 38.7 GB (36 GiB) of memory 0.75, from 137 GB (128 GiB) 0.9.',
   },
   memoryBudgetBytes: {
     title: 'Fixed amount of memory for models',
-    help: 'What all models may hold together, whatever part of memory that is. Left empty: the part above counts.',
+    help: 'How much memory all models together may use, in place of the fraction above. Left empty: the fraction counts.',
   },
   memoryMarginBytes: {
     title: 'How far a model may outgrow its estimate',
-    help: 'What a model may take past what it was admitted with before it is said. Left empty: 1 GiB, or 15 % where that is more.',
+    help: 'How much more memory a model may use than it was admitted with before you are warned. Left empty: 1 GiB or 15 %, whichever is more.',
   },
   memoryCheckMode: {
-    title: 'A start that cannot be checked',
-    help: 'What becomes of a model whose need of memory nobody can tell before it runs.',
+    title: 'Model with unknown memory need',
+    help: 'What to do with a model whose memory need is not known before it runs.',
     choices: { enforce: 'Refuse it', warn: 'Let it start' },
   },
   evictionEnabled: {
     title: 'Evict models when memory runs out',
-    help: 'The least important model leaves memory when memory is critically short, and comes back later.',
+    help: 'When memory is critically short, the least important model is evicted; it comes back later.',
   },
   evictionShare: {
-    title: 'Evict only when models hold',
-    help: 'As a part of all memory: 0.5 is half of it. While models hold less, other applications are the cause, and no model leaves memory for them.',
+    title: 'Evict only when models use at least',
+    help: 'A fraction of all memory: 0.5 is half. While models use less than this, other applications are the cause and no model is evicted.',
   },
   evictionAtAdmission: {
     title: 'Let important models displace others',
-    help: 'A model of higher priority that does not fit has models of lower priority leave memory.',
+    help: 'A model of higher priority that does not fit may evict models of lower priority.',
   },
   comeBackMs: {
     title: 'Bring evicted models back after',
-    help: 'Memory must have been enough for so long before a model that was evicted comes back.',
+    help: 'How long memory pressure must be normal before an evicted model comes back.',
   },
   sleepPolicy: {
     title: 'Keep this machine awake',
@@ -319,15 +311,15 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   applePowerEnabled: {
     title: 'Measure power',
-    help: 'Watts of this Mac, measured while somebody looks. powermetrics needs the rule of sudo above.',
+    help: 'Measures the power of this Mac while somebody looks. powermetrics needs the sudo rule above.',
   },
   applePowerIntervalMs: {
     title: 'Measure power every',
-    help: 'It is measured every 500ms, 1s, 2s, 5s or 10s; anything between means the next longer one.',
+    help: 'One of 500ms, 1s, 2s, 5s and 10s; any other value is rounded up to the next of these.',
   },
   powerSource: {
     title: 'Measure power with',
-    help: 'The powermetrics of macOS runs as root; macmon needs no root and has to be installed: brew install macmon.',
+    help: 'The powermetrics of macOS runs as root; macmon does not, but has to be installed: brew install macmon.',
     choices: { powermetrics: 'powermetrics', macmon: 'macmon' },
   },
   macmon: {
@@ -336,7 +328,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   energyLedger: {
     title: 'Keep an energy ledger',
-    help: 'Measures power also while nobody looks, every 10s, and counts tokens every minute, for the bars under Activity.',
+    help: 'Also measures power while nobody looks, every 10s, and counts tokens every minute, for the chart under Activity.',
   },
   energyPricePerKwh: {
     title: 'Price of a kilowatt-hour',
@@ -349,15 +341,15 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   serverLogBytes: {
     title: 'Size of a server log file',
-    help: 'A file of this size is set aside, and the next one begun.',
+    help: 'A log file that reaches this size is closed, and a new one begins.',
   },
   serverLogFiles: {
     title: 'Older server log files to keep',
-    help: 'How many that were set aside are kept for each server.',
+    help: 'How many older log files are kept for each server.',
   },
   logLevel: {
     title: "Detail of the agent's log",
-    help: 'What the agent writes into its own log.',
+    help: 'How much the agent writes to its own log.',
     choices: { debug: 'Everything', info: 'Usual', warn: 'Warnings', error: 'Errors' },
   },
 }
@@ -379,7 +371,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     title: 'Context at the start',
     help: 'The context of the kubeconfig that is served.',
     none: 'the one that was served last',
-    elsewhere: 'It is chosen among the contexts above; one that is stated at the start can only be changed there.',
+    elsewhere: 'Choose a context above; one that is given at the start can only be changed there.',
   },
   inferenceServiceAllowlist: {
     title: 'Services this machine may claim',
@@ -389,23 +381,23 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   modelStore: { title: 'Folder of models', help: 'Where models are downloaded to.' },
   allowedModelRoots: {
     title: 'Folders a Model may name',
-    help: 'A Model that names a file of this machine may name one below these folders, and below the folder of models.',
+    help: 'A Model may use files of this machine only below these folders and below the folder of models.',
     none: 'only the folder of models',
   },
   allowedDownloadHosts: {
-    title: 'Hosts beside public addresses',
+    title: 'Private hosts to download from',
     help: 'Host names, addresses or blocks of a private network that models may be downloaded from, such as a mirror or a NAS.',
     none: 'public addresses alone',
   },
   hubLoginNamespaces: {
     title: 'Namespaces that share the Hugging Face token',
     help: 'Models of these namespaces may be downloaded with the token of this machine.',
-    none: 'none: it serves only what you fetch yourself',
+    none: 'none: only downloads that you start yourself use it',
   },
   runtime: { title: 'Runtime of a service that names none', help: 'Only llama-server is built yet.' },
   allowUnsafeExtraArgs: {
     title: 'Pass on unsafe arguments',
-    help: 'Who may write an InferenceService could then run programs, and read and write files of this user.',
+    help: 'Lets anyone who may write an InferenceService run programs, and read and write files, as this user.',
   },
   allowedEnv: {
     title: 'Variables a service may set',
@@ -427,21 +419,21 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   memoryPressureWarning: {
     title: 'Memory is short below',
-    help: 'Memory that is available, as a part of all memory: 0.2 is a fifth.',
+    help: 'Available memory as a fraction of all memory: 0.2 is a fifth.',
   },
   memoryPressureCritical: {
     title: 'Memory is critically short below',
-    help: 'As a part of all memory. Nothing is started then, and models are evicted where that is on.',
+    help: 'Available memory as a fraction of all memory. Below it nothing starts, and models are evicted if that is on.',
   },
   hostIp: {
     title: 'Address at the start',
     help: 'The IPv4 address by which the cluster reaches this machine.',
     none: 'chosen among those of this machine',
-    elsewhere: 'It is chosen among the addresses above; one that is stated at the start can only be changed there.',
+    elsewhere: 'Choose an address above; one that is given at the start can only be changed there.',
   },
   powermetrics: {
     title: 'Path of powermetrics',
-    help: "Any other path than that of macOS switches the measurement off, since sudo's rule names that one.",
+    help: 'A path other than the one of macOS turns measuring off, since the sudo rule names that one.',
   },
   port: {
     title: 'Port of health and metrics',
@@ -459,22 +451,22 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   metricsTokenFile: {
     title: 'Token file for Prometheus',
-    help: 'Only who sends the token in this file gets metrics over the network. The file has to belong to this user alone.',
+    help: 'Prometheus must send the token in this file to get metrics over the network. The file must belong to this user alone.',
     none: 'none',
   },
   stateDir: {
     title: 'State folder',
-    help: 'Lock, socket, logs and what was set are kept there; one agent at a time uses it.',
+    help: 'Holds the lock, the socket, logs and settings; one agent at a time uses it.',
   },
   logFile: { title: 'Log file of the agent', help: 'Bounded by the two settings below.', none: 'standard error' },
   logFileBytes: {
     title: 'Size of an agent log file',
-    help: 'A file of this size is set aside, and the next one begun.',
+    help: 'A log file that reaches this size is closed, and a new one begins.',
     isBytes: true,
   },
-  logFileCount: { title: 'Agent log files to keep', help: 'The one that is written counts as well.' },
+  logFileCount: { title: 'Agent log files to keep', help: 'Including the one that is being written.' },
   logFormat: {
     title: "Format of the agent's log",
-    help: 'With auto it is text in a terminal, and JSON anywhere else.',
+    help: 'With auto: text in a terminal, JSON anywhere else.',
   },
 }

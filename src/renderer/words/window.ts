@@ -32,7 +32,7 @@ export const windowWords = {
 export const requestWords = {
   dismiss: 'Dismiss',
   tryAgain: 'Try again',
-  unknown: 'Whether it was done is not known. Trying again does it once.',
+  unknown: 'It is not known whether this was done. Trying again does it only once.',
   refusedBy: (by: 'cluster' | 'agent') => (by === 'cluster' ? 'The cluster refused' : 'Refused'),
   command: 'Command',
   copyCommand: 'Copy command',
@@ -55,8 +55,8 @@ export const overviewWords = {
 export const laterWords = {
   loading: 'Loading…',
   failed:
-    'This part of the window could not be loaded: the agent was away, or is another one since. Loading the window again helps; what is written and not applied is lost with it.',
-  loadAgain: 'Load the window again',
+    'This part of the window could not be loaded: the agent was away or has been replaced. Reload the window; changes that are not applied are lost.',
+  loadAgain: 'Reload the window',
 } as const
 
 export const timeWords = {
@@ -68,6 +68,6 @@ export const timeWords = {
 /** Of the link of a page in a browser. */
 export const linkWords = {
   noAccess: 'This page has no access to the agent: run `metal-agent ui` and open the address it prints.',
-  misunderstood: 'This page and the agent do not understand each other: load the page again.',
+  misunderstood: 'This page and the agent are of different versions: reload the page.',
   gone: 'The agent does not answer: it ended, or this computer cannot reach it.',
 } as const

@@ -74,7 +74,7 @@ export class KubeSim implements AsyncDisposable {
   readonly administrator: User = { name: 'kube-sim-admin', token: 'kube-sim-admin-token', rules: everything }
   /** Added to the time of the `Date` header and of every timestamp the server sets. */
   clockOffsetMs = 0
-  /** May be replaced: a removed user's requests are answered 401, a changed rule counts at once. */
+  /** May be replaced: a removed user's requests are answered 401, a changed rule takes effect at once. */
   users: readonly User[]
   readonly #store: Store
   readonly #operations: Operations

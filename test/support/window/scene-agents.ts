@@ -169,7 +169,7 @@ export function withHistory(): FakeAgent {
           5,
           '2026-01-01T20:01:00.000Z',
           'settingsChanged',
-          'Set by a person: drain-timeout is set and counts for each server from its next start.',
+          'Set by a person: drain-timeout is set and takes effect for servers that start after it.',
         ),
         settings: { drainLimitMs: 45_000 },
         undo: { name: 'updateSettings', settings: { drainLimitMs: 30_000 } },

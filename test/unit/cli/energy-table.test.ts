@@ -41,7 +41,7 @@ test('requests have a column only where a runtime counts them', () => {
 test('without any figure there is a sentence that says what to turn on', () => {
   const message = 'Power is not measured: …'
   expect(renderEnergy({ until, measuredMs: 0, services: [], message })).toBe(
-    `Machine  not measured\nTime     Nothing is kept of this time.\n         ${message}\n`,
+    `Machine  not measured\nTime     No figures are kept for this time.\n         ${message}\n`,
   )
 })
 

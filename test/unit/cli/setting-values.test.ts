@@ -59,7 +59,7 @@ test('every setting that counts from the start has a spelling, a value and says 
   expect(spelled).toHaveLength(startSettingNames.length)
   for (const { text, help } of spelled) {
     expect(text).not.toBe('')
-    expect(help).toMatch(/^[A-Z\d].*\. A change counts from the next start of the agent\.$/)
+    expect(help).toMatch(/^[A-Z\d].*\. A change takes effect at the next start of the agent\.$/)
   }
   expect(spelled.find((one) => one.spelled === 'port-range')).toMatchObject({
     ...{ text: '-', help: expect.stringContaining('; - = any free port.') as string },
@@ -70,7 +70,7 @@ test.each([
   [
     'port-range',
     '30000-30099',
-    'port-range counts from the next start of the agent: start the agent with --port-range, or in the app say it in start-settings.json.',
+    'port-range takes effect at the next start of the agent: start the agent with --port-range, or in the app say it in start-settings.json.',
   ],
   ['drain-timout', '30s', 'There is no setting drain-timout: did you mean drain-timeout?'],
   ['drain-timeout', 'soon', 'drain-timeout wants a duration such as 30s or 2m, not "soon".'],

@@ -62,7 +62,7 @@ describe('admission', () => {
     expect(held()).toEqual([[21 * gb, 21 * gb]])
   })
 
-  test('what a server takes past its need counts at once, of a mapped one what it takes past what it showed when it was ready', () => {
+  test('what a server takes past its need takes effect at once, of a mapped one what it takes past what it showed when it was ready', () => {
     const { book } = bookWith({ budget: 60 })
     book.admit(request('ns/a', 20))
     book.admit(request('ns/b', 20, { mappedBytes: 16 * gb }))

@@ -100,7 +100,7 @@ test('headers that never end, or are too long, end the connection', async () => 
   expect(answers).toEqual(['HTTP/1.1 408 Request Timeout', 'HTTP/1.1 431 Request Header Fields Too Large'])
 })
 
-test('a token that is replaced counts at once, and one that cannot be used lets nobody in and is said once', async () => {
+test('a token that is replaced takes effect at once, and one that cannot be used lets nobody in and is said once', async () => {
   const { url } = await start()
   const next = 'another-token-of-32-characters-!'
   await writeFile(`${tokenFile}.new`, next, { mode: 0o600 })

@@ -338,7 +338,7 @@ describe('macmon measures without root where that is set', () => {
     await it.nothingRuns()
   })
 
-  test('another source counts at once for who looks, also while a powermetrics hangs that only root may end', async () => {
+  test('another source takes effect at once for who looks, also while a powermetrics hangs that only root may end', async () => {
     await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs } })
     it.power.look()
     await it.measures()
@@ -412,7 +412,7 @@ describe('settings', () => {
     expect(await it.standIns.calls()).toEqual(['-n powermetrics --samplers cpu_power,gpu_power -i 2000'])
   })
 
-  test('another interval counts at once for who looks, and never two powermetrics run', async () => {
+  test('another interval takes effect at once for who looks, and never two powermetrics run', async () => {
     await using it = await trial()
     it.power.look()
     await it.measures()

@@ -105,7 +105,7 @@ test('a broken file is set aside and told, and nothing is held back', async () =
   expect(absences.in('https://c')).toEqual([])
 })
 
-test('what memory needs counts at once where the disk takes nothing, and is written when it does', async () => {
+test('what memory needs takes effect at once where the disk takes nothing, and is written when it does', async () => {
   const absences = await open()
   await mkdir(file())
   absences.leave(target('evicted'), evicted)

@@ -30,7 +30,7 @@ test('each setting has a title of its own in words', () => {
 
 test('each setting says in sentences what it does, when a change counts, and what it is called on the command line', () => {
   for (const name of settingNames) {
-    expect(settingWords.help(name)).toMatch(/^[A-Z\d].*[.] A change counts .*\. On the command line: /)
+    expect(settingWords.help(name)).toMatch(/^[A-Z\d].*[.] A change takes effect .*\. On the command line: /)
     expect(settingWords.help(name)).toContain(`On the command line: ${spellingOf(name)}.`)
   }
   for (const name of startSettingNames) expect(startSettingTexts[name].help).toMatch(/^[A-Z\d/].*\.$/)
@@ -53,7 +53,7 @@ describe('what a field asks for', () => {
     ['drainLimitMs', 'It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.'],
     ['serverLogBytes', 'It must be a size from 65.5 kB to 10.7 GB (10 GiB), as a number with its unit.'],
     ['downloadsAtOnce', 'It must be a whole number from 1 to 16.'],
-    ['evictionShare', 'It must be a part from 0 to 1, such as 0.75.'],
+    ['evictionShare', 'It must be a fraction from 0 to 1, such as 0.75.'],
     ['energyPricePerKwh', 'It must be a number from 0 to 1,000,000, such as 0.32.'],
     ['llamaServer', 'It must be an absolute path, which begins with /, of at most 1000 characters.'],
   ])('%s: %s', (name, problem) => expect(settingWords.problem(name)).toBe(problem))
@@ -62,11 +62,11 @@ describe('what a field asks for', () => {
 test.each<[SettingsPatch, string]>([
   [
     { drainLimitMs: 45_000, pauseOnBattery: true },
-    'Time for requests to finish is set to 45s and counts for each server that starts after it. Pause on battery is set to on and counts at once.',
+    'Time for requests to finish is set to 45s and takes effect for servers that start after it. Pause on battery is set to on and takes effect at once.',
   ],
-  [{ memoryCheckMode: 'warn' }, 'A start that cannot be checked is now “Let it start” and counts at once.'],
+  [{ memoryCheckMode: 'warn' }, 'Model with unknown memory need is now “Let it start” and takes effect at once.'],
   [{ serverLogFiles: null }, 'set back to the default'],
-  [{ namespace: null }, 'Namespace is left empty and counts at once.'],
+  [{ namespace: null }, 'Namespace is left empty and takes effect at once.'],
 ])('%j was set: %s', (settings, told) => expect(settingWords.changed(settings)).toContain(told))
 
 test('a change of settings is told by what the window calls them, and found by that', () => {
@@ -79,7 +79,7 @@ test('a change of settings is told by what the window calls them, and found by t
     matches(entry, 'requests to finish 45s'),
     matches(entry, 'drain-timeout'),
   ]).toEqual([
-    'Set by a person: Time for requests to finish is set to 45s and counts for each server that starts after it.',
+    'Set by a person: Time for requests to finish is set to 45s and takes effect for servers that start after it.',
     true,
     false,
   ])
@@ -112,8 +112,8 @@ test('a setting of the start says its value, where that comes from, and how anot
     '1-2 · from the command line of the agent',
     '10.5 MB · from start-settings.json',
     'lab · chosen here',
-    'It counts from the start, so it cannot be changed while the agent runs. Start the agent with:',
-    `It counts from the start, so it cannot be changed while the agent runs. Write into ${file}, and open the app anew:`,
-    'It counts from the start, and the app decides about it.',
+    'It is read when the agent starts, so it cannot be changed while the agent runs. Start the agent with:',
+    `It is read when the agent starts, so it cannot be changed while the agent runs. Add this line to ${file} and open the app again:`,
+    'It is read when the agent starts, and the app sets it.',
   ])
 })

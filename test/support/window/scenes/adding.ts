@@ -33,7 +33,7 @@ export const addingScenes = {
   'add-fits': {
     says: [
       'phi3 · Q5_K_M · 3.8B weights · trained with 131,072 tokens',
-      '2.8 GB are fetched before it starts.',
+      '2.8 GB are downloaded before it starts.',
       'Fits',
       '4.6 GB with a context of 8,192 tokens',
       'Other models 45.6 GB',
@@ -54,7 +54,7 @@ export const addingScenes = {
       'Evict phi-4-mini: frees 25.8 GB',
       'Use 2,048 tokens',
       'Raise the budget to 92.0 GB',
-      'Add, to wait for memory',
+      'Add and wait for memory',
     ],
     agent: withFit(misfitting),
     add: 'llama-3.3-70b',
@@ -88,7 +88,7 @@ export const addingScenes = {
     height: 760,
   },
   'add-large-text': {
-    says: ['Fits when others leave memory', 'Add, to wait for memory'],
+    says: ['Fits when others leave memory', 'Add and wait for memory'],
     agent: withFit(misfitting),
     add: 'llama-3.3-70b',
     textScale: 2,

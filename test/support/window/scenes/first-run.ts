@@ -110,7 +110,7 @@ export const firstRunScenes = {
     height: 760,
   },
   'choose-context': {
-    says: ['Choose a context of the kubeconfig:', 'Use minikube', 'Use prod-eu', 'No service is known'],
+    says: ['Choose a context of the kubeconfig:', 'Use minikube', 'Use prod-eu', 'Services are not known'],
     agent: onFirstRun({
       cluster: {
         ...away,
@@ -164,9 +164,9 @@ export const firstRunScenes = {
   },
   'no-rights': {
     says: [
-      'does not allow what the agent has to do',
+      'does not grant the rights that the agent needs',
       'cannot list resource',
-      'An administrator of the cluster',
+      'A cluster administrator',
       'Copy commands for the rights',
       'Rights that can be left out',
     ],

@@ -8,12 +8,12 @@ const version = '1.2.3'
 
 export const updateScenes = {
   'update-unknown': {
-    says: ['Metalbar 1.2.2 runs.', 'Nobody has looked', 'Check for updates', 'leads to the command'],
+    says: ['Metalbar 1.2.2 runs.', 'The app has not checked', 'Check for updates', 'links to the command'],
     ...inSettings,
     app: { commandLink: { state: 'linked', file: '/usr/local/bin/metal-agent' } },
   },
   'update-available': {
-    says: ['Metalbar 1.2.3 is available: 98.0 MB.', 'Download it', 'Look for updates once a day'],
+    says: ['Metalbar 1.2.3 is available: 98.0 MB.', 'Download it', 'Check for updates once a day'],
     ...inSettings,
     app: { update: { step: 'available', version, bytes: 98e6 } },
   },
@@ -23,7 +23,7 @@ export const updateScenes = {
     app: { update: { step: 'downloading', version, doneBytes: 41e6, totalBytes: 98e6, bytesPerSecond: 8.2e6 } },
   },
   'update-elsewhere': {
-    says: ['Who manages this Mac brings its updates', 'is left alone', 'Open Login Items…'],
+    says: ['Your administrator updates this Mac', 'is left alone', 'Open Login Items…'],
     ...inSettings,
     app: {
       update: { step: 'unavailable', why: 'managed' },

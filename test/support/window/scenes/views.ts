@@ -58,7 +58,7 @@ export const viewScenes = {
       'J per generated token',
       'While no service worked',
       'rest of this Mac',
-      'are estimates',
+      'is an estimate from its tokens',
       'As a table',
     ],
     agent: weekOfEnergy,
@@ -74,12 +74,12 @@ export const viewScenes = {
     height: 980,
   },
   'energy-off': {
-    says: ['Power is not measured, so neither is energy.', 'Turn on', 'Nothing is kept of this time.'],
+    says: ['Power is not measured, so neither is energy.', 'Turn on', 'No figures are kept for this time.'],
     agent: energyOff,
     view: 'activity',
   },
   'energy-empty': {
-    says: ['Nothing is kept of this time.', 'Power is measured all the time.'],
+    says: ['No figures are kept for this time.', 'Power is measured all the time.'],
     agent: noEnergyYet,
     view: 'activity',
   },
