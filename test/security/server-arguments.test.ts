@@ -4,8 +4,12 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { inferenceServiceSpec, modelSpec } from '../../src/agent-core/kube/resources.ts'
 import { isModel, ModelRoots } from '../../src/agent-core/models/local.ts'
-import { environmentOf } from '../../src/agent-core/reconcile/environment.ts'
-import { commandLine, specRefusal, type SpecPolicy } from '../../src/agent-core/reconcile/runtime-choice.ts'
+import {
+  commandLine,
+  environmentOf,
+  type SpecPolicy,
+  specRefusal,
+} from '../../src/agent-core/reconcile/runtime-choice.ts'
 import { judgeArguments, startProblem } from '../../src/agent-core/runtimes/argument-policy.ts'
 import { flagName, llamaServerFlags, flagsIn } from '../../src/agent-core/runtimes/llama-server-flags.ts'
 import { askProgram } from '../../src/agent-core/util/ask-program.ts'

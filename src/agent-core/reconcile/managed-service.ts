@@ -1,29 +1,89 @@
-import { splitKey } from '../util/object-key.ts'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
-import { isOver, type ServerRole, type ServerState } from '../servers/server-state.ts'
-import { holdOf, type Absence } from './absence.ts'
-import { absenceTarget, type AbsenceTarget } from './absences.ts'
 import { ClusterWrites } from './cluster-writes.ts'
 import type { Desired } from './desired.ts'
 import { Idleness } from './idleness.ts'
 import { ModelFetch } from './model-fetch.ts'
 import { observe } from './observe.ts'
+import { plan, withdrawSilent } from './plan/plan.ts'
 import { isAnyAlive, isHeld, sendsAstray } from './plan/facts.ts'
-import type { MemoryReason, Observation, StartObstacle } from './plan/observation.ts'
-import { plan } from './plan/plan.ts'
-import { withdrawSilent } from './plan/answering.ts'
-import type { Plan } from './plan/step.ts'
-import { noDurations, read, specsOf, type Durations, type Reading } from './reading.ts'
+import type { MemoryReason, Observation, Plan, StartObstacle } from './plan/observation.ts'
+import { type Durations, noDurations, read, type Reading, specsOf } from './reading.ts'
 import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
-import { takeStep } from './service-steps.ts'
+import { type Absence, absenceTarget, type AbsenceTarget, holdOf, isShedding } from './unload-reasons.ts'
+import { isOver, type ServerRole, type ServerState } from '../servers/server-state.ts'
+import { splitKey } from '../util/object-key.ts'
+
+/** An evicted model gets a few seconds for its requests, since memory is short. */
+const shedDrainMs = 5_000
+
+interface ServiceParts {
+  readonly fetch: ModelFetch
+  readonly starts: ServerStarts
+  readonly writes: ClusterWrites
+}
+
+interface StepContext {
+  readonly reading: Reading
+  readonly observed: Observation
+  readonly absence: Absence | undefined
+}
+
+/** Takes the step that was planned for one service: which part of it does what. */
+async function takeStep(
+  { step, message }: Plan,
+  { fetch, starts, writes }: ServiceParts,
+  { reading, observed, absence }: StepContext,
+): Promise<void> {
+  const { desiredServer, target } = reading
+  const start = async (role: 'current' | 'successor'): Promise<void> => {
+    const { model } = fetch
+    if (!desiredServer || !model) return
+    if (!(await starts.start(role, reading, desiredServer, model))) fetch.cancel()
+  }
+  switch (step.do) {
+    case 'claim':
+    case 'ensureService':
+    case 'publish':
+    case 'withdraw':
+    case 'withdrawDead':
+    case 'release':
+    case 'unpublish':
+    case 'remove':
+      return writes.perform(step, target, observed.publication)
+    case 'fetch':
+      if (desiredServer) fetch.begin(desiredServer)
+      return
+    case 'cancelFetch':
+      fetch.cancel()
+      return
+    case 'sizeUp':
+      if (desiredServer && fetch.model) await starts.compare(reading, desiredServer, fetch.model)
+      return
+    case 'start':
+      return start('current')
+    case 'startBeside':
+      return start('successor')
+    case 'promote':
+      starts.promote()
+      return
+    case 'dropSuccessor':
+      starts.dropSuccessor()
+      return
+    case 'stop':
+      starts.stop(message, isShedding(absence) ? { drainMs: shedDrainMs } : {})
+      return
+    case 'rest':
+      return
+  }
+}
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
 
 /** When the key wants its next pass, or that nothing of it is left. */
-export type Rest = { readonly kind: 'rest'; readonly again: number | undefined } | { readonly kind: 'gone' }
+type Rest = { readonly kind: 'rest'; readonly again: number | undefined } | { readonly kind: 'gone' }
 
 /**
  * Makes what runs and what is published agree with what the cluster asks for one service, from the level of things and never from an

@@ -1,23 +1,84 @@
 import {
   chooseExcess,
   excessAdvice,
+  type ExcessCause,
   excessNotice,
+  type ExcessVerdict,
   marginOf,
   toldExcess,
-  type ExcessCause,
-  type ExcessVerdict,
 } from '../memory/growth.ts'
-import type { Memory } from '../memory/memory.ts'
+import type { MeasuredServer, Memory } from '../memory/memory.ts'
 import type { Logger } from '../observability/logger.ts'
-import { stableAfterMs } from '../servers/server-state.ts'
-import type { Servers } from '../servers/servers.ts'
-import { wallTimeOf } from '../util/steady-clock.ts'
-import type { Absences } from './absences.ts'
 import { specsOf } from './reading.ts'
 import type { Reconciler } from './reconciler.ts'
-import { measuredServers } from './server-memory.ts'
+import type { Absences } from './unload-reasons.ts'
+import { isOver, type ServerState, stableAfterMs } from '../servers/server-state.ts'
+import type { Servers } from '../servers/servers.ts'
+import { wallTimeOf } from '../util/steady-clock.ts'
 
-export interface MemoryGuardOptions {
+type KnownServers = Pick<Servers, 'state' | 'get' | 'successor' | 'retiring'>
+
+/** The process groups of all servers. */
+export const measuredServers = (servers: KnownServers): MeasuredServer[] =>
+  living(servers).map(({ key, role, state }) => ({
+    key,
+    role,
+    groupId: state.pid,
+    isLoading: state.kind === 'starting' || state.kind === 'loading',
+  }))
+
+/** What an earlier agent left running, as it is now; its priority and protection become known with its object. */
+export function countServers(
+  servers: KnownServers & Pick<Servers, 'needOf' | 'mappedBytesOf'>,
+  memory: { readonly adopt: (server: Parameters<Memory['adopt']>[0]) => void },
+): void {
+  for (const { key, role, state, as } of living(servers)) {
+    // A server that has not answered yet may still be loading: until it answers it counts as starting.
+    const phase = state.kind === 'starting' || state.kind === 'loading' ? 'starting' : 'running'
+    const need = { needBytes: servers.needOf(key, as), mappedBytes: servers.mappedBytesOf(key, as) }
+    memory.adopt({ key, role, ...need, priority: 'normal', phase })
+  }
+}
+
+type Living = ServerState & { readonly pid: number }
+
+/**
+ * All that run, in their roles of the book. While one takes over from another, the book has the elder of the two as the current one
+ * until nothing is left of it, whichever answers.
+ */
+function living(servers: KnownServers) {
+  return [...servers.state().keys()].flatMap((key) => {
+    const inOrder = [
+      { as: 'retiring' as const, state: servers.retiring(key) },
+      { as: 'current' as const, state: servers.get(key) },
+      { as: 'successor' as const, state: servers.successor(key) },
+    ]
+    return inOrder
+      .flatMap(({ as, state }) => (isLiving(state) ? [{ key, as, state }] : []))
+      .slice(0, 2)
+      .map((one, place) => ({ ...one, role: place === 0 ? ('current' as const) : ('beside' as const) }))
+  })
+}
+
+/** Keeps the book in step with the servers. Returns how to stop that. */
+export function followServers(
+  servers: Pick<Servers, 'get' | 'successor' | 'retiring' | 'onChange'>,
+  memory: Pick<Memory, 'ready' | 'gone' | 'watchGrowth'>,
+): () => void {
+  return servers.onChange((key, state, role) => {
+    const other = (one: ServerState | undefined) => one !== undefined && !isOver(one)
+    const hasElder = role !== 'retiring' && other(role === 'successor' ? servers.get(key) : servers.retiring(key))
+    const hasYounger = role !== 'successor' && other(role === 'current' ? servers.successor(key) : servers.get(key))
+    if (state.kind === 'starting' || state.kind === 'loading') memory.watchGrowth()
+    if (state.kind === 'ready') memory.ready(key, hasElder ? 'beside' : 'current')
+    if (isOver(state)) memory.gone(key, hasElder ? 'beside' : hasYounger ? 'replaced' : 'all')
+  })
+}
+
+const isLiving = (state: ServerState | undefined): state is Living =>
+  state !== undefined && !isOver(state) && 'pid' in state
+
+interface MemoryGuardOptions {
   readonly memory: Pick<Memory, 'growth' | 'listen' | 'look' | 'watchGrowth' | 'now'>
   readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'endForMemory'>
   readonly absences: Pick<Absences, 'leave'>

@@ -3,9 +3,9 @@ import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { type ModelSpec, resources } from '../kube/resources.ts'
 import { type HubToken, hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret } from '../models/hub/token.ts'
+import type { ModelRequest } from '../models/models.ts'
 import { selectionDigest } from '../models/selection.ts'
 import { sourceDigest } from '../models/source.ts'
-import type { ModelRequest } from '../models/models.ts'
 
 /** What a fetch depends on: where this changes, the model is asked for again. */
 export function contentKey(spec: ModelSpec): string {

@@ -1,10 +1,15 @@
 import type { PortPolicy } from '../servers/launch.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
-import type { Absence } from './absence.ts'
-import { disagreement } from './cluster-agreement.ts'
+import type { Absence } from './unload-reasons.ts'
+import {
+  type Beside,
+  disagreement,
+  type Observation,
+  type PublicationView,
+  type ServerView,
+} from './plan/observation.ts'
 import type { ClusterWrites } from './cluster-writes.ts'
 import type { ModelFetch } from './model-fetch.ts'
-import type { Beside, Observation, PublicationView, ServerView } from './plan/observation.ts'
 import type { Reading } from './reading.ts'
 import type { ServerStarts } from './server-starts.ts'
 import { drainFigures } from './server-view.ts'

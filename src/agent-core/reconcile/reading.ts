@@ -1,9 +1,35 @@
 import type { Cluster } from '../kube/cluster.ts'
-import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
+import type { CacheChange } from '../kube/object-cache.ts'
+import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
 import { collidesWith, isOwnedBy, labels, type PublishTarget, serviceNameOf } from '../publishing/objects.ts'
-import { desiredOf, type Desired, type DesiredInputs } from './desired.ts'
+import { type Desired, type DesiredInputs, desiredOf } from './desired.ts'
 import { digestWith } from './model-request.ts'
-import type { ServiceNames } from './service-names.ts'
+import { keyOf } from '../util/object-key.ts'
+
+/** InferenceServices by the Service name that they would have, so that a look at one costs no look through all of them. */
+export class ServiceNames {
+  readonly #byName = new Map<string, Map<string, ObjectMeta>>()
+
+  /** To be told of every change of the cache. */
+  follow({ key, before, after }: Pick<CacheChange<InferenceService>, 'key' | 'before' | 'after'>): void {
+    const metadata = after?.metadata ?? before?.metadata
+    if (!metadata) return
+    const name = nameOf(metadata)
+    const sharers = this.#byName.get(name) ?? new Map<string, ObjectMeta>()
+    if (after) sharers.set(key, after.metadata)
+    else sharers.delete(key)
+    if (sharers.size > 0) this.#byName.set(name, sharers)
+    else this.#byName.delete(name)
+  }
+
+  /** Those of the same Service name, itself included. */
+  sharing(metadata: Pick<ObjectMeta, 'namespace' | 'name'>): Iterable<ObjectMeta> {
+    return this.#byName.get(nameOf(metadata))?.values() ?? []
+  }
+}
+
+const nameOf = ({ namespace, name }: Pick<ObjectMeta, 'namespace' | 'name'>): string =>
+  keyOf(namespace, serviceNameOf(name))
 
 /** The model and spec to be served. */
 export interface DesiredServer {
@@ -41,10 +67,7 @@ export interface Reading {
 type Caches = Pick<Cluster, 'synced' | 'inferenceServices' | 'models' | 'services' | 'slices'>
 
 /** `lastSeen`: what a deleted object left behind is removed under its uid. */
-export interface ReadingInputs extends Pick<
-  DesiredInputs,
-  'key' | 'allowlist' | 'hold' | 'chooseRuntime' | 'lastSeen'
-> {
+interface ReadingInputs extends Pick<DesiredInputs, 'key' | 'allowlist' | 'hold' | 'chooseRuntime' | 'lastSeen'> {
   readonly now: number
   readonly namespace: string
   readonly name: string
@@ -154,4 +177,10 @@ function uidOfLeftovers({ slices, services }: Caches, namespace: string, name: s
     if (owner) return owner.uid
   }
   return ''
+}
+
+/** Whatever the answer to a start depends on that a person can change. */
+export function desiredKey({ digest, model, spec }: DesiredServer): string {
+  const { memoryBudget, memoryFraction } = model.hardware ?? {}
+  return JSON.stringify([digest, memoryBudget, memoryFraction, spec.priority])
 }

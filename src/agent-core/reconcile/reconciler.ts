@@ -1,29 +1,46 @@
-import { formatBytes } from '../../contract/format.ts'
+import { isDeepStrictEqual } from 'node:util'
 import type { Cluster } from '../kube/cluster.ts'
-import { keyOf } from '../util/object-key.ts'
 import type { InferenceService } from '../kube/resources.ts'
+import { isOurCondition } from '../kube/status-writer.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { PressureChange } from '../memory/watchdog.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { ServerRole } from '../servers/server-state.ts'
-import type { Servers } from '../servers/servers.ts'
-import type { ServerState } from '../servers/server-state.ts'
 import { labels } from '../publishing/objects.ts'
 import { isOnlyHeartbeat, type Publisher } from '../publishing/publisher.ts'
-import type { Absence } from './absence.ts'
-import type { Absences } from './absences.ts'
 import { Admission, type AdmissionOptions } from './admission.ts'
 import { ManagedService } from './managed-service.ts'
+import type { Narrator } from './narrator.ts'
+import { ServiceNames } from './reading.ts'
+import type { ServerLaunches } from './server-launches.ts'
+import { isOnItsWay } from './server-view.ts'
 import type { ServiceReport } from './service-report.ts'
 import type { ServiceRooms, ServiceSettings } from './service-rooms.ts'
-import type { Narrator } from './narrator.ts'
-import { isOnItsWay } from './server-view.ts'
-import type { ServerLaunches } from './server-launches.ts'
-import { ServiceNames } from './service-names.ts'
-import { isOnlyStatusNoise } from './service-news.ts'
+import type { Absence, Absences } from './unload-reasons.ts'
 import { WorkQueue, type WorkQueueOptions } from './work-queue.ts'
+import type { ServerRole, ServerState } from '../servers/server-state.ts'
+import type { Servers } from '../servers/servers.ts'
+import { keyOf } from '../util/object-key.ts'
 import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
+import { formatBytes } from '../../contract/format.ts'
+
+/**
+ * LLMKube's controller writes the status anew after every heartbeat, mostly with other times alone. Where nothing that is read here
+ * changed, it is no reason to look at the service again.
+ */
+export function isOnlyStatusNoise(before: InferenceService | undefined, after: InferenceService | undefined): boolean {
+  return before !== undefined && after !== undefined && isDeepStrictEqual(essence(before), essence(after))
+}
+
+function essence({ metadata, spec, status }: InferenceService): object {
+  const { phase, readyReplicas, desiredReplicas, schedulingStatus } = status
+  return {
+    metadata: { ...metadata, resourceVersion: '', managedFields: [] },
+    spec,
+    status: { phase, readyReplicas, desiredReplicas, schedulingStatus },
+    conditions: status.conditions.filter(({ type }) => isOurCondition(type)),
+  }
+}
 
 export interface ReconcilerOptions {
   readonly cluster: Cluster

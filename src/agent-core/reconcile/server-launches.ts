@@ -4,9 +4,8 @@ import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../servers/launch.ts'
 import { filesIn, startProblem, withLocalFiles } from '../runtimes/argument-policy.ts'
 import { type Binary, LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-binary.ts'
-import { environmentOf } from './environment.ts'
+import { chooseRuntime, commandLine, environmentOf, type RuntimeSettings, sleepsWhenIdle } from './runtime-choice.ts'
 import type { DesiredServer } from './reading.ts'
-import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
 import { sideFileStamp, sizeUp, type Need } from './sizing.ts'
 
 export interface LaunchSettings extends RuntimeSettings {

@@ -6,13 +6,12 @@ import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { PortPolicy } from '../servers/launch.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { Publisher } from '../publishing/publisher.ts'
-import type { Absence } from './absence.ts'
-import type { Absences } from './absences.ts'
+import type { Absence, Absences } from './unload-reasons.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
 import type { Observation, Silence } from './plan/observation.ts'
 import type { ServerLaunches } from './server-launches.ts'
-import type { ServiceNames } from './service-names.ts'
+import type { ServiceNames } from './reading.ts'
 
 export interface ServiceSettings {
   /** Names of the InferenceServices this agent may claim; empty = all. */

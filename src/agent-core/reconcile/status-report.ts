@@ -1,23 +1,56 @@
-import { isApiError } from '../kube/api-error.ts'
+import { type ApiError, isApiError } from '../kube/api-error.ts'
+import type { EventSeries } from '../kube/event-recorder.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import {
   agentSchedulingStatuses,
   conditionsChange,
+  type ConditionWanted,
   hasCondition,
   hasStaleSchedulingStatus,
   memoryPressureCondition,
   metalAgentCondition,
-  type ConditionWanted,
   type StatusWriter,
 } from '../kube/status-writer.ts'
-import type { ServiceReason } from '../../contract/service.ts'
 import type { PressureLevel } from '../memory/watchdog.ts'
-import type { Absence } from './absence.ts'
-import { isHeld, isUnsettled } from './plan/facts.ts'
-import type { Observation } from './plan/observation.ts'
-import { isCrashLoop } from './plan/server-words.ts'
-import type { Plan } from './plan/step.ts'
+import { isCrashLoop, isHeld, isUnsettled } from './plan/facts.ts'
+import type { Observation, Plan, StartObstacle } from './plan/observation.ts'
+import type { Absence } from './unload-reasons.ts'
+import type { ServerRole } from '../servers/server-state.ts'
+import { jitteredMs } from '../util/back-off.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
+import type { ServiceReason, ServiceState } from '../../contract/service.ts'
+
+/** First and longest wait before the next attempt at what the cluster did not do. */
+const backOff = { firstMs: 500, maxMs: 30_000 }
+/** Longest wait while pods are sent where no server answers. */
+const longestAstrayMs = 1_000
+
+/** When the cluster is asked again, after so many failures in a row. */
+export interface ClusterRetry {
+  readonly at: number
+  /** No later than `at`: when what misleads pods is put right at the latest. */
+  readonly urgentAt: number
+  readonly failures: number
+  /** It answered and refused the request: no outage. */
+  readonly isRefusal: boolean
+}
+
+/** Answers that say nothing about the request itself: not logged in, timed out, in conflict with another write, too many requests. */
+const passingCodes = new Set([401, 408, 409, 429])
+
+/** Not before the time that the cluster asked for. */
+export function nextClusterRetry(
+  { code = 0, retryAfterSeconds = 0 }: ApiError,
+  before: ClusterRetry | undefined,
+  { now, random }: { readonly now: number; readonly random: () => number },
+): ClusterRetry {
+  const failures = (before?.failures ?? 0) + 1
+  const isRefusal = code >= 400 && code < 500 && !passingCodes.has(code)
+  const waitMs = jitteredMs(backOff, failures, random)
+  const urgentMs = Math.min(waitMs, longestAstrayMs * (1 - 0.5 * random()))
+  const after = (ms: number): number => now + Math.max(retryAfterSeconds * 1_000, ms)
+  return { failures, isRefusal, at: after(waitMs), urgentAt: after(urgentMs) }
+}
 
 /** LLMKube's controller gets this long to say by itself that a service is stopped. */
 const controllerGraceMs = 5_000
@@ -35,7 +68,7 @@ export interface ReportInputs {
 }
 
 /** The values written to the status of one object, so that each is written once. */
-export interface ReportMemory {
+interface ReportMemory {
   /** Of the last message that counts requests as they finish: the message without the count. */
   lasting: string | undefined
   /** The value written to schedulingStatus last. */
@@ -49,7 +82,7 @@ export interface ReportMemory {
 }
 
 /** Whether the status says, or is to say, anything of ours. */
-export type Due = 'nothing' | 'removal' | 'report'
+type Due = 'nothing' | 'removal' | 'report'
 
 export function reportDue(inputs: ReportInputs): Due {
   const { plan, observed, service } = inputs
@@ -199,3 +232,81 @@ async function reportStopped(
   told.stoppedSaid = about
   return undefined
 }
+
+/** What was told of one service, so that each transition is told once. */
+export interface Told extends ReportMemory {
+  /** Of the object that was told of. */
+  uid: string | undefined
+  state: ServiceState | undefined
+  reason: ServiceReason | undefined
+  started: readonly number[]
+  answered: readonly number[]
+  /** The server of the latest Ready Event. */
+  publishedPid: number | undefined
+  readonly stopReasons: Partial<Record<ServerRole, string | undefined>>
+  /** Of the failures in a row that are being told of. */
+  crashes: EventSeries | undefined
+  /** Message of the refusal that was told. */
+  refusal: string | undefined
+  /** Why it was not started, as it was told. */
+  obstacle: StartObstacle | undefined
+  /** What could not be ended, as it was told. */
+  left: string | undefined
+  reportRetry: ClusterRetry | undefined
+  /** That a status could not be written, since it last could. */
+  isReportFailureTold: boolean
+}
+
+/** What was told of each service. */
+export class ToldServices {
+  readonly #told = new Map<string, Told>()
+
+  /** A re-created object is told of anew; what runs for its predecessor was started only once. */
+  of(key: string, uid: string | undefined): Told {
+    const known = this.#told.get(key)
+    if (known && (uid === undefined || known.uid === undefined || known.uid === uid)) {
+      known.uid ??= uid
+      return known
+    }
+    const { state, reason, started = [], answered = [], stopReasons = {} } = known ?? {}
+    const told = { ...nothingTold(uid), state, reason, started, answered, stopReasons }
+    this.#told.set(key, told)
+    return told
+  }
+
+  values(): Iterable<Told> {
+    return this.#told.values()
+  }
+
+  forget(key: string): void {
+    this.#told.delete(key)
+  }
+
+  forgetWhere(isLeft: (key: string) => boolean): void {
+    for (const key of this.#told.keys()) if (isLeft(key)) this.#told.delete(key)
+  }
+}
+
+/** A crash and the start after it are known by their pids; a service has two servers at most. */
+export const pidsKept = 2
+
+const nothingTold = (uid: string | undefined): Told => ({
+  uid,
+  state: undefined,
+  reason: undefined,
+  started: [],
+  answered: [],
+  publishedPid: undefined,
+  stopReasons: {},
+  crashes: undefined,
+  refusal: undefined,
+  obstacle: undefined,
+  left: undefined,
+  reportRetry: undefined,
+  isReportFailureTold: false,
+  lasting: undefined,
+  scheduling: undefined,
+  stoppedAt: undefined,
+  stoppedSaid: undefined,
+  unclaimed: undefined,
+})

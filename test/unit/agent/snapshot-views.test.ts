@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { ServiceState } from '../../../src/contract/service.ts'
-import { rest } from '../../../src/agent-core/reconcile/plan/step.ts'
+import { rest } from '../../../src/agent-core/reconcile/plan/observation.ts'
 import type { ServiceReport } from '../../../src/agent-core/reconcile/service-report.ts'
 import { figuresOf, serviceViewOf, stepsOf } from '../../../src/agent-core/agent/snapshot-views.ts'
 import { wallTimeOf } from '../../../src/agent-core/util/steady-clock.ts'

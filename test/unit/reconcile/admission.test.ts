@@ -3,7 +3,7 @@ import { parseInferenceService, type InferenceServiceSpec } from '../../../src/a
 import { Memory } from '../../../src/agent-core/memory/memory.ts'
 import { defaultThresholds, defaultWatchdogIntervalMs } from '../../../src/agent-core/memory/watchdog.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
+import { Absences } from '../../../src/agent-core/reconcile/unload-reasons.ts'
 import { Admission } from '../../../src/agent-core/reconcile/admission.ts'
 import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
 import type { Need } from '../../../src/agent-core/reconcile/sizing.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
-import { clusterAgreement, disagreement } from '../../../src/agent-core/reconcile/cluster-agreement.ts'
+import { clusterAgreement, disagreement } from '../../../src/agent-core/reconcile/plan/observation.ts'
 
 const metadata = { name: 'tiny', namespace: 'ns', uid: 'u', resourceVersion: '1' }
 const service = (phase: string, replicas = 1) =>

@@ -1,6 +1,10 @@
 import { expect, test } from 'vitest'
 import { inferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
-import { environmentNotice, environmentOf, environmentRefusal } from '../../../src/agent-core/reconcile/environment.ts'
+import {
+  environmentNotice,
+  environmentOf,
+  environmentRefusal,
+} from '../../../src/agent-core/reconcile/runtime-choice.ts'
 
 const secret = { secretKeyRef: { name: 'hub', key: 'token' } }
 const specOf = (...env: object[]) => inferenceServiceSpec.parse({ env })

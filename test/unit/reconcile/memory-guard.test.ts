@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { GrownServer } from '../../../src/agent-core/memory/growth.ts'
 import type { MemoryListener } from '../../../src/agent-core/memory/memory.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import type { Absence } from '../../../src/agent-core/reconcile/absence.ts'
+import type { Absence } from '../../../src/agent-core/reconcile/unload-reasons.ts'
 import { MemoryGuard } from '../../../src/agent-core/reconcile/memory-guard.ts'
 import { Recorder } from '../../support/running-agent.ts'
 

@@ -3,7 +3,7 @@ import type { Memory } from '../../../src/agent-core/memory/memory.ts'
 import type { Servers } from '../../../src/agent-core/servers/servers.ts'
 import type { ServerRole } from '../../../src/agent-core/servers/server-state.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import { countServers, followServers, measuredServers } from '../../../src/agent-core/reconcile/server-memory.ts'
+import { countServers, followServers, measuredServers } from '../../../src/agent-core/reconcile/memory-guard.ts'
 
 type Found = Partial<Record<ServerRole, ServerState>>
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { ObjectCache } from '../../../src/agent-core/kube/object-cache.ts'
 import { parseInferenceService, type InferenceService } from '../../../src/agent-core/kube/resources.ts'
-import { ServiceNames } from '../../../src/agent-core/reconcile/service-names.ts'
+import { ServiceNames } from '../../../src/agent-core/reconcile/reading.ts'
 
 const service = (name: string, namespace = 'ns'): InferenceService =>
   parseInferenceService({ metadata: { name, namespace, uid: `${namespace}/${name}`, resourceVersion: '1' } })

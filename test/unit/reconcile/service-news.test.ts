@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { parseInferenceService } from '../../../src/agent-core/kube/resources.ts'
-import { isOnlyStatusNoise } from '../../../src/agent-core/reconcile/service-news.ts'
+import { isOnlyStatusNoise } from '../../../src/agent-core/reconcile/reconciler.ts'
 
 interface Facts {
   readonly version?: string

@@ -1,6 +1,51 @@
-import type { ServiceReason } from '../../../contract/service.ts'
-import type { Absence } from '../absence.ts'
+import type { InferenceService, Model } from '../../kube/resources.ts'
 import type { Desired } from '../desired.ts'
+import type { Absence } from '../unload-reasons.ts'
+import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
+
+/** What the cluster makes of a service that this machine publishes; only LLMKube's controller writes the phase. */
+type ClusterAgreement =
+  | { readonly kind: 'agrees' }
+  /** Nothing is known to stand in the way: the controller may only need a moment. */
+  | { readonly kind: 'pending'; readonly message: string }
+  /** It will not agree before a person changes something. */
+  | { readonly kind: 'disagrees'; readonly message: string }
+  | { readonly kind: 'noController'; readonly message: string }
+
+export function clusterAgreement(service: InferenceService | undefined, model: Model | undefined): ClusterAgreement {
+  const phase = service?.status.phase ?? ''
+  if (phase === 'Ready') return { kind: 'agrees' }
+  if (phase === '') {
+    const message = 'No controller seen: nobody in the cluster has written the status of this service.'
+    return { kind: 'noController', message }
+  }
+  const replicas = service?.spec.value.replicas ?? 1
+  if (replicas > 1) {
+    const message = `One Mac serves one replica, and ${replicas} are asked for: the cluster stays at ${phase}. Set replicas to 1.`
+    return { kind: 'disagrees', message }
+  }
+  if (model !== undefined && model.status.phase !== 'Ready') {
+    const message = `The cluster's controller does not call Model ${model.metadata.name} ready (${model.status.phase || 'no phase'}) and ignores this address until it does; for a local path it needs --allowed-host-path-roots.`
+    return { kind: 'disagrees', message }
+  }
+  return { kind: 'pending', message: `The cluster still says ${phase}.` }
+}
+
+/** The controller gets so long to take up what is published or withdrawn. */
+export const disagreementAfterMs = 60_000
+
+/** The sentence for a person where the cluster's status goes on contradicting this machine; undefined where it does not. */
+export function disagreement(
+  isPublished: boolean,
+  service: InferenceService | undefined,
+  model: Model | undefined,
+): string | undefined {
+  const agreement = clusterAgreement(service, model)
+  if (!isPublished) {
+    return agreement.kind === 'agrees' ? 'The cluster still says Ready, although nothing is published here.' : undefined
+  }
+  return agreement.kind === 'pending' || agreement.kind === 'disagrees' ? agreement.message : undefined
+}
 
 /** Why pods must not be sent to a server that may be well: the machine sleeps, the server has not answered since, or it runs on battery. */
 export type Silence = 'asleep' | 'unverified' | 'battery'
@@ -145,4 +190,72 @@ export interface Observation {
   readonly excess?: string | undefined
   /** The part of a message that counts requests as they finish, and changes all the time. */
   readonly drainFigures?: string
+}
+
+/** What to do next; a step that takes long only begins, and its end brings the key back into the queue. */
+export type Step =
+  | { readonly do: 'claim' }
+  | { readonly do: 'ensureService' }
+  | { readonly do: 'fetch' }
+  | { readonly do: 'cancelFetch' }
+  /** How much memory the desired server will hold, and whether it fits beside or in place of the present one. */
+  | { readonly do: 'sizeUp' }
+  | { readonly do: 'start' }
+  /** The present server goes on. */
+  | { readonly do: 'startBeside' }
+  /** The successor answers for the service; the server before finishes its requests and stops. */
+  | { readonly do: 'promote' }
+  | { readonly do: 'dropSuccessor' }
+  | { readonly do: 'publish'; readonly address: string; readonly port: number }
+  | { readonly do: 'withdraw' }
+  /** What an agent that is gone still promises. */
+  | { readonly do: 'withdrawDead' }
+  | { readonly do: 'stop' }
+  /** Slice and Endpoints go, the Service and its ClusterIP stay. */
+  | { readonly do: 'unpublish' }
+  /** The claim is free for others at once, the slice stays. */
+  | { readonly do: 'release' }
+  /** All three go. */
+  | { readonly do: 'remove' }
+  | { readonly do: 'rest' }
+
+export interface Plan {
+  readonly step: Step
+  readonly state: ServiceState
+  readonly reason: ServiceReason
+  readonly message: string
+  /** When time alone changes the answer. */
+  readonly retryAt: number | undefined
+  /** True = this service is none of ours and has nothing left here: it is not shown at all. */
+  readonly forget: boolean
+}
+
+export const act = (step: Step, state: ServiceState, reason: ServiceReason, message: string): Plan => ({
+  step,
+  state,
+  reason,
+  message,
+  retryAt: undefined,
+  forget: false,
+})
+
+export const rest = (state: ServiceState, reason: ServiceReason, message: string, retryAt?: number): Plan => ({
+  step: { do: 'rest' },
+  state,
+  reason,
+  message,
+  retryAt,
+  forget: false,
+})
+
+export const forget = (): Plan => ({ ...rest('stopped', 'Stopped', ''), forget: true })
+
+/** Local promises are kept while the cluster is away; what needs it waits, and says so. */
+export function unreachable(observed: Observation, state: ServiceState, reason: ServiceReason): Plan {
+  return rest(
+    state,
+    reason,
+    observed.clusterRetry?.message ?? 'The cluster does not answer.',
+    observed.clusterRetry?.at,
+  )
 }

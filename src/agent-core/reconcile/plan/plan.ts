@@ -1,9 +1,466 @@
-import { disagreementAfterMs } from '../cluster-agreement.ts'
-import { isModelWanted, isWritable } from './facts.ts'
-import { clear, held } from './leaving.ts'
-import type { Observation } from './observation.ts'
-import { refused, serve, unreadable, withoutModel } from './serve.ts'
-import { forget, rest, type Plan } from './step.ts'
+import type { Desired } from '../desired.ts'
+import {
+  answersPods,
+  hasRunning,
+  isAlive,
+  isAnyAlive,
+  isForeign,
+  isHeld,
+  isModelWanted,
+  isOurService,
+  isPublished,
+  isRunning,
+  isTrusted,
+  isUnsettled,
+  isWritable,
+  leadsToSuccessor,
+  type Running,
+  type Serve,
+  shownAs,
+  startMessageOf,
+  stoppingMessage,
+  successorFailedMessage,
+  takenBy,
+  whyRestarted,
+  whyStopped,
+  withoutAnswer,
+} from './facts.ts'
+import {
+  act,
+  disagreementAfterMs,
+  forget,
+  type Observation,
+  type Plan,
+  rest,
+  type ServerView,
+  type Silence,
+  type Step,
+  unreachable,
+} from './observation.ts'
+import { unknownDigest } from '../../servers/adoption.ts'
+import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
+
+/** Pods are told of a server that answers, and only of one. */
+function answerStep(observed: Observation, server: Running): Plan {
+  if (server.kind === 'ready') return publishStep(observed, server.port, observed.address)
+  const told = observed.publication.shown?.ready === true && isWritable(observed) && !isTrusted(server)
+  const [state, reason, message] = withoutAnswer(server)
+  return told ? act({ do: 'withdraw' }, state, reason, message) : rest(state, reason, message)
+}
+
+function publishStep(observed: Observation, port: number, address: Observation['address']): Plan {
+  const { shown, message, mendAt, retryAt } = observed.publication
+  if (address.ip === undefined) {
+    return shown?.ready === true && isWritable(observed)
+      ? act({ do: 'withdraw' }, 'unready', 'NoHostAddress', address.message)
+      : rest('unready', 'NoHostAddress', address.message)
+  }
+  const serving = [`Serving at ${address.ip}:${port}.`, address.warning, message]
+  if (isPublished(observed.publication, { address: address.ip, port })) {
+    return rest('ready', 'Serving', serving.filter(Boolean).join(' '), retryAt)
+  }
+  if (mendAt !== undefined && mendAt > observed.now) return rest('unready', 'Starting', message, mendAt)
+  return isWritable(observed)
+    ? act(
+        { do: 'publish', address: address.ip, port },
+        'starting',
+        'Starting',
+        'The server answers; publishing its address.',
+      )
+    : unreachable(observed, 'unready', 'Starting')
+}
+
+/** Whatever else is to be done, and however long it takes: pods are not sent to a server that does not answer. */
+export function withdrawSilent(observed: Observation): Plan | undefined {
+  const { server, publication } = observed
+  if (server.kind === 'ready' || publication.shown?.ready !== true || !isWritable(observed)) return undefined
+  if (isTrusted(server) || leadsToSuccessor(observed)) return undefined
+  const [state, reason, message] = withoutAnswer(server)
+  return act({ do: 'withdraw' }, state, reason, message)
+}
+
+type Clearing = 'unpublish' | 'remove' | 'release'
+
+/** Brings everything of ours down, the endpoint first; undefined when nothing is left. */
+function clear(observed: Observation, how: Clearing, why: string): Plan | undefined {
+  const leaving = leaveMemory(observed, why, { waitsForWithdrawal: how !== 'release' })
+  if (leaving) return leaving
+  if (!hasLeftovers(observed, how)) return undefined
+  const writable = isWritable(observed)
+  return writable ? act({ do: how }, 'stopping', 'Stopping', why) : unreachable(observed, 'stopping', 'Stopping')
+}
+
+interface LeavingHow {
+  /** Nothing here needs its memory: as long as the cluster refuses the withdrawal, and so sends pods here, it answers them. */
+  readonly waitsForWithdrawal?: boolean
+  /** What people see meanwhile. */
+  readonly as?: readonly [ServiceState, ServiceReason]
+}
+
+/** Withdraws the address, then stops the servers; undefined when nothing is left of them. */
+function leaveMemory(
+  observed: Observation,
+  why: string,
+  { waitsForWithdrawal = false, as = ['stopping', 'Stopping'] }: LeavingHow = {},
+): Plan | undefined {
+  const { publication, clusterRetry } = observed
+  if (publication.shown?.ready === true && isWritable(observed)) {
+    if (isHeld(publication)) return act({ do: 'withdraw' }, ...as, why)
+    if (publication.claim === 'previous') return act({ do: 'unpublish' }, ...as, why)
+  }
+  if (waitsForWithdrawal && clusterRetry?.isRefusal === true && isHeld(publication) && answersPods(observed)) {
+    return rest(...as, `${why} ${clusterRetry.message}`, clusterRetry.at)
+  }
+  if (hasRunning(observed)) return act({ do: 'stop' }, ...as, why)
+  const stopping = stoppingMessage(observed)
+  return stopping === undefined ? undefined : rest(...as, `${why} ${stopping}`)
+}
+
+/** What another agent holds is for that agent to remove, and for garbage collection where it is gone too. */
+function hasLeftovers({ publication, desired }: Observation, how: Clearing): boolean {
+  if (how === 'release') return isHeld(publication)
+  if (isForeign(publication) || publication.claim === 'dead') return false
+  if (desired.kind === 'excluded' && publication.claim === 'released') return false
+  return publication.present || (how === 'remove' && isOurService(publication))
+}
+
+type HeldBack = Extract<Observation['desired'], { kind: 'held' }>
+
+/** Down on this machine and free for another; without the cluster that is said as soon as it answers. */
+function held(observed: Observation, { reason, message: why }: HeldBack): Plan {
+  const { publication, clusterRetry } = observed
+  if (isHeld(publication) && !isAnyAlive(observed) && !isWritable(observed)) {
+    return rest('stopped', reason, `${why} ${clusterRetry?.message ?? ''}`.trim(), clusterRetry?.at)
+  }
+  const elsewhere = isForeign(publication) ? ` ${publication.message}` : ''
+  return clear(observed, 'release', why) ?? rest('stopped', reason, `${why}${elsewhere}`)
+}
+
+/** It leaves memory and keeps the claim: on another machine it would be as idle, and memory that was freed is the winner's. */
+function staysAway(observed: Observation, { kind, message: why }: NonNullable<Observation['absent']>): Plan {
+  if (kind === 'displaced') {
+    return leaveMemory(observed, why) ?? rest('waiting', 'InsufficientMemory', why)
+  }
+  const { publication, server } = observed
+  const isShown = publication.shown?.ready === true && server.kind === 'ready'
+  // Nothing is short: where the cluster cannot be told that it is gone, it stays for now.
+  if (isShown && !isWritable(observed)) return unreachable(observed, 'ready', 'Serving')
+  return leaveMemory(observed, why) ?? rest('stopped', 'Idle', `${why} It serves again as soon as it is started.`)
+}
+
+/** Another agent answers for this service: ours must not. */
+function yieldTo(observed: Observation): Plan {
+  const { claim, message, retryAt } = observed.publication
+  const as = ['foreign', claim === 'foreign' ? 'ClaimedElsewhere' : 'ClaimOverwritten'] as const
+  const leaving = leaveMemory(observed, message, { as })
+  return leaving && leaving.step.do !== 'rest' ? leaving : rest(...as, message, retryAt)
+}
+
+/** Undefined once the desired model is here. The old server, if any, keeps serving meanwhile. */
+function fetchStep(observed: Observation, { digest }: Serve): Plan | undefined {
+  const { fetch, server, successor, now, restartAsked } = observed
+  if (isRunning(successor) && successor.digest === digest) return undefined
+  if (isRunning(server) && server.digest === digest && !restartAsked && successor.kind === 'none') return undefined
+  const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
+  switch (fetch.kind) {
+    case 'done':
+      return undefined
+    case 'none':
+      return act({ do: 'fetch' }, 'fetching', 'Fetching', `Fetching the model.${serving}`)
+    case 'running':
+      return rest(
+        'fetching',
+        'Fetching',
+        `Fetching the model.${fetch.message === undefined ? '' : ` ${fetch.message}`}${serving}`,
+      )
+    case 'failed':
+      if (fetch.retryAt === undefined) return rest('refused', 'FetchFailed', `${fetch.message}${serving}`)
+      return fetch.retryAt <= now
+        ? act({ do: 'fetch' }, 'fetching', 'Fetching', `Fetching the model.${serving}`)
+        : rest('waiting', 'FetchFailed', `${fetch.message}${serving}`, fetch.retryAt)
+  }
+}
+
+/**
+ * A successor that answers gets the traffic, and then the place; where its predecessor is gone, it gets the place at once. A swap whose
+ * successor is already published is finished even if the spec changed back meanwhile: the server that answers Pods is not taken away,
+ * and the spec of now is the next swap.
+ */
+function takeOverStep(observed: Observation, digest?: string): Plan | undefined {
+  const { server, successor, publication, address } = observed
+  if (!isRunning(successor) || (successor.digest !== digest && !leadsToSuccessor(observed))) return undefined
+  if (!isAlive(server)) {
+    return act({ do: 'promote' }, 'starting', 'Starting', `The server before is gone. ${startMessageOf(successor)}`)
+  }
+  if (successor.kind !== 'ready' || address.ip === undefined || !isWritable(observed)) return undefined
+  const { port } = successor
+  const isFlipped = isPublished(publication, { address: address.ip, port })
+  const step: Step = isFlipped ? { do: 'promote' } : { do: 'publish', address: address.ip, port }
+  return act(
+    step,
+    ...shownAs(observed, server),
+    'The new server answers and takes over; the one before finishes and stops.',
+  )
+}
+
+/** Stops a successor whose spec is out of date. */
+function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
+  const { server, successor } = observed
+  if (successor.kind === 'none' || successor.kind === 'stopping') return undefined
+  if (successor.digest === digest || isUnsettled(observed) || leadsToSuccessor(observed)) return undefined
+  const as = isRunning(server) ? shownAs(observed, server) : (['starting', 'Starting'] as const)
+  return act(
+    { do: 'dropSuccessor' },
+    ...as,
+    'The specification changed again: the server of the one before is dropped.',
+  )
+}
+
+/** Beside the present server where there is room, in its place where there is not, and not at all where it would not fit either. */
+function replaceStep(observed: Observation, server: Running, { settlesAt }: Serve): Plan {
+  const { publication } = observed
+  if (isUnsettled(observed)) return unsettled(observed, server, settlesAt)
+  const meanwhile = whileReplaced(observed, server)
+  if (meanwhile) return meanwhile
+  if (observed.beside === undefined) {
+    return act({ do: 'sizeUp' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
+  }
+  if (observed.instead !== undefined) return goingOn(observed, server, observed.instead)
+  if (server.kind === 'ready' && observed.beside.allowed) {
+    return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
+  }
+  const isTold = publication.shown?.ready === true
+  // What pods are sent to is not taken away before they are told.
+  if (isTold && !isWritable(observed) && (server.kind === 'ready' || isTrusted(server))) {
+    const { message, at } = observed.clusterRetry ?? {}
+    return rest(...shownAs(observed, server), `${whyStopped(observed, server)} ${message ?? ''}`.trim(), at)
+  }
+  return act(
+    { do: isTold && isWritable(observed) ? 'withdraw' : 'stop' },
+    'stopping',
+    'Stopping',
+    whyStopped(observed, server),
+  )
+}
+
+/** The present server goes on as long as another is on its way to its place, or waits for its next attempt. */
+function whileReplaced(observed: Observation, server: Running): Plan | undefined {
+  const { successor, retiring, restartAsked, now, beside } = observed
+  if (successor.kind === 'stopping') return goingOn(observed, server, successor.message)
+  if (isRunning(successor)) {
+    return goingOn(
+      observed,
+      server,
+      `The new server is started beside it and takes over when it answers. ${startMessageOf(successor)}`,
+    )
+  }
+  if (successor.kind === 'failed' && !restartAsked && now < successor.nextStartAt) {
+    return goingOn(observed, server, successorFailedMessage(successor), successor.nextStartAt)
+  }
+  if (retiring !== undefined) return goingOn(observed, server, retiring)
+  return isTrusted(server) && beside?.allowed === true ? answerStep(observed, server) : undefined
+}
+
+function goingOn(observed: Observation, server: Running, sentence: string, retryAt?: number): Plan {
+  if (leadsToSuccessor(observed)) return rest(...shownAs(observed, server), sentence, retryAt)
+  const next = answerStep(observed, server)
+  return next.step.do === 'rest'
+    ? { ...next, message: `${next.message} ${sentence}`, retryAt: retryAt ?? next.retryAt }
+    : next
+}
+
+/** The running server goes on while a person may still be editing the spec. */
+function unsettled(observed: Observation, server: Running, until: number | undefined): Plan {
+  if (server.kind !== 'ready') return rest(...withoutAnswer(server), until)
+  return goingOn(observed, server, 'The specification changed, and the server is about to be restarted.', until)
+}
+
+function serve(observed: Observation, desired: Serve): Plan {
+  const { publication, address, server, now } = observed
+  if (isForeign(publication)) return yieldTo(observed)
+  const taken = takenBy(publication)
+  if (taken !== undefined) {
+    return clear(observed, 'unpublish', taken) ?? rest('refused', 'ServiceNameTaken', taken, publication.retryAt)
+  }
+  if (publication.claim === 'unknown') return rest('waiting', 'Pending', publication.message)
+  const quiet = quietOf(observed)
+  if (quiet) return whileQuiet(observed, quiet)
+  if (address.ip === undefined && !isAlive(server)) {
+    const silent = isHeld(publication) ? withdrawSilent(observed) : undefined
+    return silent ?? rest('waiting', 'NoHostAddress', address.message)
+  }
+  if (!isHeld(publication)) {
+    if (!isWritable(observed)) return unreachable(observed, 'waiting', 'Pending')
+    if (publication.retryAt !== undefined && publication.retryAt > now) {
+      return rest('waiting', 'Pending', publication.message, publication.retryAt)
+    }
+    return act({ do: 'claim' }, 'waiting', 'Pending', 'Claiming the service for this machine.')
+  }
+  return withService(heldStep(observed, desired), observed)
+}
+
+const heldStep = (observed: Observation, desired: Serve): Plan =>
+  observed.absent
+    ? staysAway(observed, observed.absent)
+    : (takeOverStep(observed, desired.digest) ??
+      withdrawSilent(observed) ??
+      whileFetched(observed, desired) ??
+      serverStep(observed, desired))
+
+/** A download may take hours: pods are told of the server that answers meanwhile, and of no other. */
+function whileFetched(observed: Observation, desired: Serve): Plan | undefined {
+  const fetching = fetchStep(observed, desired)
+  const { server } = observed
+  if (fetching?.step.do !== 'rest' || server.kind !== 'ready' || leadsToSuccessor(observed)) return fetching
+  const next = answerStep(observed, server)
+  return next.step.do === 'rest' ? fetching : next
+}
+
+/** Where traffic goes is put right first: a Service that cannot be written holds up neither a withdrawal nor a publication. */
+function withService(next: Plan, observed: Observation): Plan {
+  const { publication, serviceRetry, now } = observed
+  const { service, serviceEdits: edits } = publication
+  if (next.step.do === 'withdraw' || next.step.do === 'publish') return next
+  const mayWrite = (serviceRetry?.at ?? 0) <= now && (edits?.mendAt ?? 0) <= now
+  if (service !== 'ours' && isWritable(observed) && mayWrite) {
+    return act({ do: 'ensureService' }, next.state, next.reason, 'Writing the Service.')
+  }
+  if (next.step.do !== 'rest') return next
+  const told = edits ? { ...next, message: `${next.message} ${edits.message}` } : next
+  const at = Math.min(serviceRetry?.at ?? Infinity, edits && edits.mendAt > now ? edits.mendAt : Infinity)
+  if (service === 'ours' || at === Infinity) return told
+  const isReached = next.state !== 'ready' || service !== 'absent'
+  return {
+    ...told,
+    ...(isReached ? {} : ({ state: 'unready', reason: 'Starting' } as const)),
+    message: serviceRetry ? `${told.message} ${serviceRetry.message}` : told.message,
+    retryAt: Math.min(next.retryAt ?? Infinity, at),
+  }
+}
+
+function serverStep(observed: Observation, desired: Serve): Plan {
+  const { server, successor, now, stopReason } = observed
+  const dropped = dropStep(observed, desired)
+  if (dropped) return dropped
+  const leaving = successor.kind === 'stopping' ? successor.message : observed.retiring
+  switch (server.kind) {
+    case 'none':
+      if (leaving !== undefined) return rest('starting', 'Starting', leaving)
+      return heldByObstacle(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
+    case 'stopping':
+      return rest('stopping', 'Stopping', `${stopReason} ${server.message}`.trim())
+    case 'failed':
+      if (leaving !== undefined) {
+        return rest(...withoutAnswer(server), server.nextStartAt > now ? server.nextStartAt : undefined)
+      }
+      return server.digest !== desired.digest || server.nextStartAt <= now
+        ? (heldByObstacle(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.'))
+        : rest(...withoutAnswer(server), server.nextStartAt)
+    case 'starting':
+    case 'unready':
+    case 'ready':
+      break
+  }
+  const isReplaced = server.digest !== desired.digest || observed.restartAsked || successor.kind !== 'none'
+  return isReplaced ? replaceStep(observed, server, desired) : answerStep(observed, server)
+}
+
+/** It is asked again when what stands in its way is gone, not by the clock. */
+const heldByObstacle = ({ obstacle }: Observation): Plan | undefined =>
+  obstacle && rest('waiting', obstacle.reason, obstacle.message)
+
+type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
+
+/** A Model that is gone takes nothing from a server that has it in memory. */
+function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: ModelMissing): Plan {
+  const kept = `${message} The server keeps the model it loaded, but could not be started again.`
+  const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
+  if (left) return left
+  // It is not known yet whether the service is one for a Mac.
+  if (observed.now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
+  return rest('waiting', 'ModelMissing', message)
+}
+
+type Refused = Extract<Desired, { kind: 'refused' }>
+
+/** Rules are for starts: what an earlier agent, or an earlier spec, started goes on, unless others may run programs with it. */
+function refused(observed: Observation, { reason, message, spares }: Refused): Plan {
+  const isRefused = (server: ServerView): boolean => 'digest' in server && wasStartedWith(server.digest, spares?.except)
+  const isSpared = spares !== undefined && !isRefused(observed.server) && !isRefused(observed.successor)
+  const kept = isSpared
+    ? keepServing(observed, `${message} The server that runs goes on, but could not be started again.`)
+    : undefined
+  return kept ?? clear(observed, 'unpublish', message) ?? rest('refused', reason, message)
+}
+
+/** A digest of which nothing is known may be any. */
+const wasStartedWith = (digest: string, refused: string | undefined): boolean =>
+  refused !== undefined && (digest === unknownDigest || digest === refused || digest.startsWith(`${refused}+`))
+
+type Unreadable = Extract<Desired, { kind: 'unreadable' }>
+
+/**
+ * A newer LLMKube in the cluster must not take down a serving model; a service that is not known to be for a Mac is left to other agents.
+ */
+function unreadable(observed: Observation, { message, isForMac }: Unreadable): Plan {
+  const kept = `${message} The server goes on as it was started, but could not be started again.`
+  const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
+  return left ?? (isForMac ? rest('refused', 'Refused', message) : forget())
+}
+
+/** A desired state that cannot be reached anew takes nothing from a server that serves; undefined where none does. */
+function keepServing(observed: Observation, why: string): Plan | undefined {
+  const { server, successor, publication } = observed
+  const serves = server.kind === 'ready' || server.kind === 'unready' || isTrusted(server)
+  const isSwapped = leadsToSuccessor(observed)
+  if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
+  const quiet = quietOf(observed)
+  if (quiet) return whileQuiet(observed, quiet)
+  // The service it gave way to waits for its memory.
+  if (observed.absent?.kind === 'displaced') return staysAway(observed, observed.absent)
+  const taken = takeOverStep(observed)
+  if (taken) return { ...taken, message: why }
+  if (isSwapped || !serves) return rest(...shownAs(observed, server), why)
+  if (isRunning(successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), why)
+  return { ...answerStep(observed, server), message: why }
+}
+
+/** Nothing is begun and nothing is ended, but for the address: pods are not sent here. */
+function whileQuiet(observed: Observation, { reason, why, until }: Quiet): Plan {
+  const { server, publication } = observed
+  const loaded = server.kind === 'ready' || server.kind === 'starting' || server.kind === 'unready'
+  const [state, message] = loaded
+    ? (['unready', `${why}: the model stays in memory, and no requests are sent here.`] as const)
+    : (['waiting', `${why}: nothing is started until ${until}.`] as const)
+  if (!isHeld(publication) || publication.shown?.ready !== true) return rest(state, reason, message)
+  return isWritable(observed) ? act({ do: 'withdraw' }, state, reason, message) : unreachable(observed, state, reason)
+}
+
+interface Quiet {
+  readonly reason: 'Paused' | 'Asleep'
+  readonly why: string
+  readonly until: string
+}
+
+function quietOf({ paused, silence }: Observation): Quiet | undefined {
+  if (paused) return quiets.paused
+  return silence && quiets[silence]
+}
+
+const quiets: Readonly<Record<'paused' | Silence, Quiet>> = {
+  paused: { reason: 'Paused', why: 'This machine is paused', until: 'it is resumed' },
+  asleep: { reason: 'Asleep', why: 'This machine sleeps', until: 'it is awake' },
+  battery: {
+    reason: 'Paused',
+    why: 'This machine runs on battery, and is set to pause then',
+    until: 'it is on mains again',
+  },
+  unverified: {
+    reason: 'Asleep',
+    why: 'This machine slept, and the server has not answered since',
+    until: 'it answers',
+  },
+}
 
 /**
  * From the desired and the observed state to the one next step and the sentence that explains it. Pure: its table of tests is the contract.

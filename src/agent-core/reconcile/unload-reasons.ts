@@ -1,10 +1,150 @@
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { z } from 'zod'
 import type { Cluster } from '../kube/cluster.ts'
 import type { EvictionRecord } from '../memory/eviction.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StateFile } from '../state/state-file.ts'
-import type { Absence, Displaced, KeptAbsence } from './absence.ts'
-import { absenceFile, earlierFiles, nothingAbsent, removeEarlierFiles, type AbsenceFile } from './absence-file.ts'
+import { type Hold, hold, holdCauses } from '../../contract/service.ts'
+
+const why = {
+  since: z.iso.datetime(),
+  /** One sentence. */
+  message: z.string(),
+}
+
+/** A person keeps it off this machine: another machine may take it. */
+const held = z.object({
+  kind: z.literal('held'),
+  cause: z.enum(holdCauses),
+  ...why,
+  /** The spec of a service that is held since its servers took more than they were admitted with: another spec is tried; see `specsOf`. */
+  exceededBy: z.string().optional(),
+})
+/** Memory was critically short: another machine may take it, and it comes back by itself. */
+const evicted = z.object({ kind: z.literal('evicted'), ...why })
+/** No request came for as long as its annotation says: it would be as idle elsewhere, so the claim stays. */
+const idle = z.object({ kind: z.literal('idle'), ...why })
+
+/** What outlives the agent. */
+const keptAbsence = z.discriminatedUnion('kind', [held, evicted, idle])
+export type KeptAbsence = z.infer<typeof keptAbsence>
+
+/** It gives way to a service of higher priority, and keeps its claim, since it asks for memory again right after that one. */
+export interface Displaced {
+  readonly kind: 'displaced'
+  readonly since: string
+  readonly message: string
+  /** The key of the service it gives way to. */
+  readonly winner: string
+  /** Memory was looked at after all of it had ended, so that the winner can be answered truly. */
+  readonly isFreed: boolean
+}
+
+/** Why a service is out of memory on this machine although the cluster wants it. */
+export type Absence = KeptAbsence | Displaced
+
+/** As people and clients are told of it: only of what another machine may take meanwhile. */
+export function holdOf(absence: Absence | undefined): Hold | undefined {
+  if (absence?.kind === 'held') {
+    const { cause, since, message, exceededBy } = absence
+    return { cause, since, message, by: exceededBy === undefined ? 'person' : 'growth' }
+  }
+  if (absence?.kind === 'evicted') {
+    const { since, message } = absence
+    return { cause: 'evicted', since, message, by: 'pressure' }
+  }
+  return undefined
+}
+
+/** Memory is short, so its requests get less time to finish. */
+export const isShedding = (absence: Absence | undefined): boolean =>
+  absence?.kind === 'evicted' || absence?.kind === 'displaced'
+
+const place = {
+  namespace: z.string(),
+  name: z.string(),
+  /** URL of the API server: the same names mean other objects elsewhere. */
+  cluster: z.string(),
+}
+
+const target = { uid: z.string(), ...place }
+
+const evictionRecord = z.object({
+  evictions: z.int().positive(),
+  evictedAt: z.number(),
+  broughtBackAt: z.number().optional(),
+})
+
+const absenceFile = z.object({
+  schema: z.literal(1),
+  /** Since when this machine is paused; null = it is not. */
+  pausedSince: z.iso.datetime().nullable(),
+  absences: z.array(z.object({ ...target, absence: keptAbsence })),
+  /** Uids of services that a person protects from eviction on this machine. */
+  protected: z.array(z.string()),
+  /** Where these services are, by uid; earlier versions did not put it down. */
+  protectedAt: z.record(z.string(), z.object(place)).optional(),
+  /** By uid. */
+  evictions: z.record(z.string(), evictionRecord),
+})
+type AbsenceFile = z.infer<typeof absenceFile>
+
+const nothingAbsent: AbsenceFile = {
+  schema: 1,
+  pausedSince: null,
+  absences: [],
+  protected: [],
+  evictions: {},
+}
+
+/** `holds.json` and `memory.json`, which held the same before. */
+const holdsFile = z.object({
+  schema: z.literal(1),
+  pausedSince: z.iso.datetime().nullable(),
+  holds: z.array(z.object({ ...target, hold })),
+})
+const memoryFile = z.object({
+  schema: z.literal(1),
+  protected: z.array(z.string()),
+  evictions: z.record(z.string(), evictionRecord),
+})
+
+/** What an agent before this file wrote in the state folder; undefined where there is nothing. Throws StateFileError. */
+async function earlierFiles(
+  stateDir: string,
+): Promise<{ readonly found: AbsenceFile; readonly notices: readonly string[] } | undefined> {
+  const holds = await StateFile.open<z.infer<typeof holdsFile> | undefined>({
+    file: join(stateDir, 'holds.json'),
+    schema: holdsFile,
+    initial: undefined,
+    keeps: 'what was stopped, evicted or paused only on this machine',
+  })
+  const memory = await StateFile.open<z.infer<typeof memoryFile> | undefined>({
+    file: join(stateDir, 'memory.json'),
+    schema: memoryFile,
+    initial: undefined,
+    keeps: 'which services are protected from eviction, and how often each was evicted',
+  })
+  const notices = [holds.notice, memory.notice].filter((notice) => notice !== undefined)
+  if (!holds.value && !memory.value && notices.length === 0) return undefined
+  const found = {
+    ...nothingAbsent,
+    pausedSince: holds.value?.pausedSince ?? null,
+    absences: (holds.value?.holds ?? []).map(({ hold: before, ...rest }) => ({ ...rest, absence: absenceOf(before) })),
+    protected: memory.value?.protected ?? [],
+    evictions: memory.value?.evictions ?? {},
+  }
+  return { found, notices }
+}
+
+/** To be called once their content is written elsewhere. */
+async function removeEarlierFiles(stateDir: string): Promise<void> {
+  for (const file of ['holds.json', 'memory.json']) await rm(join(stateDir, file), { force: true })
+}
+
+const absenceOf = ({ cause, since, message, by }: z.infer<typeof hold>): KeptAbsence =>
+  by === 'pressure' ? { kind: 'evicted', since, message } : { kind: 'held', cause, since, message }
 
 interface Place {
   readonly namespace: string
@@ -32,7 +172,7 @@ const rememberedMs = 24 * 3_600_000
 /** Services of clusters and namespaces that are not looked at again may be gone without a word: the earliest are given up first. */
 const mostProtected = 1_000
 
-export interface AbsencesOptions {
+interface AbsencesOptions {
   readonly stateDir: string
   readonly log: Logger
   readonly retryMs?: number
