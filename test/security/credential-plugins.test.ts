@@ -10,6 +10,8 @@ import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { askProgram } from '../../src/agent-core/util/ask-program.ts'
+import type { AgentProcess } from '../support/agent-process.ts'
+import { maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
 import { eventually } from '../support/eventually.ts'
 import { throwAwayIdentity } from '../support/kube-sim/tls.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -179,6 +181,28 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     expect(kinds.filter((_, at) => (told[at]?.heldMs ?? Infinity) > mostHeldMs)).toEqual([])
   })
 
+  test(`for any of them in turn, a running agent is not held for ${maxHeldMs} ms`, async () => {
+    await using folder = await temporaryFolder()
+    const place = await placeIn(folder.dir)
+    // A plugin that never ends has a minute in a running agent; what is taken is told nowhere.
+    const told = kinds.filter(({ what, got }) => what !== 'exec that never ends' && !/^\^B/.test(got.source))
+    const plain = kubeconfigOf({ token: 't' })
+    const isUp = (agent: AgentProcess) => agent.shows(({ cluster }) => cluster.context === 'lab', 'the context')
+    await using watched = await watchedAgent({ folder: folder.dir, kubeconfig: plain, isUp })
+    const says = (pattern: RegExp, what: string) =>
+      watched.agent.shows(({ cluster: { message }, notices }) => pattern.test([message, ...notices].join(' ')), what)
+    for (const { what, user, cluster = () => ({}) } of told) {
+      await says(
+        / 192\.0\.2\.1:6443 does not answer \((?!.*regular file)|192\.0\.2\.1:6443\)/,
+        'a cluster that does not answer',
+      )
+      await watched.agent.writeKubeconfig(kubeconfigOf(user(place), cluster(place)))
+      await says(/no regular file|more than 10\d+ |auth-provider (?:gcp|azure)|renews no token|ECONNREFUSED 127/, what)
+      await watched.agent.writeKubeconfig(plain)
+    }
+    expect(await watched.health.longestMs()).toBeLessThan(maxHeldMs)
+  })
+
   test('nor does a kubeconfig that is a pipe', async () => {
     await using folder = await temporaryFolder()
     const { pipe } = await placeIn(folder.dir)
@@ -339,14 +363,16 @@ async function kubeconfigIn(
   { cluster = {}, name = 'kubeconfig' }: { cluster?: object; name?: string } = {},
 ): Promise<string> {
   const file = join(dir, name)
-  const kubeconfig = {
+  await writeFile(file, kubeconfigOf(user, cluster))
+  return file
+}
+
+const kubeconfigOf = (user: object, cluster: object = {}): string =>
+  JSON.stringify({
     apiVersion: 'v1',
     kind: 'Config',
     'current-context': 'lab',
     clusters: [{ name: 'lab', cluster: { server: 'https://192.0.2.1:6443', ...cluster } }],
     contexts: [{ name: 'lab', context: { cluster: 'lab', user: 'me' } }],
     users: [{ name: 'me', user }],
-  }
-  await writeFile(file, JSON.stringify(kubeconfig))
-  return file
-}
+  })
