@@ -6,7 +6,7 @@ import { z } from 'zod'
 import type { CommandInput } from '../../src/contract/commands.ts'
 import { applicationYaml, type DeletionView, type ModelApplication } from '../../src/contract/model-application.ts'
 import { AgentWorld, commandLineOf, inferenceService, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Rule } from '../support/kube-sim/access.ts'
 import { patienceMs, type RunningAgent } from '../support/running-agent.ts'
@@ -33,8 +33,8 @@ const rulesOf = (...names: string[]): readonly Rule[] =>
 /** Without the optional rights. */
 const served = rulesOf('metalbar-agent')
 
-describe.each(apiWorlds)('on $name', ({ use }) => {
-  const api = use()
+describe('on a real API server', () => {
+  const api = useRealApiServer()
   const open = (options?: Parameters<typeof AgentWorld.open>[1]) => AgentWorld.open(api().connection, options)
 
   const asked = (world: AgentWorld, name = 'tiny', more: Partial<ModelApplication> = {}) => ({

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { livenessTimings } from '../../src/agent-core/servers/liveness.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld, commandLineOf, hostIp, inferenceService, roomForOne, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
@@ -13,8 +13,8 @@ import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { patienceMs } from '../support/running-agent.ts'
 import { SliceWatch } from '../support/slice-watch.ts'
 
-describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
-  const api = use()
+describe('what outlives the agent', () => {
+  const api = useRealApiServer()
 
   /** An agent as a process of its own, which can be killed, and started again on what it left. */
   async function open() {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { command, type CommandInput } from '../../src/contract/commands.ts'
 import { AgentWorld, hostIp, inferenceService, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Rule } from '../support/kube-sim/access.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -36,8 +36,8 @@ const watcher: readonly Rule[] = [
   },
 ]
 
-describe.each(apiWorlds)('on $name', ({ use }) => {
-  const api = use()
+describe('on a real API server', () => {
+  const api = useRealApiServer()
   const open = (options?: Parameters<typeof AgentWorld.open>[1]) => AgentWorld.open(api().connection, options)
 
   const specOf = async (world: AgentWorld, name: string) => {

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
 import { AgentWorld, fakeGguf, roomForOne, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { patienceMs } from '../support/running-agent.ts'
@@ -23,8 +23,8 @@ function patientAfterTwo(): () => number {
   return () => (++failures === 1 ? 0 : 1_000)
 }
 
-describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
-  const api = use()
+describe('a crash loop', () => {
+  const api = useRealApiServer()
 
   test('shows how often, why, and when it is tried again: in the snapshot, the condition and one Event', async () => {
     await using world = await AgentWorld.open(api().connection)
@@ -125,8 +125,8 @@ describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
   })
 })
 
-describe.each(apiWorlds)('a person asks for a restart, on $name', ({ use }) => {
-  const api = use()
+describe('a person asks for a restart', () => {
+  const api = useRealApiServer()
 
   test('of a server that serves, without room for two: it is withdrawn, and one new process takes its place, however often it is asked', async () => {
     await using world = await AgentWorld.open(api().connection)

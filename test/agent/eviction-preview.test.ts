@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { EvictionPreview } from '../../src/contract/memory.ts'
 import type { SettingsPatch } from '../../src/contract/settings.ts'
 import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useKubeSim } from '../support/api-worlds/api-worlds.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 
@@ -13,9 +13,7 @@ const gib = 1024 * mib
 const needBytes = Math.ceil(fakeGguf.length * 1.2) + 512 * mib
 
 /** On the simulated cluster alone: nothing of it depends on the API server. */
-const [simulated] = apiWorlds
-if (!simulated) throw new Error('There is no cluster.')
-const api = simulated.use()
+const api = useKubeSim()
 
 type Previewed = Parameters<typeof preview>[1]
 

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import { AgentWorld, commandLineOf, inferenceService, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 
 /** A "minute" long enough for a loaded machine to send requests in between. */
 const idleMinuteMs = 1_500
 
-describe.each(apiWorlds.slice(-1))('a service with metalbar.dev/idle-minutes on $name', ({ use }) => {
-  const api = use()
+describe('a service with metalbar.dev/idle-minutes', () => {
+  const api = useRealApiServer()
   const open = () => AgentWorld.open(api().connection)
   const say = (world: AgentWorld, minutes: string | null) =>
     world.admin.patch(inferenceService('tiny'), { metadata: { annotations: { 'metalbar.dev/idle-minutes': minutes } } })

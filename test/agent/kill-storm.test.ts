@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
@@ -33,8 +33,8 @@ const step = fc.record({
 })
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
 
-describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
-  const api = use()
+describe('on a real API server', () => {
+  const api = useRealApiServer()
 
   test(
     `an agent killed ${kills} times in the middle of things leaves one process per wanted service and none else (seed ${seed})`,

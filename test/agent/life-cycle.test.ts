@@ -2,13 +2,13 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { AgentWorld, commandLineOf, fakeGguf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 
 const text: unknown = expect.any(String)
 
-describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) => {
-  const api = use()
+describe('the life of an InferenceService', () => {
+  const api = useRealApiServer()
   const open = (options?: Parameters<typeof AgentWorld.open>[1]) => AgentWorld.open(api().connection, options)
 
   test('applied, it is fetched, started, published and called Ready', async () => {

@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { AgentWorld, fakeGguf, inferenceService, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { patienceMs, type RunningAgent } from '../support/running-agent.ts'
@@ -26,8 +26,8 @@ const pressureIs = (agent: RunningAgent, level: string) =>
 const soon = (what: string, check: () => Promise<boolean> | boolean) =>
   eventually(check, { timeoutMs: patienceMs, what })
 
-describe.each(apiWorlds)('memory on $name', ({ use }) => {
-  const api = use()
+describe('memory', () => {
+  const api = useRealApiServer()
   const open = () => AgentWorld.open(api().connection)
   const command = (agent: RunningAgent, name: 'evict' | 'bringBack' | 'protect', service: object, protect = true) =>
     agent.agent.command({

@@ -3,15 +3,13 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import { status } from '../../src/cli/service/installed.ts'
 import { serviceLabel } from '../../src/installation/service/service-plan.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useKubeSim } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { exists } from '../support/exists.ts'
 import { GoAgentWorld } from '../support/go-agent/go-agent-world.ts'
 import { ioOf, migrateProcess, migrateVerb } from '../support/go-agent/migrate-scene.ts'
 
-const [sim] = apiWorlds
-if (!sim) throw new Error('There is a simulated API.')
-const api = sim.use()
+const api = useKubeSim()
 
 /** What comes last in `metal-agent service status`. */
 async function standing(scene: GoAgentWorld): Promise<string> {

@@ -5,16 +5,14 @@ import { z } from 'zod'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { readLaunchdPlist } from '../../src/installation/service/launchd.ts'
 import { serviceLabel } from '../../src/installation/service/service-plan.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useKubeSim } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { exists } from '../support/exists.ts'
 import { GoAgentWorld } from '../support/go-agent/go-agent-world.ts'
 import { agentEntry, migrateVerb } from '../support/go-agent/migrate-scene.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 
-const [sim] = apiWorlds
-if (!sim) throw new Error('There is a simulated API.')
-const api = sim.use()
+const api = useKubeSim()
 
 const plain = (text: string, scene: GoAgentWorld, key: string): string[] =>
   text

@@ -7,7 +7,7 @@ import { InstallationError } from '../../src/installation/installation-host.ts'
 import { inspect, type Inspection, type MigrationWorld } from '../../src/installation/migration/inspect.ts'
 import { confirm, migrate, undo } from '../../src/installation/migration/migrate.ts'
 import { MigrationRecord } from '../../src/installation/migration/record.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useKubeSim, useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import type { KubeObject } from '../support/control-plane/admin-client.ts'
 import { eventually } from '../support/eventually.ts'
 import { exists } from '../support/exists.ts'
@@ -39,8 +39,8 @@ const refusedSpec = { extraArgs: ['--log-file', '/tmp/x'] }
 const ourStarts = ({ own }: GoAgentWorld) =>
   own.flatMap(({ log }) => log.filter(({ msg }) => msg === 'started inference service').map((line) => line['name']))
 
-describe.each(apiWorlds.slice(1))('a move from the Go agent, on $name', ({ use }) => {
-  const api = use()
+describe('a move from the Go agent', () => {
+  const api = useRealApiServer()
 
   test('restarts each model once, one after the other, and leaves Services, addresses and model files as they were; --undo gives all of it back', async () => {
     await using scene = await GoAgentWorld.open(api().connection)
@@ -102,9 +102,7 @@ describe.each(apiWorlds.slice(1))('a move from the Go agent, on $name', ({ use }
 })
 
 describe('a move from the Go agent that does not go well', () => {
-  const [sim] = apiWorlds
-  if (!sim) throw new Error('There is a simulated API.')
-  const api = sim.use()
+  const api = useKubeSim()
 
   test('is taken back by itself where the first model does not start here, and the others are never touched', async () => {
     await using scene = await GoAgentWorld.open(api().connection)

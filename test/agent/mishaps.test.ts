@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { livenessTimings, type LivenessTimings } from '../../src/agent-core/servers/liveness.ts'
 import { AgentWorld, commandLineOf, fakeGguf, hostIp } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { WatchFault } from '../support/kube-sim/faults.ts'
@@ -16,8 +16,8 @@ const quickLiveness: LivenessTimings = {
   hungMisses: 1_000,
 }
 
-describe.each(apiWorlds)('a server that fails, on $name', ({ use }) => {
-  const api = use()
+describe('a server that fails', () => {
+  const api = useRealApiServer()
 
   test('is withdrawn when it crashes, and comes back; the restart is counted', async () => {
     await using world = await AgentWorld.open(api().connection)

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { AgentWorld, commandLineOf, hostIp, inferenceService, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 
-describe.each(apiWorlds)('whose an InferenceService is, on $name', ({ use }) => {
-  const api = use()
+describe('whose an InferenceService is', () => {
+  const api = useRealApiServer()
   const open = (options?: Parameters<typeof AgentWorld.open>[1]) => AgentWorld.open(api().connection, options)
 
   describe('its Model', () => {

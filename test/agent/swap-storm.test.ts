@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { AgentWorld } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
 import { PublishedPort } from '../support/published-port.ts'
@@ -24,8 +24,8 @@ const change = fc.record({
 
 const script = fileURLToPath(new URL('agent-that-swaps.ts', import.meta.url))
 
-describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
-  const api = use()
+describe('on a real API server', () => {
+  const api = useRealApiServer()
 
   test(
     `an agent killed ${kills} times among changes of specifications leaves one server per service, and no request fails (seed ${seed})`,

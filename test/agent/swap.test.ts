@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -11,8 +11,8 @@ import { PublishedPort } from '../support/published-port.ts'
 import { patienceMs } from '../support/running-agent.ts'
 import { useLlamaServer } from '../support/skip.ts'
 
-describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use }) => {
-  const api = use()
+describe('a changed specification', () => {
+  const api = useRealApiServer()
   const open = () => AgentWorld.open(api().connection)
 
   test('fails no request where both servers fit: the new one answers first, and the old one finishes what it began', async () => {
@@ -243,8 +243,8 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
   })
 })
 
-describe.each(apiWorlds.slice(-1))('the real llama-server on $name', ({ use }) => {
-  const api = use()
+describe('the real llama-server', () => {
+  const api = useRealApiServer()
   const llamaServer = useLlamaServer()
 
   test('is swapped under continuous requests without a failed one', async () => {

@@ -1,15 +1,12 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { request as plainRequest } from 'node:https'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { KubeConfig } from '@kubernetes/client-node'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { AdminClient } from '../support/control-plane/admin-client.ts'
 import { ApiServer, TestCluster, useControlPlane } from '../support/control-plane/control-plane.ts'
 import { eventually } from '../support/eventually.ts'
 
@@ -22,86 +19,6 @@ const service = (name: string) => ({
   metadata: { name },
   spec: { modelRef: 'tiny' },
 })
-const model = (name: string) => ({
-  apiVersion: inference,
-  kind: 'Model',
-  metadata: { name },
-  spec: { source: 'https://models.example/tiny.gguf', hardware: {} },
-})
-
-test('the API server fills in the defaults that LLMKube declares', async () => {
-  const [created, createdModel] = [
-    await cluster().admin.create(service('defaults')),
-    await cluster().admin.create(model('defaults')),
-  ]
-  expect([created['spec'], createdModel['spec']]).toMatchObject([
-    { modelRef: 'tiny', replicas: 1, runtime: 'llamacpp', suspend: false, priority: 'normal' },
-    { source: 'https://models.example/tiny.gguf', format: 'gguf', hardware: { accelerator: 'cpu' } },
-  ])
-})
-
-test('values outside what LLMKube allows are refused', async () => {
-  const refused = { ...service('refused'), spec: { modelRef: 'tiny', replicas: 11 } }
-  await expect(cluster().admin.create(refused)).rejects.toMatchObject({ status: 422, reason: 'Invalid' })
-})
-
-test('spec and status are written apart and the generation counts only the spec', async () => {
-  const { admin } = cluster()
-  const object = await admin.create(service('apart'))
-  await admin.patchStatus(object, { phase: 'Ready' })
-  const patched = await admin.patch(object, { spec: { replicas: 2 }, status: { phase: 'Failed' } })
-  expect(patched).toMatchObject({ metadata: { generation: 2 }, spec: { replicas: 2 }, status: { phase: 'Ready' } })
-})
-
-test('each test file sees only what is in its own namespace', async () => {
-  const { admin, connection } = cluster()
-  await using other = await TestCluster.open(connection)
-  await other.admin.create(service('elsewhere'))
-  await admin.create(service('here'))
-  expect((await admin.list(service(''))).map(({ metadata }) => metadata.name)).not.toContain('elsewhere')
-})
-
-test('a restricted user may do what its role says and is denied the rest by name', async () => {
-  const { admin, namespace, restrictedKubeconfig } = bound()
-  await admin.create(model('readable'))
-  const access = await restrictedKubeconfig([
-    { apiGroups: ['inference.llmkube.dev'], resources: ['models'], verbs: ['get', 'list'] },
-  ])
-  const user = new AdminClient(access.connection, namespace)
-  expect((await user.get(model('readable')))?.metadata.name).toBe('readable')
-  await expect(user.create(model('unwanted'))).rejects.toMatchObject({ status: 403, reason: 'Forbidden' })
-  await expect(user.list(service(''))).rejects.toThrow(/cannot list resource "inferenceservices"/)
-})
-
-test('a revoked token is answered 401', async () => {
-  const { namespace, restrictedKubeconfig } = bound()
-  const access = await restrictedKubeconfig([{ apiGroups: [''], resources: ['services'], verbs: ['list'] }])
-  const user = new AdminClient(access.connection, namespace)
-  expect(await user.list({ apiVersion: 'v1', kind: 'Service' })).toEqual([])
-  await access.revoke()
-  const path = `/api/v1/namespaces/${namespace}/services`
-  await eventually(async () => (await user.request({ method: 'GET', path })).status === 401)
-})
-
-test('the kubeconfig verifies the server by its own authority', async () => {
-  const config = new KubeConfig()
-  config.loadFromFile(cluster().kubeconfig)
-  const trusted = config.getCurrentCluster()
-  expect({
-    skipsVerification: trusted?.skipTLSVerify ?? false,
-    server: trusted?.server,
-    user: config.currentContext,
-  }).toEqual({
-    skipsVerification: false,
-    server: cluster().connection.server,
-    user: 'test',
-  })
-  const withoutAuthority = new Promise((_, reject) => {
-    plainRequest(new URL('/readyz', cluster().connection.server)).once('error', reject).end()
-  })
-  await expect(withoutAuthority).rejects.toThrow(/certificate/)
-})
-
 test('a private API server counts requests and keeps its data, address and tokens over an outage', async () => {
   await using server = await ApiServer.start()
   await using alone = await TestCluster.open(server.connection)
@@ -163,10 +80,4 @@ function accepts(host: string, port: number): Promise<boolean> {
     })
     socket.once('error', () => resolve(false))
   })
-}
-
-function bound() {
-  const { admin, namespace } = cluster()
-  const restrictedKubeconfig: TestCluster['restrictedKubeconfig'] = (...args) => cluster().restrictedKubeconfig(...args)
-  return { admin, namespace, restrictedKubeconfig }
 }

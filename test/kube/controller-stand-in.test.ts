@@ -1,6 +1,6 @@
 import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { startControllerStandIn, type ControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
 
@@ -20,8 +20,8 @@ const service = z.object({
     .optional(),
 })
 
-describe.each(apiWorlds)('the stand-in for LLMKube’s controller, on $name', ({ use }) => {
-  const world = use()
+describe('the stand-in for LLMKube’s controller', () => {
+  const world = useRealApiServer()
   let controller: ControllerStandIn | undefined
   let counter = 0
   const fresh = (prefix: string) => `${prefix}-${(counter += 1)}`

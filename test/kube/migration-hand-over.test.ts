@@ -10,7 +10,7 @@ import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { publishedOf } from '../../src/agent-core/publishing/objects.ts'
 import type { FoundService } from '../../src/installation/migration/cluster-look.ts'
 import { giveUp, Heartbeats } from '../../src/installation/migration/take-over.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
@@ -19,8 +19,8 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const old = '2026-01-01T00:00:00Z'
 
-describe.each(apiWorlds)('a service that changes hands, on $name', ({ use }) => {
-  const world = use()
+describe('a service that changes hands', () => {
+  const world = useRealApiServer()
 
   /** As the Go agent writes it; `claim` is one of ours. */
   async function slice(name: string, claim?: object) {

@@ -3,12 +3,12 @@ import { describe, expect, test } from 'vitest'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { lookAtCluster } from '../../src/installation/migration/cluster-look.ts'
-import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-describe.each(apiWorlds)('a look before a move, on $name', ({ use }) => {
-  const world = use()
+describe('a look before a move', () => {
+  const world = useRealApiServer()
 
   test('names what its user may not do and our agent has to', async () => {
     const { namespace } = world()

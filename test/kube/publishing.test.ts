@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { EndpointsWriter } from '../../src/agent-core/publishing/endpoints.ts'
 import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
 import { resources } from '../../src/agent-core/kube/resources.ts'
-import { apiWorlds, type World } from '../support/api-worlds/api-worlds.ts'
+import { useRealApiServer, type World } from '../support/api-worlds/api-worlds.ts'
 import { KubeHttp, type KubeRequest } from '../support/controller-stand-in/kube-http.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -15,8 +15,8 @@ const server = { address: '192.0.2.7', port: 53_211, ready: true }
 const skipMirror = 'endpointslice.kubernetes.io/skip-mirror'
 const heartbeat = 'llmkube.ai/agent-heartbeat'
 
-describe.each(apiWorlds)('publishing on $name', ({ use }) => {
-  const world = use()
+describe('publishing', () => {
+  const world = useRealApiServer()
 
   test('claim, Service, endpoint: each object as LLMKube expects it, and nothing written twice', async () => {
     const cluster = clusterOf(world())

@@ -16,13 +16,13 @@ export interface World {
   restricted(rules: readonly Rule[]): Promise<{ connection: Connection; name: string }>
 }
 
-/** One suite, two servers: `describe.each(apiWorlds)('…', ({ use }) => { const world = use() … })`. */
+/** For what holds the simulation to the real server; everything else is claimed of the real one alone. */
 export const apiWorlds: readonly { name: string; use: () => () => World }[] = [
-  { name: 'kube-sim', use: useSim },
-  { name: 'the real API server', use: useReal },
+  { name: 'kube-sim', use: useKubeSim },
+  { name: 'the real API server', use: useRealApiServer },
 ]
 
-function useSim(): () => World {
+export function useKubeSim(): () => World {
   let world: World | undefined
   let sim: KubeSim | undefined
   beforeAll(async () => {
@@ -53,7 +53,7 @@ function useSim(): () => World {
   return () => present(world)
 }
 
-function useReal(): () => World {
+export function useRealApiServer(): () => World {
   const cluster = useControlPlane()
   let world: World | undefined
   afterAll(() => {

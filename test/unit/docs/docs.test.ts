@@ -1,0 +1,241 @@
+import { existsSync, globSync, readFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import prettier from 'prettier'
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
+import { defaultFraction, resolveBudget } from '../../../src/agent-core/memory/budget.ts'
+import { flagTable } from '../../../src/cli/flags.ts'
+import { checks } from '../../../src/cli/selftest.ts'
+import { verbProgram } from '../../../src/cli/verbs.ts'
+import { formatBytes } from '../../../src/contract/format.ts'
+import { cliMarkdown } from '../../../tasks/cli-markdown.ts'
+import { fromLlmkubeMarkdown } from '../../../tasks/from-llmkube-markdown.ts'
+import { metricsMarkdown } from '../../../tasks/metrics-markdown.ts'
+import { settingsMarkdown } from '../../../tasks/settings-markdown.ts'
+
+describe('cli', () => {
+  test('docs/cli.md says what --help says; node tasks/docs.ts brings it up to date', () =>
+    expectUpToDate('cli.md', cliMarkdown()))
+
+  test('docs/settings.md says what the table of settings says; node tasks/docs.ts brings it up to date', () =>
+    expectUpToDate('settings.md', settingsMarkdown()))
+
+  test('docs/metrics.md says what the table of metrics says; node tasks/docs.ts brings it up to date', () =>
+    expectUpToDate('metrics.md', metricsMarkdown()))
+
+  test('docs/from-llmkube.md says of flags and metrics what the source says; node tasks/docs.ts brings it up to date', async () => {
+    const page = await readFile(path.resolve(import.meta.dirname, '../../../docs/from-llmkube.md'), 'utf8')
+    await expectUpToDate('from-llmkube.md', fromLlmkubeMarkdown(page))
+  })
+
+  async function expectUpToDate(name: string, text: string): Promise<void> {
+    const file = path.resolve(import.meta.dirname, '../../../docs', name)
+    const options = await prettier.resolveConfig(file)
+    expect(await readFile(file, 'utf8')).toBe(await prettier.format(text, { ...options, filepath: file }))
+  }
+})
+
+describe('memory', async () => {
+  const page = await readFile(path.resolve(import.meta.dirname, '../../../docs/memory.md'), 'utf8')
+  const gib = 2 ** 30
+
+  function budgetOf(totalGib: number, gpuLimitGib?: number) {
+    const result = resolveBudget({
+      totalBytes: totalGib * gib,
+      platform: 'darwin',
+      ...(gpuLimitGib !== undefined && { gpuLimitBytes: gpuLimitGib * gib }),
+    })
+    if (!result.ok) throw new Error(result.message)
+    return result.budget
+  }
+
+  test('the table of budgets in docs/memory.md is what the agent works out', () => {
+    const rows = [...page.matchAll(/^\| (\d+) GiB +\| (\d+) % +\| ([\d.]+) GiB +\| ([\d.]+ GB) +\|$/gm)].map(
+      ([, total, percent, budget, shown]) => ({
+        total: Number(total),
+        percent: Number(percent),
+        budget: Number(budget),
+        shown,
+      }),
+    )
+    expect(rows.map(({ total }) => total)).toEqual([16, 24, 32, 36, 48, 64, 96, 128, 192, 512])
+    expect(rows).toEqual(
+      rows.map(({ total }) => {
+        const { bytes } = budgetOf(total)
+        return {
+          total,
+          percent: Math.round(defaultFraction(total * gib) * 100),
+          budget: Number((bytes / gib).toFixed(1)),
+          shown: formatBytes(bytes),
+        }
+      }),
+    )
+  })
+
+  test('the worked examples in docs/memory.md are what the agent says', () => {
+    const book = new MemoryBook(
+      { budgetBytes: budgetOf(48).bytes, availableBytes: 40e9, pressure: 'normal' },
+      () => undefined,
+    )
+    book.adopt({ key: 'ns/a', needBytes: 20e9, priority: 'normal' })
+    const answer = book.admit({
+      key: 'ns/b',
+      uid: 'b',
+      needBytes: 24e9,
+      priority: 'normal',
+      since: 0,
+      enforcement: 'enforce',
+    })
+    const said = [budgetOf(48).how, budgetOf(128).how, budgetOf(128, 96).how, answer.admitted ? '' : answer.message]
+    const quoted = [...page.matchAll(/^> (.*)$/gm)].map(([, sentence]) => sentence)
+    expect(quoted.filter((sentence) => said.includes(sentence ?? ''))).toEqual(said)
+  })
+})
+
+describe('from llmkube', () => {
+  const root = path.join(import.meta.dirname, '../../..')
+  const page = readFileSync(path.join(root, 'docs/from-llmkube.md'), 'utf8')
+  const guide = z
+    .array(z.string())
+    .parse(JSON.parse(readFileSync(path.join(import.meta.dirname, 'llmkube-guide-commands.json'), 'utf8')))
+
+  interface Row {
+    readonly command: string
+    readonly shownBy: string
+  }
+
+  /** Of the tables that have a column "shown by". */
+  function rowsOf(text: string): Row[] {
+    const rows: Row[] = []
+    let isMeant = false
+    for (const line of text.split('\n')) {
+      if (!line.startsWith('|')) isMeant = false
+      const cells = line
+        .split(/(?<!\\)\|/)
+        .slice(1, -1)
+        .map((cell) => cell.trim().replaceAll('\\|', '|'))
+      if (cells.at(-1) === 'shown by') isMeant = true
+      else if (isMeant && !/^-+$/.test(cells[0] ?? ''))
+        rows.push({ command: cells[0] ?? '', shownBy: cells.at(-1) ?? '' })
+    }
+    return rows
+  }
+
+  /** Undefined where the test that is named is there, or a reason is given. */
+  function lack({ command, shownBy }: Row): string | undefined {
+    if (/^reason: .{8,}/.test(shownBy)) return undefined
+    const [, file = '', words = ''] = /^`(test\/[^`]+)`: (.{4,})$/.exec(shownBy) ?? []
+    if (file === '') return `${command} names neither a test nor a reason`
+    if (!existsSync(path.join(root, file))) return `${command} names ${file}, which is not there`
+    return readFileSync(path.join(root, file), 'utf8').includes(words)
+      ? undefined
+      : `${file} has no "${words}" (${command})`
+  }
+
+  const rows = rowsOf(page)
+
+  test('every row of docs/from-llmkube.md names a test that is there, or a reason why there is none', () => {
+    expect(rows.length).toBeGreaterThan(60)
+    expect(rows.map(lack).filter((sentence) => sentence !== undefined)).toEqual([])
+  })
+
+  test('every command of the guides of LLMKube has a row', () => {
+    const missing = guide.filter((command) => !rows.some((row) => row.command.includes(command)))
+    expect([guide.length > 50, missing]).toEqual([true, []])
+  })
+
+  const silent = { write: () => undefined }
+  const defaults = { modelStore: '/models', stateDir: '/state' }
+  const io = { stdout: silent, stderr: silent, env: {}, homeDir: '/', temporaryDir: '/tmp', cwd: '/' }
+  const program = verbProgram(
+    { io: { ...io, platform: 'darwin', windowFolder: '' }, defaultStateDir: '/state', end: () => undefined },
+    defaults,
+  )
+  const flags = new Set(Object.keys(flagTable(defaults)))
+
+  /** What of `metal-agent WORD …` the command does not know; a word in capitals stands for a value. */
+  function unknownIn(command: string): string[] {
+    const words = command.split(/\s+/).slice(1)
+    let verb = program
+    while (verb.commands.length > 0 && words.length > 0 && !words[0]?.startsWith('-')) {
+      const next = verb.commands.find((one) => one.name() === words[0])
+      if (!next) return [`metal-agent ${words[0]}`]
+      verb = next
+      words.shift()
+    }
+    return words.flatMap((word) => {
+      const [option = ''] = /^--?[a-z][\w-]*/.exec(word) ?? []
+      if (option === '' || verb.options.some(({ long, short }) => option === long || option === short)) return []
+      return flags.has(option.replace(/^--?/, '')) ? [] : [`${option} of ${command}`]
+    })
+  }
+
+  test('every verb and flag that docs/from-llmkube.md names is one of the command', () => {
+    const named = [...page.matchAll(/`((?:sudo )?metal-agent [^`]+)`/g)].map(([, text = '']) =>
+      text.replace('sudo ', ''),
+    )
+    expect([named.length > 40, named.flatMap(unknownIn)]).toEqual([true, []])
+    expect(
+      ['host-address', 'service renew', 'status --nothing'].map((text) => unknownIn(`metal-agent ${text}`)),
+    ).toEqual([['metal-agent host-address'], ['metal-agent renew'], ['--nothing of metal-agent status --nothing']])
+  })
+
+  test.each([
+    ['neither', '| `a` | b | see elsewhere |', 'names neither a test nor a reason'],
+    ['a missing file', '| `a` | b | `test/no/such.test.ts`: some words |', 'which is not there'],
+    ['a missing test', '| `a` | b | `test/unit/docs/docs.test.ts`: no such\u2003words |', 'has no "no such'],
+  ])('a row with %s is noticed', (_, row, sentence) => {
+    const [found] = rowsOf(`| guide | here | shown by |\n| --- | --- | --- |\n${row}\n`)
+    expect(found && lack(found)).toContain(sentence)
+  })
+})
+
+describe('verified', () => {
+  const root = path.join(import.meta.dirname, '../../..')
+  const text = readFileSync(path.join(root, 'docs/verified.md'), 'utf8')
+
+  /** `a{b,c}` is two paths, each of which has to be there. */
+  function expanded(name: string): string[] {
+    const [, before = '', choices, after = ''] = /^(.*?)\{([^}]*)\}(.*)$/.exec(name) ?? []
+    if (choices === undefined) return [name]
+    return choices.split(',').flatMap((choice) => expanded(`${before}${choice}${after}`))
+  }
+
+  const named = [...text.matchAll(/`((?:test|tasks|src|docs|bench)\/[^`\s]+)`/g)].flatMap(([, name = '']) =>
+    expanded(name),
+  )
+
+  test('what is proven names the tests that prove it, and each is there', () => {
+    const missing = [...new Set(named)].filter((name) => globSync(name, { cwd: root }).length === 0)
+    expect([named.length > 50, missing]).toEqual([true, []])
+  })
+
+  test('a person with a Mac has done in ten minutes what only a command and a look can show', () => {
+    const section = /^### Nine minutes at the screen\n(.*?)^#/ms.exec(text)?.[1] ?? ''
+    const seconds = [...section.matchAll(/^\|\s*\d+\s*\|\s*(\d+)\s*\|/gm)].map(([, given]) => Number(given))
+    const atScreen = seconds.reduce((sum, one) => sum + one, 0)
+    expect([seconds.length > 10, atScreen <= 9 * 60]).toEqual([true, true])
+  })
+
+  test('each question of the self-test is explained, and no other', () => {
+    const section = /^### One minute: one command\n(.*?)^#/ms.exec(text)?.[1] ?? ''
+    const lines = [...section.matchAll(/^\| (`[^|]*`) +\|/gm)].map(([, names = '']) => names)
+    const explained = lines.flatMap((names) => [...names.matchAll(/`([^`]+)`/g)].map(([, id]) => id))
+    expect(explained.toSorted()).toEqual(checks.map(({ id }) => id).toSorted())
+  })
+
+  test('what only a Mac shows of a package is a list in order, each line with its time', () => {
+    const section = /^### The app's package\n(.*?)^#/ms.exec(text)?.[1] ?? ''
+    const lines = [...section.matchAll(/^\|\s*(\d+)\s*\|\s*(\d+)\s*\|/gm)].map(([, line, minutes]) =>
+      [line, minutes].map(Number),
+    )
+    expect(lines.map(([line]) => line)).toEqual(lines.map((_, index) => index + 1))
+    const [all, withoutKey] = [lines, lines.slice(0, 5)].map((some) => some.reduce((sum, [, one = 0]) => sum + one, 0))
+    expect([lines.length > 10, withoutKey, all]).toEqual([true, 16, 71])
+    expect(section).toContain(
+      'All together 71 minutes, of which the first five lines, which need no Developer ID, take 16.',
+    )
+  })
+})
