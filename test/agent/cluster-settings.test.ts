@@ -245,3 +245,13 @@ const contextAt = (name: string, server: string, token = 'kube-sim-admin-token')
     users: [{ name: 'admin', user: { token } }],
     contexts: [{ name, context: { cluster: name, user: 'admin' } }],
   })
+
+test('a namespace that is set while the agent connects is the one it serves', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const elsewhere = await world.createNamespace()
+  const agent = await world.startAgent({
+    beforeStart: (starting) => void set(starting, { namespace: elsewhere }),
+  })
+  await untilServed(agent, { namespace: elsewhere })
+})

@@ -50,6 +50,8 @@ export interface AgentOptions {
   readonly allowlist?: readonly string[]
   /** What the command line would have said beside all this. */
   readonly settings?: Partial<AgentSettings>
+  /** What is asked of it then is done as soon as it can be. */
+  readonly beforeStart?: (agent: RunningAgent) => void
   readonly onShutdown?: (request: ShutdownRequest) => void
   readonly llamaServer?: string
   readonly liveness?: LivenessTimings
@@ -186,6 +188,7 @@ export class AgentWorld implements AsyncDisposable {
       for (const { pid } of agent.snapshot('icon').services) if (pid !== undefined) this.#pids.add(pid)
     }, 'icon')
     this.#parts.defer(() => running.stop())
+    options.beforeStart?.(running)
     await agent.start()
     return running
   }

@@ -107,6 +107,20 @@ export async function sessionMove(
   return { context, namespace, where, message: told.join(' ') }
 }
 
+/** A session that was opened while its settings were being written serves the namespace of before. */
+export function moveOfNews({
+  settings,
+  agent,
+  session,
+}: Pick<Rooms, 'settings' | 'agent' | 'session'>): SessionMove | undefined {
+  const { namespace } = settings.current
+  const context = agent.servedContext()
+  const served = session()?.cluster
+  if (!context || !served || served.namespace === namespace) return undefined
+  const where = namespace === undefined ? 'all namespaces' : `namespace "${namespace}"`
+  return { context, namespace, where, message: toldOfNamespace(namespace, where) }
+}
+
 const toldOfNamespace = (namespace: string | undefined, where: string): string =>
   namespace === undefined
     ? `The agent serves ${where}, and what runs here goes on.`

@@ -1,6 +1,6 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { doubtInMove, sessionMove, type SessionMove } from './cluster-commands.ts'
+import { doubtInMove, moveOfNews, sessionMove, type SessionMove } from './cluster-commands.ts'
 import { accepted, done, type Outcome, refused, type Rooms } from './command.ts'
 import { KubeconfigError } from '../kube/pinned-context.ts'
 import type { MemorySettings } from '../memory/memory.ts'
@@ -56,6 +56,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
     settings: settings.shownPatch(command.settings),
     ...(before && { undo: { name: 'updateSettings', settings: before } }),
   })
+  move ??= moveOfNews(rooms)
   if (!move) return done(message)
   if (command.settings.kubeconfig !== undefined && !settings.hasContextFlag) {
     await settings.chooseContext(move.context.name)
