@@ -7,19 +7,7 @@ const onlyMayImport = (name, from, allowed, comment) => ({
   to: { path: '^(src|demo|bench|test|tasks)/', pathNot: allowed },
 })
 
-/**
- * The rooms of agent-core, floor by floor: a room imports from its own floor and those below, and never from one above.
- * docs/architecture.md draws them.
- */
-const floors = [
-  ['util', 'platform'],
-  ['state'],
-  ['observability', 'settings', 'history', 'kube', 'models', 'memory', 'runtimes', 'servers', 'publishing', 'power'],
-  ['reconcile'],
-  ['cluster'],
-  ['api'],
-  ['agent'],
-]
+const { floors, faces } = require('./rooms.cjs')
 
 const noArrowUp = floors.slice(0, -1).map((rooms, floor) => ({
   name: `no-arrow-up-from-${rooms[0]}`,
@@ -32,6 +20,14 @@ const noArrowUp = floors.slice(0, -1).map((rooms, floor) => ({
       .flat()
       .join('|')})/`,
   },
+}))
+
+const behindTheFace = Object.entries(faces).map(([room, files]) => ({
+  name: `only-the-face-of-${room}`,
+  comment: `what others may import of ${room} is listed in faces`,
+  severity: 'error',
+  from: { path: '^src/', pathNot: `^src/agent-core/${room}/` },
+  to: { path: `^src/agent-core/${room}/`, pathNot: `^src/agent-core/${room}/(${files.join('|')})\\.ts$` },
 }))
 
 module.exports = {
@@ -109,6 +105,7 @@ module.exports = {
       'the renderer is a page: everything it knows crosses a process boundary',
     ),
     ...noArrowUp,
+    ...behindTheFace,
     {
       name: 'no-electron-no-react-in-the-core',
       severity: 'error',
