@@ -1,8 +1,8 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { iconNames, iconOf } from '../src/main/icon.ts'
-import type { MenuEntry } from '../src/main/menu/entries.ts'
-import { menuOf } from '../src/main/menu/menu.ts'
+import { iconNames, iconOf } from '../src/main/tray/icon.ts'
+import type { MenuEntry } from '../src/main/tray/menu-entries.ts'
+import { menuOf } from '../src/main/tray/menu.ts'
 import { menuScenes } from '../test/support/menu-scenes.ts'
 import { findBrowser, startBrowser } from '../test/support/window/browser.ts'
 

@@ -1,47 +1,48 @@
 import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { app, clipboard, shell } from 'electron'
-import { cleanLines } from '../contract/clean-text.ts'
-import { messageOf } from '../agent-core/util/message-of.ts'
-import type { ServersAtEnd } from '../serve/host-agent.ts'
+import { app, clipboard, Menu, type MenuItemConstructorOptions, shell } from 'electron'
+import electronLog from 'electron-log/node'
+import { createLog } from '../agent-core/observability/log.ts'
+import type { LogLevel } from '../agent-core/settings/settings.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
-import { createAgentView, keepShowing } from './agent-view.ts'
-import { chooseFile, openPane } from './app-files.ts'
-import { serveAppIpc } from './app-ipc.ts'
-import { showAppMenu } from './app-menu.ts'
-import { openAppLog } from './app-log.ts'
-import { refuseAppNap } from './app-nap.ts'
-import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
-import { appState } from './app-state.ts'
-import { carryOut, type DeedOptions, type Question } from './deeds.ts'
-import { takeLoginEnvironment } from './login-environment.ts'
-import { catchLinks } from './follow-links.ts'
-import { logHelperProcesses } from './helper-processes.ts'
-import { rescueHiddenIcon } from './hidden-icon.ts'
-import { serveIpc } from './ipc.ts'
-import { installedApp } from './installed-app.ts'
-import { holdAwake } from './keep-awake.ts'
-import { keepPreferences } from './keep-preferences.ts'
-import { KeptToken } from './kept-token.ts'
-import { keychain } from './keychain.ts'
-import { loginItemState, setLoginItem } from './login-item.ts'
-import { changePowerRuleHere, measurePowerHere, type OwnPower } from './measure-power-here.ts'
-import { menuLists } from './menu-lists.ts'
-import type { MenuDeed } from './menu/entries.ts'
-import { ownLog } from './own-log.ts'
-import { securePages } from './page-security.ts'
-import { personQuits } from './person-quits.ts'
-import { Popover } from './popover.ts'
-import { confirm, losesWritten, tellCannotStart } from './questions.ts'
-import { stopBeforeQuit } from './quit.ts'
-import { targetShower } from './show-target.ts'
-import { showAgent } from './shown-agent.ts'
-import { followSleep, followSupply } from './sleep.ts'
-import { tellHiddenIconOnce } from './tell-hidden-icon-once.ts'
-import { tellNews } from './tell-news.ts'
-import { showTray } from './tray.ts'
-import { appUninstall } from './uninstall.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
+import { cleanLines } from '../contract/clean-text.ts'
+import { createAgentView, keepShowing } from './agent/agent-view.ts'
+import { installedApp } from './system/installed-app.ts'
+import { KeptToken } from './system/kept-token.ts'
+import { confirm, losesWritten, tellCannotStart } from './lifecycle/questions.ts'
+import { personQuits, stopBeforeQuit } from './lifecycle/quit.ts'
+import { takeLoginEnvironment } from './system/login-environment.ts'
+import { tellNews } from './notifications/paced-news.ts'
+import { keepPreferences } from './preferences.ts'
+import { showAgent } from './agent/shown-agent.ts'
+import {
+  catchLinks,
+  changePowerRuleHere,
+  chooseFile,
+  followSleep,
+  followSupply,
+  holdAwake,
+  keychain,
+  logHelperProcesses,
+  loginItemState,
+  measurePowerHere,
+  openPane,
+  type OwnPower,
+  refuseAppNap,
+  setLoginItem,
+} from './system/macos.ts'
+import { carryOut, type DeedOptions, ownLog, type Question } from './tray/menu-actions.ts'
+import type { MenuDeed } from './tray/menu-entries.ts'
+import { menuLists } from './tray/menu-lists.ts'
+import { rescueHiddenIcon, showTray, tellHiddenIconOnce } from './tray/tray.ts'
+import { appUninstall } from './lifecycle/uninstall.ts'
+import { registerAppScheme, securePages, serveAppScheme } from './window/app-scheme.ts'
+import { appState, serveAppIpc, serveIpc } from './window/ipc.ts'
+import { Popover } from './window/popover.ts'
+import { targetShower } from './window/show-target.ts'
+import type { ServersAtEnd } from '../serve/host-agent.ts'
 
 const { env, platform } = process
 const built = import.meta.dirname
@@ -263,3 +264,50 @@ function cannotStart(error: unknown): void {
   process.stderr.write(`Metalbar cannot start: ${cleanLines(why)}\n`)
   void tellCannotStart(why).finally(() => app.exit(1))
 }
+
+// Its variant for Electron would let every page write to the log, past our check of the sender.
+
+/** Then the file is renamed to `metalbar.old.log` and begun anew. */
+const maxBytes = 5 * 1_024 * 1_024
+
+/** The app's standard error is not read by anyone, so it writes the lines of `metal-agent` to a file of the state folder. */
+function openAppLog(stateDir: string, level: LogLevel) {
+  const log = electronLog.create({ logId: 'metalbar' })
+  log.transports.console.level = false
+  // Else it looks for a package.json in the working directory, and writes nothing where there is none.
+  log.transports.file.setAppName('metalbar')
+  log.transports.file.resolvePathFn = () => path.join(stateDir, 'metalbar.log')
+  log.transports.file.maxSize = maxBytes
+  log.transports.file.format = '{text}'
+  log.transports.file.writeOptions = { flag: 'a', mode: 0o600, encoding: 'utf8' }
+  return createLog({ level, format: 'json', stream: { write: (line) => log.info(line.trimEnd()) } })
+}
+
+interface AppMenuOptions {
+  readonly onSettings: () => void
+  readonly onUpdates: () => void
+  readonly onQuit: () => void
+}
+
+/** Seen only while the window has the focus; its keys are what a person expects of any window. */
+const showAppMenu = (options: AppMenuOptions): void => Menu.setApplicationMenu(Menu.buildFromTemplate(appMenu(options)))
+
+const appMenu = ({ onSettings, onUpdates, onQuit }: AppMenuOptions): MenuItemConstructorOptions[] => [
+  {
+    label: 'Metalbar',
+    submenu: [
+      { role: 'about' },
+      { label: 'Check for Updates…', click: onUpdates },
+      { type: 'separator' },
+      { label: 'Settings…', accelerator: 'Command+,', click: onSettings },
+      { type: 'separator' },
+      { role: 'hide' },
+      { role: 'hideOthers' },
+      { role: 'unhide' },
+      { type: 'separator' },
+      { label: 'Quit Metalbar', accelerator: 'Command+Q', click: onQuit },
+    ],
+  },
+  { role: 'editMenu' },
+  { label: 'Window', submenu: [{ role: 'close' }, { role: 'minimize' }] },
+]

@@ -31,7 +31,7 @@ async function inPage(privileges: Privileges | 'own') {
   vi.stubEnv(chromiumVariable, browser.endpoint)
   if (privileges === 'own') {
     vi.doMock('electron', () => electron)
-    const { registerAppScheme } = await import('../../src/main/app-scheme.ts')
+    const { registerAppScheme } = await import('../../src/main/window/app-scheme.ts')
     registerAppScheme()
   } else {
     protocol.registerSchemesAsPrivileged([{ scheme: 'app', privileges }])

@@ -241,7 +241,7 @@ test('without the command of an architecture there is no package', async () => {
 })
 
 test('the hardened runtime lets it write machine code, and nothing else', async () => {
-  expect(parse(await readFile(path.join(root, 'assets/app/entitlements.plist'), 'utf8'))).toEqual({
+  expect(parse(await readFile(path.join(root, 'entitlements.plist'), 'utf8'))).toEqual({
     'com.apple.security.cs.allow-jit': true,
   })
 })

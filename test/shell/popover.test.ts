@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { z } from 'zod'
-import { Popover } from '../../src/main/popover.ts'
+import { Popover } from '../../src/main/window/popover.ts'
 import { app } from '../support/electron-stand-in/app.ts'
 import { nativeTheme } from '../support/electron-stand-in/native-theme.ts'
 import { clickElsewhere, clickIcon, iconClick } from '../support/electron-stand-in/person.ts'

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { askToQuit, confirm, tellCannotStart } from '../../src/main/questions.ts'
+import { askToQuit, confirm, tellCannotStart } from '../../src/main/lifecycle/questions.ts'
 import { app } from '../support/electron-stand-in/app.ts'
 import { press, question } from '../support/electron-stand-in/dialog.ts'
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { stopBeforeQuit } from '../../src/main/quit.ts'
+import { stopBeforeQuit } from '../../src/main/lifecycle/quit.ts'
 import { app } from '../support/electron-stand-in/app.ts'
 import { announce, powerMonitor } from '../support/electron-stand-in/power-monitor.ts'
 import { silentLog } from '../support/silent-log.ts'

@@ -1,4 +1,4 @@
-import type { AgentView } from '../../src/main/agent-view.ts'
+import type { AgentView } from '../../src/main/agent/agent-view.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
 import { sampleView, withSnapshot } from './sample-view.ts'
 

@@ -1,5 +1,5 @@
 import { tmpdir } from 'node:os'
-import { agentKeys, moveAgentKeys, readStartSettings } from '../../src/main/agent-keys.ts'
+import { agentKeys, moveAgentKeys, readStartSettings } from '../../src/main/agent/agent-keys.ts'
 import { defaultPreferences, writePreferences } from '../../src/main/preferences.ts'
 
 /** The files of an app in which a person has set this: its own preferences, the settings of its agent, what that is started with. */

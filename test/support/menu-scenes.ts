@@ -1,7 +1,7 @@
 import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
 import { serviceStates, type ServiceView } from '../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
-import type { AgentView } from '../../src/main/agent-view.ts'
+import type { AgentView } from '../../src/main/agent/agent-view.ts'
 import { appMenuScenes } from './app-menu-scenes.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
 import { withSnapshot } from './sample-view.ts'

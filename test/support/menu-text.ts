@@ -1,4 +1,4 @@
-import type { MenuEntry } from '../../src/main/menu/entries.ts'
+import type { MenuEntry } from '../../src/main/tray/menu-entries.ts'
 
 /** As a person reads it: what cannot be chosen is in brackets, what lies below is indented. */
 export function menuText(entries: readonly MenuEntry[], indent = ''): string[] {

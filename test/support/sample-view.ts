@@ -1,5 +1,5 @@
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
-import { createAgentView, type AgentView } from '../../src/main/agent-view.ts'
+import { createAgentView, type AgentView } from '../../src/main/agent/agent-view.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
 import { sampleSnapshot } from './sample-snapshot.ts'
 

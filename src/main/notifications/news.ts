@@ -3,7 +3,7 @@ import { sentence } from '../../contract/clean-text.ts'
 import type { CommandName } from '../../contract/commands.ts'
 import type { ServiceView } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { nameWithin, type MenuDeed } from '../menu/entries.ts'
+import { nameWithin, type MenuDeed } from '../tray/menu-entries.ts'
 
 /** What a person is told of while no window and no menu is open; icon and menu say the same. */
 export interface News {

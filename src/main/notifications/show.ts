@@ -1,6 +1,6 @@
 import { Notification } from 'electron'
 import type { Logger } from '../../agent-core/observability/logger.ts'
-import type { MenuDeed } from '../menu/entries.ts'
+import type { MenuDeed } from '../tray/menu-entries.ts'
 import type { News } from './news.ts'
 
 /** Kept here: Electron takes away what nothing refers to, and its click is lost. */

@@ -2,8 +2,7 @@ import { app, autoUpdater } from 'electron'
 import type { MacUpdater } from 'electron-updater'
 import { z } from 'zod'
 import type { Logger } from '../../agent-core/observability/logger.ts'
-import { archiveFor } from './archive-for.ts'
-import { UpdateError } from './update-problem.ts'
+import { archiveFor, UpdateError } from './update-problem.ts'
 
 export interface Found {
   readonly version: string

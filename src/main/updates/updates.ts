@@ -1,8 +1,12 @@
+import { rm } from 'node:fs/promises'
+import path from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
+import { z } from 'zod'
 import type { Logger } from '../../agent-core/observability/logger.ts'
-import type { NoUpdates, UpdateAction, UpdateState } from '../../contract/app-bridge.ts'
+import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
+import type { LastUpdate, NoUpdates, UpdateAction, UpdateState } from '../../contract/app-bridge.ts'
 import { LinkError } from '../../contract/client.ts'
 import { formatBytes } from '../../contract/format.ts'
-import { writeHandOver } from './hand-over.ts'
 import { problemOf, UpdateError } from './update-problem.ts'
 import type { UpdateSource } from './update-source.ts'
 
@@ -173,4 +177,61 @@ const refusals: Readonly<Record<NoUpdates, string>> = {
     'This build does not know where to look for updates: replace it with a newer Metalbar; models keep serving.',
   misplaced: 'Move the app into Applications first: where it runs now it cannot be replaced.',
   managed: 'Your administrator updates this Mac; the app does not check for updates.',
+}
+
+/** After a start there is other work first. */
+const firstMs = 60_000
+const intervalMs = 86_400_000
+
+/** Looks once a day while that is wanted, and at once when a person begins to want it. Answers what is to be called when it may have changed. */
+export function lookRegularly(isWanted: () => boolean, look: () => void): () => void {
+  let timer: NodeJS.Timeout | undefined
+  let hasBegun = false
+  const next = (waitMs: number) => {
+    timer = setTimeout(() => {
+      look()
+      next(intervalMs)
+    }, waitMs)
+  }
+  return () => {
+    const isOn = timer !== undefined
+    if (isWanted() && !isOn) {
+      if (hasBegun) look()
+      next(hasBegun ? intervalMs : firstMs)
+    }
+    if (!isWanted() && isOn) {
+      clearTimeout(timer)
+      timer = undefined
+    }
+    hasBegun = true
+  }
+}
+
+/** After that the start has another reason than the update. */
+const validMs = 300_000
+const maxBytes = 10_000
+
+const version = z.string().max(100)
+const marker = z.object({ from: version, to: version, atMs: z.number() })
+export type HandOver = z.infer<typeof marker>
+
+const fileIn = (stateDir: string): string => path.join(stateDir, 'update.json')
+
+/** Before the app ends for an update. Throws what the disk answers. */
+export const writeHandOver = (stateDir: string, handOver: HandOver): Promise<void> =>
+  writeFileAtomic(fileIn(stateDir), `${JSON.stringify(handOver)}\n`, { mode: 0o600 })
+
+/** Once, at the next start. One that is torn, old or of the future counts as none. Throws what the disk answers. */
+export async function takeHandOver(
+  stateDir: string,
+  runs: string,
+  nowMs = Date.now(),
+): Promise<LastUpdate | undefined> {
+  const file = fileIn(stateDir)
+  const text = await readIfThere(file, maxBytes)
+  if (text === undefined) return undefined
+  await rm(file, { force: true })
+  const found = marker.safeParse(parseJson(text))
+  if (!found.success || Math.abs(nowMs - found.data.atMs) > validMs) return undefined
+  return { wanted: found.data.to, runs }
 }

@@ -37,7 +37,7 @@ export const stepsOf = (version: string): readonly Step[] => [
     commands: archs.flatMap((arch) => {
       const folder = `out/package/metal-agent-darwin-${arch}`
       const command = `${folder}/metal-agent`
-      const sign = ['--force', '--timestamp', '--options', 'runtime', '--entitlements', 'assets/app/entitlements.plist']
+      const sign = ['--force', '--timestamp', '--options', 'runtime', '--entitlements', 'entitlements.plist']
       return [
         script('--build-command', arch),
         ['codesign', '--sign', identity, ...sign, command],

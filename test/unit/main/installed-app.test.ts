@@ -1,11 +1,10 @@
 import { lstat, mkdir, readlink, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
-import { CommandLink } from '../../../src/main/command-link.ts'
-import { misplacedAs, type Place } from '../../../src/main/placement.ts'
-import { archiveFor } from '../../../src/main/updates/archive-for.ts'
-import { takeHandOver, writeHandOver } from '../../../src/main/updates/hand-over.ts'
-import { lookRegularly } from '../../../src/main/updates/regular-looks.ts'
+import { CommandLink } from '../../../src/main/system/command-link.ts'
+import { misplacedAs, type Place } from '../../../src/main/system/placement.ts'
+import { archiveFor } from '../../../src/main/updates/update-problem.ts'
+import { lookRegularly, takeHandOver, writeHandOver } from '../../../src/main/updates/updates.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 vi.mock('electron', () => import('../../support/electron-stand-in/electron.ts'))

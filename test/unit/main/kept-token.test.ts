@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { Logger } from '../../../src/agent-core/observability/logger.ts'
-import { KeptToken, type Cipher } from '../../../src/main/kept-token.ts'
+import { KeptToken, type Cipher } from '../../../src/main/system/kept-token.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const token = 'hf_secretOfMine'

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { LinkError, type AgentLink, type Listener } from '../../../src/contract/client.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
-import { lazyLink } from '../../../src/main/lazy-link.ts'
+import { lazyLink } from '../../../src/main/agent/lazy-link.ts'
 import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 /** An agent at the n-th start, that a test can end. */

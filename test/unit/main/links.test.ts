@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { windowViews } from '../../../src/contract/app-bridge.ts'
-import { placeOf, targetOf } from '../../../src/main/links.ts'
-import { fragmentOf } from '../../../src/main/window-place.ts'
+import { fragmentOf, placeOf, targetOf } from '../../../src/main/window/show-target.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 const snapshot = sampleSnapshot({ services: [sampleService({ uid: 'uid-1', namespace: 'team', name: 'qwen' })] })

@@ -6,7 +6,7 @@ import {
   loginEnvironment,
   shellCommand,
   takeLoginEnvironment,
-} from '../../../src/main/login-environment.ts'
+} from '../../../src/main/system/login-environment.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 

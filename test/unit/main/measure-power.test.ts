@@ -3,8 +3,12 @@ import { chmod, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promis
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { CommandInput } from '../../../src/contract/commands.ts'
-import { changePowerRule, measurePower, type MeasurePowerOptions } from '../../../src/main/measure-power.ts'
-import { powerScript } from '../../../src/main/power-script.ts'
+import {
+  changePowerRule,
+  measurePower,
+  type MeasurePowerOptions,
+  powerScript,
+} from '../../../src/main/system/measure-power.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const none = { intervalsMs: [] }

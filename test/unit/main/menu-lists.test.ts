@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { LinkError, type AgentLink } from '../../../src/contract/client.ts'
 import type { Answer } from '../../../src/contract/queries.ts'
-import { createAgentView } from '../../../src/main/agent-view.ts'
-import { menuLists } from '../../../src/main/menu-lists.ts'
+import { createAgentView } from '../../../src/main/agent/agent-view.ts'
+import { menuLists } from '../../../src/main/tray/menu-lists.ts'
 
 const nothing = () => Promise.resolve({})
 

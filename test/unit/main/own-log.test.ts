@@ -1,7 +1,7 @@
 import { mkdir, realpath, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { ownLog } from '../../../src/main/own-log.ts'
+import { ownLog } from '../../../src/main/tray/menu-actions.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 test('only a log of the state folder is one, wherever a link points', async () => {

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events'
 import { expect, test } from 'vitest'
 import type { AgentLink, Listener } from '../../../src/contract/client.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
-import { PageListeners } from '../../../src/main/page-listeners.ts'
+import { PageListeners } from '../../../src/main/window/page.ts'
 import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 /** A window whose page is gone before it says so, as Electron's is: what asks it for its page then throws. */

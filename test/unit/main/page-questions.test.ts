@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import { expect, test } from 'vitest'
 import type { AgentLink } from '../../../src/contract/client.ts'
-import { PageQuestions } from '../../../src/main/page-questions.ts'
+import { PageQuestions } from '../../../src/main/window/page.ts'
 
 const query = { name: 'contexts' } as const
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { displayOf, popoverPosition, withinReach } from '../../../src/main/popover-position.ts'
+import { displayOf, popoverPosition, withinReach } from '../../../src/main/window/popover-position.ts'
 
 const window = { width: 400, height: 620 }
 const workArea = { x: 0, y: 25, width: 1440, height: 875 }

@@ -5,12 +5,17 @@ import { defaultModelStore } from '../../../src/agent-core/models/default-store.
 import { PersonSettings } from '../../../src/agent-core/settings/person-settings.ts'
 import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
-import { moveAgentKeys, readStartSettings } from '../../../src/main/agent-keys.ts'
-import { createAgentView } from '../../../src/main/agent-view.ts'
-import { keepPreferences } from '../../../src/main/keep-preferences.ts'
-import { movedNotice, movedTitles } from '../../../src/main/moved-settings.ts'
+import { moveAgentKeys, readStartSettings } from '../../../src/main/agent/agent-keys.ts'
+import { createAgentView } from '../../../src/main/agent/agent-view.ts'
+import {
+  defaultPreferences,
+  keepPreferences,
+  movedNotice,
+  movedTitles,
+  readPreferences,
+  writePreferences,
+} from '../../../src/main/preferences.ts'
 import { setAside } from '../../../src/agent-core/state/state-file.ts'
-import { defaultPreferences, readPreferences, writePreferences } from '../../../src/main/preferences.ts'
 import { settingTexts, startSettingTexts } from '../../../src/renderer/words/settings.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 

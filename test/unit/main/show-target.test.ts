@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { createAgentView } from '../../../src/main/agent-view.ts'
-import { targetShower } from '../../../src/main/show-target.ts'
+import { createAgentView } from '../../../src/main/agent/agent-view.ts'
+import { targetShower } from '../../../src/main/window/show-target.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 beforeEach(() => void vi.useFakeTimers())

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { inflateSync } from 'node:zlib'
 import { expect, test } from 'vitest'
-import { iconNames } from '../../../src/main/icon.ts'
+import { iconNames } from '../../../src/main/tray/icon.ts'
 
 const folder = path.join(import.meta.dirname, '../../../assets/tray')
 

@@ -1,0 +1,147 @@
+import { createStore, type StoreApi } from 'zustand/vanilla'
+import { messageOf } from '../../agent-core/util/message-of.ts'
+import type { CommandLinkState, LastUpdate, LoginItemState, Misplaced, UpdateState } from '../../contract/app-bridge.ts'
+import type { AgentLink, Listener, Looker, Unsubscribe } from '../../contract/client.ts'
+import type { CommandInput, CommandResult } from '../../contract/commands.ts'
+import { type AgentSnapshot, mirrored } from '../../contract/snapshot.ts'
+import type { MovedKeys, ShellPreferences } from '../preferences.ts'
+import type { Listed } from '../tray/menu.ts'
+
+/** What the icon and its menu show. */
+export interface AgentView {
+  /** Absent while no agent answers; then `problem` says why. */
+  readonly snapshot: AgentSnapshot | undefined
+  readonly problem: string
+  /** No other program runs the agent: it runs in this app, and so ends with it, or could not be started. */
+  readonly isHere: boolean
+  /** No agent is started until files of the app that cannot be used are repaired or reset. */
+  readonly isBroken: boolean
+  readonly isQuitting: boolean
+  /** Power is measured on Macs only. */
+  readonly isMac: boolean
+  /** What came of the menu's last command, unless the snapshot tells it. */
+  readonly answer: Exclude<CommandResult, { outcome: 'done' | 'accepted' }> | undefined
+  readonly contexts: Listed<'contexts'>
+  readonly hostAddresses: Listed<'hostAddresses'>
+  /** Absent while their file cannot be used. */
+  readonly preferences: ShellPreferences | undefined
+  /** Settings of an earlier build that were moved at this start. */
+  readonly movedKeys: MovedKeys | undefined
+  /** As it was when the menu was last opened. */
+  readonly loginItem: LoginItemState
+  /** It was offered just now, for the first and last time. */
+  readonly offersLoginItem: boolean
+  readonly update: UpdateState
+  /** Until something else is done about updates. */
+  readonly lastUpdate: LastUpdate | undefined
+  readonly misplaced: Misplaced | undefined
+  /** As it was when the menu was last opened. */
+  readonly commandLink: CommandLinkState
+  /** Set while the window is not opened any more, since its page crashed again and again: one sentence. */
+  readonly pageProblem: string | undefined
+}
+
+export type AgentViewStore = StoreApi<AgentView>
+
+export const createAgentView = (platform: NodeJS.Platform = process.platform): AgentViewStore =>
+  createStore<AgentView>(() => ({
+    snapshot: undefined,
+    problem: 'Metalbar is starting.',
+    isHere: true,
+    isBroken: false,
+    isQuitting: false,
+    isMac: platform === 'darwin',
+    answer: undefined,
+    contexts: undefined,
+    hostAddresses: undefined,
+    preferences: undefined,
+    movedKeys: undefined,
+    loginItem: 'unavailable',
+    offersLoginItem: false,
+    update: { step: 'unavailable', why: 'source' },
+    lastUpdate: undefined,
+    misplaced: undefined,
+    commandLink: { state: 'unavailable' },
+    pageProblem: undefined,
+  }))
+
+/** An agent that restarts is back within seconds. */
+const retryMs = 1_000
+
+export interface Showing {
+  /** From now on more or less is measured for the icon and its menu. */
+  lookAs(looker: Looker): void
+  stop(): void
+}
+
+/** Keeps the view as the agent says, through its restarts. */
+export function keepShowing(link: AgentLink, view: AgentViewStore): Showing {
+  let looker: Looker = 'icon'
+  let leave: Unsubscribe = () => undefined
+  let timer: NodeJS.Timeout | undefined
+  const follow = () => {
+    const listener: Listener<AgentSnapshot> = {
+      next: (snapshot) => view.setState((before) => ({ snapshot: mirrored(before.snapshot, snapshot), problem: '' })),
+      end: ({ message }) => {
+        view.setState({ snapshot: undefined, problem: message })
+        timer = setTimeout(follow, retryMs)
+      },
+    }
+    leave = link.follow(listener, looker)
+  }
+  const stop = () => {
+    clearTimeout(timer)
+    leave()
+  }
+  follow()
+  return {
+    lookAs(next) {
+      if (next === looker) return
+      looker = next
+      stop()
+      follow()
+    },
+    stop,
+  }
+}
+
+/** Has a command of the menu carried out; where it is not, the menu says why until the next one. */
+export const command = (
+  link: AgentLink,
+  view: AgentViewStore,
+  input: CommandInput,
+): Promise<CommandResult | undefined> => answer(view, () => link.command(input))
+
+/** The same for what is more than a command; no result = the person did not go on with it. */
+export async function answer(
+  view: AgentViewStore,
+  deed: () => Promise<CommandResult | undefined>,
+): Promise<CommandResult | undefined> {
+  view.setState({ answer: undefined })
+  const result = await deed().catch((error: unknown): CommandResult => ({
+    outcome: 'failed',
+    message: messageOf(error),
+  }))
+  if (result && result.outcome !== 'done' && result.outcome !== 'accepted') view.setState({ answer: result })
+  return result
+}
+
+/** Takes it once, as soon as the view has it, which may be now. Answers what withdraws that. */
+export function onceKnown<T>(
+  view: AgentViewStore,
+  pick: (now: AgentView) => T | undefined,
+  take: (known: T) => void,
+): Unsubscribe {
+  const known = pick(view.getState())
+  if (known !== undefined) {
+    take(known)
+    return () => undefined
+  }
+  const leave = view.subscribe((now) => {
+    const later = pick(now)
+    if (later === undefined) return
+    leave()
+    take(later)
+  })
+  return leave
+}

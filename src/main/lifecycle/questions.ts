@@ -1,0 +1,102 @@
+import { app, BaseWindow, dialog, type MessageBoxOptions, type MessageBoxReturnValue, screen } from 'electron'
+import type { Question } from '../tray/menu-actions.ts'
+
+/** Beside the icon's menu, which closes when something is chosen. Cancel is what Return and Esc mean; false where the same is asked already. */
+export async function confirm({ message, detail, yes, no = 'Cancel' }: Question): Promise<boolean> {
+  const answer = await showMessageBox({
+    type: 'question',
+    message,
+    ...(detail !== undefined && { detail }),
+    buttons: [yes, no],
+    defaultId: 1,
+    cancelId: 1,
+  })
+  return answer?.response === 0
+}
+
+/** A window of another form has another page. */
+export const losesWritten: Question = {
+  message: 'What you wrote in the window is not applied yet, and is lost in a new one.',
+  detail: 'Apply or discard it there first, or open the new window without it.',
+  yes: 'Open without it',
+}
+
+/** Undefined where it is asked already. */
+export async function askToQuit(): Promise<{ readonly quits: boolean; readonly remembered: boolean } | undefined> {
+  const answer = await showMessageBox({
+    type: 'question',
+    message: 'Models run here, and quitting stops them.',
+    detail:
+      'Drain and stop withdraws them from the cluster, lets requests in flight finish and ends their servers. In the menu bar they go on without a window.',
+    buttons: ['Keep in menu bar', 'Drain and stop'],
+    checkboxLabel: 'Do not ask again',
+    defaultId: 0,
+    cancelId: 0,
+  })
+  return answer && { quits: answer.response === 1, remembered: answer.checkboxChecked }
+}
+
+/** Beside the window, which is open. */
+export async function tellHiddenIcon(): Promise<void> {
+  await showMessageBox({
+    type: 'info',
+    message: 'macOS shows no icon of Metalbar in the menu bar.',
+    detail:
+      'There is no room for it beside the others, or it is hidden in the settings of the menu bar. Metalbar runs all the same: whenever its icon is hidden, it opens in a window with an icon in the Dock, and opening the app again shows that window. This is said once.',
+    buttons: ['OK'],
+  })
+}
+
+export async function tellCannotStart(why: string): Promise<void> {
+  await showMessageBox({ type: 'error', message: 'Metalbar cannot start.', detail: why, buttons: ['OK'] })
+}
+
+/** Those that wait for an answer, by what they ask. */
+const open = new Map<string, BaseWindow>()
+
+/**
+ * In the middle of the screen, as a sheet of a window of its own that nobody sees: without one, macOS runs the question in a loop that
+ * nothing else of the app gets a turn in, the agent neither. Undefined where the same is asked already, which is brought to the front.
+ */
+export async function showMessageBox(options: MessageBoxOptions): Promise<MessageBoxReturnValue | undefined> {
+  const asked = open.get(options.message)
+  if (asked) {
+    bringToFront(asked)
+    return undefined
+  }
+  const window = unseenWindow()
+  open.set(options.message, window)
+  try {
+    bringToFront(window)
+    return await dialog.showMessageBox(window, options)
+  } finally {
+    open.delete(options.message)
+    if (!window.isDestroyed()) window.destroy()
+  }
+}
+
+/** It is shown, as a sheet of a hidden window could not be answered. */
+function unseenWindow(): BaseWindow {
+  const { workArea } = screen.getDisplayNearestPoint(screen.getCursorScreenPoint())
+  return new BaseWindow({
+    title: 'Metalbar',
+    x: Math.round(workArea.x + workArea.width / 2),
+    // Where macOS has its own questions: above the middle.
+    y: Math.round(workArea.y + workArea.height / 3),
+    width: 1,
+    height: 1,
+    frame: false,
+    transparent: true,
+    hasShadow: false,
+    resizable: false,
+    fullscreenable: false,
+    show: false,
+  })
+}
+
+/** An app without an icon in the Dock is seldom the active one. */
+function bringToFront(window: BaseWindow): void {
+  app.focus({ steal: true })
+  window.show()
+  window.focus()
+}

@@ -1,0 +1,196 @@
+import { spawn } from 'node:child_process'
+import { tmpdir, userInfo } from 'node:os'
+import path from 'node:path'
+import { app, clipboard, shell } from 'electron'
+import type { Logger } from '../../agent-core/observability/logger.ts'
+import { hostPlatform } from '../../agent-core/platform/host.ts'
+import { socketPathFor } from '../../agent-core/state/socket-path.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
+import { LinkError, type AgentLink } from '../../contract/client.ts'
+import type { Removal, TraceKind, TraceList } from '../../contract/uninstall.ts'
+import type { InstallationHost } from '../../installation/installation-host.ts'
+import type { KnownPlaces } from '../../installation/uninstall/file-parts.ts'
+import type { TracePart } from '../../installation/uninstall/traces.ts'
+import { probeSocket } from '../../serve/frames.ts'
+import type { AgentViewStore } from '../agent/agent-view.ts'
+import type { Question } from '../tray/menu-actions.ts'
+import { ownBundle } from '../system/placement.ts'
+import { loginItemState, setLoginItem } from '../system/macos.ts'
+import { showMessageBox } from './questions.ts'
+
+export interface AppUninstallOptions {
+  readonly link: Pick<AgentLink, 'command' | 'query' | 'snapshot'>
+  readonly view: AgentViewStore
+  readonly log: Logger
+  readonly stateDir: string
+  readonly homeDir: string
+  readonly env: NodeJS.ProcessEnv
+  readonly platform: NodeJS.Platform
+  readonly confirm: (question: Question) => Promise<boolean>
+  /** Ends the agent in good order, and then calls `finish` in place of a quit. */
+  readonly endBy: (finish: () => void) => Promise<void>
+}
+
+/** Everything that Metalbar ever wrote, as the window lists it and the app removes it. */
+export interface AppUninstall {
+  /** Throws LinkError. */
+  traces(): Promise<TraceList>
+  /** False where the person does not want it after all; else the app ends. Throws LinkError. */
+  uninstall(chosen: readonly TraceKind[]): Promise<boolean>
+}
+
+/** What this process writes to until it ends, by the kind that they belong to. */
+const openUntilTheEnd = { chromium: 'appData', 'metalbar.log': 'logs', 'metalbar.old.log': 'logs' } as const
+
+const sure: Question = {
+  message: 'Everything that is ticked is removed from this Mac and from the cluster.',
+  detail: 'Models that serve finish their requests and stop first; then the app ends. It cannot be undone.',
+  yes: 'Uninstall',
+}
+
+/** Loaded only when it is asked for: the rest of the app never needs it. */
+const load = () => import('../../installation/uninstall/uninstall.ts')
+
+export function appUninstall(options: AppUninstallOptions): AppUninstall {
+  const { link, view, log, confirm, endBy } = options
+  const partsNow = async () => {
+    const { allParts } = await load()
+    const host = hostOf(options)
+    const noAgents = { look: () => Promise.resolve(undefined), leave: () => Promise.resolve('silent' as const) }
+    return allParts({
+      host,
+      stateDir: options.stateDir,
+      platform: hostPlatform(),
+      temporaryDir: tmpdir(),
+      known: [await knownPlaces(link)],
+      work: { agents: noAgents, tell: (sentence) => log.info('uninstall', { text: sentence }) },
+      inUse: Object.keys(openUntilTheEnd),
+      others: [loginItemPart(view)],
+    })
+  }
+  return {
+    traces: async () => {
+      const { listTraces } = await load()
+      const traces = await listTraces(await partsNow())
+      const services = view.getState().snapshot?.services ?? []
+      const serving = services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`)
+      return { traces, serving }
+    },
+    uninstall: async (kinds) => {
+      const chosen = new Set(kinds)
+      if (!(await confirm(sure))) return false
+      const { removeTraces } = await load()
+      const parts = await partsNow()
+      if (!view.getState().isHere) await endOther(options)
+      const onStep = (what: string) => log.info('uninstall', { removes: what })
+      const finish = async () => {
+        const removals = await removeTraces(parts, { chosen, onStep })
+        const isTrashed = await tell(removals)
+        removeAtTheEnd(options, chosen)
+        if (isTrashed) await shell.trashItem(ownBundle())
+      }
+      await endBy(() => {
+        finish().then(
+          () => app.exit(0),
+          (error: unknown) => {
+            log.error('uninstall failed', { error })
+            app.exit(1)
+          },
+        )
+      })
+      return true
+    },
+  }
+}
+
+function hostOf({ env, homeDir, platform }: AppUninstallOptions): InstallationHost {
+  const { username, uid, gid } = userInfo()
+  if (platform !== 'darwin' && platform !== 'linux') throw new LinkError('refused', 'Only on a Mac or on Linux.')
+  return {
+    platform,
+    env,
+    isRoot: uid === 0,
+    systemRoot: '/',
+    programFolders: ['/usr/bin', '/bin', '/usr/sbin', '/sbin', ...(env['PATH'] ?? '').split(path.delimiter)],
+    user: { name: username, id: uid, groupId: gid, homeDir },
+  }
+}
+
+/** What only the agent can tell; nothing where it does not answer. */
+async function knownPlaces(link: AppUninstallOptions['link']): Promise<KnownPlaces> {
+  try {
+    const { placesOfAgent } = await load()
+    const { cluster } = await link.snapshot()
+    return placesOfAgent(await link.query({ name: 'settings' }), cluster)
+  } catch (error) {
+    if (error instanceof LinkError) return {}
+    throw error
+  }
+}
+
+const loginItemPart = (view: AgentViewStore): TracePart => {
+  const state = () => loginItemState(view.getState().misplaced)
+  const isOn = () => state() === 'enabled' || state() === 'requires-approval'
+  return {
+    kind: 'loginItem',
+    look: () =>
+      Promise.resolve(isOn() ? { places: [{ path: 'System Settings, General, Login Items' }], byHand: [] } : undefined),
+    // What it throws is the rejection.
+    remove: () =>
+      new Promise((resolve) => {
+        setLoginItem(false, view.getState().misplaced)
+        resolve()
+      }),
+  }
+}
+
+/** Ends the agent of another program. Throws LinkError. */
+async function endOther({ link, stateDir }: AppUninstallOptions): Promise<void> {
+  const { endAgent } = await load()
+  await endAgent(
+    () => link.command({ name: 'shutdown' }),
+    () => probeSocket(socketPathFor(stateDir, tmpdir()), stateDir),
+  )
+}
+
+/** Answers whether the app is to go to the Trash. */
+async function tell(removals: readonly Removal[]): Promise<boolean> {
+  const left = removals.filter(({ isGone }) => !isGone)
+  const lines = left.flatMap(({ byHand }) => byHand)
+  const canTrash = app.isPackaged && process.platform === 'darwin'
+  const buttons = [
+    ...(canTrash ? ['Move to the Trash and quit'] : []),
+    'Quit',
+    ...(lines.length > 0 ? ['Copy the lines'] : []),
+  ]
+  const texts = left.flatMap(({ what, message, byHand }) => [`${what}: ${message}`, ...byHand])
+  for (;;) {
+    const answer = await showMessageBox({
+      type: left.length === 0 ? 'info' : 'warning',
+      message: left.length === 0 ? 'What was ticked is removed.' : 'Not everything could be removed.',
+      detail: [...texts, 'The app itself is still there: it goes when you drag it to the Trash.'].join('\n'),
+      buttons,
+      defaultId: 0,
+      cancelId: buttons.indexOf('Quit'),
+    })
+    const pressed = buttons[answer?.response ?? buttons.indexOf('Quit')]
+    if (pressed !== 'Copy the lines') return pressed === 'Move to the Trash and quit'
+    await clipboard.writeText(lines.join('\n'))
+  }
+}
+
+/** Waits until this process is gone, and removes what it had open; the folder only where nothing else is in it. */
+const afterwards =
+  'while kill -0 "$1" 2>/dev/null; do sleep 0.2; done; folder=$2; shift 2; rm -rf -- "$@"; rmdir -- "$folder"'
+
+function removeAtTheEnd({ stateDir, log }: AppUninstallOptions, chosen: ReadonlySet<TraceKind>): void {
+  const names = Object.entries(openUntilTheEnd).filter(([, kind]) => chosen.has(kind))
+  const files = names.map(([name]) => path.join(stateDir, name))
+  const child = spawn('/bin/sh', ['-c', afterwards, 'sh', String(process.pid), stateDir, ...files], {
+    detached: true,
+    stdio: 'ignore',
+    env: { PATH: '/usr/bin:/bin' },
+  })
+  child.once('error', (error) => log.warn('what is open stays', { text: messageOf(error) }))
+  child.unref()
+}

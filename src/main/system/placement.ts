@@ -1,0 +1,105 @@
+import { constants } from 'node:fs'
+import { access } from 'node:fs/promises'
+import path from 'node:path'
+import { app } from 'electron'
+import type { Misplaced } from '../../contract/app-bridge.ts'
+import type { CommandResult } from '../../contract/commands.ts'
+import { hasCode } from '../../agent-core/util/files.ts'
+import type { Question } from '../tray/menu-actions.ts'
+
+export interface Place {
+  /** The folder Metalbar.app. */
+  readonly bundle: string
+  readonly homeDir: string
+  readonly isInApplications: boolean
+  /** The disk that it is on takes no writes. */
+  readonly isReadOnly: boolean
+}
+
+/** A folder of the person's own choice is one where it stays. */
+export function misplacedAs({ bundle, homeDir, isInApplications, isReadOnly }: Place): Misplaced | undefined {
+  if (bundle.includes('/AppTranslocation/')) return 'translocated'
+  if (isInApplications) return undefined
+  if (isReadOnly && bundle.startsWith('/Volumes/')) return 'diskImage'
+  return bundle.startsWith(`${path.join(homeDir, 'Downloads')}/`) ? 'downloads' : undefined
+}
+
+export const ownBundle = (): string => path.resolve(process.resourcesPath, '../..')
+
+/** Of this app; what runs from its sources has no place. */
+export async function placeOfApp(homeDir: string): Promise<Misplaced | undefined> {
+  // There on macOS alone.
+  if (!app.isPackaged || !('isInApplicationsFolder' in app)) return undefined
+  const bundle = ownBundle()
+  const isReadOnly = await access(path.dirname(bundle), constants.W_OK).then(
+    () => false,
+    (error: unknown) => hasCode(error, 'EROFS'),
+  )
+  return misplacedAs({ bundle, homeDir, isInApplications: app.isInApplicationsFolder(), isReadOnly })
+}
+
+const places: Readonly<Record<Misplaced, string>> = {
+  diskImage: 'Metalbar runs from its disk image.',
+  translocated: 'macOS runs Metalbar from a protected copy, because it was opened where it was downloaded.',
+  downloads: 'Metalbar runs from Downloads.',
+}
+
+export const moveOffer = (misplaced: Misplaced): Question => ({
+  message: places[misplaced],
+  detail:
+    'In Applications it can be updated, be opened at login and be found again. It closes, is moved there and opens again; what serves goes on.',
+  yes: 'Move to Applications',
+  no: 'Not now',
+})
+
+const replaces: Question = {
+  message: 'There is a Metalbar in Applications already.',
+  detail: 'This one takes its place. Settings and models stay as they are.',
+  yes: 'Replace it',
+}
+
+export interface MoveOptions {
+  readonly confirm: (question: Question) => Promise<boolean>
+  /** The app is about to end and to be opened again, or does not after all. */
+  readonly onMoving: (isMoving: boolean) => void
+}
+
+/** Undefined where the person does not want it, or it is done and the app ends. Throws what macOS says. */
+export async function moveToApplications({ confirm, onMoving }: MoveOptions): Promise<CommandResult | undefined> {
+  // Where macOS asks for a password it replaces what is there without asking the handler.
+  const isThere = await access(path.join('/Applications', path.basename(ownBundle()))).then(
+    () => true,
+    () => false,
+  )
+  if (isThere && !(await confirm(replaces))) return undefined
+  const first = move(isThere, onMoving)
+  if (first === 'moved') return undefined
+  if (first === 'exists' && !(await confirm(replaces))) return undefined
+  const last = first === 'exists' ? move(true, onMoving) : first
+  if (last === 'moved') return undefined
+  const why =
+    last === 'existsAndRunning'
+      ? 'the Metalbar that is there runs: quit it first'
+      : 'macOS did not do it: drag it there in the Finder'
+  return { outcome: 'failed', message: `Metalbar was not moved into Applications: ${why}.` }
+}
+
+type Moved = 'moved' | 'refused' | 'exists' | 'existsAndRunning'
+
+/** Electron asks its handler at once, with no time for a question. */
+function move(mayReplace: boolean, onMoving: MoveOptions['onMoving']): Moved {
+  let met: Moved = 'refused'
+  let isMoved = false
+  onMoving(true)
+  try {
+    isMoved = app.moveToApplicationsFolder({
+      conflictHandler: (type) => {
+        met = type
+        return type === 'exists' && mayReplace
+      },
+    })
+  } finally {
+    if (!isMoved) onMoving(false)
+  }
+  return isMoved ? 'moved' : met
+}

@@ -1,0 +1,120 @@
+import type { MenuItemConstructorOptions } from 'electron'
+import type { SystemPane, UpdateAction } from '../../contract/app-bridge.ts'
+import { cleanText } from '../../contract/clean-text.ts'
+import type { CommandInput } from '../../contract/commands.ts'
+import type { ShellPreferences } from '../preferences.ts'
+import type { WindowPlace } from '../window/show-target.ts'
+
+/** What choosing an entry does. */
+export type MenuDeed =
+  | { readonly kind: 'command'; readonly command: CommandInput }
+  | { readonly kind: 'measurePower' }
+  /** The window, turned to one of its parts. */
+  | { readonly kind: 'open'; readonly at?: WindowPlace }
+  /** The same as a window like any other. */
+  | { readonly kind: 'tearOff' }
+  | { readonly kind: 'copy'; readonly text: string }
+  | { readonly kind: 'showLog'; readonly file: string }
+  | { readonly kind: 'prefer'; readonly preferences: Partial<ShellPreferences> }
+  | { readonly kind: 'resetPreferences' }
+  | { readonly kind: 'loginItem'; readonly isOn: boolean }
+  | { readonly kind: 'openPane'; readonly pane: SystemPane }
+  /** The agent that another program runs is to run in this app. */
+  | { readonly kind: 'takeOver' }
+  | { readonly kind: 'update'; readonly action: UpdateAction }
+  /** The link to the app's command. */
+  | { readonly kind: 'commandLink'; readonly isWanted: boolean }
+  | { readonly kind: 'moveToApplications' }
+  | { readonly kind: 'quit' }
+
+/** A line of the menu as data; one without a deed or entries below it can only be read. */
+export type MenuEntry =
+  | { readonly kind: 'separator' }
+  | {
+      readonly kind: 'line'
+      readonly label: string
+      readonly deed?: MenuDeed
+      /** Has a check mark, or the room for one. */
+      readonly isChecked?: boolean
+      readonly accelerator?: string
+      /** Says more where the pointer rests. */
+      readonly toolTip?: string
+      readonly entries?: readonly MenuEntry[]
+    }
+
+const separator: MenuEntry = { kind: 'separator' }
+
+/** Longer sentences would make the menu as wide as the screen. */
+const maxSentence = 90
+
+export const text = (sentence: string): MenuEntry => {
+  const clean = cleanText(sentence)
+  return {
+    kind: 'line',
+    label: clean.length <= maxSentence ? clean : `${clean.slice(0, maxSentence - 1).trimEnd()}…`,
+  }
+}
+
+/** All of a sentence, in as many lines as it takes but for a limit. */
+export function lines(sentence: string, most = 6): MenuEntry[] {
+  const broken: string[] = []
+  for (const word of cleanText(sentence).split(' ')) {
+    const last = broken.at(-1)
+    if (last === undefined || last.length + 1 + word.length > maxSentence) broken.push(word)
+    else broken[broken.length - 1] = `${last} ${word}`
+  }
+  const shown = broken.slice(0, most)
+  if (broken.length > most) shown[most - 1] = `${shown[most - 1] ?? ''} …`
+  return shown.map(text)
+}
+
+type LineOptions = Partial<Pick<Extract<MenuEntry, { kind: 'line' }>, 'accelerator' | 'toolTip' | 'isChecked'>>
+
+export const line = (label: string, deed: MenuDeed, options: LineOptions = {}): MenuEntry => ({
+  kind: 'line',
+  label: nameWithin(label, maxSentence),
+  deed,
+  ...options,
+})
+
+export const submenu = (label: string, entries: readonly MenuEntry[]): MenuEntry => ({
+  kind: 'line',
+  label: cleanText(label),
+  entries,
+})
+
+/** Enough to tell names apart that begin and end alike. */
+const maxName = 48
+
+/** A name of any length as one that fits, cut in the middle: names that a person has to tell apart often differ at the end. */
+export function nameWithin(name: string, most = maxName): string {
+  const clean = cleanText(name)
+  if (clean.length <= most) return clean
+  const head = Math.ceil((most - 1) / 2)
+  return `${clean.slice(0, head)}…${clean.slice(clean.length - (most - 1 - head))}`
+}
+
+/** The groups that have something to show, with a line between each two. */
+export const separated = (groups: readonly (readonly MenuEntry[])[]): MenuEntry[] =>
+  groups
+    .filter((group) => group.length > 0)
+    .flatMap((group, index) => (index === 0 ? [...group] : [separator, ...group]))
+
+/** The same as Electron takes it. */
+export const templateOf = (entries: readonly MenuEntry[], onDeed: (deed: MenuDeed) => void) =>
+  entries.map((entry) => itemOf(entry, onDeed))
+
+function itemOf(entry: MenuEntry, onDeed: (deed: MenuDeed) => void): MenuItemConstructorOptions {
+  if (entry.kind === 'separator') return { type: 'separator' }
+  const { label, deed, accelerator, toolTip, isChecked, entries } = entry
+  return {
+    // A single one would mark the letter after it as a key, and not be shown.
+    label: label.replaceAll('&', '&&'),
+    enabled: deed !== undefined || entries !== undefined,
+    ...(accelerator !== undefined && { accelerator }),
+    ...(toolTip !== undefined && { toolTip }),
+    ...(isChecked !== undefined && { type: 'checkbox', checked: isChecked }),
+    ...(entries && { submenu: templateOf(entries, onDeed) }),
+    ...(deed && { click: () => onDeed(deed) }),
+  }
+}
