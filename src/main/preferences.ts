@@ -2,11 +2,7 @@ import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { AppPreferences } from '../contract/app-bridge.ts'
-import { sentence } from '../contract/clean-text.ts'
-import { LinkError } from '../contract/client.ts'
 import { agentKeys, type AgentKeys } from './agent/agent-keys.ts'
-import type { AgentViewStore } from './agent/agent-view.ts'
-import { maxBodyBytes, type News } from './notifications/news.ts'
 import { readOwnFile } from './system/own-file.ts'
 
 const yesOrNo = z.boolean({ error: 'must be true or false' })
@@ -72,71 +68,3 @@ export async function writePreferences(
 }
 
 const fileIn = (stateDir: string): string => path.join(stateDir, 'preferences.json')
-
-type Changes = { readonly [K in keyof ShellPreferences]?: ShellPreferences[K] | undefined }
-
-/** Changes some of them, on the disk and in the view. Throws what the disk answers, and a LinkError while their file cannot be used. */
-export function keepPreferences(stateDir: string, view: AgentViewStore, onChange: () => void) {
-  let last: Promise<void> = Promise.resolve()
-  const write = async (changes: Changes) => {
-    const { preferences: before } = view.getState()
-    if (!before) {
-      throw new LinkError('refused', 'preferences.json cannot be used: choose Reset preferences in the menu first.')
-    }
-    const stated = Object.entries(changes).filter(([, value]) => value !== undefined)
-    const preferences = { ...before, ...Object.fromEntries(stated) }
-    // While another program runs the agent, what an earlier build kept there waits for the app's own to take it over.
-    const there = await readPreferences(stateDir)
-    await writePreferences(stateDir, preferences, there.ok ? there.agent : {})
-    view.setState({ preferences })
-    onChange()
-  }
-  // One after the other, so that none is lost.
-  return (changes: Changes): Promise<void> => {
-    const done = last.then(() => write(changes))
-    last = done.catch(() => undefined)
-    return done
-  }
-}
-
-/** What the window calls each key that an earlier build kept in `preferences.json`. */
-export const movedTitles: Readonly<Record<keyof AgentKeys, string>> = {
-  kubeconfig: 'Kubeconfig',
-  context: 'Context',
-  namespace: 'Namespace',
-  inferenceServiceAllowlist: 'Services this machine may claim',
-  modelStore: 'Folder of models',
-  allowedModelRoots: 'Folders a Model may name',
-  allowUnsafeExtraArgs: 'Pass on unsafe arguments',
-  allowedEnv: 'Variables a service may set',
-  allowedDownloadHosts: 'Private hosts to download from',
-  hubLoginNamespaces: 'Namespaces that share the Hugging Face token',
-  llamaServer: 'Path of llama-server',
-  llamaServerStartupTimeoutMs: 'Longest wait for a model that loads',
-  hostIp: 'Host address',
-  port: 'Port of health and metrics',
-  logLevel: "Detail of the agent's log",
-}
-
-export type MovedKeys = readonly (keyof AgentKeys)[]
-
-const titlesOf = (keys: MovedKeys): string => keys.map((key) => movedTitles[key]).join(', ')
-
-/** In the menu, the window and `metal-agent status`, until the app ends. */
-export const movedNotice = (keys: MovedKeys): string =>
-  `Moved from preferences.json to Settings, the same as before: ${titlesOf(keys)}.`
-
-/** Where a person looks at none of them meanwhile. */
-export const movedNews = (keys: MovedKeys): News => {
-  const settings = { kind: 'open', at: { view: 'settings' } } as const
-  return {
-    id: 'settings moved',
-    title: 'Your settings moved',
-    body: sentence(
-      `They say the same as before, and Settings shows them from now on: ${titlesOf(keys)}.`,
-      maxBodyBytes,
-    ),
-    click: settings,
-    action: { label: 'Open Settings', deed: settings },
-  }
-}

@@ -4,7 +4,7 @@ import { catchLinks, followSupply, holdAwake, refuseAppNap } from '../../src/mai
 import type { LinkTarget } from '../../src/main/window/show-target.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
 import { showTray, tellHiddenIconOnce } from '../../src/main/tray/tray.ts'
-import { tellNews } from '../../src/main/notifications/paced-news.ts'
+import { tellNews } from '../../src/main/notifications/tell-news.ts'
 import { app } from '../support/electron-stand-in/app.ts'
 import { press, question } from '../support/electron-stand-in/dialog.ts'
 import { notifications } from '../support/electron-stand-in/notification.ts'

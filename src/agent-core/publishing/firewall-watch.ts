@@ -1,12 +1,11 @@
 import { realpath } from 'node:fs/promises'
 import { shellWord } from '../../contract/shell.ts'
 import type { Logger } from '../observability/logger.ts'
+import { darwinCommands } from '../platform/darwin.ts'
 import type { Firewall, Platform } from '../platform/platform.ts'
 
 /** Soon enough for a person who has just allowed the program; macOS answers in a few milliseconds. */
 const lookEveryMs = 60_000
-
-const tool = '/usr/libexec/ApplicationFirewall/socketfilterfw'
 
 export interface FirewallWatchOptions {
   readonly platform: Pick<Platform, 'firewall'>
@@ -65,6 +64,6 @@ function noticeOf(firewall: Firewall | undefined, program: string): string | und
     return 'The firewall of macOS blocks all incoming connections, so that Pods get no answer: switch that off in System Settings, Network, Firewall, Options.'
   }
   if (firewall?.state !== 'byProgram' || firewall.allowed.has(program)) return undefined
-  const file = shellWord(program)
+  const [tool, file] = [darwinCommands.firewall, shellWord(program)]
   return `The firewall of macOS is on and does not allow ${program}, so that Pods may get no answer. In Terminal: sudo ${tool} --add ${file}; sudo ${tool} --unblockapp ${file}`
 }

@@ -30,6 +30,9 @@ export const agentKeys = z.object({
 })
 export type AgentKeys = z.infer<typeof agentKeys>
 
+/** What was taken over from there. */
+export type MovedKeys = readonly (keyof AgentKeys)[]
+
 export const keyNames = (keys: Partial<AgentKeys>): (keyof AgentKeys)[] =>
   agentKeys.keyof().options.filter((name) => name in keys)
 

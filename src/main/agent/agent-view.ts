@@ -1,11 +1,17 @@
+import type { Answer } from '../../contract/queries.ts'
 import { createStore, type StoreApi } from 'zustand/vanilla'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import type { CommandLinkState, LastUpdate, LoginItemState, Misplaced, UpdateState } from '../../contract/app-bridge.ts'
-import type { AgentLink, Listener, Looker, Unsubscribe } from '../../contract/client.ts'
+import { LinkError, type AgentLink, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { type AgentSnapshot, mirrored } from '../../contract/snapshot.ts'
-import type { MovedKeys, ShellPreferences } from '../preferences.ts'
-import type { Listed } from '../tray/menu.ts'
+import { readPreferences, writePreferences, type ShellPreferences } from '../preferences.ts'
+import type { MovedKeys } from './agent-keys.ts'
+
+export type ListName = 'contexts' | 'hostAddresses'
+
+/** What the agent answered when the menu was opened, or before; undefined = nothing yet, `problem` = why there is no answer. */
+export type Listed<N extends ListName> = Answer<N> | { readonly problem: string } | undefined
 
 /** What the icon and its menu show. */
 export interface AgentView {
@@ -144,4 +150,30 @@ export function onceKnown<T>(
     take(later)
   })
   return leave
+}
+
+type Changes = { readonly [K in keyof ShellPreferences]?: ShellPreferences[K] | undefined }
+
+/** Changes some of them, on the disk and in the view. Throws what the disk answers, and a LinkError while their file cannot be used. */
+export function keepPreferences(stateDir: string, view: AgentViewStore, onChange: () => void) {
+  let last: Promise<void> = Promise.resolve()
+  const write = async (changes: Changes) => {
+    const { preferences: before } = view.getState()
+    if (!before) {
+      throw new LinkError('refused', 'preferences.json cannot be used: choose Reset preferences in the menu first.')
+    }
+    const stated = Object.entries(changes).filter(([, value]) => value !== undefined)
+    const preferences = { ...before, ...Object.fromEntries(stated) }
+    // While another program runs the agent, what an earlier build kept there waits for the app's own to take it over.
+    const there = await readPreferences(stateDir)
+    await writePreferences(stateDir, preferences, there.ok ? there.agent : {})
+    view.setState({ preferences })
+    onChange()
+  }
+  // One after the other, so that none is lost.
+  return (changes: Changes): Promise<void> => {
+    const done = last.then(() => write(changes))
+    last = done.catch(() => undefined)
+    return done
+  }
 }

@@ -9,17 +9,18 @@ import { openStateFolder } from '../../agent-core/state/state-folder.ts'
 import { LinkError, type AgentLink } from '../../contract/client.ts'
 import type { CommandResult } from '../../contract/commands.ts'
 import type { HostOptions, HostResult } from '../../serve/host-agent.ts'
-import { keyNames, moveAgentKeys, readStartSettings, type AppPlaces, type MoveOptions } from './agent-keys.ts'
+import {
+  keyNames,
+  moveAgentKeys,
+  readStartSettings,
+  type AppPlaces,
+  type MovedKeys,
+  type MoveOptions,
+} from './agent-keys.ts'
 import type { AgentView } from './agent-view.ts'
 import { lazyLink } from './lazy-link.ts'
-import {
-  type MovedKeys,
-  movedNotice,
-  readPreferences,
-  type ReadPreferences,
-  type ShellPreferences,
-  writePreferences,
-} from '../preferences.ts'
+import { movedNotice } from '../notifications/news.ts'
+import { readPreferences, type ReadPreferences, type ShellPreferences, writePreferences } from '../preferences.ts'
 import { setAside } from '../../agent-core/state/state-file.ts'
 
 export interface ShownAgent {

@@ -1,12 +1,5 @@
-import type { Logger } from '../../agent-core/observability/logger.ts'
-import type { LoginItemState } from '../../contract/app-bridge.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { type AgentView, type AgentViewStore, onceKnown } from '../agent/agent-view.ts'
-import { loginItemState } from '../system/macos.ts'
-import { grouped, lossDueAt, type News, newsIn, type Watched } from './news.ts'
-import { showNews } from './show.ts'
-import { movedNews, type ShellPreferences } from '../preferences.ts'
-import type { MenuDeed } from '../tray/menu-entries.ts'
+import { grouped, lossDueAt, newsIn, type News, type Watched } from './news.ts'
 
 export interface PacedNewsOptions {
   readonly show: (news: News) => void
@@ -93,58 +86,4 @@ export class PacedNews {
       Math.max(0, dueAt - this.#now()) + 1,
     )
   }
-}
-
-export interface TellNewsOptions {
-  readonly view: AgentViewStore
-  readonly log: Logger
-  readonly prefer: (changes: Partial<ShellPreferences>) => Promise<void>
-  readonly onDeed: (deed: MenuDeed) => void
-}
-
-/** Tells by notifications what icon and menu say too. Answers what is to be called when the machine woke. */
-export function tellNews({ view, log, prefer, onDeed }: TellNewsOptions): () => void {
-  const isWanted = () => view.getState().preferences?.notifications === true
-  const paced = new PacedNews({ isWanted, show: (news) => showNews(news, log, onDeed) })
-  let isOffered = false
-  const offerLogin = () => {
-    // What asks the system comes last.
-    if (
-      isOffered ||
-      !isLoginOfferDue(view.getState(), 'not-registered') ||
-      loginItemState(view.getState().misplaced) !== 'not-registered'
-    )
-      return
-    isOffered = true
-    view.setState({ offersLoginItem: true })
-    if (isWanted()) showNews(loginOffer, log, onDeed)
-    prefer({ loginItemOffered: true }).catch((error: unknown) => log.warn('the offer is not remembered', { error }))
-  }
-  view.subscribe((state, before) => {
-    // Until it is known whether a person wants to be told, nothing counts as told.
-    if (!state.snapshot || !state.preferences) return
-    if (state.snapshot === before.snapshot && before.preferences) return
-    paced.next(state.snapshot)
-    offerLogin()
-  })
-  const moved = (now: AgentView) => now.movedKeys
-  onceKnown(view, moved, (keys) => {
-    if (isWanted()) showNews(movedNews(keys), log, onDeed)
-  })
-  return () => paced.woke()
-}
-
-/** Once, when the first model serves: then a person knows what the app is for. */
-export const isLoginOfferDue = ({ snapshot, preferences }: AgentView, loginItem: LoginItemState): boolean =>
-  preferences?.loginItemOffered === false &&
-  loginItem === 'not-registered' &&
-  snapshot?.services.some(({ state }) => state === 'ready') === true
-
-/** The menu says the same until the app ends, and has it under This app from then on. */
-export const loginOffer: News = {
-  id: 'login item',
-  title: 'Open Metalbar at login?',
-  body: 'Then this Mac serves its models after a restart too. The menu has it under This app.',
-  click: { kind: 'open', at: { view: 'settings' } },
-  action: { label: 'Open at login', deed: { kind: 'loginItem', isOn: true } },
 }

@@ -12,7 +12,7 @@ import {
 } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { actionsFor, stateWord, stepWords } from '../../contract/words.ts'
-import type { AgentView } from '../agent/agent-view.ts'
+import type { AgentView, Listed, ListName } from '../agent/agent-view.ts'
 import { line, lines, type MenuDeed, type MenuEntry, nameWithin, separated, submenu, text } from './menu-entries.ts'
 import { clusterLine, figuresLine, isTroubled, stateLine } from './icon.ts'
 
@@ -282,11 +282,6 @@ function whyEntry(service: ServiceView): MenuEntry[] {
 
 const stepLine = ({ status, message }: ServiceView['steps']['fetched'], word: string): MenuEntry =>
   text(`${stepMarks[status]} ${word}${message === undefined ? '' : `: ${message}`}`)
-
-type ListName = 'contexts' | 'hostAddresses'
-
-/** What the agent answered when the menu was opened, or before; undefined = nothing yet, `problem` = why there is no answer. */
-export type Listed<N extends ListName> = Answer<N> | { readonly problem: string } | undefined
 
 /** More do not fit on a screen; the command line has them all. */
 const maxChoices = 30

@@ -6,15 +6,9 @@ import { PersonSettings } from '../../../src/agent-core/settings/person-settings
 import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 import { moveAgentKeys, readStartSettings } from '../../../src/main/agent/agent-keys.ts'
-import { createAgentView } from '../../../src/main/agent/agent-view.ts'
-import {
-  defaultPreferences,
-  keepPreferences,
-  movedNotice,
-  movedTitles,
-  readPreferences,
-  writePreferences,
-} from '../../../src/main/preferences.ts'
+import { createAgentView, keepPreferences } from '../../../src/main/agent/agent-view.ts'
+import { movedNotice, movedTitles } from '../../../src/main/notifications/news.ts'
+import { defaultPreferences, readPreferences, writePreferences } from '../../../src/main/preferences.ts'
 import { setAside } from '../../../src/agent-core/state/state-file.ts'
 import { settingTexts, startSettingTexts } from '../../../src/renderer/words/settings.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'

@@ -1,0 +1,92 @@
+import { Notification } from 'electron'
+import type { Logger } from '../../agent-core/observability/logger.ts'
+import type { LoginItemState } from '../../contract/app-bridge.ts'
+import { onceKnown, type AgentView, type AgentViewStore } from '../agent/agent-view.ts'
+import type { ShellPreferences } from '../preferences.ts'
+import { loginItemState } from '../system/macos.ts'
+import type { MenuDeed } from '../tray/menu-entries.ts'
+import { movedNews, type News } from './news.ts'
+import { PacedNews } from './paced-news.ts'
+
+export interface TellNewsOptions {
+  readonly view: AgentViewStore
+  readonly log: Logger
+  readonly prefer: (changes: Partial<ShellPreferences>) => Promise<void>
+  readonly onDeed: (deed: MenuDeed) => void
+}
+
+/** Tells by notifications what icon and menu say too. Answers what is to be called when the machine woke. */
+export function tellNews({ view, log, prefer, onDeed }: TellNewsOptions): () => void {
+  const isWanted = () => view.getState().preferences?.notifications === true
+  const paced = new PacedNews({ isWanted, show: (news) => showNews(news, log, onDeed) })
+  let isOffered = false
+  const offerLogin = () => {
+    // What asks the system comes last.
+    if (
+      isOffered ||
+      !isLoginOfferDue(view.getState(), 'not-registered') ||
+      loginItemState(view.getState().misplaced) !== 'not-registered'
+    )
+      return
+    isOffered = true
+    view.setState({ offersLoginItem: true })
+    if (isWanted()) showNews(loginOffer, log, onDeed)
+    prefer({ loginItemOffered: true }).catch((error: unknown) => log.warn('the offer is not remembered', { error }))
+  }
+  view.subscribe((state, before) => {
+    // Until it is known whether a person wants to be told, nothing counts as told.
+    if (!state.snapshot || !state.preferences) return
+    if (state.snapshot === before.snapshot && before.preferences) return
+    paced.next(state.snapshot)
+    offerLogin()
+  })
+  const moved = (now: AgentView) => now.movedKeys
+  onceKnown(view, moved, (keys) => {
+    if (isWanted()) showNews(movedNews(keys), log, onDeed)
+  })
+  return () => paced.woke()
+}
+
+/** Once, when the first model serves: then a person knows what the app is for. */
+export const isLoginOfferDue = ({ snapshot, preferences }: AgentView, loginItem: LoginItemState): boolean =>
+  preferences?.loginItemOffered === false &&
+  loginItem === 'not-registered' &&
+  snapshot?.services.some(({ state }) => state === 'ready') === true
+
+/** The menu says the same until the app ends, and has it under This app from then on. */
+export const loginOffer: News = {
+  id: 'login item',
+  title: 'Open Metalbar at login?',
+  body: 'Then this Mac serves its models after a restart too. The menu has it under This app.',
+  click: { kind: 'open', at: { view: 'settings' } },
+  action: { label: 'Open at login', deed: { kind: 'loginItem', isOn: true } },
+}
+
+/** Kept here: Electron takes away what nothing refers to, and its click is lost. */
+const shown = new Map<string, Notification>()
+const maxShown = 20
+
+/** Shows it where the system shows such; a person may have forbidden it there, which is theirs to do. */
+export function showNews(
+  { id, title, body, click, action }: News,
+  log: Logger,
+  onDeed: (deed: MenuDeed) => void,
+): void {
+  if (!Notification.isSupported()) return
+  const notification = new Notification({
+    id,
+    groupId: 'metalbar',
+    title,
+    body,
+    silent: true,
+    actions: action ? [{ type: 'button', text: action.label }] : [],
+  })
+  notification.on('click', () => onDeed(click))
+  if (action) notification.on('action', () => onDeed(action.deed))
+  notification.on('failed', (_event, error) => log.warn('a notification was not shown', { title, error }))
+  shown.delete(id)
+  shown.set(id, notification)
+  for (const [oldest] of shown) if (shown.size > maxShown) shown.delete(oldest)
+  notification.show()
+  log.info('notification', { title })
+}
