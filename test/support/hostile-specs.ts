@@ -60,6 +60,8 @@ const text = fc.oneof(
   fc.constantFrom(
     '',
     '../x',
+    '--tools',
+    '--log-file=/x',
     '$(id)',
     '\u202e',
     '\uFEFF'.repeat(200),
