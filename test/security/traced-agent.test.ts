@@ -144,6 +144,11 @@ describe('with every system call looked at', () => {
       ])
       const store = path.join(there.folder, 'models')
       const specs = fc.sample(hostileWholeSpecs(store), { numRuns: specCount, seed: 13 })
+      const gpu = { layers: 1 }
+      const served = {
+        ...{ source: path.join(store, 'a.gguf'), format: 'gguf', files: [], mmproj: '' },
+        ...{ hardware: { accelerator: 'metal', gpu }, sourceSecretRef: undefined, sha256: undefined },
+      }
       const models = fc.sample(hostileModels(store), { numRuns: specCount / 5, seed: 13 })
       for (let from = 0; from < specs.length; from += batchSize) {
         // Every other one asks for nothing but arguments, which more often pass.
@@ -152,15 +157,16 @@ describe('with every system call looked at', () => {
           return `s${from + at}`
         })
         const ofModels = models.slice(from / 5, (from + batchSize) / 5).map((spec, at) => {
-          there.applyModel(`m${from + at}`, spec)
+          // Every other one has a file that can be served, and so do all of its other fields reach a server.
+          there.applyModel(`m${from + at}`, at % 2 === 0 ? spec : { ...spec, ...served })
           return `m${from + at}`
         })
         names.push(...ofModels)
         await outcomes(there, names)
         for (const name of names) there.sim.delete({ resource: 'inferenceservices', name })
       }
-      const served = ['--metrics', '--seed', '7', '--chat-template', '{{ "/etc/passwd" }}']
-      there.apply('served', { extraArgs: served, env: [{ name: 'OMP_NUM_THREADS', value: '1' }] })
+      const args = ['--metrics', '--seed', '7', '--chat-template', '{{ "/etc/passwd" }}']
+      there.apply('served', { extraArgs: args, env: [{ name: 'OMP_NUM_THREADS', value: '1' }] })
       expect((await outcomes(there, ['served'])).get('served')).toBe('Serving')
       await there.agent.stop()
       const calls = (await readFile(path.join(there.folder, 'trace'), 'utf8')).split('\n')
