@@ -247,9 +247,11 @@ describe.concurrent('an update', () => {
     })
     await app.icon('disconnected', 'kubeconfig')
     const refused = await act(app, 'look')
-    expect([refused, JSON.stringify(await app.menu()).includes('Who manages this Mac'), world.server.requests]).toEqual(
-      [expect.stringContaining('Who manages this Mac'), true, []],
-    )
+    expect([
+      refused,
+      JSON.stringify(await app.menu()).includes('Your administrator updates this Mac'),
+      world.server.requests,
+    ]).toEqual([expect.stringContaining('Your administrator updates this Mac'), true, []])
   })
 })
 

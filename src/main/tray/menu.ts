@@ -396,7 +396,7 @@ function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
   const look = line('Check for updates…', { kind: 'update', action: 'look' })
   switch (update.step) {
     case 'unavailable':
-      return update.why === 'managed' ? [...told, text('Who manages this Mac brings updates of Metalbar')] : told
+      return update.why === 'managed' ? [...told, text('Your administrator updates this Mac')] : told
     case 'unknown':
     case 'newest':
       return [...told, look]
