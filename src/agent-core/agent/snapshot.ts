@@ -21,7 +21,7 @@ export class SnapshotStore {
   #snapshot: AgentSnapshot | undefined
   /** There is a change that the snapshot has not taken in. */
   #isStale = true
-  /** Set while readers are to be told of a change. */
+  /** Set while a notification of readers is due. */
   #timer: NodeJS.Timeout | undefined
   #isDisposed = false
 

@@ -137,7 +137,7 @@ interface MoveInQuestion {
 interface DoubtInMove {
   readonly doubt: ContextDoubt
   readonly message: string
-  /** Of the button that does it all the same. */
+  /** The label of the button that does it anyway. */
   readonly label: string
 }
 

@@ -17,7 +17,7 @@ import { LinkError } from '../../contract/client.ts'
 import type { Command, ServiceRef } from '../../contract/commands.ts'
 import { createdBy, type DeletionView, type ManagerView } from '../../contract/model-application.ts'
 
-/** Others write the same objects all the time; each attempt reads them anew. */
+/** Others write the same objects all the time, so each attempt reads them again. */
 const maxAttempts = 10
 
 type DeleteModel = Extract<Command, { name: 'deleteModel' }>
