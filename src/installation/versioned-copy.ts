@@ -88,6 +88,13 @@ async function isWhole(file: string, hash: string): Promise<boolean> {
 /** What launchd or systemd starts, the same for every version: macOS keeps what a person allowed a program by its path. */
 export const serviceCommandIn = (stateDir: string): string => path.join(copiesFolder(stateDir), 'current', fileName)
 
+/** As a service of an earlier build names its command: `versions/VERSION-HASH/metal-agent`. */
+export function isVersionedCopy(command: string): boolean {
+  const folder = path.dirname(command)
+  const isBelowVersions = path.basename(path.dirname(folder)) === path.basename(copiesFolder(''))
+  return path.basename(command) === fileName && ofCopy.test(path.basename(folder)) && isBelowVersions
+}
+
 /** Whether a service of this state folder would start these bytes already. Throws CopyError. */
 export async function isServiceCommand(copy: string, stateDir: string): Promise<boolean> {
   try {

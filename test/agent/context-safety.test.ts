@@ -1,12 +1,16 @@
 import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
+import { errorCode } from '../../src/agent-core/util/error-code.ts'
 import type { CommandInput, CommandResult } from '../../src/contract/commands.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { everything } from '../support/kube-sim/access.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
+import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
 
 test('a cluster that does not answer is not moved to, unless a person says so; then the old one is a way back', async () => {
   await using lab = await KubeSim.start()
@@ -36,6 +40,28 @@ test('a cluster that does not answer is not moved to, unless a person says so; t
   expect((await run(agent, { name: 'selectContext', context: 'lab' })).outcome).toBe('accepted')
   await agent.untilReady('tiny')
   await eventually(() => !agent.snapshot.notices.includes(back))
+})
+
+test('where macOS keeps the agent from the local network, that is said of a cluster that is to be served', async () => {
+  await using lab = await KubeSim.start()
+  await using away = await KubeSim.start()
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const kubeconfig = join(world.folder, 'both.kubeconfig')
+  await writeFile(kubeconfig, kubeconfigOf({ lab, away }))
+  const denied = deniedSentence('127.0.0.1')
+  // As a Mac answers of a connection that its permission forbids; here nobody listens there.
+  const memory = new StatedMemory(
+    statedPlatform(hostPlatform(), {
+      whyUnreachable: (error) => Promise.resolve(errorCode(error) === 'ECONNREFUSED' ? denied : undefined),
+    }),
+  )
+  const agent = await world.startAgent({ kubeconfig, memory })
+  await agent.untilCluster('live')
+  await away.stop()
+  expect(await run(agent, { name: 'selectContext', context: 'away' })).toMatchObject({
+    outcome: 'refused',
+    message: `The context stays "lab", and nothing was stopped: nothing could be served for "away". ${denied}`,
+  })
 })
 
 test('a cluster without LLMKube, or that refuses our credentials, is not moved to', async () => {

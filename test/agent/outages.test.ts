@@ -172,7 +172,8 @@ test.concurrent(
         whyUnreachable: (error) => Promise.resolve(errorCode(error) === 'ECONNREFUSED' ? denied : undefined),
       }),
     )
-    const agent = await world.startAgent({ memory })
+    const nobody = `http://127.0.0.1:${await freePort()}`
+    const agent = await world.startAgent({ memory, settings: { hubEndpoint: nobody } })
     await agent.untilCluster('live')
     await sim.stop()
     const away = await eventually(() => {
@@ -181,8 +182,10 @@ test.concurrent(
     })
     await sim.start()
     const back = await agent.untilCluster('live')
-    await world.apply('tiny', { source: `http://127.0.0.1:${await freePort()}/tiny.gguf` })
+    await world.apply('tiny', { source: `${nobody}/tiny.gguf` })
     await agent.until('tiny', ({ message }) => message.includes(`tiny.gguf cannot be reached: ${denied}`))
+    await world.apply('listed', { source: 'hf://org/repo' })
+    await agent.until('listed', ({ message }) => message.includes(`${nobody} cannot be reached: ${denied}`))
     expect([away, back]).toMatchObject([
       { state: 'stale', message: denied, cause: 'localNetwork' },
       { state: 'live', message: 'Connected' },

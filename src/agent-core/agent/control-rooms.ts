@@ -415,7 +415,8 @@ function commandRooms(
       clusterMessage: () => link.view().message,
       loadContext: (name) => link.choice.loadContext(name),
       renewCredentials: (pinned) => link.choice.renew(pinned),
-      doubtAbout: (pinned, namespace) => doubtAbout(pinned, { namespace }),
+      doubtAbout: (pinned, namespace) =>
+        doubtAbout(pinned, { namespace, whyUnreachable: platform.whyUnreachable?.bind(platform) }),
       servedContext: () => link.servedContext,
       loadKubeconfig: (file) => link.choice.loadKubeconfig(file),
       moveTo: (pinned, where) => link.moveTo(pinned, where),

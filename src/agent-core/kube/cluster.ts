@@ -28,12 +28,13 @@ interface DoubtOptions {
   /** Absent = all namespaces. */
   readonly namespace: string | undefined
   readonly limitMs?: number
+  readonly whyUnreachable?: ClusterOptions['whyUnreachable']
 }
 
 /** Why nothing could be served in the cluster of this context, as a sentence; undefined where it answers and has LLMKube's kinds. */
 export async function doubtAbout(
   context: PinnedContext,
-  { namespace, limitMs = answerLimitMs }: DoubtOptions,
+  { namespace, limitMs = answerLimitMs, whyUnreachable }: DoubtOptions,
 ): Promise<string | undefined> {
   const api = new KubeApi(context)
   const signal = AbortSignal.timeout(limitMs)
@@ -46,7 +47,8 @@ export async function doubtAbout(
       )
       doubt = undefined
     } catch (error) {
-      doubt = await sentenceOn(api, error, signal.aborted ? silent : undefined)
+      const denied = await whyUnreachable?.(error).catch(() => undefined)
+      doubt = denied ?? (await sentenceOn(api, error, signal.aborted ? silent : undefined))
     }
   }
   // A credential plugin may hang longer than any request.

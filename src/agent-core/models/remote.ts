@@ -5,7 +5,7 @@ import { download, type DownloadedFile, type DownloadOptions, type FileRequest }
 import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { Bandwidth, requireFreeSpace, SpaceClaims } from './download/limits.ts'
 import { Login, withoutLogin } from './download/request.ts'
-import { createTransport, type Transport } from './download/transport.ts'
+import { createTransport, type Transport, type TransportOptions } from './download/transport.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
 import { readGgufHeaderOverHttp } from './gguf/http-header.ts'
@@ -46,7 +46,7 @@ export interface RemoteOptions {
   readonly keptHubToken?: (() => Promise<string | undefined>) | undefined
   /** For tests: the token may go over http to this machine. */
   readonly allowInsecureLoopback: boolean | undefined
-  readonly whyUnreachable?: Transport['whyUnreachable'] | undefined
+  readonly whyUnreachable?: TransportOptions['whyUnreachable']
   /** Servers beside the public ones that downloads may talk to; `any` for downloads that a person at this machine asks for. */
   readonly allowedHosts: readonly string[] | 'any'
   /** For tests: in place of the system's. */
@@ -112,7 +112,7 @@ export class Remote implements AsyncDisposable {
     const { caFile } = settings()
     const known = this.#transports.get(caFile ?? '')
     if (known) return known
-    const made = createTransport({ env, caFile, guard: this.#guard(), ...(whyUnreachable && { whyUnreachable }) })
+    const made = createTransport({ env, caFile, guard: this.#guard(), whyUnreachable })
     this.#transports.set(caFile ?? '', made)
     // Another try may find the file repaired.
     made.catch(() => this.#transports.delete(caFile ?? ''))

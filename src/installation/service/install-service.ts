@@ -1,5 +1,11 @@
 import { asOwner, InstallationError, type InstallationHost } from '../installation-host.ts'
-import { isServiceCommand, replaceServiceCommand, type Replacement } from '../versioned-copy.ts'
+import {
+  isServiceCommand,
+  isVersionedCopy,
+  replaceServiceCommand,
+  serviceCommandIn,
+  type Replacement,
+} from '../versioned-copy.ts'
 import { leaveServers, startedAs, stateDirOf, unloaded, type ServiceWork, type Started } from './hand-over.ts'
 import {
   installedServices,
@@ -39,7 +45,8 @@ export interface InstallOptions {
 }
 
 /** Brings the service to what the plan says, with its models serving on. Throws InstallationError; then all is as it was. */
-export async function installService(plan: ServicePlan, options: InstallOptions): Promise<InstallOutcome> {
+export async function installService(wanted: ServicePlan, given: InstallOptions): Promise<InstallOutcome> {
+  const { plan, options } = startedFromOnePlace(wanted, given)
   const { host, work, force } = options
   refuseUnusableTexts(plan)
   const manager = serviceManager(plan.kind, host)
@@ -95,6 +102,16 @@ export async function installService(plan: ServicePlan, options: InstallOptions)
     started,
     servers,
     ...(keptAt !== undefined && { keptAt }),
+  }
+}
+
+/** A service of an earlier build names a copy by its version, and a person allowed macOS that path alone: the copy goes where every later one does. */
+function startedFromOnePlace(plan: ServicePlan, options: InstallOptions) {
+  const [command = '', ...args] = plan.program
+  if (!isVersionedCopy(command)) return { plan, options }
+  return {
+    plan: { ...plan, program: [serviceCommandIn(stateDirOf(plan)), ...args] },
+    options: { ...options, copy: command },
   }
 }
 

@@ -41,7 +41,8 @@ function headerEntries(view: AgentView): MenuEntry[] {
   const more = notices.length - maxNotices
   return [
     text([stateLine(view), ...figuresLine(snapshot)].join(' · ')),
-    text(clusterLine(snapshot)),
+    // What a person is to do stands at its end.
+    ...lines(clusterLine(snapshot)),
     ...(snapshot.cluster.cause === 'localNetwork'
       ? [line('Open Local Network settings…', { kind: 'openPane', pane: 'localNetwork' })]
       : []),

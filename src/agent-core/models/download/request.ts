@@ -122,11 +122,7 @@ export async function send(
       headers: { ...requestHeaders(asked), ...login.headersFor(url) },
     }).catch(async (error: unknown) => {
       signal.throwIfAborted()
-      const denied = await transport.whyUnreachable?.(error).catch(() => undefined)
-      if (denied !== undefined) {
-        throw new ModelError('transient', 'Unreachable', `${shown} cannot be reached: ${denied}`, { cause: error })
-      }
-      throw connectionError(error, shown, proxyOf(error, url, transport))
+      throw (await transport.denied(error, shown)) ?? connectionError(error, shown, proxyOf(error, url, transport))
     })
     guard.received(0)
     const headers = headersOf(answer.headers)

@@ -11,8 +11,8 @@ export interface Transport extends AsyncDisposable {
   readonly fetch: typeof fetch
   /** The proxy that requests to such an address go through, without its login; also given where NO_PROXY exempts the address. */
   proxyFor(url: URL): URL | undefined
-  /** One sentence where it is this machine's system that keeps us from an address. */
-  whyUnreachable?(error: unknown): Promise<string | undefined>
+  /** Where it is this machine's system that keeps us from `shown`; `fetch` throws it by itself. */
+  denied(error: unknown, shown: string): Promise<ModelError | undefined>
 }
 
 export interface TransportOptions {
@@ -22,7 +22,8 @@ export interface TransportOptions {
   readonly caFile?: string | undefined
   /** Absent: any server, for what a person at this machine asks for. */
   readonly guard?: HostGuard | undefined
-  readonly whyUnreachable?: Transport['whyUnreachable']
+  /** One sentence where this machine's system keeps us from an address. */
+  readonly whyUnreachable?: ((error: unknown) => Promise<string | undefined>) | undefined
 }
 
 /** Throws ModelError where the certificates cannot be read or a proxy's address makes no sense. */
@@ -52,11 +53,20 @@ export async function createTransport({ env, caFile, guard, whyUnreachable }: Tr
       return dispatch(request, handler)
     }
   const dispatcher = agent.compose(guarded)
+  const denied: Transport['denied'] = async (error, shown) => {
+    const why = await whyUnreachable?.(error).catch(() => undefined)
+    if (why === undefined) return undefined
+    return new ModelError('transient', 'Unreachable', `${shown} cannot be reached: ${why}`, { cause: error })
+  }
+  const fetch = (input: string, init?: object) =>
+    undiciFetch(input, { ...init, dispatcher }).catch(async (error: unknown) => {
+      throw (await denied(error, new URL(input).origin)) ?? error
+    })
   return {
     dispatcher,
     // Node.js types the fetch that is built in, which is an older undici.
-    fetch: ((input: string, init?: object) => undiciFetch(input, { ...init, dispatcher })) as unknown as typeof fetch,
-    ...(whyUnreachable && { whyUnreachable }),
+    fetch: fetch as unknown as typeof globalThis.fetch,
+    denied,
     proxyFor: ({ protocol }) => withoutLogin(protocol === 'https:' ? https : http),
     [Symbol.asyncDispose]: () => agent.destroy(),
   }

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import { Turns } from '../../util/turns.ts'
-import { innermostMessage } from '../errors.ts'
+import { innermostMessage, ModelError } from '../errors.ts'
 import { maxHeaderBytes, type Wanted } from './cursor.ts'
 import { GgufError, type GgufHeader } from './gguf.ts'
 import { parseHeader } from './header.ts'
@@ -17,7 +17,8 @@ export interface HttpHeaderOptions {
 /**
  * The header of a file on a server, before it is fetched. One request for the file's first 64 MiB whose answer is read
  * only as far as the header goes, so it does not matter whether the server knows ranges. The bytes are parsed as they
- * come, here and not in a worker thread: each piece takes well under a millisecond. Throws GgufError, or the signal's reason.
+ * come, here and not in a worker thread: each piece takes well under a millisecond. Throws GgufError, what `fetch` throws as a
+ * ModelError, or the signal's reason.
  */
 export async function readGgufHeaderOverHttp(url: string, options: HttpHeaderOptions = {}): Promise<GgufHeader> {
   const { signal, limitMs = 120_000 } = options
@@ -35,7 +36,8 @@ export async function readGgufHeaderOverHttp(url: string, options: HttpHeaderOpt
     return await headerOf(response, shown)
   } catch (error) {
     signal?.throwIfAborted()
-    if (error instanceof GgufError) throw error
+    // The fetch that was given may say itself what is wrong.
+    if (error instanceof GgufError || error instanceof ModelError) throw error
     throw new GgufError(
       'Unreadable',
       timeout.aborted

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { asOwner, InstallationError, type InstallationHost } from '../../../../src/installation/installation-host.ts'
 import type { Agents } from '../../../../src/installation/service/hand-over.ts'
 import { installService } from '../../../../src/installation/service/install-service.ts'
-import { installedServices } from '../../../../src/installation/service/installed-service.ts'
+import { installedServices, serviceManager, writeUnit } from '../../../../src/installation/service/installed-service.ts'
 import { restartService, uninstallService } from '../../../../src/installation/service/change-service.ts'
 import type { ServicePlan } from '../../../../src/installation/service/service-plan.ts'
 import { copiesFolder, serviceCommandIn, versionedCopyOf } from '../../../../src/installation/versioned-copy.ts'
@@ -86,13 +86,28 @@ test('an update that launchd does not start leaves the version of before, starte
 test('a service of an earlier build, whose path has its version in it, is moved to the place that stays', async () => {
   await using mac = await macAt()
   const old = path.join(copiesFolder(mac.stateDir), '0.9.0-0123456789ab', 'metal-agent')
-  await mac.install({ program: [old] })
+  await mac.installedByHand({ program: [old] })
   const { outcome } = await mac.installCopy('1.0.0')
   expect([outcome.file, outcome.changes, outcome.servers, outcome.started?.kind]).toEqual([
     'changed',
     [`command: ${old} → ${serviceCommandIn(mac.stateDir)}`],
     [4711],
     'answers',
+  ])
+})
+
+test('where only a flag of such a service changes, the version that it starts is moved to the place that stays', async () => {
+  await using mac = await macAt()
+  const old = await mac.copyOf('0.9.0')
+  await mac.installedByHand({ program: [old] })
+  const [service] = await installedServices(mac.host)
+  if (!service?.plan) throw new Error('No service is installed.')
+  const flags = mac.flags({ namespace: 'mars' })
+  const outcome = await installService({ ...service.plan, flags }, { host: mac.host, work: mac.work, force: false })
+  expect([outcome.changes, outcome.started?.kind, await readFile(serviceCommandIn(mac.stateDir), 'utf8')]).toEqual([
+    [`command: ${old} → ${serviceCommandIn(mac.stateDir)}`, '--namespace: default → mars'],
+    'answers',
+    'version 0.9.0',
   ])
 })
 
@@ -363,17 +378,27 @@ async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}
     )
   const plan = (change: Partial<ServicePlan> = {}) =>
     examplePlan('launchAgent', { flags: flags(), errorFile: path.join(logs, 'metal-agent.err.log'), ...change })
+  const copyOf = async (version: string) => {
+    const command = path.join(downloads, `metal-agent-${version}`)
+    await writeFile(command, `version ${version}`)
+    return (await versionedCopyOf({ command, version, stateDir })).command
+  }
   const owned = stack.move()
   return {
     ...{ launchctl, root, stateDir, host, left, work, flags, plan },
     file: path.join(homeDir, 'Library/LaunchAgents', `${label}.plist`),
     install: (change: Partial<ServicePlan> = {}, { force = false } = {}) =>
       installService(plan(change), { host, work, force }),
+    /** As an earlier build left it: whatever command it names is started. */
+    installedByHand: async (change: Partial<ServicePlan>) => {
+      const manager = serviceManager('launchAgent', host)
+      await writeUnit(manager, manager.text(plan(change)), 0o644)
+      await manager.load()
+    },
+    copyOf,
     /** A command of this version, copied and installed. */
     installCopy: async (version: string, change: Partial<ServicePlan> = {}) => {
-      const command = path.join(downloads, `metal-agent-${version}`)
-      await writeFile(command, `version ${version}`)
-      const { command: copy } = await versionedCopyOf({ command, version, stateDir })
+      const copy = await copyOf(version)
       const whole = plan({ program: [serviceCommandIn(stateDir)], ...change })
       return { copy, outcome: await installService(whole, { host, work, force: false, copy }) }
     },
