@@ -128,7 +128,7 @@ export interface MachineMemory {
 interface Situation {
   readonly machine: MachineMemory
   readonly holds: Holds
-  readonly waiting: Iterable<WaitingRequest>
+  readonly waiting: WaitingQueue
 }
 
 interface WaitingStart {
@@ -141,10 +141,73 @@ interface WaitingStart {
   readonly reason: Refusal['reason']
 }
 
+/** Strangers decide how many starts wait, so their order and places are worked out once for each change, and not once for each start. */
+class WaitingQueue {
+  readonly #entries: Map<string, WaitingRequest>
+  #ranked: readonly WaitingRequest[] | undefined
+  #places: { readonly machine: MachineMemory; readonly byKey: ReadonlyMap<string, WaitingStart> } | undefined
+
+  constructor(entries: Iterable<WaitingRequest> = []) {
+    this.#entries = new Map([...entries].map((entry) => [entry.key, entry]))
+  }
+
+  get(key: string): WaitingRequest | undefined {
+    return this.#entries.get(key)
+  }
+
+  add(entry: WaitingRequest): void {
+    this.#entries.set(entry.key, entry)
+    this.#ranked = this.#places = undefined
+  }
+
+  delete(key: string): void {
+    if (this.#entries.delete(key)) this.#ranked = this.#places = undefined
+  }
+
+  /** The next one first. */
+  get ranked(): readonly WaitingRequest[] {
+    return (this.#ranked ??= [...this.#entries.values()].sort(byRank))
+  }
+
+  /** By key, in order. */
+  places(machine: MachineMemory): ReadonlyMap<string, WaitingStart> {
+    if (this.#places?.machine !== machine) this.#places = { machine, byKey: placesOf(this.ranked, machine) }
+    return this.#places.byKey
+  }
+}
+
+function placesOf(ranked: readonly WaitingRequest[], machine: MachineMemory): ReadonlyMap<string, WaitingStart> {
+  let place = 0
+  return new Map(
+    ranked.map((entry) => {
+      const { key, needBytes, priority, since } = entry
+      const reason = reasonToWait(entry, machine)
+      const counted = reason !== 'MemoryCheckFailed' && fitsAlone(entry, machine)
+      return [key, { key, ...(counted && { place: ++place }), needBytes, priority, since, reason }]
+    }),
+  )
+}
+
+/** What keeps a start waiting, apart from the numbers. */
+function reasonToWait(entry: WaitingRequest, machine: MachineMemory): Refusal['reason'] {
+  if (entry.enforcement === 'enforce' && whyUnchecked(entry, machine) !== undefined) return 'MemoryCheckFailed'
+  return machine.pressure === 'critical' ? 'MemoryPressure' : 'InsufficientMemory'
+}
+
+/** What could not be checked, one sentence. */
+function whyUnchecked({ needBytes, whyUnknown }: StartRequest, machine: MachineMemory): string | undefined {
+  if (needBytes === undefined) return `Nobody knows how much memory it needs: ${whyUnknown ?? 'no estimate was made'}`
+  if (machine.availableBytes !== undefined) return undefined
+  return 'Nobody knows how much memory is available: the system does not tell'
+}
+
+/** The starts that would be admitted if they asked now, in order. */
 interface Served {
-  readonly entry: WaitingRequest
-  /** By those served before it, in bytes. */
-  readonly takenBefore: number
+  readonly keys: readonly string[]
+  /** What they take together, in bytes. */
+  readonly takenBytes: number
+  /** What a start may take that asks before them, so that each of them still fits when it asks in its turn; in bytes. */
+  readonly spareBytes: number
 }
 
 /**
@@ -156,32 +219,34 @@ interface Served {
 class Judgement {
   readonly #machine: MachineMemory
   readonly #holds: Holds
-  readonly #queue: readonly WaitingRequest[]
+  readonly #waiting: WaitingQueue
+  readonly #room: Room
 
   constructor({ machine, holds, waiting }: Situation) {
     this.#machine = machine
     this.#holds = holds
-    this.#queue = [...waiting].sort(byRank)
+    this.#waiting = waiting
+    const { budgetBytes, availableBytes } = machine
+    const { committedBytes, promisedBytes } = holds
+    this.#room = { budgetBytes, committedBytes, promisedBytes, ...(availableBytes !== undefined && { availableBytes }) }
   }
 
   /** Why the start must wait; undefined where it may go on. */
   reasonAgainst(entry: WaitingRequest, unchecked: string | undefined): Refusal['reason'] | undefined {
     if (unchecked !== undefined && entry.enforcement === 'enforce') return 'MemoryCheckFailed'
     if (this.#machine.pressure === 'critical') return 'MemoryPressure'
-    return this.#fitsBesides(entry, this.#served(entry)) ? undefined : 'InsufficientMemory'
+    const fitsFirst = this.#fits(entry) && entry.needBytes <= this.#served(entry).spareBytes
+    return fitsFirst ? undefined : 'InsufficientMemory'
   }
 
-  /** What could not be checked, one sentence. */
-  whyUnchecked({ needBytes, whyUnknown }: StartRequest): string | undefined {
-    if (needBytes === undefined) return `Nobody knows how much memory it needs: ${whyUnknown ?? 'no estimate was made'}`
-    if (this.#machine.availableBytes !== undefined) return undefined
-    return 'Nobody knows how much memory is available: the system does not tell'
+  whyUnchecked(request: StartRequest): string | undefined {
+    return whyUnchecked(request, this.#machine)
   }
 
   refusal(entry: WaitingRequest, reason: Refusal['reason'], unchecked?: string): Refusal {
     const { key, needBytes } = entry
     const room = this.roomFor(entry)
-    const place = this.places().find((waiting) => waiting.key === key)?.place
+    const place = this.#waiting.places(this.#machine).get(key)?.place
     const evictFirst = reason === 'InsufficientMemory' && entry.mayEvict === true ? this.#lowerThan(entry) : []
     const facts = {
       reason,
@@ -197,72 +262,48 @@ class Judgement {
 
   /** The waiting starts that would be admitted if all asked now, in order. */
   admissible(): readonly string[] {
-    return this.#served().map(({ entry }) => entry.key)
-  }
-
-  /** The waiting starts in order, with their places. */
-  places(): readonly WaitingStart[] {
-    let place = 0
-    return this.#queue.map((entry) => {
-      const { key, needBytes, priority, since } = entry
-      const reason = this.#reasonOf(entry)
-      const counted = reason !== 'MemoryCheckFailed' && fitsAlone(entry, this.#machine)
-      return { key, ...(counted && { place: ++place }), needBytes, priority, since, reason }
-    })
+    return this.#served().keys
   }
 
   /** The room a start would meet if it asked now, without regard to those that wait. */
   roomFor({ ownBudgetBytes }: Pick<StartRequest, 'ownBudgetBytes'>): Room {
-    const { budgetBytes, availableBytes } = this.#machine
-    return {
-      budgetBytes,
-      committedBytes: this.#holds.committedBytes,
-      promisedBytes: this.#holds.promisedBytes,
-      ...(availableBytes !== undefined && { availableBytes }),
-      ...(ownBudgetBytes !== undefined && { ownBudgetBytes }),
+    return ownBudgetBytes === undefined ? this.#room : { ...this.#room, ownBudgetBytes }
+  }
+
+  /** The starts ahead of this one, or all that wait, that would be admitted if they asked now. */
+  #served(before?: WaitingRequest): Served {
+    const keys: string[] = []
+    let takenBytes = 0
+    let spareBytes = Infinity
+    for (const entry of this.#waiting.ranked) {
+      if (before !== undefined && byRank(entry, before) > 0) break
+      if (entry.key === before?.key || reasonToWait(entry, this.#machine) !== 'InsufficientMemory') continue
+      if (!this.#fits(entry) || entry.needBytes > spareBytes) continue
+      spareBytes = Math.min(spareBytes, this.#leftBy(entry) - takenBytes)
+      takenBytes += entry.needBytes
+      keys.push(entry.key)
     }
+    return { keys, takenBytes, spareBytes }
   }
 
-  /** The starts ahead of this one, or all that wait, that would be admitted if they asked now, in order. */
-  #served(before?: WaitingRequest): readonly Served[] {
-    const served: Served[] = []
-    for (const entry of this.#queue) {
-      if (before !== undefined && (entry.key === before.key || byRank(entry, before) > 0)) continue
-      if (this.#reasonOf(entry) === 'InsufficientMemory' && this.#fitsBesides(entry, served)) {
-        served.push({ entry, takenBefore: takenBy(served) })
-      }
-    }
-    return served
+  #fits(entry: WaitingRequest): boolean {
+    return fits(entry.needBytes, this.roomFor(entry))
   }
 
-  /** Whether it fits now, and the starts ahead of it still do when it asks first. */
-  #fitsBesides(entry: WaitingRequest, ahead: readonly Served[]): boolean {
-    return (
-      fits(entry.needBytes, this.roomFor(entry)) &&
-      ahead.every(({ entry: other, takenBefore }) =>
-        fits(other.needBytes, withTaken(this.roomFor(other), takenBefore + entry.needBytes)),
-      )
-    )
-  }
-
-  /** What keeps it waiting, apart from the numbers. */
-  #reasonOf(entry: WaitingRequest): Refusal['reason'] {
-    if (this.whyUnchecked(entry) !== undefined && entry.enforcement === 'enforce') return 'MemoryCheckFailed'
-    return this.#machine.pressure === 'critical' ? 'MemoryPressure' : 'InsufficientMemory'
+  /** What is left for others once the start is admitted, in bytes. */
+  #leftBy(entry: WaitingRequest): number {
+    const { committedBytes, promisedBytes, availableBytes = Infinity } = this.#room
+    return Math.min(limitOf(this.roomFor(entry)) - committedBytes, availableBytes - promisedBytes) - entry.needBytes
   }
 
   /** The servers of lower priority whose eviction would make room. */
   #lowerThan(entry: WaitingRequest): readonly string[] {
-    const room = withTaken(this.roomFor(entry), takenBy(this.#served(entry)))
+    const room = withTaken(this.roomFor(entry), this.#served(entry).takenBytes)
     const lower = this.#holds.list().filter(({ key, priority }) => {
       return key !== entry.key && priorityWeights[priority] < priorityWeights[entry.priority]
     })
     return [...new Set(fewestEvictions(entry.needBytes, room, lower)?.map(({ key }) => key))]
   }
-}
-
-function takenBy(served: readonly Served[]): number {
-  return served.reduce((sum, { entry }) => sum + entry.needBytes, 0)
 }
 
 function withTaken(room: Room, taken: number): Room {
@@ -293,11 +334,11 @@ function foreseenStarts({ machine: now, holds: held, waiting }: Situation): Fore
   const starts: WaitingRequest[] = []
   const waits: (Refusal & { readonly key: string })[] = []
   const evicted: { readonly key: string; readonly winner: string }[] = []
-  const queue = [...waiting].sort(byRank)
+  const left = new WaitingQueue(waiting.ranked)
   let machine: MachineMemory = now
   let { holds } = held.without([])
-  for (const entry of queue) {
-    const judgement = new Judgement({ machine, holds, waiting: queue.filter((one) => !starts.includes(one)) })
+  let judgement = new Judgement({ machine, holds, waiting: left })
+  for (const entry of waiting.ranked) {
     const unchecked = judgement.whyUnchecked(entry)
     const reason = judgement.reasonAgainst(entry, unchecked)
     const refusal = reason && judgement.refusal(entry, reason, unchecked)
@@ -317,6 +358,8 @@ function foreseenStarts({ machine: now, holds: held, waiting }: Situation): Fore
     // What is only foreseen gives way to nobody: its place is decided by its rank.
     holds.reserve({ ...entry, isProtected: true }, 'current')
     starts.push(entry)
+    left.delete(entry.key)
+    judgement = new Judgement({ machine, holds, waiting: left })
   }
   return { starts, waits, evicted }
 }
@@ -355,7 +398,7 @@ interface MemoryBookState {
 export class MemoryBook {
   readonly #onFreed: (keys: readonly string[]) => void
   readonly #holds = new Holds()
-  readonly #waiting = new Map<string, WaitingRequest>()
+  readonly #waiting = new WaitingQueue()
   #machine: MachineMemory
 
   /** `onFreed` is called in the turn of the change and must not throw. */
@@ -389,12 +432,13 @@ export class MemoryBook {
     this.#waiting.delete(request.key)
     const since = known?.uid === request.uid ? Math.min(known.since, request.since) : request.since
     const entry = { ...waitingRequest(request), since }
-    const unchecked = this.#judgement().whyUnchecked(request)
-    const reason = this.#judgement().reasonAgainst(entry, unchecked)
+    const judgement = this.#judgement()
+    const unchecked = judgement.whyUnchecked(request)
+    const reason = judgement.reasonAgainst(entry, unchecked)
     if (reason === undefined) this.#holds.reserve(request, 'current')
     // Without an estimate it waits for other news than freed memory.
-    else if (request.needBytes !== undefined || reason === 'MemoryPressure') this.#waiting.set(request.key, entry)
-    const refusal = reason === undefined ? undefined : this.#judgement().refusal(entry, reason, unchecked)
+    else if (request.needBytes !== undefined || reason === 'MemoryPressure') this.#waiting.add(entry)
+    const refusal = reason && judgement.refusal(entry, reason, unchecked)
     this.#tell()
     if (refusal !== undefined) return { admitted: false, ...refusal }
     return unchecked === undefined ? { admitted: true } : { admitted: true, warning: unchecked }
@@ -465,7 +509,7 @@ export class MemoryBook {
   /** What other rules would mean for what waits and for what runs. Changes nothing. */
   outlook({ budgetBytes, ...rules }: BookRules, running: readonly StartRequest[]): BookOutlook {
     const machine = { ...this.#machine, budgetBytes }
-    const waiting = [...this.#waiting.values()].map((entry) => ({ ...entry, ...rules }))
+    const waiting = new WaitingQueue(this.#waiting.ranked.map((entry) => ({ ...entry, ...rules })))
     return {
       committedBytes: this.#holds.committedBytes,
       ...foreseenStarts({ machine, holds: this.#holds, waiting }),
@@ -481,7 +525,7 @@ export class MemoryBook {
     const { availableBytes } = now
     const available = availableBytes === undefined ? {} : { availableBytes: availableBytes + freedBytes }
     const machine = { ...now, ...available }
-    const judgement = new Judgement({ machine, holds, waiting: this.#waiting.values() })
+    const judgement = new Judgement({ machine, holds, waiting: this.#waiting })
     const unchecked = judgement.whyUnchecked(request)
     const entry = waitingRequest(request)
     const reason = judgement.reasonAgainst(entry, unchecked)
@@ -501,7 +545,12 @@ export class MemoryBook {
 
   /** The waiting starts in order, with their places. */
   places(): readonly WaitingStart[] {
-    return this.#judgement().places()
+    return [...this.#waiting.places(this.#machine).values()]
+  }
+
+  /** 1 = the next; undefined for a key that does not wait, or would not even fit alone. */
+  placeOf(key: string): number | undefined {
+    return this.#waiting.places(this.#machine).get(key)?.place
   }
 
   state(): MemoryBookState {
@@ -524,9 +573,9 @@ export class MemoryBook {
     if (keys.length > 0) this.#onFreed(keys)
   }
 
-  /** Of the situation as it is now. */
+  /** The situation as it is now; holds of memory that change later are not in it. */
   #judgement(): Judgement {
-    return new Judgement({ machine: this.#machine, holds: this.#holds, waiting: this.#waiting.values() })
+    return new Judgement({ machine: this.#machine, holds: this.#holds, waiting: this.#waiting })
   }
 }
 

@@ -94,6 +94,8 @@ class BigApplications {
   readonly #ask: () => Promise<readonly BigApplication[]>
   readonly #log: Logger
   #latest: { readonly at: number; readonly found: readonly BigApplication[] } | undefined
+  /** The look under way, which all share who ask meanwhile: hundreds of starts may be refused in one turn. */
+  #looking: Promise<void> | undefined
 
   constructor(ask: () => Promise<readonly BigApplication[]>, log: Logger) {
     this.#ask = ask
@@ -107,12 +109,17 @@ class BigApplications {
 
   /** Never rejects. */
   async refresh(): Promise<void> {
-    const now = performance.now()
-    if (this.#latest && now - this.#latest.at < currentForMs) return
+    if (this.#latest && performance.now() - this.#latest.at < currentForMs) return
+    await (this.#looking ??= this.#look().finally(() => (this.#looking = undefined)))
+  }
+
+  async #look(): Promise<void> {
+    const at = performance.now()
     try {
-      this.#latest = { at: now, found: await this.#ask() }
+      this.#latest = { at, found: await this.#ask() }
     } catch (error) {
       this.#log.debug('biggest applications not known', { error })
+      this.#latest = { at, found: this.found }
     }
   }
 }
@@ -524,7 +531,7 @@ export class Memory implements AsyncDisposable {
   }
 
   placeOf(key: string): number | undefined {
-    return this.#book.places().find((one) => one.key === key)?.place
+    return this.#book.placeOf(key)
   }
 
   /**

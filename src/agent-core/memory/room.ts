@@ -81,8 +81,8 @@ export function roomWithout(room: Room, gone: readonly Evictable[]): Room {
   }
 }
 
-/** Up to so many servers every combination is tried; beyond, they are taken one after the other. */
-const exhaustiveUpTo = 3
+/** Every combination is tried of up to so many servers, and among so many; beyond, they are taken one after the other. */
+const exhaustive = { upTo: 3, among: 30 }
 
 /**
  * The fewest servers whose end makes room: among equally many those of the lowest priority, then those that free the
@@ -98,7 +98,8 @@ export function fewestEvictions<T extends Evictable>(
     .sort((a, b) => weight(a) - weight(b) || b.committedBytes - a.committedBytes || (a.key < b.key ? -1 : 1))
   const suffices = (gone: readonly T[]): boolean => fits(needBytes, roomWithout(room, gone))
   if (!suffices(candidates)) return undefined
-  for (let count = 1; count <= Math.min(exhaustiveUpTo, candidates.length); count++) {
+  const upTo = candidates.length > exhaustive.among ? 1 : exhaustive.upTo
+  for (let count = 1; count <= Math.min(upTo, candidates.length); count++) {
     const best = combinations(candidates, count).filter(suffices).sort(byCost)[0]
     if (best !== undefined) return best
   }

@@ -1,6 +1,10 @@
+import { setImmediate } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import { steadyNow } from '../util/steady-clock.ts'
+
+/** Passes of many keys that are added at once begin in turns of the event loop of about this length, so that others get theirs. */
+const turnMs = 10
 
 /** First and longest wait after a failed pass over a key; full jitter in between. */
 const backOff = { firstMs: 500, maxMs: 60_000 }
@@ -35,6 +39,9 @@ export class WorkQueue {
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
   readonly #running = new Set<Promise<void>>()
+  /** When this turn of the event loop began its first pass; undefined where it has not begun any. */
+  #turnBegunAt: number | undefined
+  #nextTurn: Promise<void> | undefined
   #stopped = false
 
   constructor(options: WorkQueueOptions) {
@@ -75,6 +82,7 @@ export class WorkQueue {
     await Promise.resolve()
     let next: number | undefined
     do {
+      while (this.#isTurnOver()) await this.#nextTurn
       entry.dirty = false
       const begunAt = performance.now()
       const waitedSeconds = (begunAt - entry.addedAt) / 1_000
@@ -90,6 +98,8 @@ export class WorkQueue {
   }
 
   async #pass(key: string, entry: Entry): Promise<number | undefined> {
+    // It may have waited for its turn while the queue stopped.
+    if (this.#stopped) return undefined
     try {
       const next = await this.#options.reconcile(key)
       entry.failures = 0
@@ -100,6 +110,14 @@ export class WorkQueue {
       this.#options.log.warn('reconcile failed', { key, error, retryInMs: delay })
       return this.#now() + delay
     }
+  }
+
+  #isTurnOver(): boolean {
+    this.#nextTurn ??= setImmediate().then(() => {
+      this.#turnBegunAt = this.#nextTurn = undefined
+    })
+    this.#turnBegunAt ??= performance.now()
+    return performance.now() - this.#turnBegunAt > turnMs
   }
 
   #isOwed(entry: Entry): boolean {

@@ -473,3 +473,43 @@ describe('what other rules would mean', () => {
     ])
   })
 })
+
+describe('thousands of waiting starts', () => {
+  const count = 2_000
+  const limitMs = 250
+  const cpuMs = (work: () => void): number => {
+    const before = process.threadCpuUsage()
+    work()
+    const { user, system } = process.threadCpuUsage(before)
+    return (user + system) / 1_000
+  }
+
+  test.each([
+    ['of which few fit', 10],
+    ['that all fit', 10 * count],
+  ])(`%s, hold the event loop for less than ${limitMs} ms, whatever is asked of them`, (_, budget) => {
+    const { book, freed } = bookWith({ budget, available: 10 * count, pressure: 'critical' })
+    for (let at = 0; at < count; at += 1) book.admit(request(`ns/${at}`, 1, { since: at }))
+    const keys = book.places().map(({ key }) => key)
+    expect(keys).toHaveLength(count)
+    const rules = { budgetBytes: budget * gb, enforcement: 'enforce', mayEvict: true } as const
+    expect(cpuMs(() => keys.forEach((key, at) => expect(book.placeOf(key)).toBe(at + 1)))).toBeLessThan(limitMs)
+    expect(cpuMs(() => book.observe({ pressure: 'normal' }))).toBeLessThan(limitMs)
+    expect(freed.at(-1)).toHaveLength(Math.min(count, budget))
+    let starts = 0
+    expect(cpuMs(() => (starts = book.outlook(rules, []).starts.length))).toBeLessThan(limitMs)
+    expect(starts).toBe(Math.min(count, budget))
+  })
+
+  test(`a start that would have four of two hundred servers evicted holds it no longer either`, () => {
+    const { book } = bookWith({ budget: 200 })
+    for (let at = 0; at < 200; at += 1) book.admit(request(`ns/${at}`, 1, { priority: 'low' }))
+    let evicted: readonly string[] = []
+    const ask = (): void => {
+      const answer = book.admit(request('ns/high', 4, { priority: 'high', mayEvict: true }))
+      if (!answer.admitted) evicted = answer.evictFirst
+    }
+    expect(cpuMs(ask)).toBeLessThan(limitMs)
+    expect(evicted).toHaveLength(4)
+  })
+})

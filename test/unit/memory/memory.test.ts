@@ -149,7 +149,7 @@ test('is looked at when a start asks where the clock never does, and only there'
   expect(watched.view).toBe(view)
 })
 
-test('what could be quit is looked for where a start does not fit, and nowhere else', async () => {
+test('what could be quit is looked for where a start does not fit, and nowhere else, once for all that ask meanwhile', async () => {
   machine.totalBytes = 32 * gib
   machine.availableBytes = 30 * gib
   let lists = 0
@@ -168,7 +168,7 @@ test('what could be quit is looked for where a start does not fit, and nowhere e
 
   room.release('ns/a')
   machine.availableBytes = 8 * gib
-  await room.prepare(request('ns/b'))
+  await Promise.all(['ns/b', 'ns/c', 'ns/d'].map((key) => room.prepare(request(key))))
   expect(room.admit(request('ns/b'), {})).toMatchObject({
     admitted: false,
     ways: [{ sentence: expect.stringContaining('Browser') as unknown }],

@@ -53,6 +53,35 @@ test('a key that takes long does not hold up another', async () => {
   expect(passes).toEqual(['a/slow', 'a/quick'])
 })
 
+test('the passes of many keys that are added at once leave turns of the event loop to others, and each gets its pass', async () => {
+  vi.useRealTimers()
+  const passes = new Set<string>()
+  const queue = new WorkQueue({
+    reconcile: async (key) => {
+      const until = performance.now() + 1
+      while (performance.now() < until) passes.add(key)
+      return Promise.resolve(undefined)
+    },
+    log: silentLog,
+  })
+  const keys = Array.from({ length: 200 }, (_, at) => `a/${at}`)
+  const turns: number[] = []
+  const count = (): void => {
+    turns.push(passes.size)
+    if (passes.size < keys.length) setImmediate(count)
+  }
+  setImmediate(count)
+  for (const key of keys) queue.add(key)
+  await eventually(() => passes.size === keys.length)
+  const begunInOneTurn = turns.map((begun, at) => begun - (turns[at - 1] ?? 0))
+  expect(Math.max(...begunInOneTurn)).toBeLessThan(keys.length / 4)
+  const begun = passes.size
+  passes.clear()
+  for (const key of keys) queue.add(key)
+  await queue.stop()
+  expect(passes.size).toBeLessThan(begun)
+})
+
 test('a pass that fails is repeated with a growing, jittered wait that a success resets', async () => {
   const startedAt = Date.now()
   const passes: number[] = []

@@ -1,0 +1,52 @@
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { eventually } from '../support/eventually.ts'
+import { maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const apiVersion = 'inference.llmkube.dev/v1alpha1'
+const services = 1_000
+
+test(`${services} services that wait for memory never hold the event loop for ${maxHeldMs} ms, also when room appears`, async () => {
+  await using folder = await temporaryFolder()
+  await using sim = await KubeSim.start()
+  const store = path.join(folder.dir, 'models')
+  await mkdir(store, { mode: 0o700 })
+  const source = path.join(store, 'tiny.gguf')
+  await writeLlamaGguf(source)
+  const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
+  sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
+  await using watched = await watchedAgent({
+    folder: folder.dir,
+    kubeconfig: sim.kubeconfig(),
+    args: ['--llama-server', sampleServerPath, '--memory-budget', '700Mi'],
+  })
+  const names = Array.from({ length: services }, (_, at) => `w-${at}`)
+  for (const name of names) {
+    sim.create({ apiVersion, kind: 'InferenceService', metadata: { name }, spec: { modelRef: 'tiny' } })
+  }
+  const { agent, health } = watched
+  const reasons = async () => Map.groupBy((await agent.snapshot()).services, ({ reason }) => reason)
+  await eventually(
+    async () => {
+      const known = await reasons()
+      return (known.get('InsufficientMemory')?.length ?? 0) === services - 1 && known.has('Serving')
+    },
+    { timeoutMs: 150_000, what: 'services that wait' },
+  )
+  expect(await health.longestMs()).toBeLessThan(maxHeldMs)
+  // All of them get another place, since one comes that goes before them.
+  const spec = { modelRef: 'tiny', priority: 'critical' }
+  sim.create({ apiVersion, kind: 'InferenceService', metadata: { name: 'first' }, spec })
+  await agent.shows(
+    (shown) => shown.services.some(({ name, memory }) => name === 'first' && memory?.place === 1),
+    'its place',
+  )
+  for (const { name } of (await reasons()).get('Serving') ?? []) sim.delete({ resource: 'inferenceservices', name })
+  await agent.service('first', 'ready')
+  expect(await health.longestMs()).toBeLessThan(maxHeldMs)
+}, 300_000)
