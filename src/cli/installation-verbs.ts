@@ -65,13 +65,13 @@ export function headlessVerb({ io, end }: VerbContext): Command {
     .description('say whether the service is installed and runs, with which command and flags')
     .option('--json', 'print the answer as JSON')
     .action(async (options: unknown) => {
-      const { status: say } = await import('./service/installed.ts')
+      const { status: say } = await import('./service/service.ts')
       end(await say(io, headlessGiven.parse(options).json))
     })
   const restart = new Command('restart')
     .description('restart the agent of the service; its model servers go on')
     .action(async () => {
-      const { restart: begin } = await import('./service/installed.ts')
+      const { restart: begin } = await import('./service/service.ts')
       end(await begin(io))
     })
   const set = new Command('set')
@@ -80,7 +80,7 @@ export function headlessVerb({ io, end }: VerbContext): Command {
     .argument('<flag>', 'a flag of the agent, with or without its dashes')
     .argument('<value>', 'a value, or "default" to take the flag away')
     .action(async (flag: string, value: string) => {
-      const { setFlag } = await import('./service/installed.ts')
+      const { setFlag } = await import('./service/service.ts')
       end(await setFlag(flag, value, io))
     })
   const logs = new Command('logs')
@@ -90,7 +90,7 @@ export function headlessVerb({ io, end }: VerbContext): Command {
     .action(async (options: unknown) => {
       const parsed = headlessGiven.safeParse(options)
       if (!parsed.success) throw new VerbError('--lines wants a whole number from 1 to 100000.')
-      const { logs: print } = await import('./service/installed.ts')
+      const { logs: print } = await import('./service/service.ts')
       end(await print(io, parsed.data))
     })
   return group('service', 'show, restart or change the service that install made', [status, restart, set, logs])
@@ -106,7 +106,7 @@ export function uninstallVerb(context: VerbContext): Command {
   return withEverything(verb, context).action(async (options: unknown) => {
     if (await ranEverything(context, options)) return
     const { keepServing, yes } = uninstallGiven.parse(options)
-    const { uninstall } = await import('./service/uninstall.ts')
+    const { uninstall } = await import('./service/service.ts')
     context.end(await uninstall(context.io, { keepServing, isConfirmed: yes }))
   })
 }

@@ -14,10 +14,9 @@ import { serviceLogFolder } from '../installation/service/service-plan.ts'
 import { connect, VerbError } from './agent-session.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { parseRunArguments } from './run-settings.ts'
-import { install, saying } from './service/install.ts'
-import { restart } from './service/installed.ts'
-import { serviceHost } from './service/service-host.ts'
-import { uninstall } from './service/uninstall.ts'
+import { install } from './service/install.ts'
+import { restart, uninstall } from './service/service.ts'
+import { saying, serviceHost } from './service/service-host.ts'
 
 export interface MigrateRequest {
   readonly deed: 'migrate' | 'plan' | 'undo' | 'confirm'

@@ -2,7 +2,6 @@ import { access, lstat } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import path from 'node:path'
 import { hostPlatform } from '../agent-core/platform/host.ts'
-import { acquireLock, startTimeOf } from '../agent-core/state/lock.ts'
 import { socketPathFor, StrangeSocketError } from '../agent-core/state/socket-path.ts'
 import { isSelfContained } from '../agent-core/util/embedded.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
@@ -11,22 +10,19 @@ import { formatBytes } from '../contract/format.ts'
 import { shellCommand } from '../contract/shell.ts'
 import type { Removal, Trace, TraceKind, TraceList } from '../contract/uninstall.ts'
 import { InstallationError, type InstallationHost } from '../installation/installation-host.ts'
-import type { KnownPlaces } from '../installation/uninstall/file-parts.ts'
-import { insideAnApp, lookAt, UninstallError, type TracePart } from '../installation/uninstall/traces.ts'
+import { bytesOfTrace, insideAnApp, listTraces, UninstallError } from '../installation/uninstall/traces.ts'
 import {
   allParts,
-  bytesOfTrace,
   endAgent as end,
-  listTraces,
   placesOfAgent,
-  removeTraces,
+  removeChosen,
+  type KnownPlaces,
 } from '../installation/uninstall/uninstall.ts'
 import { probeSocket } from '../serve/frames.ts'
 import { connect, type AgentSessionOptions } from './agent-session.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { runInTerminal } from './power-rule.ts'
-import { workOf } from './service/install.ts'
-import { serviceHost } from './service/service-host.ts'
+import { serviceHost, workOf } from './service/service-host.ts'
 
 export interface EverythingOptions {
   readonly stateDir: string
@@ -57,13 +53,14 @@ async function uninstall(io: CliIo, options: EverythingOptions): Promise<number>
   const session = { io, stateDir }
   const agent = await findAgent(session)
   const serving = agent?.serving ?? []
+  const platform = hostPlatform(host.platform)
   const parts = await allParts({
     host,
     stateDir,
-    platform: hostPlatform(host.platform),
+    platform,
     temporaryDir: io.temporaryDir,
     known: [stated, ...(agent ? [agent] : [])],
-    work: workOf(io),
+    tell: workOf(io).tell,
     asRoot: (words) => runInTerminal('/usr/bin/sudo', words, io, ''),
   })
   const list: TraceList = { traces: await listTraces(parts), serving }
@@ -83,7 +80,8 @@ async function uninstall(io: CliIo, options: EverythingOptions): Promise<number>
     io.stderr.write('The agent lets requests finish, stops its servers and ends …\n')
     await endAgent(session)
   }
-  const removals = await removeAlone(parts, { stateDir, chosen: wanted, io })
+  const onStep = (what: string) => void io.stderr.write(`${what} …\n`)
+  const removals = await removeChosen(parts, { stateDir, platform, chosen: wanted, onStep })
   io.stdout.write(json ? `${JSON.stringify({ removals })}\n` : removalText(removals))
   if (!json) for (const line of await whatIsLeftToDo(io)) io.stdout.write(`${line}\n`)
   return removals.every(({ isGone }) => isGone) ? exitCodes.done : exitCodes.failed
@@ -123,35 +121,6 @@ async function choice(
       if (kind === undefined) io.stderr.write(`metal-agent: ${JSON.stringify(word)} is no number of the list.\n`)
       else if (!chosen.delete(kind)) chosen.add(kind)
     }
-  }
-}
-
-/** With the lock of the state folder, so that no agent starts meanwhile. Throws UninstallError. */
-async function removeAlone(
-  parts: readonly TracePart[],
-  { stateDir, chosen, io }: { stateDir: string; chosen: ReadonlySet<TraceKind>; io: CliIo },
-): Promise<Removal[]> {
-  const onStep = (what: string) => void io.stderr.write(`${what} …\n`)
-  // An agent of the service may wait for the state folder, and would get it now.
-  const first = parts.filter(({ kind }) => kind === 'service')
-  const rest = parts.filter(({ kind }) => kind !== 'service')
-  const services = await removeTraces(first, { chosen, onStep })
-  if ((await lookAt(stateDir)) === undefined) return [...services, ...(await removeTraces(rest, { chosen, onStep }))]
-  const platform = hostPlatform()
-  const locked = await acquireLock({
-    file: path.join(stateDir, 'agent.lock'),
-    processStartTime: (pid) => startTimeOf(platform, pid),
-  })
-  if (!locked.ok && locked.holder !== undefined) {
-    const { pid } = locked.holder
-    throw new UninstallError(
-      `An agent that does not answer has the state folder (process ${pid}): end it first. ${services.length === 0 ? 'Nothing' : 'Nothing but the service'} was removed.`,
-    )
-  }
-  try {
-    return [...services, ...(await removeTraces(rest, { chosen, onStep }))]
-  } finally {
-    if (locked.ok) await locked.lock.release()
   }
 }
 

@@ -2,6 +2,7 @@ import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
 import path from 'node:path'
 import { askProgram, ProgramError } from '../agent-core/util/ask-program.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
 
 /** The machine on which something of ours is installed or removed, and for whom. */
 export interface InstallationHost {
@@ -27,6 +28,15 @@ export interface InstallationUser {
 /** One sentence: what was not installed, changed or removed, why, and what to do. */
 export class InstallationError extends Error {
   override readonly name = 'InstallationError'
+}
+
+/** Does something with files; `failure` says what was not done where it fails. Throws InstallationError. */
+export async function attempt<T>(failure: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw new InstallationError(`${failure}: ${messageOf(error)}.`, { cause: error })
+  }
 }
 
 /** sudo of macOS leaves PATH as it is, by which a planted launchctl would run as root. */
@@ -91,7 +101,7 @@ export async function findProgram(folders: readonly string[], name: string): Pro
   return undefined
 }
 
-/** The types of Node.js have no initgroups. */
+/** The types of Node.js lack it. */
 interface HasInitgroups {
   readonly initgroups?: (user: string, group: number) => void
 }

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ensurePrivateFolder } from '../agent-core/state/state-folder.ts'
 import { hasCode, syncFolder } from '../agent-core/util/files.ts'
-import { messageOf } from '../agent-core/util/message-of.ts'
+import { attempt } from './installation-host.ts'
 
 export interface CopyRequest {
   /** The self-contained command, in an app or wherever a person has put it; links to it are followed. */
@@ -17,61 +17,38 @@ export interface CopyRequest {
   readonly inUse?: readonly string[]
 }
 
-export interface VersionedCopy {
-  /** The copy, to be executed. */
-  readonly command: string
-  /** False where the same bytes were copied before. */
-  readonly isNew: boolean
-  /** The folders of copies that nothing needs any more. */
-  readonly removed: readonly string[]
-}
-
-export class CopyError extends Error {
-  override readonly name = 'CopyError'
-}
-
 /** Below the state folder. */
 export const copiesFolder = (stateDir: string): string => path.join(stateDir, 'versions')
 
 const fileName = 'metal-agent'
 
-const ofVersion = /^\d[0-9A-Za-z.+-]*$/
+const versionPattern = /^\d[0-9A-Za-z.+-]*$/
 /** VERSION-HASH, the hash being the first 12 digits of the file's SHA-256. */
-const ofCopy = /^\d[0-9A-Za-z.+-]*-[0-9a-f]{12}$/
-
-/** `.VERSION-HASH.UUID.unfinished`, as `makeCopy` calls a copy until it is whole. */
-function isUnfinished(name: string): boolean {
-  const [start, ...parts] = name.split('.')
-  const [uuid = '', end] = parts.slice(-2)
-  return (
-    start === '' && end === 'unfinished' && /^[0-9a-f-]{36}$/.test(uuid) && ofVersion.test(parts.slice(0, -2).join('.'))
-  )
-}
+const copyPattern = /^\d[0-9A-Za-z.+-]*-[0-9a-f]{12}$/
+/** `.VERSION-HASH.UUID.unfinished`, the name of a copy until it is whole. */
+const unfinishedPattern = /^\.\d[0-9A-Za-z.+-]*\.[0-9a-f-]{36}\.unfinished$/
 
 /** No copy takes that long: what is older was left by one that was killed. */
 const longestCopyMs = 60 * 60_000
 
 /**
- * Copies the command below the state folder, where it outlives the app that it came with. What stands at a copy's place is whole, since it gets
- * its name last. The copy that was asked for before this one stays too, so that there is a way back. Throws CopyError.
+ * Copies the command below the state folder, where it outlives the app that it came with; answers the copy. What has its name is whole. The
+ * copy that was asked for before this one stays too, so that a person can go back to it. Throws InstallationError.
  */
-export async function versionedCopyOf({ command, version, stateDir, inUse = [] }: CopyRequest): Promise<VersionedCopy> {
+export async function versionedCopyOf({ command, version, stateDir, inUse = [] }: CopyRequest): Promise<string> {
   const folder = copiesFolder(stateDir)
-  try {
-    if (!ofVersion.test(version)) throw new Error(`${JSON.stringify(version)} is no version`)
+  return attempt(`${command} could not be copied to ${folder}`, async () => {
+    if (!versionPattern.test(version)) throw new Error(`${JSON.stringify(version)} is no version`)
     await ensurePrivateFolder(stateDir)
     await ensurePrivateFolder(folder)
     const hash = await sha256(command)
     const copy = path.join(folder, `${version}-${hash.slice(0, 12)}`)
-    const isNew = !(await isWhole(path.join(copy, fileName), hash))
-    if (isNew) await makeCopy(command, hash, copy)
+    if (!(await isWhole(path.join(copy, fileName), hash))) await makeCopy(command, hash, copy)
     // By which the next one knows what was asked for last.
     await utimes(copy, new Date(), new Date())
-    const removed = await prune(folder, [copy, ...inUse.map((file) => path.dirname(file))])
-    return { command: path.join(copy, fileName), isNew, removed }
-  } catch (error) {
-    throw new CopyError(`${command} could not be copied to ${folder}: ${messageOf(error)}.`, { cause: error })
-  }
+    await prune(folder, copy, inUse)
+    return path.join(copy, fileName)
+  })
 }
 
 /** Not where there is a link, whose content may change. */
@@ -92,55 +69,52 @@ export const serviceCommandIn = (stateDir: string): string => path.join(copiesFo
 export function isVersionedCopy(command: string): boolean {
   const folder = path.dirname(command)
   const isBelowVersions = path.basename(path.dirname(folder)) === path.basename(copiesFolder(''))
-  return path.basename(command) === fileName && ofCopy.test(path.basename(folder)) && isBelowVersions
+  return path.basename(command) === fileName && copyPattern.test(path.basename(folder)) && isBelowVersions
 }
 
-/** Whether a service of this state folder would start these bytes already. Throws CopyError. */
-export async function isServiceCommand(copy: string, stateDir: string): Promise<boolean> {
-  try {
-    return await isWhole(serviceCommandIn(stateDir), await sha256(copy))
-  } catch (error) {
-    throw new CopyError(`${copy} cannot be read: ${messageOf(error)}.`, { cause: error })
-  }
-}
+/** Whether a service of this state folder would start these bytes already. Throws InstallationError. */
+export const isServiceCommand = (copy: string, stateDir: string): Promise<boolean> =>
+  attempt(`${copy} cannot be read`, async () => isWhole(serviceCommandIn(stateDir), await sha256(copy)))
 
 export interface Replacement {
-  /** What was there before is there again. */
+  /** Puts back what was there before. */
   undo(): Promise<void>
-  /** It stays. */
+  /** Gives up what was there before. */
   keep(): Promise<void>
 }
 
 /**
  * Puts a copy at {@link serviceCommandIn} by one rename: a service that is started meanwhile runs the one or the other. The copy itself stays
- * where it is, so that there is a way back. Throws CopyError.
+ * where it is. Throws InstallationError.
  */
 export async function replaceServiceCommand(copy: string, stateDir: string): Promise<Replacement> {
   const place = serviceCommandIn(stateDir)
   const folder = path.dirname(place)
   const unfinished = path.join(folder, `.${randomUUID()}.unfinished`)
   const before = path.join(folder, `.${randomUUID()}.before`)
-  try {
-    await ensurePrivateFolder(folder)
-    await sameFile(copy, unfinished)
-    const hasBefore = await sameFile(place, before).then(
-      () => true,
-      (error: unknown) => {
-        if (hasCode(error, 'ENOENT')) return false
-        throw error
-      },
-    )
-    await rename(unfinished, place)
-    await syncFolder(folder)
-    return {
-      undo: () => (hasBefore ? rename(before, place) : rm(place, { force: true })),
-      keep: () => rm(before, { force: true }),
+  return attempt(`${place} could not be replaced`, async () => {
+    try {
+      await ensurePrivateFolder(folder)
+      await sameFile(copy, unfinished)
+      const hasBefore = await sameFile(place, before).then(
+        () => true,
+        (error: unknown) => {
+          if (hasCode(error, 'ENOENT')) return false
+          throw error
+        },
+      )
+      await rename(unfinished, place)
+      await syncFolder(folder)
+      return {
+        undo: () => (hasBefore ? rename(before, place) : rm(place, { force: true })),
+        keep: () => rm(before, { force: true }),
+      }
+    } catch (error) {
+      await rm(unfinished, { force: true })
+      await rm(before, { force: true })
+      throw error
     }
-  } catch (error) {
-    await rm(unfinished, { force: true })
-    await rm(before, { force: true })
-    throw new CopyError(`${place} could not be replaced: ${messageOf(error)}.`, { cause: error })
-  }
+  })
 }
 
 /** By a second name, or a second copy on a volume that has no such names. */
@@ -187,19 +161,19 @@ async function putInPlace(unfinished: string, copy: string, hash: string): Promi
   }
 }
 
-/** Leaves what is none of ours alone. @returns what it removed. */
-async function prune(folder: string, kept: readonly string[]): Promise<string[]> {
-  const entries = await readdir(folder, { withFileTypes: true })
-  const stats = entries
-    .filter((entry) => entry.isDirectory())
-    .map(async ({ name }) => ({ name, mtimeMs: (await lstat(path.join(folder, name))).mtimeMs }))
-  const byAge = (await Promise.all(stats)).sort((one, other) => other.mtimeMs - one.mtimeMs)
-  const isKept = new Set(kept.map((file) => path.basename(file)))
-  const [, ...older] = byAge.filter(({ name }) => ofCopy.test(name) && name !== path.basename(kept[0] ?? ''))
-  const left = byAge.filter(({ name, mtimeMs }) => isUnfinished(name) && Date.now() - mtimeMs > longestCopyMs)
-  const removed = [...older, ...left].flatMap(({ name }) => (isKept.has(name) ? [] : [path.join(folder, name)]))
-  for (const old of removed) await rm(old, { recursive: true, force: true })
-  return removed
+/** Removes copies that nothing needs any longer, and leaves what is none of ours alone. */
+async function prune(folder: string, copy: string, inUse: readonly string[]): Promise<void> {
+  const entries = (await readdir(folder, { withFileTypes: true })).filter((entry) => entry.isDirectory())
+  const dated = await Promise.all(
+    entries.map(async ({ name }) => ({ name, mtimeMs: (await lstat(path.join(folder, name))).mtimeMs })),
+  )
+  const isKept = new Set([copy, ...inUse.map((file) => path.dirname(file))].map((one) => path.basename(one)))
+  const others = dated.filter(({ name }) => copyPattern.test(name) && name !== path.basename(copy))
+  const [, ...old] = others.toSorted((one, other) => other.mtimeMs - one.mtimeMs)
+  const left = dated.filter(({ name, mtimeMs }) => unfinishedPattern.test(name) && Date.now() - mtimeMs > longestCopyMs)
+  for (const { name } of [...old, ...left]) {
+    if (!isKept.has(name)) await rm(path.join(folder, name), { recursive: true, force: true })
+  }
 }
 
 async function sha256(file: string): Promise<string> {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { status } from '../../src/cli/service/installed.ts'
+import { status } from '../../src/cli/service/service.ts'
 import { serviceLabel } from '../../src/installation/service/service-plan.ts'
 import { useKubeSim } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'

@@ -2,7 +2,7 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import { managedBy } from '../../src/agent-core/publishing/objects.ts'
 import type { TraceKind } from '../../src/contract/uninstall.ts'
-import { listTraces, removeTraces } from '../../src/installation/uninstall/uninstall.ts'
+import { listTraces, removeTraces } from '../../src/installation/uninstall/traces.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { uninstallWorld } from '../support/uninstall-world.ts'
 

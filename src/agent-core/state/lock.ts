@@ -148,7 +148,10 @@ const parse = (text: string) => lockContent.safeParse(parseJson(text)).data
  * When a process began, so that its number tells it from others; undefined where there is none. Linux counts from the boot, so that the
  * same figure may come up again after the next boot.
  */
-export async function startTimeOf(platform: Platform, pid: number): Promise<string | undefined> {
+export async function startTimeOf(
+  platform: Pick<Platform, 'process' | 'bootId'>,
+  pid: number,
+): Promise<string | undefined> {
   const facts = await platform.process(pid)
   return facts && `${await platform.bootId()}:${facts.startTime}`
 }

@@ -1,20 +1,28 @@
 import { buildInfo } from '../../agent-core/agent/build-info.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
+import type { Platform } from '../../agent-core/platform/platform.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
+import {
+  findGoAgentJobs,
+  findGoAgents,
+  type GoAgentJob,
+  type GoAgentProcess,
+} from '../../installation/migration/go-agent.ts'
 import { ownPid } from '../../installation/migration/inspect.ts'
-import { stateDirOf, type ServiceWork } from '../../installation/service/hand-over.ts'
-import { installService, type InstallOutcome } from '../../installation/service/install-service.ts'
+import { installService, type InstallOutcome, type Started } from '../../installation/service/change-service.ts'
 import { installedServices, serviceManager } from '../../installation/service/installed-service.ts'
-import { lingerCommand, refuseUnusableTexts, type ServiceKind } from '../../installation/service/service-plan.ts'
-import { CopyError } from '../../installation/versioned-copy.ts'
+import { LaunchctlJob } from '../../installation/service/launchd.ts'
+import {
+  lingerCommand,
+  refuseUnusableTexts,
+  stateDirOf,
+  type LastExit,
+  type ServiceKind,
+} from '../../installation/service/service-plan.ts'
 import { VerbError } from '../agent-session.ts'
 import { exitCodes, type CliIo } from '../io.ts'
-import { notesOfGoAgent } from './go-agent-note.ts'
-import { agentsOf } from './service-agents.ts'
-import { placeWarnings } from './service-flags.ts'
-import { serviceHost } from './service-host.ts'
-import { copyFor, planOf, programFor } from './service-plan.ts'
-import { startedText } from './service-words.ts'
+import { saying, serviceHost, workOf } from './service-host.ts'
+import { copyFor, placeWarnings, planOf } from './service-plan.ts'
 
 export interface InstallRequest {
   readonly daemon: boolean
@@ -43,10 +51,9 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
     const notes = request.isMove ? [] : await notesOfGoAgent(host, here)
     for (const sentence of [...leftOut, ...placeWarnings(plan), ...notes]) io.stderr.write(`metal-agent: ${sentence}\n`)
     if (dryRun) {
-      const whole = { ...plan, program: programFor(plan) }
-      refuseUnusableTexts(whole)
+      refuseUnusableTexts(plan)
       const manager = serviceManager(kind, host)
-      io.stdout.write(manager.text(whole))
+      io.stdout.write(manager.text(plan))
       io.stderr.write(`metal-agent: ${manager.file} would be written; nothing was.\n`)
       return exitCodes.done
     }
@@ -54,8 +61,7 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
     await serviceManager(kind, host).check()
     const inUse = (await installedServices(host)).flatMap((one) => one.plan?.program[0] ?? [])
     const copy = await copyFor(plan, host, inUse)
-    const whole = { ...plan, program: programFor(plan) }
-    const outcome = await installService(whole, { host, work: workOf(io), force, ...(copy !== undefined && { copy }) })
+    const outcome = await installService(plan, { host, work: workOf(io), force, copy })
     return told(outcome, host, io)
   })
 }
@@ -95,18 +101,83 @@ export function told(outcome: InstallOutcome, host: InstallationHost, io: CliIo)
   return started?.kind === 'ended' ? exitCodes.failed : exitCodes.done
 }
 
-export const workOf = (io: CliIo): ServiceWork => ({
-  agents: agentsOf(io),
-  tell: (sentence) => void io.stderr.write(`${sentence}\n`),
-})
-
-/** What was refused or failed is one sentence and an exit code. */
-export async function saying(io: CliIo, work: () => Promise<number>): Promise<number> {
-  try {
-    return await work()
-  } catch (error) {
-    if (!(error instanceof InstallationError) && !(error instanceof CopyError)) throw error
-    io.stderr.write(`metal-agent: ${error.message}\n`)
-    return exitCodes.failed
+/** One sentence, or two: what became of a start. `servers`: those that ran before it. */
+export function startedText(started: Started, servers: readonly number[]): string {
+  switch (started.kind) {
+    case 'answers': {
+      const kept = servers.filter((pid) => started.look.serverPids.includes(pid)).length
+      return `It runs as process ${started.pid} (metal-agent ${started.look.version}).${serversText(servers.length, kept)}`
+    }
+    case 'waits':
+      return `It runs as process ${started.pid} and waits: process ${started.holder}, such as the app, serves from its state folder. It takes over when that ends.`
+    case 'silent':
+      return `It runs as process ${started.pid} and does not answer yet: metal-agent service logs says what it does.`
+    case 'ended':
+      return `It ended at once${started.lastExit ? ` (${lastExitText(started.lastExit)})` : ''}: metal-agent service logs says why.`
   }
 }
+
+function serversText(before: number, kept: number): string {
+  if (before === 0) return ''
+  const which =
+    before === 1 ? 'The model server that ran' : `${kept === before ? 'All' : kept} of ${before} model servers`
+  return before === 1 && kept === 0
+    ? ' The model server that ran is not taken over yet: see metal-agent status.'
+    : ` ${which} went on without a restart.`
+}
+
+export const lastExitText = (exit: LastExit): string =>
+  'code' in exit ? `exit code ${exit.code}` : `signal ${exit.signal}`
+
+interface Here {
+  readonly platform: Pick<Platform, 'processes'>
+  /** Of our own agent, which may have the Go agent's name. */
+  readonly ownPid: number | undefined
+}
+
+/**
+ * One sentence for each of LLMKube's Go agents on this Mac, whether launchd starts it or a person did; beside them an installation of ours serves
+ * only what they do not. Without `here` only the files are looked at.
+ */
+export async function notesOfGoAgent(host: InstallationHost, here: Here | undefined): Promise<string[]> {
+  if (host.platform !== 'darwin') return []
+  const readings = await findGoAgentJobs(host, undefined)
+  const jobs = readings.flatMap((reading) => (reading.ok ? [reading.job] : []))
+  const running = here ? await allRunning(jobs, here) : []
+  const pids = here ? await Promise.all(jobs.map((job) => pidOf(host, job))) : []
+  const moved =
+    'its services are left alone: metal-agent migrate moves them to this agent, with one restart of each model'
+  return [
+    ...jobs.map(({ label, file }, index) => {
+      const process = running.find(({ pid }) => pid === pids[index])
+      const runs = process ? `, and runs as process ${process.pid} ${withServers(process)}` : ''
+      return `LLMKube's Go agent is installed too (${label}, ${file})${runs}; ${moved}.`
+    }),
+    ...running
+      .filter(({ pid }) => !pids.includes(pid))
+      .map(
+        (process) =>
+          `LLMKube's Go agent runs too, as process ${process.pid} ${withServers(process)}, which no plist started (${process.commandLine.slice(0, 120)}); ${moved}, and ends it. "kill ${process.pid}" ends it together with its models.`,
+      ),
+  ]
+}
+
+async function allRunning(jobs: readonly GoAgentJob[], { platform, ownPid }: Here): Promise<GoAgentProcess[]> {
+  const processes = await platform.processes()
+  const once = { processes: () => Promise.resolve(processes) }
+  const found = await Promise.all([undefined, ...jobs].map((job) => findGoAgents(once, job, ownPid)))
+  return [...new Map(found.flat().map((one) => [one.pid, one])).values()]
+}
+
+/** Without launchctl nothing is loaded. */
+async function pidOf(host: InstallationHost, { domain, label }: GoAgentJob): Promise<number | undefined> {
+  try {
+    return (await new LaunchctlJob(host, domain, label).look())?.pid
+  } catch (error) {
+    if (error instanceof InstallationError) return undefined
+    throw error
+  }
+}
+
+const withServers = ({ servers, suspended }: GoAgentProcess): string =>
+  `with ${servers.length} ${servers.length === 1 ? 'server' : 'servers'}${suspended ? ', paused' : ''}`

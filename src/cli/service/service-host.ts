@@ -1,5 +1,9 @@
 import { userInfo } from 'node:os'
 import path from 'node:path'
+import { hostPlatform } from '../../agent-core/platform/host.ts'
+import { lockHolder, startTimeOf } from '../../agent-core/state/lock.ts'
+import { lockFileIn } from '../../agent-core/state/state-folder.ts'
+import { LinkError } from '../../contract/client.ts'
 import {
   askSystem,
   InstallationError,
@@ -7,9 +11,10 @@ import {
   type InstallationHost,
   type InstallationUser,
 } from '../../installation/installation-host.ts'
+import type { Agents, ServiceWork } from '../../installation/service/change-service.ts'
 import type { ServicePlan } from '../../installation/service/service-plan.ts'
-import { VerbError } from '../agent-session.ts'
-import type { CliIo } from '../io.ts'
+import { connect, VerbError } from '../agent-session.ts'
+import { exitCodes, type CliIo } from '../io.ts'
 
 /** This machine and the user whose service it is; `userName` where root installs for somebody. Throws VerbError and InstallationError. */
 export async function serviceHost(io: CliIo, userName?: string): Promise<InstallationHost> {
@@ -77,4 +82,52 @@ async function otherUser(
   const user = exitCode === 0 ? userOfLine(name, stdout) : undefined
   if (!user) throw new InstallationError(`There is no user ${JSON.stringify(name)} on this machine.`)
   return user
+}
+
+/** Agents by the sockets of their state folders. */
+export function agentsOf(io: CliIo): Agents {
+  const platform = hostPlatform()
+  const holderOf = (stateDir: string) =>
+    lockHolder({ file: lockFileIn(stateDir), processStartTime: (pid) => startTimeOf(platform, pid) })
+  return {
+    look: (stateDir) =>
+      undefinedWhereSilent(async () => {
+        await using agent = await connect({ io, stateDir })
+        const { version, startedAt, services } = await agent.snapshot()
+        const serverPids = services.flatMap(({ pid }) => (pid === undefined ? [] : [pid]))
+        const serving = services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`)
+        return { pid: (await holderOf(stateDir))?.pid, version, startedAt, serverPids, serving }
+      }),
+    leave: async (stateDir) =>
+      (await undefinedWhereSilent(async () => {
+        await using agent = await connect({ io, stateDir })
+        const { outcome, message } = await agent.command({ name: 'shutdown', keepServing: true })
+        return outcome === 'accepted' || outcome === 'done' ? 'leaves' : { refused: message }
+      })) ?? 'silent',
+  }
+}
+
+async function undefinedWhereSilent<T>(ask: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await ask()
+  } catch (error) {
+    if (error instanceof LinkError) return undefined
+    throw error
+  }
+}
+
+export const workOf = (io: CliIo): ServiceWork => ({
+  agents: agentsOf(io),
+  tell: (sentence) => void io.stderr.write(`${sentence}\n`),
+})
+
+/** What was refused or failed is one sentence and an exit code. */
+export async function saying(io: CliIo, work: () => Promise<number>): Promise<number> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof InstallationError)) throw error
+    io.stderr.write(`metal-agent: ${error.message}\n`)
+    return exitCodes.failed
+  }
 }

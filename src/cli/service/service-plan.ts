@@ -1,20 +1,24 @@
 import path from 'node:path'
 import { buildInfo } from '../../agent-core/agent/build-info.ts'
 import { defaultModelStore } from '../../agent-core/models/default-store.ts'
+import { allRows, type AgentSettings } from '../../agent-core/settings/settings.ts'
 import { defaultStateDir } from '../../agent-core/state/state-folder.ts'
 import { isSelfContained } from '../../agent-core/util/embedded.ts'
+import { FlagError, parseGoFlags } from '../../agent-core/util/go-flags.ts'
+import type { SettingRow } from '../../contract/settings-table.ts'
 import { asOwner, type InstallationHost } from '../../installation/installation-host.ts'
-import { stateDirOf } from '../../installation/service/hand-over.ts'
 import {
   exitTimeoutS,
   serviceEnvironment,
   serviceLogFolder,
+  stateDirOf,
   type ServiceKind,
   type ServicePlan,
 } from '../../installation/service/service-plan.ts'
 import { serviceCommandIn, versionedCopyOf } from '../../installation/versioned-copy.ts'
-import type { FlagDefaults } from '../flags.ts'
-import { serviceFlags } from './service-flags.ts'
+import { VerbError } from '../agent-session.ts'
+import { flagTable, type FlagDefaults } from '../flags.ts'
+import { parseRunArguments } from '../run-settings.ts'
 
 export interface PlanRequest {
   readonly kind: ServiceKind
@@ -26,19 +30,17 @@ export interface PlanRequest {
   readonly stated: Readonly<Record<string, string>>
 }
 
-/** All of a service but its command. */
-export type PlanWithoutProgram = Omit<ServicePlan, 'program'>
-
 /** What a service is to be, and what of the shell it does not get. Throws VerbError. */
 export function planOf({ kind, host, cwd, args, stated }: PlanRequest): {
-  readonly plan: PlanWithoutProgram
+  readonly plan: ServicePlan
   readonly leftOut: readonly string[]
 } {
   const { name, homeDir } = host.user
   const { flags, settings } = serviceFlags(args, { kind, homeDir, defaults: defaultsOf(host), cwd })
   const { variables, leftOut } = serviceEnvironment(kind, host, stated)
-  const plan: PlanWithoutProgram = {
+  const plan: ServicePlan = {
     kind,
+    program: programIn(settings.stateDir),
     flags,
     environment: variables,
     workingDirectory: homeDir,
@@ -56,21 +58,86 @@ export const defaultsOf = ({ platform, env, user }: InstallationHost): FlagDefau
 })
 
 /** This command as a service starts it: where it is self-contained from a place of its own, which is the same for every version. */
-export const programFor = (plan: PlanWithoutProgram): readonly string[] =>
+const programIn = (stateDir: string): readonly string[] =>
   isSelfContained()
-    ? [serviceCommandIn(stateDirOf(plan))]
+    ? [serviceCommandIn(stateDir)]
     : [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? '')]
 
 /**
  * Copies this command below the state folder, where it outlives the app; answers the copy, which is yet to take the service's place. Undefined
- * where the command is not one file. Throws CopyError.
+ * where the command is not one file. Throws InstallationError.
  */
 export async function copyFor(
-  plan: PlanWithoutProgram,
+  plan: ServicePlan,
   host: InstallationHost,
   inUse: readonly string[],
 ): Promise<string | undefined> {
   if (!isSelfContained()) return undefined
   const request = { command: process.execPath, version: buildInfo.version, stateDir: stateDirOf(plan), inUse }
-  return (await asOwner(host, () => versionedCopyOf(request))).command
+  return asOwner(host, () => versionedCopyOf(request))
+}
+
+export interface ServiceFlags {
+  /** By name, without dashes; what a service is started with. */
+  readonly flags: ReadonlyMap<string, string>
+  readonly settings: AgentSettings
+}
+
+interface Where {
+  readonly kind: ServiceKind
+  readonly homeDir: string
+  readonly defaults: FlagDefaults
+  readonly cwd: string
+}
+
+/** The agent's own parser judges them, before anything is written. Throws VerbError. */
+export function serviceFlags(args: readonly string[], where: Where): ServiceFlags {
+  const { kind, homeDir, defaults, cwd } = where
+  try {
+    const request = parseRunArguments(args, defaults, cwd)
+    if (request.kind !== 'run') {
+      throw new VerbError(`--${request.kind} starts no agent, so no service can have it.`)
+    }
+    const { settings } = request
+    const { stateDir, modelStore } = settings
+    const logFile = settings.logFile ?? path.join(serviceLogFolder(kind, homeDir, stateDir), 'metal-agent.log')
+    const own = { 'state-dir': stateDir, 'model-store': modelStore, 'log-file': logFile }
+    const others = [...parseGoFlags(flagTable(defaults), args).texts].filter(([name]) => !(name in own))
+    const flags = new Map([
+      ...Object.entries(own),
+      ...others.map(([name, text]) => [name, absolute(name, text, cwd)] as const),
+    ])
+    return { flags, settings }
+  } catch (error) {
+    if (error instanceof FlagError) throw new VerbError(error.message, { cause: error })
+    throw error
+  }
+}
+
+export const asArguments = (flags: ReadonlyMap<string, string>): string[] =>
+  [...flags].map(([name, text]) => `--${name}=${text}`)
+
+const rows = new Map(Object.values<SettingRow>(allRows).map((row) => [row.flag, row]))
+
+/** A service is not started in the folder in which a person installs it. */
+function absolute(name: string, text: string, cwd: string): string {
+  const kind = rows.get(name)?.kind
+  const isPath = kind === 'path' || (kind === 'executable' && text.includes('/'))
+  return isPath && text !== '' ? path.resolve(cwd, text) : text
+}
+
+/** Folders that a reboot or a clean-up empties. */
+const wiped = /^(?:\/private)?(?:\/tmp|\/var\/tmp|\/var\/folders)(?:\/|$)/
+
+/** What a person should know of the folders that a service was given; it is theirs to decide. */
+export function placeWarnings({ flags }: Pick<ServiceFlags, 'flags'>): string[] {
+  return ['state-dir', 'model-store', 'log-file'].flatMap((name) => {
+    const place = flags.get(name) ?? ''
+    if (wiped.test(place))
+      return [`--${name} ${place} is in a folder that the system empties: what is kept there is lost.`]
+    if (!/^\/(?:Volumes|media|mnt)\//.test(place)) return []
+    return [
+      `--${name} ${place} is on another volume: where it is not there when the service starts, the agent ends and is started anew every 10 s until it is.`,
+    ]
+  })
 }

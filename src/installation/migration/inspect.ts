@@ -12,7 +12,7 @@ import { FlagError } from '../../agent-core/util/go-flags.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { InstallationError, type InstallationHost } from '../installation-host.ts'
-import { launchdJob } from '../service/launchd.ts'
+import { LaunchctlJob } from '../service/launchd.ts'
 import { clusterSilence, lookAtCluster, type ClusterLook } from './cluster-look.ts'
 import {
   argsOf,
@@ -159,7 +159,7 @@ async function chooseAgents(
   stopsOthers: boolean,
 ) {
   if (running.length <= 1) return { agents: running, others: [], problems: [] }
-  const loaded = job && (await launchdJob(host, job.domain, job.label).catch(noLaunchd))
+  const loaded = job && (await new LaunchctlJob(host, job.domain, job.label).look().catch(noLaunchd))
   const first = running.find(({ pid }) => pid === loaded?.pid) ?? running[0]
   const others = running.filter((one) => one !== first)
   const named = others.map(({ pid, commandLine }) => `process ${pid} (${commandLine.slice(0, 120)})`).join(' and ')

@@ -19,7 +19,7 @@ import { hasCode, syncFolder } from '../../agent-core/util/files.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError } from '../installation-host.ts'
-import { bootout, bootstrap, kickstart, launchdJob } from '../service/launchd.ts'
+import { LaunchctlJob } from '../service/launchd.ts'
 import { isHeldByOurs, type FoundService } from './cluster-look.ts'
 import type { GoAgentJob, GoAgentProcess, GoServer } from './go-agent.ts'
 import type { MigrationWorld } from './inspect.ts'
@@ -55,7 +55,8 @@ export async function end(
   agents: readonly GoAgentProcess[],
 ): Promise<void> {
   const unload = async ({ domain, label }: GoAgentJob) => {
-    if (await launchdJob(host, domain, label)) await bootout(host, domain, label)
+    const launchd = new LaunchctlJob(host, domain, label)
+    if (await launchd.look()) await launchd.unload()
   }
   const unloaded = job && unload(job)
   for (const { pid, startTime } of agents) {
@@ -123,14 +124,15 @@ export async function startAgain(
   { host }: World,
   { domain, label, file }: Pick<GoAgentJob, 'domain' | 'label' | 'file'>,
 ): Promise<void> {
-  if (!(await launchdJob(host, domain, label))) await bootstrap(host, domain, label, file)
+  const launchd = new LaunchctlJob(host, domain, label)
+  if (!(await launchd.look())) await launchd.load(file)
   const ends = performance.now() + startLimitMs
-  while ((await launchdJob(host, domain, label))?.pid === undefined) {
+  while ((await launchd.look())?.pid === undefined) {
     if (performance.now() > ends)
       throw new InstallationError(
         `launchd loaded ${file} and does not start it: ${shellCommand(['launchctl', 'print', `${domain}/${label}`])} says why.`,
       )
-    await kickstart(host, domain, label)
+    await launchd.start()
     await delay(200)
   }
 }

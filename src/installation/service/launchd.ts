@@ -24,15 +24,10 @@ import {
 
 /** What `launchctl print` says of one job. */
 export interface LaunchdJob {
-  /** As launchd calls it: "running", "not running", "spawn scheduled" and others. */
-  readonly state: string
-  readonly pid?: number
-  /** Of the file that was loaded. */
-  readonly path?: string
-  /** How often it was started since it was loaded. */
-  readonly runs?: number
-  /** Absent where it has not ended yet. */
-  readonly lastExit?: LastExit
+  /** Undefined where it does not run. */
+  readonly pid: number | undefined
+  /** Undefined where it has not ended yet. */
+  readonly lastExit: LastExit | undefined
 }
 
 /**
@@ -45,21 +40,9 @@ export function parseLaunchdJob(output: string): LaunchdJob {
     const [, name, value] = /^\t([^\t=][^=]*?) = (.*)$/.exec(line) ?? []
     if (name !== undefined && value !== undefined && !fields.has(name)) fields.set(name, value)
   }
-  const pid = wholeNumber(fields.get('pid'))
-  const runs = wholeNumber(fields.get('runs'))
-  const path = fields.get('path')
-  const lastExit = lastExitOf(fields)
-  return {
-    state: fields.get('state') ?? (pid === undefined ? 'not running' : 'running'),
-    ...(pid !== undefined && { pid }),
-    ...(path !== undefined && { path }),
-    ...(runs !== undefined && { runs }),
-    ...(lastExit && { lastExit }),
-  }
+  const pid = fields.get('pid') ?? ''
+  return { pid: /^\d{1,10}$/.test(pid) ? Number(pid) : undefined, lastExit: lastExitOf(fields) }
 }
-
-const wholeNumber = (text: string | undefined): number | undefined =>
-  text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : undefined
 
 /** As "last exit code = 78: EX_CONFIG", "(never exited)", and "last terminating signal = Killed: 9". */
 function lastExitOf(fields: ReadonlyMap<string, string>): LastExit | undefined {
@@ -89,58 +72,72 @@ const codes = {
 const bootstrapTries = 5
 const betweenTriesMs = 1_000
 
-type Host = Pick<InstallationHost, 'programFolders' | 'env'>
+/** One job of launchd, which launchctl is asked about and told what to do with. Every method throws InstallationError. */
+export class LaunchctlJob {
+  readonly #host: Pick<InstallationHost, 'programFolders' | 'env'>
+  readonly #domain: LaunchdDomain
+  readonly #target: string
 
-/** What launchd knows of a label; undefined where it is not loaded. Throws InstallationError. */
-export async function launchdJob(host: Host, domain: LaunchdDomain, label: string): Promise<LaunchdJob | undefined> {
-  const answer = await askSystem(host, 'launchctl', ['print', `${domain}/${label}`])
-  if (answer.exitCode === 0) return parseLaunchdJob(answer.stdout)
-  if (answer.exitCode === codes.notFound || answer.exitCode === codes.noSuchDomain) return undefined
-  throw failed('print', domain, label, answer)
-}
-
-/** Loads a plist, by which a job with RunAtLoad starts. Throws InstallationError. */
-export async function bootstrap(host: Host, domain: LaunchdDomain, label: string, file: string): Promise<void> {
-  // What `launchctl disable` or System Settings switched off stays off whatever is loaded.
-  await done(host, ['enable', `${domain}/${label}`], domain, label)
-  for (let tries = 1; ; tries++) {
-    const answer = await askSystem(host, 'launchctl', ['bootstrap', domain, file])
-    if (answer.exitCode === 0 || answer.exitCode === codes.alreadyInProgress) return
-    const mayPass = answer.exitCode === codes.inputOutput && tries < bootstrapTries
-    if (!mayPass) throw failed('bootstrap', domain, label, answer)
-    await delay(betweenTriesMs)
+  constructor(host: Pick<InstallationHost, 'programFolders' | 'env'>, domain: LaunchdDomain, label: string) {
+    this.#host = host
+    this.#domain = domain
+    this.#target = `${domain}/${label}`
   }
-}
 
-/** Unloads a job, which ends it; false where it was not loaded. Throws InstallationError. */
-export async function bootout(host: Host, domain: LaunchdDomain, label: string): Promise<boolean> {
-  const answer = await askSystem(host, 'launchctl', ['bootout', `${domain}/${label}`])
-  const { exitCode } = answer
-  if (exitCode === codes.noSuchProcess || exitCode === codes.notFound || exitCode === codes.noSuchDomain) return false
-  if (exitCode === 0 || exitCode === codes.inProgress) return true
-  throw failed('bootout', domain, label, answer)
-}
+  /** Undefined where it is not loaded. */
+  async look(): Promise<LaunchdJob | undefined> {
+    const answer = await this.#ask('print', this.#target)
+    if (answer.exitCode === codes.notFound || answer.exitCode === codes.noSuchDomain) return undefined
+    if (answer.exitCode !== 0) throw this.#failed('print', answer)
+    return parseLaunchdJob(answer.stdout)
+  }
 
-/** Starts a loaded job that does not run. Throws InstallationError. */
-export const kickstart = (host: Host, domain: LaunchdDomain, label: string): Promise<void> =>
-  done(host, ['kickstart', `${domain}/${label}`], domain, label)
+  /** Loads a plist, by which a job with RunAtLoad starts. */
+  async load(file: string): Promise<void> {
+    // What `launchctl disable` or System Settings switched off stays off whatever is loaded.
+    await this.#done('enable', this.#target)
+    for (let tries = 1; ; tries++) {
+      const answer = await this.#ask('bootstrap', this.#domain, file)
+      if (answer.exitCode === 0 || answer.exitCode === codes.alreadyInProgress) return
+      const mayPass = answer.exitCode === codes.inputOutput && tries < bootstrapTries
+      if (!mayPass) throw this.#failed('bootstrap', answer)
+      await delay(betweenTriesMs)
+    }
+  }
 
-/** Throws InstallationError. */
-export const signalJob = (host: Host, domain: LaunchdDomain, label: string, signal: 'SIGKILL'): Promise<void> =>
-  done(host, ['kill', signal, `${domain}/${label}`], domain, label)
+  /** Begins to end it; does nothing where it is not loaded. */
+  async unload(): Promise<void> {
+    const answer = await this.#ask('bootout', this.#target)
+    const { noSuchProcess, notFound, noSuchDomain, inProgress } = codes
+    const isGone = [0, noSuchProcess, notFound, noSuchDomain, inProgress].includes(answer.exitCode)
+    if (!isGone) throw this.#failed('bootout', answer)
+  }
 
-async function done(host: Host, args: readonly string[], domain: LaunchdDomain, label: string): Promise<void> {
-  const answer = await askSystem(host, 'launchctl', args)
-  if (answer.exitCode !== 0) throw failed(args[0] ?? '', domain, label, answer)
-}
+  /** Starts it where it is loaded and does not run. */
+  start(): Promise<void> {
+    return this.#done('kickstart', this.#target)
+  }
 
-function failed(verb: string, domain: LaunchdDomain, label: string, answer: SystemAnswer): InstallationError {
-  const { exitCode, stdout, stderr } = answer
-  const said = (stderr.trim() || stdout.trim()).split('\n')[0] ?? ''
-  const advice = advices[exitCode]
-  return new InstallationError(
-    `launchctl ${verb} ${domain}/${label} ended with code ${exitCode}${said === '' ? '' : ` (${said})`}${advice === undefined ? '.' : `: ${advice}.`}`,
-  )
+  kill(): Promise<void> {
+    return this.#done('kill', 'SIGKILL', this.#target)
+  }
+
+  #ask(...args: string[]): Promise<SystemAnswer> {
+    return askSystem(this.#host, 'launchctl', args)
+  }
+
+  async #done(verb: string, ...args: string[]): Promise<void> {
+    const answer = await this.#ask(verb, ...args)
+    if (answer.exitCode !== 0) throw this.#failed(verb, answer)
+  }
+
+  #failed(verb: string, { exitCode, stdout, stderr }: SystemAnswer): InstallationError {
+    const [said = ''] = (stderr.trim() || stdout.trim()).split('\n')
+    const advice = advices[exitCode]
+    return new InstallationError(
+      `launchctl ${verb} ${this.#target} ended with code ${exitCode}${said && ` (${said})`}${advice === undefined ? '' : `: ${advice}`}.`,
+    )
+  }
 }
 
 const advices: Readonly<Record<number, string>> = {
@@ -210,10 +207,10 @@ export function readLaunchdPlist(content: string): UnitContent {
     label: Label,
     words: ProgramArguments,
     environment: EnvironmentVariables,
-    ...(WorkingDirectory !== undefined && { workingDirectory: WorkingDirectory }),
-    ...(StandardErrorPath !== undefined && { errorFile: StandardErrorPath }),
-    ...(ExitTimeOut !== undefined && { exitTimeoutS: ExitTimeOut }),
-    ...(UserName !== undefined && { userName: UserName }),
+    workingDirectory: WorkingDirectory,
+    errorFile: StandardErrorPath,
+    exitTimeoutS: ExitTimeOut,
+    userName: UserName,
     values: byFlag(new Map(flat(parsed.data as PlistValue)), 'ProgramArguments', ProgramArguments),
   }
 }
@@ -243,7 +240,7 @@ export class LaunchdService implements ServiceManager {
   readonly title: string
   readonly starts: string
   readonly #host: InstallationHost
-  readonly #domain: LaunchdDomain
+  readonly #job: LaunchctlJob
 
   constructor(kind: 'launchAgent' | 'launchDaemon', host: InstallationHost) {
     const isDaemon = kind === 'launchDaemon'
@@ -252,12 +249,11 @@ export class LaunchdService implements ServiceManager {
     this.title = isDaemon ? 'LaunchDaemon' : 'LaunchAgent'
     this.starts = isDaemon ? 'with the Mac, with nobody logged in' : `when ${host.user.name} logs in at the screen`
     this.#host = host
-    this.#domain = isDaemon ? 'system' : `gui/${host.user.id}`
+    this.#job = new LaunchctlJob(host, isDaemon ? 'system' : `gui/${host.user.id}`, serviceLabel)
   }
 
-  text(plan: ServicePlan): string {
-    return launchdPlist(plan)
-  }
+  text = launchdPlist
+  read = readLaunchdPlist
 
   /**
    * launchd takes no file that others may write, and does not ask that they may read it. A LaunchDaemon's tells its user where the log is, and is
@@ -267,48 +263,40 @@ export class LaunchdService implements ServiceManager {
     return this.kind === 'launchDaemon' && !hasGivenVariables(environment) ? 0o644 : 0o600
   }
 
-  read = readLaunchdPlist
-
-  check(): Promise<void> {
+  async check(): Promise<void> {
     const { isRoot, user } = this.#host
     if (this.kind === 'launchDaemon' && !isRoot) {
-      return Promise.reject(
-        new InstallationError(
-          'A LaunchDaemon is for the whole Mac, so only root may install, restart or remove it: repeat this with sudo in front.',
-        ),
+      throw new InstallationError(
+        'A LaunchDaemon is for the whole Mac, so only root may install, restart or remove it: repeat this with sudo in front.',
       )
     }
     if (this.kind === 'launchAgent' && isRoot && user.id !== 0) {
-      return Promise.reject(
-        new InstallationError(
-          `A LaunchAgent belongs to ${user.name}: repeat this without sudo, or with --daemon for a LaunchDaemon.`,
-        ),
+      throw new InstallationError(
+        `A LaunchAgent belongs to ${user.name}: repeat this without sudo, or with --daemon for a LaunchDaemon.`,
       )
     }
-    return this.state().then(() => undefined)
+    await this.state()
   }
 
   async state(): Promise<ServiceState> {
-    const job = await launchdJob(this.#host, this.#domain, serviceLabel)
-    if (!job) return { isLoaded: false }
-    const { pid, lastExit } = job
-    return { isLoaded: true, ...(pid !== undefined && { pid }), ...(lastExit && { lastExit }) }
+    const job = await this.#job.look()
+    return { isLoaded: job !== undefined, pid: job?.pid, lastExit: job?.lastExit }
   }
 
   load(): Promise<void> {
-    return bootstrap(this.#host, this.#domain, serviceLabel, this.file)
+    return this.#job.load(this.file)
   }
 
-  start(): Promise<void> {
-    return kickstart(this.#host, this.#domain, serviceLabel)
+  async start(): Promise<void> {
+    await ((await this.#job.look()) ? this.#job.start() : this.load())
   }
 
-  async unload(): Promise<void> {
-    await bootout(this.#host, this.#domain, serviceLabel)
+  unload(): Promise<void> {
+    return this.#job.unload()
   }
 
   kill(): Promise<void> {
-    return signalJob(this.#host, this.#domain, serviceLabel, 'SIGKILL')
+    return this.#job.kill()
   }
 
   /** launchd remembers nothing of what is not loaded. */

@@ -34,6 +34,8 @@ export function serviceFile(kind: ServiceKind, { env, user, systemRoot }: Place)
   }
 }
 
+export const stateDirOf = ({ flags }: Pick<ServicePlan, 'flags'>): string => flags.get('state-dir') ?? ''
+
 /** Where the service's own output goes: no folder that a reboot or a clean-up empties. */
 export const serviceLogFolder = (kind: ServiceKind, homeDir: string, stateDir: string): string =>
   kind === 'systemdUser' ? path.join(stateDir, 'service') : path.join(homeDir, 'Library/Logs/Metalbar')
@@ -175,10 +177,10 @@ export interface UnitContent {
   readonly label?: string
   readonly words: readonly string[]
   readonly environment: Readonly<Record<string, string>>
-  readonly workingDirectory?: string
-  readonly errorFile?: string
-  readonly exitTimeoutS?: number
-  readonly userName?: string
+  readonly workingDirectory: string | undefined
+  readonly errorFile: string | undefined
+  readonly exitTimeoutS: number | undefined
+  readonly userName?: string | undefined
   /** Every value by its path, so that two files can be compared whatever their format. */
   readonly values: ReadonlyMap<string, string>
 }
@@ -234,9 +236,7 @@ export function differences(before: UnitContent['values'], after: UnitContent['v
     const [was, is] = [before.get(key), after.get(key)]
     if (was === is) return []
     if (ofVariable.test(key)) {
-      return [
-        `${key}: ${was === undefined ? 'is set' : is === undefined ? 'is not set any more' : 'has another value'}`,
-      ]
+      return [`${key}: ${was === undefined ? 'is set' : is === undefined ? 'is no longer set' : 'has another value'}`]
     }
     return [`${key}: ${was ?? '(absent)'} → ${is ?? '(absent)'}`]
   })
@@ -249,11 +249,11 @@ export type LastExit = { readonly code: number } | { readonly signal: string }
 export interface ServiceState {
   /** It is started with the machine or the login, and again where it ends with an error. */
   readonly isLoaded: boolean
-  /** Absent where it does not run. */
-  readonly pid?: number
-  /** Absent where it has not ended yet; systemd forgets it as soon as the next one runs. */
-  readonly lastExit?: LastExit
-  /** How often it was started anew after an error; absent where the manager does not say. */
+  /** Undefined where it does not run. */
+  readonly pid: number | undefined
+  /** Undefined where it has not ended yet; systemd forgets it as soon as the next one runs. */
+  readonly lastExit: LastExit | undefined
+  /** How often it was started again after an error; launchd does not say. */
   readonly restarts?: number
 }
 
@@ -261,7 +261,7 @@ export interface ServiceState {
 export interface ServiceManager {
   readonly kind: ServiceKind
   readonly file: string
-  /** Of the service as the manager calls it. */
+  /** By which launchd or systemd knows the service. */
   readonly name: string
   readonly title: string
   /** Completes "The service starts …". */
@@ -276,11 +276,12 @@ export interface ServiceManager {
   state(): Promise<ServiceState>
   /** Takes the file as it is now, and starts the service. */
   load(): Promise<void>
+  /** Starts the service of the file that was taken last. */
   start(): Promise<void>
-  /** Begins to end what runs, in good order, and forgets the file; `forGood`: it is not started with the machine any more. */
+  /** Begins to end what runs, in good order, and forgets the file; `forGood`: it is no longer started with the machine. */
   unload(how: { readonly forGood: boolean }): Promise<void>
   /** Ends the agent alone, at once. */
   kill(): Promise<void>
-  /** After the file is gone, so that nothing is said of it any more. */
+  /** After the file is gone, so that nothing is said of it from then on. */
   forget(): Promise<void>
 }

@@ -17,7 +17,7 @@ import {
   type LastExit,
 } from './service-plan.ts'
 
-/** What a wrong flag ends the agent with: starting it anew would not help. */
+/** What a wrong flag ends the agent with: starting it again would not help. */
 const wrongUsage = 2
 
 /** The user unit of systemd; see systemd.service(5), systemd.exec(5) and systemd.kill(5). */
@@ -80,9 +80,9 @@ export function readSystemdUnit(content: string): UnitContent {
   return {
     words,
     environment: Object.fromEntries(environment),
-    ...(workingDirectory !== undefined && { workingDirectory: unplain(workingDirectory) }),
-    ...(errorFile !== undefined && { errorFile: unplain(errorFile) }),
-    ...(timeout !== undefined && { exitTimeoutS: timeout }),
+    workingDirectory: workingDirectory && unplain(workingDirectory),
+    errorFile: errorFile && unplain(errorFile),
+    exitTimeoutS: timeout,
     values: byFlag(values, 'Service.ExecStart', words),
   }
 }
@@ -135,15 +135,12 @@ export class SystemdService implements ServiceManager {
     this.#host = host
   }
 
-  text(plan: ServicePlan): string {
-    return systemdUnitText(plan)
-  }
+  text = systemdUnitText
+  read = readSystemdUnit
 
   fileMode(): number {
     return 0o600
   }
-
-  read = readSystemdUnit
 
   async check(): Promise<void> {
     const { user, isRoot, env } = this.#host
@@ -162,24 +159,23 @@ export class SystemdService implements ServiceManager {
   async state(): Promise<ServiceState> {
     const { stdout } = await this.#done('show', systemdUnit, `--property=${shown.join(',')}`)
     const values = new Map(stdout.split('\n').map((line) => [line.split('=')[0] ?? '', line.replace(/^[^=]*=/, '')]))
-    const pid = Number(values.get('MainPID') ?? 0)
-    const lastExit = lastExitOf(values)
     return {
       isLoaded: values.get('LoadState') === 'loaded' && values.get('UnitFileState') === 'enabled',
-      ...(pid > 0 && { pid }),
+      pid: Number(values.get('MainPID') ?? 0) || undefined,
       restarts: Number(values.get('NRestarts') ?? 0),
-      ...(lastExit && { lastExit }),
+      lastExit: lastExitOf(values),
     }
   }
 
   async load(): Promise<void> {
     await this.#done('daemon-reload')
     await this.#done('enable', systemdUnit)
-    await this.start()
+    await this.#done('start', systemdUnit)
   }
 
-  async start(): Promise<void> {
-    await this.#done('start', systemdUnit)
+  /** systemd takes a file that it has already once more without a word. */
+  start(): Promise<void> {
+    return this.load()
   }
 
   async unload({ forGood }: { readonly forGood: boolean }): Promise<void> {

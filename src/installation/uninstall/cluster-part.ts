@@ -127,59 +127,54 @@ const ownerlessSentence = (reach: ClusterReach, service: PublishedService): stri
   return `${metadata.namespace}/${metadata.name} is claimed by no machine, and nothing says that this one gave it up, so it stays. To remove it: ${kubectl(reach, service)}`
 }
 
-/** What pods are told of this machine. Only after its agent has ended, which would write it anew. */
-export function clusterPart(reach: ClusterReach): TracePart {
-  return {
-    kind: 'cluster',
-    look: async () => {
-      const { ours, ownerless } = await published(await openCluster(reach), reach)
-      if (ours.length === 0 && ownerless.length === 0) return undefined
-      return {
-        places: ours.flat().map(placeOf),
-        stays: ownerless.map((one) => ownerlessSentence(reach, one)),
-        byHand: ours.map((one) => kubectl(reach, one)),
-      }
-    },
-    remove: async () => {
-      const api = await openCluster(reach)
-      for (const one of (await published(api, reach)).ours.flat()) await deleteUnchanged(api, one)
-    },
-  }
-}
-
-/** What `add` and the window made in the cluster, whichever machine serves it; other machines may serve it, so it is never chosen by itself. */
-export function applicationsPart(reach: ClusterReach): TracePart {
-  const made = async (api: KubeApi) => {
-    const found: Owned[] = []
-    const labelSelector = `${createdBy.label}=${createdBy.value}`
-    for (const resource of [resources.inferenceServices, resources.models]) {
-      const query = { namespace: reach.namespace, labelSelector }
-      for await (const { items } of api.pages(resource, query, soon())) {
-        found.push(...readable(items, (raw) => ({ resource, metadata: named.parse(raw).metadata })))
-      }
+/** What pods are told of this machine. Only after its agent has ended, which would write it again. */
+export const clusterPart = (reach: ClusterReach): TracePart => ({
+  kind: 'cluster',
+  look: async () => {
+    const api = await openCluster(reach)
+    const { ours, ownerless } = await published(api, reach)
+    return {
+      places: ours.flat().map(placeOf),
+      stays: ownerless.map((one) => ownerlessSentence(reach, one)),
+      byHand: ours.map((one) => kubectl(reach, one)),
+      remove: async () => {
+        for (const one of ours.flat()) await deleteUnchanged(api, one)
+      },
     }
-    return found
-  }
-  return {
-    kind: 'applications',
-    look: async () => {
-      const found = await made(await openCluster(reach))
-      return found.length === 0
-        ? undefined
-        : { places: found.map(placeOf), byHand: found.map((one) => kubectl(reach, [one])) }
-    },
-    remove: async () => {
-      const api = await openCluster(reach)
-      for (const one of await made(api)) {
-        if (one.resource.kind !== resources.inferenceServices.kind) continue
-        const { namespace, name } = one.metadata
-        const service = parseInferenceService(await api.get(one.resource, namespace, name, soon()))
-        await deleteUnchanged(api, one)
-        const model = await planModel(api, service)
-        // A Model that another service uses stays.
-        if (model?.isDeleted === true)
+  },
+})
+
+/** What `add` and the window made in the cluster. Other machines may serve it, so a person has to choose it. */
+export const applicationsPart = (reach: ClusterReach): TracePart => ({
+  kind: 'applications',
+  look: async () => {
+    const api = await openCluster(reach)
+    const services = await made(api, reach, resources.inferenceServices)
+    const models = await made(api, reach, resources.models)
+    const all = [...services, ...models]
+    return {
+      places: all.map(placeOf),
+      byHand: all.map((one) => kubectl(reach, [one])),
+      remove: async () => {
+        for (const one of services) {
+          const { namespace, name } = one.metadata
+          const service = parseInferenceService(await api.get(one.resource, namespace, name, soon()))
+          await deleteUnchanged(api, one)
+          const model = await planModel(api, service)
+          // A Model that another service uses stays.
+          if (model?.isDeleted !== true) continue
           await deleteUnchanged(api, { resource: resources.models, metadata: model.object.metadata })
-      }
-    },
+        }
+      },
+    }
+  },
+})
+
+async function made(api: KubeApi, { namespace }: ClusterReach, resource: Resource): Promise<Owned[]> {
+  const found: Owned[] = []
+  const labelSelector = `${createdBy.label}=${createdBy.value}`
+  for await (const { items } of api.pages(resource, { namespace, labelSelector }, soon())) {
+    found.push(...readable(items, (raw) => ({ resource, metadata: named.parse(raw).metadata })))
   }
+  return found
 }

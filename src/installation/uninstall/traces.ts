@@ -1,9 +1,8 @@
-import { lstat, readdir, rm, rmdir } from 'node:fs/promises'
-import path from 'node:path'
-import { hasCode } from '../../agent-core/util/files.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
+import { formatBytes } from '../../contract/format.ts'
 import { shellCommand } from '../../contract/shell.ts'
-import type { TraceKind, TracePlace } from '../../contract/uninstall.ts'
+import { traceKinds, type Removal, type Trace, type TraceKind, type TracePlace } from '../../contract/uninstall.ts'
+import { bytesOf } from '../files.ts'
 
 /** The id of the app's bundle, by which macOS names what it keeps for the app. */
 export const bundleId = 'dev.metalbar.app'
@@ -11,12 +10,10 @@ export const appName = 'Metalbar'
 /** As Electron calls the key of its safeStorage. */
 export const keychainService = `${appName} Safe Storage`
 
-export interface TraceRow {
-  readonly what: string
-  readonly isChosen: boolean
-}
+/** Where an app, whatever it is called and wherever it was, has its command. */
+export const insideAnApp = /\.app\/Contents\/Resources\/bin\/metal-agent$/
 
-export const traceTable: Readonly<Record<TraceKind, TraceRow>> = {
+const traceTable: Readonly<Record<TraceKind, Pick<Trace, 'what' | 'isChosen'>>> = {
   service: { what: 'The service that starts the agent', isChosen: true },
   servers: { what: 'Model servers that an agent left running', isChosen: true },
   applications: { what: 'Models and InferenceServices that were added with Metalbar', isChosen: false },
@@ -35,166 +32,101 @@ export const traceTable: Readonly<Record<TraceKind, TraceRow>> = {
   state: { what: 'State: identity, history, energy, holds', isChosen: true },
 }
 
-/** Every name in the state folder: a file, or a folder with all that is in it. */
-export const stateNames: Readonly<Record<string, TraceKind>> = {
-  'preferences.json': 'settings',
-  'settings.json': 'settings',
-  'start-settings.json': 'settings',
-  'cluster.json': 'settings',
-  'hub-token.encrypted': 'token',
-  chromium: 'appData',
-  'metalbar.log': 'logs',
-  'metalbar.old.log': 'logs',
-  runs: 'logs',
-  // Servers of earlier builds, when runs had no folder of their own.
-  work: 'logs',
-  logs: 'logs',
-  service: 'logs',
-  'agent.lock': 'state',
-  'agent.sock': 'state',
-  'node.json': 'state',
-  'ledger.json': 'state',
-  'absences.json': 'state',
-  'holds.json': 'state',
-  'memory.json': 'state',
-  'history.jsonl': 'state',
-  'energy.json': 'state',
-  'panic-fuse.json': 'state',
-  'model-store.json': 'state',
-  'log-file.json': 'state',
-  'update.json': 'state',
-  migration: 'state',
-  // Copies of the command, which the service starts.
-  versions: 'state',
-}
-
-const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
-/** Set aside because it was broken, left by a killed write, or a lock that was just taken. */
-const variant = new RegExp(String.raw`^(.+?)(?:\.broken-\d+|\.\d+|\.(?:stale-)?${uuid})$`)
-/** A service's file that a person had changed. */
-const isKeptAside = (name: string): boolean =>
-  name.endsWith('.kept') && /\.(?:plist|service)\./.test(name.slice(0, -'.kept'.length))
-
-/** The kind of trace that a name in the state folder is; undefined where it is not ours. */
-export function kindInStateFolder(name: string): TraceKind | undefined {
-  const known = (of: string): TraceKind | undefined => (Object.hasOwn(stateNames, of) ? stateNames[of] : undefined)
-  const [, base = ''] = variant.exec(name) ?? []
-  return known(name) ?? known(base) ?? (isKeptAside(name) ? 'state' : undefined)
-}
-
-/** What is written elsewhere in the home folder of a Mac: names in a folder. */
-export interface HomeRow {
-  readonly kind: TraceKind
-  /** Below the home folder. */
-  readonly folder: string
-  readonly name: RegExp
-  /** The folder has no other use, and goes when it is empty. */
-  readonly isOwnFolder?: boolean
-}
-
-const id = bundleId.replaceAll('.', String.raw`\.`)
-
-export const macHomeRows: readonly HomeRow[] = [
-  // The service's log, which the agent writes, and what launchd catches of its output.
-  {
-    kind: 'logs',
-    folder: 'Library/Logs/Metalbar',
-    name: /^metal-agent(?:\.err)?\.log(?:\.\d+|\.lock)?$/,
-    isOwnFolder: true,
-  },
-  // By macOS, by Squirrel, which replaces the app, and by electron-updater.
-  { kind: 'appData', folder: 'Library/Caches', name: new RegExp(`^(?:${id}(?:\\.ShipIt)?|metalbar-updater)$`) },
-  { kind: 'appData', folder: 'Library/HTTPStorages', name: new RegExp(`^${id}(?:\\.binarycookies)?$`) },
-  { kind: 'appData', folder: 'Library/WebKit', name: new RegExp(`^${id}$`) },
-  { kind: 'appData', folder: 'Library/Saved Application State', name: new RegExp(`^${id}\\.savedState$`) },
-  { kind: 'macPreferences', folder: 'Library/Preferences/ByHost', name: new RegExp(`^${id}\\.[^/]+\\.plist$`) },
-  {
-    kind: 'crashReports',
-    folder: 'Library/Logs/DiagnosticReports',
-    name: /^(?:Metalbar(?: Helper(?: \([^)]+\))?)?|metal-agent)[-_][^/]*\.(?:ips|crash|diag|hang|spin)$/,
-  },
-  {
-    kind: 'crashReports',
-    folder: 'Library/Application Support/CrashReporter',
-    name: /^(?:Metalbar(?: Helper(?: \([^)]+\))?)?|metal-agent)_[^/]*\.plist$/,
-  },
-]
-
-/** Where an app, whatever it is called and wherever it was, has its command. */
-export const insideAnApp = /\.app\/Contents\/Resources\/bin\/metal-agent$/
-
 /** One sentence: what was not removed, why, and what to do. */
 export class UninstallError extends Error {
   override readonly name = 'UninstallError'
 }
 
-/** What a look has found. */
+/** What there is of one kind. */
 export interface Found {
-  /** What is removed. */
+  /** What {@link remove} removes. */
   readonly places: readonly TracePlace[]
   /** What is left alone, one sentence each. */
   readonly stays?: readonly string[]
   /** Lines for a shell that remove the places. Absent = `rm` of each. */
   readonly byHand?: readonly string[]
-}
-
-/** Looks for one kind of trace, and removes what a look finds. */
-export interface TracePart {
-  readonly kind: TraceKind
-  /** Undefined where there is nothing to say. Throws where that cannot be found out. */
-  look(): Promise<Found | undefined>
-  /** Removes all that {@link look} finds then. Throws with a sentence where some of it is left. */
+  /** Throws with a sentence where some of it is left. */
   remove(): Promise<void>
 }
 
-const isMissing = (error: unknown): boolean => hasCode(error, 'ENOENT') || hasCode(error, 'ENOTDIR')
-
-/** Names in a folder; none where there is no such folder. */
-export async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return (await readdir(folder)).sort()
-  } catch (error) {
-    if (isMissing(error)) return []
-    throw error
-  }
+/** Looks for one kind of trace. Throws where it cannot be found out whether there is any. */
+export interface TracePart {
+  readonly kind: TraceKind
+  look(): Promise<Found>
 }
 
-/** Undefined where there is nothing; a link is not followed. */
-export async function lookAt(file: string) {
-  try {
-    return await lstat(file)
-  } catch (error) {
-    if (isMissing(error)) return undefined
-    throw error
-  }
-}
-
-/** The size of a file, or of all files of a folder; links count as nothing and are not followed. */
-export async function bytesOf(file: string): Promise<number> {
-  const found = await lookAt(file)
-  if (found?.isDirectory() !== true) return found?.isFile() === true ? found.size : 0
-  const below = (await namesIn(file)).map((name) => bytesOf(path.join(file, name)))
-  return (await Promise.all(below)).reduce((sum, bytes) => sum + bytes, 0)
-}
-
-/** Files, links and folders with all that is in them; a link is removed and never followed. Throws UninstallError, after all of them were tried. */
-export async function removeAll(files: readonly string[]): Promise<void> {
-  const failures: unknown[] = []
-  for (const file of files) {
-    await rm(file, { recursive: true, force: true }).catch((error: unknown) => failures.push(error))
-  }
-  if (failures.length === 0) return
-  const others = failures.length === 1 ? '' : `, and ${failures.length - 1} more`
-  throw new UninstallError(`It could not be removed (${messageOf(failures[0])}${others})`, { cause: failures[0] })
-}
-
-/** Leaves a folder that is not empty. */
-export async function removeIfEmpty(folder: string): Promise<void> {
-  await rmdir(folder).catch((error: unknown) => {
-    const isUsed = ['ENOTEMPTY', 'EEXIST', 'EBUSY', 'EACCES', 'EPERM', 'EROFS'].some((code) => hasCode(error, code))
-    if (!isUsed && !isMissing(error)) throw error
-  })
-}
+/** Places with the room that they take. */
+export const sized = (files: readonly string[]): Promise<TracePlace[]> =>
+  Promise.all(files.map(async (file) => ({ path: file, bytes: await bytesOf(file) })))
 
 export const removeByHand = (files: readonly string[], sudo = false): string[] =>
   files.map((file) => shellCommand([...(sudo ? ['sudo'] : []), 'rm', '-r', file]))
+
+/** Everything that is there, in the order in which it is removed. Nothing is changed. */
+export async function listTraces(parts: readonly TracePart[]): Promise<Trace[]> {
+  const traces = inOrder(parts).map(async (part): Promise<Trace> => {
+    const { places, stays, problem } = await lookOf(part)
+    return { kind: part.kind, ...traceTable[part.kind], places, stays, ...(problem !== undefined && { problem }) }
+  })
+  return (await Promise.all(traces)).filter((trace) => !isEmpty(trace))
+}
+
+export interface RemoveOptions {
+  readonly chosen: ReadonlySet<TraceKind>
+  /** Called before each step, which may take a while. */
+  readonly onStep: (what: string) => void
+}
+
+/** Removes what is chosen, one kind after the other, and looks at each again: only what is no longer found is called gone. */
+export async function removeTraces(parts: readonly TracePart[], { chosen, onStep }: RemoveOptions): Promise<Removal[]> {
+  const removals: Removal[] = []
+  for (const part of inOrder(parts).filter(({ kind }) => chosen.has(kind))) {
+    const before = await lookOf(part)
+    if (isEmpty(before)) continue
+    const { what } = traceTable[part.kind]
+    onStep(what)
+    const failure = before.problem ?? (before.places.length > 0 ? await failureOf(before.remove()) : undefined)
+    removals.push({ kind: part.kind, what, ...outcome(before, failure, await lookOf(part)) })
+  }
+  return removals
+}
+
+export const bytesOfTrace = ({ places }: Pick<Trace, 'places'>): number =>
+  places.reduce((sum, { bytes = 0 }) => sum + bytes, 0)
+
+const failureOf = (removal: Promise<void>): Promise<string | undefined> => removal.then(() => undefined, messageOf)
+
+const inOrder = (parts: readonly TracePart[]): TracePart[] =>
+  parts.toSorted((a, b) => traceKinds.indexOf(a.kind) - traceKinds.indexOf(b.kind))
+
+/** A part's answer, or why there is none. */
+interface Look extends Found {
+  readonly stays: readonly string[]
+  readonly problem?: string
+}
+
+async function lookOf(part: TracePart): Promise<Look> {
+  try {
+    return { stays: [], ...(await part.look()) }
+  } catch (error) {
+    return { places: [], stays: [], problem: messageOf(error), remove: () => Promise.resolve() }
+  }
+}
+
+const isEmpty = ({ places, stays, problem }: Pick<Trace, 'places' | 'stays' | 'problem'>): boolean =>
+  places.length === 0 && stays.length === 0 && problem === undefined
+
+function outcome(before: Look, failure: string | undefined, after: Look): Omit<Removal, 'kind' | 'what'> {
+  const isBack = after.places.length > 0 ? 'It was there again after it was removed' : undefined
+  const problem = failure ?? after.problem ?? isBack
+  if (problem !== undefined) {
+    const message = [asSentence(problem), ...after.stays].join(' ')
+    return { isGone: false, message, byHand: after.byHand ?? removeByHand(after.places.map(({ path }) => path)) }
+  }
+  const bytes = bytesOfTrace(before)
+  const size = bytes === 0 ? '' : `, ${formatBytes(bytes)}`
+  const done = before.places.length === 0 ? [] : [`Removed${size}.`]
+  return { isGone: true, message: [...done, ...after.stays].join(' '), byHand: [] }
+}
+
+const asSentence = (text: string): string => (/[.!?]$/.test(text) ? text : `${text}.`)

@@ -1,28 +1,31 @@
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { z } from 'zod'
 import { defaultModelStore } from '../../agent-core/models/default-store.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
+import { acquireLock, startTimeOf } from '../../agent-core/state/lock.ts'
 import { socketPathFor } from '../../agent-core/state/socket-path.ts'
-import { messageOf } from '../../agent-core/util/message-of.ts'
+import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { CommandResult } from '../../contract/commands.ts'
-import { formatBytes } from '../../contract/format.ts'
-import { traceKinds, type Removal, type Trace, type TraceKind } from '../../contract/uninstall.ts'
+import type { Removal } from '../../contract/uninstall.ts'
+import { lookAt } from '../files.ts'
 import type { InstallationHost } from '../installation-host.ts'
-import type { ServiceWork } from '../service/hand-over.ts'
+import { installedServices } from '../service/installed-service.ts'
 import { applicationsPart, clusterPart } from './cluster-part.ts'
-import { factsOf, fileParts, storePart, type KnownPlaces } from './file-parts.ts'
+import { fileParts } from './file-parts.ts'
 import {
   commandLinkPart,
+  isOfAnother,
   keychainPart,
   macPreferencesPart,
-  placesOfServices,
   serversPart,
   servicePart,
   sudoRulePart,
   type AsRoot,
 } from './machine-parts.ts'
-import { removeByHand, traceTable, type Found, type TracePart } from './traces.ts'
+import { modelPart } from './model-part.ts'
+import { removeTraces, UninstallError, type RemoveOptions, type TracePart } from './traces.ts'
 
 export interface AllPartsOptions {
   readonly host: InstallationHost
@@ -31,8 +34,8 @@ export interface AllPartsOptions {
   readonly temporaryDir: string
   /** Where several state something the first counts; stores and logs are all looked at. */
   readonly known?: readonly KnownPlaces[]
-  /** How the service that starts the agent is ended; absent = no service is looked for. */
-  readonly work?: ServiceWork
+  /** Says what is waited for while the service ends; absent = no service is looked for. */
+  readonly tell?: (sentence: string) => void
   /** Absent where nobody can give a password. */
   readonly asRoot?: AsRoot
   /** Names in the state folder that this process has open. */
@@ -43,56 +46,56 @@ export interface AllPartsOptions {
 
 /** One part for each kind of trace that this system can have. */
 export async function allParts(options: AllPartsOptions): Promise<TracePart[]> {
-  const { host, platform, stateDir, temporaryDir, work, asRoot, inUse = [], others = [] } = options
+  const { host, platform, stateDir, temporaryDir, tell, asRoot, inUse = [], others = [] } = options
   const { env, user } = host
-  const known = [...(options.known ?? []), ...(work ? await placesOfServices(host) : [])]
-  const facts = await factsOf(stateDir)
+  const isAbsolute = (file: string) => path.isAbsolute(file)
+  const services = tell ? await placesOfServices(host) : []
+  const known = [...(options.known ?? []), ...services, ...(await placesOfState(stateDir))]
   const usual = defaultModelStore(host.platform, env, user.homeDir)
-  const stores = [usual, ...facts.stores, ...known.flatMap(({ modelStore = '' }) => modelStore || [])]
-  const logFiles = [...facts.logFiles, ...known.flatMap(({ logFile = '' }) => logFile || [])]
-  const first = <T>(pick: (one: KnownPlaces) => T | undefined): T | undefined =>
-    [...known, facts].map(pick).find((value) => value !== undefined && value !== '')
-  const cluster = first((one) => one.cluster)
-  const reach = cluster && {
-    ...cluster,
-    env,
-    nodeId: facts.nodeId,
-    kubeconfig: first((one) => one.kubeconfig),
-    namespace: first((one) => one.namespace),
-  }
-  const storeInState = stores.find((store) => path.dirname(path.resolve(store)) === path.resolve(stateDir))
-  const files = fileParts({
-    platform: host.platform,
-    homeDir: user.homeDir,
-    stateDir,
-    userId: user.id,
-    socketFile: socketPathFor(stateDir, temporaryDir),
-    logFiles,
-    storeName: storeInState === undefined ? undefined : path.basename(storeInState),
-    inUse,
-  })
+  const stores = [usual, ...known.flatMap(({ modelStore }) => modelStore ?? [])].filter(isAbsolute)
+  const logFiles = known.flatMap(({ logFile }) => logFile ?? []).filter(isAbsolute)
+  const { cluster, kubeconfig, namespace } = firstOf(known)
+  const reach = cluster && { ...cluster, env, nodeId: await nodeIdIn(stateDir), kubeconfig, namespace }
+  const { homeDir, id: userId } = user
+  const socketFile = socketPathFor(stateDir, temporaryDir)
   // On Linux nothing else is in the parent of the store; on a Mac the store is in the state folder.
   const parents = host.platform === 'linux' ? [path.dirname(usual)] : []
   return [
     ...others,
-    ...(work ? [servicePart(host, work)] : []),
-    ...files,
+    ...(tell ? [servicePart(host, tell)] : []),
+    ...fileParts({ platform: host.platform, homeDir, stateDir, userId, socketFile, logFiles, stores, inUse }),
     serversPart(platform, stateDir),
-    storePart({ stores, parents, userId: user.id }),
+    modelPart({ stores, parents, userId }),
     commandLinkPart(host),
     ...(reach ? [clusterPart(reach), applicationsPart(reach)] : []),
     ...(host.platform === 'darwin' ? [keychainPart(host), macPreferencesPart(host), sudoRulePart(host, asRoot)] : []),
   ]
 }
 
+/** The places that an agent writes to, as far as its settings, its service or the person says. */
+export interface KnownPlaces {
+  readonly modelStore?: string | undefined
+  readonly logFile?: string | undefined
+  readonly kubeconfig?: string | undefined
+  readonly namespace?: string | undefined
+  readonly cluster?: { readonly context: string; readonly server: string } | undefined
+}
+
+/** What the first says that says anything of it. */
+function firstOf(known: readonly KnownPlaces[]): KnownPlaces {
+  const first = <T>(pick: (one: KnownPlaces) => T | undefined): T | undefined =>
+    known.map(pick).find((value) => value !== undefined && value !== '')
+  return {
+    cluster: first((one) => one.cluster),
+    kubeconfig: first((one) => one.kubeconfig),
+    namespace: first((one) => one.namespace),
+  }
+}
+
 /** What a running agent says of the places that it uses. Not its log: the file that it names would be deleted. */
 export function placesOfAgent(
   { settings, start }: SettingsAnswer,
-  {
-    context,
-    server,
-    namespace,
-  }: { readonly context: string; readonly server: string; readonly namespace?: string | undefined },
+  { context, server, namespace }: { context: string; server: string; namespace?: string | undefined },
 ): KnownPlaces {
   const kubeconfig = settings.find(({ name }) => name === 'kubeconfig')?.value
   return {
@@ -106,6 +109,83 @@ export function placesOfAgent(
 interface SettingsAnswer {
   readonly settings: readonly { readonly name: string; readonly value?: unknown }[]
   readonly start: readonly { readonly name: string; readonly value?: string | undefined }[]
+}
+
+/** Where the agents of this user's services write, by the flags that they are started with. */
+export async function placesOfServices(host: InstallationHost): Promise<KnownPlaces[]> {
+  const services = (await installedServices(host)).filter((service) => !isOfAnother(service, host))
+  return services.flatMap(({ plan }) => {
+    if (plan === undefined) return []
+    const { flags } = plan
+    const [modelStore, logFile] = [flags.get('model-store'), flags.get('log-file')]
+    return [{ modelStore, logFile, kubeconfig: flags.get('kubeconfig'), namespace: flags.get('namespace') }]
+  })
+}
+
+const text = z.string().nullish().catch(undefined)
+const reached = { kubeconfig: text, namespace: text }
+const stateFiles = {
+  'model-store.json': z.object({ directory: z.string() }),
+  'log-file.json': z.object({ logFile: z.string() }),
+  'cluster.json': z.object({ pin: z.object({ context: z.string(), server: z.string() }) }),
+  'settings.json': z.object({ settings: z.object(reached) }),
+  'start-settings.json': z.object({ ...reached, modelStore: text, logFile: text }),
+  'node.json': z.object({ nodeId: z.string() }),
+}
+type StateFiles = typeof stateFiles
+
+/** A larger file is none of ours. */
+const maxBytes = 4_000_000
+
+/** Undefined where it is missing or broken. */
+async function stateFile<K extends keyof StateFiles>(stateDir: string, name: K) {
+  const content = await readIfThere(path.join(stateDir, name), maxBytes)
+  return stateFiles[name].safeParse(parseJson(content ?? '')).data as z.infer<StateFiles[K]> | undefined
+}
+
+/** What the files of a state folder say: the places of the last agent, and those that it was started with. */
+async function placesOfState(stateDir: string): Promise<KnownPlaces[]> {
+  const settings = (await stateFile(stateDir, 'settings.json'))?.settings
+  const start = await stateFile(stateDir, 'start-settings.json')
+  return [
+    {
+      modelStore: (await stateFile(stateDir, 'model-store.json'))?.directory,
+      logFile: (await stateFile(stateDir, 'log-file.json'))?.logFile,
+      cluster: (await stateFile(stateDir, 'cluster.json'))?.pin,
+      kubeconfig: settings?.kubeconfig ?? start?.kubeconfig ?? undefined,
+      namespace: settings?.namespace ?? start?.namespace ?? undefined,
+    },
+    { modelStore: start?.modelStore ?? undefined, logFile: start?.logFile ?? undefined },
+  ]
+}
+
+const nodeIdIn = async (stateDir: string) => (await stateFile(stateDir, 'node.json'))?.nodeId
+
+/**
+ * Removes what is chosen with the lock of the state folder, so that no agent starts meanwhile. The service goes before: its agent may wait for
+ * the state folder, and would get it now. Throws UninstallError where another agent has it.
+ */
+export async function removeChosen(
+  parts: readonly TracePart[],
+  { stateDir, platform, ...options }: RemoveOptions & Pick<AllPartsOptions, 'stateDir' | 'platform'>,
+): Promise<Removal[]> {
+  const isService = ({ kind }: TracePart) => kind === 'service'
+  const rest = parts.filter((part) => !isService(part))
+  const services = await removeTraces(parts.filter(isService), options)
+  if ((await lookAt(stateDir)) === undefined) return [...services, ...(await removeTraces(rest, options))]
+  const file = path.join(stateDir, 'agent.lock')
+  const locked = await acquireLock({ file, processStartTime: (pid) => startTimeOf(platform, pid) })
+  if (!locked.ok && locked.holder !== undefined) {
+    const what = services.length === 0 ? 'Nothing' : 'Nothing but the service'
+    throw new UninstallError(
+      `An agent that does not answer has the state folder (process ${locked.holder.pid}): end it first. ${what} was removed.`,
+    )
+  }
+  try {
+    return [...services, ...(await removeTraces(rest, options))]
+  } finally {
+    if (locked.ok) await locked.lock.release()
+  }
 }
 
 /** The longest drain that a person can set, and what an end takes besides. */
@@ -122,76 +202,3 @@ export async function endAgent(shutDown: () => Promise<CommandResult>, listens: 
     await delay(endLookMs)
   }
 }
-
-/** Everything that is there, in the order in which it is removed. Nothing is changed. */
-export async function listTraces(parts: readonly TracePart[]): Promise<Trace[]> {
-  const traces = inOrder(parts).map(async (part) => {
-    const { found, problem } = await lookOf(part)
-    if (found === undefined && problem === undefined) return []
-    const { places = [], stays = [] } = found ?? {}
-    return [{ kind: part.kind, ...traceTable[part.kind], places, stays, ...(problem !== undefined && { problem }) }]
-  })
-  return (await Promise.all(traces)).flat()
-}
-
-const inOrder = (parts: readonly TracePart[]): TracePart[] =>
-  parts.toSorted((a, b) => traceKinds.indexOf(a.kind) - traceKinds.indexOf(b.kind))
-
-async function lookOf(part: TracePart): Promise<{ readonly found?: Found; readonly problem?: string }> {
-  try {
-    const found = await part.look()
-    return found ? { found } : {}
-  } catch (error) {
-    return { problem: messageOf(error) }
-  }
-}
-
-export const bytesOfTrace = ({ places }: Pick<Trace, 'places'>): number =>
-  places.reduce((sum, { bytes = 0 }) => sum + bytes, 0)
-
-export interface RemoveOptions {
-  readonly chosen: ReadonlySet<TraceKind>
-  /** Called before each step, which may take a while. */
-  readonly onStep: (what: string) => void
-}
-
-/** Removes what is chosen, one kind after the other, and looks at each again: only what is no longer found is called gone. */
-export async function removeTraces(parts: readonly TracePart[], { chosen, onStep }: RemoveOptions): Promise<Removal[]> {
-  const removals: Removal[] = []
-  for (const part of inOrder(parts).filter(({ kind }) => chosen.has(kind))) {
-    const { what } = traceTable[part.kind]
-    const before = await lookOf(part)
-    const isNothing = before.problem === undefined && (before.found?.places.length ?? 0) === 0
-    if (isNothing && (before.found?.stays?.length ?? 0) === 0) continue
-    onStep(what)
-    removals.push(isNothing ? nothingOf(part.kind, before.found) : await removal(part, before))
-  }
-  return removals
-}
-
-const nothingOf = (kind: TraceKind, found: Found | undefined): Removal => ({
-  kind,
-  what: traceTable[kind].what,
-  isGone: true,
-  message: (found?.stays ?? []).join(' '),
-  byHand: [],
-})
-
-async function removal(part: TracePart, before: { found?: Found; problem?: string }): Promise<Removal> {
-  const { kind } = part
-  const { what } = traceTable[kind]
-  const why = before.problem ?? (await part.remove().then(() => undefined, messageOf))
-  const after = await lookOf(part)
-  const left = after.found?.places ?? []
-  const stays = after.found?.stays ?? []
-  if (after.problem === undefined && why === undefined && left.length === 0) {
-    const bytes = bytesOfTrace({ places: before.found?.places ?? [] })
-    const size = bytes === 0 ? '' : `, ${formatBytes(bytes)}`
-    return { kind, what, isGone: true, message: [`Removed${size}.`, ...stays].join(' '), byHand: [] }
-  }
-  const problem = asSentence(why ?? after.problem ?? 'It was there again after it was removed')
-  const byHand = after.found?.byHand ?? removeByHand(left.map((place) => place.path))
-  return { kind, what, isGone: false, message: [problem, ...stays].join(' '), byHand }
-}
-
-const asSentence = (text: string): string => (/[.!?]$/.test(text) ? text : `${text}.`)

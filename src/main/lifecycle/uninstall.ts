@@ -9,8 +9,8 @@ import { messageOf } from '../../agent-core/util/message-of.ts'
 import { LinkError, type AgentLink } from '../../contract/client.ts'
 import type { Removal, TraceKind, TraceList } from '../../contract/uninstall.ts'
 import type { InstallationHost } from '../../installation/installation-host.ts'
-import type { KnownPlaces } from '../../installation/uninstall/file-parts.ts'
 import type { TracePart } from '../../installation/uninstall/traces.ts'
+import type { KnownPlaces } from '../../installation/uninstall/uninstall.ts'
 import { probeSocket } from '../../serve/frames.ts'
 import type { AgentViewStore } from '../agent/agent-view.ts'
 import type { Question } from '../tray/menu-actions.ts'
@@ -50,27 +50,27 @@ const sure: Question = {
 
 /** Loaded only when it is asked for: the rest of the app never needs it. */
 const load = () => import('../../installation/uninstall/uninstall.ts')
+const loadTraces = () => import('../../installation/uninstall/traces.ts')
 
 export function appUninstall(options: AppUninstallOptions): AppUninstall {
-  const { link, view, log, confirm, endBy } = options
+  const { link, view, log, stateDir, confirm, endBy } = options
+  const platform = hostPlatform()
   const partsNow = async () => {
     const { allParts } = await load()
-    const host = hostOf(options)
-    const noAgents = { look: () => Promise.resolve(undefined), leave: () => Promise.resolve('silent' as const) }
     return allParts({
-      host,
-      stateDir: options.stateDir,
-      platform: hostPlatform(),
+      host: hostOf(options),
+      stateDir,
+      platform,
       temporaryDir: tmpdir(),
       known: [await knownPlaces(link)],
-      work: { agents: noAgents, tell: (sentence) => log.info('uninstall', { text: sentence }) },
+      tell: (sentence) => log.info('uninstall', { text: sentence }),
       inUse: Object.keys(openUntilTheEnd),
       others: [loginItemPart(view)],
     })
   }
   return {
     traces: async () => {
-      const { listTraces } = await load()
+      const { listTraces } = await loadTraces()
       const traces = await listTraces(await partsNow())
       const services = view.getState().snapshot?.services ?? []
       const serving = services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`)
@@ -79,12 +79,12 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
     uninstall: async (kinds) => {
       const chosen = new Set(kinds)
       if (!(await confirm(sure))) return false
-      const { removeTraces } = await load()
+      const { removeChosen } = await load()
       const parts = await partsNow()
       if (!view.getState().isHere) await endOther(options)
       const onStep = (what: string) => log.info('uninstall', { removes: what })
       const finish = async () => {
-        const removals = await removeTraces(parts, { chosen, onStep })
+        const removals = await removeChosen(parts, { stateDir, platform, chosen, onStep })
         const isTrashed = await tell(removals)
         removeAtTheEnd(options, chosen)
         if (isTrashed) await shell.trashItem(ownBundle())
@@ -92,8 +92,10 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
       await endBy(() => {
         finish().then(
           () => app.exit(0),
-          (error: unknown) => {
+          async (error: unknown) => {
             log.error('uninstall failed', { error })
+            const message = 'Metalbar could not be uninstalled.'
+            await showMessageBox({ type: 'error', message, detail: messageOf(error), buttons: ['Quit'] })
             app.exit(1)
           },
         )
@@ -128,21 +130,18 @@ async function knownPlaces(link: AppUninstallOptions['link']): Promise<KnownPlac
   }
 }
 
-const loginItemPart = (view: AgentViewStore): TracePart => {
-  const state = () => loginItemState(view.getState().misplaced)
-  const isOn = () => state() === 'enabled' || state() === 'requires-approval'
-  return {
-    kind: 'loginItem',
-    look: () =>
-      Promise.resolve(isOn() ? { places: [{ path: 'System Settings, General, Login Items' }], byHand: [] } : undefined),
-    // What it throws is the rejection.
-    remove: () =>
-      new Promise((resolve) => {
-        setLoginItem(false, view.getState().misplaced)
-        resolve()
-      }),
-  }
-}
+const loginItemPart = (view: AgentViewStore): TracePart => ({
+  kind: 'loginItem',
+  look: () => {
+    const state = loginItemState(view.getState().misplaced)
+    const isOn = state === 'enabled' || state === 'requires-approval'
+    return Promise.resolve({
+      places: isOn ? [{ path: 'System Settings, General, Login Items' }] : [],
+      byHand: [],
+      remove: () => Promise.try(() => setLoginItem(false, view.getState().misplaced)),
+    })
+  },
+})
 
 /** Ends the agent of another program. Throws LinkError. */
 async function endOther({ link, stateDir }: AppUninstallOptions): Promise<void> {
@@ -186,6 +185,7 @@ const afterwards =
 function removeAtTheEnd({ stateDir, log }: AppUninstallOptions, chosen: ReadonlySet<TraceKind>): void {
   const names = Object.entries(openUntilTheEnd).filter(([, kind]) => chosen.has(kind))
   const files = names.map(([name]) => path.join(stateDir, name))
+  // Not execa, which would end it with this process: it has to outlive it.
   const child = spawn('/bin/sh', ['-c', afterwards, 'sh', String(process.pid), stateDir, ...files], {
     detached: true,
     stdio: 'ignore',

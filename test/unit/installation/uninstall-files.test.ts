@@ -3,8 +3,8 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
-import { kindInStateFolder, stateNames } from '../../../src/installation/uninstall/traces.ts'
-import { listTraces, removeTraces } from '../../../src/installation/uninstall/uninstall.ts'
+import { kindInStateFolder, stateNames } from '../../../src/installation/uninstall/file-parts.ts'
+import { listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
 import { treeOf } from '../../support/tree-of.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 
@@ -155,6 +155,6 @@ test('a state folder that is empty goes, and so does the folder of the socket of
 })
 
 test('the table has no name twice in another spelling', () => {
-  const names = Object.keys(stateNames)
+  const names = Object.values(stateNames).flat()
   expect(new Set(names.map((name) => name.toLowerCase())).size).toBe(names.length)
 })

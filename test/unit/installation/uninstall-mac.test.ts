@@ -2,8 +2,7 @@ import { mkdir, readdir, readFile, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
-import { appName, bundleId } from '../../../src/installation/uninstall/traces.ts'
-import { listTraces, removeTraces } from '../../../src/installation/uninstall/uninstall.ts'
+import { appName, bundleId, listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 
 const silently = { chosen: new Set<TraceKind>(traceKinds), onStep: () => undefined }

@@ -2,7 +2,7 @@ import { chown, mkdir, readdir, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { TraceKind } from '../../../src/contract/uninstall.ts'
-import { listTraces, removeTraces } from '../../../src/installation/uninstall/uninstall.ts'
+import { listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
 import { treeOf } from '../../support/tree-of.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 

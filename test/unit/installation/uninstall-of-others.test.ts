@@ -3,12 +3,13 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
 import { asOwner } from '../../../src/installation/installation-host.ts'
-import { installService } from '../../../src/installation/service/install-service.ts'
+import { installService } from '../../../src/installation/service/change-service.ts'
 import { installedServices } from '../../../src/installation/service/installed-service.ts'
 import { launchdPlist } from '../../../src/installation/service/launchd.ts'
 import { restartService, uninstallService } from '../../../src/installation/service/change-service.ts'
-import { placesOfServices, servicePart } from '../../../src/installation/uninstall/machine-parts.ts'
-import { listTraces, removeTraces } from '../../../src/installation/uninstall/uninstall.ts'
+import { servicePart } from '../../../src/installation/uninstall/machine-parts.ts'
+import { listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
+import { placesOfServices } from '../../../src/installation/uninstall/uninstall.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 import { examplePlan } from './service/example-plans.ts'
 
@@ -31,7 +32,7 @@ test('a unit that a person wrote under our name is named and stays, whoever asks
   await there.programs({ systemctl })
   const text = '[Service]\nExecStart=/opt/metal-agent --namespace mars\n[Install]\nWantedBy=default.target\n'
   const unit = await there.write(unitBelow(there.home), text)
-  const parts = await there.parts({ work })
+  const parts = await there.parts({ tell: work.tell })
   const [listed] = await listTraces(parts)
   expect([listed?.kind, listed?.places, listed?.stays]).toEqual([
     'service',
@@ -41,7 +42,7 @@ test('a unit that a person wrote under our name is named and stays, whoever asks
   await removeTraces(parts, silently)
   const [service] = await installedServices(there.host)
   if (!service) throw new Error('It is gone.')
-  await expect(uninstallService(service, { host: there.host, work, keepServing: false })).rejects.toThrow(
+  await expect(uninstallService(service, { ...work, host: there.host, agents: undefined })).rejects.toThrow(
     'it is none of ours, so it was left as it is',
   )
   expect(await readFile(unit, 'utf8')).toBe(text)
@@ -52,7 +53,7 @@ test('the LaunchDaemon of another user stays, and nothing of that user is looked
   await there.programs({ security: 'exit 44', defaults: 'exit 1', launchctl: 'exit 113' })
   const file = there.at('root/Library/LaunchDaemons/dev.metalbar.llmkube-metal-agent.plist')
   await there.write(file, launchdPlist(examplePlan('launchDaemon')))
-  const parts = await there.parts({ work })
+  const parts = await there.parts({ tell: work.tell })
   const listed = await listTraces(parts)
   expect(listed.map(({ kind, places, stays }) => [kind, places, stays])).toEqual([
     ['service', [], [`${file} is the service of you: sudo metal-agent uninstall removes it.`]],
@@ -80,15 +81,15 @@ test('the file of a LaunchDaemon that only root may read is named to others with
     const host = { ...there.host, user }
     const [service] = await installedServices(host)
     if (!service) throw new Error('It is not seen.')
-    const look = await servicePart(host, work).look()
-    expect([look?.places, look?.stays]).toEqual([
+    const look = await servicePart(host, work.tell).look()
+    expect([look.places, look.stays]).toEqual([
       [],
       [
         `${file} may be read by root alone, so it is not known whose service it is: sudo metal-agent uninstall removes it.`,
       ],
     ])
     const deeds = [
-      () => uninstallService(service, { host, work, keepServing: false }),
+      () => uninstallService(service, { ...work, host, agents: undefined }),
       () => restartService(service, work),
       () => installService(examplePlan('launchDaemon'), { host, work, force: true }),
     ]

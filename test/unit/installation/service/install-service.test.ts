@@ -2,9 +2,9 @@ import { chmod, chown, lstat, mkdir, readdir, readFile, stat, symlink, writeFile
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { asOwner, InstallationError, type InstallationHost } from '../../../../src/installation/installation-host.ts'
-import type { Agents } from '../../../../src/installation/service/hand-over.ts'
-import { installService } from '../../../../src/installation/service/install-service.ts'
-import { installedServices, serviceManager, writeUnit } from '../../../../src/installation/service/installed-service.ts'
+import type { Agents } from '../../../../src/installation/service/change-service.ts'
+import { installService } from '../../../../src/installation/service/change-service.ts'
+import { installedServices, serviceManager } from '../../../../src/installation/service/installed-service.ts'
 import { restartService, uninstallService } from '../../../../src/installation/service/change-service.ts'
 import type { ServicePlan } from '../../../../src/installation/service/service-plan.ts'
 import { copiesFolder, serviceCommandIn, versionedCopyOf } from '../../../../src/installation/versioned-copy.ts'
@@ -126,7 +126,7 @@ test('nothing is left of an installation after its removal', async () => {
   const during = await mac.files()
   const [service] = await installedServices(mac.host)
   if (!service) throw new Error('It is not there.')
-  await uninstallService(service, { host: mac.host, work: mac.work, keepServing: false })
+  await uninstallService(service, { ...mac.work, host: mac.host, agents: undefined })
   expect([during.length > before.length, await mac.files()]).toEqual([true, before])
   expect((await mac.launchctl.calls()).at(-1)).toBe(`bootout gui/501/${label}`)
   // SIGTERM has the agent stop its servers: nobody asked it to leave them.
@@ -173,7 +173,7 @@ test('a file changed by hand is left as it is with what differs, and kept where 
   const replaced = await mac.install({}, { force: true })
   await writeFile(mac.file, edited)
   const [service] = await installedServices(mac.host)
-  const removed = await uninstallService(service ?? fail(), { host: mac.host, work: mac.work, keepServing: false })
+  const removed = await uninstallService(service ?? fail(), { ...mac.work, host: mac.host, agents: undefined })
   for (const { keptAt = '' } of [replaced, removed]) {
     expect([path.dirname(keptAt), path.extname(keptAt), await readFile(keptAt, 'utf8')]).toEqual([
       mac.stateDir,
@@ -284,7 +284,7 @@ test('what changed of a variable is said without its value', async () => {
   expect(changes.toSorted()).toEqual([
     'EnvironmentVariables.KEPT: has another value',
     'EnvironmentVariables.NEW: is set',
-    'EnvironmentVariables.OLD: is not set any more',
+    'EnvironmentVariables.OLD: is no longer set',
   ])
 })
 
@@ -311,7 +311,7 @@ test('what root makes for another user belongs to that user, a copy of the comma
   const stateDir = path.join(mac.root, 'state')
   await mkdir(stateDir, { mode: 0o700 })
   await chown(stateDir, user.id, user.groupId)
-  const { command } = await asOwner({ ...mac.host, isRoot: true, user }, () =>
+  const command = await asOwner({ ...mac.host, isRoot: true, user }, () =>
     versionedCopyOf({ command: '/bin/true', version: '0.1.0', stateDir }),
   )
   expect([(await stat(command)).uid, process.geteuid?.(), process.getegid?.()]).toEqual([user.id, 0, 0])
@@ -381,18 +381,19 @@ async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}
   const copyOf = async (version: string) => {
     const command = path.join(downloads, `metal-agent-${version}`)
     await writeFile(command, `version ${version}`)
-    return (await versionedCopyOf({ command, version, stateDir })).command
+    return versionedCopyOf({ command, version, stateDir })
   }
+  const file = path.join(homeDir, 'Library/LaunchAgents', `${label}.plist`)
   const owned = stack.move()
   return {
     ...{ launchctl, root, stateDir, host, left, work, flags, plan },
-    file: path.join(homeDir, 'Library/LaunchAgents', `${label}.plist`),
+    file,
     install: (change: Partial<ServicePlan> = {}, { force = false } = {}) =>
       installService(plan(change), { host, work, force }),
     /** As an earlier build left it: whatever command it names is started. */
     installedByHand: async (change: Partial<ServicePlan>) => {
       const manager = serviceManager('launchAgent', host)
-      await writeUnit(manager, manager.text(plan(change)), 0o644)
+      await writeFile(file, manager.text(plan(change)))
       await manager.load()
     },
     copyOf,

@@ -51,7 +51,7 @@ test('what changed of a variable is said without its value', () => {
   const valuesWith = (environment: Readonly<Record<string, string>>) =>
     readSystemdUnit(systemdUnitText(examplePlan('systemdUser', { environment }))).values
   expect(differences(valuesWith({ OLD: 'secret 1', KEPT: 'a' }), valuesWith({ NEW: 'secret 2', KEPT: 'b' }))).toEqual([
-    'Environment.OLD: is not set any more',
+    'Environment.OLD: is no longer set',
     'Environment.KEPT: has another value',
     'Environment.NEW: is set',
   ])

@@ -1,28 +1,27 @@
 import { spawn } from 'node:child_process'
 import { stat } from 'node:fs/promises'
+import path from 'node:path'
 import { buildInfo } from '../../agent-core/agent/build-info.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
+import { ledgerProcesses } from '../../agent-core/servers/ledger.ts'
 import { askProgram, ProgramError } from '../../agent-core/util/ask-program.ts'
+import { readIfThere } from '../../agent-core/util/files.ts'
 import { nearest } from '../../agent-core/util/go-flags.ts'
 import { cleanText } from '../../contract/clean-text.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
 import { standingOf } from '../../installation/migration/record.ts'
-import { restartService } from '../../installation/service/change-service.ts'
-import { stateDirOf } from '../../installation/service/hand-over.ts'
-import { installService } from '../../installation/service/install-service.ts'
+import { installService, restartService, uninstallService } from '../../installation/service/change-service.ts'
 import { installedServices, type InstalledService } from '../../installation/service/installed-service.ts'
-import { exitTimeoutS } from '../../installation/service/service-plan.ts'
+import { exitTimeoutS, stateDirOf } from '../../installation/service/service-plan.ts'
 import { VerbError } from '../agent-session.ts'
 import { flagTable, type FlagDefaults } from '../flags.ts'
 import { exitCodes, type CliIo } from '../io.ts'
-import { saying, told, workOf } from './install.ts'
-import { agentsOf } from './service-agents.ts'
-import { asArguments, placeWarnings, serviceFlags } from './service-flags.ts'
-import { hostOf, serviceHost } from './service-host.ts'
-import { defaultsOf } from './service-plan.ts'
-import { lastExitText, startedText } from './service-words.ts'
+import { servingText } from '../uninstall.ts'
+import { lastExitText, startedText, told } from './install.ts'
+import { agentsOf, hostOf, saying, serviceHost, workOf } from './service-host.ts'
+import { asArguments, defaultsOf, placeWarnings, serviceFlags } from './service-plan.ts'
 
 /** What does not answer its version within this is not waited for. */
 const versionLimitMs = 10_000
@@ -219,4 +218,70 @@ async function theService(host: InstallationHost): Promise<InstalledService> {
   throw new InstallationError(
     `Two services are installed, ${service.manager.file} and ${other.manager.file}: remove one with metal-agent uninstall, or sudo metal-agent uninstall for the second.`,
   )
+}
+
+export interface UninstallRequest {
+  readonly keepServing: boolean
+  /** Models that serve end without a question. */
+  readonly isConfirmed: boolean
+}
+
+/** `metal-agent uninstall`: the service alone. What it kept for the next agent, such as models and settings, stays. */
+export function uninstall(
+  io: CliIo,
+  { keepServing, isConfirmed }: UninstallRequest,
+  given?: InstallationHost,
+): Promise<number> {
+  return saying(io, async () => {
+    const host = given ?? (await serviceHost(io))
+    const services = await installedServices(host)
+    if (services.length === 0) {
+      io.stdout.write('No service is installed, so there is nothing to remove.\n')
+      return exitCodes.done
+    }
+    // With both there, root removes what only root may, and the user what is theirs.
+    const isMine = services.filter(({ manager }) => (manager.kind === 'launchDaemon') === host.isRoot)
+    const chosen = services.length > 1 && isMine.length > 0 ? isMine : services
+    if (!keepServing && !isConfirmed) {
+      const serving = (await Promise.all(chosen.map((service) => servedBy(service, io)))).flat()
+      if (serving.length > 0 && !(await mayEnd(serving, io))) return exitCodes.refused
+    }
+    for (const service of chosen) {
+      const { removed, keptAt } = await uninstallService(service, {
+        host: await hostOf(service.plan, host, io),
+        tell: workOf(io).tell,
+        agents: keepServing ? agentsOf(io) : undefined,
+      })
+      io.stdout.write(`The service is gone, and with it:\n${removed.map((file) => `  ${file}\n`).join('')}`)
+      if (keptAt !== undefined) io.stdout.write(`What was changed by hand is kept as ${keptAt}.\n`)
+      if (keepServing) io.stdout.write('Its model servers run on until the next agent on its state folder ends.\n')
+    }
+    return exitCodes.done
+  })
+}
+
+/** The models that end with a service: those of its own agent, and not of one that it waits for. */
+async function servedBy({ manager, plan }: InstalledService, io: CliIo): Promise<readonly string[]> {
+  if (!plan) return []
+  const { pid } = await manager.state()
+  if (pid === undefined) return []
+  const stateDir = stateDirOf(plan)
+  const look = await agentsOf(io).look(stateDir)
+  if (look) return look.pid === undefined || look.pid === pid ? look.serving : []
+  // It does not say what it serves, and the ledger does.
+  const ledger = await readIfThere(path.join(stateDir, 'ledger.json'))
+  return [...new Set(ledgerProcesses(ledger ?? '').map(({ key }) => key))]
+}
+
+async function mayEnd(serving: readonly string[], { ask, stdout, stderr }: CliIo): Promise<boolean> {
+  stdout.write(`${servingText(serving)}\n`)
+  if (ask === undefined) {
+    stderr.write(
+      'metal-agent: Nothing was removed: repeat it with --yes, which ends these models in good order, or with --keep-serving.\n',
+    )
+    return false
+  }
+  const isYes = /^y(es)?$/i.test((await ask('End them, and remove the service? [y/N] '))?.trim() ?? '')
+  if (!isYes) stderr.write('metal-agent: Nothing was removed.\n')
+  return isYes
 }
