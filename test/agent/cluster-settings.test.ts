@@ -56,6 +56,25 @@ test('another namespace is served at once, after what runs for the first came do
   expect(later.snapshot.cluster.namespace).toBeUndefined()
 })
 
+test('what a move left ready while the cluster refused writes is withdrawn when it takes them, beside what is served then', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const { elsewhere, agent, pid } = await inTwoNamespaces(world)
+  const refused = sim.faults.add({
+    on: { resource: 'endpointslices', namespace: world.namespace, verb: 'patch' },
+    times: Infinity,
+    fault: { kind: 'status', code: 403, reason: 'Forbidden', message: 'not now' },
+  })
+
+  expect(await set(agent, { namespace: elsewhere })).toMatchObject({ outcome: 'accepted' })
+  await untilGone(pid)
+  await agent.untilReady('other', elsewhere)
+  expect((await world.published('tiny'))?.ready).toBe(true)
+  refused.remove()
+  await eventually(async () => (await world.published('tiny'))?.ready === false, { timeoutMs: 20_000 })
+  expect(agent.view('other', elsewhere)).toMatchObject({ state: 'ready' })
+})
+
 test('the namespace that is served already moves nothing', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())

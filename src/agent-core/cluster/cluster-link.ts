@@ -6,6 +6,7 @@ import type { Unfinished } from '../publishing/publisher.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import { awakeTimeout } from '../util/awake-timeout.ts'
 import { messageOf } from '../util/message-of.ts'
+import { pause } from '../util/pause.ts'
 import { splitKey } from '../util/object-key.ts'
 import { within } from '../util/within.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
@@ -17,6 +18,8 @@ const kubeconfigRetryMs = 5_000
 const stepLimitMs = 2_000
 const farewellLimitMs = 5_000
 const firstListLimitMs = 5_000
+/** Between two rounds of tries to release what a move has left. */
+const releaseEveryMs = 2_000
 
 /** Before anything is known. */
 export const notConnected = (context: string | undefined): ClusterView => ({
@@ -52,6 +55,8 @@ export class ClusterLink {
   #kubeconfigProblem: string | undefined
   /** Why the last move did not end as it should: one sentence. */
   #moveProblem: string | undefined
+  /** Ends the tries to release what the last move left ready, since the cluster refused to hear of it. */
+  #endLateRelease: () => Promise<void> = () => Promise.resolve()
   /** What the move that is under way waits for. */
   #leaving: { readonly reconciler: Reconciler; readonly where: string } | undefined
   /** The context that was left last, while the present one has not been reached. */
@@ -215,10 +220,8 @@ export class ClusterLink {
   }
 
   async close(): Promise<void> {
-    const session = this.#session
-    await within(stepLimitMs, session?.events.flush())
-    await session?.publisher[Symbol.asyncDispose]()
-    await session?.cluster.stop()
+    await this.#endLateRelease()
+    if (this.#session) await close(this.#session)
   }
 
   async #move(context: PinnedContext, where: string): Promise<void> {
@@ -249,11 +252,31 @@ export class ClusterLink {
     this.#leaving = undefined
     if (this.#isEnding) return
     await within(stepLimitMs, reconciler.stop())
-    this.#complain('not released', await publisher.releaseAll({ isMeant: isLeft }))
-    await this.close()
+    const unfinished = await publisher.releaseAll({ isMeant: isLeft })
+    this.#complain('not released', unfinished)
+    await this.#endLateRelease()
+    if (unfinished.length === 0) await close(session)
+    else this.#releaseLate(session, isLeft)
     this.#session = undefined
     this.#options.onWatchFailures(undefined)
     this.#options.onLeft(isLeft)
+  }
+
+  /** Pods are sent to servers that are gone until the cluster has heard of it, so it is told beside what is served next. */
+  #releaseLate(session: ClusterSession, isMeant: (key: string) => boolean): void {
+    const ended = new AbortController()
+    const release = async (): Promise<void> => {
+      while (await pause(releaseEveryMs, ended.signal)) {
+        if ((await session.publisher.releaseAll({ isMeant })).length === 0) break
+      }
+      await close(session)
+    }
+    const released = this.#caught(release())
+    this.#endLateRelease = async () => {
+      ended.abort()
+      await session.publisher[Symbol.asyncDispose]()
+      await released
+    }
   }
 
   /** No longer than a server that can be ended takes to its end. */
@@ -328,6 +351,12 @@ export class ClusterLink {
   #caught(work: Promise<void>): Promise<void> {
     return work.catch((error: unknown) => this.#options.log.error('background work failed', { error }))
   }
+}
+
+async function close({ events, publisher, cluster }: ClusterSession): Promise<void> {
+  await within(stepLimitMs, events.flush())
+  await publisher[Symbol.asyncDispose]()
+  await cluster.stop()
 }
 
 function problemOf(renewal: Renewal): string | undefined {
