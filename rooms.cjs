@@ -72,7 +72,7 @@ const faces = {
     'selection',
     'source',
     'store/files',
-    'store/places',
+    'store/inventory',
     'store/records',
     'store/store',
     'store/watch',

@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { Bandwidth } from '../src/agent-core/models/download/limits.ts'
+import { Bandwidth, DiskSpace } from '../src/agent-core/models/download/limits.ts'
 import { download } from '../src/agent-core/models/download/download.ts'
 import { createTransport } from '../src/agent-core/models/download/transport.ts'
 import { silentLog } from '../test/support/silent-log.ts'
@@ -21,7 +21,7 @@ const { sha256 } = await download(
     log: silentLog,
     transport,
     bandwidth: new Bandwidth(),
-    reserveBytes: 0,
+    space: new DiskSpace({ reserveBytes: () => 0 }),
     connections: connections === undefined ? undefined : Number(connections),
   },
 )

@@ -174,15 +174,11 @@ async function onServer(source: string, options: FindOptions): Promise<FoundMode
   if (parsed.kind === 'local') return findModel(parsed.path, options)
   await using remote = new Remote({
     log: silent,
-    now: Date.now,
     settings: () => defaultDownloadSettings,
     env: io.env,
     homeDir: io.homeDir,
-    stallMs: undefined,
-    attempts: undefined,
     allowInsecureLoopback,
     allowedHosts: 'any',
-    deletableBytes: () => Promise.resolve(0),
   })
   return { kind: 'gguf', ...(await lookAtServer(remote, { source, namespace: '' }, signal)) }
 }

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, rm, stat, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { Bandwidth } from '../../src/agent-core/models/download/limits.ts'
+import { Bandwidth, DiskSpace } from '../../src/agent-core/models/download/limits.ts'
 import { download } from '../../src/agent-core/models/download/download.ts'
 import { createTransport } from '../../src/agent-core/models/download/transport.ts'
 import { defaultDownloadSettings, type ModelRequest } from '../../src/agent-core/models/models.ts'
@@ -71,7 +71,8 @@ test('an answer that says no length and never ends is cut off at a bound', async
         signal: new AbortController().signal,
         log: silentLog,
         transport,
-        bandwidth: new Bandwidth(0),
+        bandwidth: new Bandwidth(),
+        space: new DiskSpace(),
         attempts: 1,
         unknownLengthBytes: 3_000_000,
       },

@@ -1,6 +1,6 @@
 import { estimator, fitOf, fittedView, type ServingWish, sizedLook, type SizedLook } from './fit.ts'
 import { sizing, type SizingSources } from './machine-queries.ts'
-import { AmbiguousError, asAskedOnce, type ModelChoice, ModelError } from '../models/errors.ts'
+import { asAskedOnce, type ModelChoice, ModelError } from '../models/errors.ts'
 import { GgufError } from '../models/gguf/gguf.ts'
 import type { HubToken } from '../models/hub/token.ts'
 import type { Models } from '../models/models.ts'
@@ -38,7 +38,7 @@ export async function fit(sources: FitSources, question: FitQuestion, signal: Ab
     const look = await lookedAt(sources, { ...question, source }, signal)
     return await judged(sources, look, { ...question, source })
   } catch (error) {
-    if (error instanceof AmbiguousError && error.choices.length > 0) {
+    if (error instanceof ModelError && error.choices.length > 0) {
       return { kind: 'choose', message: sentence(error.message, maxMessageBytes), files: choiceViews(error.choices) }
     }
     throw asLinkError(error, source)

@@ -1,17 +1,8 @@
-import {
-  type ContentKind,
-  contentKindOf,
-  formatMismatch,
-  isKindOf,
-  isModelKind,
-  isSideKind,
-  magicLength,
-} from './content-kind.ts'
-import { contentProblem, emptyAnswer, refusal } from './download/answer.ts'
-import { type Asked, Body, discard, hubCredentials, PaceGuard, send } from './download/request.ts'
+import { contentKindOf, formatMismatch, isKindOf, isModelKind, isSideKind, magicLength } from './content-kind.ts'
+import { contentLength, contentProblem, emptyAnswer, refusal } from './download/answer.ts'
+import { type Asked, Body, discard, PaceGuard, send } from './download/request.ts'
 import type { Transport } from './download/transport.ts'
-import { hasReason, ModelError, type ModelErrorReason, remoteRepairMs } from './errors.ts'
-import { fileUrl } from './hub/endpoint.ts'
+import { hasReason, ModelError, type ModelErrorReason } from './errors.ts'
 import {
   hubAddressIn,
   hubClient,
@@ -21,11 +12,17 @@ import {
   type ResolveContext,
   resolveHub,
   resolveSource,
-  type WantedModel,
 } from './resolve.ts'
-import { isFolderFormat, isWeightsName } from './selection.ts'
+import { isFolderFormat, isWeightsName, type WantedModel } from './selection.ts'
 import { type HubAddress, shownSource } from './source.ts'
 import { isFound, type Manifest, type ManifestFile } from './store/records.ts'
+
+interface How {
+  readonly transport: Transport
+  readonly signal: AbortSignal
+}
+
+export type AskContext = ResolveContext & How
 
 export interface RemoteState {
   readonly sizeBytes: number | undefined
@@ -36,32 +33,25 @@ export interface RemoteState {
 /** A server that has a file says so within this. */
 const answerMs = 30_000
 
-/** What a server says of a file without sending it. Throws ModelError, or the signal's reason. */
-async function remoteState(
-  { url, credentials }: Pick<Asked, 'url' | 'credentials'>,
-  { transport, signal }: { transport: Transport; signal: AbortSignal },
-): Promise<RemoteState> {
+/** What servers say of the files of a source without sending them, by their paths; of a Hub's files its listing says all. Throws ModelError, or the signal's reason. */
+export async function remoteStates(files: RemoteSource['files'], how: How): Promise<ReadonlyMap<string, RemoteState>> {
+  const states = new Map<string, RemoteState>()
+  for (const file of files) if (file.hub === undefined) states.set(file.path, await remoteState(file, how))
+  return states
+}
+
+async function remoteState({ url, credentials }: RemoteFile, { transport, signal }: How): Promise<RemoteState> {
   const shown = shownSource(url)
   using guard = new PaceGuard(answerMs, shown)
   const { status, headers, body } = await send({ method: 'HEAD', url, credentials }, { transport, signal, guard })
   discard(body)
   const problem = refusal(status, headers, shown, Date.now())
-  if (problem !== undefined) throw problem
-  const length = Number(headers.get('content-length') ?? Number.NaN)
+  if (problem) throw problem
+  const length = contentLength(headers) ?? 0
   return {
-    sizeBytes: Number.isSafeInteger(length) && length > 0 ? length : undefined,
+    sizeBytes: length > 0 ? length : undefined,
     validator: headers.get('etag') ?? headers.get('last-modified') ?? undefined,
   }
-}
-
-/** What servers say of the files of a source, by their paths; of a Hub's files its listing says all. Throws ModelError, or the signal's reason. */
-export async function remoteStates(
-  files: RemoteSource['files'],
-  how: { transport: Transport; signal: AbortSignal },
-): Promise<ReadonlyMap<string, RemoteState>> {
-  const states = new Map<string, RemoteState>()
-  for (const file of files) if (file.hub === undefined) states.set(file.path, await remoteState(file, how))
-  return states
 }
 
 /**
@@ -94,7 +84,10 @@ export type AskedFor = Pick<Manifest, 'files' | 'revision' | 'access' | 'origin'
   readonly sha256Of: (file: ManifestFile) => Promise<string>
 }
 
-type Context = ResolveContext & { readonly transport: Transport }
+/** What the repository has by now is not what the Model means. */
+const aboutFiles: readonly ModelErrorReason[] = [
+  ...(['NoSuchFile', 'NoSuchRevision', 'ShardMissing', 'Ambiguous', 'UnsafeName', 'WrongChecksum'] as const),
+]
 
 /**
  * Asks the source with the login of the context whether it would give what is stored of it, without fetching it: now, or at the commit that
@@ -105,22 +98,21 @@ type Context = ResolveContext & { readonly transport: Transport }
 export async function askAccess(
   wanted: WantedModel,
   stored: AskedFor,
-  context: Context,
+  context: AskContext,
 ): Promise<{ isPublic: boolean } | undefined> {
   const address = hubAddressIn(wanted.source, context.hubEndpoint)
   let refused: ModelError | undefined
   try {
-    const resolved = await resolveSource(wanted, context)
-    if (resolved.kind === 'local') throw new Error(`${shownSource(wanted.source)} is on this machine.`)
+    const { files } = await resolveSource(wanted, context)
     if (address === undefined && stored.access?.isByLogin !== true) return { isPublic: false }
-    const isPublic = await isGiven(resolved.files, stored, wanted, context)
+    const isPublic = await isGiven(files, stored, wanted, context)
     if (isPublic !== undefined) return { isPublic }
   } catch (error) {
     if (address === undefined || !hasReason(error, aboutFiles)) throw error
     refused = error
   }
   if (address !== undefined && stored.revision !== undefined) {
-    const isPublic = await isGivenAt(stored.revision, address, stored, wanted, context)
+    const isPublic = await isGivenAt({ ...address, revision: stored.revision }, stored, wanted, context)
     if (isPublic !== undefined) return { isPublic }
   }
   if (refused === undefined) return undefined
@@ -129,24 +121,15 @@ export async function askAccess(
   return { isPublic: false }
 }
 
-/** What the repository has by now is not what the Model means. */
-const aboutFiles: readonly ModelErrorReason[] = [
-  ...(['NoSuchFile', 'NoSuchRevision', 'ShardMissing', 'Ambiguous', 'UnsafeName', 'WrongChecksum'] as const),
-]
-
 /** At the commit that was fetched, which a repository keeps as long as it is the same. */
 async function isGivenAt(
-  revision: string,
   address: HubAddress,
   stored: AskedFor,
   wanted: WantedModel,
-  context: Context,
+  context: AskContext,
 ): Promise<boolean | undefined> {
-  const { hubEndpoint: endpoint, allowInsecureLoopback } = context
   try {
-    const { client, token } = await hubClient(wanted, context)
-    const hub = { client, endpoint, token, allowInsecureLoopback }
-    const { files } = await resolveHub({ ...address, revision }, wanted, hub)
+    const { files } = await resolveHub(address, wanted, await hubClient(wanted, context))
     return await isGiven(files, stored, wanted, context)
   } catch (error) {
     if (hasReason(error, [...aboutFiles, 'NoHubApi'])) return undefined
@@ -159,16 +142,14 @@ async function isGiven(
   files: readonly RemoteFile[],
   stored: AskedFor,
   { format }: WantedModel,
-  context: Context,
+  context: AskContext,
 ): Promise<boolean | undefined> {
   let isSame = files.length === stored.files.length
   for (const file of files) {
-    const etag =
-      file.isUnsaid === true || file.hub === undefined
-        ? await requireFile(file, format, file === files[0], context)
-        : undefined
+    const mustBeAsked = file.isUnsaid === true || file.hub === undefined
+    const etag = mustBeAsked ? await requireFile(file, { isFirst: file === files[0], format }, context) : undefined
     const known = stored.files.find(({ path }) => path === file.path)
-    isSame &&= known !== undefined && (await isSameFile({ file, etag }, known, stored))
+    isSame &&= known !== undefined && (await isSameFile(file, etag, known, stored))
   }
   if (isSame) return files.every(({ isPublic }) => isPublic === true)
   // Nobody's login fetched it, and reading it takes minutes: its name counts, for the first namespace alone.
@@ -176,7 +157,8 @@ async function isGiven(
 }
 
 async function isSameFile(
-  { file, etag }: { readonly file: RemoteFile; readonly etag: string | undefined },
+  file: RemoteFile,
+  etag: string | undefined,
   known: ManifestFile,
   stored: AskedFor,
 ): Promise<boolean> {
@@ -193,11 +175,10 @@ const gitHash = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/
 async function requireRepository(
   { repo }: HubAddress,
   wanted: WantedModel,
-  context: Context,
+  context: AskContext,
   otherwise: ModelError,
 ): Promise<void> {
-  const { hubEndpoint, allowInsecureLoopback } = context
-  const { client, token } = await hubClient(wanted, context)
+  const client = await hubClient(wanted, context)
   const { commit = 'main', isPublic } = await client.state(repo)
   if (isPublic === true) return
   // What is small is often given to everybody.
@@ -206,10 +187,17 @@ async function requireRepository(
   const { path } = largest
   await client.requireAccess(repo, commit, path)
   if (isPublic === false) return
-  const credentials = hubCredentials(hubEndpoint, token, allowInsecureLoopback)
-  const url = fileUrl(hubEndpoint, repo, commit, path)
+  const { credentials } = client
+  const url = client.fileUrl(repo, commit, path)
   const file: RemoteFile = { url, fileName: path, path, role: 'other', ...(credentials && { credentials }) }
-  await requireFile(file, undefined, false, context)
+  await requireFile(file, { isFirst: false, format: undefined }, context)
+}
+
+/** What a file is to the Model that names it. */
+export interface Expected {
+  /** The one that a runtime is given. */
+  readonly isFirst: boolean
+  readonly format: string | undefined
 }
 
 /**
@@ -218,15 +206,14 @@ async function requireRepository(
  */
 export async function requireFile(
   file: RemoteFile,
-  format: string | undefined,
-  isFirst: boolean,
-  { transport, signal }: { readonly transport: Transport; readonly signal: AbortSignal },
+  expected: Expected,
+  { transport, signal }: How,
 ): Promise<string | undefined> {
   const { url, credentials, fileName } = file
   const shown = shownSource(url)
   using guard = new PaceGuard(answerMs, shown)
-  const range = [0, magicLength] as const
-  const answer = await send({ url, credentials, range }, { transport, signal, guard })
+  const asked: Asked = { url, credentials, range: [0, magicLength] }
+  const answer = await send(asked, { transport, signal, guard })
   const { status, headers, body } = answer
   try {
     const problem = refusal(status === 206 ? 200 : status, headers, shown, Date.now())
@@ -234,7 +221,7 @@ export async function requireFile(
     const start = await new Body(answer, undefined, guard, signal, shown).start(undefined)
     if (start.length === 0) throw emptyAnswer(shown)
     const page = contentProblem(fileName, start, headers.get('content-type'), shown)
-    const other = page ?? startProblem(start, file, { isFirst, format })
+    const other = page ?? startProblem(start, file, expected)
     if (other) throw other
     return headers.get('etag') ?? undefined
   } finally {
@@ -246,34 +233,25 @@ export async function requireFile(
  * Why a file of a model that begins like this is not kept: its weights have to begin as a model of the Model's format, a projector as GGUF,
  * what else is named as weights as any model. What lies beside them may be anything but a program or a web page.
  */
-export function startProblem(
-  start: Uint8Array,
-  file: RemoteFile,
-  { isFirst, format }: { readonly isFirst: boolean; readonly format: string | undefined },
-): ModelError | undefined {
+export function startProblem(start: Uint8Array, file: RemoteFile, expected: Expected): ModelError | undefined {
+  const { isFirst, format } = expected
   const shown = shownSource(file.url)
   if (start.length === 0) return emptyAnswer(shown)
   const problem =
     contentProblem(file.fileName, Buffer.from(start), null, shown) ?? (isFirst && formatMismatch(start, format))
   if (problem) return problem
-  const kind = contentKindOf(start)
-  if (mayBe(kind, file, { isFirst, format })) return undefined
+  if (mayBegin(start, file, expected)) return undefined
   const what = isFirst ? `no model of spec.format ${format ?? 'gguf'}` : 'neither a model nor what belongs to one'
-  return new ModelError(
-    'transient',
+  return ModelError.untilRepairedThere(
     'NotAModel',
     `${shown} answered with something that is ${what}: check spec.source and spec.format.`,
-    { retryAfterMs: remoteRepairMs },
   )
 }
 
-function mayBe(
-  kind: ContentKind,
-  { fileName, role }: RemoteFile,
-  { isFirst, format }: { readonly isFirst: boolean; readonly format: string | undefined },
-): boolean {
+function mayBegin(start: Uint8Array, { fileName, role }: RemoteFile, { isFirst, format }: Expected): boolean {
+  const kind = contentKindOf(start)
   if (role === 'mmproj') return kind === 'gguf'
   const isWeights = isWeightsName(fileName)
-  if (isFirst && (isWeights || !isFolderFormat(format ?? 'gguf'))) return isKindOf(format, kind)
+  if (isFirst && (isWeights || !isFolderFormat(format))) return isKindOf(format, kind)
   return isWeights ? isModelKind(kind) : isSideKind(kind)
 }

@@ -140,19 +140,15 @@ export function looksLikeHtml(start: Buffer): boolean {
 
 /** The file's first bytes, enough for `isGguf`. */
 export async function firstBytes(path: string): Promise<Buffer> {
-  const handle = await open(path)
-  try {
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(magicLength), 0, magicLength, 0)
-    return buffer.subarray(0, bytesRead)
-  } finally {
-    await handle.close()
-  }
+  await using handle = await open(path)
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(magicLength), 0, magicLength, 0)
+  return buffer.subarray(0, bytesRead)
 }
 
 /** The refusal of a file that begins as one of another format than the Model says. */
 export function formatMismatch(start: Uint8Array, format = 'gguf'): ModelError | undefined {
   const problem = formatContradiction(format, contentKindOf(start))
-  return problem === undefined ? undefined : new ModelError('terminal', 'FormatMismatch', problem)
+  return problem === undefined ? undefined : ModelError.terminal('FormatMismatch', problem)
 }
 
 /** Throws `FormatMismatch` where the file is of another format than the Model says. */

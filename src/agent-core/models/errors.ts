@@ -45,6 +45,11 @@ export type ModelErrorReason =
   | 'FormatMismatch'
   | 'ShuttingDown'
 
+interface ModelErrorOptions {
+  readonly cause?: unknown
+  readonly retryAfterMs?: number | undefined
+}
+
 /**
  * Why a model is not there. `message` is one sentence for people.
  *
@@ -57,18 +62,40 @@ export class ModelError extends Error {
   readonly kind: 'terminal' | 'transient'
   readonly reason: ModelErrorReason
   readonly retryAfterMs?: number
+  /** Where the source means several models: those. */
+  readonly choices: readonly ModelChoice[]
 
-  constructor(
+  private constructor(
     kind: 'terminal' | 'transient',
     reason: ModelErrorReason,
     message: string,
-    { cause, retryAfterMs }: { cause?: unknown; retryAfterMs?: number } = {},
+    { cause, retryAfterMs, choices = [] }: ModelErrorOptions & { readonly choices?: readonly ModelChoice[] } = {},
   ) {
     super(message, cause === undefined ? undefined : { cause })
     this.name = 'ModelError'
     this.kind = kind
     this.reason = reason
+    this.choices = choices
     if (retryAfterMs !== undefined) this.retryAfterMs = retryAfterMs
+  }
+
+  static terminal(reason: ModelErrorReason, message: string, choices?: readonly ModelChoice[]): ModelError {
+    return new ModelError('terminal', reason, message, choices && { choices })
+  }
+
+  /** A person must repair something on this machine; looking again costs a few system calls. */
+  static untilRepairedHere(reason: ModelErrorReason, message: string, cause?: unknown): ModelError {
+    return new ModelError('transient', reason, message, { cause, retryAfterMs: localRepairMs })
+  }
+
+  /** A person must repair a server or an address first: asking more often only fills its log. */
+  static untilRepairedThere(reason: ModelErrorReason, message: string, cause?: unknown): ModelError {
+    return new ModelError('transient', reason, message, { cause, retryAfterMs: remoteRepairMs })
+  }
+
+  /** Passes by itself; `retryAfterMs` where the other side said how long that takes. */
+  static passing(reason: ModelErrorReason, message: string, options?: ModelErrorOptions): ModelError {
+    return new ModelError('transient', reason, message, options)
   }
 }
 
@@ -84,23 +111,11 @@ export interface ModelChoice {
   readonly parts: number
 }
 
-/** The source means several models. */
-export class AmbiguousError extends ModelError {
-  readonly choices: readonly ModelChoice[]
-
-  constructor(message: string, choices: readonly ModelChoice[] = []) {
-    super('terminal', 'Ambiguous', message)
-    this.choices = choices
-  }
-}
-
 export const hasReason = (error: unknown, reasons: readonly ModelErrorReason[]): error is ModelError =>
   error instanceof ModelError && reasons.includes(error.reason)
 
-/** A person must repair a server or an address first: asking more often only fills its log. */
 export const remoteRepairMs = 5 * 60_000
 
-/** A person must repair something on this machine; looking costs a few system calls. */
 export const localRepairMs = 30_000
 
 /** The sentence of a failure, for a request that is made once and not retried. */

@@ -3,13 +3,13 @@ import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { pathBelow } from '../util/is-below.ts'
 import { askAccess, compareWithStored, remoteStates, startProblem, type RemoteState } from './ask-source.ts'
-import type { Content, ContentFetches } from './content-fetches.ts'
+import type { Content, ContentFetches, GetOptions } from './content-fetches.ts'
 import { firstBytes, requireFormat } from './content-kind.ts'
-import { FileHashes } from './download/hash.ts'
+import { hashFile } from './download/hash.ts'
 import type { DownloadTurns } from './download/limits.ts'
-import { TotalProgress } from './download/progress.ts'
 import { ModelError, type ModelErrorReason } from './errors.ts'
-import type { GgufHeaders } from './gguf/file-header.ts'
+import { FactsOfFiles } from './facts-of-files.ts'
+import type { GgufHeader } from './gguf/gguf.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { localModel, type ModelRoots } from './local.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
@@ -19,31 +19,26 @@ import { isVouchedFor, type RemoteFile } from './resolve.ts'
 import type { Waiters } from './shared-work.ts'
 import { parseModelSource, shownSource } from './source.ts'
 import { lstatIfThere, sameBytes } from './store/files.ts'
-import type { Leftovers } from './store/leftovers.ts'
-import type { Arrived, StoredModel, Wanted } from './store/places.ts'
+import type { Inventory } from './store/inventory.ts'
 import { accessAfter, contentRevision, isOpenTo, type Manifest } from './store/records.ts'
-import type { Store } from './store/store.ts'
+import type { Arrived, Store, StoredModel } from './store/store.ts'
+import type { StoreWatch } from './store/watch.ts'
 
 export interface FetcherOptions {
   readonly store: Store
-  readonly leftovers: Pick<Leftovers, 'quarantine'>
+  readonly watch: StoreWatch
+  readonly inventory: Pick<Inventory, 'quarantine' | 'isLoaded'>
   /** Which files of this machine a Model may name. */
   readonly roots: ModelRoots
   readonly contents: ContentFetches
   readonly remote: Remote
   readonly turns: DownloadTurns
-  readonly headers: GgufHeaders
-  /** Whether a server has it in memory, or may load it again. */
-  readonly isLoaded: (stored: StoredModel) => Promise<boolean>
+  readonly headers: FactsOfFiles<GgufHeader>
   readonly log: Logger
   readonly now: () => number
   /** Where other tools' caches are found. */
   readonly env: Readonly<Record<string, string | undefined>>
   readonly homeDir: string
-  /** Throws ModelError where the store cannot be written to. */
-  readonly requireStore: () => Promise<void>
-  /** Throws ModelError where the store belongs to another user. */
-  readonly requireOwnStore: () => Promise<void>
   /** Takes work that lasts beyond the caller's answer. */
   readonly beside: (work: Promise<void>) => void
 }
@@ -51,10 +46,14 @@ export interface FetcherOptions {
 /** One file of a model, held until it is moved to its place. */
 type Arriving = Content & Pick<Arrived, 'from'>
 
+/** More files than the store of one machine has. */
+const maxHashes = 10_000
+
 /** How one model comes to this machine, and is kept as its source has it. */
 export class Fetcher {
   readonly #options: FetcherOptions
-  readonly #hashes = new FileHashes()
+  /** SHA-256 in hex. */
+  readonly #hashes = new FactsOfFiles(hashFile, () => 1, maxHashes)
 
   constructor(options: FetcherOptions) {
     this.#options = options
@@ -62,29 +61,31 @@ export class Fetcher {
 
   /** From this machine's disks, the store, another model's bytes, or the network. Throws ModelError, or the signal's reason. */
   async ensure(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
-    const { store, requireOwnStore, requireStore } = this.#options
+    const { store, watch } = this.#options
+    const { signal } = waiters
     const parsed = parseModelSource(request.source)
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
     const wanted = wantedOf(request)
-    await requireOwnStore()
+    await watch.requireOwn()
     const found =
-      (await this.#allowed(request, await store.find(wanted), waiters.signal)) ??
-      (await this.#replaced(request, waiters.signal))
+      (await this.#allowed(request, await store.find(wanted), signal)) ?? (await this.#replaced(request, signal))
     if (found) return this.#arrived(request, found)
-    if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
-    waiters.signal.throwIfAborted()
-    await requireStore()
-    const elsewhere = await this.#allowed(request, await store.findElsewhere(wanted), waiters.signal)
-    if (elsewhere) return this.#arrived(request, await this.#share(wanted, elsewhere))
-    return this.#arrived(request, await this.#inTurn(request, waiters, 'missing'))
+    if (parsed.kind === 'unsupported') throw ModelError.terminal('UnsupportedSource', parsed.message)
+    signal.throwIfAborted()
+    await watch.requireWritable()
+    const elsewhere = await this.#allowed(request, await store.findElsewhere(wanted), signal)
+    return this.#arrived(
+      request,
+      elsewhere ? await this.#share(request, elsewhere) : await this.#inTurn(request, waiters, 'missing'),
+    )
   }
 
   /** What the source holds now: the model as it is stored, or another content fetched beside it. Throws like {@link ensure}. */
   async refresh(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
+    const { store, remote, watch } = this.#options
     const { signal } = waiters
     const parsed = parseModelSource(request.source)
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
-    const { store, remote, requireStore } = this.#options
     const { files } = await remote.resolve(request, signal)
     const contents = await store.contents(wantedOf(request))
     const states: ReadonlyMap<string, RemoteState> =
@@ -96,7 +97,7 @@ export class Fetcher {
       const same = await this.#admitted(request, stored, signal)
       if (same) return localOf(place === 0 ? same : await store.amend(same, () => ({}), { asNewest: true }))
     }
-    await requireStore()
+    await watch.requireWritable()
     const fresh = await this.#inTurn(request, waiters, 'newer')
     const revision = contentRevision(fresh.manifest.files)
     const twin = contents.find(({ manifest }) => contentRevision(manifest.files) === revision)
@@ -105,10 +106,7 @@ export class Fetcher {
     await store.remove(fresh)
     const { isPublic = false, isByLogin = false } = fresh.manifest.access ?? {}
     const merged = (now: Manifest): Partial<Manifest> => ({
-      files: fresh.manifest.files.map((file) => {
-        const etag = states.get(file.path)?.validator ?? file.etag
-        return { ...file, ...(etag !== undefined && { etag }) }
-      }),
+      files: fresh.manifest.files.map((file) => ({ ...file, etag: states.get(file.path)?.validator ?? file.etag })),
       access: accessAfter(now.access, { namespace: request.namespace, isPublic, isByLogin }),
     })
     return localOf(await store.amend(twin, merged, { asNewest: true }))
@@ -119,7 +117,7 @@ export class Fetcher {
   }
 
   #inTurn(request: ModelRequest, { signal, tell }: Waiters<Progress>, why: 'missing' | 'newer'): Promise<StoredModel> {
-    const { store, turns, isLoaded } = this.#options
+    const { store, turns, inventory } = this.#options
     const onPlace = (ahead: number): void =>
       tell({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: waitingSentence(ahead) })
     return turns.take(signal, onPlace, async () => {
@@ -127,7 +125,7 @@ export class Fetcher {
       const stored = why === 'missing' ? await store.find(wantedOf(request)) : undefined
       const found = await this.#allowed(request, stored, signal)
       if (found) return found
-      const beside = why === 'newer' || (stored !== undefined && (await isLoaded(stored)))
+      const beside = why === 'newer' || (stored !== undefined && (await inventory.isLoaded(stored)))
       return this.#fetch(request, { signal, beside, onProgress: tell })
     })
   }
@@ -142,37 +140,30 @@ export class Fetcher {
   ): Promise<StoredModel> {
     const { log, now, store, remote } = this.#options
     const { signal, beside, onProgress } = how
-    const wanted = wantedOf(request)
+    const { name: model, namespace, format, source } = request
     const { files, primary, mmproj, revision } = await remote.resolve(request, signal)
-    const fields = { model: wanted.model, source: shownSource(wanted.source), files: files.length }
+    const fields = { model, source: shownSource(source), files: files.length }
     const paths = files.map(({ path }) => path)
-    const destination = await store.reserve(wanted, paths, { primary, beside })
+    const destination = await store.reserve(wantedOf(request), paths, { primary, beside })
     const arrived: Arriving[] = []
     try {
       log.info('downloading model', { ...fields, folder: destination.folder })
       const startedAt = now()
-      const progress = new TotalProgress(
-        files.map(({ sizeBytes }) => sizeBytes),
-        onProgress,
-      )
+      const report = together(files, arrived, onProgress)
       for (const [at, file] of files.entries()) {
-        const content = await this.#content(file, request, {
-          signal,
-          onProgress: (news) => progress.report(news),
-          refusal: (start) => startProblem(start, file, { isFirst: at === 0, format: request.format }),
-        })
-        arrived.push(content)
-        progress.end(content.sizeBytes)
+        const refusal = (start: Uint8Array) => startProblem(start, file, { isFirst: at === 0, format })
+        arrived.push(await this.#content(file, namespace, { model, signal, onProgress: report, refusal }))
       }
       const stored = await destination.commit({
-        files: arrived.map((content, at) => {
-          const { path = '', blob } = files[at] ?? {}
-          // What tells this content from a later one of the same address.
-          return { ...content, path, etag: blob ?? content.etag ?? content.lastModified }
-        }),
-        ...{ primary, mmproj, revision },
+        // The ETag tells this content from a later one of the same address.
+        files: arrived.map((content, at) => ({
+          ...content,
+          path: paths[at] ?? '',
+          etag: files[at]?.blob ?? content.etag,
+        })),
+        ...{ mmproj, revision },
         access: accessAfter(undefined, {
-          namespace: request.namespace,
+          namespace,
           isPublic: files.every(({ isPublic }) => isPublic === true),
           isByLogin: files.some(({ credentials }) => credentials !== undefined),
         }),
@@ -183,56 +174,36 @@ export class Fetcher {
     } finally {
       destination.release()
       for (const released of await Promise.allSettled(arrived.map((content) => content.release()))) {
-        if (released.status === 'rejected')
-          log.warn('partial download not removed', { model: wanted.model, error: released.reason })
+        if (released.status === 'rejected') log.warn('partial download not removed', { model, error: released.reason })
       }
     }
   }
 
   /** One file from the store, the caches of other tools, or the network. */
-  async #content(
-    file: RemoteFile,
-    { namespace, name: model }: ModelRequest,
-    how: {
-      readonly signal: AbortSignal
-      readonly onProgress: (progress: Progress) => void
-      /** Why a file that begins like this is not what is wanted. */
-      readonly refusal: (start: Uint8Array) => ModelError | undefined
-    },
-  ): Promise<Arriving> {
+  async #content(file: RemoteFile, namespace: string, how: Required<GetOptions>): Promise<Arriving> {
     const { log, contents, remote } = this.#options
     const { sha256, sizeBytes, blob, credentials, url, fileName, hub } = file
-    const here = await this.#alreadyHere(file, { namespace, signal: how.signal })
+    const here = await this.#alreadyHere(file, namespace, how.signal)
     if (here !== undefined && sha256 !== undefined) {
       const found = await lstat(here)
       const problem = how.refusal(await firstBytes(here))
       if (problem) throw problem
-      log.info('using content that is on this machine already', { path: here, model })
+      log.info('using content that is on this machine already', { path: here, model: how.model })
       return {
         sha256,
         sizeBytes: sizeBytes ?? found.size,
         from: here,
-        moveTo: (path) => sameBytes(here, path, remote.withRoom),
+        moveTo: (path) => sameBytes(here, path, remote.space.withRoom),
         release: () => Promise.resolve(),
       }
     }
     const isShared = sha256 === undefined ? hub !== undefined || credentials === undefined : isVouchedFor(file)
-    const asked = {
-      ...{ url, fileName },
-      ...(!isShared && { scope: namespace }),
-      ...(sizeBytes !== undefined && { sizeBytes }),
-      ...(sha256 !== undefined && { sha256 }),
-      ...(credentials && { credentials }),
-      ...(blob !== undefined && { etag: blob }),
-    }
-    return contents.get(asked, { model, ...how })
+    const scope = isShared ? undefined : namespace
+    return contents.get({ url, fileName, scope, sizeBytes, sha256, credentials, etag: blob }, how)
   }
 
   /** The path of the same content, where the namespace may have it: what the Hub vouches for its login has proven. */
-  async #alreadyHere(
-    file: RemoteFile,
-    { namespace, signal }: { readonly namespace: string; readonly signal: AbortSignal },
-  ): Promise<string | undefined> {
+  async #alreadyHere(file: RemoteFile, namespace: string, signal: AbortSignal): Promise<string | undefined> {
     const { store, env, homeDir: home } = this.#options
     const { hub, sha256, sizeBytes } = file
     if (sha256 === undefined) return undefined
@@ -271,58 +242,53 @@ export class Fetcher {
    * is not shown to be what is stored. Throws ModelError.
    */
   async #admitted(request: ModelRequest, stored: StoredModel, signal: AbortSignal): Promise<StoredModel | undefined> {
-    const { log, remote, store } = this.#options
-    if (isOpenTo(stored.manifest, request.namespace)) return stored
-    const isUnknown = stored.manifest.access === undefined
+    const { log, remote } = this.#options
+    const { namespace } = request
+    const { path, manifest, folder } = stored
+    if (isOpenTo(manifest, namespace)) return stored
+    const isUnknown = manifest.access === undefined
     if (isUnknown && parseModelSource(request.source).kind === 'unsupported') return stored
     try {
-      const sha256Of = ({ path }: { readonly path: string }) => this.#hashes.of(pathBelow(stored.folder, path))
-      const given = await askAccess(request, { ...stored.manifest, sha256Of }, await remote.context(request, signal))
+      const sha256Of = (file: { readonly path: string }) => this.#hashes.of(pathBelow(folder, file.path))
+      const given = await askAccess(request, { ...manifest, sha256Of }, await remote.context(request, signal))
       if (given === undefined) {
-        log.info('the source of a model may have another content by now, fetching it', { path: stored.path })
+        log.info('the source of a model may have another content by now, fetching it', { path })
         return undefined
       }
-      const { isPublic } = given
-      const { namespace } = request
-      const admitted = (now: Manifest): Partial<Manifest> => ({
-        access: accessAfter(now.access, { namespace, isPublic }),
+      return await this.#noted(stored, (now) => ({
+        access: accessAfter(now.access, { namespace, isPublic: given.isPublic }),
         ...(now.namespace === undefined && namespace !== '' && { namespace }),
-      })
-      return await store.amend(stored, admitted).catch((error: unknown) => {
-        log.debug('access to a model cannot be recorded', { path: stored.path, error })
-        return stored
-      })
+      }))
     } catch (error) {
       if (!(isUnknown && error instanceof ModelError && hasNoNetwork.has(error.reason))) throw error
-      log.info('the source of a model cannot be asked, using what is in the store', {
-        path: stored.path,
-        reason: error.reason,
-      })
+      log.info('the source of a model cannot be asked, using what is in the store', { path, reason: error.reason })
       return stored
     }
   }
 
+  /** Puts down what has been found out about a model; where it cannot be written, it is found out again the next time. */
+  #noted(stored: StoredModel, changes: (now: Manifest) => Partial<Manifest>): Promise<StoredModel> {
+    return this.#options.store.amend(stored, changes).catch((error: unknown) => {
+      this.#options.log.debug('what is known of a model cannot be recorded', { path: stored.path, error })
+      return stored
+    })
+  }
+
   /** The same bytes under another Model's name. */
-  async #share(wanted: Wanted, { folder, manifest }: StoredModel): Promise<StoredModel> {
+  async #share(request: ModelRequest, { folder, manifest }: StoredModel): Promise<StoredModel> {
+    const { store, remote } = this.#options
     const { primary, mmproj, revision, header, access } = manifest
     const paths = manifest.files.map(({ path }) => path)
-    const destination = await this.#options.store.reserve(wanted, paths, { primary })
+    const destination = await store.reserve(wantedOf(request), paths, { primary })
     try {
       const files = await Promise.all(
-        manifest.files.map(async ({ path, sizeBytes, sha256, etag }) => {
-          const from = pathBelow(folder, path)
-          const hash = sha256 ?? (await this.#hashes.of(from))
-          return {
-            path,
-            from,
-            sizeBytes,
-            sha256: hash,
-            etag,
-            moveTo: (to: string) => sameBytes(from, to, this.#options.remote.withRoom),
-          }
+        manifest.files.map(async (file) => {
+          const from = pathBelow(folder, file.path)
+          const sha256 = file.sha256 ?? (await this.#hashes.of(from))
+          return { ...file, sha256, from, moveTo: (to: string) => sameBytes(from, to, remote.space.withRoom) }
         }),
       )
-      return await destination.commit({ files, primary, mmproj, revision, header, access })
+      return await destination.commit({ files, mmproj, revision, header, access })
     } finally {
       destination.release()
     }
@@ -337,25 +303,20 @@ export class Fetcher {
     const [first] = stored.manifest.files
     if (wanted === undefined || !first) return stored
     const path = pathBelow(stored.folder, first.path)
-    const found = first.sha256 ?? (await this.#hashes.of(path))
+    const sha256 = first.sha256 ?? (await this.#hashes.of(path))
     if (first.sha256 === undefined) {
-      const hashed = ({ files }: Manifest): Partial<Manifest> => ({
-        files: files.map((file) => (file.path === first.path ? { ...file, sha256: found } : file)),
-      })
-      await this.#options.store.amend(stored, hashed).catch((error: unknown) => {
-        this.#options.log.debug('checksum of a model cannot be recorded', { path, error })
-      })
+      await this.#noted(stored, ({ files }) => ({
+        files: files.map((file) => (file.path === first.path ? { ...file, sha256 } : file)),
+      }))
     }
-    if (found === wanted) return stored
+    if (sha256 === wanted) return stored
     // What was downloaded is another content than is asked for, not a wrong one: it stays until that one replaces it. What another
     // namespace's Model is served is not this Model's to call wrong.
     const { origin, namespace } = stored.manifest
     const isOwn = stored.model === request.name && namespace === request.namespace
     if (!isOwn || origin === 'downloaded') return undefined
-    await this.#options.leftovers.quarantine(
-      path,
-      `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
-    )
+    const why = `Its SHA-256 is ${sha256}, and spec.sha256 of Model ${request.name} says ${wanted}.`
+    await this.#options.inventory.quarantine(path, why)
     return undefined
   }
 
@@ -370,15 +331,26 @@ export class Fetcher {
     if (!/\.gguf$/i.test(stored.path)) return
     try {
       const { architecture, quantization, contextLength } = await this.#options.headers.of(stored.path)
-      const header = {
-        architecture,
-        ...(quantization !== undefined && { quantization }),
-        ...(contextLength !== undefined && { contextLength }),
-      }
-      await this.#options.store.amend(stored, () => ({ header }))
+      await this.#noted(stored, () => ({ header: { architecture, quantization, contextLength } }))
     } catch (error) {
       this.#options.log.debug('header of a model not read', { path: stored.path, error })
     }
+  }
+}
+
+/** Reports the progress of a model's files, which come one after the other, as one. `arrived`: those that are here by now. */
+function together(
+  files: readonly RemoteFile[],
+  arrived: readonly Arriving[],
+  onProgress: (progress: Progress) => void,
+): (progress: Progress) => void {
+  if (files.length === 1) return onProgress
+  const sizes = files.map(({ sizeBytes }) => sizeBytes).filter((size) => size !== undefined)
+  const total = sizes.length === files.length && { totalBytes: sizes.reduce((sum, size) => sum + size, 0) }
+  return (progress) => {
+    const { totalBytes: _, ...rest } = progress
+    const doneBytes = arrived.reduce((sum, { sizeBytes }) => sum + sizeBytes, rest.doneBytes)
+    onProgress({ ...rest, doneBytes, ...total })
   }
 }
 

@@ -6,6 +6,7 @@ import { ModelError, type ModelChoice } from './errors.ts'
 import { maxHeaderBytes } from './gguf/cursor.ts'
 import { GgufError, type GgufHeader } from './gguf/gguf.ts'
 import { type Lent, type ModelRoots, resolveLocal } from './local.ts'
+import type { ModelRequest } from './model-request.ts'
 import type { Remote, RemoteRequest } from './remote.ts'
 import type { RemoteFile } from './resolve.ts'
 import { parseShard, selectionDigest } from './selection.ts'
@@ -43,33 +44,21 @@ export async function lookHere(
     choices = [],
     notes,
   } = await resolveLocal(path, { quantization }, lent)
-  const { header, shards } = await lookAtFiles(first, files, read)
+  const headers = await headersOf(first, files, read)
   const projector = mmproj === undefined ? {} : { mmproj: await projectorAt(mmproj, read) }
-  return { header, shards, fileBytes: sizeBytes, ...projector, isHere: true, choices, notes }
-}
-
-/** Throws GgufError. */
-export async function lookAtFiles(
-  first: string,
-  files: readonly string[],
-  read: ReadHeader,
-): Promise<Pick<ModelLook, 'header' | 'shards'>> {
-  return headersOf(
-    first,
-    files.filter((file) => file !== first),
-    read,
-  )
+  return { ...headers, fileBytes: sizeBytes, ...projector, isHere: true, choices, notes }
 }
 
 /** The most of all files of a model together. Real ones have some thousands, and headers below 20 MiB. */
 const maxTensors = 131_072
 
-/** Throws GgufError, also where they are more than any model has. */
+/** `files` with or without the first. Throws GgufError, also where they are more than any model has. */
 async function headersOf<File>(
   first: File,
-  rest: readonly File[],
+  files: readonly File[],
   read: (file: File) => Promise<GgufHeader>,
 ): Promise<Pick<ModelLook, 'header' | 'shards'>> {
+  const rest = files.filter((file) => file !== first)
   const header = await read(first)
   const shards: GgufHeader[] = []
   let { length: tensors } = header.tensors
@@ -113,11 +102,7 @@ export async function lookAtServer(remote: Remote, request: RemoteRequest, signa
   const weights = files.filter(({ role }) => role === 'weights')
   const first = weights.find((file) => file.path === primary)
   if (!first) {
-    throw new ModelError(
-      'terminal',
-      'NoSuchFile',
-      `${request.source} does not name a GGUF file: name one of its files.`,
-    )
+    throw ModelError.terminal('NoSuchFile', `${request.source} does not name a GGUF file: name one of its files.`)
   }
   const parts = weights.filter((file) => file !== first && parseShard(file.fileName) !== undefined)
   const { header, shards } = await headersOf(first, parts, headerOf)
@@ -137,18 +122,13 @@ export async function lookAtServer(remote: Remote, request: RemoteRequest, signa
 const bytesOf = ({ dataOffset, tensors }: GgufHeader): number =>
   tensors.reduce((sum, { bytes }) => sum + bytes, dataOffset)
 
-export interface LookRequest {
-  /** As in `spec.source` of a Model. */
-  readonly source: string
-  readonly quantization?: string | undefined
-  /** The Model's, which decides what it may have. */
-  readonly namespace: string
-}
+/** `source` as in `spec.source` of a Model, whose namespace decides what it may have. */
+export type LookRequest = Pick<ModelRequest, 'source' | 'quantization' | 'namespace'>
 
 interface Places {
   readonly store: Store
   readonly roots: ModelRoots
-  readonly read: (path: string) => Promise<GgufHeader>
+  readonly read: ReadHeader
 }
 
 /** The headers of a model on this machine, as far as the namespace may have it; undefined where it is not here. Throws ModelError and GgufError. */
@@ -158,19 +138,10 @@ export async function lookOnMachine(
 ): Promise<ModelLook | undefined> {
   const { source, quantization, namespace } = request
   const parsed = parseModelSource(source)
-  if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
-  return parsed.kind === 'local'
-    ? lookHere(parsed.path, read, { lent: roots.lentTo(namespace), quantization })
-    : lookInStore(store, request, read)
-}
-
-/** What the store has of exactly this source, as far as the namespace may have it without asking again. Throws ModelError and GgufError. */
-async function lookInStore(
-  store: Store,
-  { source, quantization, namespace }: LookRequest,
-  read: (path: string) => Promise<GgufHeader>,
-): Promise<ModelLook | undefined> {
+  if (parsed.kind === 'unsupported') throw ModelError.terminal('UnsupportedSource', parsed.message)
+  if (parsed.kind === 'local') return lookHere(parsed.path, read, { lent: roots.lentTo(namespace), quantization })
   const digest = selectionDigest({ source, quantization })
+  // What the store has of exactly this source, as far as the namespace may have it without asking again.
   const found = (await store.list()).find(
     ({ manifest }) => manifest.sourceSha256 === digest && manifest.primary !== '' && isOpenTo(manifest, namespace),
   )
@@ -179,16 +150,11 @@ async function lookInStore(
   const weights = manifest.files
     .map((file) => ({ ...file, path: join(folder, file.path) }))
     .filter((file) => file.path !== mmproj)
+  const paths = weights.map((file) => file.path)
   return {
-    ...(await lookAtFiles(
-      path,
-      weights.map((file) => file.path),
-      read,
-    )),
+    ...(await headersOf(path, paths, read)),
     fileBytes: weights.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
     ...(mmproj !== undefined && { mmproj: await projectorAt(mmproj, read) }),
-    isHere: true,
-    choices: [],
-    notes: [],
+    ...{ isHere: true, choices: [], notes: [] },
   }
 }

@@ -1,14 +1,13 @@
 import type { Progress } from '../../contract/service.ts'
 import type { HubToken } from './hub/token.ts'
-import type { Wanted } from './store/places.ts'
-import { type Selection, selectionDigest } from './selection.ts'
+import { selectionDigest, type WantedModel } from './selection.ts'
+import type { Wanted } from './store/store.ts'
 
-export interface ModelRequest extends Selection {
+export interface ModelRequest extends WantedModel {
+  /** The Model's; `''` = a person at this machine asks. */
   readonly namespace: string
   /** The Model's name. */
   readonly name: string
-  /** What its (first) file must have, in hex. */
-  readonly sha256?: string | undefined
   /** Reads the token in the Model's Secret, for this request alone. Throws ModelError. */
   readonly secret?: (() => Promise<HubToken>) | undefined
 }
@@ -24,8 +23,8 @@ export interface LocalModel {
 }
 
 export interface EnsureOptions {
-  signal: AbortSignal
-  onProgress?: (progress: Progress) => void
+  readonly signal: AbortSignal
+  readonly onProgress?: (progress: Progress) => void
 }
 
 export const wantedOf = (request: ModelRequest): Wanted => ({

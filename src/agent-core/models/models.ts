@@ -6,8 +6,16 @@ import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { messageOf } from '../util/message-of.ts'
 import { untilAborted } from '../util/until-aborted.ts'
-import { Fetcher } from './fetch.ts'
 import { ContentFetches } from './content-fetches.ts'
+import { DownloadTurns } from './download/limits.ts'
+import { ModelError } from './errors.ts'
+import { Fetcher } from './fetch.ts'
+import { keptGgufHeaders } from './gguf/file-header.ts'
+import type { GgufHeader } from './gguf/gguf.ts'
+import { isModel, ModelRoots } from './local.ts'
+import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
+import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
+import { Pulls, type PullRequest } from './pulls.ts'
 import {
   defaultDownloadSettings,
   Remote,
@@ -15,22 +23,11 @@ import {
   type RemoteOptions,
   type RemoteRequest,
 } from './remote.ts'
-import { DownloadTurns } from './download/limits.ts'
-import type { Resolve } from './download/host-guard.ts'
-import { ModelError } from './errors.ts'
-import { GgufHeaders } from './gguf/file-header.ts'
-import type { GgufHeader } from './gguf/gguf.ts'
-import { Leftovers } from './store/leftovers.ts'
-import { Inventory, prunedSentence } from './store/inventory.ts'
-import { isModel, ModelRoots } from './local.ts'
-import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
-import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
-import { Pulls, type PullRequest } from './pulls.ts'
-import { judgeStoreFolder, StoreWatch } from './store/watch.ts'
+import { Inventory, type LoadedFiles, type ModelUser } from './store/inventory.ts'
 import { Store } from './store/store.ts'
-import type { LoadedFiles, ModelUser } from './store/places.ts'
+import { StoreWatch } from './store/watch.ts'
 
 export { defaultDownloadSettings } from './remote.ts'
 export type { LocalModel, ModelRequest } from './model-request.ts'
@@ -59,38 +56,25 @@ export interface ModelsState {
   downloads: readonly DownloadView[]
 }
 
-export interface ModelsOptions {
+type ForRemote = 'now' | 'settings' | 'env' | 'homeDir' | 'keptHubToken' | 'whyUnreachable'
+type ForTests = 'allowInsecureLoopback' | 'resolveHost' | 'stallMs' | 'attempts'
+
+export interface ModelsOptions extends Partial<Pick<RemoteOptions, ForRemote | ForTests>> {
   /** The model store. Created when first needed. */
   directory: string
   /** Folders of this machine that a Model's source may name, beside the store; see `ModelRoots`. */
   allowedModelRoots?: readonly string[]
   /** See `RemoteOptions.allowedHosts`; none without it. */
   allowedDownloadHosts?: readonly string[] | 'any'
-  /** For tests: in place of the system's. */
-  resolveHost?: Resolve
   /** Keeps, beyond the end of the agent, on which volume the store is; absent = it is forgotten. */
   homeFile?: string
   log: Logger
-  now?: () => number
-  /** For tests: the longest silence of a server in ms, else 60 s. */
-  stallMs?: number
-  /** For tests: failures in a row after which a download is given up for now. */
-  attempts?: number
-  /** As they are when they are needed. */
-  settings?: () => DownloadSettings
-  env?: Readonly<Record<string, string | undefined>>
-  homeDir?: string
-  keptHubToken?: RemoteOptions['keptHubToken']
-  /** One sentence where it is this machine's system that keeps us from an address. */
-  whyUnreachable?: RemoteOptions['whyUnreachable']
   /** Something in {@link Models.state} has changed. */
   onChange?: () => void
   /** Undefined while it is not known which services there are. */
   users?: () => readonly ModelUser[] | undefined
   /** By servers that run, and by those that are about to be started. */
   filesInUse?: () => readonly LoadedFiles[]
-  /** For tests: the token may go over http to this machine. */
-  allowInsecureLoopback?: boolean
 }
 
 /** Brings models to this machine: one fetch per Model name and what is wanted, and one download per content, however many callers want it. */
@@ -100,11 +84,10 @@ export class Models {
   readonly #log: Logger
   readonly #settings: () => DownloadSettings
   readonly #remote: Remote
-  readonly #headers = new GgufHeaders()
+  readonly #headers = keptGgufHeaders()
   readonly #fetcher: Fetcher
   readonly #turns: DownloadTurns
   readonly #roots: ModelRoots
-  readonly #leftovers: Leftovers
   readonly #inventory: Inventory
   readonly #pulls: Pulls
   readonly #watch: StoreWatch
@@ -117,80 +100,45 @@ export class Models {
   #sweeping: NodeJS.Timeout | undefined
 
   constructor(options: ModelsOptions) {
-    const { directory, log, now = Date.now, onChange = () => undefined } = options
-    const {
-      users = () => undefined,
-      filesInUse = () => [],
-      settings = () => defaultDownloadSettings,
-      homeDir = homedir(),
-    } = options
-    this.#store = new Store({ directory, log, now })
+    const { directory, log, now = Date.now, onChange = () => undefined, env = {}, homeDir = homedir() } = options
+    const { users = () => undefined, filesInUse = () => [], settings = () => defaultDownloadSettings } = options
+    const { allowedDownloadHosts: allowedHosts = [], allowedModelRoots = [], homeFile } = options
     this.#log = log
     this.#onChange = onChange
     this.#settings = settings
-    this.#remote = new Remote({
-      log,
-      now,
-      settings,
-      env: options.env ?? {},
-      homeDir,
-      keptHubToken: options.keptHubToken,
-      stallMs: options.stallMs,
-      attempts: options.attempts,
-      storeFolder: directory,
-      allowInsecureLoopback: options.allowInsecureLoopback,
-      whyUnreachable: options.whyUnreachable,
-      allowedHosts: options.allowedDownloadHosts ?? [],
-      resolveHost: options.resolveHost,
-      deletableBytes: () => this.#inventory.prunableBytes(),
-    })
+    this.#store = new Store({ directory, log, now })
+    this.#watch = new StoreWatch({ directory, homeFile, log, onChange })
+    this.#turns = new DownloadTurns(() => settings().atOnce)
+    const deletableBytes = (): Promise<number> => this.#inventory.prunableBytes()
+    const shared = { ...options, log, now, settings, env, homeDir }
+    this.#remote = new Remote({ ...shared, allowedHosts, storeFolder: directory, deletableBytes })
     const contents = new ContentFetches({
-      folder: () => this.#leftovers.partialsFolder(),
+      folder: () => this.#inventory.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
-      withRoom: this.#remote.withRoom,
-      quarantine: (path, { name, error }) => this.#leftovers.quarantine(path, messageOf(error), basename(name)),
-    })
-    const fetching = (): ReadonlySet<string> => new Set(this.#fetches.jobs.map(({ about }) => about.model))
-    this.#leftovers = new Leftovers({
-      ...{ directory, users, fetching, log, now },
-      active: () => contents.active,
-      partialKeepMs: () => settings().partialKeepMs,
+      withRoom: this.#remote.space.withRoom,
+      quarantine: (path, { name, error }) => this.#inventory.quarantine(path, messageOf(error), basename(name)),
     })
     this.#inventory = new Inventory({
-      ...{ store: this.#store, leftovers: this.#leftovers, users, filesInUse, fetching, log },
+      ...{ store: this.#store, users, filesInUse, log, now },
+      fetching: () => new Set(this.#fetches.jobs.map(({ about }) => about?.model ?? '')),
+      activePartials: () => contents.active,
+      partialKeepMs: () => settings().partialKeepMs,
+    })
+    this.#roots = new ModelRoots({
+      store: directory,
+      roots: allowedModelRoots,
+      home: homeDir,
+      isOpen: (path, namespace) => this.#store.isOpen(path, namespace),
+    })
+    this.#fetcher = new Fetcher({
+      ...{ store: this.#store, watch: this.#watch, inventory: this.#inventory, roots: this.#roots, contents },
+      ...{ remote: this.#remote, turns: this.#turns, headers: this.#headers, log, now, env, homeDir },
+      beside: (work) => this.#inBackground(work),
     })
     this.#pulls = new Pulls({
       fetch: ({ model, ...selection }, how) => this.ensure({ namespace: '', name: model, ...selection }, how),
       onChange,
       now,
-    })
-    this.#watch = new StoreWatch({ directory, homeFile: options.homeFile, log, onChange })
-    this.#roots = new ModelRoots({
-      store: directory,
-      roots: options.allowedModelRoots ?? [],
-      home: homeDir,
-      isOpen: (path, namespace) => this.#store.isOpen(path, namespace),
-    })
-    this.#turns = new DownloadTurns(() => settings().atOnce)
-    this.#fetcher = new Fetcher({
-      store: this.#store,
-      leftovers: this.#leftovers,
-      roots: this.#roots,
-      contents,
-      remote: this.#remote,
-      turns: this.#turns,
-      headers: this.#headers,
-      now,
-      env: options.env ?? {},
-      homeDir,
-      isLoaded: (stored) => this.#inventory.isLoaded(stored),
-      log,
-      requireStore: () => this.#watch.require(),
-      requireOwnStore: async () => {
-        const { problem } = await judgeStoreFolder(directory)
-        if (problem) throw problem
-      },
-      beside: (work) => this.#inBackground(work),
     })
   }
 
@@ -267,9 +215,7 @@ export class Models {
   state(): ModelsState {
     const { problem } = this.#watch
     const fetches = this.#fetches.jobs.map(({ about, callers, news: progress }) => ({
-      model: about.model,
-      source: shownSource(about.source),
-      callers,
+      ...{ model: about?.model ?? '', source: shownSource(about?.source ?? ''), callers },
       ...(progress && { progress }),
     }))
     return {
@@ -312,19 +258,14 @@ export class Models {
   }
 
   /** What was or would be deleted, in a sentence. Throws ModelError. */
-  async prune({ dryRun }: { readonly dryRun: boolean }): Promise<string> {
-    return prunedSentence(await this.#inventory.prune({ dryRun }), dryRun ? 'would free' : 'freed')
+  prune(options: { readonly dryRun: boolean }): Promise<string> {
+    return this.#inventory.prune(options)
   }
 
   /** Ends every fetch; returns when the last write is over. */
   async stop(): Promise<void> {
-    this.#stopping.abort(
-      new ModelError(
-        'transient',
-        'ShuttingDown',
-        'The agent is shutting down: the model is fetched at its next start.',
-      ),
-    )
+    const why = 'The agent is shutting down: the model is fetched at its next start.'
+    this.#stopping.abort(ModelError.passing('ShuttingDown', why))
     this.#watch.stop()
     clearInterval(this.#sweeping)
     await this.#fetches.idle()
@@ -345,7 +286,7 @@ export class Models {
       const { result, release } = await this.#fetches.join(key, {
         about: { model, source },
         // What failed, or was left, stays on the disk as a partial download.
-        work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#leftovers.limit())),
+        work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#inventory.limit())),
         signal: leaving,
         onNews: onProgress,
       })

@@ -63,7 +63,7 @@ export class Pulls {
   /** False where nothing of this name is under way. */
   cancel(model: string): boolean {
     if (!this.#isRunning(model)) return false
-    this.#pulls.get(model)?.ending.abort(new ModelError('transient', 'ShuttingDown', 'The download was cancelled.'))
+    this.#pulls.get(model)?.ending.abort(ModelError.passing('ShuttingDown', 'The download was cancelled.'))
     return true
   }
 

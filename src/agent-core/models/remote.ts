@@ -1,19 +1,18 @@
 import { editableRows } from '../../contract/settings-table.ts'
 import type { Logger } from '../observability/logger.ts'
-import { requireFile } from './ask-source.ts'
+import { type AskContext, requireFile } from './ask-source.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
 import { HostGuard, type Resolve } from './download/host-guard.ts'
-import { Bandwidth, requireFreeSpace, SpaceClaims } from './download/limits.ts'
+import { Bandwidth, DiskSpace } from './download/limits.ts'
 import { Login, withoutLogin } from './download/request.ts'
 import { createTransport, type Transport, type TransportOptions } from './download/transport.ts'
-import { localRepairMs, ModelError } from './errors.ts'
+import { ModelError } from './errors.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
 import { readGgufHeaderOverHttp } from './gguf/http-header.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
-import { hubToken, keptToken, tokenInFile, type HubToken } from './hub/token.ts'
-import { resolveSource, type RemoteFile, type RemoteSource, type ResolveContext, type WantedModel } from './resolve.ts'
-import { shownSource } from './source.ts'
-import type { WithRoom } from './store/files.ts'
+import { hubToken, type LoginSources } from './hub/token.ts'
+import type { ModelRequest } from './model-request.ts'
+import { resolveSource, type RemoteFile, type RemoteSource } from './resolve.ts'
 
 export interface DownloadSettings {
   /** The limit of all downloads together; 0 = none. */
@@ -42,41 +41,43 @@ export interface RemoteOptions {
   readonly settings: () => DownloadSettings
   readonly env: Readonly<Record<string, string | undefined>>
   readonly homeDir: string
-  /** The Hub's token that the program which hosts the agent keeps; throws where it cannot read it. */
-  readonly keptHubToken?: (() => Promise<string | undefined>) | undefined
-  /** For tests: the token may go over http to this machine. */
-  readonly allowInsecureLoopback: boolean | undefined
+  readonly keptHubToken?: LoginSources['keptHubToken']
   readonly whyUnreachable?: TransportOptions['whyUnreachable']
   /** Servers beside the public ones that downloads may talk to; `any` for downloads that a person at this machine asks for. */
   readonly allowedHosts: readonly string[] | 'any'
+  readonly now?: () => number
+  /** As messages about the disk name it. */
+  readonly storeFolder?: string
+  /** What deleting unused models would free. */
+  readonly deletableBytes?: () => Promise<number>
+  /** For tests: the token may go over http to this machine. */
+  readonly allowInsecureLoopback?: boolean | undefined
   /** For tests: in place of the system's. */
   readonly resolveHost?: Resolve | undefined
-  readonly now: () => number
-  /** See `DownloadOptions`. */
-  readonly stallMs: number | undefined
-  readonly attempts: number | undefined
-  /** As messages about the disk name it. */
-  readonly storeFolder?: string | undefined
-  readonly deletableBytes: () => Promise<number>
+  /** For tests: see `DownloadOptions`. */
+  readonly stallMs?: number | undefined
+  readonly attempts?: number | undefined
 }
 
-export type RemoteRequest = WantedModel & {
-  /** The Model's; `''` = a person at this machine asks. */
-  readonly namespace: string
-  readonly secret?: (() => Promise<HubToken>) | undefined
-}
+export type RemoteRequest = Omit<ModelRequest, 'name'>
 
 /** Other machines: over which connections they are asked, which of them, with whose login, and what downloads from them share. */
 export class Remote implements AsyncDisposable {
   readonly #options: RemoteOptions
-  readonly #bandwidth: Bandwidth
-  readonly #claims = new SpaceClaims()
+  readonly #bandwidth = new Bandwidth()
+  readonly space: DiskSpace
   /** By the authorities that they trust. */
   readonly #transports = new Map<string, Promise<Transport>>()
 
   constructor(options: RemoteOptions) {
+    const { settings, deletableBytes } = options
     this.#options = options
-    this.#bandwidth = new Bandwidth(options.settings().bytesPerSecond)
+    this.space = new DiskSpace({
+      name: options.storeFolder,
+      reserveBytes: () => settings().reserveBytes || undefined,
+      ...(deletableBytes && { deletableBytes }),
+    })
+    this.limitBandwidth()
   }
 
   /** Received by all downloads since the agent started. */
@@ -90,32 +91,39 @@ export class Remote implements AsyncDisposable {
   }
 
   /** What it takes to ask for the files of a request. Throws ModelError where a setting cannot be used. */
-  async context(request: RemoteRequest, signal: AbortSignal): Promise<ResolveContext & { transport: Transport }> {
-    const { env, settings, log, allowInsecureLoopback } = this.#options
-    const endpoint = hubEndpoint(env, settings().hubEndpoint)
-    if ('problem' in endpoint)
-      throw new ModelError('transient', 'BadAnswer', endpoint.problem, { retryAfterMs: localRepairMs })
+  async context(request: RemoteRequest, signal: AbortSignal): Promise<AskContext> {
+    const { env, homeDir: home, settings, keptHubToken, log, allowInsecureLoopback } = this.#options
+    const { hubEndpoint: stated, hubTokenFile, hubLoginNamespaces } = settings()
+    const endpoint = hubEndpoint(env, stated)
+    if ('problem' in endpoint) throw ModelError.untilRepairedHere('BadAnswer', endpoint.problem)
+    const { secret, namespace } = request
+    // A namespace gets the login of the person at this machine only where that person listed the namespace.
+    const isLent = namespace === '' || hubLoginNamespaces.includes(namespace)
     return {
       transport: await this.transport(),
       hubEndpoint: endpoint.endpoint,
-      token: () => this.#token(request),
-      ...(!this.#isLoginLent(request.namespace) && { namespace: request.namespace }),
+      token: isLent ? () => hubToken({ secret, hubTokenFile, keptHubToken, env, home }) : secret,
+      ...(!isLent && { namespace }),
       offline: isHubOffline(env),
-      signal,
-      log,
-      allowInsecureLoopback,
+      ...{ signal, log, allowInsecureLoopback },
     }
   }
 
   transport(): Promise<Transport> {
-    const { settings, env, whyUnreachable } = this.#options
+    const { settings, env, whyUnreachable, allowedHosts, resolveHost: resolve } = this.#options
     const { caFile } = settings()
-    const known = this.#transports.get(caFile ?? '')
+    const key = caFile ?? ''
+    const known = this.#transports.get(key)
     if (known) return known
-    const made = createTransport({ env, caFile, guard: this.#guard(), whyUnreachable })
-    this.#transports.set(caFile ?? '', made)
+    const allowed = (): readonly string[] => [
+      ...(allowedHosts === 'any' ? [] : allowedHosts),
+      ...chosenHub(env, settings().hubEndpoint),
+    ]
+    const guard = allowedHosts === 'any' ? undefined : new HostGuard({ allowed, resolve })
+    const made = createTransport({ env, caFile, guard, whyUnreachable })
+    this.#transports.set(key, made)
     // Another try may find the file repaired.
-    made.catch(() => this.#transports.delete(caFile ?? ''))
+    made.catch(() => this.#transports.delete(key))
     return made
   }
 
@@ -123,10 +131,11 @@ export class Remote implements AsyncDisposable {
   async resolve(request: RemoteRequest, signal: AbortSignal): Promise<RemoteSource> {
     const context = await this.context(request, signal)
     const resolved = await resolveSource(request, context)
-    if (resolved.kind === 'local') throw new Error(`${shownSource(request.source)} is on this machine.`)
     // What the Hub vouches for may be here already, and then no download asks for it.
-    const telling = resolved.files.filter(({ hub, isUnsaid }) => hub !== undefined && isUnsaid === true)
-    for (const file of telling) await requireFile(file, request.format, resolved.files[0] === file, context)
+    for (const [at, file] of resolved.files.entries()) {
+      if (file.hub === undefined || file.isUnsaid !== true) continue
+      await requireFile(file, { isFirst: at === 0, format: request.format }, context)
+    }
     return resolved
   }
 
@@ -143,23 +152,10 @@ export class Remote implements AsyncDisposable {
     request: FileRequest,
     how: Pick<DownloadOptions, 'partialPath' | 'signal' | 'onStart' | 'onProgress'>,
   ): Promise<DownloadedFile> {
-    const { log, now, stallMs, attempts, deletableBytes, storeFolder } = this.#options
+    const { log, now, stallMs, attempts } = this.#options
     this.limitBandwidth()
-    const transport = await this.transport()
-    const shared = { transport, bandwidth: this.#bandwidth, claims: this.#claims, ...this.#reserve() }
-    return download(request, { ...how, ...shared, log, now, stallMs, attempts, storeFolder, deletableBytes })
-  }
-
-  /** Throws `DiskFull` where it would take of the disk's reserve, or of what downloads under way need. */
-  readonly withRoom: WithRoom = async ({ folder, bytes }, work) => {
-    const { deletableBytes, storeFolder: name } = this.#options
-    const owner = {}
-    try {
-      await requireFreeSpace({ folder, name, deletableBytes, claims: this.#claims, ...this.#reserve() }, bytes, owner)
-      await work()
-    } finally {
-      this.#claims.claim(owner, 0)
-    }
+    const shared = { transport: await this.transport(), bandwidth: this.#bandwidth, space: this.space }
+    return download(request, { ...how, ...shared, log, now, stallMs, attempts })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -167,32 +163,6 @@ export class Remote implements AsyncDisposable {
       const transport = await made.catch(() => undefined)
       await transport?.[Symbol.asyncDispose]()
     }
-  }
-
-  /** A namespace gets the login of the person at this machine only where that person listed the namespace. */
-  async #token({ secret, namespace }: RemoteRequest): Promise<HubToken | undefined> {
-    const { env, homeDir: home, settings, keptHubToken } = this.#options
-    const { hubTokenFile } = settings()
-    if (secret !== undefined) return secret()
-    if (!this.#isLoginLent(namespace)) return undefined
-    const setting = hubTokenFile === undefined ? undefined : await tokenInFile(hubTokenFile)
-    const kept = setting === undefined ? await keptToken(keptHubToken) : undefined
-    return hubToken({ setting, kept, env, home })
-  }
-
-  #isLoginLent(namespace: string): boolean {
-    return namespace === '' || this.#options.settings().hubLoginNamespaces.includes(namespace)
-  }
-
-  #guard(): HostGuard | undefined {
-    const { allowedHosts, resolveHost: resolve, settings, env } = this.#options
-    if (allowedHosts === 'any') return undefined
-    return new HostGuard({ allowed: () => [...allowedHosts, ...chosenHub(env, settings().hubEndpoint)], resolve })
-  }
-
-  #reserve(): { reserveBytes?: number } {
-    const { reserveBytes } = this.#options.settings()
-    return reserveBytes > 0 ? { reserveBytes } : {}
   }
 }
 

@@ -1,11 +1,10 @@
 import type { Logger } from '../observability/logger.ts'
 import { inOwnTurn } from '../util/turns.ts'
 import { type Credentials, hubCredentials } from './download/request.ts'
-import { hasReason, localRepairMs, type ModelChoice, ModelError } from './errors.ts'
+import { hasReason, type ModelChoice, ModelError } from './errors.ts'
 import { type Fetch, HubClient, type HubFile } from './hub/client.ts'
 import { fileUrl, hubAddressOf } from './hub/endpoint.ts'
 import type { HubToken } from './hub/token.ts'
-import { type LocalSource, resolveLocal } from './local.ts'
 import {
   type Choice,
   isFolderFormat,
@@ -14,8 +13,10 @@ import {
   type Place,
   selectFiles,
   shardPaths,
+  type WantedModel,
 } from './selection.ts'
 import { type HubAddress, isSafePath, modelFileName, parseModelSource, shownSource } from './source.ts'
+import { comparable } from './store/files.ts'
 
 /** A file to bring here. */
 export interface RemoteFile {
@@ -39,8 +40,11 @@ export interface RemoteFile {
   readonly isPublic?: boolean
 }
 
+/** True where the Hub itself stated this digest, which it does only to logins that may read the repository; a digest that a Model states proves nothing. */
+export const isVouchedFor = ({ hub, blob, sha256 }: Pick<RemoteFile, 'hub' | 'blob' | 'sha256'>): boolean =>
+  hub !== undefined && sha256 !== undefined && blob === sha256
+
 export interface RemoteSource {
-  readonly kind: 'remote'
   readonly files: readonly RemoteFile[]
   /** `path` of the file that a runtime is given; empty = the folder. */
   readonly primary: string
@@ -51,256 +55,6 @@ export interface RemoteSource {
   readonly notes: readonly string[]
   /** See `Selected.choices`. */
   readonly choices?: readonly ModelChoice[]
-}
-
-/** Where files lie in the model's folder: by their names alone, unless two would have the same or `keepFolders`. Throws `UnsafeName`. */
-export function placesOf(paths: readonly string[], keepFolders: boolean): ReadonlyMap<string, string> {
-  const names = paths.map((path) => path.slice(path.lastIndexOf('/') + 1))
-  const isFlat = !keepFolders && new Set(names.map(comparable)).size === paths.length
-  const places = new Map(paths.map((path, at) => [path, isFlat ? (names[at] ?? '') : path]))
-  const taken = new Map<string, string>()
-  for (const [path, place] of places) {
-    if (!isSafePath(place) || !isSafePath(path)) {
-      throw unsafe(`The file name ${shown(path)} cannot be kept safely in the model store: give another source.`)
-    }
-    const other = taken.get(comparable(place))
-    if (other !== undefined) {
-      throw unsafe(
-        `The files ${shown(other)} and ${shown(path)} differ in case alone, which a Mac's disk does not tell apart: give another source.`,
-      )
-    }
-    taken.set(comparable(place), path)
-  }
-  return places
-}
-
-function unsafe(message: string): ModelError {
-  return new ModelError('terminal', 'UnsafeName', message)
-}
-
-function shown(path: string): string {
-  return JSON.stringify(path.length > 120 ? `${path.slice(0, 120)}…` : path)
-}
-
-/** As the volumes of macOS compare names. */
-function comparable(path: string): string {
-  return path.normalize('NFC').toLowerCase()
-}
-
-/** Which files an address means, without asking its server: the file, all shards of its group, `files` and `mmproj` beside it. Throws ModelError. */
-export function resolveHttp(
-  url: string,
-  source: string,
-  { files = [], mmproj = '', format = 'gguf', sha256 }: Choice & { readonly sha256?: string | undefined },
-): RemoteSource {
-  const address = new URL(url)
-  const named = lastElement(address)
-  const isFile = /\.[a-z0-9]{1,12}$/i.test(named) && !address.pathname.endsWith('/')
-  if (isFolderFormat(format) && files.length === 0) {
-    throw new ModelError(
-      'terminal',
-      'UnsupportedSource',
-      `${shownSource(source)} cannot be listed, and a model of spec.format ${format} has several files: name them in spec.files, or give a Hugging Face repository (hf://owner/name) or the absolute path of a folder.`,
-    )
-  }
-  const weights =
-    files.length > 0 ? files.map((file) => besides(address, isFile, file, 'spec.files')) : groupOf(address)
-  const projector = mmproj === '' ? undefined : besides(address, isFile, mmproj, 'spec.mmproj')
-  const all = withoutRepetition(projector === undefined ? weights : [...weights, projector])
-  const isSingle = all.length === 1
-  const places = isSingle
-    ? undefined
-    : placesOf(
-        all.map(({ path }) => path),
-        isFolderFormat(format),
-      )
-  const remote = all.map((file, at): RemoteFile => {
-    const path = places?.get(file.path) ?? (files.length > 0 ? file.path : modelFileName(source))
-    return {
-      url: file.url,
-      fileName: path,
-      path,
-      role: file === projector ? 'mmproj' : 'weights',
-      ...(at === 0 && sha256 !== undefined ? { sha256: sha256.toLowerCase() } : {}),
-    }
-  })
-  const mmprojPath = remote.find(({ role }) => role === 'mmproj')?.path
-  return {
-    kind: 'remote',
-    files: remote,
-    primary: isFolderFormat(format) ? '' : (remote[0]?.path ?? ''),
-    ...(mmprojPath === undefined ? {} : { mmproj: mmprojPath }),
-    notes: [],
-  }
-}
-
-interface Addressed {
-  readonly url: string
-  /** Decoded; only for its name. */
-  readonly path: string
-}
-
-function groupOf(address: URL): Addressed[] {
-  const name = lastElement(address)
-  const shard = parseShard(name)
-  if (shard === undefined) return [{ url: address.href, path: name }]
-  return shardPaths(name, shard).map((path) => ({ url: sibling(address, path), path }))
-}
-
-/** A file relative to the source: to the folder of a file, to a folder itself. */
-function besides(address: URL, isFile: boolean, file: string, where: string): Addressed {
-  if (!isSafePath(file)) {
-    throw new ModelError(
-      'terminal',
-      'UnsafeName',
-      `${where} names ${JSON.stringify(file.slice(0, 120))}, which is no safe relative path: name a file beside spec.source.`,
-    )
-  }
-  const base = new URL(address)
-  if (!isFile && !base.pathname.endsWith('/')) base.pathname += '/'
-  return { url: sibling(base, file.split('/').map(encodeURIComponent).join('/'), false), path: file }
-}
-
-/** The address with another last element, its query kept: servers that want one want it for every file. */
-function sibling(address: URL, name: string, encode = true): string {
-  const next = new URL(address)
-  next.pathname =
-    next.pathname.slice(0, next.pathname.lastIndexOf('/') + 1) + (encode ? encodeURIComponent(name) : name)
-  return next.href
-}
-
-function withoutRepetition(files: readonly Addressed[]): Addressed[] {
-  const byUrl = new Map<string, Addressed>()
-  for (const file of files) byUrl.set(file.url, file)
-  return [...byUrl.values()]
-}
-
-function lastElement({ pathname }: URL): string {
-  const element = pathname.slice(pathname.lastIndexOf('/') + 1)
-  try {
-    return decodeURIComponent(element)
-  } catch {
-    return element
-  }
-}
-
-export interface HubContext {
-  readonly client: HubClient
-  readonly endpoint: string
-  readonly token: HubToken | undefined
-  readonly allowInsecureLoopback?: boolean | undefined
-}
-
-/** The files of a repository that a Model means, pinned to the commit that its revision is now. Throws ModelError. */
-export async function resolveHub(
-  address: HubAddress,
-  wanted: Choice & { readonly sha256?: string | undefined },
-  { client, endpoint, token, allowInsecureLoopback }: HubContext,
-): Promise<RemoteSource> {
-  const { repo, path, revision = 'main' } = address
-  const choice = { ...wanted, path, quantization: quantizationOf(address, wanted) }
-  const { commit, isPublic } = await client.state(repo, revision)
-  const at = commit ?? revision
-  const asked = exactPaths(choice)
-  const known = asked === undefined ? [] : await client.info(repo, at, asked)
-  const isKnown = known.some((file) => file.path === path)
-  // Where the file is missing the sentence lists the files that exist.
-  const listing = isKnown ? known : await client.list(repo, at)
-  const place: Place = { name: repo, naming: (file) => sourceOfFile(address, file), isLocal: false }
-  const selected = await inOwnTurn(() => selectFiles(listing, choice, place))
-  const [first] = selected.files
-  if (isPublic !== true && first !== undefined) await client.requireAccess(repo, at, first.path)
-  const { mmproj: projector } = selected
-  const all =
-    projector === undefined ? selected.files : [...selected.files.filter((file) => file !== projector), projector]
-  const isFolder = isFolderFormat(wanted.format ?? 'gguf')
-  const prefix = isFolder && path !== undefined ? `${path}/` : ''
-  const places = placesOf(
-    all.map((file) => below(prefix, file.path)),
-    isFolder,
-  )
-  const credentials = hubCredentials(endpoint, token, allowInsecureLoopback)
-  // What lies beside the weights is often given to everybody.
-  const telling = all.find(({ path: name }) => isWeightsName(name)) ?? first
-  const files = all.map((file): RemoteFile => {
-    const kept = places.get(below(prefix, file.path)) ?? file.path
-    const sha256 = checksumOf(file, file === first ? wanted.sha256 : undefined, repo)
-    return {
-      url: fileUrl(endpoint, repo, at, file.path),
-      fileName: kept,
-      path: kept,
-      role: file === projector ? 'mmproj' : /\.(?:gguf|safetensors|bin|pt|pth)$/i.test(kept) ? 'weights' : 'other',
-      sizeBytes: file.sizeBytes,
-      ...(sha256 === undefined ? {} : { sha256 }),
-      ...(credentials === undefined ? {} : { credentials }),
-      blob: file.blob,
-      hub: { repo, path: file.path },
-      ...(isPublic === undefined && file === telling && { isUnsaid: true }),
-      isPublic: isPublic ?? credentials === undefined,
-    }
-  })
-  const mmproj = files.find(({ role }) => role === 'mmproj')?.path
-  return {
-    kind: 'remote',
-    files,
-    primary: isFolder ? '' : (files[0]?.path ?? ''),
-    ...(mmproj === undefined ? {} : { mmproj }),
-    ...(commit === undefined ? {} : { revision: commit }),
-    notes: selected.notes,
-    ...(selected.choices && { choices: selected.choices }),
-  }
-}
-
-/** An `@` in the path of a source would begin its revision, so one is named then. */
-function sourceOfFile({ repo, revision }: HubAddress, file: string): string {
-  const at = revision ?? (file.includes('@') ? 'main' : undefined)
-  return `hf://${repo}${at === undefined ? '' : `@${at}`}/${file}`
-}
-
-/** All that can be meant, where the Model names files and not a folder: one small request in place of a listing. */
-function exactPaths({ path, files = [], mmproj = '', format = 'gguf' }: Choice): readonly string[] | undefined {
-  if (path === undefined || !/\.gguf$/i.test(path) || files.length > 0 || isFolderFormat(format)) return undefined
-  const shard = parseShard(path)
-  const weights = shard === undefined ? [path] : shardPaths(path, shard)
-  return mmproj === '' ? weights : [...weights, mmproj]
-}
-
-function quantizationOf({ repo, quantization }: HubAddress, wanted: Choice): string | undefined {
-  const asked = wanted.quantization === '' ? undefined : wanted.quantization
-  if (quantization === undefined || asked === undefined) return quantization ?? asked
-  if (quantization.toUpperCase() === asked.toUpperCase()) return asked
-  throw new ModelError(
-    'terminal',
-    'Ambiguous',
-    `spec.source asks for ${repo}:${quantization} and spec.quantization for ${asked}: leave one of them out.`,
-  )
-}
-
-function checksumOf({ path, sha256 }: HubFile, wanted: string | undefined, repo: string): string | undefined {
-  const stated = wanted?.toLowerCase()
-  if (stated !== undefined && sha256 !== undefined && stated !== sha256) {
-    throw new ModelError(
-      'terminal',
-      'WrongChecksum',
-      `spec.sha256 is ${stated}, but the Hub's ${path} of ${repo} has ${sha256}: correct spec.sha256, or name the revision that is meant as hf://${repo}/${path}@COMMIT.`,
-    )
-  }
-  return stated ?? sha256
-}
-
-function below(prefix: string, path: string): string {
-  return path.startsWith(prefix) ? path.slice(prefix.length) : path
-}
-
-/** What of `Model.spec` says which bytes are meant. */
-export interface WantedModel {
-  readonly source: string
-  readonly format?: string | undefined
-  readonly quantization?: string | undefined
-  /** What the first file must have, in hex. */
-  readonly sha256?: string | undefined
-  readonly mmproj?: string | undefined
-  readonly files?: readonly string[] | undefined
 }
 
 export interface ResolveContext {
@@ -319,25 +73,50 @@ export interface ResolveContext {
   readonly allowInsecureLoopback?: boolean | undefined
 }
 
-export type ResolvedSource = LocalSource | RemoteSource
-
-/** Which files a Model's source means, and where they are. Sends requests to the Hub alone. Throws ModelError, or the signal's reason. */
-export async function resolveSource(wanted: WantedModel, context: ResolveContext): Promise<ResolvedSource> {
+/**
+ * Which files on servers a Model's source means. Sends requests to the Hub alone. Throws ModelError, also where the source is none on a
+ * server, or the signal's reason.
+ */
+export async function resolveSource(wanted: WantedModel, context: ResolveContext): Promise<RemoteSource> {
   const parsed = parseModelSource(wanted.source)
-  switch (parsed.kind) {
-    case 'unsupported':
-      throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
-    case 'local':
-      return resolveLocal(parsed.path, wanted)
-    case 'hub':
-      return onHub(parsed, [], wanted, context)
-    case 'http': {
-      const address = hubAddressOf(parsed.url, context.hubEndpoint)
-      return address === undefined
-        ? resolveHttp(parsed.url, wanted.source, wanted)
-        : atHubAddress(address, wanted, context)
-    }
+  if (parsed.kind === 'hub') return onHub(parsed, [], wanted, context)
+  if (parsed.kind === 'unsupported') throw ModelError.terminal('UnsupportedSource', parsed.message)
+  if (parsed.kind === 'local')
+    throw ModelError.terminal('UnsupportedSource', `${shownSource(wanted.source)} is a file on this machine.`)
+  const address = hubAddressOf(parsed.url, context.hubEndpoint)
+  return address ? atHubAddress(address, wanted, context) : resolveHttp(parsed.url, wanted.source, wanted)
+}
+
+/** What of the Hub the source means, as its page or file address too; undefined where it means none. */
+export function hubAddressIn(source: string, endpoint: string): HubAddress | undefined {
+  const parsed = parseModelSource(source)
+  if (parsed.kind === 'hub') return parsed
+  return parsed.kind === 'http' ? hubAddressOf(parsed.url, endpoint) : undefined
+}
+
+/** With the login of the request. Throws ModelError. */
+export async function hubClient({ source }: WantedModel, context: ResolveContext): Promise<HubClient> {
+  const { hubEndpoint: endpoint, transport, token, namespace, signal, offline, allowInsecureLoopback } = context
+  if (offline === true) {
+    throw ModelError.untilRepairedHere(
+      'Offline',
+      `HF_HUB_OFFLINE is set, so the Hub is not asked for ${shownSource(source)}: unset it, put the files into the model store, or give an absolute path.`,
+    )
   }
+  const { fetch } = transport
+  return new HubClient({ endpoint, fetch, token: await token?.(), namespace, signal, allowInsecureLoopback })
+}
+
+async function onHub(
+  address: HubAddress,
+  notes: readonly string[],
+  wanted: WantedModel,
+  context: ResolveContext,
+): Promise<RemoteSource> {
+  const resolved = await resolveHub(address, wanted, await hubClient(wanted, context))
+  const all = [...notes, ...resolved.notes]
+  for (const note of all) context.log.info(note, { source: shownSource(wanted.source) })
+  return { ...resolved, notes: all }
 }
 
 /** A mirror may hand out files and know nothing of the Hub's API; a file is then fetched as from any server. */
@@ -358,60 +137,212 @@ async function atHubAddress(
     const credentials = hubCredentials(hubEndpoint, await context.token?.(), allowInsecureLoopback)
     const note = `${hubEndpoint} gives files but no information about them, so ${shown} is fetched without the Hub's checksum.`
     context.log.info(note, { source: shown })
-    return {
-      ...plain,
-      files: plain.files.map((file) => ({
-        ...file,
-        isUnsaid: true,
-        isPublic: credentials === undefined,
-        ...(credentials && { credentials }),
-      })),
-      notes: [...notes, note],
-    }
+    const login = { isUnsaid: true, isPublic: credentials === undefined, ...(credentials && { credentials }) }
+    return { ...plain, files: plain.files.map((file) => ({ ...file, ...login })), notes: [...notes, note] }
   }
 }
 
-async function onHub(
+/** The files of a repository that a Model means, pinned to the commit that its revision is now. Throws ModelError. */
+export async function resolveHub(
   address: HubAddress,
-  notes: readonly string[],
-  wanted: WantedModel,
-  context: ResolveContext,
+  wanted: Omit<WantedModel, 'source'>,
+  client: HubClient,
 ): Promise<RemoteSource> {
-  const { hubEndpoint: endpoint, log, allowInsecureLoopback } = context
-  const { client, token } = await hubClient(wanted, context)
-  const resolved = await resolveHub(address, wanted, { client, endpoint, token, allowInsecureLoopback })
-  for (const note of [...notes, ...resolved.notes]) log.info(note, { source: shownSource(wanted.source) })
-  return { ...resolved, notes: [...notes, ...resolved.notes] }
+  const { repo, path, revision = 'main' } = address
+  const choice = { ...wanted, path, quantization: quantizationOf(address, wanted) }
+  const { commit, isPublic } = await client.state(repo, revision)
+  const at = commit ?? revision
+  const asked = exactPaths(choice)
+  const known = asked === undefined ? [] : await client.info(repo, at, asked)
+  // Where the file is missing the sentence lists the files that exist.
+  const listing = known.some((file) => file.path === path) ? known : await client.list(repo, at)
+  const place: Place = { name: repo, naming: (file) => sourceOfFile(address, file), isLocal: false }
+  const selected = await inOwnTurn(() => selectFiles(listing, choice, place))
+  const [first] = selected.files
+  if (isPublic !== true && first !== undefined) await client.requireAccess(repo, at, first.path)
+  const { mmproj: projector } = selected
+  const all = projector ? [...selected.files.filter((file) => file !== projector), projector] : selected.files
+  const isFolder = isFolderFormat(wanted.format)
+  const prefix = isFolder && path !== undefined ? `${path}/` : ''
+  const places = placesOf(
+    all.map((file) => below(prefix, file.path)),
+    isFolder,
+  )
+  const { credentials } = client
+  // What lies beside the weights is often given to everybody.
+  const telling = all.find(({ path: name }) => isWeightsName(name)) ?? first
+  const files = all.map((file): RemoteFile => {
+    const kept = places.get(below(prefix, file.path)) ?? file.path
+    const sha256 = checksumOf(file, file === first ? wanted.sha256 : undefined, repo)
+    return {
+      url: client.fileUrl(repo, at, file.path),
+      fileName: kept,
+      path: kept,
+      role: file === projector ? 'mmproj' : /\.(?:gguf|safetensors|bin|pt|pth)$/i.test(kept) ? 'weights' : 'other',
+      sizeBytes: file.sizeBytes,
+      ...(sha256 !== undefined && { sha256 }),
+      ...(credentials && { credentials }),
+      blob: file.blob,
+      hub: { repo, path: file.path },
+      ...(isPublic === undefined && file === telling && { isUnsaid: true }),
+      isPublic: isPublic ?? credentials === undefined,
+    }
+  })
+  const mmproj = files.find(({ role }) => role === 'mmproj')?.path
+  return {
+    files,
+    primary: isFolder ? '' : (files[0]?.path ?? ''),
+    ...(mmproj !== undefined && { mmproj }),
+    ...(commit !== undefined && { revision: commit }),
+    notes: selected.notes,
+    ...(selected.choices && { choices: selected.choices }),
+  }
 }
 
-/** What of the Hub the source means, as its page or file address too; undefined where it means none. */
-export function hubAddressIn(source: string, endpoint: string): HubAddress | undefined {
-  const parsed = parseModelSource(source)
-  if (parsed.kind === 'hub') return parsed
-  return parsed.kind === 'http' ? hubAddressOf(parsed.url, endpoint) : undefined
+/** An `@` in the path of a source would begin its revision, so one is named then. */
+function sourceOfFile({ repo, revision }: HubAddress, file: string): string {
+  const at = revision ?? (file.includes('@') ? 'main' : undefined)
+  return `hf://${repo}${at === undefined ? '' : `@${at}`}/${file}`
 }
 
-/** With the login of the request. Throws ModelError. */
-export async function hubClient(
-  { source }: WantedModel,
-  { hubEndpoint: endpoint, transport, token, namespace, signal, offline, allowInsecureLoopback }: ResolveContext,
-): Promise<{ client: HubClient; token: HubToken | undefined }> {
-  if (offline === true) {
-    throw new ModelError(
-      'transient',
-      'Offline',
-      `HF_HUB_OFFLINE is set, so the Hub is not asked for ${shownSource(source)}: unset it, put the files into the model store, or give an absolute path.`,
-      { retryAfterMs: localRepairMs },
+/** All that can be meant, where the Model names files and not a folder: one small request in place of a listing. */
+function exactPaths({ path, files = [], mmproj = '', format }: Choice): readonly string[] | undefined {
+  if (path === undefined || !/\.gguf$/i.test(path) || files.length > 0 || isFolderFormat(format)) return undefined
+  const shard = parseShard(path)
+  const weights = shard === undefined ? [path] : shardPaths(path, shard)
+  return mmproj === '' ? weights : [...weights, mmproj]
+}
+
+function quantizationOf({ repo, quantization }: HubAddress, wanted: Choice): string | undefined {
+  const asked = wanted.quantization === '' ? undefined : wanted.quantization
+  if (quantization === undefined || asked === undefined) return quantization ?? asked
+  if (quantization.toUpperCase() === asked.toUpperCase()) return asked
+  throw ModelError.terminal(
+    'Ambiguous',
+    `spec.source asks for ${repo}:${quantization} and spec.quantization for ${asked}: leave one of them out.`,
+  )
+}
+
+function checksumOf({ path, sha256 }: HubFile, wanted: string | undefined, repo: string): string | undefined {
+  const stated = wanted?.toLowerCase()
+  if (stated === undefined || sha256 === undefined || stated === sha256) return stated ?? sha256
+  throw ModelError.terminal(
+    'WrongChecksum',
+    `spec.sha256 is ${stated}, but the Hub's ${path} of ${repo} has ${sha256}: correct spec.sha256, or name the revision that is meant as hf://${repo}/${path}@COMMIT.`,
+  )
+}
+
+const below = (prefix: string, path: string): string => (path.startsWith(prefix) ? path.slice(prefix.length) : path)
+
+/** Which files an address means, without asking its server: the file, all shards of its group, `files` and `mmproj` beside it. Throws ModelError. */
+export function resolveHttp(
+  url: string,
+  source: string,
+  { files = [], mmproj = '', format, sha256 }: Omit<WantedModel, 'source'>,
+): RemoteSource {
+  const address = new URL(url)
+  const named = lastElement(address)
+  const isFile = /\.[a-z0-9]{1,12}$/i.test(named) && !address.pathname.endsWith('/')
+  const isFolder = isFolderFormat(format)
+  if (isFolder && files.length === 0) {
+    throw ModelError.terminal(
+      'UnsupportedSource',
+      `${shownSource(source)} cannot be listed, and a model of spec.format ${format} has several files: name them in spec.files, or give a Hugging Face repository (hf://owner/name) or the absolute path of a folder.`,
     )
   }
-  const login = await token?.()
-  const { fetch } = transport
+  const besides = (file: string, field: string): Addressed => ({
+    url: siblingOf(address, isFile, file, field),
+    path: file,
+  })
+  const weights = files.length > 0 ? files.map((file) => besides(file, 'spec.files')) : groupOf(address, named)
+  const projector = mmproj === '' ? undefined : besides(mmproj, 'spec.mmproj')
+  const byUrl = new Map([...weights, ...(projector ? [projector] : [])].map((file) => [file.url, file]))
+  const all = [...byUrl.values()]
+  const paths = all.map(({ path }) => path)
+  const places = all.length === 1 ? undefined : placesOf(paths, isFolder)
+  const remote = all.map((file, at): RemoteFile => {
+    const path = places?.get(file.path) ?? (files.length > 0 ? file.path : modelFileName(source))
+    return {
+      url: file.url,
+      fileName: path,
+      path,
+      role: file === projector ? 'mmproj' : 'weights',
+      ...(at === 0 && sha256 !== undefined && { sha256: sha256.toLowerCase() }),
+    }
+  })
+  const mmprojPath = remote.find(({ role }) => role === 'mmproj')?.path
   return {
-    client: new HubClient({ endpoint, fetch, token: login, namespace, signal, allowInsecureLoopback }),
-    token: login,
+    files: remote,
+    primary: isFolder ? '' : (remote[0]?.path ?? ''),
+    ...(mmprojPath !== undefined && { mmproj: mmprojPath }),
+    notes: [],
   }
 }
 
-/** True where the Hub itself stated this digest, which it does only to logins that may read the repository; a digest that a Model states proves nothing. */
-export const isVouchedFor = ({ hub, blob, sha256 }: Pick<RemoteFile, 'hub' | 'blob' | 'sha256'>): boolean =>
-  hub !== undefined && sha256 !== undefined && blob === sha256
+interface Addressed {
+  readonly url: string
+  /** Decoded; only for its name. */
+  readonly path: string
+}
+
+function groupOf(address: URL, name: string): Addressed[] {
+  const shard = parseShard(name)
+  if (shard === undefined) return [{ url: address.href, path: name }]
+  return shardPaths(name, shard).map((path) => ({ url: withLast(address, encodeURIComponent(path)), path }))
+}
+
+/** A file relative to the source: to the folder of a file, to a folder itself. */
+function siblingOf(address: URL, isFile: boolean, file: string, field: string): string {
+  if (!isSafePath(file)) {
+    throw ModelError.terminal(
+      'UnsafeName',
+      `${field} names ${JSON.stringify(file.slice(0, 120))}, which is no safe relative path: name a file beside spec.source.`,
+    )
+  }
+  const base = new URL(address)
+  if (!isFile && !base.pathname.endsWith('/')) base.pathname += '/'
+  return withLast(base, file.split('/').map(encodeURIComponent).join('/'))
+}
+
+/** The address with another last element, its query kept: servers that want one want it for every file. */
+function withLast(address: URL, name: string): string {
+  const next = new URL(address)
+  next.pathname = next.pathname.slice(0, next.pathname.lastIndexOf('/') + 1) + name
+  return next.href
+}
+
+function lastElement({ pathname }: URL): string {
+  const element = pathname.slice(pathname.lastIndexOf('/') + 1)
+  try {
+    return decodeURIComponent(element)
+  } catch {
+    return element
+  }
+}
+
+/** Where files lie in the model's folder: by their names alone, unless two would have the same or `keepFolders`. Throws `UnsafeName`. */
+function placesOf(paths: readonly string[], keepFolders: boolean): ReadonlyMap<string, string> {
+  const names = paths.map((path) => path.slice(path.lastIndexOf('/') + 1))
+  const isFlat = !keepFolders && new Set(names.map(comparable)).size === paths.length
+  const places = new Map(paths.map((path, at) => [path, isFlat ? (names[at] ?? '') : path]))
+  const taken = new Map<string, string>()
+  for (const [path, place] of places) {
+    if (!isSafePath(place) || !isSafePath(path)) {
+      throw ModelError.terminal(
+        'UnsafeName',
+        `The file name ${quoted(path)} cannot be kept safely in the model store: give another source.`,
+      )
+    }
+    const other = taken.get(comparable(place))
+    if (other !== undefined) {
+      throw ModelError.terminal(
+        'UnsafeName',
+        `The files ${quoted(other)} and ${quoted(path)} differ in case alone, which a Mac's disk does not tell apart: give another source.`,
+      )
+    }
+    taken.set(comparable(place), path)
+  }
+  return places
+}
+
+const quoted = (path: string): string => JSON.stringify(path.length > 120 ? `${path.slice(0, 120)}…` : path)

@@ -1,14 +1,7 @@
 import { createHash } from 'node:crypto'
 import { basename } from 'node:path/posix'
 import { formatBytes } from '../../contract/format.ts'
-import {
-  AmbiguousError,
-  localRepairMs,
-  type ModelChoice,
-  ModelError,
-  type ModelErrorReason,
-  remoteRepairMs,
-} from './errors.ts'
+import { type ModelChoice, ModelError, type ModelErrorReason } from './errors.ts'
 import { hubAddressOf } from './hub/endpoint.ts'
 import { parseModelSource, sourceDigest } from './source.ts'
 
@@ -135,12 +128,8 @@ export const choicesOf = (groups: readonly Group<Candidate>[], place: Place): Mo
     parts: files.length,
   }))
 
-/** What the Model says about which files it means. */
-export interface Choice {
-  readonly format?: string | undefined
-  readonly quantization?: string | undefined
-  readonly files?: readonly string[] | undefined
-  readonly mmproj?: string | undefined
+/** What the Model says about which files it means, of those that lie in one place. */
+export interface Choice extends Omit<Selection, 'source'> {
   /** The file or folder that the source names; absent = everything. */
   readonly path?: string | undefined
 }
@@ -209,9 +198,7 @@ function chosenFiles<T extends Candidate>(all: readonly T[], choice: Choice, pla
 }
 
 /** Formats whose model is a folder with its weights, configuration and tokenizer. */
-export function isFolderFormat(format: string): boolean {
-  return format === 'mlx' || format === 'safetensors' || format === 'pytorch'
-}
+export const isFolderFormat = (format = 'gguf'): boolean => ['mlx', 'safetensors', 'pytorch'].includes(format)
 
 interface Chosen<T> {
   readonly group: Group<T>
@@ -359,7 +346,7 @@ function ambiguous(groups: readonly Group<Candidate>[], what: string, place: Pla
     ? `set spec.quantization, as ${names[0]}`
     : `name the one you mean in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}`
   const message = `${what}: ${listed(groupCandidates(groups), place)}; ${advice}.`
-  return new AmbiguousError(onOneLine(message), choicesOf(groups, place))
+  return ModelError.terminal('Ambiguous', onOneLine(message), choicesOf(groups, place))
 }
 
 function noGguf(files: readonly Candidate[], place: Place): ModelError {
@@ -397,9 +384,7 @@ function listed(candidates: readonly Candidate[], { isLocal }: Place): string {
 
 const maxListed = 20
 
-function ambiguity(message: string): ModelError {
-  return new AmbiguousError(onOneLine(message))
-}
+const ambiguity = (message: string): ModelError => ModelError.terminal('Ambiguous', onOneLine(message))
 
 /** A hostile name must not break the sentence into lines, nor fill it. */
 function printable(path: string): string {
@@ -416,18 +401,24 @@ function projectorNote(path: string, place: Place): string {
 
 /** A file that a remote place lacks today may be there tomorrow, and no event tells us. */
 function repairable({ isLocal }: Place, reason: ModelErrorReason, message: string): ModelError {
-  return new ModelError('transient', reason, onOneLine(message), {
-    retryAfterMs: isLocal ? localRepairMs : remoteRepairMs,
-  })
+  return isLocal
+    ? ModelError.untilRepairedHere(reason, onOneLine(message))
+    : ModelError.untilRepairedThere(reason, onOneLine(message))
 }
 
-/** What of a Model's spec says which bytes are meant. */
+/** What of a Model's spec says which files are meant. */
 export interface Selection {
   readonly source: string
   readonly format?: string | undefined
   readonly quantization?: string | undefined
   readonly files?: readonly string[] | undefined
   readonly mmproj?: string | undefined
+}
+
+/** What of a Model's spec says which bytes are meant. */
+export interface WantedModel extends Selection {
+  /** What the first file must have, in hex. */
+  readonly sha256?: string | undefined
 }
 
 /** Tells what is wanted apart (hex SHA-256). For a source that names one file and asks for nothing beside it, that of the source. */

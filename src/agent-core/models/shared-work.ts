@@ -9,7 +9,8 @@ export interface Waiters<News> {
 }
 
 export interface JoinOptions<Result, News, About> {
-  readonly about: About
+  /** What the work is about, for those who list it. */
+  readonly about?: About
   /** Begun only where none of this key is running. */
   readonly work: (waiters: Waiters<News>) => Promise<Result>
   readonly signal: AbortSignal
@@ -26,11 +27,25 @@ export interface Share<Result> {
   readonly release: () => Promise<void>
 }
 
+interface Job<Result, News, About> {
+  readonly about: About | undefined
+  readonly ending: AbortController
+  /** The callers that wait for the result, or hold it. */
+  readonly holders: Set<{ readonly onNews: (news: News) => void }>
+  news: News | undefined
+  /** Callers can no longer join it. */
+  isClosed: boolean
+  isOver: boolean
+  readonly done: Promise<Result>
+  /** When the next of this key may begin. */
+  readonly over: PromiseWithResolvers<undefined>
+}
+
 /**
  * Work that several callers share: the first of a key begins it, all hear of its progress and get its result or its error, and it is
  * aborted when the last of them leaves. As long as a caller holds the result, later callers get it as well.
  */
-export class SharedWork<Result, News, About> {
+export class SharedWork<Result, News, About = undefined> {
   readonly #jobs = new Map<string, Job<Result, News, About>>()
   readonly #onLetGo: ((result: Result) => Promise<void>) | undefined
 
@@ -44,7 +59,7 @@ export class SharedWork<Result, News, About> {
     return new Set(this.#jobs.keys())
   }
 
-  get jobs(): { readonly about: About; readonly callers: number; readonly news: News | undefined }[] {
+  get jobs(): { readonly about: About | undefined; readonly callers: number; readonly news: News | undefined }[] {
     return [...this.#jobs.values()].map(({ about, holders, news }) => ({ about, callers: holders.size, news }))
   }
 
@@ -56,7 +71,7 @@ export class SharedWork<Result, News, About> {
       await untilAborted(job.over.promise, signal)
       job = this.#jobs.get(key)
     }
-    return this.#hold(key, job ?? this.#begin(key, about, work), { signal, onNews })
+    return this.#hold(key, job ?? this.#begin(key, about, work), signal, onNews)
   }
 
   /** When all that is under way by now is over. */
@@ -64,17 +79,15 @@ export class SharedWork<Result, News, About> {
     await Promise.all([...this.#jobs.values()].map(({ over }) => over.promise))
   }
 
-  #begin(key: string, about: About, work: (waiters: Waiters<News>) => Promise<Result>): Job<Result, News, About> {
+  #begin(
+    key: string,
+    about: About | undefined,
+    work: (waiters: Waiters<News>) => Promise<Result>,
+  ): Job<Result, News, About> {
     const result = Promise.withResolvers<Result>()
     const job: Job<Result, News, About> = {
-      about,
-      ending: new AbortController(),
-      holders: new Set(),
-      news: undefined,
-      isClosed: false,
-      isOver: false,
-      done: result.promise,
-      over: Promise.withResolvers<undefined>(),
+      ...{ about, ending: new AbortController(), holders: new Set(), news: undefined },
+      ...{ isClosed: false, isOver: false, done: result.promise, over: Promise.withResolvers<undefined>() },
     }
     const tell = (news: News): void => {
       job.news = news
@@ -89,7 +102,8 @@ export class SharedWork<Result, News, About> {
   async #hold(
     key: string,
     job: Job<Result, News, About>,
-    { signal, onNews }: Pick<JoinOptions<Result, News, About>, 'signal' | 'onNews'>,
+    signal: AbortSignal,
+    onNews: (news: News) => void,
   ): Promise<Share<Result>> {
     const holder = { onNews }
     const left = Promise.withResolvers<never>()
@@ -100,6 +114,17 @@ export class SharedWork<Result, News, About> {
         job.ending.abort(signal.reason)
       }
       left.reject(signal.reason)
+    }
+    const letGo = async (result: Result): Promise<void> => {
+      job.holders.delete(holder)
+      if (job.holders.size > 0 || job.isOver) return
+      job.isOver = true
+      job.isClosed = true
+      try {
+        await this.#onLetGo?.(result)
+      } finally {
+        this.#end(key, job)
+      }
     }
     job.holders.add(holder)
     signal.addEventListener('abort', leave, { once: true })
@@ -113,33 +138,14 @@ export class SharedWork<Result, News, About> {
         close: () => {
           job.isClosed = true
         },
-        release: () => {
-          job.holders.delete(holder)
-          return this.#endIfLetGo(key, job, result)
-        },
+        release: () => letGo(result),
       }
     } catch (error) {
       job.holders.delete(holder)
-      if (job.holders.size === 0) {
-        await job.done.then(
-          (result) => this.#endIfLetGo(key, job, result),
-          () => undefined,
-        )
-      }
+      if (job.holders.size === 0) await job.done.then(letGo, () => undefined)
       throw error
     } finally {
       signal.removeEventListener('abort', leave)
-    }
-  }
-
-  async #endIfLetGo(key: string, job: Job<Result, News, About>, result: Result): Promise<void> {
-    if (job.holders.size > 0 || job.isOver) return
-    job.isOver = true
-    job.isClosed = true
-    try {
-      await this.#onLetGo?.(result)
-    } finally {
-      this.#end(key, job)
     }
   }
 
@@ -147,21 +153,4 @@ export class SharedWork<Result, News, About> {
     if (this.#jobs.get(key) === job) this.#jobs.delete(key)
     job.over.resolve(undefined)
   }
-}
-
-interface Holder<News> {
-  readonly onNews: (news: News) => void
-}
-
-interface Job<Result, News, About> {
-  readonly about: About
-  readonly ending: AbortController
-  readonly holders: Set<Holder<News>>
-  news: News | undefined
-  /** Callers can no longer join it. */
-  isClosed: boolean
-  isOver: boolean
-  readonly done: Promise<Result>
-  /** When the next of this key may begin. */
-  readonly over: PromiseWithResolvers<undefined>
 }

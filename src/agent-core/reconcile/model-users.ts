@@ -1,6 +1,6 @@
 import { keyOf } from '../util/object-key.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import type { ModelUser } from '../models/store/places.ts'
+import type { ModelUser } from '../models/store/inventory.ts'
 import { selectionDigest } from '../models/selection.ts'
 import { parseModelSource } from '../models/source.ts'
 

@@ -1,4 +1,4 @@
-import { Bandwidth } from '../../../src/agent-core/models/download/limits.ts'
+import { Bandwidth, DiskSpace } from '../../../src/agent-core/models/download/limits.ts'
 import { download } from '../../../src/agent-core/models/download/download.ts'
 import { createTransport } from '../../../src/agent-core/models/download/transport.ts'
 import { silentLog } from '../silent-log.ts'
@@ -37,6 +37,7 @@ const file = await download(
     log: silentLog,
     transport,
     bandwidth: counting,
+    space: new DiskSpace(),
     onProgress: ({ doneBytes, phase }) => {
       if (phase !== undefined || first !== undefined) return
       first = doneBytes

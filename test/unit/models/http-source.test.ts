@@ -9,7 +9,6 @@ const of = (url: string, wanted: Parameters<typeof resolveHttp>[2] = {}) => reso
 describe('an address of any server', () => {
   test('is the one file, with the checksum that the Model states', () => {
     expect(of('https://host/d/M.gguf?token=x', { sha256: 'AB'.repeat(32) })).toEqual({
-      kind: 'remote',
       files: [
         {
           url: 'https://host/d/M.gguf?token=x',

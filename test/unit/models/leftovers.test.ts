@@ -1,7 +1,7 @@
 import { mkdir, open, readdir, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import type { ModelUser } from '../../../src/agent-core/models/store/places.ts'
+import type { ModelUser } from '../../../src/agent-core/models/store/inventory.ts'
 import { eventually } from '../../support/eventually.ts'
 import { failure, gguf, request, startWorld, staying, type World } from './world.ts'
 

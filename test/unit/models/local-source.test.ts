@@ -2,14 +2,14 @@ import { mkdir, readdir, realpath, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
-import { resolveSource, type WantedModel } from '../../../src/agent-core/models/resolve.ts'
-import { silentLog } from '../../support/silent-log.ts'
+import { resolveLocal } from '../../../src/agent-core/models/local.ts'
+import type { WantedModel } from '../../../src/agent-core/models/selection.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const gguf = Buffer.from('GGUF content')
 
 /** What is made of a source in a folder with these files; the folder is written as /F. */
-async function resolved(files: Readonly<Record<string, Buffer>>, wanted: WantedModel, scheme = ''): Promise<unknown> {
+async function resolved(files: Readonly<Record<string, Buffer>>, wanted: WantedModel): Promise<unknown> {
   await using folder = await temporaryFolder()
   const root = await realpath(folder.dir)
   for (const [name, bytes] of Object.entries(files)) {
@@ -17,26 +17,16 @@ async function resolved(files: Readonly<Record<string, Buffer>>, wanted: WantedM
     await writeFile(join(root, name), bytes)
   }
   const before = (await readdir(root, { recursive: true })).sort()
-  const noRequest = (): never => {
-    throw new Error('a local source makes no request')
-  }
-  const result = await resolveSource(
-    { ...wanted, source: `${scheme}${join(root, wanted.source)}` },
-    {
-      transport: { fetch: noRequest },
-      hubEndpoint: 'https://huggingface.co',
-      signal: new AbortController().signal,
-      log: silentLog,
-    },
-  ).catch((error: unknown) => (error instanceof ModelError ? [error.kind, error.reason, error.message] : error))
+  const result = await resolveLocal(join(root, wanted.source), wanted).catch((error: unknown) =>
+    error instanceof ModelError ? [error.kind, error.reason, error.message] : error,
+  )
   expect((await readdir(root, { recursive: true })).sort()).toEqual(before)
   return JSON.parse(JSON.stringify(result).replaceAll(root, '/F')) as unknown
 }
 
 describe('a model on this machine is used where it is', () => {
-  test.each(['', 'file://'])('one file (%s)', async (scheme) => {
-    expect(await resolved({ 'x.gguf': gguf, 'y.gguf': gguf }, { source: 'x.gguf' }, scheme)).toEqual({
-      kind: 'local',
+  test('one file', async () => {
+    expect(await resolved({ 'x.gguf': gguf, 'y.gguf': gguf }, { source: 'x.gguf' })).toEqual({
       path: '/F/x.gguf',
       files: ['/F/x.gguf'],
       sizeBytes: 12,
@@ -47,7 +37,6 @@ describe('a model on this machine is used where it is', () => {
   test('any part of a split file stands for all of them, with its projector', async () => {
     const files = { 'M-00001-of-00002.gguf': gguf, 'M-00002-of-00002.gguf': gguf, 'mmproj.gguf': gguf }
     expect(await resolved(files, { source: 'M-00002-of-00002.gguf', mmproj: 'mmproj.gguf' })).toEqual({
-      kind: 'local',
       path: '/F/M-00001-of-00002.gguf',
       files: ['/F/M-00001-of-00002.gguf', '/F/M-00002-of-00002.gguf'],
       sizeBytes: 24,
@@ -70,7 +59,6 @@ describe('a model on this machine is used where it is', () => {
   test('a folder in MLX format as a whole', async () => {
     const files = { 'm/config.json': Buffer.from('{}'), 'm/model.safetensors': gguf, 'm/README.md': gguf }
     expect(await resolved(files, { source: 'm', format: 'mlx' })).toEqual({
-      kind: 'local',
       path: '/F/m',
       files: ['/F/m/config.json', '/F/m/model.safetensors'],
       sizeBytes: 14,

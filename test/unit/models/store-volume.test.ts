@@ -1,7 +1,8 @@
-import { mkdir, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { isAway, placeOf, StoreHome } from '../../../src/agent-core/models/store/watch.ts'
+import { isAway, placeOf, StoreWatch } from '../../../src/agent-core/models/store/watch.ts'
+import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 let folder: { readonly dir: string } & AsyncDisposable
@@ -47,10 +48,18 @@ test('a link counts as the place of what it leads to', async () => {
 })
 
 test('its home is kept for the next life, for this very folder', async () => {
-  const file = join(folder.dir, 'model-store.json')
-  await new StoreHome({ file, directory: '/a/models' }).keep('/a')
-  const next = (directory: string) => new StoreHome({ file, directory }).mountPoint
-  const kept = [await next('/a/models'), await next('/b/models')]
-  await writeFile(file, 'no JSON')
-  expect([...kept, await next('/a/models')]).toEqual(['/a', undefined, undefined])
+  const homeFile = join(folder.dir, 'model-store.json')
+  const directory = join(folder.dir, 'models')
+  await mkdir(directory)
+  const look = async () =>
+    (await new StoreWatch({ directory, homeFile, log: silentLog, onChange: () => undefined }).look())?.reason
+  await look()
+  const { mountPoint } = await placeOf(directory)
+  const kept: unknown = JSON.parse(await readFile(homeFile, 'utf8'))
+  const outcomes: unknown[] = []
+  for (const home of [{ directory, mountPoint: '/elsewhere' }, { directory: '/b', mountPoint: '/elsewhere' }, 'x']) {
+    await writeFile(homeFile, JSON.stringify(home))
+    outcomes.push(await look())
+  }
+  expect([kept, outcomes]).toEqual([{ directory, mountPoint }, ['StoreGone', undefined, undefined]])
 })

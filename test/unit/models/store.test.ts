@@ -4,8 +4,7 @@ import { basename, dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
 import { modelFileName, sourceDigest } from '../../../src/agent-core/models/source.ts'
-import { Store } from '../../../src/agent-core/models/store/store.ts'
-import type { Destination } from '../../../src/agent-core/models/store/places.ts'
+import { Store, type Destination } from '../../../src/agent-core/models/store/store.ts'
 import { sameBytes, type WithRoom } from '../../../src/agent-core/models/store/files.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
@@ -95,7 +94,6 @@ describe('what the store deletes', () => {
     const files = paths.map((path) => ({ path, from, sizeBytes: 4096, sha256: 'ab'.repeat(32), moveTo }))
     const stored = await destination.commit({
       files,
-      primary: '1.gguf',
       access: { isPublic: false, namespaces: ['a'] },
     })
     destination.release()
@@ -176,7 +174,7 @@ test('a file that is put in its own place again, beside another that is new, sta
         moveTo: (to: string) => sameBytes(from, to, anyRoom),
       }
     })
-    await destination.commit({ files, primary: '1.gguf' })
+    await destination.commit({ files })
     destination.release()
   }
   for (const label of ['A', 'B', 'C']) await writeFile(join(world.folder, `${label}.gguf`), gguf(label))

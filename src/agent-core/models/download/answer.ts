@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http'
 import { formatBytes } from '../../../contract/format.ts'
 import { errorCode, ownFailure } from '../../util/error-code.ts'
 import { expectsGguf, isGguf, looksLikeHtml } from '../content-kind.ts'
-import { innermostMessage, ModelError, remoteRepairMs } from '../errors.ts'
+import { innermostMessage, ModelError } from '../errors.ts'
 import type { ByteRange, Remote } from './partial-file.ts'
 
 /** What an answer says of the file and where its bytes belong. */
@@ -15,7 +15,6 @@ export type Meaning =
   | { readonly kind: 'changed' }
   /** Only the whole file can be had. */
   | { readonly kind: 'no-ranges' }
-  | { readonly kind: 'refused'; readonly error: ModelError }
 
 export interface Question {
   /** Absent where the whole file was asked for. */
@@ -31,31 +30,27 @@ export interface Question {
 /** Servers and proxies that do not support ranges answer with one of these. */
 const rangeRefusals: ReadonlySet<number> = new Set([400, 405, 416, 501])
 
+/** Throws ModelError where the answer is a refusal, or contradicts itself. */
 export function meaningOf(
-  { status, headers }: { status: number; headers: Headers },
+  { status, headers }: { readonly status: number; readonly headers: Headers },
   { range, known, begun, shown, now }: Question,
 ): Meaning {
-  const encoding = encodingOf(headers)
-  if (range !== undefined) {
-    if (status === 416 && begun) return { kind: 'changed' }
-    if (rangeRefusals.has(status)) return { kind: 'no-ranges' }
-    if (status === 206) {
-      const contradiction = contradictionIn(headers, encoding)
-      if (contradiction !== undefined) return { kind: 'refused', error: contradictory(shown, contradiction) }
-      const part = contentRange(headers.get('content-range'))
-      if (part === undefined && headers.get('content-range') === null) {
-        return { kind: 'refused', error: refusal(status, headers, shown, now) ?? misplaced(shown) }
-      }
-      if (part?.start !== range[0] || encoding !== undefined) return { kind: 'no-ranges' }
-      const remote = remoteOf(headers, part.total ?? known.sizeBytes)
-      if (begun && differs(known, remote)) return { kind: 'changed' }
-      return { kind: 'part', start: part.start, end: Math.min(part.end, range[1]), remote }
-    }
+  const stated = headers.get('content-encoding')?.trim().toLowerCase() ?? ''
+  const encoding = stated === '' || stated === 'identity' ? undefined : stated
+  const length = encoding === undefined ? contentLength(headers) : undefined
+  if (range !== undefined && status === 416 && begun) return { kind: 'changed' }
+  if (range !== undefined && rangeRefusals.has(status)) return { kind: 'no-ranges' }
+  if (range !== undefined && status === 206 && headers.has('content-range')) {
+    const part = partOf(headers.get('content-range') ?? '', length, shown)
+    if (part?.start !== range[0] || encoding !== undefined) return { kind: 'no-ranges' }
+    const remote = remoteOf(headers, part.total ?? known.sizeBytes)
+    if (begun && differs(known, remote)) return { kind: 'changed' }
+    return { kind: 'part', start: part.start, end: Math.min(part.end, range[1]), remote }
   }
   const error = refusal(status, headers, shown, now)
-  if (error !== undefined) return { kind: 'refused', error }
-  const remote = remoteOf(headers, encoding === undefined ? contentLength(headers) : undefined)
-  if (begun) return differs(known, remote) ? { kind: 'changed' } : { kind: 'no-ranges' }
+  if (error !== undefined) throw error
+  const remote = remoteOf(headers, length)
+  if (begun) return { kind: differs(known, remote) ? 'changed' : 'no-ranges' }
   return { kind: 'whole', remote, encoding }
 }
 
@@ -72,10 +67,10 @@ function remoteOf(headers: Headers, sizeBytes: number | undefined): Remote {
   const lastModified = headers.get('last-modified')
   const age = Date.parse(headers.get('date') ?? '') - Date.parse(lastModified ?? '')
   return {
-    ...(sizeBytes === undefined ? {} : { sizeBytes }),
-    ...(etag === null ? {} : { etag }),
+    ...(sizeBytes !== undefined && { sizeBytes }),
+    ...(etag !== null && { etag }),
     // A file that changes twice in one second has one date for two contents.
-    ...(lastModified === null || !(age >= 1000) ? {} : { lastModified }),
+    ...(lastModified !== null && age >= 1000 && { lastModified }),
   }
 }
 
@@ -87,24 +82,28 @@ function differs(known: Remote, remote: Remote): boolean {
   return other(known.lastModified, remote.lastModified)
 }
 
-function contentRange(header: string | null): { start: number; end: number; total: number | undefined } | undefined {
-  const match = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(header?.trim() ?? '')
-  if (match === null) return undefined
-  const [start, last, total] = [Number(match[1]), Number(match[2]), match[3] === '*' ? undefined : Number(match[3])]
-  if (![start, last, total ?? 0].every(Number.isSafeInteger) || last < start) return undefined
-  return { start, end: last + 1, total }
+interface Part {
+  readonly start: number
+  /** The byte after the last. */
+  readonly end: number
+  readonly total: number | undefined
 }
 
-/** What a part says of itself that cannot all be true: read on, such a body would end too early or never. */
-function contradictionIn(headers: Headers, encoding: string | undefined): string | undefined {
-  const stated = headers.get('content-range')
-  const match = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(stated?.trim() ?? '')
+/** Undefined where the header cannot be read. Throws where it cannot be true: read on, such a body would end too early or never. */
+function partOf(contentRange: string, length: number | undefined, shown: string): Part | undefined {
+  const match = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(contentRange.trim())
   if (match === null) return undefined
-  const [start, last, total] = [Number(match[1]), Number(match[2]), match[3] === '*' ? Infinity : Number(match[3])]
-  const length = encoding === undefined ? contentLength(headers) : undefined
+  const [start, last] = [Number(match[1]), Number(match[2])]
+  const total = match[3] === '*' ? undefined : Number(match[3])
   const isLongAsSaid = length === undefined || length === last - start + 1
-  if (start <= last && last < total && isLongAsSaid) return undefined
-  return `Content-Range ${stated ?? ''}${isLongAsSaid ? '' : ` with Content-Length ${length}`}`
+  if (start > last || last >= (total ?? Infinity) || !isLongAsSaid) {
+    const what = `Content-Range ${contentRange}${isLongAsSaid ? '' : ` with Content-Length ${length}`}`
+    throw ModelError.untilRepairedThere(
+      'HttpRefused',
+      `${shown} answered with a part that contradicts itself (${what.slice(0, 200)}): see to the server, or to a proxy in between.`,
+    )
+  }
+  return [start, last, total ?? 0].every(Number.isSafeInteger) ? { start, end: last + 1, total } : undefined
 }
 
 /** The length of the body as it is sent. */
@@ -114,48 +113,32 @@ export function contentLength(headers: Headers): number | undefined {
   return length !== null && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : undefined
 }
 
-function encodingOf(headers: Headers): string | undefined {
-  const encoding = headers.get('content-encoding')?.trim().toLowerCase()
-  return encoding === undefined || encoding === '' || encoding === 'identity' ? undefined : encoding
-}
+/** An answer's status with its words: `404 Not Found`. */
+export const statusText = (status: number): string =>
+  STATUS_CODES[status] === undefined ? `${status}` : `${status} ${STATUS_CODES[status]}`
 
-function contradictory(shown: string, what: string): ModelError {
-  return new ModelError(
-    'transient',
-    'HttpRefused',
-    `${shown} answered with a part that contradicts itself (${what.slice(0, 200)}): see to the server, or to a proxy in between.`,
-    { retryAfterMs: remoteRepairMs },
-  )
-}
-
-function misplaced(shown: string): ModelError {
-  return new ModelError('transient', 'HttpRefused', `${shown} sent another part than asked for: check spec.source.`, {
-    retryAfterMs: remoteRepairMs,
-  })
-}
-
-/** What an answer other than 200 means; undefined = go on. `shown` is the address as people may see it. */
+/** What an answer other than 200 means; undefined = it is none. `shown` is the address as people may see it. */
 export function refusal(status: number, headers: Headers, shown: string, now: number): ModelError | undefined {
   if (status === 200) return undefined
-  const answer = `${shown} answered ${status}${STATUS_CODES[status] === undefined ? '' : ` ${STATUS_CODES[status]}`}`
-  const asked = retryAfterMs(headers, now)
+  const answer = `${shown} answered ${statusText(status)}`
+  const retryAfterMs = askedWaitMs(headers, now)
   if (status === 401 || status === 403) {
-    return slow(
+    return ModelError.untilRepairedThere(
       'AccessDenied',
       `${answer}: the file needs a login or a licence to be accepted, so give an address that can be read without, or a local copy.`,
     )
   }
-  if (status === 404 || status === 410) return slow('NotFound', `${answer}: correct spec.source or put the file there.`)
-  if (status === 429)
-    return soon(
-      'RateLimited',
-      `${answer}: the server limits how often it may be asked, so the agent waits and tries again.`,
-      asked,
-    )
-  if (status >= 500 || status === 408 || status === 425) {
-    return soon('ServerError', `${answer}: the server is in trouble, so the agent tries again.`, asked)
+  if (status === 404 || status === 410)
+    return ModelError.untilRepairedThere('NotFound', `${answer}: correct spec.source or put the file there.`)
+  if (status === 429) {
+    const message = `${answer}: the server limits how often it may be asked, so the agent waits and tries again.`
+    return ModelError.passing('RateLimited', message, { retryAfterMs })
   }
-  return slow('HttpRefused', `${answer} instead of the model file: check spec.source.`)
+  if (status >= 500 || status === 408 || status === 425) {
+    const message = `${answer}: the server is in trouble, so the agent tries again.`
+    return ModelError.passing('ServerError', message, { retryAfterMs })
+  }
+  return ModelError.untilRepairedThere('HttpRefused', `${answer} instead of the model file: check spec.source.`)
 }
 
 /** Something else than a model came with status 200 (a login page, a file viewer, a captive portal). */
@@ -168,7 +151,7 @@ export function contentProblem(
   const html = looksLikeHtml(start) || /^(?:text\/html|application\/xhtml\+xml)\b/i.test(contentType ?? '')
   if (expectsGguf(fileName) ? isGguf(start) : !html) return undefined
   const hint = /\/blob\//.test(shown) ? ' (/resolve/ in place of /blob/ gives the file itself)' : ''
-  return slow(
+  return ModelError.untilRepairedThere(
     'NotAModel',
     html
       ? `${shown} answered with a web page instead of a model: check spec.source${hint}, or whether the network asks for a login.`
@@ -176,60 +159,58 @@ export function contentProblem(
   )
 }
 
-export function emptyAnswer(shown: string): ModelError {
-  return slow('EmptyFile', `${shown} is an empty file: check spec.source.`)
-}
+export const emptyAnswer = (shown: string): ModelError =>
+  ModelError.untilRepairedThere('EmptyFile', `${shown} is an empty file: check spec.source.`)
 
 /** A request that got no answer, for our own reasons or others'. `proxy`: the one it went through, as people may see it. */
 export function connectionError(error: unknown, shown: string, proxy?: string): ModelError {
-  const refused = modelErrorIn(error)
+  const chain = causesOf(error)
+  // What we refused ourselves comes back wrapped in what the library says of it.
+  const refused = chain.find((one) => one instanceof ModelError)
   if (refused) return refused
-  const code = innermostCode(error) ?? ''
+  // A TLS error of a proxy carries the reason one level deeper than its own code.
+  const code = chain.flatMap((one) => ('code' in one && typeof one.code === 'string' ? [one.code] : [])).at(-1) ?? ''
   const message = innermostMessage(error)
   const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
   const answer = /^Proxy response \((\d+)\)|^Proxy Authentication Required \((407)\)/.exec(message)
   if (answer !== null) return proxyRefusal(Number(answer[1] ?? answer[2]), shown, proxy, error)
-  if (errorCode(error) === 'UND_ERR_PRX_TLS' || /CERT|^ERR_(?:SSL|TLS)|UNABLE_TO_|SELF_SIGNED/.test(code)) {
-    const server = errorCode(error) === 'UND_ERR_PRX_TLS' ? `the proxy ${proxy ?? ''}`.trimEnd() : shown
-    return new ModelError(
-      'transient',
+  const isProxyTls = errorCode(error) === 'UND_ERR_PRX_TLS'
+  if (isProxyTls || /CERT|^ERR_(?:SSL|TLS)|UNABLE_TO_|SELF_SIGNED/.test(code)) {
+    const server = isProxyTls ? `the proxy ${proxy ?? ''}`.trimEnd() : shown
+    return ModelError.untilRepairedThere(
       'TlsFailed',
       `${server} has no TLS certificate this machine trusts (${untrustedBecause[code] ?? code}): repair the server's certificate or trust its authority.`,
-      { cause: error, retryAfterMs: remoteRepairMs },
+      error,
     )
   }
   if (errorCode(error) === 'UND_ERR_PRX_CONN') {
-    return new ModelError(
-      'transient',
-      'ProxyFailed',
-      `${shown} cannot be reached${through} (the proxy closed the connection): check the proxy; the agent tries again.`,
-      { cause: error },
-    )
+    const sentence = `${shown} cannot be reached${through} (the proxy closed the connection): check the proxy; the agent tries again.`
+    return ModelError.passing('ProxyFailed', sentence, { cause: error })
   }
   const own = ownFailure(error)
-  if (own !== undefined) {
-    const sentence = `${shown} cannot be asked${through} (${own}): the agent tries again.`
-    return new ModelError('transient', 'Unreachable', sentence, { cause: error })
-  }
   const why = unreachableBecause[code] ?? message
-  return new ModelError(
-    'transient',
-    'Unreachable',
-    `${shown} cannot be reached${through} (${why}): check the address and the network; the agent tries again.`,
-    { cause: error },
-  )
+  const sentence =
+    own === undefined
+      ? `${shown} cannot be reached${through} (${why}): check the address and the network; the agent tries again.`
+      : `${shown} cannot be asked${through} (${own}): the agent tries again.`
+  return ModelError.passing('Unreachable', sentence, { cause: error })
+}
+
+function causesOf(error: unknown): Error[] {
+  const chain: Error[] = []
+  for (let current = error; current instanceof Error; current = current.cause) chain.push(current)
+  return chain
 }
 
 function proxyRefusal(status: number, shown: string, proxy: string | undefined, cause: unknown): ModelError {
-  const answer = `The proxy${proxy === undefined ? '' : ` ${proxy}`} answered ${status}${STATUS_CODES[status] === undefined ? '' : ` ${STATUS_CODES[status]}`} when asked for ${shown}`
-  if (status >= 500) {
-    return new ModelError('transient', 'ProxyFailed', `${answer}: check the proxy; the agent tries again.`, { cause })
-  }
+  const answer = `The proxy${proxy === undefined ? '' : ` ${proxy}`} answered ${statusText(status)} when asked for ${shown}`
+  if (status >= 500)
+    return ModelError.passing('ProxyFailed', `${answer}: check the proxy; the agent tries again.`, { cause })
   const todo =
     status === 407
       ? 'give it a login in HTTPS_PROXY (http://user:password@host:port)'
       : 'allow the address there, or name its host in NO_PROXY'
-  return new ModelError('transient', 'ProxyFailed', `${answer}: ${todo}.`, { cause, retryAfterMs: remoteRepairMs })
+  return ModelError.untilRepairedThere('ProxyFailed', `${answer}: ${todo}.`, cause)
 }
 
 /** An answer that broke off, or is not as long as it said. */
@@ -239,17 +220,13 @@ export function truncated(
   totalBytes: number | undefined,
   cause?: unknown,
 ): ModelError {
-  const extent = totalBytes === undefined ? `${doneBytes} bytes` : partOf(doneBytes, totalBytes)
-  return new ModelError(
-    'transient',
-    'Truncated',
-    `The download of ${shown} ended after ${extent}: the agent tries again.`,
-    { cause },
-  )
+  const extent = totalBytes === undefined ? `${doneBytes} bytes` : extentOf(doneBytes, totalBytes)
+  const sentence = `The download of ${shown} ended after ${extent}: the agent tries again.`
+  return ModelError.passing('Truncated', sentence, { cause })
 }
 
 /** Exact where it is little, and where rounding would hide that something is missing. */
-function partOf(doneBytes: number, totalBytes: number): string {
+function extentOf(doneBytes: number, totalBytes: number): string {
   const [done, total] = [formatBytes(doneBytes), formatBytes(totalBytes)]
   return totalBytes < 1_000_000 || done === total ? `${doneBytes} of ${totalBytes} bytes` : `${done} of ${total}`
 }
@@ -283,7 +260,7 @@ const untrustedBecause: Readonly<Record<string, string>> = {
 const maxRetryAfterMs = 60 * 60_000
 
 /** Seconds or an HTTP date (RFC 9110, 10.2.3), which is by the server's clock. */
-function retryAfterMs(headers: Headers, now: number): number | undefined {
+function askedWaitMs(headers: Headers, now: number): number | undefined {
   const header = headers.get('retry-after')
   if (header === null) return undefined
   const sent = Date.parse(headers.get('date') ?? '')
@@ -291,31 +268,4 @@ function retryAfterMs(headers: Headers, now: number): number | undefined {
     ? Number(header) * 1000
     : Date.parse(header) - (Number.isNaN(sent) ? now : sent)
   return Number.isFinite(wait) ? Math.min(Math.max(wait, 0), maxRetryAfterMs) : undefined
-}
-
-/** What we refused ourselves comes back wrapped in what the library says of it. */
-function modelErrorIn(error: unknown): ModelError | undefined {
-  for (let current = error; current instanceof Error; current = current.cause)
-    if (current instanceof ModelError) return current
-  return undefined
-}
-
-/** A TLS error of a proxy carries the reason one level deeper. */
-function innermostCode(error: unknown): string | undefined {
-  let code: string | undefined
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if ('code' in current && typeof current.code === 'string') code = current.code
-  }
-  return code
-}
-
-function slow(
-  reason: 'AccessDenied' | 'NotFound' | 'HttpRefused' | 'NotAModel' | 'EmptyFile',
-  message: string,
-): ModelError {
-  return new ModelError('transient', reason, message, { retryAfterMs: remoteRepairMs })
-}
-
-function soon(reason: 'RateLimited' | 'ServerError', message: string, wait: number | undefined): ModelError {
-  return new ModelError('transient', reason, message, wait === undefined ? {} : { retryAfterMs: wait })
 }

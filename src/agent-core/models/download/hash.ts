@@ -1,4 +1,4 @@
-import { open, stat } from 'node:fs/promises'
+import { open } from 'node:fs/promises'
 import type { Worker } from 'node:worker_threads'
 import { asError } from '../../util/message-of.ts'
 import { untilAborted } from '../../util/until-aborted.ts'
@@ -32,10 +32,9 @@ export class PrefixHash implements AsyncDisposable {
     this.#worker = startWorker(new URL('./hash-worker.ts', import.meta.url), { input: { fd }, heapMiB: 16 })
     this.#worker.on('message', (answer: HashAnswer) => {
       this.#hashedBytes = answer.bytes
-      if (answer.kind === 'digest') {
-        this.#waiting.get(answer.id)?.resolve({ bytes: answer.bytes, sha256: answer.sha256 })
-        this.#waiting.delete(answer.id)
-      }
+      if (answer.kind !== 'digest') return
+      this.#waiting.get(answer.id)?.resolve({ bytes: answer.bytes, sha256: answer.sha256 })
+      this.#waiting.delete(answer.id)
     })
     this.#worker.on('error', (error: unknown) => this.#fail(error))
     this.#worker.on('exit', (code) => this.#fail(new Error(`The hash's worker thread ended with code ${code}.`)))
@@ -50,28 +49,19 @@ export class PrefixHash implements AsyncDisposable {
     this.#worker.postMessage({ kind: 'advance', to: bytes } satisfies HashRequest)
   }
 
-  /** The digest of what is hashed by now. */
-  digest(): Promise<PrefixDigest> {
-    return this.#ask({})
-  }
-
-  /** The digest of exactly so many bytes, not fewer than are hashed by now. The hash waits there until `advance` went so far. */
-  digestAt(bytes: number): Promise<PrefixDigest> {
-    return this.#ask({ at: bytes })
+  /** The digest of what is hashed by now; with `at` of exactly so many bytes, for which the hash waits until `advance` went so far. */
+  digest(at?: number): Promise<PrefixDigest> {
+    if (this.#failure !== undefined) return Promise.reject(this.#failure)
+    const id = ++this.#asked
+    const waiting = Promise.withResolvers<PrefixDigest>()
+    this.#waiting.set(id, waiting)
+    this.#worker.postMessage({ kind: 'digest', id, ...(at !== undefined && { at }) } satisfies HashRequest)
+    return waiting.promise
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#fail(new Error('The hash is given up.'))
     await this.#worker.terminate()
-  }
-
-  #ask(point: { at?: number }): Promise<PrefixDigest> {
-    if (this.#failure !== undefined) return Promise.reject(this.#failure)
-    const id = ++this.#asked
-    const waiting = Promise.withResolvers<PrefixDigest>()
-    this.#waiting.set(id, waiting)
-    this.#worker.postMessage({ kind: 'digest', id, ...point } satisfies HashRequest)
-    return waiting.promise
   }
 
   #fail(error: unknown): void {
@@ -89,29 +79,12 @@ export async function hashFile(path: string, { signal }: { readonly signal?: Abo
   try {
     const { size } = await file.stat()
     hash.advance(size)
-    const whole = hash.digestAt(size)
+    const whole = hash.digest(size)
     return (await (signal ? untilAborted(whole, signal) : whole)).sha256
   } finally {
     const ended = hash[Symbol.asyncDispose]().then(() => file.close())
     // The volume may be dead, and its thread with it.
     if (signal?.aborted === true) ended.catch(() => undefined)
     else await ended
-  }
-}
-
-/** SHA-256 of files (hex), each computed once as long as the file stays the same. */
-export class FileHashes {
-  readonly #known = new Map<string, Promise<string>>()
-
-  /** Throws what the disk answers, with its `code`. */
-  async of(path: string): Promise<string> {
-    const { size, mtimeMs, ino } = await stat(path)
-    const key = [path, size, mtimeMs, ino].join('\n')
-    const known = this.#known.get(key)
-    if (known) return known
-    const computed = hashFile(path)
-    this.#known.set(key, computed)
-    computed.catch(() => this.#known.delete(key))
-    return computed
   }
 }

@@ -3,7 +3,7 @@ import type { LookupFunction } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { domainToASCII } from 'node:url'
 import ipaddr from 'ipaddr.js'
-import { ModelError, remoteRepairMs } from '../errors.ts'
+import { ModelError } from '../errors.ts'
 
 /** All addresses of a name, as `dns.lookup` gives them. */
 export type Resolve = (
@@ -159,10 +159,8 @@ const isLocalName = (host: string): boolean => host === 'localhost' || host.ends
 /** Names neither the address nor the port, so that a Model's author learns nothing about this machine's network. */
 function notAllowed(hostname: string): ModelError {
   const host = bare(hostname)
-  return new ModelError(
-    'transient',
+  return ModelError.untilRepairedThere(
     'DownloadHostNotAllowed',
     `No model is fetched from ${host}, which is not a public address outside this machine's own network: let a person on this machine start the agent with --allowed-download-hosts ${host}, or give a public address.`,
-    { retryAfterMs: remoteRepairMs },
   )
 }

@@ -1,29 +1,25 @@
 import { statfs } from 'node:fs/promises'
 import PQueue from 'p-queue'
 import { formatBytes } from '../../../contract/format.ts'
-import { localRepairMs, ModelError } from '../errors.ts'
+import { ModelError } from '../errors.ts'
+import type { WithRoom } from '../store/files.ts'
 
 /** What may arrive at once after a pause. */
 const burstMs = 250
 
 /** A limit that all downloads share: a download that received bytes waits until they fit into it. */
 export class Bandwidth {
+  /** 0 = no limit. */
   #bytesPerSecond = 0
   #takenBytes = 0
-  readonly #now: () => number
   /** When all that was taken is paid for. */
   #paidAt = 0
   #waiting: { readonly bytes: number; readonly go: () => void }[] = []
   #timer: NodeJS.Timeout | undefined
 
-  /** Bytes per second; 0 or undefined = no limit. */
-  constructor(bytesPerSecond?: number, { now = () => performance.now() }: { now?: () => number } = {}) {
-    this.#now = now
+  /** Bytes per second; 0 = no limit. */
+  constructor(bytesPerSecond = 0) {
     this.limit(bytesPerSecond)
-  }
-
-  get bytesPerSecond(): number | undefined {
-    return this.#bytesPerSecond === 0 ? undefined : this.#bytesPerSecond
   }
 
   /** All that downloads have received. */
@@ -31,17 +27,16 @@ export class Bandwidth {
     return this.#takenBytes
   }
 
-  /** Takes effect at once, also for downloads that wait. */
-  limit(bytesPerSecond: number | undefined): void {
-    this.#bytesPerSecond = Math.max(0, bytesPerSecond ?? 0)
-    this.#paidAt = this.#now()
+  /** 0 = none. Takes effect at once, also for downloads that wait. */
+  limit(bytesPerSecond: number): void {
+    this.#bytesPerSecond = Math.max(0, bytesPerSecond)
+    this.#paidAt = performance.now()
     this.#serve()
   }
 
   /** Waits, first come first served, until so many bytes may go; undefined = they may now. Rejects with the signal's reason. */
   take(bytes: number, signal: AbortSignal): Promise<void> | undefined {
     this.#takenBytes += bytes
-    if (this.#bytesPerSecond === 0) return undefined
     if (this.#waiting.length === 0 && this.#mayGo()) {
       this.#pay(bytes)
       return undefined
@@ -63,12 +58,12 @@ export class Bandwidth {
   }
 
   #mayGo(): boolean {
-    return this.#bytesPerSecond === 0 || this.#paidAt <= this.#now()
+    return this.#bytesPerSecond === 0 || this.#paidAt <= performance.now()
   }
 
   #pay(bytes: number): void {
     if (this.#bytesPerSecond === 0) return
-    this.#paidAt = Math.max(this.#paidAt, this.#now() - burstMs) + (bytes * 1000) / this.#bytesPerSecond
+    this.#paidAt = Math.max(this.#paidAt, performance.now() - burstMs) + (bytes * 1000) / this.#bytesPerSecond
   }
 
   #serve(): void {
@@ -78,7 +73,8 @@ export class Bandwidth {
       this.#pay(next?.bytes ?? 0)
       next?.go()
     }
-    if (this.#waiting.length > 0) this.#timer = setTimeout(() => this.#serve(), Math.ceil(this.#paidAt - this.#now()))
+    if (this.#waiting.length > 0)
+      this.#timer = setTimeout(() => this.#serve(), Math.ceil(this.#paidAt - performance.now()))
   }
 }
 
@@ -106,7 +102,6 @@ export class DownloadTurns {
    */
   async take<T>(signal: AbortSignal, onPlace: (ahead: number) => void, work: () => Promise<T>): Promise<T> {
     signal.throwIfAborted()
-    const turn = { hasCome: false }
     const tell = (ahead: number): void => onPlace(ahead)
     // The queue would let go of running work at an abort.
     const waiting = new AbortController()
@@ -120,14 +115,13 @@ export class DownloadTurns {
     try {
       const done = this.#queue.add(
         async () => {
-          turn.hasCome = true
           this.#waiting.delete(tell)
           signal.throwIfAborted()
           return await work()
         },
         { signal: waiting.signal },
       )
-      if (!turn.hasCome) tell(this.#ahead(tell))
+      if (this.#waiting.has(tell)) tell(this.#ahead(tell))
       return await done
     } finally {
       signal.removeEventListener('abort', leave)
@@ -145,52 +139,65 @@ export class DownloadTurns {
   }
 }
 
-export interface Room {
-  /** On the volume in question. */
-  readonly folder: string
-  /** What messages call it; without it `folder`. */
+export interface DiskSpaceOptions {
+  /** What messages call the volume; without it the folder in question. */
   readonly name?: string | undefined
-  /** What has to stay free for everything else on this machine; without it the smaller of 2 GiB and 1 % of the volume. */
-  readonly reserveBytes?: number | undefined
-  /** What other downloads to the volume still need. */
-  readonly claims?: SpaceClaims | undefined
-  /** The bytes that deleting unused models would free. */
-  readonly deletableBytes?: (() => Promise<number>) | undefined
-}
-
-/** What each download under way still needs, so that together they leave the reserve alone. */
-export class SpaceClaims {
-  readonly #claims = new Map<object, number>()
-
-  /** In place of what it claimed before; 0 at its end. Returns what the others claim. */
-  claim(owner: object, bytes: number): number {
-    if (bytes === 0) this.#claims.delete(owner)
-    else this.#claims.set(owner, bytes)
-    let others = 0
-    for (const [other, claimed] of this.#claims) if (other !== owner) others += claimed
-    return others
-  }
-}
-
-/** Throws `DiskFull` when `neededBytes` more would leave less than the reserve. */
-export async function requireFreeSpace(room: Room, neededBytes: number, owner: object): Promise<void> {
-  const others = room.claims?.claim(owner, neededBytes) ?? 0
-  const { bavail, blocks, bsize } = await statfs(room.folder)
-  const free = bavail * bsize
-  const reserve = room.reserveBytes ?? Math.min(maxReserveBytes, Math.floor((blocks * bsize) / 100))
-  if (free >= neededBytes + others + reserve) return
-  room.claims?.claim(owner, 0)
-  const deletable = (await room.deletableBytes?.()) ?? 0
-  throw new ModelError(
-    'transient',
-    'DiskFull',
-    `The model needs ${formatBytes(neededBytes)}${others > 0 ? `, other downloads need ${formatBytes(others)}` : ''} and ${formatBytes(reserve)} stay in reserve, but the volume of ${room.name ?? room.folder} has ${formatBytes(free)} free: ${
-      deletable > 0
-        ? `deleting models that nobody uses would give ${formatBytes(deletable)}; or make room there otherwise`
-        : 'make room there'
-    } or choose another --model-store.`,
-    { retryAfterMs: localRepairMs },
-  )
+  /** What has to stay free for everything else on this machine; undefined = the smaller of 2 GiB and 1 % of the volume. */
+  readonly reserveBytes?: () => number | undefined
+  /** What deleting unused models would free. */
+  readonly deletableBytes?: () => Promise<number>
 }
 
 const maxReserveBytes = 2 * 1024 ** 3
+
+/** The room on the store's volume: what each download under way still needs, so that together they leave the reserve alone. */
+export class DiskSpace {
+  readonly #options: DiskSpaceOptions
+  readonly #claims = new Map<object, number>()
+
+  constructor(options: DiskSpaceOptions = {}) {
+    this.#options = options
+  }
+
+  get name(): string | undefined {
+    return this.#options.name
+  }
+
+  /** Claims so many bytes more for `owner`, in place of what it claimed before. Throws `DiskFull` where there is no room for them. */
+  async claim(owner: object, folder: string, neededBytes: number): Promise<void> {
+    this.#claims.delete(owner)
+    const others = [...this.#claims.values()].reduce((sum, bytes) => sum + bytes, 0)
+    this.#claims.set(owner, neededBytes)
+    const { bavail, blocks, bsize } = await statfs(folder)
+    const free = bavail * bsize
+    const usual = Math.min(maxReserveBytes, Math.floor((blocks * bsize) / 100))
+    const reserve = this.#options.reserveBytes?.() ?? usual
+    if (free >= neededBytes + others + reserve) return
+    this.release(owner)
+    const deletable = (await this.#options.deletableBytes?.()) ?? 0
+    const forOthers = others > 0 ? `, other downloads need ${formatBytes(others)}` : ''
+    const todo =
+      deletable > 0
+        ? `deleting models that nobody uses would give ${formatBytes(deletable)}; or make room there otherwise`
+        : 'make room there'
+    throw ModelError.untilRepairedHere(
+      'DiskFull',
+      `The model needs ${formatBytes(neededBytes)}${forOthers} and ${formatBytes(reserve)} stay in reserve, but the volume of ${this.name ?? folder} has ${formatBytes(free)} free: ${todo} or choose another --model-store.`,
+    )
+  }
+
+  release(owner: object): void {
+    this.#claims.delete(owner)
+  }
+
+  /** Throws `DiskFull` where the work would take of the reserve, or of what downloads under way need. */
+  readonly withRoom: WithRoom = async ({ folder, bytes }, work) => {
+    const owner = {}
+    try {
+      await this.claim(owner, folder, bytes)
+      await work()
+    } finally {
+      this.release(owner)
+    }
+  }
+}

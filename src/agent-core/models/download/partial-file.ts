@@ -221,7 +221,7 @@ export class PartialFile implements AsyncDisposable {
   /** The digest (hex SHA-256) of the whole file of that size, and everything made durable. */
   async complete(sizeBytes: number, onVerify: (hashedBytes: number) => void): Promise<string> {
     await this.#settled()
-    const { sha256 } = await this.#watched(this.#hash.digestAt(sizeBytes), onVerify)
+    const { sha256 } = await this.#watched(this.#hash.digest(sizeBytes), onVerify)
     await this.#handle.truncate(sizeBytes)
     await this.#handle.sync()
     await this.#record('durable')
@@ -253,7 +253,7 @@ export class PartialFile implements AsyncDisposable {
       if (!(await this.isInPlace())) await removeRecords(this.path)
       else if (!keep || this.writtenBytes === 0) await forgetPartial(this.path)
       else if (this.#recordedBytes < this.#arrivedBytes || this.#recordedPrefix < prefix) {
-        await within(hashCatchUpMs, this.#hash.digestAt(prefix))
+        await within(hashCatchUpMs, this.#hash.digest(prefix))
         await this.#record('recent')
       }
     } finally {
@@ -283,7 +283,7 @@ export class PartialFile implements AsyncDisposable {
     if (bytes > size) return 'it is shorter than its record says'
     signal.throwIfAborted()
     this.#hash.advance(bytes)
-    const hashing = this.#watched(this.#hash.digestAt(bytes), (hashed) => onVerify(hashed, bytes))
+    const hashing = this.#watched(this.#hash.digest(bytes), (hashed) => onVerify(hashed, bytes))
     const { sha256 } = await untilAborted(hashing, signal)
     if (sha256 !== recorded) return 'it does not hold what was written'
     const { sizeBytes } = record.remote

@@ -6,7 +6,7 @@ const progressIntervalMs = 250
 /** Reports at once and then at an interval, bytes or not, so that the rate of a stalled download falls. */
 export class ProgressReport {
   readonly #now: () => number
-  readonly #doneBytes: () => number
+  #doneBytes: () => number = () => 0
   readonly #onProgress: ((progress: Progress) => void) | undefined
   #timer: NodeJS.Timeout | undefined
   #last: { doneBytes: number; at: number; rate: number | undefined } | undefined
@@ -16,10 +16,14 @@ export class ProgressReport {
   /** In the phase `verifying`, in place of what arrived. */
   #verified: { doneBytes: number; totalBytes: number } | undefined
 
-  constructor(doneBytes: () => number, now: () => number, onProgress: ((progress: Progress) => void) | undefined) {
-    this.#doneBytes = doneBytes
+  constructor(now: () => number, onProgress: ((progress: Progress) => void) | undefined) {
     this.#now = now
     this.#onProgress = onProgress
+  }
+
+  /** Says from now on what has arrived. */
+  follow(doneBytes: () => number): void {
+    this.#doneBytes = doneBytes
   }
 
   /** Bytes arrive from now on. */
@@ -84,37 +88,4 @@ export function nextRate(previous: number | undefined, bytes: number, elapsedMs:
   const current = (bytes * 1000) / elapsedMs
   if (previous === undefined) return current
   return previous + (1 - Math.exp(-elapsedMs / timeConstantMs)) * (current - previous)
-}
-
-/** The progress of a model's files, which come one after the other, as one. `sizes`: of each, where known. */
-export class TotalProgress {
-  readonly #sizes: readonly (number | undefined)[]
-  readonly #onProgress: (progress: Progress) => void
-  /** The bytes of the files that are here. */
-  #endedBytes = 0
-
-  constructor(sizes: readonly (number | undefined)[], onProgress: (progress: Progress) => void) {
-    this.#sizes = sizes
-    this.#onProgress = onProgress
-  }
-
-  /** Reports the progress of the file that comes at the moment. */
-  report(progress: Progress): void {
-    if (this.#sizes.length === 1) {
-      this.#onProgress(progress)
-      return
-    }
-    const { totalBytes: _, ...rest } = progress
-    const known = this.#sizes.filter((size) => size !== undefined)
-    this.#onProgress({
-      ...rest,
-      doneBytes: this.#endedBytes + progress.doneBytes,
-      ...(known.length === this.#sizes.length && { totalBytes: known.reduce((sum, size) => sum + size, 0) }),
-    })
-  }
-
-  /** That file is here. */
-  end(sizeBytes: number): void {
-    this.#endedBytes += sizeBytes
-  }
 }

@@ -1,8 +1,8 @@
-import type { Readable } from 'node:stream'
+import type { Readable, Transform } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { type Dispatcher, request } from 'undici'
 import { magicLength } from '../content-kind.ts'
-import { ModelError, remoteRepairMs } from '../errors.ts'
+import { ModelError } from '../errors.ts'
 import { hubHosts } from '../hub/endpoint.ts'
 import type { HubToken } from '../hub/token.ts'
 import { shownSource } from '../source.ts'
@@ -28,7 +28,7 @@ export function hubCredentials(
   return {
     token: token.value,
     hosts: hubHosts(endpoint),
-    ...(allowInsecureLoopback ? { allowInsecureLoopback } : {}),
+    ...(allowInsecureLoopback && { allowInsecureLoopback }),
   }
 }
 
@@ -156,8 +156,8 @@ function requestHeaders({ range, ifRange }: Asked): Record<string, string> {
   return {
     'user-agent': 'metalbar',
     'accept-encoding': 'identity',
-    ...(range === undefined ? {} : { range: `bytes=${range[0]}-${range[1] === Infinity ? '' : range[1] - 1}` }),
-    ...(range === undefined || ifRange === undefined ? {} : { 'if-range': ifRange }),
+    ...(range && { range: `bytes=${range[0]}-${range[1] === Infinity ? '' : range[1] - 1}` }),
+    ...(range && ifRange !== undefined && { 'if-range': ifRange }),
   }
 }
 
@@ -188,9 +188,7 @@ function portOf({ port, protocol }: URL): number {
   return port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port)
 }
 
-function refused(message: string): ModelError {
-  return new ModelError('transient', 'HttpRefused', message, { retryAfterMs: remoteRepairMs })
-}
+const refused = (message: string): ModelError => ModelError.untilRepairedThere('HttpRefused', message)
 
 /** A server that sends nothing for this long is taken for gone: slow disks and proxies answer well within it. */
 export const downloadStallMs = 60_000
@@ -250,9 +248,7 @@ export class PaceGuard {
 
   #end(what: string): void {
     const seconds = Math.round(this.#stallMs / 1000)
-    this.#ending.abort(
-      new ModelError('transient', 'Stalled', `${this.#shown} ${what} for ${seconds} s: the agent tries again.`),
-    )
+    this.#ending.abort(ModelError.passing('Stalled', `${this.#shown} ${what} for ${seconds} s: the agent tries again.`))
   }
 }
 
@@ -307,21 +303,18 @@ export class Body {
   }
 }
 
+const decoders: Readonly<Record<string, () => Transform>> = {
+  gzip: createGunzip,
+  'x-gzip': createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+}
+
 function decoded(body: Answer['body'], encoding: string, shown: string): Readable {
-  const decoder =
-    encoding === 'gzip' || encoding === 'x-gzip'
-      ? createGunzip()
-      : encoding === 'deflate'
-        ? createInflate()
-        : encoding === 'br'
-          ? createBrotliDecompress()
-          : undefined
+  const decoder = Object.hasOwn(decoders, encoding) ? decoders[encoding]?.() : undefined
   if (decoder === undefined) {
-    throw new ModelError(
-      'transient',
-      'HttpRefused',
+    throw refused(
       `${shown} is sent compressed (${encoding}) although that was not asked for: give an address that sends the file as it is.`,
-      { retryAfterMs: remoteRepairMs },
     )
   }
   body.on('error', (error: Error) => decoder.destroy(error))

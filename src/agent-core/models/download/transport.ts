@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises'
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls'
 import { EnvHttpProxyAgent, fetch as undiciFetch, type Dispatcher } from 'undici'
+import { readBounded } from '../../util/files.ts'
 import { messageOf } from '../../util/message-of.ts'
-import { localRepairMs, ModelError } from '../errors.ts'
+import { ModelError } from '../errors.ts'
 import type { HostGuard } from './host-guard.ts'
 
 /** How requests for models leave this machine: through which proxy, and with which trusted authorities. */
@@ -56,7 +56,7 @@ export async function createTransport({ env, caFile, guard, whyUnreachable }: Tr
   const denied: Transport['denied'] = async (error, shown) => {
     const why = await whyUnreachable?.(error).catch(() => undefined)
     if (why === undefined) return undefined
-    return new ModelError('transient', 'Unreachable', `${shown} cannot be reached: ${why}`, { cause: error })
+    return ModelError.passing('Unreachable', `${shown} cannot be reached: ${why}`, { cause: error })
   }
   const fetch = (input: string, init?: object) =>
     undiciFetch(input, { ...init, dispatcher }).catch(async (error: unknown) => {
@@ -72,17 +72,19 @@ export async function createTransport({ env, caFile, guard, whyUnreachable }: Tr
   }
 }
 
+/** All authorities of a system take less than a megabyte. */
+const maxCaBytes = 16 * 1024 * 1024
+
 async function trusting(caFile: string): Promise<SecureContext> {
   try {
-    const own = await readFile(caFile, 'utf8')
+    const own = (await readBounded(caFile, maxCaBytes)).toString()
     if (!own.includes('-----BEGIN CERTIFICATE-----')) throw new Error('it holds no PEM certificate')
     return createSecureContext({ ca: [...getCACertificates('default'), own] })
   } catch (error) {
-    throw new ModelError(
-      'transient',
+    throw ModelError.untilRepairedHere(
       'BadAuthorityFile',
       `The certificate authorities in ${caFile} cannot be used (${messageOf(error)}): give a file of PEM certificates that this user may read.`,
-      { cause: error, retryAfterMs: localRepairMs },
+      error,
     )
   }
 }
@@ -97,7 +99,7 @@ function proxyAddress(env: TransportOptions['env'], name: 'all_proxy' | 'http_pr
     url?.protocol.startsWith('socks') === true
       ? 'names a SOCKS proxy, and models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.'
       : 'is not the address of a proxy: write it as http://host:port.'
-  throw new ModelError('transient', 'BadProxy', `${name.toUpperCase()} ${what}`, { retryAfterMs: localRepairMs })
+  throw ModelError.untilRepairedHere('BadProxy', `${name.toUpperCase()} ${what}`)
 }
 
 /** As curl: small letters win, empty counts as not there. */

@@ -4,6 +4,7 @@ import { messageOf } from '../../util/message-of.ts'
 import { untilAborted } from '../../util/until-aborted.ts'
 import { KeptWorkers, startWorker } from '../../util/worker.ts'
 import { GgufError, type GgufHeader, type GgufValue } from './gguf.ts'
+import { FactsOfFiles } from '../facts-of-files.ts'
 import type { HeaderAnswer } from './header-worker.ts'
 import { headerOfFile } from './header.ts'
 
@@ -72,52 +73,14 @@ function unreadable(path: string, code: string | undefined, cause: unknown): Ggu
   return new GgufError('Unreadable', `${path} ${sentence}.`, { cause })
 }
 
-/** More models than one machine serves; the oldest is read again. */
-const maxHeaders = 64
-/** Memory of all headers that are kept; that of a large model takes less than 1 MiB. */
-const maxBytes = 32 * 1024 * 1024
-
-interface Known {
-  readonly stamp: string
-  readonly header: Promise<GgufHeader>
-  /** 0 until it is read. */
-  bytes: number
-}
+/** What the headers that are kept take in memory together; that of a large model takes less than 1 MiB. */
+const maxKeptBytes = 32 * 1024 * 1024
+/** So that no more than 64 are kept, however small they are: more than one machine serves. */
+const leastWeight = maxKeptBytes / 64
 
 /** Headers of files on this machine, each read once for the file as it is. */
-export class GgufHeaders {
-  readonly #known = new Map<string, Known>()
-
-  /** Throws GgufError. */
-  async of(path: string): Promise<GgufHeader> {
-    const { size, mtimeMs } = await stat(path)
-    const stamp = `${size} ${mtimeMs}`
-    const known = this.#known.get(path)
-    if (known?.stamp === stamp) return known.header
-    const read: Known = { stamp, header: readGgufHeader(path), bytes: 0 }
-    this.#known.set(path, read)
-    try {
-      const header = await read.header
-      read.bytes = weightOf(header)
-      this.#trim()
-      return header
-    } catch (error) {
-      if (this.#known.get(path) === read) this.#known.delete(path)
-      throw error
-    }
-  }
-
-  /** The oldest go first. */
-  #trim(): void {
-    let total = 0
-    for (const { bytes } of this.#known.values()) total += bytes
-    for (const [path, { bytes }] of this.#known) {
-      if (total <= maxBytes && this.#known.size <= maxHeaders) return
-      this.#known.delete(path)
-      total -= bytes
-    }
-  }
-}
+export const keptGgufHeaders = (): FactsOfFiles<GgufHeader> =>
+  new FactsOfFiles(readGgufHeader, (header) => Math.max(leastWeight, weightOf(header)), maxKeptBytes)
 
 /** What it takes in memory, roughly. */
 function weightOf({ metadata, tensors }: Pick<GgufHeader, 'metadata' | 'tensors'>): number {

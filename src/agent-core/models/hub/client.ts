@@ -3,8 +3,8 @@ import { z } from 'zod'
 import { errorCode } from '../../util/error-code.ts'
 import { messageOf } from '../../util/message-of.ts'
 import { answerOfWorker } from '../../util/worker.ts'
-import { hubCredentials, Login } from '../download/request.ts'
-import { ModelError, remoteRepairMs } from '../errors.ts'
+import { type Credentials, hubCredentials, Login } from '../download/request.ts'
+import { ModelError } from '../errors.ts'
 import { connectionError, refusal } from '../download/answer.ts'
 import { maxListedBytes, maxListedFiles } from '../selection.ts'
 import { maxPathBytes } from '../source.ts'
@@ -54,6 +54,17 @@ export class HubClient {
     this.#options = options
   }
 
+  /** The login that the Hub, and its files, may be asked with. */
+  get credentials(): Credentials | undefined {
+    const { endpoint, token, allowInsecureLoopback } = this.#options
+    return hubCredentials(endpoint, token, allowInsecureLoopback)
+  }
+
+  /** The address of a file's bytes. */
+  fileUrl(repo: string, revision: string, path: string): string {
+    return fileUrl(this.#options.endpoint, repo, revision, path)
+  }
+
   async state(repo: string, revision = 'main'): Promise<RepoState> {
     const answer = await this.#ask({ repo, revision }, async (hubUrl, fetch) =>
       modelInfo({ name: repo, revision, hubUrl, fetch, additionalFields: ['sha'] }),
@@ -78,8 +89,7 @@ export class HubClient {
         files.push(hubFile(parsed))
         nameBytes += pathBytes
         if (files.length > maxListedFiles || nameBytes > maxListedBytes) {
-          throw new ModelError(
-            'terminal',
+          throw ModelError.terminal(
             'Ambiguous',
             `${repo} has more than ${maxListedFiles} files or ${maxListedBytes / 1024 ** 2} MiB of names, too many to choose from: name the file in spec.source, as hf://${repo}/file.gguf.`,
           )
@@ -103,10 +113,7 @@ export class HubClient {
   /** Throws where the Hub refuses the file; one that leads to a page to log in is no refusal here, see `requireFile`. */
   async requireAccess(repo: string, revision: string, path: string): Promise<void> {
     await this.#ask({ repo, revision, path }, async (_, fetch) => {
-      const answer = await fetch(fileUrl(this.#options.endpoint, repo, revision, path), {
-        method: 'HEAD',
-        redirect: 'manual',
-      })
+      const answer = await fetch(this.fileUrl(repo, revision, path), { method: 'HEAD', redirect: 'manual' })
       await answer.body?.cancel()
     })
   }
@@ -134,11 +141,9 @@ export class HubClient {
   }
 
   async #fetch(url: URL, init: RequestInit | undefined, asked: Asked): Promise<Response> {
-    const { endpoint, fetch, token, namespace, signal } = this.#options
-    const { allowInsecureLoopback = false, timeoutMs = answerMs } = this.#options
+    const { endpoint, fetch, token, namespace, signal, timeoutMs = answerMs } = this.#options
     if (url.host !== new URL(endpoint).host) throw badAnswer(asked.repo, `it leads to another host, ${url.host}`)
-    const credentials = hubCredentials(endpoint, token, allowInsecureLoopback)
-    const { authorization } = new Login({ url: url.href, credentials }).headersFor(url)
+    const { authorization } = new Login({ url: url.href, credentials: this.credentials }).headersFor(url)
     const isSent = authorization !== undefined
     const headers = new Headers(init?.headers)
     if (isSent) headers.set('authorization', authorization)
@@ -146,11 +151,7 @@ export class HubClient {
     const either = AbortSignal.any([signal, timeout])
     const shown = `${endpoint}/${asked.repo}`
     try {
-      const response = await fetch(url.href, {
-        ...init,
-        headers: Object.fromEntries(headers),
-        signal: either,
-      })
+      const response = await fetch(url.href, { ...init, headers: Object.fromEntries(headers), signal: either })
       const login = isSent ? { sent: token } : { sent: undefined, withheld: token }
       const question = { ...asked, endpoint, namespace, ...login }
       const problem = hubRefusal(response.status, response.headers, question, Date.now())
@@ -254,22 +255,18 @@ async function quicklyRead(
   }
 }
 
-function badAnswer(repo: string, why: string, cause?: unknown): ModelError {
-  return new ModelError(
-    'transient',
+const badAnswer = (repo: string, why: string, cause?: unknown): ModelError =>
+  ModelError.untilRepairedThere(
     'BadAnswer',
     `The Hub's answer about ${repo} cannot be used (${why}): check HF_ENDPOINT, and whether the network asks for a login.`,
-    { cause, retryAfterMs: remoteRepairMs },
+    cause,
   )
-}
 
 function silent(shown: string, timeoutMs: number, cause: unknown): ModelError {
-  return new ModelError(
-    'transient',
-    'Unreachable',
-    `${shown} did not answer within ${timeoutMs / 1000} s${errorCode(cause) === undefined ? '' : ` (${errorCode(cause)})`}: check the network; the agent tries again.`,
-    { cause },
-  )
+  const code = errorCode(cause)
+  const how = `within ${timeoutMs / 1000} s${code === undefined ? '' : ` (${code})`}`
+  const sentence = `${shown} did not answer ${how}: check the network; the agent tries again.`
+  return ModelError.passing('Unreachable', sentence, { cause })
 }
 
 /** The request to the Hub, for the sentence that says why it was refused. */
@@ -305,34 +302,37 @@ export function hubRefusal(
       : `the token from ${withheld.from} was not sent because ${hub} is not asked over https, so set HF_ENDPOINT to an https:// address`
   switch (headers.get('x-error-code') ?? '') {
     case 'GatedRepo':
-      return hubProblem(
+      return ModelError.untilRepairedThere(
         'AccessDenied',
         sent === undefined
           ? `${repo} is gated: accept its licence at ${page} and ${giveToken}.`
           : `${repo} is gated and the account of the token from ${sent.from} has no access: accept its licence at ${page} with that account, or give another token.`,
       )
     case 'RepoNotFound':
-      return hubProblem(
+      return ModelError.untilRepairedThere(
         'NotFound',
         sent === undefined
           ? `${hub} has no public repository ${repo}: correct spec.source, or if it is private ${giveToken}.`
           : `${hub} has no repository ${repo} that the token from ${sent.from} may see: correct spec.source, or give a token of an account with access.`,
       )
     case 'RevisionNotFound':
-      return hubProblem(
+      return ModelError.untilRepairedThere(
         'NoSuchRevision',
         `${repo} has no revision ${revision}: correct what stands behind the @ in spec.source.`,
       )
     case 'EntryNotFound':
-      return hubProblem('NoSuchFile', `${repo} has no file ${path ?? ''} at ${revision}: see ${page}/tree/${revision}.`)
+      return ModelError.untilRepairedThere(
+        'NoSuchFile',
+        `${repo} has no file ${path ?? ''} at ${revision}: see ${page}/tree/${revision}.`,
+      )
     case 'DisabledRepo':
-      return hubProblem(
+      return ModelError.untilRepairedThere(
         'AccessDenied',
         `${hub} has disabled the repository ${repo}: see ${page} and give another source.`,
       )
   }
   if (status === 401 || status === 403) {
-    return hubProblem(
+    return ModelError.untilRepairedThere(
       'AccessDenied',
       sent === undefined
         ? `${hub} answered ${status} for ${repo}: it needs a token, so ${giveToken}.`
@@ -340,17 +340,10 @@ export function hubRefusal(
     )
   }
   if (status === 404 || status === 405 || status === 501) {
-    return hubProblem(
+    return ModelError.untilRepairedThere(
       'NoHubApi',
       `${endpoint} does not answer as a Hugging Face Hub does (${status} for ${repo}): correct HF_ENDPOINT, or give the file's own https:// address.`,
     )
   }
   return refusal(status, headers, path === undefined ? page : `${page}/${path}`, now)
-}
-
-function hubProblem(
-  reason: 'AccessDenied' | 'NotFound' | 'NoSuchFile' | 'NoSuchRevision' | 'NoHubApi',
-  message: string,
-): ModelError {
-  return new ModelError('transient', reason, message, { retryAfterMs: remoteRepairMs })
 }

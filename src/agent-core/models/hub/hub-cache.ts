@@ -1,6 +1,7 @@
-import { readdir, realpath, stat } from 'node:fs/promises'
+import { realpath, stat } from 'node:fs/promises'
 import { basename, isAbsolute, join } from 'node:path'
 import { errorCode } from '../../util/error-code.ts'
+import { entriesUpTo } from '../../util/files.ts'
 import { pathBelow } from '../../util/is-below.ts'
 import { hashFile } from '../download/hash.ts'
 import { isSafeFileName, isSafePath } from '../source.ts'
@@ -77,8 +78,12 @@ function llamaCacheFiles({
   return [pathBelow(folder, name), pathBelow(folder, basename(path))]
 }
 
+/** A repository has one for each commit that was fetched of it. */
+const maxSnapshots = 1_000
+
 async function namesIn(folder: string): Promise<readonly string[]> {
-  return (await readdir(folder).catch(ifUnusable)) ?? []
+  const entries = (await entriesUpTo(folder, maxSnapshots).catch(ifUnusable)) ?? []
+  return entries.map(({ name }) => name)
 }
 
 async function sizeOf(path: string): Promise<number | undefined> {

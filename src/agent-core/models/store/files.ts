@@ -1,20 +1,44 @@
-import { constants, type Stats } from 'node:fs'
+import { constants, type Dirent, type Stats } from 'node:fs'
 import { access, copyFile, link, lstat, mkdir, open, realpath, rename, rm, stat, statfs } from 'node:fs/promises'
 import { dirname, sep } from 'node:path'
 import { formatBytes } from '../../../contract/format.ts'
 import { errorCode, ownFailure } from '../../util/error-code.ts'
+import { entriesUpTo } from '../../util/files.ts'
 import { messageOf } from '../../util/message-of.ts'
-import { localRepairMs, ModelError } from '../errors.ts'
+import { ModelError } from '../errors.ts'
 
 /** Our own folder in the store; no Model can have its name. */
 export const ownFolder = '.metalbar'
 
 /** Volumes of macOS compare names without case and Unicode form. */
-export function comparable(path: string): string {
-  return path.normalize('NFC').toLowerCase()
+export const comparable = (path: string): string => path.normalize('NFC').toLowerCase()
+
+/** Undefined where there is no such file. */
+export async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked
+  } catch (error) {
+    const code = errorCode(error)
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    throw error
+  }
 }
 
-/** What does not exist yet is where its nearest existing folder is. */
+export const lstatIfThere = (path: string): Promise<Stats | undefined> => ifThere(lstat(path))
+
+export const statIfThere = (path: string): Promise<Stats | undefined> => ifThere(stat(path))
+
+/** More than any store has. */
+const maxEntries = 20_000
+
+/** None where there is no such folder. Throws where it has more entries than any store has. */
+export async function entriesOf(folder: string): Promise<Dirent[]> {
+  const entries = await ifThere(entriesUpTo(folder, maxEntries).then((found) => found ?? 'too many'))
+  if (entries === 'too many') throw new Error(`${folder} has more than ${maxEntries} entries`)
+  return entries ?? []
+}
+
+/** With links followed; what does not exist yet is where its nearest existing folder is. */
 export async function isInside(root: string, path: string): Promise<boolean> {
   const realRoot = await ifThere(realpath(root))
   if (realRoot === undefined) return true
@@ -28,30 +52,10 @@ export async function isInside(root: string, path: string): Promise<boolean> {
 /** Throws ModelError where a link leads out of the store. */
 export async function requireInside(store: string, folder: string): Promise<void> {
   if (await isInside(store, folder)) return
-  throw new ModelError(
-    'transient',
+  throw ModelError.untilRepairedHere(
     'StoreEscape',
     `${folder} is a symbolic link that leaves the model store ${store}: replace it by a folder, or give the model's absolute path as spec.source.`,
-    { retryAfterMs: localRepairMs },
   )
-}
-
-export async function lstatIfThere(path: string): Promise<Stats | undefined> {
-  return ifThere(lstat(path))
-}
-
-export async function statIfThere(path: string): Promise<Stats | undefined> {
-  return ifThere(stat(path))
-}
-
-export async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
-  try {
-    return await asked
-  } catch (error) {
-    const code = errorCode(error)
-    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
-    throw error
-  }
 }
 
 /** With its parents, for this user alone. `mkdir` calls a read-only volume ENOENT here; asking for the right to write tells what it is. */
@@ -106,50 +110,13 @@ async function linkOrCopy(from: string, to: string, withRoom: WithRoom): Promise
     )
     const { size: bytes } = await stat(from)
     if (!isClone) await withRoom({ folder: dirname(to), bytes }, () => copyFile(from, to))
-    const copy = await open(to)
-    try {
-      await copy.sync()
-    } finally {
-      await copy.close()
-    }
+    await using copy = await open(to)
+    await copy.sync()
   }
 }
 
 /** What a volume without hard links, or another volume, answers. */
 const linkless = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'EXDEV', 'EMLINK', 'ENOSYS'])
-
-/** Names what went wrong while writing below the store; a ModelError passes unchanged. */
-export async function storeError(error: unknown, folder: string, neededBytes?: number): Promise<ModelError> {
-  if (error instanceof ModelError) return error
-  switch (errorCode(error)) {
-    case 'ENOSPC':
-    case 'EDQUOT':
-      return diskFull(folder, neededBytes, error)
-    case 'EROFS':
-      return repairable(
-        'StoreReadOnly',
-        `The model store ${folder} is on a read-only volume: mount it writable or choose another --model-store.`,
-        error,
-      )
-    case 'EACCES':
-    case 'EPERM':
-      return repairable(
-        'StoreNotWritable',
-        `The model store ${folder} may not be written by this user: change its permissions or choose another --model-store.`,
-        error,
-      )
-    default: {
-      const own = ownFailure(error)
-      return repairable(
-        'StoreUnusable',
-        own === undefined
-          ? `The model store ${folder} cannot be used (${messageOf(error)}): repair it or choose another --model-store.`
-          : `The model store ${folder} cannot be looked at (${own}): the agent tries again.`,
-        error,
-      )
-    }
-  }
-}
 
 /** Runs work below the store, and names what goes wrong there. Throws ModelError. */
 export async function namingStoreErrors<T>(folder: string, work: () => Promise<T>, neededBytes?: number): Promise<T> {
@@ -160,26 +127,43 @@ export async function namingStoreErrors<T>(folder: string, work: () => Promise<T
   }
 }
 
-async function diskFull(folder: string, neededBytes: number | undefined, cause?: unknown): Promise<ModelError> {
-  const free = await freeBytes(folder).catch(() => undefined)
-  const need = neededBytes === undefined ? 'more space than there is' : formatBytes(neededBytes)
-  const left = free === undefined ? 'no space left' : `${formatBytes(free)} free`
-  return repairable(
-    'DiskFull',
-    `The model needs ${need} and the volume of ${folder} has ${left}: make room there or choose another --model-store.`,
-    cause,
-  )
-}
-
-async function freeBytes(folder: string): Promise<number> {
-  const { bavail, bsize } = await statfs(folder)
-  return bavail * bsize
-}
-
-function repairable(
-  reason: 'DiskFull' | 'StoreReadOnly' | 'StoreNotWritable' | 'StoreUnusable',
-  message: string,
-  cause: unknown,
-): ModelError {
-  return new ModelError('transient', reason, message, { cause, retryAfterMs: localRepairMs })
+/** Names what went wrong while writing below the store; a ModelError passes unchanged. */
+export async function storeError(error: unknown, folder: string, neededBytes?: number): Promise<ModelError> {
+  if (error instanceof ModelError) return error
+  switch (errorCode(error)) {
+    case 'ENOSPC':
+    case 'EDQUOT': {
+      const free = await statfs(folder).catch(() => undefined)
+      const need = neededBytes === undefined ? 'more space than there is' : formatBytes(neededBytes)
+      const left = free === undefined ? 'no space left' : `${formatBytes(free.bavail * free.bsize)} free`
+      return ModelError.untilRepairedHere(
+        'DiskFull',
+        `The model needs ${need} and the volume of ${folder} has ${left}: make room there or choose another --model-store.`,
+        error,
+      )
+    }
+    case 'EROFS':
+      return ModelError.untilRepairedHere(
+        'StoreReadOnly',
+        `The model store ${folder} is on a read-only volume: mount it writable or choose another --model-store.`,
+        error,
+      )
+    case 'EACCES':
+    case 'EPERM':
+      return ModelError.untilRepairedHere(
+        'StoreNotWritable',
+        `The model store ${folder} may not be written by this user: change its permissions or choose another --model-store.`,
+        error,
+      )
+    default: {
+      const own = ownFailure(error)
+      return ModelError.untilRepairedHere(
+        'StoreUnusable',
+        own === undefined
+          ? `The model store ${folder} cannot be used (${messageOf(error)}): repair it or choose another --model-store.`
+          : `The model store ${folder} cannot be looked at (${own}): the agent tries again.`,
+        error,
+      )
+    }
+  }
 }

@@ -1,36 +1,83 @@
-import { realpath } from 'node:fs/promises'
-import { join } from 'node:path'
+import { realpath, rename, rm, writeFile } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { z } from 'zod'
 import { formatBytes } from '../../../contract/format.ts'
-import type { Logger } from '../../observability/logger.ts'
-import { splitKey } from '../../util/object-key.ts'
 import type { StoredModelView } from '../../../contract/models.ts'
-import { deleted, sum, type Entry, type Leftovers } from './leftovers.ts'
-import { countingFor, type Store } from './store.ts'
-import { comparable } from './files.ts'
-import type { LoadedFiles, ModelUser, StoredModel, Wanted } from './places.ts'
+import type { Logger } from '../../observability/logger.ts'
+import { parseJson, readIfThere, syncFolder, withoutUnfinished } from '../../util/files.ts'
+import { pathBelow } from '../../util/is-below.ts'
+import { splitKey } from '../../util/object-key.ts'
+import { partialKey, readNote, removeDownload } from '../content-fetches.ts'
+import { wrongSuffix } from '../download/partial-file.ts'
+import {
+  comparable,
+  entriesOf,
+  lstatIfThere,
+  makeFolder,
+  namingStoreErrors,
+  ownFolder,
+  requireInside,
+} from './files.ts'
+import { countingFor, type Store, type StoredModel, type Wanted } from './store.ts'
+
+/** A service whose Model's files are, or will be, in the store. */
+export interface ModelUser {
+  /** As namespace/name. */
+  readonly service: string
+  readonly model: string
+  /** See `selectionDigest`. */
+  readonly digest: string
+  /** The path of a source on this machine, which may lie in the store. */
+  readonly path?: string
+  /** Neither suspended nor scaled to zero. */
+  readonly isActive: boolean
+}
+
+/** What a server of the service loaded, or is to load next: absolute paths of files and folders. */
+export interface LoadedFiles {
+  /** As namespace/name. */
+  readonly service: string
+  /** Undefined where they are not known. */
+  readonly files: readonly string[] | undefined
+}
 
 export interface InventoryOptions {
   readonly store: Store
-  readonly leftovers: Leftovers
   /** Undefined while it is not known which services there are. */
   readonly users: () => readonly ModelUser[] | undefined
   /** By servers that run, and by those that are about to be started. */
   readonly filesInUse: () => readonly LoadedFiles[]
   /** Models that are being fetched. */
   readonly fetching: () => ReadonlySet<string>
+  /** Keys of partial downloads that are being continued. */
+  readonly activePartials: () => ReadonlySet<string>
+  readonly partialKeepMs: () => number
   readonly log: Logger
+  readonly now: () => number
 }
 
-export interface Pruned {
-  readonly what: readonly string[]
-  readonly bytes: number
-  /** False while it is not known which services there are: then no complete model is in it. */
-  readonly isSure: boolean
+/** Something that the store holds, and how it is deleted. */
+interface Entry {
+  readonly view: StoredModelView
+  /** False where it is in use by now, and stays. */
+  readonly remove: () => Promise<boolean>
 }
 
-/** The models of the store, the services that use them, and what may be deleted. */
+/** A file that is no model: a partial download, or one in quarantine. */
+interface Leftover extends Entry {
+  /** In ms since 1970; of a quarantined file when it was quarantined. */
+  readonly changedAt: number
+  readonly isWanted: boolean
+}
+
+/** Enough for what is left of one of the largest models that Macs run, and for a person to look at it; more only fills the disk. */
+const maxLeftoverBytes = 64 * 1024 ** 3
+
+/** What the store holds: models with the services that use them, partial downloads, and files in quarantine, whose content is wrong. */
 export class Inventory {
   readonly #options: InventoryOptions
+  /** Deletions run one after the other, so that each counts what is left. */
+  #limited: Promise<void> = Promise.resolve()
 
   constructor(options: InventoryOptions) {
     this.#options = options
@@ -41,41 +88,60 @@ export class Inventory {
     return (await this.#entries()).map(({ view }) => view)
   }
 
-  /** What {@link prune} would give. Throws ModelError. */
+  /** What {@link prune} would free. Throws ModelError. */
   async prunableBytes(): Promise<number> {
-    return sum((await this.#entries()).filter(({ view }) => view.prunable !== undefined))
+    return sum((await this.#entries()).filter(isPrunable))
   }
 
-  /** Throws ModelError. */
-  async prune({ dryRun }: { readonly dryRun: boolean }): Promise<Pruned> {
-    const entries = (await this.#entries()).filter(({ view }) => view.prunable !== undefined)
+  /** Says in a sentence what was or would be deleted. Throws ModelError. */
+  async prune({ dryRun }: { readonly dryRun: boolean }): Promise<string> {
+    const entries = (await this.#entries()).filter(isPrunable)
     const gone = dryRun ? entries : await deleted(entries)
-    return {
-      what: gone.map(({ view }) => `${view.name || view.path}: ${view.prunable ?? ''}`),
-      bytes: sum(gone),
-      isSure: this.#options.users() !== undefined,
+    if (gone.length > 0) {
+      const what = gone.map(({ view }) => `${view.name || view.path}: ${view.prunable ?? ''}`).join('; ')
+      const count = `${gone.length} ${gone.length === 1 ? 'entry' : 'entries'}`
+      return `${count}, which ${dryRun ? 'would free' : 'freed'} ${formatBytes(sum(gone))}: ${what}.`
     }
+    return this.#options.users() === undefined
+      ? 'Nothing is pruned: which services there are is not known yet, so every model in the store may be used by one.'
+      : 'Nothing is to be pruned: every model in the store is used by a service.'
   }
 
-  /** Deletes partial downloads that were not continued in time, and what {@link Leftovers.limit} does. Throws ModelError. */
-  async sweep(): Promise<void> {
-    const { users, log } = this.#options
-    const entries = users() === undefined ? [] : await this.#options.leftovers.partials()
-    const gone = await deleted(entries.filter(({ view }) => view.prunable !== undefined))
-    if (gone.length > 0) {
-      log.info('old partial downloads removed', { models: gone.map(({ view }) => view.name), bytes: sum(gone) })
+  /** Everything of the Model of this name; a sentence where that must not be. Throws ModelError. */
+  async remove(model: string): Promise<{ removed: true; bytes: number } | { removed: false; message: string }> {
+    const { users, filesInUse, fetching, store } = this.#options
+    const refused = (message: string) => ({ removed: false, message }) as const
+    const known = users()
+    const entries = (await this.#entries()).filter(({ view }) => view.name === model)
+    if (entries.length === 0) return refused(`There is no model ${model} in the store ${store.directory}.`)
+    if (known === undefined && entries.some(({ view }) => view.state === 'complete')) {
+      return refused(
+        `Which services use the model ${model} is not known until the cluster has answered: try again then.`,
+      )
     }
-    await this.#options.leftovers.limit()
+    const running = [...(known ?? []).filter(({ isActive }) => isActive), ...filesInUse()]
+    const active = new Set(running.map(({ service }) => service))
+    const using = new Set(entries.flatMap(({ view }) => view.usedBy).filter((service) => active.has(service)))
+    if (using.size > 0) {
+      const which = using.size === 1 ? 'that service' : 'those services'
+      return refused(`The model ${model} is used by ${[...using].sort().join(', ')}: delete or stop ${which} first.`)
+    }
+    if (fetching().has(model)) return refused(`The model ${model} is being downloaded: cancel that first.`)
+    const gone = await deleted(entries)
+    return gone.length > 0
+      ? { removed: true, bytes: sum(gone) }
+      : refused(`What the store has of the model ${model} is being downloaded for another model: cancel that first.`)
   }
 
   /** Puts down that a server was started with the model at `path`, and deletes what it replaced: see {@link dropOlder}. */
   async markUsed(wanted: Wanted, path: string): Promise<void> {
-    const { store, log } = this.#options
+    const { store, log, now } = this.#options
     try {
       const used = (await store.contents(wanted)).find((one) => one.path === path)
-      if (used) await store.markUsed(used)
+      const lastUsedAt = new Date(now()).toISOString()
+      if (used) await store.amend(used, () => ({ lastUsedAt }))
     } catch (error) {
-      log.warn('use of a model not recorded', { model: wanted.model, error })
+      log.debug('use of a model not recorded', { model: wanted.model, error })
     }
     await this.dropOlder(wanted)
   }
@@ -87,10 +153,8 @@ export class Inventory {
   async dropOlder(wanted: Wanted): Promise<void> {
     const { store, log } = this.#options
     try {
-      const older = (await store.contents(wanted)).slice(1)
-      const own = older.filter(({ manifest }) => manifest.namespace === wanted.namespace)
-      for (const old of own) {
-        if (await this.isLoaded(old)) continue
+      for (const old of (await store.contents(wanted)).slice(1)) {
+        if (old.manifest.namespace !== wanted.namespace || (await this.isLoaded(old))) continue
         await store.remove(old)
         log.info('older content of a model removed', { model: old.model, path: old.path })
       }
@@ -99,69 +163,76 @@ export class Inventory {
     }
   }
 
-  /** Everything of the Model of this name; a sentence where that must not be. Throws ModelError. */
-  async remove(model: string): Promise<{ removed: true; bytes: number } | { removed: false; message: string }> {
-    const known = this.#options.users()
-    const entries = (await this.#entries()).filter(({ view }) => view.name === model)
-    if (entries.length === 0) {
-      return { removed: false, message: `There is no model ${model} in the store ${this.#options.store.directory}.` }
-    }
-    if (known === undefined && entries.some(({ view }) => view.state === 'complete')) {
-      return {
-        removed: false,
-        message: `Which services use the model ${model} is not known until the cluster has answered: try again then.`,
-      }
-    }
-    const active = new Set(
-      [...(known ?? []).filter(({ isActive }) => isActive), ...this.#options.filesInUse()].map(
-        ({ service }) => service,
-      ),
-    )
-    const users = new Set(entries.flatMap(({ view }) => view.usedBy).filter((service) => active.has(service)))
-    if (users.size > 0) {
-      return {
-        removed: false,
-        message: `The model ${model} is used by ${[...users].sort().join(', ')}: delete or stop ${users.size === 1 ? 'that service' : 'those services'} first.`,
-      }
-    }
-    if (this.#options.fetching().has(model)) {
-      return { removed: false, message: `The model ${model} is being downloaded: cancel that first.` }
-    }
-    const gone = await deleted(entries)
-    if (gone.length > 0) return { removed: true, bytes: sum(gone) }
-    return {
-      removed: false,
-      message: `What the store has of the model ${model} is being downloaded for another model: cancel that first.`,
-    }
-  }
-
   /** Whether a server has it in memory, or may load it again. */
   async isLoaded(stored: StoredModel): Promise<boolean> {
-    return (await usersOf([stored], this.#loaded([stored])))[0]?.length !== 0
+    const [services] = await this.#servicesOf([stored], [])
+    return services?.length !== 0
+  }
+
+  /** Deletes partial downloads that were not continued in time, and what {@link limit} does. Throws ModelError. */
+  async sweep(): Promise<void> {
+    const { users, log } = this.#options
+    const gone = await deleted(users() === undefined ? [] : (await this.#partials()).filter(isPrunable))
+    if (gone.length > 0) {
+      log.info('old partial downloads removed', { models: gone.map(({ view }) => view.name), bytes: sum(gone) })
+    }
+    await this.limit()
+  }
+
+  /**
+   * Deletes partial downloads that are not being continued, and quarantined files, oldest first, until all of them take no more than
+   * {@link maxLeftoverBytes}. Throws ModelError.
+   */
+  limit(): Promise<void> {
+    const work = (): Promise<void> => this.#limit()
+    this.#limited = this.#limited.then(work, work)
+    return this.#limited
+  }
+
+  /** The folder of downloads that are not complete; made when asked for. Throws ModelError. */
+  partialsFolder(): Promise<string> {
+    return this.#made('partials')
+  }
+
+  /**
+   * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more, and
+   * deleted when a person asks, when the same download is wrong again, or when quarantined and partial files take too much of the disk.
+   * Throws ModelError.
+   */
+  async quarantine(path: string, why: string, name = basename(path)): Promise<string> {
+    const { store, log, now } = this.#options
+    return namingStoreErrors(store.directory, async () => {
+      const folder = await this.#made('quarantine')
+      const at = new Date(now()).toISOString()
+      const to = pathBelow(folder, `${at.replace(/[:.]/g, '-')}-${name}`)
+      await writeFile(`${to}.json`, `${JSON.stringify({ path, why, at }, null, 2)}\n`)
+      await rename(path, to)
+      await syncFolder(folder)
+      log.warn('model file quarantined', { path, to, why })
+      if (dirname(path) === this.#folder('partials')) await this.#dropEarlier(path, to)
+      return to
+    })
   }
 
   async #entries(): Promise<Entry[]> {
-    const found = await Promise.all([
-      this.#models(),
-      this.#options.leftovers.partials(),
-      this.#options.leftovers.quarantined(),
-    ])
-    return found.flat()
+    return (await Promise.all([this.#models(), this.#partials(), this.#quarantined()])).flat()
   }
 
   async #models(): Promise<Entry[]> {
     const { store, users } = this.#options
     const models = await store.list()
     const known = users()
-    const usedBy = await usersOf(models, [...this.#loaded(models), ...(known ?? []).map(wantedFiles(models))])
+    const services = await this.#servicesOf(models, known ?? [])
     const records = await Promise.all(models.map(({ manifestPath }) => realOf(manifestPath)))
+    const seen = new Set<string>()
     return models.map((stored, at) => {
-      const services = usedBy[at] ?? []
+      const record = records[at] ?? ''
+      const usedBy = services[at] ?? []
       // What has a second name is counted and deleted under its first.
-      const isFirst = records.indexOf(records[at] ?? '') === at
-      const isFree = known !== undefined && services.length === 0 && isFirst
+      const isFree = known !== undefined && usedBy.length === 0 && !seen.has(record)
+      seen.add(record)
       return {
-        view: { ...viewOf(stored), usedBy: services, ...(isFree && { prunable: 'no service uses it' }) },
+        view: { ...viewOf(stored), usedBy, ...(isFree && { prunable: 'no service uses it' }) },
         remove: async () => {
           if (await this.isLoaded(stored)) return false
           await store.remove(stored)
@@ -171,56 +242,201 @@ export class Inventory {
     })
   }
 
-  /** Where it is not known what a server loaded, that may be any content of its Model. */
-  #loaded(models: readonly StoredModel[]): Used[] {
-    const { filesInUse, users } = this.#options
-    return filesInUse().map(({ service, files }) => ({
-      service,
-      files:
-        files ??
-        models
-          .filter((stored) => users()?.some((user) => user.service === service && isMeant(stored, user)))
-          .flatMap(filesOf),
+  /**
+   * The services that use a file of each model, by whatever name: links are followed. A server uses what it loaded; where that is not known,
+   * any content of its Model. `users` use what they will be served with: the content that their Model would find, or a file in place.
+   */
+  async #servicesOf(models: readonly StoredModel[], users: readonly ModelUser[]): Promise<string[][]> {
+    const contents = Map.groupBy(models, ({ model, manifest }) => `${model} ${manifest.sourceSha256}`)
+    const contentsOf = ({ model, digest }: ModelUser): StoredModel[] => contents.get(`${model} ${digest}`) ?? []
+    const byService = new Map((this.#options.users() ?? []).map((user) => [user.service, user]))
+    const services = new Map<string, Set<string>>()
+    const add = async (service: string, files: readonly string[]): Promise<void> => {
+      for (const file of files) {
+        const real = await realOf(file)
+        services.set(real, (services.get(real) ?? new Set()).add(service))
+      }
+    }
+    for (const { service, files } of this.#options.filesInUse()) {
+      const user = byService.get(service)
+      await add(service, files ?? (user ? contentsOf(user).flatMap(filesOf) : []))
+    }
+    for (const user of users) {
+      const [found] = countingFor(contentsOf(user), splitKey(user.service))
+      await add(user.service, [...(found ? filesOf(found) : []), ...(user.path === undefined ? [] : [user.path])])
+    }
+    return Promise.all(
+      models.map(async (stored) => {
+        const files = await Promise.all(filesOf(stored).map(realOf))
+        return [...new Set(files.flatMap((file) => [...(services.get(file) ?? [])]))].sort()
+      }),
+    )
+  }
+
+  async #limit(): Promise<void> {
+    const partials = this.#options.users() === undefined ? [] : await this.#partials()
+    const all = [...partials, ...(await this.#quarantined())].filter(({ isWanted }) => !isWanted)
+    let excessBytes = sum(all) - maxLeftoverBytes
+    const gone: Entry[] = []
+    for (const leftover of all.sort((a, b) => a.changedAt - b.changedAt)) {
+      if (excessBytes <= 0) break
+      if (leftover.view.sizeBytes === 0 || !(await leftover.remove())) continue
+      excessBytes -= leftover.view.sizeBytes
+      gone.push(leftover)
+    }
+    if (gone.length === 0) return
+    this.#options.log.warn('partial downloads and quarantined files removed, since they took too much of the disk', {
+      paths: gone.map(({ view }) => view.path),
+      bytes: sum(gone),
+      limitBytes: maxLeftoverBytes,
+    })
+  }
+
+  async #partials(): Promise<Leftover[]> {
+    const files = await this.#filesOf('partials', (name) => partialKey.test(name) && !name.endsWith(wrongSuffix))
+    const downloads = Map.groupBy(files, ({ path }) => downloadOf(path))
+    return Promise.all([...downloads].map(([path, parts]) => this.#partial(path, parts)))
+  }
+
+  /** `files`: the download and the records beside it. */
+  async #partial(path: string, files: readonly FoundFile[]): Promise<Leftover> {
+    const { users, fetching, partialKeepMs, now } = this.#options
+    const { model = '', source = '' } = (await readNote(path)) ?? {}
+    const changedAt = Math.max(...files.map((file) => file.changedAt))
+    const ageMs = now() - changedAt
+    const isUsed = users()?.some((user) => user.model === model) === true
+    const isWanted = this.#isActive(path) || fetching().has(model) || isUsed
+    const isOld = !isWanted && ageMs >= partialKeepMs()
+    const sizeBytes = files.find((file) => file.path === path)?.sizeBytes ?? 0
+    return {
+      ...{ changedAt, isWanted },
+      view: {
+        ...{ name: model, source, state: 'partial', sizeBytes, files: 1, path, usedBy: [] },
+        ...(isOld && { prunable: `a partial download that was not continued for ${days(ageMs)}` }),
+      },
+      remove: async () => {
+        // A download may have continued it since it was listed.
+        if (this.#isActive(path)) return false
+        await removeDownload(path)
+        return true
+      },
+    }
+  }
+
+  /** Files that were quarantined, and those that a killed agent left on their way there. */
+  async #quarantined(): Promise<Leftover[]> {
+    const onTheirWay = await this.#filesOf('partials', (name) => name.endsWith(wrongSuffix))
+    return [...(await this.#quarantinedFiles()), ...onTheirWay].map(({ path, sizeBytes, changedAt }) => ({
+      ...{ changedAt, isWanted: false },
+      view: {
+        ...{ name: '', source: '', state: 'quarantined', sizeBytes, files: 1, path, usedBy: [] },
+        prunable: 'its content was not what it should be',
+      },
+      remove: async () => {
+        // It is on its way to quarantine yet.
+        if (this.#isActive(downloadOf(path))) return false
+        await removeQuarantined(path)
+        return true
+      },
     }))
+  }
+
+  async #quarantinedFiles(): Promise<FoundFile[]> {
+    const files = await this.#filesOf('quarantine', (name) => !name.endsWith('.json'))
+    return Promise.all(
+      files.map(async (file) => {
+        const note = await lstatIfThere(`${file.path}.json`)
+        return { ...file, changedAt: note?.mtimeMs ?? file.changedAt }
+      }),
+    )
+  }
+
+  /** Deletes the file quarantined from the same path before: a download that stays wrong would fill the disk with its copies. */
+  async #dropEarlier(path: string, last: string): Promise<void> {
+    for (const { path: earlier } of await this.#quarantinedFiles()) {
+      if (earlier === last) continue
+      const note = quarantineNote.safeParse(parseJson((await readIfThere(`${earlier}.json`, maxNoteBytes)) ?? '')).data
+      if (note?.path === path) await removeQuarantined(earlier)
+    }
+  }
+
+  #isActive(path: string): boolean {
+    return this.#options.activePartials().has(basename(path))
+  }
+
+  #filesOf(name: FolderName, isMeant: (name: string) => boolean): Promise<FoundFile[]> {
+    return namingStoreErrors(this.#options.store.directory, async () => {
+      const folder = this.#folder(name)
+      const entries = await entriesOf(folder)
+      const names = await withoutUnfinished(
+        folder,
+        entries.map((entry) => entry.name),
+      )
+      const files = names.filter(isMeant).map(async (file) => {
+        const path = join(folder, file)
+        const found = await lstatIfThere(path)
+        return found?.isFile() === true ? [{ path, sizeBytes: found.size, changedAt: found.mtimeMs }] : []
+      })
+      return (await Promise.all(files)).flat()
+    })
+  }
+
+  #folder(name: FolderName): string {
+    return join(this.#options.store.directory, ownFolder, name)
+  }
+
+  async #made(name: FolderName): Promise<string> {
+    const folder = this.#folder(name)
+    await makeFolder(folder)
+    await requireInside(this.#options.store.directory, folder)
+    return folder
   }
 }
 
-type Used = LoadedFiles & { readonly files: readonly string[] }
+type FolderName = 'partials' | 'quarantine'
 
-const isMeant = ({ model, manifest }: StoredModel, user: Pick<ModelUser, 'model' | 'digest'>): boolean =>
-  user.model === model && user.digest === manifest.sourceSha256
+interface FoundFile {
+  readonly path: string
+  readonly sizeBytes: number
+  /** In ms since 1970. */
+  readonly changedAt: number
+}
 
-/** What the service will be served with: the content that its Model would find in the store, or a file in place. */
-const wantedFiles =
-  (models: readonly StoredModel[]) =>
-  (user: ModelUser): Used => {
-    const { service, path } = user
-    const meant = models.filter((stored) => isMeant(stored, user))
-    const [found] = countingFor(meant, splitKey(service))
-    return { service, files: [...(found ? filesOf(found) : []), ...(path === undefined ? [] : [path])] }
-  }
+/** Beside every quarantined file, among what a person wants to know. */
+const quarantineNote = z.object({
+  /** Where it was. */
+  path: z.string(),
+})
+const maxNoteBytes = 64 * 1024
+
+async function removeQuarantined(path: string): Promise<void> {
+  await rm(path, { force: true })
+  await rm(`${path}.json`, { force: true })
+}
+
+/** The partial download that a file belongs to, by its name. */
+const downloadOf = (path: string): string => join(dirname(path), partialKey.exec(basename(path))?.[0] ?? '')
+
+const isPrunable = ({ view }: Entry): boolean => view.prunable !== undefined
+
+/** Those of them that could be deleted, and are. */
+async function deleted(entries: readonly Entry[]): Promise<Entry[]> {
+  const gone: Entry[] = []
+  for (const entry of entries) if (await entry.remove()) gone.push(entry)
+  return gone
+}
+
+const sum = (entries: readonly Entry[]): number => entries.reduce((bytes, { view }) => bytes + view.sizeBytes, 0)
+
+const days = (ms: number): string => {
+  const hours = Math.round(ms / 3_600_000)
+  return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`
+}
 
 const filesOf = ({ path, folder, manifest }: StoredModel): string[] => [
   path,
   ...manifest.files.map((file) => join(folder, file.path)),
 ]
-
-/** The services that use a file of each model, by whatever name: links are followed. */
-async function usersOf(models: readonly StoredModel[], uses: readonly Used[]): Promise<string[][]> {
-  const services = new Map<string, Set<string>>()
-  for (const { service, files } of uses) {
-    for (const file of files) {
-      const real = await realOf(file)
-      services.set(real, (services.get(real) ?? new Set()).add(service))
-    }
-  }
-  return Promise.all(
-    models.map(async (stored) => {
-      const files = await Promise.all(filesOf(stored).map(realOf))
-      return [...new Set(files.flatMap((file) => [...(services.get(file) ?? [])]))].sort()
-    }),
-  )
-}
 
 const realOf = async (path: string): Promise<string> => comparable(await realpath(path).catch(() => path))
 
@@ -241,11 +457,3 @@ function viewOf({ model, path, sizeBytes, manifest }: StoredModel): StoredModelV
     ...(header?.contextLength !== undefined && { contextLength: header.contextLength }),
   }
 }
-
-/** One sentence about what was or would be deleted. */
-export const prunedSentence = ({ what, bytes, isSure }: Pruned, verb: 'would free' | 'freed'): string =>
-  what.length === 0
-    ? isSure
-      ? 'Nothing is to be pruned: every model in the store is used by a service.'
-      : 'Nothing is pruned: which services there are is not known yet, so every model in the store may be used by one.'
-    : `${what.length} ${what.length === 1 ? 'entry' : 'entries'}, which ${verb} ${formatBytes(bytes)}: ${what.join('; ')}.`

@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto'
-import { lstat, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { lstat, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import PQueue from 'p-queue'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Logger } from '../../observability/logger.ts'
 import { errorCode } from '../../util/error-code.ts'
-import { withoutUnfinished } from '../../util/files.ts'
+import { parseJson, withoutUnfinished } from '../../util/files.ts'
 import { pathBelow } from '../../util/is-below.ts'
 import { shortDigestLength } from '../source.ts'
-import { comparable, ifThere, lstatIfThere } from './files.ts'
+import { comparable, entriesOf, lstatIfThere } from './files.ts'
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 
@@ -35,12 +35,11 @@ const manifestFile = z.object({
 export type ManifestFile = z.infer<typeof manifestFile>
 
 /** What a list of models says of a file's header. */
-export const headerSummary = z.object({
+const headerSummary = z.object({
   architecture: z.string(),
   quantization: z.string().optional(),
   contextLength: z.number().optional(),
 })
-export type HeaderSummary = z.infer<typeof headerSummary>
 
 /** Which namespaces the source gave the content to; absent in records of an earlier version and of another agent. */
 const access = z.object({
@@ -95,13 +94,17 @@ const firstSchema = z.object({ ...shared, schema: z.undefined().optional(), size
 
 export type ManifestState = { kind: 'absent' } | { kind: 'valid'; manifest: Manifest } | { kind: 'broken'; why: string }
 
+/** Thousands of files take less. */
+const maxManifestBytes = 4 * 1024 * 1024
+
 /** Reads the record at `path`; one of an earlier version is read as what it would be now. */
 export async function readManifest(path: string): Promise<ManifestState> {
   try {
     const found = await lstat(path)
     if (!found.isFile()) return { kind: 'broken', why: 'it is not a regular file' }
     if (found.size > maxManifestBytes) return { kind: 'broken', why: 'it is too long' }
-    const content: unknown = JSON.parse(await readFile(path, 'utf8'))
+    const content = parseJson(await readFile(path, 'utf8'))
+    if (content === undefined) return { kind: 'broken', why: 'it is not JSON' }
     const old = firstSchema.safeParse(content)
     const parsed = manifestSchema.safeParse(old.success ? upgraded(old.data, path) : content)
     return parsed.success
@@ -109,24 +112,19 @@ export async function readManifest(path: string): Promise<ManifestState> {
       : { kind: 'broken', why: z.prettifyError(parsed.error) }
   } catch (error) {
     if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') return { kind: 'absent' }
-    if (error instanceof SyntaxError) return { kind: 'broken', why: 'it is not JSON' }
     throw error
   }
 }
 
-export async function writeManifest(path: string, manifest: Manifest): Promise<void> {
-  await writeFileAtomic(path, `${JSON.stringify(manifest, null, 2)}\n`)
+function upgraded({ sizeBytes, ...old }: z.infer<typeof firstSchema>, path: string): Manifest {
+  const file = basename(path).slice(0, -manifestSuffix.length)
+  return { ...old, schema: 2, files: [{ path: file, sizeBytes }], primary: file }
 }
 
-/** Keeps a broken record for a person to look at, out of the way of the next one. */
-export async function setManifestAside(path: string): Promise<void> {
-  await rename(path, brokenManifestPath(path))
-}
+export const manifestSuffix = '.metalbar.json'
 
-/** As long as this lies beside a file without record, nothing is known about that file. */
-export function brokenManifestPath(path: string): string {
-  return `${path}.broken`
-}
+/** A broken record is kept under this name, for a person to look at. While it lies beside a file without record, nothing is known about that file. */
+export const brokenSuffix = '.broken'
 
 /** Tells contents of one source apart by the best that is known: hashes, else the server's ETags, else lengths. */
 export function contentRevision(files: readonly ManifestFile[]): string {
@@ -147,21 +145,6 @@ export function newestFirst(a: Manifest, b: Manifest, now: number): number {
   return than[0] - of[0] || than[1] - of[1] || than[2] - of[2]
 }
 
-export const manifestSuffix = '.metalbar.json'
-
-/** `file`: the main file, or for a model that is a folder a name of our own in it. */
-export function manifestPath(file: string): string {
-  return `${file}${manifestSuffix}`
-}
-
-/** Thousands of files take less. */
-const maxManifestBytes = 4 * 1024 * 1024
-
-function upgraded({ sizeBytes, ...old }: z.infer<typeof firstSchema>, path: string): Manifest {
-  const file = basename(path).slice(0, -manifestSuffix.length)
-  return { ...old, schema: 2, files: [{ path: file, sizeBytes }], primary: file }
-}
-
 /** Whether the bytes may be given to the namespace without asking their source once more. `''` is the person at this machine. */
 export const isOpenTo = ({ access }: Pick<Manifest, 'access'>, namespace: string): boolean =>
   access !== undefined && (access.isPublic || access.namespaces.includes(namespace))
@@ -170,25 +153,18 @@ export const isOpenTo = ({ access }: Pick<Manifest, 'access'>, namespace: string
 export const isFound = ({ access, origin }: Pick<Manifest, 'access' | 'origin'>): boolean =>
   access === undefined && origin === 'adopted'
 
-/** After the source gave, or would give, the files to the namespace; `isPublic`: to everybody; `isByLogin`: for a login that was sent. */
-export function accessAfter(
-  before: Access | undefined,
-  {
-    namespace,
-    isPublic,
-    isByLogin = false,
-  }: { readonly namespace: string; readonly isPublic: boolean; readonly isByLogin?: boolean },
-): Access {
-  const namespaces = [...new Set([...(before?.namespaces ?? []), namespace])].slice(-maxNamespaces)
-  return {
-    isPublic: isPublic || before?.isPublic === true,
-    namespaces,
-    ...((isByLogin || before?.isByLogin === true) && { isByLogin: true }),
-  }
-}
-
 /** The others are asked again. */
 const maxNamespaces = 1_000
+
+/** After the source gave, or would give, the files to the namespace; `isPublic`: to everybody; `isByLogin`: for a login that was sent. */
+export const accessAfter = (
+  before: Access | undefined,
+  given: { readonly namespace: string; readonly isPublic: boolean; readonly isByLogin?: boolean },
+): Access => ({
+  isPublic: given.isPublic || before?.isPublic === true,
+  namespaces: [...new Set([...(before?.namespaces ?? []), given.namespace])].slice(-maxNamespaces),
+  ...((given.isByLogin === true || before?.isByLogin === true) && { isByLogin: true }),
+})
 
 export interface Recorded {
   /** Where the record is. */
@@ -207,15 +183,18 @@ export class StoreRecords {
 
   /** Reads the records of a Model's folder and of its other sources' folders. Throws where they cannot be read: a file without its record would be open to every namespace. */
   async of(folder: string): Promise<Recorded[]> {
-    const entries = (await ifThere(readdir(folder, { withFileTypes: true }))) ?? []
-    const below = entries.filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))
+    const below = (await entriesOf(folder)).filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))
     const deeper = await Promise.all(below.map(({ name }) => this.in(join(folder, name))))
     return [...(await this.in(folder)), ...deeper.flat()]
   }
 
   /** Sets broken ones aside, and removes those that a killed agent left unfinished. */
   async in(folder: string): Promise<Recorded[]> {
-    const names = await withoutUnfinished(folder, (await ifThere(readdir(folder))) ?? [])
+    const entries = await entriesOf(folder)
+    const names = await withoutUnfinished(
+      folder,
+      entries.map(({ name }) => name),
+    )
     const read = names
       .filter((name) => name.endsWith(manifestSuffix))
       .map(async (name) => {
@@ -231,16 +210,16 @@ export class StoreRecords {
   async write(path: string, manifest: Manifest, folder: string): Promise<Manifest> {
     return this.#changes.add(async () => {
       const newest = await this.#asNewest({ path, manifest }, folder)
-      await writeManifest(path, newest)
+      await this.#save(path, newest)
       return newest
     })
   }
 
   /** False where there is a record by now. */
-  async add(path: string, manifest: Manifest): Promise<boolean> {
+  async add({ path, manifest }: Recorded): Promise<boolean> {
     return this.#changes.add(async () => {
       if ((await lstatIfThere(path)) !== undefined) return false
-      await writeManifest(path, manifest)
+      await this.#save(path, manifest)
       return true
     })
   }
@@ -259,7 +238,7 @@ export class StoreRecords {
       if (state.kind !== 'valid' || !isSameRecord(state.manifest, known)) return undefined
       const next = changed(state.manifest)
       const manifest = newestIn === undefined ? next : await this.#asNewest({ path, manifest: next }, newestIn)
-      await writeManifest(path, manifest)
+      await this.#save(path, manifest)
       return manifest
     })
   }
@@ -285,10 +264,15 @@ export class StoreRecords {
     return { ...manifest, sequence: Math.max(last + 1, manifest.sequence ?? 0) }
   }
 
+  #save(path: string, manifest: Manifest): Promise<void> {
+    return writeFileAtomic(path, `${JSON.stringify(manifest, null, 2)}\n`)
+  }
+
   async #setAside(path: string, why: string): Promise<void> {
+    const aside = `${path}${brokenSuffix}`
     try {
-      await setManifestAside(path)
-      this.#log.warn('broken record of a model set aside', { path: brokenManifestPath(path), why })
+      await rename(path, aside)
+      this.#log.warn('broken record of a model set aside', { path: aside, why })
     } catch (error) {
       this.#log.warn('broken record of a model cannot be set aside', { path, why, error })
     }

@@ -1,23 +1,24 @@
-import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
-import { dirname, join, relative, sep } from 'node:path'
+import { realpath, rm, rmdir } from 'node:fs/promises'
+import { dirname, join, posix, relative, sep } from 'node:path'
 import type { Logger } from '../../observability/logger.ts'
+import { syncFolder } from '../../util/files.ts'
 import { isBelow, pathBelow } from '../../util/is-below.ts'
+import { expectsGguf, firstBytes, isGguf } from '../content-kind.ts'
 import { ModelError } from '../errors.ts'
-import { goAgentFileName, sourceDigest } from '../source.ts'
-import { isInside, namingStoreErrors, requireInside } from './files.ts'
+import { parseShard, shardPaths } from '../selection.ts'
+import { goAgentFileName, shortDigestLength, shownSource, sourceDigest } from '../source.ts'
 import {
-  adopt,
-  reservePlace,
-  sizeInStore,
-  StoreClaims,
-  storedModel,
-  type Destination,
-  type StoredModel,
-  type StoreParts,
-  type Wanted,
-} from './places.ts'
+  comparable,
+  entriesOf,
+  isInside,
+  lstatIfThere,
+  makeFolder,
+  namingStoreErrors,
+  requireInside,
+  statIfThere,
+} from './files.ts'
 import {
-  brokenManifestPath,
+  brokenSuffix,
   isFound,
   isNamedBy,
   isOpenTo,
@@ -25,12 +26,67 @@ import {
   newestFirst,
   StoreRecords,
   type Manifest,
+  type ManifestFile,
+  type Recorded,
 } from './records.ts'
 
-export interface StoreOptions {
-  directory: string
-  log: Logger
-  now?: () => number
+/** Which bytes, for which Model. */
+export interface Wanted {
+  readonly model: string
+  /** The Model's; `''` = of no Model, but a person's. */
+  readonly namespace: string
+  /** The Model's `spec.source`. */
+  readonly source: string
+  /** See `selectionDigest`. */
+  readonly digest: string
+}
+
+/** A complete model in the store. */
+export interface StoredModel {
+  /** The Model's name: its folder in the store. */
+  readonly model: string
+  /** What a runtime is given. */
+  readonly path: string
+  readonly mmproj: string | undefined
+  readonly sizeBytes: number
+  readonly manifest: Manifest
+  /** Where the manifest's files are below. */
+  readonly folder: string
+  readonly manifestPath: string
+}
+
+/** A complete, synced file that is to become part of a model. */
+export interface Arrived extends ManifestFile {
+  readonly sha256: string
+  /** Where the content lies on this machine already and stays. */
+  readonly from?: string | undefined
+  /** Puts the content under this name, in place of what stands there. */
+  readonly moveTo: (path: string) => Promise<void>
+}
+
+/** What is known of all files together. */
+export type Arrival = Pick<Manifest, 'access' | 'mmproj' | 'revision' | 'header'> & {
+  readonly files: readonly Arrived[]
+}
+
+/** Where a model goes. These paths are given to no other caller until `release`. */
+export interface Destination {
+  readonly folder: string
+  /** Makes what has arrived the model, with its record. */
+  commit(arrival: Arrival): Promise<StoredModel>
+  release(): void
+}
+
+interface Place {
+  /** The Model's folder. */
+  readonly root: string
+  /** It, or one of its own for a further source. */
+  readonly folder: string
+  readonly files: readonly string[]
+  /** The file that a runtime is given; empty = the folder. */
+  readonly primary: string
+  /** What the store has of this source stays, since it is in use. */
+  readonly beside: boolean
 }
 
 /**
@@ -45,36 +101,41 @@ export interface StoreOptions {
  */
 export class Store {
   readonly directory: string
-  readonly #parts: StoreParts
+  readonly #log: Logger
+  readonly #now: () => number
+  readonly #records: StoreRecords
+  /** Who is writing a path, or has found a file there that could not be recorded. */
+  readonly #claims = new Map<string, string>()
 
-  constructor({ directory, log, now = Date.now }: StoreOptions) {
-    this.directory = directory
-    this.#parts = { directory, log, now, records: new StoreRecords(log), claims: new StoreClaims() }
+  constructor(options: { readonly directory: string; readonly log: Logger; readonly now?: () => number }) {
+    this.directory = options.directory
+    this.#log = options.log
+    this.#now = options.now ?? Date.now
+    this.#records = new StoreRecords(options.log)
   }
 
   /**
    * The complete model, if the store has it for a Model of this name and source. Of several contents the newest of its namespace's own, else
    * of those that are open to it, else of all. Throws ModelError.
    */
-  async find(wanted: Wanted): Promise<StoredModel | undefined> {
+  find(wanted: Wanted): Promise<StoredModel | undefined> {
     return this.#guarded(async () => {
-      const folder = this.#modelFolder(wanted.model)
-      const complete = await this.#complete(wanted.model, wanted.digest)
+      const found = await this.#complete(wanted.model, wanted.digest)
       const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
-      if (complete.length > 0 || goName === undefined) return countingFor(complete, wanted)[0]
-      const adopted = await adopt(this.#parts, { folder, goName }, wanted)
+      if (found.length > 0 || goName === undefined) return countingFor(found, wanted)[0]
+      const adopted = await this.#adopt(wanted, goName)
       // Another request may have taken the file meanwhile.
       return adopted ?? countingFor(await this.#complete(wanted.model, wanted.digest), wanted)[0]
     })
   }
 
   /** All complete contents of the source that {@link find} chooses from, newest first. Throws ModelError. */
-  async contents(wanted: Wanted): Promise<readonly StoredModel[]> {
+  contents(wanted: Wanted): Promise<readonly StoredModel[]> {
     return this.#guarded(async () => countingFor(await this.#complete(wanted.model, wanted.digest), wanted))
   }
 
   /** The same source under another Model's name. Throws ModelError. */
-  async findElsewhere(wanted: Wanted): Promise<StoredModel | undefined> {
+  findElsewhere(wanted: Wanted): Promise<StoredModel | undefined> {
     return this.#guarded(async () => {
       const others = (await this.#models()).filter((model) => model !== wanted.model)
       const found = await Promise.all(others.map((model) => this.#complete(model, wanted.digest)))
@@ -83,17 +144,17 @@ export class Store {
   }
 
   /** A file of the store with this content, by its record and its length; only of records that `isMeant` accepts. Throws ModelError. */
-  async findContent(
+  findContent(
     { sha256, sizeBytes }: { readonly sha256: string; readonly sizeBytes?: number | undefined },
     isMeant: (manifest: Manifest) => boolean,
   ): Promise<string | undefined> {
     return this.#guarded(async () => {
-      for (const stored of await this.list()) {
-        if (!isMeant(stored.manifest)) continue
-        for (const file of stored.manifest.files) {
+      for (const { manifest, folder } of await this.list()) {
+        if (!isMeant(manifest)) continue
+        for (const file of manifest.files) {
           if (file.sha256 !== sha256 || (sizeBytes !== undefined && file.sizeBytes !== sizeBytes)) continue
-          const path = pathBelow(stored.folder, file.path)
-          if ((await sizeInStore(this.directory, path)) === file.sizeBytes) return path
+          const path = pathBelow(folder, file.path)
+          if ((await this.#sizeOf(path)) === file.sizeBytes) return path
         }
       }
       return undefined
@@ -101,14 +162,14 @@ export class Store {
   }
 
   /** False where the file, by its real path, is of a model that its source did not give to the namespace, or may be. Throws ModelError. */
-  async isOpen(path: string, namespace: string): Promise<boolean> {
+  isOpen(path: string, namespace: string): Promise<boolean> {
     return this.#guarded(async () => {
       const below = relative(await realpath(this.directory), path)
       const file = join(this.directory, below)
       const [model = ''] = below.split(sep)
       if (!modelName.test(model)) return true
       const folder = join(this.directory, model)
-      const naming = (await this.#parts.records.of(folder)).filter((record) => isNamedBy(record, file))
+      const naming = (await this.#records.of(folder)).filter((record) => isNamedBy(record, file))
       if (namespace === '') return true
       // A record that cannot be read may have named it.
       if (naming.length === 0) return !(await hasBrokenRecord(file, folder))
@@ -117,7 +178,7 @@ export class Store {
   }
 
   /** Every recorded model whose files are there, sorted by name. Throws ModelError. */
-  async list(): Promise<StoredModel[]> {
+  list(): Promise<StoredModel[]> {
     return this.#guarded(async () => {
       const found = await Promise.all((await this.#models()).map((model) => this.#complete(model, undefined)))
       return found.flat()
@@ -128,28 +189,26 @@ export class Store {
    * A place for these files; call after `find` found nothing. `beside`: what the store has of this source stays, since it is in use.
    * Throws ModelError.
    */
-  async reserve(
+  reserve(
     wanted: Wanted,
     files: readonly string[],
     { primary, beside = false }: { readonly primary: string; readonly beside?: boolean },
   ): Promise<Destination> {
-    return this.#guarded(() =>
-      reservePlace(this.#parts, wanted, { root: this.#modelFolder(wanted.model), files, primary, beside }),
-    )
-  }
-
-  /** Puts the moment down at which a server was started with it. */
-  async markUsed(stored: StoredModel): Promise<void> {
-    try {
-      const lastUsedAt = new Date(this.#parts.now()).toISOString()
-      await this.amend(stored, () => ({ lastUsedAt }))
-    } catch (error) {
-      this.#parts.log.debug('use of a model cannot be recorded', { path: stored.path, error })
-    }
+    return this.#guarded(async () => {
+      const root = this.#modelFolder(wanted.model)
+      const short = wanted.digest.slice(0, shortDigestLength)
+      for (let attempt = 0; ; attempt += 1) {
+        const folder = attempt === 0 ? root : join(root, attempt === 1 ? short : `${short}-${attempt}`)
+        const destination = await this.#claim(wanted, { root, folder, files, primary, beside })
+        if (destination) return destination
+        const source = shownSource(wanted.source)
+        this.#log.info('keeping model beside another of the same name', { model: wanted.model, source, folder })
+      }
+    })
   }
 
   /** Adds what has been found out about a complete model to what its record says by now. Throws ModelError. */
-  async amend(
+  amend(
     stored: StoredModel,
     changes: (now: Manifest) => Partial<Manifest>,
     { asNewest = false }: { readonly asNewest?: boolean } = {},
@@ -158,17 +217,17 @@ export class Store {
       const { manifestPath: path, manifest: known } = stored
       const changed = (now: Manifest): Manifest => ({ ...now, ...changes(now) })
       const newestIn = asNewest ? this.#modelFolder(stored.model) : undefined
-      const manifest = await this.#parts.records.change({ path, manifest: known }, changed, newestIn)
+      const manifest = await this.#records.change({ path, manifest: known }, changed, newestIn)
       return { ...stored, manifest: manifest ?? changed(known) }
     })
   }
 
   /** Deletes what the record names, the record, and the folders that are empty then; nothing where it is another record by now. Throws ModelError. */
-  async remove({ model, folder, manifest, manifestPath: record }: StoredModel): Promise<void> {
+  remove({ model, folder, manifest, manifestPath: record }: StoredModel): Promise<void> {
     return this.#guarded(async () => {
       const root = this.#modelFolder(model)
       await requireInside(this.directory, folder)
-      await this.#parts.records.remove({ path: record, manifest }, async () => {
+      await this.#records.remove({ path: record, manifest }, async () => {
         for (const { path } of manifest.files) {
           const file = pathBelow(folder, path)
           if (!(await isInside(this.directory, dirname(file)))) continue
@@ -185,35 +244,205 @@ export class Store {
   async #complete(model: string, digest: string | undefined): Promise<StoredModel[]> {
     const folder = this.#modelFolder(model)
     await requireInside(this.directory, folder)
-    const records = await this.#parts.records.of(folder)
+    const records = await this.#records.of(folder)
     const meant = records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)
-    const stored = await Promise.all(meant.map((record) => storedModel(this.#parts, model, record)))
-    const now = this.#parts.now()
+    const stored = await Promise.all(meant.map((record) => this.#stored(model, record)))
+    const now = this.#now()
     return stored.filter((one) => one !== undefined).sort((a, b) => newestFirst(a.manifest, b.manifest, now))
   }
 
+  /** Undefined where the files are not what the record says. */
+  async #stored(model: string, { path: record, manifest }: Recorded): Promise<StoredModel | undefined> {
+    const folder = dirname(record)
+    let total = 0
+    for (const { path: name, sizeBytes: recorded } of manifest.files) {
+      const path = pathBelow(folder, name)
+      const sizeBytes = await this.#sizeOf(path)
+      if (sizeBytes === 0) return undefined
+      if (sizeBytes !== recorded && manifest.origin === 'downloaded') {
+        this.#log.warn('model file has not the recorded size, fetching it again', { path, sizeBytes, recorded })
+        return undefined
+      }
+      total += sizeBytes
+    }
+    return {
+      model,
+      path: manifest.primary === '' ? folder : pathBelow(folder, manifest.primary),
+      mmproj: manifest.mmproj === undefined ? undefined : pathBelow(folder, manifest.mmproj),
+      sizeBytes: total,
+      manifest,
+      folder,
+      manifestPath: record,
+    }
+  }
+
+  /** 0 where there is no such file, or it is not in the store. */
+  async #sizeOf(path: string): Promise<number> {
+    const found = await statIfThere(path)
+    return found?.isFile() === true && (await isInside(this.directory, path)) ? found.size : 0
+  }
+
   async #models(): Promise<string[]> {
-    const entries = await readdir(this.directory, { withFileTypes: true }).catch((error: unknown) => {
-      if (isAbsence(error)) return []
-      throw error
-    })
+    const entries = await entriesOf(this.directory)
     const inside = entries.map(async (entry) => {
       const isFolder = entry.isDirectory() || entry.isSymbolicLink()
-      if (!isFolder || !modelName.test(entry.name) || entry.name.length > 253) return []
+      if (!isFolder || !isModelName(entry.name)) return []
       return (await isInside(this.directory, join(this.directory, entry.name))) ? [entry.name] : []
     })
     return (await Promise.all(inside)).flat().sort()
   }
 
   #modelFolder(model: string): string {
-    if (!modelName.test(model) || model.length > 253) {
-      throw new ModelError(
-        'terminal',
-        'BadModelName',
-        `${JSON.stringify(model)} is not a name Kubernetes allows for a Model: give it another.`,
-      )
+    if (isModelName(model)) return pathBelow(this.directory, model)
+    throw ModelError.terminal(
+      'BadModelName',
+      `${JSON.stringify(model)} is not a name Kubernetes allows for a Model: give it another.`,
+    )
+  }
+
+  /** Undefined where one of the paths belongs to another model. */
+  async #claim(wanted: Wanted, place: Place): Promise<Destination | undefined> {
+    const { folder, files, primary } = place
+    const record = pathBelow(folder, primary === '' ? 'model' : posix.basename(primary)) + manifestSuffix
+    const paths = [record, ...files.map((file) => pathBelow(folder, file))]
+    const claim = `${wanted.digest} ${wanted.namespace}`
+    const firstOfOthers = paths.findIndex((path) => !this.#take(path, claim))
+    const taken = firstOfOthers === -1 ? paths : paths.slice(0, firstOfOthers)
+    const release = (): void => {
+      for (const path of taken) this.#release(path, claim)
     }
-    return pathBelow(this.directory, model)
+    let isHeld = false
+    try {
+      if (firstOfOthers !== -1) return undefined
+      if (!(await this.#isFree(wanted, place, paths))) return undefined
+      await makeFolder(folder)
+      await requireInside(this.directory, folder)
+      isHeld = true
+    } finally {
+      if (!isHeld) release()
+    }
+    const commit = (arrival: Arrival): Promise<StoredModel> => {
+      const neededBytes = arrival.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+      return namingStoreErrors(this.directory, () => this.#commit(wanted, place, record, arrival), neededBytes)
+    }
+    return { folder, commit, release }
+  }
+
+  /** False where the path is another's. */
+  #take(path: string, claim: string): boolean {
+    const key = comparable(path)
+    if ((this.#claims.get(key) ?? claim) !== claim) return false
+    this.#claims.set(key, claim)
+    return true
+  }
+
+  #release(path: string, claim: string): void {
+    const key = comparable(path)
+    if (this.#claims.get(key) === claim) this.#claims.delete(key)
+  }
+
+  /** Whether each path holds nothing, or what this model may replace. */
+  async #isFree(wanted: Wanted, { folder, beside }: Place, paths: readonly string[]): Promise<boolean> {
+    await requireInside(this.directory, folder)
+    const records = await this.#records.in(folder)
+    // Files without a named owner were left by an earlier version, or found here: the first Model of that name takes them over.
+    if (records.some(({ manifest: { namespace = wanted.namespace } }) => namespace !== wanted.namespace)) return false
+    for (const path of paths) {
+      const owner = records.find((record) => record.path === path || isNamedBy(record, path))
+      if (owner && (beside || owner.manifest.sourceSha256 !== wanted.digest)) return false
+      const found = owner ? undefined : await lstatIfThere(path)
+      if (found && !(found.isFile() && found.size === 0)) return false
+    }
+    return true
+  }
+
+  /** The record comes first: a crash in between leaves a record without files (absent), never a file without record (adoptable). */
+  async #commit(wanted: Wanted, place: Place, record: string, arrival: Arrival): Promise<StoredModel> {
+    const { root, folder, primary } = place
+    const { files, access, mmproj, revision, header } = arrival
+    const facts: Manifest = {
+      ...this.#facts(wanted, 'downloaded'),
+      ...{ namespace: wanted.namespace, access, primary, mmproj, revision, header },
+      files: files.map(({ path, sizeBytes, sha256, etag }) => ({ path, sizeBytes, sha256, etag })),
+    }
+    for (const { path, from } of files) {
+      const to = pathBelow(folder, path)
+      if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
+    }
+    const manifest = await this.#records.write(record, facts, root)
+    await syncFolder(folder)
+    for (const { path, moveTo } of files) {
+      const to = pathBelow(folder, path)
+      await makeFolder(dirname(to))
+      await requireInside(this.directory, dirname(to))
+      await moveTo(to)
+      await syncFolder(dirname(to))
+      // As earlier versions left them.
+      await rm(`${to}.metalbar.partial`, { force: true })
+    }
+    await rm(record + brokenSuffix, { force: true })
+    const stored = await this.#stored(wanted.model, { path: record, manifest })
+    if (stored) return stored
+    throw ModelError.untilRepairedHere(
+      'StoreUnusable',
+      `What was just written to ${folder} is not there: look whether something else clears the model store ${this.directory}.`,
+    )
+  }
+
+  /** What a record says of any model. */
+  #facts({ source, digest }: Wanted, origin: Manifest['origin']) {
+    const completedAt = new Date(this.#now()).toISOString()
+    return { schema: 2, source: shownSource(source), sourceSha256: digest, completedAt, origin } as const
+  }
+
+  /**
+   * Takes a file without a record for this source where it has the name that the Go agent's store gives it. It belongs to no namespace yet.
+   * Undefined where there is no such file, or another request has it.
+   */
+  async #adopt(wanted: Wanted, goName: string): Promise<StoredModel | undefined> {
+    const folder = this.#modelFolder(wanted.model)
+    const path = pathBelow(folder, goName)
+    if (!this.#take(path, wanted.digest)) return undefined
+    let keepsClaim = false
+    try {
+      const shard = parseShard(goName)
+      const files: ManifestFile[] = []
+      for (const name of shard === undefined ? [goName] : shardPaths(goName, shard)) {
+        const sizeBytes = await this.#unrecordedSize(folder, name)
+        if (sizeBytes === 0) return undefined
+        files.push({ path: name, sizeBytes })
+      }
+      if (expectsGguf(path) && !isGguf(await firstBytes(path))) {
+        this.#log.warn('file in the model store is not the model its name promises', { path })
+        return undefined
+      }
+      const manifest: Manifest = { ...this.#facts(wanted, 'adopted'), files, primary: goName }
+      const record = { path: path + manifestSuffix, manifest }
+      const outcome = await this.#records.add(record).then(
+        (isAdded) => (isAdded ? 'recorded' : 'taken'),
+        (error: unknown) => {
+          this.#log.debug('model found in the store cannot be recorded', { path: record.path, error })
+          return 'unrecorded' as const
+        },
+      )
+      if (outcome === 'taken') return undefined
+      // The claim in memory then keeps other sources away from the file.
+      keepsClaim = outcome === 'unrecorded'
+      const stored = await this.#stored(wanted.model, record)
+      const facts = { path, source: shownSource(wanted.source), sizeBytes: stored?.sizeBytes }
+      this.#log.info('using model found in the store', facts)
+      return stored
+    } finally {
+      if (!keepsClaim) this.#release(path, wanted.digest)
+    }
+  }
+
+  /** Length of a file of the store that no record names and nothing speaks against; 0 where there is none. */
+  async #unrecordedSize(folder: string, name: string): Promise<number> {
+    const path = pathBelow(folder, name)
+    if ((await this.#records.in(folder)).some((record) => isNamedBy(record, path))) return 0
+    if ((await lstatIfThere(path + manifestSuffix + brokenSuffix)) !== undefined) return 0
+    return this.#sizeOf(path)
   }
 
   #guarded<T>(work: () => Promise<T>): Promise<T> {
@@ -234,27 +463,21 @@ export function countingFor(
 
 const modelName = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/
 
-const isAbsence = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR')
+const isModelName = (name: string): boolean => modelName.test(name) && name.length <= 253
 
 /** In `folder`, or above it up to `root`. */
 async function hasBrokenRecord(folder: string, root: string): Promise<boolean> {
-  const names = await readdir(folder).catch((error: unknown) => {
-    if (isAbsence(error)) return []
-    throw error
-  })
-  if (names.some((name) => name.endsWith(brokenManifestPath(manifestSuffix)))) return true
+  if ((await entriesOf(folder)).some(({ name }) => name.endsWith(manifestSuffix + brokenSuffix))) return true
   return isBelow(folder, root) && hasBrokenRecord(dirname(folder), root)
 }
 
 /** From `folder` up to but not including `root`. */
 async function removeEmpty(folder: string, root: string): Promise<void> {
-  for (let current = folder; isBelow(current, root);) {
+  for (let current = folder; isBelow(current, root); current = dirname(current)) {
     const isEmpty = await rmdir(current).then(
       () => true,
       () => false,
     )
     if (!isEmpty) return
-    current = dirname(current)
   }
 }

@@ -1,5 +1,5 @@
 import { constants, type Stats } from 'node:fs'
-import { access, chmod, readdir, stat } from 'node:fs/promises'
+import { access, chmod, stat } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import { dirname } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
@@ -7,8 +7,8 @@ import { z } from 'zod'
 import { shellCommand } from '../../../contract/shell.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { parseJson, readIfThere } from '../../util/files.ts'
-import { localRepairMs, ModelError } from '../errors.ts'
-import { statIfThere, storeError } from './files.ts'
+import { ModelError } from '../errors.ts'
+import { entriesOf, statIfThere, storeError } from './files.ts'
 
 /** What is found out about a store's folder and those above it. */
 export interface FolderJudgement {
@@ -70,11 +70,9 @@ export const temporaryNote = (directory: string): string | undefined =>
 const octal = ({ mode }: Stats): string => (mode & 0o7777).toString(8).padStart(4, '0')
 
 const foreign = (directory: string, found: Stats, username: string): ModelError =>
-  new ModelError(
-    'transient',
+  ModelError.untilRepairedHere(
     'StoreNotOurs',
     `The model store ${directory} belongs to user ${found.uid} (mode ${octal(found)}), who could put anything there: give it to this user with "${shellCommand(['sudo', 'chown', '-R', username, directory])}", or choose another --model-store.`,
-    { retryAfterMs: localRepairMs },
   )
 
 export interface StorePlace {
@@ -112,50 +110,19 @@ export async function isAway(directory: string, place: StorePlace, home: string 
   return place.nearest !== directory || !(await hasModels(directory))
 }
 
-/** The facts about the store's volume that are kept over restarts of the agent. */
-export class StoreHome {
-  readonly #file: string | undefined
-  readonly #directory: string
-  #mountPoint: Promise<string | undefined> | undefined
-
-  /** Without a file it is forgotten at the end. */
-  constructor({ file, directory }: { file: string | undefined; directory: string }) {
-    this.#file = file
-    this.#directory = directory
-  }
-
-  /** Undefined where the store was never seen, or in another folder. Throws what the file system says. */
-  get mountPoint(): Promise<string | undefined> {
-    this.#mountPoint ??= this.#read()
-    return this.#mountPoint
-  }
-
-  /** Throws what the file system says; for this life it counts all the same. */
-  async keep(mountPoint: string): Promise<void> {
-    if ((await this.mountPoint) === mountPoint) return
-    this.#mountPoint = Promise.resolve(mountPoint)
-    const home = { directory: this.#directory, mountPoint }
-    if (this.#file !== undefined) await writeFileAtomic(this.#file, `${JSON.stringify(home)}\n`, { mode: 0o600 })
-  }
-
-  async #read(): Promise<string | undefined> {
-    const text = this.#file === undefined ? undefined : await readIfThere(this.#file)
-    const { data } = homeShape.safeParse(text === undefined ? undefined : parseJson(text))
-    return data?.directory === this.#directory ? data.mountPoint : undefined
-  }
-}
-
-const homeShape = z.object({ directory: z.string(), mountPoint: z.string() })
-
 const hasModels = async (directory: string): Promise<boolean> =>
-  (await readdir(directory)).some((name) => !name.startsWith('.'))
+  (await entriesOf(directory)).some(({ name }) => !name.startsWith('.'))
+
+/** Where the store was last seen: kept over restarts of the agent. Another folder than this is another store. */
+const homeShape = z.object({ directory: z.string(), mountPoint: z.string() })
+const maxHomeBytes = 64 * 1024
 
 /** Looking costs a few system calls, and tells of a volume that went before a model is wanted. */
 const lookEveryMs = 15_000
 
 export interface StoreWatchOptions {
   readonly directory: string
-  /** Keeps, beyond the end of the agent, on which volume the store is. */
+  /** Keeps, beyond the end of the agent, on which volume the store is; without it that is forgotten. */
   readonly homeFile: string | undefined
   readonly log: Logger
   readonly onChange: () => void
@@ -163,20 +130,16 @@ export interface StoreWatchOptions {
 
 /** Whether the store can be used: volumes come and go, and are made read-only. */
 export class StoreWatch {
-  readonly #directory: string
-  readonly #home: StoreHome
-  readonly #log: Logger
-  readonly #onChange: () => void
+  readonly #options: StoreWatchOptions
   readonly #warned = new Set<string>()
+  /** The mount point that the store was last seen at; undefined where it was never seen, or in another folder. Absent until it was read. */
+  #home: { readonly mountPoint: string | undefined } | undefined
   #problem: ModelError | undefined
   #timer: NodeJS.Timeout | undefined
   #looking: Promise<ModelError | undefined> | undefined
 
-  constructor({ directory, homeFile, log, onChange }: StoreWatchOptions) {
-    this.#directory = directory
-    this.#home = new StoreHome({ file: homeFile, directory })
-    this.#log = log
-    this.#onChange = onChange
+  constructor(options: StoreWatchOptions) {
+    this.#options = options
   }
 
   /** As of the last look: one sentence. */
@@ -185,8 +148,8 @@ export class StoreWatch {
   }
 
   start(): void {
-    const note = temporaryNote(this.#directory)
-    if (note !== undefined) this.#log.info('model store may be emptied by a restart', { text: note })
+    const note = temporaryNote(this.#options.directory)
+    if (note !== undefined) this.#options.log.info('model store may be emptied by a restart', { text: note })
     void this.look()
     this.#timer = setInterval(() => void this.look(), lookEveryMs).unref()
   }
@@ -195,8 +158,14 @@ export class StoreWatch {
     clearInterval(this.#timer)
   }
 
+  /** Before something of the store is served. Throws ModelError where it belongs to another user. */
+  async requireOwn(): Promise<void> {
+    const { problem } = await judgeStoreFolder(this.#options.directory)
+    if (problem) throw problem
+  }
+
   /** Before the store is written to, and perhaps made. Throws ModelError where that cannot be. */
-  async require(): Promise<void> {
+  async requireWritable(): Promise<void> {
     const problem = await this.#look({ isMade: true })
     if (problem) throw problem
   }
@@ -210,50 +179,63 @@ export class StoreWatch {
   }
 
   async #look({ isMade }: { isMade: boolean }): Promise<ModelError | undefined> {
+    const { directory, log, onChange } = this.#options
     const before = this.#problem?.message
     this.#problem = await this.#seen(isMade)
     const { message, reason } = this.#problem ?? {}
     if (message === before) return this.#problem
-    if (message === undefined) this.#log.info('model store can be used again', { directory: this.#directory })
-    else this.#log.warn('model store cannot be used', { directory: this.#directory, reason, message })
-    this.#onChange()
+    if (message === undefined) log.info('model store can be used again', { directory })
+    else log.warn('model store cannot be used', { directory, reason, message })
+    onChange()
     return this.#problem
   }
 
   async #seen(isMade: boolean): Promise<ModelError | undefined> {
+    const { directory } = this.#options
     try {
-      const place = await placeOf(this.#directory)
-      if (await isAway(this.#directory, place, await this.#home.mountPoint)) return gone(this.#directory)
-      const { problem, warnings } = await judgeStoreFolder(this.#directory)
+      const place = await placeOf(directory)
+      this.#home ??= { mountPoint: await this.#readHome() }
+      if (await isAway(directory, place, this.#home.mountPoint)) return gone(directory)
+      const { problem, warnings } = await judgeStoreFolder(directory)
       if (problem) return problem
       for (const text of warnings) this.#warnOnce(text)
       await access(place.nearest, constants.W_OK)
-      if (isMade || place.nearest === this.#directory) await this.#keepHome(place.mountPoint)
+      if (isMade || place.nearest === directory) await this.#keepHome(place.mountPoint)
       return undefined
     } catch (error) {
-      return storeError(error, this.#directory)
+      return storeError(error, directory)
     }
   }
 
   #warnOnce(text: string): void {
     if (this.#warned.has(text)) return
     this.#warned.add(text)
-    this.#log.warn('others may reach the model store', { directory: this.#directory, text })
+    this.#options.log.warn('others may reach the model store', { directory: this.#options.directory, text })
   }
 
+  async #readHome(): Promise<string | undefined> {
+    const { directory, homeFile } = this.#options
+    const text = homeFile === undefined ? undefined : await readIfThere(homeFile, maxHomeBytes)
+    const home = homeShape.safeParse(parseJson(text ?? '')).data
+    return home?.directory === directory ? home.mountPoint : undefined
+  }
+
+  /** Where it cannot be written down, it counts until the agent ends. */
   async #keepHome(mountPoint: string): Promise<void> {
+    const { directory, homeFile, log } = this.#options
+    if (this.#home?.mountPoint === mountPoint) return
+    this.#home = { mountPoint }
+    if (homeFile === undefined) return
     try {
-      await this.#home.keep(mountPoint)
+      await writeFileAtomic(homeFile, `${JSON.stringify({ directory, mountPoint })}\n`, { mode: 0o600 })
     } catch (error) {
-      this.#log.warn('volume of the model store not remembered', { directory: this.#directory, mountPoint, error })
+      log.warn('volume of the model store not remembered', { directory, mountPoint, error })
     }
   }
 }
 
 const gone = (directory: string): ModelError =>
-  new ModelError(
-    'transient',
+  ModelError.untilRepairedHere(
     'StoreGone',
     `The volume of the model store ${directory} is not mounted: connect it again, or choose another --model-store.`,
-    { retryAfterMs: localRepairMs },
   )

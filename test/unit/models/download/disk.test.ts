@@ -4,7 +4,7 @@ import { mkdir, open, rm, statfs, type FileHandle } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { requireFreeSpace, SpaceClaims } from '../../../../src/agent-core/models/download/limits.ts'
+import { DiskSpace } from '../../../../src/agent-core/models/download/limits.ts'
 import { localRepairMs } from '../../../../src/agent-core/models/errors.ts'
 import type { Behaviour } from '../../../support/model-server/behaviour.ts'
 import { startModelServer, type ModelServer } from '../../../support/model-server/model-server.ts'
@@ -26,7 +26,10 @@ afterEach(async () => {
 test('what does not fit beside the reserve is refused before a byte is written, with what could be deleted', async () => {
   const { url } = await server.serve('/x.gguf', plain)
   const failed = await failureOf(
-    room.fetch({ url }, { reserveBytes: 1e18, deletableBytes: () => Promise.resolve(3_000_000_000) }),
+    room.fetch(
+      { url },
+      { space: new DiskSpace({ reserveBytes: () => 1e18, deletableBytes: () => Promise.resolve(3_000_000_000) }) },
+    ),
   )
   expect({ ...failed, files: await room.files() }).toEqual({
     kind: 'transient',
@@ -40,14 +43,16 @@ test('what does not fit beside the reserve is refused before a byte is written, 
 })
 
 test('what other downloads will still take is no room, until they end', async () => {
-  const claims = new SpaceClaims()
-  const folder = { folder: tmpdir(), reserveBytes: 0, claims }
+  const space = new DiskSpace({ reserveBytes: () => 0 })
+  const { bavail, bsize } = await statfs(tmpdir())
+  const most = Math.floor((bavail * bsize) / 2)
   const [one, other] = [{}, {}]
-  claims.claim(other, 1e18)
-  await expect(requireFreeSpace(folder, 1, one)).rejects.toThrow('other downloads need 1,000,000 TB')
-  claims.claim(other, 0)
-  await requireFreeSpace(folder, 1, one)
-  expect(claims.claim(other, 1)).toBe(1)
+  await space.claim(other, tmpdir(), most)
+  await expect(space.claim(one, tmpdir(), 2 * most)).rejects.toThrow('other downloads need ')
+  space.release(other)
+  await space.claim(one, tmpdir(), most)
+  // What is claimed again takes the place of what was claimed before.
+  await space.claim(one, tmpdir(), most)
 })
 
 test('room that others take during the download stops it before the volume is full, and the rest follows when they leave', async ({
@@ -56,7 +61,7 @@ test('room that others take during the download stops it before the volume is fu
   await using volume = await smallVolume('128m', skip)
   const { url, content } = await server.serve('/x.gguf', { ...plain, sizeBytes: 80 * MiB })
   const [partialPath, others] = [join(volume.path, 'x.partial'), join(volume.path, 'others')]
-  const options = { partialPath, reserveBytes: 0, connections: 1 }
+  const options = { partialPath, space: new DiskSpace({ reserveBytes: () => 0 }), connections: 1 }
   const takeRoom = (): void => {
     if (!existsSync(others)) writeFileSync(others, Buffer.alloc(60 * MiB))
   }
@@ -85,9 +90,10 @@ test('a file of unknown size stops before it reaches into the reserve, and follo
     ranges: false,
   })
   const partialPath = join(volume.path, 'x.partial')
-  const failed = await failureOf(room.fetch({ url }, { partialPath, reserveBytes: 40 * MiB }))
+  const options = { partialPath, space: new DiskSpace({ reserveBytes: () => 40 * MiB }) }
+  const failed = await failureOf(room.fetch({ url }, options))
   await execa('mount', ['-o', 'remount,size=256m', volume.path])
-  const file = await room.fetch({ url }, { partialPath, reserveBytes: 40 * MiB })
+  const file = await room.fetch({ url }, options)
   expect({ ...failed, sha256: file.sha256 }).toMatchObject({
     reason: 'DiskFull',
     message: expect.stringMatching(/ and 41\.9 MB stay in reserve, /) as unknown,

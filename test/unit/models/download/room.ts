@@ -2,7 +2,7 @@ import { readFile, readdir } from 'node:fs/promises'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Progress } from '../../../../src/contract/service.ts'
-import { Bandwidth } from '../../../../src/agent-core/models/download/limits.ts'
+import { Bandwidth, DiskSpace } from '../../../../src/agent-core/models/download/limits.ts'
 import {
   download,
   type DownloadedFile,
@@ -59,6 +59,7 @@ export async function downloadRoom(): Promise<DownloadRoom> {
           log,
           transport,
           bandwidth: new Bandwidth(),
+          space: new DiskSpace(),
           random: () => 0,
           onProgress: (progress) => reports.push(progress),
           ...options,

@@ -1,4 +1,5 @@
-import { type ResolveContext, resolveSource, type WantedModel } from '../../../../src/agent-core/models/resolve.ts'
+import { type ResolveContext, resolveSource } from '../../../../src/agent-core/models/resolve.ts'
+import type { WantedModel } from '../../../../src/agent-core/models/selection.ts'
 import { ModelError } from '../../../../src/agent-core/models/errors.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import type { FakeHub } from '../../../support/fake-hub.ts'

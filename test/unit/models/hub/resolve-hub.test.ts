@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
-import { AmbiguousError } from '../../../../src/agent-core/models/errors.ts'
+import { ModelError } from '../../../../src/agent-core/models/errors.ts'
 import { startFakeHub } from '../../../support/fake-hub.ts'
 import { givenToken, refusalOf, resolving } from './hub-world.ts'
 
@@ -14,7 +14,6 @@ describe('a repository of the Hub', () => {
     const commit = await repo.commit({ 'M-Q8_0.gguf': gguf('eight'), 'sub/M-Q4_K_M.gguf': gguf('new four') })
     const resolve = resolving(hub)
     expect(await resolve({ source: 'hf://org/repo', quantization: 'q4_k_m' })).toEqual({
-      kind: 'remote',
       files: [
         {
           url: `${hub.endpoint}/org/repo/resolve/${commit}/sub/M-Q4_K_M.gguf`,
@@ -61,7 +60,7 @@ describe('a repository of the Hub', () => {
     const choicesOf = (source: string) =>
       resolve(source).then(
         () => [],
-        (error: unknown) => (error instanceof AmbiguousError ? error.choices : []),
+        (error: unknown) => (error instanceof ModelError ? error.choices : []),
       )
     const choices = await choicesOf('hf://org/repo')
     expect(choices).toEqual([
@@ -128,7 +127,7 @@ describe('a repository of the Hub', () => {
         { path: 'tokenizer.json', role: 'other', sizeBytes: 7 },
       ],
     })
-    expect(resolved.kind === 'remote' && resolved.files[0]?.sha256).toBe(undefined)
+    expect(resolved.files[0]?.sha256).toBe(undefined)
   })
 
   test('whose file has another checksum than the Model says is refused before anything is fetched', async () => {
@@ -169,7 +168,7 @@ describe("an address of the Hub's own", () => {
     await using hub = await startFakeHub()
     await hub.addRepo('org/repo', { 'M.gguf': gguf('x') })
     const resolved = await resolving(hub)('https://huggingface.co/org/repo/resolve/main/M.gguf')
-    expect(resolved.kind === 'remote' && resolved.files.map(({ url }) => new URL(url).origin)).toEqual([hub.endpoint])
+    expect(resolved.files.map(({ url }) => new URL(url).origin)).toEqual([hub.endpoint])
   })
 
   test('at a mirror that has no API is fetched like any other', async () => {
@@ -177,7 +176,6 @@ describe("an address of the Hub's own", () => {
     hub.outage = { status: 404 }
     const source = `${hub.endpoint}/org/repo/resolve/main/M.gguf`
     expect(await resolving(hub)(source)).toEqual({
-      kind: 'remote',
       files: [{ url: source, fileName: 'M.gguf', path: 'M.gguf', role: 'weights', isUnsaid: true, isPublic: true }],
       primary: 'M.gguf',
       notes: [

@@ -19,16 +19,18 @@ describe('the token of the Hub', () => {
     const standard = join(home.dir, '.cache', 'huggingface', 'token')
     await writeFile(standard, 'hf_file\n')
     await writeFile(join(home.dir, 'other'), 'hf_other')
+    await writeFile(join(home.dir, 'mine'), ' hf_set ')
+    const [hubTokenFile, keptHubToken] = [join(home.dir, 'mine'), () => Promise.resolve('hf_kept ')]
     const secret = () => Promise.resolve({ value: 'hf_secret', from: 'Secret ns/hub' })
     const env = { HF_TOKEN: 'hf_env', HUGGING_FACE_HUB_TOKEN: 'hf_old' }
     const of = async (sources: Partial<Parameters<typeof hubToken>[0]>) =>
       hubToken({ env: {}, home: home.dir, ...sources })
     expect([
-      await of({ secret, setting: 'hf_set', env }),
-      await of({ setting: ' hf_set ', env }),
-      await of({ setting: 'hf_set', kept: 'hf_kept', env }),
-      await of({ setting: '', kept: 'hf_kept', env }),
-      await of({ setting: '', env }),
+      await of({ secret, hubTokenFile, env }),
+      await of({ hubTokenFile, env }),
+      await of({ hubTokenFile, keptHubToken, env }),
+      await of({ keptHubToken, env }),
+      await of({ keptHubToken: () => Promise.resolve(undefined), env }),
       await of({ env: { HF_TOKEN: '', HUGGING_FACE_HUB_TOKEN: 'hf_old' } }),
       await of({}),
       await of({ env: { HF_TOKEN_PATH: join(home.dir, 'other') } }),
