@@ -6,24 +6,41 @@ export interface HomebrewRelease {
   readonly homepage: string
 }
 
-/** SHA-256 of the archives, in hex. */
-export interface CommandArchives {
-  readonly 'darwin-arm64': string
-  readonly 'darwin-x64': string
-}
-
 /** What LLMKube's guides call the agent. */
 export const goAgentName = 'llmkube-metal-agent'
+
+/** In hex. */
+interface Hashes {
+  readonly arm64: string
+  readonly x64: string
+}
+
+/** What Homebrew takes of a release, by the names of its files; `hash` answers the SHA-256 of one of them. */
+export async function homebrewFiles(
+  release: HomebrewRelease,
+  hash: (name: string) => Promise<string>,
+): Promise<readonly (readonly [name: string, text: string])[]> {
+  const hashes = async (nameOf: (arch: keyof Hashes) => string) => ({
+    arm64: await hash(nameOf('arm64')),
+    x64: await hash(nameOf('x64')),
+  })
+  return [
+    ['metal-agent.rb', formula(release, await hashes(commandArchive))],
+    ['metalbar.rb', cask(release, await hashes((arch) => `Metalbar-${release.version}-${arch}.dmg`))],
+  ]
+}
+
+const commandArchive = (arch: keyof Hashes): string => `metal-agent-darwin-${arch}.tar.gz`
 
 const description = 'Makes a Mac with Apple silicon a Kubernetes inference node'
 
 /** `Formula/metal-agent.rb`: the command alone. */
-export function formula(release: HomebrewRelease, sha256: CommandArchives): string {
+function formula(release: HomebrewRelease, sha256: Hashes): string {
   const { version, homepage } = release
-  const archive = (platform: keyof CommandArchives): string =>
+  const archive = (arch: keyof Hashes): string =>
     [
-      `      url ${quoted(`${release.downloads}/metal-agent-${platform}.tar.gz`)}`,
-      `      sha256 ${quoted(sha256[platform])}`,
+      `      url ${quoted(`${release.downloads}/${commandArchive(arch)}`)}`,
+      `      sha256 ${quoted(sha256[arch])}`,
     ].join('\n')
   return `# Written by tasks/package/homebrew.ts of the release.
 class MetalAgent < Formula
@@ -34,10 +51,10 @@ class MetalAgent < Formula
 
   on_macos do
     on_arm do
-${archive('darwin-arm64')}
+${archive('arm64')}
     end
     on_intel do
-${archive('darwin-x64')}
+${archive('x64')}
     end
   end
 
@@ -63,13 +80,8 @@ end
 `
 }
 
-export interface AppImages {
-  readonly arm64: string
-  readonly x64: string
-}
-
 /** `Casks/metalbar.rb`: the app, with the command in it. What it leaves in the home folder is removed by `zap` alone. */
-export function cask({ version, downloads, homepage }: HomebrewRelease, sha256: AppImages): string {
+function cask({ version, downloads, homepage }: HomebrewRelease, sha256: Hashes): string {
   return `# Written by tasks/package/homebrew.ts of the release.
 cask "metalbar" do
   arch arm: "arm64", intel: "x64"

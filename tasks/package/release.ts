@@ -6,7 +6,7 @@ import { packageVersion } from '../build-info.ts'
 import { checksums, sha256 } from './archive.ts'
 import { packCommand } from './command-archive.ts'
 import { buildCommand, buildCommandFor, packagesOfCommand } from './command.ts'
-import { cask, formula } from './homebrew.ts'
+import { homebrewFiles } from './homebrew.ts'
 import { checkFiles, checkVersion, filesOf, ReleaseError, stepsOf, type Step } from './release/steps.ts'
 
 /** `node tasks/package/release.ts [STEP]`, all of them without one; `--dry-run` tells what each would do and what this machine lacks for it. */
@@ -91,9 +91,10 @@ function nodeFor(wanted: 'arm64' | 'x64'): string {
 }
 
 async function buildFor(wanted: 'arm64' | 'x64'): Promise<void> {
+  const node = nodeFor(wanted)
   const output = path.join(root, 'out/package', `metal-agent-darwin-${wanted}`, 'metal-agent')
   await mkdir(path.dirname(output), { recursive: true })
-  await (wanted === process.arch ? buildCommand(output) : buildCommandFor(wanted, nodeFor(wanted), output))
+  await (wanted === process.arch ? buildCommand(output) : buildCommandFor(wanted, node, output))
 }
 
 async function packFor(wanted: 'arm64' | 'x64'): Promise<void> {
@@ -123,14 +124,8 @@ async function collect(): Promise<void> {
     )
   }
   const release = { version, downloads, homepage }
-  const commands = {
-    'darwin-arm64': await hash('metal-agent-darwin-arm64.tar.gz'),
-    'darwin-x64': await hash('metal-agent-darwin-x64.tar.gz'),
-  }
-  const images = { arm64: await hash(`Metalbar-${version}-arm64.dmg`), x64: await hash(`Metalbar-${version}-x64.dmg`) }
   await writeFile(path.join(collected, 'SHA256SUMS'), await checksums(found.map((name) => path.join(collected, name))))
-  await writeFile(path.join(collected, 'metal-agent.rb'), formula(release, commands))
-  await writeFile(path.join(collected, 'metalbar.rb'), cask(release, images))
+  for (const [name, text] of await homebrewFiles(release, hash)) await writeFile(path.join(collected, name), text)
   for (const name of (await readdir(collected)).sort()) say(name)
 }
 

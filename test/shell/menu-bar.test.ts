@@ -176,44 +176,56 @@ describe('the icon and its menu', () => {
     })
   })
 
-  test('a defect ends the app alone: what serves goes on, and the app that is started next takes it over', async () => {
-    await using world = await servingWorld()
-    await using folder = await temporaryFolder()
-    const options = { folder: folder.dir, kubeconfig: world.sim.kubeconfig(), preferences: world.preferences }
-    await using app = await ShellApp.start(options)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
-    await app.ask({ do: 'fail', message: 'a defect' }).catch(() => undefined)
-    const code = await app.exited
-    const messages = await app.messages()
-    expect({
-      code,
-      serverLives: lives(pid),
-      told: messages.filter((msg) => /^(defect|servers keep running|withdrew)/.test(msg)),
-    }).toEqual({ code: 0, serverLives: true, told: ['defect', 'servers keep running'] })
-    await using next = await ShellApp.start(options)
-    await next.icon('serving')
-    expect(await next.serverOf('tiny')).toBe(pid)
-    await next.quit()
-    await untilGone(pid)
-  })
+  test.for(['thrown', 'rejected'] as const)(
+    'a defect that is %s ends the app alone: what serves goes on, and the app that is started next takes it over',
+    async (how) => {
+      await using world = await servingWorld()
+      await using folder = await temporaryFolder()
+      const options = { folder: folder.dir, kubeconfig: world.sim.kubeconfig(), preferences: world.preferences }
+      await using app = await ShellApp.start(options)
+      world.apply('tiny')
+      await app.icon('serving')
+      const pid = await app.serverOf('tiny')
+      await app.ask({ do: 'fail', message: 'a defect', how }).catch(() => undefined)
+      const code = await app.exited
+      const messages = await app.messages()
+      expect({
+        code,
+        serverLives: lives(pid),
+        told: messages.filter((msg) => /^(defect|servers keep running|withdrew)/.test(msg)),
+      }).toEqual({ code: 0, serverLives: true, told: ['defect', 'servers keep running'] })
+      await using next = await ShellApp.start(options)
+      await next.icon('serving')
+      expect(await next.serverOf('tiny')).toBe(pid)
+      await next.quit()
+      await untilGone(pid)
+    },
+  )
 
-  test('whoever asks the agent to shut down ends the app, in the same order', async () => {
-    await using world = await servingWorld()
-    await using app = await startApp(world)
-    await app.icon('idle')
-    await using client = await connectToAgent({
-      socketPath: socketPathFor(app.stateDir, tmpdir()),
-      stateDir: app.stateDir,
-    })
-    const { outcome } = await client.command({ name: 'shutdown' })
-    expect({ outcome, code: await app.exited, last: (await app.messages()).at(-1) }).toEqual({
-      outcome: 'accepted',
-      code: 0,
-      last: 'stopped metalbar',
-    })
-  })
+  test.for([false, true])(
+    'whoever asks the agent to shut down ends the app; what serves is kept: %s',
+    async (keeps) => {
+      await using world = await servingWorld()
+      await using app = await startApp(world)
+      world.apply('tiny')
+      await app.icon('serving')
+      const pid = await app.serverOf('tiny')
+      await using client = await connectToAgent({
+        socketPath: socketPathFor(app.stateDir, tmpdir()),
+        stateDir: app.stateDir,
+      })
+      const { outcome } = await client.command({ name: 'shutdown', ...(keeps && { keepServing: true }) })
+      const code = await app.exited
+      const serverLives = lives(pid)
+      if (keeps) process.kill(pid, 'SIGKILL')
+      expect({ outcome, code, last: (await app.messages()).at(-1), serverLives }).toEqual({
+        outcome: 'accepted',
+        code: 0,
+        last: 'stopped metalbar',
+        serverLives: keeps,
+      })
+    },
+  )
 
   test('without a kubeconfig the icon says what is missing, and nothing is claimed to be served', async () => {
     await using app = await ShellApp.start({ preferences: {} })

@@ -46,6 +46,22 @@ describe('before the app is ready', () => {
   })
 })
 
+test('a page is not heard once its window is gone', async () => {
+  const { BrowserWindow, ipcMain, ready } = await fresh()
+  const { invoke } = await import('../support/electron-stand-in/ipc-main.ts')
+  ready()
+  const heard: unknown[] = []
+  ipcMain.handle('escape', (_event, by) => void heard.push(by))
+  // The app ends with its last window.
+  const [window] = [new BrowserWindow(options), new BrowserWindow(options)]
+  const { webContents } = window
+  const press = (by: string) => invoke({ sender: webContents, senderFrame: webContents.mainFrame }, 'escape', [by])
+  await press('while it is open')
+  window.destroy()
+  await expect(press('late')).rejects.toThrow('destroyed')
+  expect(heard).toEqual(['while it is open'])
+})
+
 test('before the app is ready there is no question and no dialog for files', async () => {
   const { dialog } = await fresh()
   for (const use of [() => dialog.showMessageBox(undefined, box), () => dialog.showOpenDialog({ properties: [] })]) {

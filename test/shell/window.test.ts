@@ -34,9 +34,12 @@ test('a click on the icon opens the window, which shows a model come up and the 
   await page.getByRole('button', { name: 'Stop', exact: true }).click()
   await page.getByRole('button', { name: 'Start', exact: true }).waitFor()
   await eventually(() => !lives(pid))
-  expect({ suspended: world.isSuspended('tiny'), complaints, windows: (await app.look()).windows }).toEqual({
+  const { windows, isSandboxed } = await app.look()
+  expect({ suspended: world.isSuspended('tiny'), complaints, isSandboxed, windows }).toEqual({
     suspended: true,
     complaints: [],
+    // Every process of Chromium, whatever a window asks for.
+    isSandboxed: true,
     windows: [
       {
         isVisible: true,
@@ -131,6 +134,8 @@ test('torn off it is a window like any other, which a click elsewhere and Esc le
   await untilVisible(app)
   await app.ask({ do: 'clickElsewhere' })
   await page.keyboard.press('Escape')
+  // Its answer comes after the app has heard of both.
+  await page.evaluate('metalbar.appState()')
   await app.ask({ do: 'clickIcon' })
   const tornOff = (await app.look()).windows.map(({ isVisible, hasFrame }) => [isVisible, hasFrame])
   const meanwhile = await inDock()

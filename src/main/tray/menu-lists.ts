@@ -8,7 +8,7 @@ import type { AgentView, AgentViewStore } from '../agent/agent-view.ts'
  * not answer is not asked again before that. Rejects where `ownStates`, which asks macOS and the disk, does.
  */
 export function menuLists(
-  link: AgentLink,
+  link: Pick<AgentLink, 'query' | 'snapshot'>,
   view: AgentViewStore,
   ownStates: () => Promise<Partial<AgentView>>,
   limitMs = menuLimitMs,
@@ -24,7 +24,7 @@ export function menuLists(
   }
 }
 
-async function askLists(link: AgentLink, view: AgentViewStore): Promise<void> {
+async function askLists(link: Pick<AgentLink, 'query'>, view: AgentViewStore): Promise<void> {
   const ask = <T>(question: Promise<T>, keep: (answer: T | { readonly problem: string }) => void) =>
     question.then(keep, (error: unknown) => {
       // Where the agent is gone the menu says so, and the last answer may still be right when it is back.
@@ -36,7 +36,7 @@ async function askLists(link: AgentLink, view: AgentViewStore): Promise<void> {
   ])
 }
 
-async function askFigures(link: AgentLink, view: AgentViewStore): Promise<void> {
+async function askFigures(link: Pick<AgentLink, 'snapshot'>, view: AgentViewStore): Promise<void> {
   const snapshot = await link.snapshot().catch(() => undefined)
   if (!snapshot) return
   view.setState((before) => {

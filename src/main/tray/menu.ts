@@ -203,7 +203,7 @@ function modelEntry(service: ServiceView, snapshot: AgentSnapshot): MenuEntry {
 function shapeOf(service: ServiceView): string {
   const { state, reason } = service
   if (reason === 'Paused' || reason === 'Asleep') return shapes.waiting
-  return state !== 'foreign' && isTroubled(service) ? '▲' : shapes[state]
+  return isTroubled(service) ? '▲' : shapes[state]
 }
 
 /** The namespace only where there are several. */

@@ -53,7 +53,7 @@ export const controlRequest = z.discriminatedUnion('do', [
   z.object({ do: z.literal('collectGarbage') }),
   z.object({ do: z.literal('activate') }),
   /** In the app's own code, where nobody catches it. */
-  z.object({ do: z.literal('fail'), message: z.string() }),
+  z.object({ do: z.literal('fail'), message: z.string(), how: z.enum(['thrown', 'rejected']) }),
   /** Calls the app's IPC as a page that is not its own could. */
   z.object({
     do: z.literal('forge'),
@@ -162,7 +162,9 @@ async function carryOut(request: z.output<typeof controlRequest>): Promise<unkno
       return void app.emit('activate')
     case 'fail':
       setImmediate(() => {
-        throw new Error(request.message)
+        const error = new Error(request.message)
+        if (request.how === 'thrown') throw error
+        void Promise.reject(error)
       })
       return undefined
     case 'forge': {

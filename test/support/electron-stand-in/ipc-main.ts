@@ -5,7 +5,7 @@ export interface Frame {
 }
 
 export interface InvokeEvent {
-  readonly sender: { readonly mainFrame: Frame }
+  readonly sender: { readonly mainFrame: Frame; isDestroyed?(): boolean }
   readonly senderFrame: Frame | null
 }
 
@@ -23,8 +23,9 @@ export const ipcMain = {
   },
 }
 
-/** What `ipcRenderer.invoke` gets: a copy, or a plain Error that names the channel. */
+/** What `ipcRenderer.invoke` gets: a copy, or a plain Error that names the channel. What a page sent is not heard once its window is gone. */
 export async function invoke(event: InvokeEvent, channel: string, content: readonly unknown[]): Promise<unknown> {
+  if (event.sender.isDestroyed?.() === true) throw new Error('Object has been destroyed')
   const handler = handlers.get(channel)
   if (!handler) throw new Error(`Error invoking remote method '${channel}': No handler registered for '${channel}'`)
   try {

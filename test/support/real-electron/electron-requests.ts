@@ -192,8 +192,10 @@ export const carriers: { readonly [K in Do]?: Carry<K> } = {
 
   activate: ({ app }) => void app.emit('activate'),
 
-  fail: (_electron, { message }) =>
+  fail: (_electron, { message, how }) =>
     void setTimeout(() => {
-      throw new Error(message)
+      const error = new Error(message)
+      if (how === 'thrown') throw error
+      void Promise.reject(error)
     }),
 }

@@ -3,6 +3,7 @@ import { LinkError, type AgentLink } from '../../../src/contract/client.ts'
 import type { Answer } from '../../../src/contract/queries.ts'
 import { createAgentView } from '../../../src/main/agent/agent-view.ts'
 import { menuLists } from '../../../src/main/tray/menu-lists.ts'
+import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 const nothing = () => Promise.resolve({})
 
@@ -53,4 +54,19 @@ test('a list that is not answered in time stands there as it was, and the next t
   contexts.resolve(after)
   await new Promise(setImmediate)
   expect([shown, view.getState().contexts]).toEqual([before, after])
+})
+
+test.for([
+  ['an older one of the same agent is left', { revision: 6 }, 7],
+  ['a newer one takes its place', { revision: 8 }, 8],
+  ['one of an agent that has started since counts, although it begins again', { bootId: 'next', revision: 1 }, 1],
+] as const)('of the figures that the menu asks for %s', async ([, asked, shown]) => {
+  const view = createAgentView()
+  view.setState({ snapshot: sampleSnapshot({ revision: 7 }) })
+  const link: Pick<AgentLink, 'snapshot' | 'query'> = {
+    snapshot: () => Promise.resolve(sampleSnapshot(asked)),
+    query: () => Promise.reject(new LinkError('gone', 'It is gone.')),
+  }
+  await menuLists(link, view, nothing)()
+  expect(view.getState().snapshot?.revision).toBe(shown)
 })

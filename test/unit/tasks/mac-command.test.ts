@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { glob, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -25,6 +25,13 @@ beforeAll(async () => {
 }, longestBuildMs)
 afterAll(() => folder[Symbol.asyncDispose]())
 
+/** As Node.js writes the name of an asset: behind its length. The bundle names its workers too. */
+function asAsset(name: string): Buffer {
+  const length = Buffer.alloc(8)
+  length.writeBigUInt64LE(BigInt(name.length))
+  return Buffer.concat([length, Buffer.from(name)])
+}
+
 test.each(['arm64', 'x64'] as const)(
   'the command for Macs with %s is Node.js with what runs here, ready to be signed',
   async (arch) => {
@@ -36,8 +43,13 @@ test.each(['arm64', 'x64'] as const)(
     const { segments } = parseMachO(file ?? Buffer.alloc(0))
     const blob = segments.find(({ name }) => name === 'NODE_SEA')?.sections[0]?.bytes ?? new Uint8Array()
     const text = Buffer.from(blob.buffer, blob.byteOffset, blob.byteLength)
-    const carried = ['workers/header-worker.js', 'renderer/index.html', ...(await optionsOfLauncher())]
-    expect(carried.filter((one) => !text.includes(one))).toEqual([])
+    const workers: string[] = []
+    for await (const worker of glob('src/**/*-worker.ts', { cwd: root })) {
+      workers.push(`workers/${path.basename(worker, '.ts')}.js`)
+    }
+    expect(workers).toContain('workers/header-worker.js')
+    expect([...workers, 'renderer/index.html'].filter((name) => !text.includes(asAsset(name)))).toEqual([])
+    expect((await optionsOfLauncher()).filter((one) => !text.includes(one))).toEqual([])
     expect([root, 'metalbar-command-'].filter((place) => text.includes(place))).toEqual([])
     expect(commandTroubles(file ?? Buffer.alloc(0), { arch, blob, sentinel, isSigned: false })).toEqual([])
     // What it was made of, which the same look tells from it.

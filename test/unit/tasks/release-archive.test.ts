@@ -25,12 +25,19 @@ test('an archive of the same content has the same bytes, whenever and in whateve
   expect(first?.equals(second ?? Buffer.alloc(0))).toBe(true)
 })
 
-test('the command lies in its archive by the name of LLMKube’s agent too', async () => {
+test('the command lies in its archive beside its licences, by the name of LLMKube’s agent too', async () => {
   await using folder = await temporaryFolder()
   const command = path.join(folder.dir, 'metal-agent-linux-x64')
   await mkdir(command)
   await writeFile(path.join(command, 'metal-agent'), '#!/bin/sh\necho started\n', { mode: 0o755 })
   const [archive = ''] = await packCommand({ folder: command, packages: [], node: process.execPath })
+  const { stdout: listing } = await execa('tar', ['-tzf', archive])
+  // In this order whatever the disk says, and no folder above them.
+  expect(listing.split('\n')).toEqual(
+    ['LICENSE', 'README.md', 'THIRD_PARTY_NOTICES', 'llmkube-metal-agent', 'metal-agent'].map(
+      (name) => `metal-agent-linux-x64/${name}`,
+    ),
+  )
   await mkdir(path.join(folder.dir, 'unpacked'))
   await execa('tar', ['-xzf', archive, '-C', path.join(folder.dir, 'unpacked')])
   const { stdout } = await execa(path.join(folder.dir, 'unpacked/metal-agent-linux-x64/llmkube-metal-agent'))

@@ -51,6 +51,35 @@ test('a disk image is signed before Gatekeeper is asked for its signature, which
   expect(config).toMatch(/^dmg:\n(?: .*\n)*? {2}sign: true\n/m)
 })
 
+test.each(['arm64', 'x64'])('what people download for %s is known to Apple before it is packed or assessed', (arch) => {
+  const commands = stepsOf('1.2.3').flatMap((step) => step.commands.map((words) => words.join(' ')))
+  const at = (...words: readonly string[]) => commands.findIndex((one) => words.every((word) => one.includes(word)))
+  const command = `out/package/metal-agent-darwin-${arch}`
+  const image = `out/app/Metalbar-1.2.3-${arch}.dmg`
+  const inOrder = [
+    at('--build-command', arch),
+    at('codesign --sign', '--timestamp --options runtime --entitlements entitlements.plist', `${command}/metal-agent`),
+    at('ditto', `${command}.notary.zip`),
+    at('notarytool submit', `${command}.notary.zip`, '--wait'),
+    at('--check-notarization', `${command}/metal-agent`),
+    at('--pack-command', arch),
+    at('build-app.ts --signed'),
+    at('notarytool submit', image, '--wait'),
+    at('stapler staple', image),
+    at('spctl', 'context:primary-signature', image),
+    at('stapler validate', image),
+    at('--collect'),
+  ]
+  expect([inOrder.includes(-1), inOrder]).toEqual([false, inOrder.toSorted((one, other) => one - other)])
+})
+
+test('a command for the other kind of Mac is made of Node.js for that, which has to be named', async () => {
+  const script = path.join(root, 'tasks/package/release.ts')
+  const other = process.arch === 'arm64' ? 'x64' : 'arm64'
+  const run = execa(process.execPath, [script, '--build-command', other], { env: { METALBAR_OTHER_NODE: '' } })
+  await expect(run).rejects.toThrow(`METALBAR_OTHER_NODE must name the node ${process.version} of darwin ${other}.`)
+})
+
 test('the tests on Electron drive the package for tests, packed just before, and no Electron that is told which app', () => {
   const commands = stepsOf('1.2.3').find(({ name }) => name === 'electron')?.commands ?? []
   const [pack = [], verify = [], drive = []] = commands

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module'
 import path from 'node:path'
 import Ajv from 'ajv'
 import { expect, test } from 'vitest'
+import { electronFoundations } from '../../../tasks/package/foundations.ts'
 import { lockedIntegrity, softwareBillOfMaterials, type Described } from '../../../tasks/package/sbom.ts'
 
 const root = path.join(import.meta.dirname, '../../..')
@@ -77,4 +78,18 @@ test('it is the same text for the same content in another order, and names no ti
 test('what is no CycloneDX is noticed', async () => {
   const text = softwareBillOfMaterials(await described())
   expect(await violations(text.replace('"Apache-2.0"', '"Apache Two"'))).not.toEqual([])
+})
+
+test('Electron is named for both kinds of Mac, with the hash of the archive that its package checks', async () => {
+  const folder = path.join(root, 'node_modules/electron')
+  const json = async (name: string) => JSON.parse(await readFile(path.join(folder, name), 'utf8')) as unknown
+  const { version } = (await json('package.json')) as { version: string }
+  const hashes = (await json('checksums.json')) as Record<string, string>
+  const found = await electronFoundations(root)
+  expect(found.map(({ purl, sha256 }) => [purl, sha256])).toEqual(
+    ['arm64', 'x64'].map((arch) => [
+      `pkg:generic/electron@${version}?arch=${arch}&os=darwin`,
+      hashes[`electron-v${version}-darwin-${arch}.zip`],
+    ]),
+  )
 })
