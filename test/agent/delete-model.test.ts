@@ -75,7 +75,7 @@ test('of a service that is gone already the Model is deleted too', async () => {
   const request = { requestId: randomUUID(), command: command.parse({ name: 'deleteModel', service: at.service }) }
   expect(await at.agent.agent.command(request)).toMatchObject({
     outcome: 'done',
-    message: saying(/tiny is not in the cluster any more\. So is its Model tiny/),
+    message: saying(/tiny is no longer in the cluster\. So is its Model tiny/),
   })
   expect(await at.left()).toEqual([undefined, undefined])
 })

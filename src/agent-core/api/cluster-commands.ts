@@ -52,7 +52,7 @@ export async function reloadKubeconfig({ session, agent }: Rooms): Outcome {
   const renewal = await agent.renewCredentials(present)
   switch (renewal.kind) {
     case 'renewed':
-      return done(`The kubeconfig was read anew; the agent stays with "${present.name}" (${present.server}).`)
+      return done(`The kubeconfig was read again; the agent stays with "${present.name}" (${present.server}).`)
     case 'otherServer':
       return refused(`${renewal.message}: choose the context to move there, which stops what runs here first.`, {
         command: { name: 'selectContext', context: present.name },
@@ -123,7 +123,7 @@ export function moveOfNews({
 
 const toldOfNamespace = (namespace: string | undefined, where: string): string =>
   namespace === undefined
-    ? `The agent serves ${where}, and what runs here goes on.`
+    ? `The agent serves ${where}, and what runs here keeps running.`
     : `What runs here for other namespaces is withdrawn and stopped; then the agent serves ${where}.`
 
 interface MoveInQuestion {

@@ -49,7 +49,7 @@ export async function deleteModel(rooms: Rooms, command: DeleteModel): Outcome {
     if (!isApiError(error, 404)) return refusedByCluster(`${key} is not deleted`, error)
     const last = known.report.service
     const model = last?.metadata.uid === asked ? await deleteItsModel(api, last) : ''
-    return done(`${key} is not in the cluster any more. ${model}`.trim())
+    return done(`${key} is no longer in the cluster. ${model}`.trim())
   }
 }
 

@@ -19,7 +19,7 @@ export function cancelPull(
 ): Outcome {
   return Promise.resolve(
     models.cancelPull(model)
-      ? done(`The pull of ${model} is cancelled; what has arrived is kept, and the next pull goes on from there.`)
+      ? done(`The pull of ${model} is cancelled; what has arrived is kept, and the next pull continues from there.`)
       : refused(`No pull of ${model} is under way.`),
   )
 }

@@ -43,7 +43,7 @@ export function resync({ session, agent }: Rooms): Outcome {
     current?.cluster.resync()
     current?.reconciler.retryAll()
   })
-  return Promise.resolve(accepted('Everything is listed anew and compared with what runs here.'))
+  return Promise.resolve(accepted('Everything in the cluster is listed again and compared with what runs here.'))
 }
 
 /** Ends the agent, after the answer was given. */

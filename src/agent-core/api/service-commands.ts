@@ -287,7 +287,7 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
       ...{
         kind: 'settingsChanged',
         service,
-        message: `${wanted ? 'Protected' : 'Not protected any more'} here, by a person.`,
+        message: `${wanted ? 'Protected' : 'No longer protected'} here, by a person.`,
       },
       undo: { name: 'protect', service, protect: !wanted },
     })
@@ -347,6 +347,6 @@ export async function cancelDownload(rooms: Rooms, { service }: Extract<Command,
       },
     )
   }
-  await holdHere(rooms, known, 'downloadCancelled', 'Its download was cancelled, by a person; Start goes on with it.')
-  return done(`The download for ${key} is cancelled; what has arrived is kept, and Start goes on from there.`)
+  await holdHere(rooms, known, 'downloadCancelled', 'A person cancelled its download; Start continues it.')
+  return done(`The download for ${key} is cancelled; what has arrived is kept, and Start continues from there.`)
 }

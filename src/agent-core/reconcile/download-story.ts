@@ -29,7 +29,7 @@ export class DownloadStory {
       this.#toldPercent = percentOf(doneBytes, totalBytes)
       const message =
         doneBytes > 0
-          ? `The download of the model goes on at ${formatBytes(doneBytes)}${of}.`
+          ? `The download of the model continues at ${formatBytes(doneBytes)}${of}.`
           : `The download of the model begins${totalBytes === undefined ? '' : `: ${formatBytes(totalBytes)}`}.`
       return { reason: 'Fetching', message }
     }

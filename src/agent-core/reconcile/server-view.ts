@@ -67,7 +67,7 @@ function stoppingMessage({ drain, since, hangs }: Stopping): string {
   if (!drain) return 'The server is finishing.'
   const { requestsInFlight: requests, endsAt } = drain
   const seconds = Math.ceil((endsAt - since) / 1_000)
-  if (requests === 0) return 'No request is in flight any more; the server stops in a moment.'
+  if (requests === 0) return 'No request is in flight; the server stops in a moment.'
   return `${requests} request${requests === 1 ? '' : 's'} finishing; the server stops in at most ${seconds} s.`
 }
 

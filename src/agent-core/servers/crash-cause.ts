@@ -137,7 +137,7 @@ const causes: readonly KnownCause[] = [
   {
     says: /tensor '[^']*' not found|missing tensor|wrong number of tensors|has wrong shape/i,
     advice: ({ system }) =>
-      `The model file was made for another version of llama.cpp: ${upgrade[system]}, or fetch the file anew from its author.`,
+      `The model file was made for another version of llama.cpp: ${upgrade[system]}, or fetch the file again from its author.`,
   },
   {
     says: /insufficient memory|OutOfMemory|OutOfDeviceMemory|out of memory|failed to allocate (\w+ )?buffer|unable to allocate \w+ buffer|bad_alloc/i,

@@ -196,6 +196,6 @@ const availableNews = (version: string): News => ({
 const linkedNews = (file: string): News => ({
   id: 'command',
   title: 'The command metal-agent is installed',
-  body: `As ${file}. A terminal that is open already may have to be opened anew.`,
+  body: `As ${file}. A terminal that is already open may have to be opened again.`,
   click: { kind: 'open', at: { view: 'settings' } },
 })

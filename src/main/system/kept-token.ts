@@ -30,7 +30,7 @@ export interface KeptTokenOptions {
 const tokenPattern = /^[\x21-\x7e]{1,1000}$/
 
 const noToken =
-  'This is no token: it is empty, too long, or has spaces or other characters that no token has. Copy it anew from huggingface.co.'
+  'This is no token: it is empty, too long, or has spaces or other characters that no token has. Copy it again from huggingface.co.'
 
 /** The person's token of the Hub, in a file of the state folder that only this app can read. The token itself is never logged. */
 export class KeptToken {
@@ -105,9 +105,9 @@ export class KeptToken {
       // A person may have written another one meanwhile, or removed it.
       if ((await this.#content())?.equals(content) !== true) return
       await writeFileAtomic(this.#file, anew, { mode: 0o600 })
-      log.info('encrypted the Hub token anew')
+      log.info('encrypted the Hub token again')
     } catch (error) {
-      log.warn('the Hub token is not encrypted anew', { error })
+      log.warn('the Hub token was not encrypted again', { error })
     }
   }
 

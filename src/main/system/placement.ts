@@ -47,7 +47,7 @@ const places: Readonly<Record<Misplaced, string>> = {
 export const moveOffer = (misplaced: Misplaced): Question => ({
   message: places[misplaced],
   detail:
-    'In Applications it can be updated, be opened at login and be found again. It closes, is moved there and opens again; what serves goes on.',
+    'In Applications it can be updated, be opened at login and be found again. It closes, is moved there and opens again; models keep serving.',
   yes: 'Move to Applications',
   no: 'Not now',
 })

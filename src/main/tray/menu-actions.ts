@@ -157,7 +157,7 @@ async function showLog({ stateDir, openFile }: DeedOptions, file: string): Promi
  */
 export async function ownLog(stateDir: string, file: string): Promise<string> {
   const [folder, log] = await Promise.all([realpath(stateDir), realpath(file).catch(() => undefined)])
-  if (log === undefined) throw new LinkError('refused', `There is no log ${file} any more.`)
+  if (log === undefined) throw new LinkError('refused', `The log ${file} no longer exists.`)
   if (!log.startsWith(`${folder}${path.sep}`) || path.extname(log) !== '.log') {
     throw new LinkError('refused', `${file} is no log of this app; nothing was opened.`)
   }

@@ -387,7 +387,7 @@ function takeOverEntries({ isHere, isQuitting }: AgentView): MenuEntry[] {
   if (isHere || isQuitting) return []
   return [
     text('A metal-agent runs this node; this app shows it'),
-    line('Run the agent in this app…', { kind: 'takeOver' }, { toolTip: 'What serves goes on. You are asked first.' }),
+    line('Run the agent in this app…', { kind: 'takeOver' }, { toolTip: 'Models keep serving. You are asked first.' }),
   ]
 }
 
@@ -420,7 +420,7 @@ function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
         line(
           `Restart to update to ${update.version}`,
           { kind: 'update', action: 'install' },
-          { toolTip: 'What serves goes on meanwhile, and the new version takes it over.' },
+          { toolTip: 'Models keep serving meanwhile, and the new version takes them over.' },
         ),
       ]
     case 'installing':
@@ -442,7 +442,7 @@ const moveEntries = ({ misplaced }: AgentView): MenuEntry[] =>
         line(
           'Move to Applications…',
           { kind: 'moveToApplications' },
-          { toolTip: 'It closes and opens again from there; what serves goes on.' },
+          { toolTip: 'It closes and opens again from there; models keep serving.' },
         ),
       ]
 

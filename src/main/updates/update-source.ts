@@ -86,7 +86,7 @@ export class UpdateSource {
       native.throwIfAny()
     } catch (error) {
       signal.throwIfAborted()
-      if (stalled.signal.aborted) throw new UpdateError('The update server sends nothing any more: try it again later.')
+      if (stalled.signal.aborted) throw new UpdateError('The update server stopped sending: try again later.')
       throw error
     } finally {
       clearTimeout(stall)
@@ -100,7 +100,7 @@ export class UpdateSource {
   async stage(): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<undefined>()
     const done = () => resolve(undefined)
-    const missing = () => reject(new UpdateError('The update is not there any more: download it again.'))
+    const missing = () => reject(new UpdateError('The downloaded update is gone: download it again.'))
     autoUpdater.once('update-downloaded', done)
     autoUpdater.once('update-not-available', missing)
     autoUpdater.once('error', reject)

@@ -302,7 +302,7 @@ const noSession = () =>
   new HttpRefusal({
     status: 401,
     code: 'refused',
-    message: 'This window is not connected, or not any more: metal-agent ui prints a new address for it.',
+    message: 'This window is not connected, or no longer: metal-agent ui prints a new address for it.',
     headers: { 'www-authenticate': 'Bearer' },
   })
 

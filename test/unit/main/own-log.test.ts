@@ -16,5 +16,5 @@ test('only a log of the state folder is one, wherever a link points', async () =
   for (const file of [outside, inState('link.log'), inState('settings.json'), inState('../../outside.log')]) {
     await expect(ownLog(stateDir, file)).rejects.toThrow('is no log of this app')
   }
-  await expect(ownLog(stateDir, inState('gone.log'))).rejects.toThrow('any more')
+  await expect(ownLog(stateDir, inState('gone.log'))).rejects.toThrow('no longer exists')
 })

@@ -38,7 +38,7 @@ test.each<[ServerState, string]>([
   ],
   [
     { ...stopping, drain: { requestsInFlight: 0, endsAt: 6_000 } },
-    'No request is in flight any more; the server stops in a moment.',
+    'No request is in flight; the server stops in a moment.',
   ],
   [{ ...stopping, hangs: 'Process 7 did not end.' }, 'Process 7 did not end. Its memory stays counted until then.'],
   [

@@ -388,7 +388,7 @@ function refused(observed: Observation, { reason, message, spares }: Refused): P
   const isRefused = (server: ServerView): boolean => 'digest' in server && wasStartedWith(server.digest, spares?.except)
   const isSpared = spares !== undefined && !isRefused(observed.server) && !isRefused(observed.successor)
   const kept = isSpared
-    ? keepServing(observed, `${message} The server that runs goes on, but could not be started again.`)
+    ? keepServing(observed, `${message} The running server keeps serving, but could not be started again.`)
     : undefined
   return kept ?? clear(observed, 'unpublish', message) ?? rest('refused', reason, message)
 }
@@ -403,7 +403,7 @@ type Unreadable = Extract<Desired, { kind: 'unreadable' }>
  * A newer LLMKube in the cluster must not take down a serving model; a service that is not known to be for a Mac is left to other agents.
  */
 function unreadable(observed: Observation, { message, isForMac }: Unreadable): Plan {
-  const kept = `${message} The server goes on as it was started, but could not be started again.`
+  const kept = `${message} The server keeps running as it was started, but could not be started again.`
   const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
   return left ?? (isForMac ? rest('refused', 'Refused', message) : forget())
 }
