@@ -131,7 +131,11 @@ test('a file is judged where its links lead, and a flag by what the installed bi
   await writeFile(join(store, 'notes.gguf'), 'dear diary')
   await symlink(join(folder.dir, 'secret'), join(store, 'link.gguf'))
   await access(join(store, 'link.gguf'))
-  const models = new ModelRoots({ store, roots: [], home: folder.dir, isOpen: () => Promise.resolve(true) })
+  const models = new ModelRoots({
+    store: { directory: store, isOpen: () => Promise.resolve(true) },
+    roots: [],
+    home: folder.dir,
+  })
   const policy = { allowsUnsafe: false, modelRoots: [store] }
   const look = (args: string[], known: string[] | undefined) =>
     startProblem(args, {

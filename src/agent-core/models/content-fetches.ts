@@ -1,16 +1,17 @@
 import { createHash } from 'node:crypto'
 import { rename, rm, stat } from 'node:fs/promises'
-import { join } from 'node:path'
-import writeFileAtomic from 'write-file-atomic'
-import { z } from 'zod'
+import { basename, join } from 'node:path'
 import type { Progress } from '../../contract/service.ts'
-import { parseJson, readIfThere } from '../util/files.ts'
+import { messageOf } from '../util/message-of.ts'
 import { firstBytes } from './content-kind.ts'
-import type { DownloadedFile, DownloadOptions, FileRequest } from './download/download.ts'
-import { forgetPartial, wrongSuffix } from './download/partial-file.ts'
+import type { DownloadedFile, FileRequest } from './download/download.ts'
+import type { DiskSpace } from './download/limits.ts'
+import { wrongSuffix } from './download/partial-file.ts'
+import type { Remote } from './remote.ts'
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
-import { sameBytes, type WithRoom } from './store/files.ts'
+import { sameBytes } from './store/files.ts'
+import { type Inventory, noteSuffix, readNote, removeDownload, writeNote } from './store/inventory.ts'
 
 /** Complete and verified bytes, kept as long as a caller holds them. */
 export interface Content extends DownloadedFile {
@@ -21,16 +22,8 @@ export interface Content extends DownloadedFile {
 }
 
 export interface ContentFetchesOptions {
-  /** The folder of partial downloads. Throws ModelError. */
-  readonly folder: () => Promise<string>
-  /** Leaves the complete, synced and verified file at `partialPath`. Throws ModelError or the signal's reason. */
-  readonly download: (
-    request: FileRequest,
-    options: Pick<DownloadOptions, 'partialPath' | 'signal' | 'onStart' | 'onProgress'>,
-  ) => Promise<DownloadedFile>
-  readonly withRoom: WithRoom
-  /** Takes over a file that was found to be wrong. Throws ModelError. */
-  readonly quarantine: (path: string, why: { readonly name: string; readonly error: unknown }) => Promise<unknown>
+  readonly inventory: Pick<Inventory, 'partialsFolder' | 'quarantine'>
+  readonly remote: { readonly download: Remote['download']; readonly space: Pick<DiskSpace, 'withRoom'> }
 }
 
 export interface ScopedRequest extends FileRequest {
@@ -99,14 +92,15 @@ export class ContentFetches {
         if (isAlone()) {
           close()
           await rename(result.path, path)
-        } else await sameBytes(result.path, path, this.#options.withRoom)
+        } else await sameBytes(result.path, path, this.#options.remote.space.withRoom)
         result.isElsewhere = true
       },
     }
   }
 
   async #download(request: ScopedRequest, model: string, { signal, tell }: Waiters<News>): Promise<Landed> {
-    const path = join(await this.#options.folder(), keyOf(request))
+    const { inventory, remote } = this.#options
+    const path = join(await inventory.partialsFolder(), keyOf(request))
     let news: News = {}
     const onStart = (start: Uint8Array): void => tell((news = { ...news, start }))
     const onProgress = (progress: Progress): void => tell((news = { ...news, progress }))
@@ -118,47 +112,17 @@ export class ContentFetches {
     const note = { source: shownSource(request.url), model, sizeBytes: request.sizeBytes }
     await writeNote(path, note)
     try {
-      const file = await this.#options.download(request, { partialPath: path, signal, onStart, onProgress })
+      const file = await remote.download(request, { partialPath: path, signal, onStart, onProgress })
       if (!news.start) onStart(await firstBytes(path))
       await writeNote(path, { ...note, complete: file })
       return { path, isElsewhere: false, file }
     } catch (error) {
       const wrong = `${path}${wrongSuffix}`
-      if ((await sizeOf(wrong)) > 0) await this.#options.quarantine(wrong, { name: request.fileName, error })
+      if ((await sizeOf(wrong)) > 0) await inventory.quarantine(wrong, messageOf(error), basename(request.fileName))
       if ((await sizeOf(path)) === 0) await rm(`${path}${noteSuffix}`, { force: true })
       throw error
     }
   }
-}
-
-/** A file beside every partial download, for those who list the partial downloads. */
-const partialNote = z.object({
-  /** Without credentials. */
-  source: z.string(),
-  model: z.string(),
-  sizeBytes: z.number().optional(),
-  /** Set when it is complete and verified, but not yet moved to its place. */
-  complete: z.object({ sizeBytes: z.number(), sha256: z.string(), etag: z.string().optional() }).optional(),
-})
-type PartialNote = z.infer<typeof partialNote>
-
-/** How a partial download and all that lies beside it begin. */
-export const partialKey = /^(?:sha|url)-[0-9a-f]{64}/
-const noteSuffix = '.metalbar.note.json'
-const maxNoteBytes = 64 * 1024
-
-export async function readNote(path: string): Promise<PartialNote | undefined> {
-  const text = await readIfThere(`${path}${noteSuffix}`, maxNoteBytes)
-  return partialNote.safeParse(parseJson(text ?? '')).data
-}
-
-const writeNote = (path: string, note: PartialNote): Promise<void> =>
-  writeFileAtomic(`${path}${noteSuffix}`, `${JSON.stringify(note)}\n`)
-
-/** The bytes and all records beside them. */
-export async function removeDownload(path: string): Promise<void> {
-  await forgetPartial(path)
-  await rm(`${path}${noteSuffix}`, { force: true })
 }
 
 /** By content where that is known, so that two addresses of it are one download. */

@@ -21,6 +21,7 @@ import {
   shardPaths,
 } from './selection.ts'
 import { ownFolder } from './store/files.ts'
+import type { Store } from './store/store.ts'
 
 export interface LocalSource {
   /** What a runtime is given: the file, the first shard, or the folder. */
@@ -239,22 +240,20 @@ function ifMissing(error: unknown): undefined {
 
 export interface ModelRootsOptions {
   /** The model store, whose models may be named by their paths. */
-  readonly store: string
+  readonly store: Pick<Store, 'directory' | 'isOpen'>
   /** Folders whose files Models may name, as a person listed them: absolute, or below the home folder with `~/`. */
   readonly roots: readonly string[]
   readonly home: string
-  /** Whether a file of the store, by its real path, may be given to the namespace. */
-  readonly isOpen: (path: string, namespace: string) => Promise<boolean>
 }
 
 /** Which files of this machine a Model may name in `spec.source`: those below the store and the folders that a person listed. */
 export class ModelRoots {
-  readonly #options: ModelRootsOptions
+  readonly #store: ModelRootsOptions['store']
   readonly #roots: readonly string[]
 
-  constructor(options: ModelRootsOptions) {
-    this.#options = options
-    this.#roots = options.roots.map((root) => (/^~(?=\/|$)/.test(root) ? join(options.home, root.slice(1)) : root))
+  constructor({ store, roots, home }: ModelRootsOptions) {
+    this.#store = store
+    this.#roots = roots.map((root) => (/^~(?=\/|$)/.test(root) ? join(home, root.slice(1)) : root))
   }
 
   lentTo(namespace: string): Lent {
@@ -287,9 +286,9 @@ export class ModelRoots {
   /** With all links followed; what does not exist is judged by the nearest folder above it that does. */
   async #allows(path: string, namespace: string): Promise<boolean> {
     const real = await realOf(path)
-    const store = (await realFolder(this.#options.store)) ?? this.#options.store
+    const store = (await realFolder(this.#store.directory)) ?? this.#store.directory
     if (isAtOrBelow(real, join(store, ownFolder))) return false
-    if (isAtOrBelow(real, store)) return this.#options.isOpen(real, namespace)
+    if (isAtOrBelow(real, store)) return this.#store.isOpen(real, namespace)
     for (const root of this.#roots) {
       const realRoot = await realFolder(root)
       if (realRoot !== undefined && isAtOrBelow(real, realRoot)) return true

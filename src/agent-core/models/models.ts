@@ -1,10 +1,8 @@
 import { statfs } from 'node:fs/promises'
 import { homedir } from 'node:os'
-import { basename } from 'node:path'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { messageOf } from '../util/message-of.ts'
 import { untilAborted } from '../util/until-aborted.ts'
 import { ContentFetches } from './content-fetches.ts'
 import { DownloadTurns } from './download/limits.ts'
@@ -112,24 +110,14 @@ export class Models {
     const deletableBytes = (): Promise<number> => this.#inventory.prunableBytes()
     const shared = { ...options, log, now, settings, env, homeDir }
     this.#remote = new Remote({ ...shared, allowedHosts, storeFolder: directory, deletableBytes })
-    const contents = new ContentFetches({
-      folder: () => this.#inventory.partialsFolder(),
-      download: (request, how) => this.#remote.download(request, how),
-      withRoom: this.#remote.space.withRoom,
-      quarantine: (path, { name, error }) => this.#inventory.quarantine(path, messageOf(error), basename(name)),
-    })
     this.#inventory = new Inventory({
       ...{ store: this.#store, users, filesInUse, log, now },
       fetching: () => new Set(this.#fetches.jobs.map(({ about }) => about?.model ?? '')),
       activePartials: () => contents.active,
       partialKeepMs: () => settings().partialKeepMs,
     })
-    this.#roots = new ModelRoots({
-      store: directory,
-      roots: allowedModelRoots,
-      home: homeDir,
-      isOpen: (path, namespace) => this.#store.isOpen(path, namespace),
-    })
+    const contents = new ContentFetches({ inventory: this.#inventory, remote: this.#remote })
+    this.#roots = new ModelRoots({ store: this.#store, roots: allowedModelRoots, home: homeDir })
     this.#fetcher = new Fetcher({
       ...{ store: this.#store, watch: this.#watch, inventory: this.#inventory, roots: this.#roots, contents },
       ...{ remote: this.#remote, turns: this.#turns, headers: this.#headers, log, now, env, homeDir },

@@ -6,6 +6,7 @@ import {
   type Content,
   type ContentFetchesOptions,
 } from '../../../src/agent-core/models/content-fetches.ts'
+import { DiskSpace } from '../../../src/agent-core/models/download/limits.ts'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -24,7 +25,7 @@ afterEach(() => folder[Symbol.asyncDispose]())
 /** Downloads end when the test says so, whatever their signals say: as those that are past the last look at one. */
 function fetches() {
   const begun: (() => void)[] = []
-  const download: ContentFetchesOptions['download'] = async (_, { partialPath }) => {
+  const download: ContentFetchesOptions['remote']['download'] = async (_, { partialPath }) => {
     const end = Promise.withResolvers<undefined>()
     begun.push(() => end.resolve(undefined))
     await end.promise
@@ -32,10 +33,11 @@ function fetches() {
     return { sizeBytes: 5, sha256 }
   }
   const contents = new ContentFetches({
-    withRoom: (_, work) => work(),
-    folder: () => Promise.resolve(partials),
-    download,
-    quarantine: () => Promise.reject(new Error('nothing is wrong here')),
+    inventory: {
+      partialsFolder: () => Promise.resolve(partials),
+      quarantine: () => Promise.reject(new Error('nothing is wrong here')),
+    },
+    remote: { download, space: new DiskSpace() },
   })
   const get = (signal = new AbortController().signal): Promise<Content> =>
     contents.get(wanted, { model: 'tiny', signal, onProgress: () => undefined })
@@ -104,7 +106,7 @@ test('what two models moved away at the same time is not kept a third time', asy
   expect([await readdir(partials), placed, [...contents.active]]).toEqual([[], ['bytes', 'bytes'], []])
 })
 
-test('who comes while the rest of a moved download is removed waits for that and fetches it anew', async () => {
+test('who comes while the rest of a moved download is removed waits for that and fetches it once more', async () => {
   const { begun, get } = fetches()
   const both = [get(), get()]
   await eventually(() => begun.length === 1)

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { DownloadTurns } from '../../../src/agent-core/models/download/limits.ts'
 import { eventually } from '../../support/eventually.ts'
 
-test('an aborted download keeps its turn until nothing of it is written any more', async () => {
+test('an aborted download keeps its turn until its last byte is written', async () => {
   const turns = new DownloadTurns(() => 1)
   const ending = new AbortController()
   const written = Promise.withResolvers<undefined>()
@@ -51,26 +51,6 @@ test('who leaves while waiting is gone at once, and the next comes nearer', asyn
   written.resolve(undefined)
   await first
   expect([before[0], before.at(-1), await third]).toEqual([2, 1, 'done'])
-})
-
-test('who waits is told of each place that it comes nearer', async () => {
-  const turns = new DownloadTurns(() => 1)
-  const places: number[] = []
-  const gates = [1, 2, 3].map(() => Promise.withResolvers<undefined>())
-  const { signal } = new AbortController()
-  const before = gates.map((gate) => turns.take(signal, noPlace, () => gate.promise))
-  const last = turns.take(
-    signal,
-    (ahead) => void places.push(ahead),
-    () => Promise.resolve(),
-  )
-  for (const [index, gate] of gates.entries()) {
-    expect(places.at(-1)).toBe(3 - index)
-    gate.resolve(undefined)
-    await before[index]
-    await new Promise(setImmediate)
-  }
-  await last
 })
 
 test('who waits begins at once where more may, and who waits still is told that less go first', async () => {

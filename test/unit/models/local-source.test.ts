@@ -86,14 +86,6 @@ describe('what cannot be used is named', () => {
       '/F/M-00002-of-00002.gguf is not a GGUF file although its name says so: put a model file there.',
     ],
     [
-      'nothing there',
-      {},
-      { source: 'x.gguf' },
-      'transient',
-      'FileMissing',
-      '/F/x.gguf does not exist on this machine: put the model file there or change spec.source.',
-    ],
-    [
       'a file where the format is a folder',
       { 'x.safetensors': gguf },
       { source: 'x.safetensors', format: 'mlx' },

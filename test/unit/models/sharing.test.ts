@@ -138,7 +138,7 @@ test('no more than two models are downloaded at a time, and the others say what 
   expect([asked, models.length, fourth.file.requests.length]).toEqual([0, 4, 1])
 })
 
-test('a file in the store that is not what spec.sha256 says is quarantined, kept, and fetched anew', async () => {
+test('a file in the store that is not what spec.sha256 says is quarantined, kept, and fetched again', async () => {
   const right = gguf('R')
   const { url } = world.server.serve('/x.gguf', right)
   await mkdir(join(world.store, 'tiny'), { recursive: true })

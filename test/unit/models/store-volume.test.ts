@@ -63,3 +63,21 @@ test('its home is kept for the next life, for this very folder', async () => {
   }
   expect([kept, outcomes]).toEqual([{ directory, mountPoint }, ['StoreGone', undefined, undefined]])
 })
+
+test('one look is taken at a time, however often it is asked for, and the next one sees what has changed', async () => {
+  const directory = join(folder.dir, 'store')
+  const homeFile = join(folder.dir, 'model-store.json')
+  await writeFile(homeFile, JSON.stringify({ directory, mountPoint: '/elsewhere' }))
+  const said: string[] = []
+  const say = (message: string) => void said.push(message)
+  const log = { ...silentLog, warn: say, info: say }
+  const watch = new StoreWatch({ directory, homeFile, log, onChange: () => undefined })
+  const problems = await Promise.all([watch.look(), watch.look(), watch.look()])
+  await mkdir(join(directory, 'tiny'), { recursive: true })
+  await watch.look()
+  expect([problems.map((problem) => problem?.reason), watch.problem, said]).toEqual([
+    ['StoreGone', 'StoreGone', 'StoreGone'],
+    undefined,
+    ['model store cannot be used', 'model store can be used again'],
+  ])
+})

@@ -72,7 +72,7 @@ test('a record of the first versions is understood, and written as of today', as
   ])
 })
 
-test('a record of the first versions that has no file in its name is set aside, and the store goes on', async () => {
+test('a record of the first versions that has no file in its name is set aside, and the store stays usable', async () => {
   const { url } = world.server.serve('/x.gguf', gguf('A'))
   const source = { source: url, sourceSha256: sourceDigest(url), completedAt: '2026-01-02T03:04:05.000Z' }
   await put('tiny/.metalbar.json', JSON.stringify({ ...source, origin: 'downloaded', sizeBytes: 4096 }))

@@ -1,9 +1,8 @@
 import { open } from 'node:fs/promises'
 import { Turns } from '../../util/turns.ts'
 import { contentKindOf, kindLength, notGgufSentence } from '../content-kind.ts'
-import { Cursor, type Reading } from './cursor.ts'
 import { GgufError, type GgufFields, type GgufHeader, type GgufTensor, type GgufValue } from './gguf.ts'
-import { readMetadata, readTensors } from './sections.ts'
+import { Cursor, readMetadata, readTensors, type Reading } from './sections.ts'
 
 /** Sources count what they hand out. */
 export type ParsedHeader = Omit<GgufHeader, 'bytesRead'>
@@ -85,7 +84,7 @@ export async function headerOfFile(
   return { ...step.value, bytesRead }
 }
 
-export function fieldsOf(
+function fieldsOf(
   metadata: ReadonlyMap<string, GgufValue>,
   arrayLengths: ReadonlyMap<string, number>,
   tensors: readonly GgufTensor[],
@@ -185,7 +184,7 @@ const fileTypes: Readonly<Record<number, string>> = {
 const guessed = 1024
 
 /** As people write it (`Q4_K_M`): what the file says of itself, else the type of most of its bytes. */
-export function quantizationOf(fileType: GgufValue | undefined, tensors: readonly GgufTensor[]): string | undefined {
+function quantizationOf(fileType: GgufValue | undefined, tensors: readonly GgufTensor[]): string | undefined {
   return (typeof fileType === 'number' ? fileTypes[fileType % guessed] : undefined) ?? dominantType(tensors)
 }
 

@@ -1,9 +1,10 @@
-import { STATUS_CODES } from 'node:http'
 import { Turns } from '../../util/turns.ts'
+import { statusText } from '../download/answer.ts'
 import { innermostMessage, ModelError } from '../errors.ts'
-import { maxHeaderBytes, type Wanted } from './cursor.ts'
+import { shownSource } from '../source.ts'
 import { GgufError, type GgufHeader } from './gguf.ts'
 import { parseHeader } from './header.ts'
+import { maxHeaderBytes, type Wanted } from './sections.ts'
 
 export interface HttpHeaderOptions {
   /** Default: the one of this process. */
@@ -22,7 +23,7 @@ export interface HttpHeaderOptions {
  */
 export async function readGgufHeaderOverHttp(url: string, options: HttpHeaderOptions = {}): Promise<GgufHeader> {
   const { signal, limitMs = 120_000 } = options
-  const shown = shownUrl(url)
+  const shown = shownSource(url)
   const ended = new AbortController()
   const timeout = AbortSignal.timeout(limitMs)
   const signals = [ended.signal, timeout, ...(signal === undefined ? [] : [signal])]
@@ -54,11 +55,9 @@ export async function readGgufHeaderOverHttp(url: string, options: HttpHeaderOpt
 function refuse({ status, headers }: Response, shown: string): void {
   if (status === 416) throw new GgufError('Truncated', `${shown} is empty, not a GGUF file: fetch it again.`)
   if (status !== 200 && status !== 206) {
-    const words = STATUS_CODES[status]
-    throw new GgufError(
-      'Unreadable',
-      `${shown} answered ${status}${words === undefined ? '' : ` ${words}`} instead of a GGUF file: check the address${status === 401 || status === 403 ? ' and the token' : ''}.`,
-    )
+    const what = status === 401 || status === 403 ? 'the address and the token' : 'the address'
+    const sentence = `${shown} answered ${statusText(status)} instead of a GGUF file: check ${what}.`
+    throw new GgufError('Unreadable', sentence)
   }
   if (status === 206 && !/^bytes 0-/.test(headers.get('content-range') ?? '')) {
     throw new GgufError(
@@ -109,10 +108,4 @@ class Body {
       if (this.bytesRead > position) return piece.subarray(Math.max(0, position - start))
     }
   }
-}
-
-/** Without credentials and query, which may be secrets. */
-function shownUrl(url: string): string {
-  const { protocol, host, pathname } = new URL(url)
-  return `${protocol}//${host}${pathname}`
 }

@@ -1,5 +1,6 @@
 import { realpath, rename, rm, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { formatBytes } from '../../../contract/format.ts'
 import type { StoredModelView } from '../../../contract/models.ts'
@@ -7,8 +8,7 @@ import type { Logger } from '../../observability/logger.ts'
 import { parseJson, readIfThere, syncFolder, withoutUnfinished } from '../../util/files.ts'
 import { pathBelow } from '../../util/is-below.ts'
 import { splitKey } from '../../util/object-key.ts'
-import { partialKey, readNote, removeDownload } from '../content-fetches.ts'
-import { wrongSuffix } from '../download/partial-file.ts'
+import { forgetPartial, wrongSuffix } from '../download/partial-file.ts'
 import {
   comparable,
   entriesOf,
@@ -400,6 +400,35 @@ interface FoundFile {
   readonly sizeBytes: number
   /** In ms since 1970. */
   readonly changedAt: number
+}
+
+/** A file beside every partial download, for those who list the partial downloads. */
+const partialNote = z.object({
+  /** Without credentials. */
+  source: z.string(),
+  model: z.string(),
+  sizeBytes: z.number().optional(),
+  /** Set when it is complete and verified, but not yet moved to its place. */
+  complete: z.object({ sizeBytes: z.number(), sha256: z.string(), etag: z.string().optional() }).optional(),
+})
+type PartialNote = z.infer<typeof partialNote>
+
+/** How a partial download and all that lies beside it begin. */
+const partialKey = /^(?:sha|url)-[0-9a-f]{64}/
+export const noteSuffix = '.metalbar.note.json'
+
+export async function readNote(path: string): Promise<PartialNote | undefined> {
+  const text = await readIfThere(`${path}${noteSuffix}`, maxNoteBytes)
+  return partialNote.safeParse(parseJson(text ?? '')).data
+}
+
+export const writeNote = (path: string, note: PartialNote): Promise<void> =>
+  writeFileAtomic(`${path}${noteSuffix}`, `${JSON.stringify(note)}\n`)
+
+/** The bytes and all records beside them. */
+export async function removeDownload(path: string): Promise<void> {
+  await forgetPartial(path)
+  await rm(`${path}${noteSuffix}`, { force: true })
 }
 
 /** Beside every quarantined file, among what a person wants to know. */

@@ -257,11 +257,7 @@ describe('a partial file is continued by the next call', () => {
 
 describe('what only a person can repair is refused at once', () => {
   test.each<[string, Behaviour, string]>([
-    ['401', { ...plain, status: { code: 401, times: 9 } }, 'AccessDenied'],
-    ['403', { ...plain, status: { code: 403, times: 9 } }, 'AccessDenied'],
-    ['404', { ...plain, status: { code: 404, times: 9 } }, 'NotFound'],
     ['410', { ...plain, status: { code: 410, times: 9 } }, 'NotFound'],
-    ['a page', { ...plain, html: true }, 'NotAModel'],
     ['an unknown compression', { ...plain, encoding: 'zstd' }, 'HttpRefused'],
   ])('%s', async (_, behaviour, reason) => {
     const { url } = await served(behaviour)

@@ -57,7 +57,7 @@ test('a file that is closed when its record is due has one whole record', async 
 })
 
 test.each([
-  { what: 'begins anew', end: (file: PartialFile) => file.startOver(), left: ['x.partial'] },
+  { what: 'starts over', end: (file: PartialFile) => file.startOver(), left: ['x.partial'] },
   { what: 'is put aside', end: (file: PartialFile) => file.quarantine(), left: ['x.partial.quarantined'] },
 ])('a file that $what when its record is due leaves no record of what it held', async ({ end, left }) => {
   for (let round = 0; round < rounds; round += 1) {

@@ -215,7 +215,7 @@ test('what is no regular file is refused without opening it', async () => {
 
 test('an abort ends the reading with its own reason', async () => {
   await writeLlamaGguf(at('aborted.gguf'))
-  const reason = new Error('nobody wants it any more')
+  const reason = new Error('nobody wants it')
   const stopped = new AbortController()
   const reading = readGgufHeader(at('aborted.gguf'), { signal: stopped.signal })
   stopped.abort(reason)

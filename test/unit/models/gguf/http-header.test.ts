@@ -109,7 +109,7 @@ test('a server that begins and then says nothing is given up with a sentence', a
 })
 
 test('an abort ends the wait with its own reason', async () => {
-  const reason = new Error('nobody wants it any more')
+  const reason = new Error('nobody wants it')
   await expect(
     readGgufHeaderOverHttp(`${small.url}/silent`, {
       signal: AbortSignal.any([AbortSignal.abort(reason)]),

@@ -216,7 +216,7 @@ describe('a gated repository', () => {
     expect(hub.requests.filter(({ server }) => server === 'cdn')).toEqual([])
   })
 
-  test('is resolved with a token that has access, which goes on to the download', async () => {
+  test('is resolved with a token that has access, which the download uses too', async () => {
     await using hub = await startFakeHub()
     await hub.addRepo('org/gated', { 'M.gguf': gguf('x') }, gated)
     const resolved = await resolving(hub, givenToken('hf_good'))('org/gated')
