@@ -209,8 +209,8 @@ export class PartialFile implements AsyncDisposable {
 
   /** Forgets every byte. Nothing may be writing. */
   async startOver(): Promise<void> {
-    await this.#settled()
     this.#forgetRanges()
+    await this.#settled()
     await removeRecords(this.path)
     await this.#hash[Symbol.asyncDispose]()
     await this.#handle.truncate(0)
@@ -236,8 +236,8 @@ export class PartialFile implements AsyncDisposable {
 
   /** Moves it out of the way, for a person to look at. Returns where to. */
   async quarantine(): Promise<string> {
-    await this.#settled()
     this.#forgetRanges()
+    await this.#settled()
     const aside = `${this.path}${wrongSuffix}`
     await rename(this.path, aside)
     await removeRecords(this.path)
@@ -308,7 +308,7 @@ export class PartialFile implements AsyncDisposable {
   #forgetRanges(): void {
     this.#ranges = []
     this.#recordedPrefix = 0
-    // The timer writes no record while the old ones are removed.
+    // The timer begins no record while those that were written are removed.
     this.#recordedBytes = this.#arrivedBytes
     this.#syncedBytes = this.#arrivedBytes
   }
