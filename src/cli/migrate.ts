@@ -6,10 +6,10 @@ import { LinkError } from '../contract/client.ts'
 import { formatDecimal } from '../contract/format.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { findProgram, InstallationError, type InstallationHost } from '../installation/installation-host.ts'
-import { inspect, type MigrationWorld, type OwnService } from '../installation/migration/inspect.ts'
+import { inspect, type Inspection, type MigrationWorld, type OwnService } from '../installation/migration/inspect.ts'
 import { confirm, migrate, undo, type MigrationResult } from '../installation/migration/migrate.ts'
-import { planText, type MigrationPlan } from '../installation/migration/plan.ts'
-import { MigrationRecord, standing } from '../installation/migration/record.ts'
+import { planText } from '../installation/migration/plan.ts'
+import { MigrationRecord, standingOf } from '../installation/migration/record.ts'
 import { serviceLogFolder } from '../installation/service/service-plan.ts'
 import { connect, VerbError } from './agent-session.ts'
 import { exitCodes, type CliIo } from './io.ts'
@@ -81,7 +81,7 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
  * What would leave a paused Go agent behind is ended by no signal: the first has a move taken back, and what takes something back goes on to its
  * end. A terminal that closes sends one too.
  */
-async function toItsEnd<T>({ world, record, io, gaveUp }: Scene, work: () => Promise<T>): Promise<T> {
+async function toItsEnd<T>({ world, io, gaveUp }: Scene, work: () => Promise<T>): Promise<T> {
   const onSignal = (): void => {
     if (!gaveUp.signal.aborted) gaveUp.abort(new InstallationError('Given up.'))
   }
@@ -89,7 +89,7 @@ async function toItsEnd<T>({ world, record, io, gaveUp }: Scene, work: () => Pro
   try {
     return await work()
   } catch (error) {
-    const stands = record.value && (await standing(record.value, world.platform))
+    const stands = await standingOf(world.stateDir, world.platform)
     if (stands !== undefined) io.stderr.write(`metal-agent: ${stands}\n`)
     throw error
   } finally {
@@ -106,14 +106,14 @@ async function planned(request: MigrateRequest, scene: Scene): Promise<number> {
     )
     return exitCodes.done
   }
-  const stands = before && (await standing(before, world.platform))
+  const stands = await standingOf(world.stateDir, world.platform)
   if (stands !== undefined) io.stdout.write(`${stands}\n\n`)
   if (before?.phase === 'undoing') return exitCodes.refused
   const begun = before?.phase === 'begun' ? before : undefined
   const { plist, flags, stopsOthers, deed, isConfirmed, anyway } = request
   const inspection = await inspect(world, { plist, ownFlags: flags, stopsOthers, begun })
-  io.stdout.write(planText(inspection.plan))
-  const obstacle = obstacleIn(inspection.plan, anyway)
+  io.stdout.write(planText(inspection))
+  const obstacle = obstacleIn(inspection, anyway)
   if (deed === 'plan' || obstacle !== undefined) {
     if (obstacle !== undefined) io.stderr.write(`metal-agent: ${obstacle}\n`)
     return obstacle === undefined ? exitCodes.done : exitCodes.refused
@@ -122,7 +122,7 @@ async function planned(request: MigrateRequest, scene: Scene): Promise<number> {
   return told(await toItsEnd(scene, () => migrate(world, inspection, record)), io)
 }
 
-function obstacleIn({ problems, refusals }: MigrationPlan, anyway: boolean): string | undefined {
+function obstacleIn({ problems, refusals }: Inspection, anyway: boolean): string | undefined {
   if (problems.length > 0) return 'Nothing was begun: see what is in the way.'
   if (refusals.length > 0 && !anyway) return 'Nothing was begun: --anyway moves the others, and these stay unserved.'
   return undefined

@@ -34,7 +34,7 @@ const steps = (lines: readonly string[]): string[] =>
 
 const moved = [
   '[1/5] Models: making them known here.',
-  '[2/5] Starting this agent beside the Go agent, which serves on.',
+  '[2/5] Starting this agent beside the Go agent, which keeps serving.',
   'FOLDER/home/Library/LaunchAgents/dev.metalbar.llmkube-metal-agent.plist is written: the service starts when USER logs in at the screen.',
   'It runs as process PID (metal-agent VERSION).',
   '[3/5] Pausing the Go agent, and moving 1 service.',

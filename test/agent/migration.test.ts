@@ -55,7 +55,7 @@ describe('a move from the Go agent', () => {
     const goPid = (await scene.goAgentPid()) ?? 0
     const world = scene.world()
     const inspection = await look(world)
-    expect(inspection.plan.problems).toEqual([])
+    expect(inspection.problems).toEqual([])
     const record = await MigrationRecord.open(scene.stateDir)
     const result = await migrate(world, inspection, record)
     const stories = await Promise.all(followed.map((one) => one.end()))
@@ -112,7 +112,7 @@ describe('a move from the Go agent that does not go well', () => {
     const good = await scene.goStarts('good')
     const world = scene.world()
     const inspection = await look(world)
-    expect(inspection.plan.refusals).toEqual([
+    expect(inspection.refusals).toEqual([
       expect.stringContaining('/bad would not be served: spec.extraArgs: --log-file is refused'),
     ])
     const record = await MigrationRecord.open(scene.stateDir)
@@ -190,9 +190,9 @@ describe('a move from the Go agent that does not go well', () => {
     const world = scene.world()
     const inspection = await eventually(async () => {
       const looked = await look(world)
-      return looked.agents.length === 1 ? looked : undefined
+      return looked.agent ? looked : undefined
     })
-    const [{ pid } = { pid: 0 }] = inspection.agents
+    const pid = inspection.agent?.pid ?? 0
     process.kill(pid, 'SIGKILL')
     await untilEnded(pid)
     await expect(migrate(world, inspection, await MigrationRecord.open(scene.stateDir))).rejects.toThrow(
@@ -206,14 +206,14 @@ describe('a move from the Go agent that does not go well', () => {
     const pid = await scene.startByHand()
     await scene.untilPublished('one')
     const world = scene.world()
-    expect((await look(world)).plan.kept[0]).toContain(`(started by hand): process ${pid} with 1 server.`)
+    expect((await look(world)).kept[0]).toContain(`(started by hand): process ${pid} with 1 server.`)
     const second = await scene.startByHand(['--namespace', 'nowhere', '--kubeconfig', scene.kubeconfig, '--port', '0'])
-    const both = await eventually(async () => (await look(world)).plan.problems[0])
+    const both = await eventually(async () => (await look(world)).problems[0])
     expect(both).toMatch(
       /^2 Go agents run; process \d+ would be moved\. End process \d+ \(.*\) with "kill \d+", or have it done with --stop-others\.$/,
     )
     const inspection = await look(world, { stopsOthers: true })
-    expect([inspection.plan.problems, inspection.others.map((other) => other.pid)]).toEqual([[], [second]])
+    expect([inspection.problems, inspection.others.map((other) => other.pid)]).toEqual([[], [second]])
     const record = await MigrationRecord.open(scene.stateDir)
     expect(await migrate(world, inspection, record)).toMatchObject({ outcome: 'done', isWell: true })
     await Promise.all([pid, second].map(untilEnded))
@@ -225,12 +225,12 @@ describe('a move from the Go agent that does not go well', () => {
     await using scene = await GoAgentWorld.open(api().connection)
     await scene.apply('one')
     await scene.startGoAgent({ version: 'v0.10.1', args: ['--legacy-direct-endpoints'] }, ['one'])
-    const { plan } = await look(scene.world())
+    const plan = await look(scene.world())
     expect([plan.problems, plan.transfers.length]).toEqual([[], 1])
     expect(plan.changed).toContainEqual(expect.stringContaining('--legacy-direct-endpoints is left out'))
     await scene.writePlist({ version: 'v0.10.1' })
     const relay = await look(scene.world())
-    expect(relay.plan.problems).toEqual([
+    expect(relay.problems).toEqual([
       expect.stringContaining("LLMKube 0.10's relay mode, which cannot be taken over yet"),
     ])
     expect(await exists(scene.ownStore)).toBe(false)
@@ -240,7 +240,7 @@ describe('a move from the Go agent that does not go well', () => {
     await using scene = await GoAgentWorld.open(api().connection)
     await scene.apply('one')
     await scene.writePlist({ args: ['--kubeconfig', '/nowhere/config'] })
-    const { plan } = await look(scene.world())
+    const plan = await look(scene.world())
     expect(plan.problems[0]).toMatch(
       /^The cluster does not answer, and without it no service can change hands: .*\/nowhere\/config/,
     )

@@ -8,8 +8,8 @@ import { askActivity } from '../../src/agent-core/servers/probe.ts'
 import { judgeClaim } from '../../src/agent-core/publishing/claim.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { publishedOf } from '../../src/agent-core/publishing/objects.ts'
-import type { FoundService } from '../../src/installation/migration/cluster-look.ts'
-import { giveUp, Heartbeats } from '../../src/installation/migration/take-over.ts'
+import { Heartbeats, type FoundService } from '../../src/installation/migration/cluster.ts'
+import { giveUp } from '../../src/installation/migration/take-over.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
@@ -50,7 +50,6 @@ describe('a service that changes hands', () => {
       namespace,
       name,
       spec,
-      model: undefined,
       published,
       elsewhere: undefined,
       isMoved: false,
@@ -61,7 +60,7 @@ describe('a service that changes hands', () => {
 
   test('is withdrawn, and free for our agent at once', async () => {
     const { api, service, now } = await slice('given')
-    await giveUp({ service, server: undefined }, { api, platform: hostPlatform() })
+    await giveUp({ service, server: undefined }, api, hostPlatform())
     const left = await now()
     const target = { namespace: service.namespace, name: 'given', uid: 'x', endpointPort: undefined }
     const claim = judgeClaim(left, { self: 'us', target, last: undefined, silentMs: 0, overwrites: 0 })
@@ -92,7 +91,7 @@ describe('a service that changes hands', () => {
       },
       { what: 'the request in flight' },
     )
-    await giveUp({ service, server: { pid, startTime, port } }, { api, platform })
+    await giveUp({ service, server: { pid, startTime, port } }, api, platform)
     expect(await answer).toMatchObject({ said: { choices: [{}] }, slice: { ready: false }, isRunning: true })
     expect([await platform.isRunning({ pid, startTime }), (await server).exitCode]).toEqual([false, 0])
   })

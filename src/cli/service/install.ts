@@ -2,12 +2,7 @@ import { buildInfo } from '../../agent-core/agent/build-info.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
-import {
-  findGoAgentJobs,
-  findGoAgents,
-  type GoAgentJob,
-  type GoAgentProcess,
-} from '../../installation/migration/go-agent.ts'
+import { findGoAgentJobs, findGoAgents, withServers, type GoAgentJob } from '../../installation/migration/go-agent.ts'
 import { ownPid } from '../../installation/migration/inspect.ts'
 import { installService, type InstallOutcome, type Started } from '../../installation/service/change-service.ts'
 import { installedServices, serviceManager } from '../../installation/service/installed-service.ts'
@@ -141,32 +136,27 @@ interface Here {
  */
 export async function notesOfGoAgent(host: InstallationHost, here: Here | undefined): Promise<string[]> {
   if (host.platform !== 'darwin') return []
-  const readings = await findGoAgentJobs(host, undefined)
-  const jobs = readings.flatMap((reading) => (reading.ok ? [reading.job] : []))
-  const running = here ? await allRunning(jobs, here) : []
+  const { jobs } = await findGoAgentJobs(host, undefined)
+  const programs = jobs.map(({ program }) => program)
+  const running = here ? await findGoAgents(here.platform, programs, here.ownPid) : []
   const pids = here ? await Promise.all(jobs.map((job) => pidOf(host, job))) : []
   const moved =
     'its services are left alone: metal-agent migrate moves them to this agent, with one restart of each model'
   return [
     ...jobs.map(({ label, file }, index) => {
       const process = running.find(({ pid }) => pid === pids[index])
-      const runs = process ? `, and runs as process ${process.pid} ${withServers(process)}` : ''
+      const runs = process
+        ? `, and runs as process ${process.pid} ${withServers(process)}${process.suspended ? ', paused' : ''}`
+        : ''
       return `LLMKube's Go agent is installed too (${label}, ${file})${runs}; ${moved}.`
     }),
     ...running
       .filter(({ pid }) => !pids.includes(pid))
       .map(
         (process) =>
-          `LLMKube's Go agent runs too, as process ${process.pid} ${withServers(process)}, which no plist started (${process.commandLine.slice(0, 120)}); ${moved}, and ends it. "kill ${process.pid}" ends it together with its models.`,
+          `LLMKube's Go agent runs too, as process ${process.pid} ${withServers(process)}${process.suspended ? ', paused' : ''}, which no plist started (${process.commandLine.slice(0, 120)}); ${moved}, and ends it. "kill ${process.pid}" ends it together with its models.`,
       ),
   ]
-}
-
-async function allRunning(jobs: readonly GoAgentJob[], { platform, ownPid }: Here): Promise<GoAgentProcess[]> {
-  const processes = await platform.processes()
-  const once = { processes: () => Promise.resolve(processes) }
-  const found = await Promise.all([undefined, ...jobs].map((job) => findGoAgents(once, job, ownPid)))
-  return [...new Map(found.flat().map((one) => [one.pid, one])).values()]
 }
 
 /** Without launchctl nothing is loaded. */
@@ -178,6 +168,3 @@ async function pidOf(host: InstallationHost, { domain, label }: GoAgentJob): Pro
     throw error
   }
 }
-
-const withServers = ({ servers, suspended }: GoAgentProcess): string =>
-  `with ${servers.length} ${servers.length === 1 ? 'server' : 'servers'}${suspended ? ', paused' : ''}`

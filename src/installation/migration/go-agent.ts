@@ -7,7 +7,7 @@ import { hasCode } from '../../agent-core/util/files.ts'
 import { FlagError, parseGoFlags, type FlagSpec, type FlagValue } from '../../agent-core/util/go-flags.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { formatDuration } from '../../contract/format.ts'
-import type { InstallationHost } from '../installation-host.ts'
+import { attempt, InstallationError, type InstallationHost } from '../installation-host.ts'
 import type { LaunchdDomain } from '../service/launchd.ts'
 import { serviceLabel } from '../service/service-plan.ts'
 
@@ -146,115 +146,96 @@ export interface GoAgentJob {
   readonly logFile: string | undefined
 }
 
-export type JobReading =
-  | { readonly ok: true; readonly job: GoAgentJob }
-  /** One sentence about a file that may be one. */
-  | { readonly ok: false; readonly message: string }
-
-export const goAgentProgram = 'llmkube-metal-agent'
+const goAgentProgram = 'llmkube-metal-agent'
 
 const maxPlistBytes = 256 * 1_024
 
+export interface GoAgentJobs {
+  readonly jobs: readonly GoAgentJob[]
+  /** One sentence about each file that may be one and cannot be understood. */
+  readonly problems: readonly string[]
+}
+
 /** The one that is named, or every one that launchd would load. */
-export async function findGoAgentJobs(host: InstallationHost, file: string | undefined): Promise<JobReading[]> {
-  if (file !== undefined) return [await readJob(file, domainOf(file, host))]
-  const readings = await Promise.all(
-    launchdFolders(host).map(async ({ folder, domain }) => {
-      const names = (await namesIn(folder)).filter((name) => name.endsWith('.plist'))
-      const inFolder = await Promise.all(names.sort().map((name) => lookAt(path.join(folder, name), domain)))
-      return inFolder.filter((reading) => reading !== undefined)
-    }),
-  )
-  return readings.flat()
+export async function findGoAgentJobs(host: InstallationHost, named: string | undefined): Promise<GoAgentJobs> {
+  const files = named === undefined ? await plistsOf(host) : [named]
+  const jobs: GoAgentJob[] = []
+  const problems: string[] = []
+  for (const file of files) {
+    try {
+      const job = await readJob(file, host)
+      if (named !== undefined || isGoAgentJob(job)) jobs.push(job)
+    } catch (error) {
+      if (!(error instanceof InstallationError)) throw error
+      if (named !== undefined || isNamedSo(file)) problems.push(error.message)
+    }
+  }
+  return { jobs, problems }
 }
 
-const launchdFolders = ({ user, systemRoot }: InstallationHost) => [
-  { folder: path.join(user.homeDir, 'Library/LaunchAgents'), domain: `gui/${user.id}` as const },
-  { folder: path.join(systemRoot, 'Library/LaunchAgents'), domain: `gui/${user.id}` as const },
-  { folder: path.join(systemRoot, 'Library/LaunchDaemons'), domain: 'system' as const },
-]
-
-const domainOf = (file: string, { user }: InstallationHost): LaunchdDomain =>
-  /\/LaunchDaemons\//.test(path.resolve(file)) ? 'system' : `gui/${user.id}`
-
-/** Undefined where it has nothing to do with the Go agent. */
-async function lookAt(file: string, domain: LaunchdDomain): Promise<JobReading | undefined> {
-  const reading = await readJob(file, domain)
-  if (!reading.ok) {
-    const name = path.basename(file).toLowerCase()
-    const [, ...behind] = name.split('llmkube')
-    const isNamedSo = behind.join('').includes('metal-agent') && !path.basename(file).startsWith(serviceLabel)
-    return isNamedSo ? reading : undefined
-  }
-  const { label, program } = reading.job
-  const isOurs = label === serviceLabel
-  return !isOurs && path.basename(program) === goAgentProgram ? reading : undefined
+async function plistsOf({ user, systemRoot }: InstallationHost): Promise<string[]> {
+  const folders = [
+    path.join(user.homeDir, 'Library/LaunchAgents'),
+    path.join(systemRoot, 'Library/LaunchAgents'),
+    path.join(systemRoot, 'Library/LaunchDaemons'),
+  ]
+  const files = folders.map(async (folder) => {
+    const names = await readdir(folder).catch((error: unknown) => {
+      if (hasCode(error, 'ENOENT') || hasCode(error, 'EACCES')) return []
+      throw error
+    })
+    return names.sort().map((name) => path.join(folder, name))
+  })
+  return (await Promise.all(files)).flat().filter((file) => file.endsWith('.plist'))
 }
 
-/** One plist, whatever it starts. */
-export async function readJob(file: string, domain: LaunchdDomain): Promise<JobReading> {
-  const refused = (why: string): JobReading => ({ ok: false, message: `${file} ${why}` })
-  let content: Buffer
-  try {
-    content = await readFile(file)
-  } catch (error) {
-    return refused(`cannot be read: ${messageOf(error)}.`)
-  }
-  if (content.length > maxPlistBytes) return refused('is too large for a plist of launchd.')
-  let value: unknown
-  try {
-    value = parsed(content)
-  } catch (error) {
-    return refused(
-      `is no complete plist (${firstLine(messageOf(error))}): "plutil -lint" says where; mend it, or name another with --plist.`,
-    )
-  }
-  const checked = plist.safeParse(value)
+const isGoAgentJob = ({ label, program }: GoAgentJob): boolean =>
+  label !== serviceLabel && path.basename(program) === goAgentProgram
+
+function isNamedSo(file: string): boolean {
+  const name = path.basename(file).toLowerCase()
+  const at = name.indexOf('llmkube')
+  return at !== -1 && name.includes('metal-agent', at) && !path.basename(file).startsWith(serviceLabel)
+}
+
+/** One plist, whatever it starts. Throws InstallationError. */
+export async function readJob(file: string, { user }: InstallationHost): Promise<GoAgentJob> {
+  const content = await attempt(`${file} cannot be read`, () => readFile(file))
+  if (content.length > maxPlistBytes) throw new InstallationError(`${file} is too large for a plist of launchd.`)
+  const checked = plist.safeParse(parsed(file, content))
   if (!checked.success) {
     const [issue] = checked.error.issues
-    return refused(`is not a job of launchd: ${issue?.path.join('.') || 'the plist'} ${issue?.message ?? ''}.`)
+    const where = issue?.path.join('.') || 'the plist'
+    throw new InstallationError(`${file} is not a job of launchd: ${where} ${issue?.message ?? ''}.`)
   }
-  const {
-    Label,
-    Program,
-    ProgramArguments = [],
-    EnvironmentVariables,
-    StandardErrorPath,
-    StandardOutPath,
-  } = checked.data
+  const { Label, Program, ProgramArguments = [], StandardErrorPath, StandardOutPath } = checked.data
   const program = Program ?? ProgramArguments[0]
-  if (program === undefined) return refused('names no program: ProgramArguments is empty.')
+  if (program === undefined) throw new InstallationError(`${file} names no program: ProgramArguments is empty.`)
   return {
-    ok: true,
-    job: {
-      file,
-      label: Label,
-      domain,
-      program,
-      args: ProgramArguments.slice(1),
-      environment: EnvironmentVariables,
-      logFile: StandardErrorPath ?? StandardOutPath,
-    },
+    file,
+    label: Label,
+    domain: /\/LaunchDaemons\//.test(path.resolve(file)) ? 'system' : `gui/${user.id}`,
+    program,
+    args: ProgramArguments.slice(1),
+    environment: checked.data.EnvironmentVariables,
+    logFile: StandardErrorPath ?? StandardOutPath,
   }
 }
 
 /** XML or binary. */
-function parsed(content: Buffer): unknown {
-  if (content.subarray(0, 6).toString('latin1') === 'bplist') return parse(new Uint8Array(content))
-  const text = content.toString('utf8')
-  // The parser reads what is cut off inside an element as if it ended there.
-  if (!/<\/plist>\s*$/.test(text)) throw new Error('it has no end')
-  return parse(text)
-}
-
-const firstLine = (text: string): string => text.split('\n')[0]?.slice(0, 200) ?? ''
-
-async function namesIn(folder: string): Promise<string[]> {
+function parsed(file: string, content: Buffer): unknown {
   try {
-    return await readdir(folder)
+    if (content.subarray(0, 6).toString('latin1') === 'bplist') return parse(new Uint8Array(content))
+    const text = content.toString('utf8')
+    // The parser reads what is cut off inside an element as if it ended there.
+    if (!/<\/plist>\s*$/.test(text)) throw new Error('it has no end')
+    return parse(text)
   } catch (error) {
-    if (hasCode(error, 'ENOENT') || hasCode(error, 'EACCES')) return []
-    throw error
+    const [why = ''] = messageOf(error).split('\n')
+    throw new InstallationError(
+      `${file} is no complete plist (${why.slice(0, 200)}): "plutil -lint" says where; mend it, or name another with --plist.`,
+      { cause: error },
+    )
   }
 }
 
@@ -263,38 +244,37 @@ export interface GoServer extends Pick<ProcessFacts, 'pid' | 'startTime'> {
   readonly port: number
 }
 
-export interface GoAgentProcess extends Pick<
-  ProcessFacts,
-  'pid' | 'startTime' | 'groupId' | 'commandLine' | 'suspended'
-> {
+export interface GoAgentProcess extends Pick<ProcessFacts, 'pid' | 'startTime' | 'commandLine' | 'suspended'> {
   readonly servers: readonly GoServer[]
 }
 
-/** Every Go agent of this user that runs, and what it started. `ours` is the pid of our own agent. */
+export const withServers = ({ servers }: GoAgentProcess): string =>
+  `with ${servers.length} ${servers.length === 1 ? 'server' : 'servers'}`
+
+/**
+ * Every Go agent of this user that runs, and what it started. `programs`: what plists start, whatever it is called; `ours`: the pid of our own
+ * agent.
+ */
 export async function findGoAgents(
   platform: Pick<Platform, 'processes'>,
-  job: Pick<GoAgentJob, 'program'> | undefined,
+  programs: readonly string[],
   ours: number | undefined,
 ): Promise<GoAgentProcess[]> {
   const processes = await platform.processes()
-  const agents = processes.filter(({ pid, commandLine }) => pid !== ours && isGoAgent(commandLine, job))
+  const agents = processes.filter(({ pid, commandLine }) => pid !== ours && isGoAgent(commandLine, programs))
   const pids = new Set(agents.map(({ pid }) => pid))
-  return agents.map(({ pid, startTime, groupId, commandLine, suspended }) => ({
-    pid,
-    startTime,
-    groupId,
-    commandLine,
-    suspended,
-    servers: processes.flatMap((process) => {
+  return agents.map(({ pid, startTime, groupId, commandLine, suspended }) => {
+    const servers = processes.flatMap((process) => {
       const port = portOf(process.commandLine)
       const isServer = process.groupId === groupId && !pids.has(process.pid) && port !== undefined
       return isServer ? [{ pid: process.pid, startTime: process.startTime, port }] : []
-    }),
-  }))
+    })
+    return { pid, startTime, commandLine, suspended, servers }
+  })
 }
 
-function isGoAgent(commandLine: string, job: Pick<GoAgentJob, 'program'> | undefined): boolean {
-  if (job !== undefined && (commandLine === job.program || commandLine.startsWith(`${job.program} `))) return true
+function isGoAgent(commandLine: string, programs: readonly string[]): boolean {
+  if (programs.some((one) => commandLine === one || commandLine.startsWith(`${one} `))) return true
   const [program = '', first = '-'] = commandLine.split(' ')
   // Our own command of that name has verbs; the Go agent has flags alone.
   return path.basename(program) === goAgentProgram && first.startsWith('-')

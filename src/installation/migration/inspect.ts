@@ -9,11 +9,12 @@ import { hostAddress } from '../../agent-core/publishing/host-address.ts'
 import { askProgram, ProgramError } from '../../agent-core/util/ask-program.ts'
 import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
 import { FlagError } from '../../agent-core/util/go-flags.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { InstallationError, type InstallationHost } from '../installation-host.ts'
 import { LaunchctlJob } from '../service/launchd.ts'
-import { clusterSilence, lookAtCluster, type ClusterLook } from './cluster-look.ts'
+import { lookAtCluster, type ClusterLook } from './cluster.ts'
 import {
   argsOf,
   findGoAgentJobs,
@@ -25,7 +26,7 @@ import {
   type GoAgentJob,
   type GoAgentProcess,
 } from './go-agent.ts'
-import { planMigration, type MigrationPlan } from './plan.ts'
+import { planMigration, type Findings, type MigrationPlan } from './plan.ts'
 import type { Migration } from './record.ts'
 import { lookAtStore } from './store.ts'
 
@@ -61,7 +62,7 @@ const clusterLimitMs = 15_000
 const versionLimitMs = 5_000
 
 export interface InspectOptions {
-  /** Absent = whatever launchd would start. */
+  /** Undefined = whatever launchd would start. */
   readonly plist: string | undefined
   /** What our agent is to be started with besides; the last one given wins. */
   readonly ownFlags: readonly string[]
@@ -70,158 +71,136 @@ export interface InspectOptions {
   readonly begun: Migration | undefined
 }
 
-export interface Inspection {
-  readonly job: GoAgentJob | undefined
-  readonly agents: readonly GoAgentProcess[]
+/** What was found, and what would be done about it. */
+export interface Inspection extends MigrationPlan, Pick<Findings, 'job' | 'agent' | 'store'> {
   /** Other Go agents of this user, which are ended first. */
   readonly others: readonly GoAgentProcess[]
-  readonly command: GoAgentCommand
+  /** Undefined where the cluster cannot be asked. */
   readonly api: KubeApi | undefined
-  readonly plan: MigrationPlan
 }
 
 /** Looks at the machine and the cluster, and changes nothing. */
 export async function inspect(world: MigrationWorld, options: InspectOptions): Promise<Inspection> {
-  const { job, problems: jobProblems } = await chooseJob(world, options)
-  const running = await findGoAgents(world.platform, job, await ownPid(world.stateDir))
-  const { agents, others, problems: agentProblems } = await chooseAgents(world, running, job, options.stopsOthers)
-  const { command, problems: flagProblems } = readCommand(job, agents[0])
-  const nothing = job === undefined && agents.length === 0 && jobProblems.length === 0
-  const version = job === undefined ? undefined : await versionOf(job)
-  const context = await openCluster(world, command, job)
-  const cluster = typeof context === 'string' ? context : await clusterLook(world, command, context)
-  const chosen = storeGiven(options.ownFlags)
-  const store = await lookAtStore(textOf(command, 'model-store'), chosen ?? world.ownStore, chosen !== undefined)
-  const plan = planMigration({
-    job,
-    command,
-    agents,
-    store,
-    cluster,
-    version,
-    totalBytes: (await world.platform.memory()).totalBytes,
-    ownLog: world.ownLog,
-    ownAddress: typeof context === 'string' ? undefined : await ownAddress(world, context),
-    ownFlags: options.ownFlags,
-    problems: [
-      ...(nothing ? [nothingFound] : []),
-      ...jobProblems,
-      ...agentProblems,
-      ...flagProblems,
-      ...relayProblem(cluster, version, command),
-      ...(await rightsProblems(world, job)),
-      ...(await ownAgentProblem(world, options.begun)),
-    ],
-  })
-  const refused = world.checkFlags(plan.flags)
-  return {
-    job,
-    agents,
-    others,
-    command,
-    api: typeof context === 'string' ? undefined : new KubeApi(context),
-    plan: refused === undefined ? plan : { ...plan, problems: [...plan.problems, refused] },
+  const { host, platform, stateDir, ownStore, ownLog } = world
+  const { ownFlags, stopsOthers, begun } = options
+  const problems: string[] = []
+  const job = await chosenJob(world, options, problems)
+  const running = await findGoAgents(platform, job ? [job.program] : [], await ownPid(stateDir))
+  const agent = await chosenAgent(host, running, job)
+  const others = running.filter((one) => one !== agent)
+  if (agent && others.length > 0 && !stopsOthers) problems.push(tooManyAgents(agent, others))
+  if (!job && !agent && problems.length === 0) problems.push(nothingFound)
+  const command = commandOf(job, agent, problems)
+  const version = job && (await versionOf(job))
+  const context = await contextOf(host, command, job)
+  const api = typeof context === 'string' ? undefined : new KubeApi(context)
+  const cluster = typeof context === 'string' ? context : await clusterLook(platform, command, new KubeApi(context))
+  if (isRelay(cluster, version, command)) problems.push(relayMode)
+  if (job) problems.push(...(await jobProblem(host, job)))
+  if (begun === undefined && (await world.ownAgent()) !== undefined) {
+    problems.push(
+      `An agent of Metalbar runs on ${stateDir} already: end it with metal-agent shutdown, or with metal-agent uninstall where it is a service.`,
+    )
   }
+  const chosenStore = storeGiven(ownFlags)
+  const store = await lookAtStore(textOf(command, 'model-store'), chosenStore ?? ownStore, chosenStore !== undefined)
+  const ownAddress = typeof context === 'string' ? undefined : await addressFor(platform, context)
+  const { totalBytes } = await platform.memory()
+  const found = { job, command, agent, store, cluster, version, totalBytes, ownLog, ownAddress, ownFlags, problems }
+  const plan = planMigration(found)
+  const refused = world.checkFlags(plan.flags)
+  const all = refused === undefined ? plan.problems : [...plan.problems, refused]
+  return { ...plan, problems: all, job, agent, others, store, api }
 }
 
 const nothingFound =
   'There is no Go agent here: no plist of it in ~/Library/LaunchAgents, /Library/LaunchAgents and /Library/LaunchDaemons, and no process. Name a plist that lies elsewhere with --plist; without one, install this agent with metal-agent install.'
 
-async function chooseJob(
+async function chosenJob(
   { host }: MigrationWorld,
   { plist, begun }: InspectOptions,
-): Promise<{ readonly job: GoAgentJob | undefined; readonly problems: readonly string[] }> {
+  problems: string[],
+): Promise<GoAgentJob | undefined> {
   if (begun?.job) {
-    const { file, kept, domain } = begun.job
+    const { file, kept } = begun.job
     const isGone = (await readIfThere(file)) === undefined
-    const reading = await readJob(isGone ? kept : file, domain === 'system' ? 'system' : `gui/${host.user.id}`)
-    return reading.ok
-      ? { job: { ...reading.job, file }, problems: [] }
-      : { job: undefined, problems: [reading.message] }
-  }
-  const readings = await findGoAgentJobs(host, plist)
-  const jobs = readings.flatMap((reading) => (reading.ok ? [reading.job] : []))
-  const unread = readings.flatMap((reading) => (reading.ok ? [] : [reading.message]))
-  if (jobs.length > 1) {
-    const files = jobs.map(({ file }) => file).join(' and ')
-    return {
-      job: undefined,
-      problems: [`There is more than one job of a Go agent, ${files}: choose one with --plist.`, ...unread],
+    try {
+      return { ...(await readJob(isGone ? kept : file, host)), file }
+    } catch (error) {
+      if (!(error instanceof InstallationError)) throw error
+      problems.push(error.message)
+      return undefined
     }
   }
-  return { job: jobs[0], problems: unread }
+  const found = await findGoAgentJobs(host, plist)
+  const [job, ...more] = found.jobs
+  if (job && more.length > 0) {
+    const files = found.jobs.map(({ file }) => file).join(' and ')
+    problems.push(`There is more than one job of a Go agent, ${files}: choose one with --plist.`)
+  }
+  problems.push(...found.problems)
+  return more.length === 0 ? job : undefined
 }
 
-async function chooseAgents(
-  { host }: MigrationWorld,
-  running: readonly GoAgentProcess[],
-  job: GoAgentJob | undefined,
-  stopsOthers: boolean,
-) {
-  if (running.length <= 1) return { agents: running, others: [], problems: [] }
-  const loaded = job && (await new LaunchctlJob(host, job.domain, job.label).look().catch(noLaunchd))
-  const first = running.find(({ pid }) => pid === loaded?.pid) ?? running[0]
-  const others = running.filter((one) => one !== first)
-  const named = others.map(({ pid, commandLine }) => `process ${pid} (${commandLine.slice(0, 120)})`).join(' and ')
-  const problem = `${running.length} Go agents run; process ${first?.pid ?? 0} would be moved. End ${named} with "kill ${others.map(({ pid }) => pid).join(' ')}", or have it done with --stop-others.`
-  return { agents: first ? [first] : [], others, problems: stopsOthers ? [] : [problem] }
+/** The one that launchd started, or else any. */
+async function chosenAgent(host: InstallationHost, running: readonly GoAgentProcess[], job: GoAgentJob | undefined) {
+  if (running.length <= 1 || !job) return running[0]
+  const loaded = await new LaunchctlJob(host, job.domain, job.label).look().catch((error: unknown) => {
+    // Where there is no launchctl nothing is loaded.
+    if (!(error instanceof InstallationError)) throw error
+  })
+  return running.find(({ pid }) => pid === loaded?.pid) ?? running[0]
 }
 
-/** Where there is no launchctl nothing is loaded. */
-function noLaunchd(error: unknown): undefined {
-  if (!(error instanceof InstallationError)) throw error
+function tooManyAgents({ pid }: GoAgentProcess, others: readonly GoAgentProcess[]): string {
+  const named = others.map((one) => `process ${one.pid} (${one.commandLine.slice(0, 120)})`).join(' and ')
+  const pids = others.map((one) => one.pid).join(' ')
+  return `${others.length + 1} Go agents run; process ${pid} would be moved. End ${named} with "kill ${pids}", or have it done with --stop-others.`
 }
 
-function readCommand(job: GoAgentJob | undefined, agent: GoAgentProcess | undefined) {
-  const args = job?.args ?? (agent ? argsOf(agent) : [])
+function commandOf(job: GoAgentJob | undefined, agent: GoAgentProcess | undefined, problems: string[]): GoAgentCommand {
   try {
-    return { command: readGoAgentCommand(args), problems: [] }
+    return readGoAgentCommand(job?.args ?? (agent ? argsOf(agent) : []))
   } catch (error) {
     if (!(error instanceof FlagError)) throw error
     const where = job?.file ?? `The command line of process ${agent?.pid ?? 0}`
-    return {
-      command: readGoAgentCommand([]),
-      problems: [`${where} has a flag that the Go agent does not take either. ${error.message}`],
-    }
+    problems.push(`${where} has a flag that the Go agent does not take either. ${error.message}`)
+    return readGoAgentCommand([])
   }
 }
 
-async function openCluster(
-  { host }: MigrationWorld,
+/** One sentence why nothing can be said of the cluster. */
+const clusterSilence = (error: unknown): string =>
+  `The cluster does not answer, and without it no service can change hands: ${messageOf(error).replace(/\.$/, '')}.`
+
+function contextOf(
+  host: InstallationHost,
   command: GoAgentCommand,
   job: GoAgentJob | undefined,
 ): Promise<PinnedContext | string> {
   const env = { ...host.env, ...job?.environment }
   const file = textOf(command, 'kubeconfig') || undefined
-  try {
-    return await PinnedContext.load({ file, context: textOf(command, 'kube-context') || undefined, env })
-  } catch (error) {
-    return clusterSilence(error)
-  }
+  const context = textOf(command, 'kube-context') || undefined
+  return PinnedContext.load({ file, context, env }).catch(clusterSilence)
 }
 
-async function clusterLook(
-  { platform }: MigrationWorld,
+function clusterLook(
+  platform: Pick<Platform, 'interfaces'>,
   command: GoAgentCommand,
-  context: PinnedContext,
+  api: KubeApi,
 ): Promise<ClusterLook | string> {
   const interfaces = platform.interfaces().map(({ address }) => address)
+  const allowlist = textOf(command, 'inference-service-allowlist').split(',')
   const query = {
     namespace: textOf(command, 'namespace') || undefined,
-    allowlist: textOf(command, 'inference-service-allowlist')
-      .split(',')
-      .map((name) => name.trim())
-      .filter((name) => name !== ''),
+    allowlist: allowlist.map((name) => name.trim()).filter((name) => name !== ''),
     ownAddresses: new Set([...interfaces, textOf(command, 'host-ip')].filter((address) => address !== '')),
   }
-  try {
-    return await lookAtCluster(new KubeApi(context), query, AbortSignal.timeout(clusterLimitMs))
-  } catch (error) {
-    return clusterSilence(error)
-  }
+  return lookAtCluster(api, query, AbortSignal.timeout(clusterLimitMs)).catch(clusterSilence)
 }
 
-async function ownAddress({ platform }: MigrationWorld, { server }: PinnedContext): Promise<string | undefined> {
+/** The address that our agent would publish by itself. */
+async function addressFor(platform: Pick<Platform, 'interfaces'>, { server }: PinnedContext) {
   const chosen = await hostAddress({ explicit: undefined, server, interfaces: () => platform.interfaces() })
   return chosen.kind === 'chosen' ? chosen.address : undefined
 }
@@ -238,54 +217,36 @@ async function versionOf({ program }: GoAgentJob): Promise<string | undefined> {
   }
 }
 
-function relayProblem(cluster: ClusterLook | string, version: string | undefined, command: GoAgentCommand): string[] {
-  const versions = [
-    ...(version === undefined ? [] : [version]),
-    ...(typeof cluster === 'string' ? [] : cluster.agentVersions),
-  ]
-  const isNew = versions.some((one) => {
+const relayMode =
+  "This Go agent runs in LLMKube 0.10's relay mode, which cannot be taken over yet: that comes with a later version, and nothing was touched. Started with --legacy-direct-endpoints it can be moved."
+
+function isRelay(cluster: ClusterLook | string, version: string | undefined, command: GoAgentCommand): boolean {
+  const look = typeof cluster === 'string' ? undefined : cluster
+  const isNew = [version ?? '', ...(look?.agentVersions ?? [])].some((one) => {
     const [, major = '0', minor = '0'] = goVersion.exec(one) ?? []
     return Number(major) > 0 || Number(minor) >= 10
   })
-  const isRelay = typeof cluster !== 'string' && cluster.isRelay
-  if (!isRelay && !(isNew && command.values.get('legacy-direct-endpoints') !== true)) return []
-  return [
-    "This Go agent runs in LLMKube 0.10's relay mode, which cannot be taken over yet: that comes with a later version, and nothing was touched. Started with --legacy-direct-endpoints it can be moved.",
-  ]
+  return look?.isRelay === true || (isNew && command.values.get('legacy-direct-endpoints') !== true)
 }
 
-async function rightsProblems({ host }: MigrationWorld, job: GoAgentJob | undefined): Promise<string[]> {
-  if (job === undefined) return []
-  if (job.domain === 'system') {
-    const commands = [
-      ['launchctl', 'bootout', `system/${job.label}`],
-      ['mv', job.file, `${job.file}.kept`],
-      ['metal-agent', 'install', '--daemon', '--'],
-    ].map((words) => shellCommand(['sudo', ...words]))
+/** Why the plist could not be taken out of its place. */
+async function jobProblem({ user }: InstallationHost, { domain, label, file }: GoAgentJob): Promise<string[]> {
+  const sudo = (...words: string[]) => shellCommand(['sudo', ...words])
+  if (domain === 'system') {
+    const unload = sudo('launchctl', 'bootout', `system/${label}`)
+    const replace = `${sudo('mv', file, `${file}.kept`)}; ${sudo('metal-agent', 'install', '--daemon', '--')}`
     return [
-      `${job.file} is a LaunchDaemon, which is not moved from here yet. By hand, with about three minutes in which nothing serves: ${commands.join('; ')} and the flags above, with --model-store for the folder of its models.`,
+      `${file} is a LaunchDaemon, which is not moved from here yet. By hand, with about three minutes in which nothing serves: ${unload}; ${replace} and the flags above, with --model-store for the folder of its models.`,
     ]
   }
-  const folder = path.dirname(job.file)
-  const isWritable = await access(folder, constants.W_OK).then(
-    () => true,
-    () => false,
+  const folder = path.dirname(file)
+  const move = sudo('mv', file, path.join(user.homeDir, 'Library/LaunchAgents/'))
+  return access(folder, constants.W_OK).then(
+    () => [],
+    () => [
+      `${folder} may not be written by this user, so the plist could not be taken out of it: move it first, with ${move}.`,
+    ],
   )
-  return isWritable
-    ? []
-    : [
-        `${folder} may not be written by this user, so the plist could not be taken out of it: move it first, with ${shellCommand(['sudo', 'mv', job.file, path.join(host.user.homeDir, 'Library/LaunchAgents/')])}.`,
-      ]
-}
-
-async function ownAgentProblem(
-  { ownAgent, stateDir }: MigrationWorld,
-  begun: Migration | undefined,
-): Promise<string[]> {
-  if (begun !== undefined || (await ownAgent()) === undefined) return []
-  return [
-    `An agent of Metalbar runs on ${stateDir} already: end it with metal-agent shutdown, or with metal-agent uninstall where it is a service.`,
-  ]
 }
 
 const lock = z.object({ pid: z.int().positive() })

@@ -1,30 +1,27 @@
 import { rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
-import { z } from 'zod'
 import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
 import { parseEndpointSlice, parseService, resources } from '../../agent-core/kube/resources.ts'
 import { publishedOf, serviceNameOf } from '../../agent-core/publishing/objects.ts'
-import { parseJson } from '../../agent-core/util/files.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { formatDecimal } from '../../contract/format.ts'
 import type { ServiceReason } from '../../contract/service.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError } from '../installation-host.ts'
-import { isHeldByOurs, type FoundService } from './cluster-look.ts'
-import { findGoAgents, readJob } from './go-agent.ts'
+import { Heartbeats, isHeldByOurs, type FoundService } from './cluster.ts'
 import type { Inspection, MigrationWorld } from './inspect.ts'
 import type { Transfer } from './plan.ts'
-import type { Migration, MigrationRecord, MovedFile } from './record.ts'
+import type { Migration, MigrationRecord } from './record.ts'
 import { dropOriginals, moveBack, moveStore } from './store.ts'
-import * as goAgent from './take-over.ts'
+import { end, endOther, endProcess, giveUp, keepPlist, pause, restorePlist, resume } from './take-over.ts'
 
 /** How one service changed hands. */
 interface Moved {
   readonly key: string
   /** From the moment nobody was sent to the old server until the new one was ready. */
   readonly outageMs: number
-  /** Absent where it serves; one sentence. */
-  readonly failure?: string
+  /** Why it is not served here, in one sentence; undefined where it is. */
+  readonly failure: string | undefined
 }
 
 export interface MigrationResult {
@@ -45,130 +42,147 @@ export async function migrate(
   if (api === undefined) throw new InstallationError('Without the cluster nothing was begun.')
   const begun = record.value?.phase === 'begun' ? record.value : await begin(world, inspection, record)
   try {
-    return await carriedOut({ world, inspection, record, api }, begun)
+    await moveModels(world, inspection, record, begun)
+    await startBeside(world, inspection, record, begun)
+    const moved = await moveServices(world, { ...inspection, api }, record, begun)
+    if (moved === 'takenBack') return { outcome: moved, moved: [], isWell: false }
+    await endGoAgent(world, inspection)
+    const isWell = await allServe(world, { ...inspection, api })
+    await record.note({ phase: 'done' })
+    return { outcome: 'done', moved, isWell }
   } catch (error) {
     if (!world.signal.aborted) throw error
     world.tell('Given up: everything is taken back.')
-    await undo({ ...world, signal: new AbortController().signal }, record)
+    await undo(world, record)
     return { outcome: 'takenBack', moved: [], isWell: false }
   }
 }
 
-interface Work {
-  readonly world: MigrationWorld
-  readonly inspection: Inspection
-  readonly record: MigrationRecord
-  readonly api: KubeApi
-}
-
 async function begin(
   { stateDir }: MigrationWorld,
-  { job, agents, plan }: Inspection,
+  { job, agent, store: { from, to } }: Inspection,
   record: MigrationRecord,
 ): Promise<Migration> {
-  const [agent] = agents
-  const moved = job && {
-    ...{ file: job.file, label: job.label, domain: job.domain, program: job.program },
-    kept: await goAgent.keepPlist(stateDir, job),
-  }
-  const begun: Migration = {
-    startedAt: new Date().toISOString(),
-    phase: 'begun',
-    ...(moved ? { job: moved } : { byHand: agent?.commandLine }),
-    store: { from: plan.store.from, to: plan.store.to, moved: [] },
-    isInstalled: false,
-    transferred: [],
-  }
+  const whose = job
+    ? { job: { file: job.file, program: job.program, kept: await keepPlist(stateDir, job) } }
+    : { byHand: agent?.commandLine }
+  const startedAt = new Date().toISOString()
+  const store = { from, to, moved: [] }
+  const begun: Migration = { startedAt, phase: 'begun', ...whose, store, isInstalled: false, transferred: [] }
   await record.begin(begun)
   return begun
 }
 
-async function carriedOut({ world, inspection, record, api }: Work, begun: Migration): Promise<MigrationResult> {
-  const { tell, signal, service } = world
-  const { job, agents, others, plan } = inspection
-  tell(`[1/5] Models: ${plan.store.how === 'copy' ? 'copying' : 'making them known here'}.`)
-  const known = new Map(begun.store.moved.map((file) => [file.path, file]))
-  const note = (file: MovedFile): Promise<void> => {
-    known.set(file.path, file)
-    return record.note({ store: { ...begun.store, moved: [...known.values()] } })
+async function moveModels(
+  { tell, signal }: MigrationWorld,
+  { store }: Inspection,
+  record: MigrationRecord,
+  begun: Migration,
+): Promise<void> {
+  tell(`[1/5] Models: ${store.how === 'copy' ? 'copying' : 'making them known here'}.`)
+  const known = new Set(begun.store.moved.map((file) => file.path))
+  const note = (file: string): Promise<void> => {
+    known.add(file)
+    return record.note({ store: { ...begun.store, moved: [...known].map((path) => ({ path })) } })
   }
-  for (const file of await moveStore(plan.store, { tell, signal, note })) await note(file)
+  await moveStore(store, { tell, signal, note })
+}
 
-  tell('[2/5] Starting this agent beside the Go agent, which serves on.')
+async function startBeside(
+  world: MigrationWorld,
+  { flags }: Inspection,
+  record: MigrationRecord,
+  { isInstalled }: Migration,
+): Promise<void> {
+  world.tell('[2/5] Starting this agent beside the Go agent, which keeps serving.')
   // A move that continues repeats an installation that failed, also where the agent has ended since.
-  if (!begun.isInstalled || (await world.ownAgent()) === undefined) {
+  if (!isInstalled || (await world.ownAgent()) === undefined) {
     await record.note({ isInstalled: true })
-    await service.install(plan.flags)
+    await world.service.install(flags)
   }
   await untilLive(world)
+}
 
-  const services = plan.transfers.map((transfer) => transfer.service)
-  tell(`[3/5] Pausing the Go agent, and moving ${services.length} ${services.length === 1 ? 'service' : 'services'}.`)
-  await goAgent.endOthers(world, others)
-  await goAgent.pause(world, agents)
-  const results: Moved[] = []
-  {
-    await using heartbeats = new goAgent.Heartbeats(api, services, tell)
-    for (const transfer of plan.transfers) {
-      const result = await moveOne(world, api, transfer, heartbeats)
-      results.push(result)
-      const isFirst = plan.moved.length === 0 && results.every(({ failure }) => failure !== undefined)
-      if (result.failure !== undefined && isFirst) {
-        tell(
-          `${result.key} is not served here: ${result.failure} The Go agent takes it back, and nothing else was touched.`,
-        )
-        await undo(world, record)
-        return { outcome: 'takenBack', moved: results, isWell: false }
-      }
-      const served = results.filter(({ failure }) => failure === undefined).map(({ key }) => key)
-      await record.note({ transferred: [...new Set([...begun.transferred, ...served])] })
+type WithApi = Inspection & { readonly api: KubeApi }
+
+/** One service after the other. Where the first does not serve here, all is taken back. */
+async function moveServices(
+  world: MigrationWorld,
+  { api, agent, others, transfers, moved: movedBefore }: WithApi,
+  record: MigrationRecord,
+  { transferred }: Migration,
+): Promise<Moved[] | 'takenBack'> {
+  const { tell, platform } = world
+  const count = transfers.length
+  tell(`[3/5] Pausing the Go agent, and moving ${count} ${count === 1 ? 'service' : 'services'}.`)
+  for (const other of others) await endOther(other, platform)
+  if (agent) await pause(agent, platform)
+  const services = transfers.map(({ service }) => service)
+  await using heartbeats = new Heartbeats(api, services, tell)
+  const moved: Moved[] = []
+  const served: string[] = []
+  for (const transfer of transfers) {
+    const result = await moveOne(world, api, transfer, heartbeats)
+    moved.push(result)
+    if (result.failure === undefined) served.push(result.key)
+    else if (movedBefore.length === 0 && served.length === 0) {
+      tell(
+        `${result.key} is not served here: ${result.failure} The Go agent takes it back, and nothing else was touched.`,
+      )
+      await undo(world, record)
+      return 'takenBack'
     }
+    await record.note({ transferred: [...new Set([...transferred, ...served])] })
   }
-
-  signal.throwIfAborted()
-  tell('[4/5] Ending the Go agent.')
-  await goAgent.end(world, job, agents)
-  await goAgent.endServers(world, plan.strays)
-  if (job) await goAgent.removePlist(job)
-  await takePort(world)
-
-  tell('[5/5] Looking whether everything is there.')
-  const checks = await Promise.all([...plan.moved, ...services].map((one) => verify(api, one)))
-  for (const { sentence } of checks) tell(sentence)
-  signal.throwIfAborted()
-  await record.note({ phase: 'done' })
-  return { outcome: 'done', moved: results, isWell: checks.every(({ isWell }) => isWell) }
+  return moved
 }
 
 async function moveOne(
   world: MigrationWorld,
   api: KubeApi,
   transfer: Transfer,
-  heartbeats: goAgent.Heartbeats,
+  heartbeats: Heartbeats,
 ): Promise<Moved> {
+  const { signal, tell, platform } = world
   const { service } = transfer
   const key = `${service.namespace}/${service.name}`
-  world.signal.throwIfAborted()
-  world.tell(`${key}: its requests finish, then its server ends.`)
+  signal.throwIfAborted()
+  tell(`${key}: its requests finish, then its server ends.`)
   await heartbeats.leave(service)
   const began = performance.now()
-  await goAgent.giveUp(transfer, { api, platform: world.platform })
+  await giveUp(transfer, api, platform)
   const failure = await untilServed(world, service)
   const outageMs = performance.now() - began
   const seconds = formatDecimal(outageMs / 1_000)
-  world.tell(
+  tell(
     `${key}: ${failure === undefined ? `serves here, after ${seconds} s without an answer.` : `is not served here: ${failure}`}`,
   )
-  return { key, outageMs, ...(failure !== undefined && { failure }) }
+  return { key, outageMs, failure }
 }
 
-/** The Go agent had the port for /healthz and /metrics when ours started. */
-async function takePort(world: MigrationWorld): Promise<void> {
+async function endGoAgent(world: MigrationWorld, { job, agent, strays }: Inspection): Promise<void> {
+  const { signal, tell, platform } = world
+  signal.throwIfAborted()
+  tell('[4/5] Ending the Go agent.')
+  await end(world, job, agent ? [agent] : [])
+  for (const stray of strays) await endProcess(stray, platform)
+  // So that no login starts it again; a copy is kept.
+  if (job) await rm(job.file, { force: true })
+  // The Go agent had the port for /healthz and /metrics when ours started.
   const snapshot = await world.ownAgent()
   if (snapshot?.notices.some((notice) => notice.startsWith('There is no /healthz')) !== true) return
-  world.tell('Starting this agent again, so that it gets the port of /healthz and /metrics; the servers run on.')
+  tell('Starting this agent again, so that it gets the port of /healthz and /metrics; the servers run on.')
   await world.service.restart()
   await untilLive(world)
+}
+
+async function allServe({ signal, tell }: MigrationWorld, { api, moved, transfers }: WithApi): Promise<boolean> {
+  tell('[5/5] Looking whether everything is there.')
+  const services = [...moved, ...transfers.map(({ service }) => service)]
+  const checks = await Promise.all(services.map((one) => verify(api, one)))
+  for (const { sentence } of checks) tell(sentence)
+  signal.throwIfAborted()
+  return checks.every(({ isWell }) => isWell)
 }
 
 const lookEveryMs = 200
@@ -225,77 +239,61 @@ async function untilServed(
 
 const answerLimitMs = 60_000
 const connectLimitMs = 5_000
-/** The answer with one token has a few KiB; what answers at the port may be anything. */
-const maxAnswerBytes = 1024 * 1024
-
-const completion = z.object({ choices: z.array(z.unknown()).min(1) })
 
 /** One sentence about a service that was moved; `isWell` where nothing is missing. Never rejects. */
 async function verify(
   api: KubeApi,
   { namespace, name, spec }: FoundService,
 ): Promise<{ readonly isWell: boolean; readonly sentence: string }> {
-  let where = `${namespace}/${name}`
+  const key = `${namespace}/${name}`
   try {
     const place = serviceNameOf(name)
     const slice = parseEndpointSlice(await api.get(resources.endpointSlices, namespace, place))
     const { clusterIP = place } = parseService(await api.get(resources.services, namespace, place)).spec
     const published = publishedOf(slice)
     if (!isHeldByOurs(slice) || published?.ready !== true) {
-      return { isWell: false, sentence: `${where}: its EndpointSlice is not one of this agent's that is ready.` }
+      return { isWell: false, sentence: `${key}: its EndpointSlice is not one of this agent's that is ready.` }
     }
     const { address, port } = published
-    where = `${where}: Service ${clusterIP} leads to ${address}:${port}, which does not answer`
-    const said = await answerOf(address, port, spec.mode)
-    return { isWell: true, sentence: `${where.replace(/does not answer$/, said)}.` }
+    const where = `${key}: Service ${clusterIP} leads to ${address}:${port}, which`
+    return await answerOf(address, port, spec.mode).then(
+      (said) => ({ isWell: true, sentence: `${where} ${said}.` }),
+      (error: unknown) => ({ isWell: false, sentence: `${where} does not answer: ${messageOf(error)}` }),
+    )
   } catch (error) {
-    return { isWell: false, sentence: `${where}: ${messageOf(error)}` }
+    return { isWell: false, sentence: `${key}: ${messageOf(error)}` }
   }
 }
 
 /** Asks the server by the published address, or by loopback where this machine does not reach itself by that. */
 export async function answerOf(address: string, port: number, mode: string | undefined): Promise<string> {
-  const health = async (base: string, limitMs: number): Promise<number> => {
-    const { status, body } = await fetch(`${base}/health`, { signal: AbortSignal.timeout(limitMs) })
-    await body?.cancel()
-    return status
-  }
-  const isReached = await health(`http://${address}:${port}`, connectLimitMs).then(
+  const isReached = await statusOf(`http://${address}:${port}/health`, connectLimitMs).then(
     () => true,
     () => false,
   )
   const base = `http://${isReached ? address : '127.0.0.1'}:${port}`
   const how = isReached ? '' : ' (asked by loopback, for this machine does not reach itself by its address)'
   if (mode === 'embedding' || mode === 'rerank') {
-    const status = await health(base, answerLimitMs)
+    const status = await statusOf(`${base}/health`, answerLimitMs)
     if (status !== 200) throw new Error(`/health answers ${status}.`)
     return `is healthy${how}`
   }
-  const response = await fetch(`${base}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 1 }),
-    signal: AbortSignal.timeout(answerLimitMs),
-  })
-  if (!response.ok) throw new Error(`a completion was answered by ${response.status}.`)
-  completion.parse(parseJson(await boundedText(response)))
+  const question = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 1 }
+  const status = await statusOf(`${base}/v1/chat/completions`, answerLimitMs, question)
+  if (status !== 200) throw new Error(`a completion was answered by ${status}.`)
   return `answers a completion${how}`
 }
 
-async function boundedText(response: Response): Promise<string> {
-  const body: ReadableStream<Uint8Array> | null = response.body
-  const pieces: Uint8Array[] = []
-  let length = 0
-  // Leaving the loop ends the connection.
-  for await (const piece of body ?? []) {
-    length += piece.byteLength
-    if (length > maxAnswerBytes) throw new Error(`a completion has more than ${maxAnswerBytes / 1024} KiB.`)
-    pieces.push(piece)
-  }
-  return Buffer.concat(pieces).toString('utf8')
+/** What answers at the port may be anything, so that the rest of the answer is not read. */
+async function statusOf(url: string, limitMs: number, question?: object): Promise<number> {
+  const headers = { 'content-type': 'application/json' }
+  const { status, body } = await fetch(url, {
+    signal: AbortSignal.timeout(limitMs),
+    ...(question && { method: 'POST', headers, body: JSON.stringify(question) }),
+  })
+  await body?.cancel()
+  return status
 }
-
-const startLimitMs = 20_000
 
 /** The Go agent runs again with its own flags, plist and store, and nothing of ours does. Run again it continues from where it stood. */
 export async function undo(world: MigrationWorld, record: MigrationRecord): Promise<void> {
@@ -312,58 +310,28 @@ export async function undo(world: MigrationWorld, record: MigrationRecord): Prom
     await record.note({ isInstalled: false })
   }
   tell('Putting models and plist back.')
-  await moveBack(done.store)
-  if (done.job) await goAgent.restorePlist(done.job)
-  await resumeGoAgent(world, done)
+  await moveBack(storeOf(done))
+  if (done.job) await restorePlist(done.job)
+  await resume(world, done)
   await record.note({ phase: 'undone', transferred: [] })
 }
 
-/** A paused Go agent that still has servers continues with them; otherwise a fresh one starts everything at once. */
-async function resumeGoAgent(world: MigrationWorld, { job: kept, byHand }: Migration): Promise<void> {
-  const { platform, tell } = world
-  const reading = kept && (await readJob(kept.file, kept.domain === 'system' ? 'system' : `gui/${world.host.user.id}`))
-  const job = reading?.ok === true ? reading.job : undefined
-  const agents = await findGoAgents(platform, job, undefined)
-  if (agents.some(({ servers, suspended }) => servers.length > 0 || !suspended)) {
-    goAgent.unpause(agents)
-    tell(
-      `The Go agent goes on (process ${agents.map(({ pid }) => pid).join(', ')}); what it finds missing it starts again within half a minute.`,
-    )
-    return
-  }
-  await goAgent.end(world, job, agents)
-  if (!job) {
-    tell(`The Go agent was started by hand. To start it again: ${byHand ?? 'as you did'}`)
-    return
-  }
-  await goAgent.startAgain(world, job)
-  const ends = performance.now() + startLimitMs
-  while (performance.now() < ends) {
-    const [agent] = await findGoAgents(platform, job, undefined)
-    if (agent) {
-      tell(`The Go agent runs again (process ${agent.pid}) and loads its models.`)
-      return
-    }
-    await delay(lookEveryMs)
-  }
-  throw new InstallationError(
-    `${job.label} was loaded, and no process of it is there: its log ${job.logFile ?? ''} says why.`,
-  )
-}
-
-/** Removes what was kept for {@link undo}; answers what is left for a person to do. */
+/** Removes what was kept for {@link undo}; says what is left for a person to do. */
 export async function confirm({ tell }: MigrationWorld, record: MigrationRecord): Promise<void> {
   const done = record.value
   if (done?.phase !== 'done') throw new InstallationError('There is no finished migration to be confirmed.')
-  const dropped = await dropOriginals(done.store)
+  const store = storeOf(done)
+  const dropped = await dropOriginals(store)
   if (done.job) await rm(done.job.kept, { force: true })
   await record.clear()
   if (dropped > 0) {
     const [files, models] =
       dropped === 1 ? ['1 file', 'is gone; its model is'] : [`${dropped} files`, 'are gone; their models are']
-    tell(`${files} in ${done.store.from} ${models} in ${done.store.to}.`)
+    tell(`${files} in ${store.from} ${models} in ${store.to}.`)
   }
   tell(
     `The migration is final. What is left of the Go agent: ${shellCommand(['sudo', 'rm', done.job?.program ?? '/usr/local/bin/llmkube-metal-agent'])}`,
   )
 }
+
+const storeOf = ({ store: { from, to, moved } }: Migration) => ({ from, to, files: moved.map((file) => file.path) })

@@ -1,24 +1,25 @@
 import { specRefusal } from '../../agent-core/reconcile/runtime-choice.ts'
 import { formatBytes, formatGib, formatSpan } from '../../contract/format.ts'
-import type { ClusterLook, FoundService } from './cluster-look.ts'
+import type { ClusterLook, FoundService } from './cluster.ts'
 import {
   keptFlags,
   leftOut,
   textOf,
+  withServers,
   type GoAgentCommand,
   type GoAgentJob,
   type GoAgentProcess,
   type GoServer,
 } from './go-agent.ts'
-import { copiedBytesPerSecond, type StoreLook, type StorePlan } from './store.ts'
+import { copiedBytesPerSecond, type StorePlan } from './store.ts'
 
 /** What was found on the machine and in the cluster; nothing of it was changed. */
 export interface Findings {
   readonly job: GoAgentJob | undefined
   readonly command: GoAgentCommand
-  /** The ones that the job, or a person, started. */
-  readonly agents: readonly GoAgentProcess[]
-  readonly store: StoreLook
+  /** The one that the job, or a person, started. */
+  readonly agent: GoAgentProcess | undefined
+  readonly store: StorePlan
   /** A string is one sentence why the cluster does not answer. */
   readonly cluster: ClusterLook | string
   readonly totalBytes: number
@@ -43,7 +44,6 @@ export interface Transfer {
 export interface MigrationPlan {
   /** What our agent is started with. */
   readonly flags: readonly string[]
-  readonly store: StorePlan
   /** In this order: the cheapest to take back goes first. */
   readonly transfers: readonly Transfer[]
   /** What our agent serves already. */
@@ -60,49 +60,40 @@ export interface MigrationPlan {
 }
 
 export function planMigration(findings: Findings): MigrationPlan {
-  const { command, cluster, agents, store, ownFlags, job } = findings
+  const { command, cluster, agent, store, ownFlags, job } = findings
   const look = typeof cluster === 'string' ? undefined : cluster
+  const services = look?.services ?? []
   const flags = [
     ...keptFlags(command),
     ...environmentFlags(job),
-    ...(store.plan.how === 'inPlace' ? [`--model-store=${store.plan.to}`] : []),
+    ...(store.how === 'inPlace' ? [`--model-store=${store.to}`] : []),
     ...addressFlags(findings),
     ...ownFlags,
   ]
-  const servers = agents.flatMap((agent) => agent.servers)
-  const transfers = transfersOf(look?.services ?? [], servers, store.plan)
+  const servers = agent?.servers ?? []
+  const transfers = transfersOf(services, servers, store)
   const needed = new Set(transfers.map(({ server }) => server?.pid))
   return {
     flags,
-    store: store.plan,
     transfers,
-    moved: (look?.services ?? []).filter(({ isMoved }) => isMoved),
+    moved: services.filter(({ isMoved }) => isMoved),
     strays: servers.filter(({ pid }) => !needed.has(pid)),
     problems: [
       ...findings.problems,
       ...store.problems,
       ...(typeof cluster === 'string' ? [cluster] : rightsProblem(cluster)),
     ],
-    refusals: (look?.services ?? []).flatMap((service) => refusalOf(service, flags, store.plan)),
+    refusals: services.flatMap((service) => refusalOf(service, flags, store)),
     kept: keptSentences(findings, transfers, flags),
-    changed: [...leftOut(command), ...changedDefaults({ ...findings, logFile: job?.logFile })],
-    notes: [
-      ...store.notes,
-      ...environmentNotes(job),
-      ...newcomers(look?.services ?? [], transfers),
-      ...foreign(look?.services ?? []),
-    ],
+    changed: [...leftOut(command), ...changedDefaults(findings)],
+    notes: [...store.notes, ...environmentNotes(job), ...newcomers(services, transfers), ...foreign(services)],
   }
 }
 
 /** Smallest first: what is wrong with all of them shows where it costs least. */
 function transfersOf(services: readonly FoundService[], servers: readonly GoServer[], store: StorePlan): Transfer[] {
-  const sizeOf = ({ model }: FoundService): number =>
-    store.how === 'link' || store.how === 'copy'
-      ? store.files
-          .filter(({ path }) => path.startsWith(`${model?.name ?? ''}/`))
-          .reduce((sum, { bytes }) => sum + bytes, 0)
-      : 0
+  const sizeOf = ({ spec }: FoundService): number =>
+    store.files.filter(({ path }) => path.startsWith(`${spec.modelRef}/`)).reduce((sum, { bytes }) => sum + bytes, 0)
   return services
     .filter(({ published, isMoved }) => published !== undefined && !isMoved)
     .toSorted((a, b) => sizeOf(a) - sizeOf(b))
@@ -164,28 +155,27 @@ function refusalOf(service: FoundService, flags: readonly string[], store: Store
 }
 
 function keptSentences(
-  { job, command, cluster, version, agents, store }: Findings,
+  { job, command, cluster, version, agent, store }: Findings,
   transfers: readonly Transfer[],
   flags: readonly string[],
 ): string[] {
   const who = `LLMKube's Go agent${version === undefined ? '' : ` ${version}`}`
   const where = job === undefined ? 'started by hand' : `${job.label}, ${job.file}`
-  const runs = agents.map(
-    ({ pid, servers, suspended }) =>
-      `process ${pid}${suspended ? ', paused' : ''} with ${servers.length} ${servers.length === 1 ? 'server' : 'servers'}`,
-  )
+  const runs = agent
+    ? `: process ${agent.pid}${agent.suspended ? ', paused' : ''} ${withServers(agent)}`
+    : ' does not run'
   const address = textOf(command, 'host-ip') || addressOf(cluster)
   return [
-    `${who} (${where})${runs.length === 0 ? ' does not run' : `: ${runs.join('; ')}`}.`,
+    `${who} (${where})${runs}.`,
     `Flags: ${flags.length === 0 ? 'none' : flags.join(' ')}.`,
     `Namespace: ${textOf(command, 'namespace') || 'all'}.${address === undefined ? '' : ` Address: ${address}.`}`,
     `Services with their ClusterIP: ${transfers.map(({ service }) => nameOf(service)).join(', ') || 'none are published from here'}.`,
-    storeSentence(store.plan),
+    storeSentence(store),
   ]
 }
 
 function storeSentence(store: StorePlan): string {
-  const count = 'files' in store ? store.files.length : 0
+  const count = store.files.length
   switch (store.how) {
     case 'none':
       return `Models: in ${store.to}.`
@@ -245,18 +235,13 @@ export function planText(plan: MigrationPlan): string {
 }
 
 const whyOnce =
-  "A server of the Go agent cannot be taken over as it runs: it belongs to that agent's process group, which launchd ends with it, and its output goes nowhere. One model after the other changes hands while the others go on."
-
-interface DefaultsFacts extends Pick<Findings, 'command' | 'totalBytes' | 'ownLog'> {
-  /** The log of the Go agent. */
-  readonly logFile: string | undefined
-}
+  "A server of the Go agent cannot be taken over as it runs: it belongs to that agent's process group, which launchd ends with it, and its output goes nowhere. One model after the other changes hands while the others keep serving."
 
 /** From here on the Go agent's share of memory and ours differ. */
 const bigMemoryBytes = 128 * 2 ** 30
 
 /** One sentence for each default that counts here and was another there. */
-function changedDefaults({ command, totalBytes, logFile, ownLog }: DefaultsFacts): string[] {
+function changedDefaults({ command, totalBytes, job, ownLog }: Findings): string[] {
   const given = (flag: string) => command.values.get(flag)
   const differs = (theirs: string, ours: string, { flag = '', keep = '' } = {}): string =>
     `${flag && `--${flag}: `}there ${theirs}, here ${ours}${keep && `; "-- ${keep}" keeps it`}.`
@@ -298,6 +283,6 @@ function changedDefaults({ command, totalBytes, logFile, ownLog }: DefaultsFacts
     differs('the Mac may go to sleep under its models', 'on mains it stays awake while models load or answer', {
       keep: '--sleep-policy never',
     }),
-    differs(`the log is ${logFile ?? 'where it was started'}`, `the log is in ${ownLog}`),
+    differs(`the log is ${job?.logFile ?? 'where it was started'}`, `the log is in ${ownLog}`),
   ].filter((sentence) => sentence !== false)
 }

@@ -6,21 +6,16 @@ import { StateFile } from '../../agent-core/state/state-file.ts'
 import { parseJson, readIfThere, syncFolder } from '../../agent-core/util/files.ts'
 import { findGoAgents } from './go-agent.ts'
 
-const movedFile = z.object({ path: z.string(), isCopy: z.boolean() })
-export type MovedFile = z.infer<typeof movedFile>
-
 /** What was done, so that it can be continued and taken back. */
 const migration = z.object({
   startedAt: z.iso.datetime(),
   /** `begun`: some of it is done; `undoing`: some of it is taken back. */
   phase: z.enum(['begun', 'done', 'undoing', 'undone']),
-  /** Absent where the Go agent was started by hand. */
-  job: z
-    .object({ file: z.string(), label: z.string(), domain: z.string(), kept: z.string(), program: z.string() })
-    .optional(),
+  /** The Go agent's plist, and where its copy is kept. Absent where the Go agent was started by hand. */
+  job: z.object({ file: z.string(), kept: z.string(), program: z.string() }).optional(),
   /** What a person types to start it again. */
   byHand: z.string().optional(),
-  store: z.object({ from: z.string(), to: z.string(), moved: z.array(movedFile) }),
+  store: z.object({ from: z.string(), to: z.string(), moved: z.array(z.object({ path: z.string() })) }),
   isInstalled: z.boolean(),
   /** Keys of the services that our agent serves already. */
   transferred: z.array(z.string()),
@@ -54,16 +49,11 @@ export class MigrationRecord {
   }
 
   static async open(stateDir: string): Promise<MigrationRecord> {
-    await mkdir(migrationFolder(stateDir), { recursive: true, mode: 0o700 })
-    return new MigrationRecord(
-      await StateFile.open<z.infer<typeof file>>({
-        file: recordIn(stateDir),
-        schema: file,
-        initial: { schema: 1, migration: null },
-        keeps: 'what the migration has done',
-      }),
-      migrationFolder(stateDir),
-    )
+    const folder = migrationFolder(stateDir)
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    const initial = { schema: 1, migration: null } as const
+    const keeps = 'what the migration has done'
+    return new MigrationRecord(await StateFile.open({ file: recordIn(stateDir), schema: file, initial, keeps }), folder)
   }
 
   get value(): Migration | undefined {
@@ -88,16 +78,9 @@ export class MigrationRecord {
 /** Where a move stands that was left in the middle, and what to do; undefined where there is none. */
 export async function standingOf(stateDir: string, platform: Pick<Platform, 'processes'>): Promise<string | undefined> {
   const found = await readMigration(stateDir)
-  return found && standing(found, platform)
-}
-
-/** {@link standingOf} for a record that was read already. */
-export async function standing(
-  { phase, startedAt, isInstalled, transferred, job }: Migration,
-  platform: Pick<Platform, 'processes'>,
-): Promise<string | undefined> {
-  if (phase !== 'begun' && phase !== 'undoing') return undefined
-  const agents = await findGoAgents(platform, job, undefined)
+  if (found?.phase !== 'begun' && found?.phase !== 'undoing') return undefined
+  const { phase, startedAt, isInstalled, transferred, job } = found
+  const agents = await findGoAgents(platform, job ? [job.program] : [], undefined)
   const [agent] = agents.toSorted((one, other) => Number(other.suspended) - Number(one.suspended))
   const where = [
     `This agent is ${isInstalled ? '' : 'not '}installed${phase === 'begun' ? `, and serves ${transferred.join(', ') || 'nothing yet'}` : ''}.`,

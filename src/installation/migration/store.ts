@@ -1,47 +1,23 @@
-import {
-  access,
-  constants,
-  copyFile,
-  link,
-  lstat,
-  mkdir,
-  readdir,
-  realpath,
-  rename,
-  rm,
-  rmdir,
-  stat,
-  statfs,
-} from 'node:fs/promises'
+import { access, constants, copyFile, link, mkdir, readdir, realpath, rename, stat, statfs } from 'node:fs/promises'
 import path from 'node:path'
 import { isSafePath } from '../../agent-core/models/source.ts'
 import { statIfThere } from '../../agent-core/models/store/files.ts'
 import { judgeStoreFolder, temporaryNote } from '../../agent-core/models/store/watch.ts'
 import { hasCode } from '../../agent-core/util/files.ts'
-import type { MovedFile } from './record.ts'
-
-/** A model file, relative to its store. */
-export interface StoreFile {
-  readonly path: string
-  readonly bytes: number
-}
+import { lookAt, removeBelow } from '../files.ts'
 
 /** What happens with the Go agent's store. */
-export type StorePlan =
-  | { readonly how: 'none'; readonly from: string; readonly to: string }
-  /** Our agent uses the same folder. */
-  | { readonly how: 'inPlace'; readonly from: string; readonly to: string; readonly bytes: number }
-  /** A second name of each file in a folder that no reboot empties: nothing is copied, and the first name stays. */
-  | {
-      readonly how: 'link' | 'copy'
-      readonly from: string
-      readonly to: string
-      readonly bytes: number
-      readonly files: readonly StoreFile[]
-    }
-
-export interface StoreLook {
-  readonly plan: StorePlan
+export interface StorePlan {
+  /**
+   * `inPlace`: our agent uses the same folder. `link`: each file gets a second name in a folder that no reboot empties; nothing is copied, and
+   * the first name stays. `copy`: the same on another volume.
+   */
+  readonly how: 'none' | 'inPlace' | 'link' | 'copy'
+  readonly from: string
+  readonly to: string
+  readonly bytes: number
+  /** What is linked or copied: paths relative to the store. */
+  readonly files: readonly { readonly path: string; readonly bytes: number }[]
   /** Each one sentence that stops the migration. */
   readonly problems: readonly string[]
   readonly notes: readonly string[]
@@ -51,56 +27,40 @@ export interface StoreLook {
 export const copiedBytesPerSecond = 500e6
 
 /** `to`: our own store; `isChosen`: a person named it, so models move there wherever they are. */
-export async function lookAtStore(from: string, to: string, isChosen = false): Promise<StoreLook> {
-  const nothing = { how: 'none', from, to } as const
-  const found = await lstat(from).catch((error: unknown) => {
-    if (hasCode(error, 'ENOENT')) return undefined
-    throw error
-  })
-  if (found === undefined) {
-    return { plan: nothing, problems: [], notes: [`There is no model store ${from}: models are fetched again.`] }
-  }
+export async function lookAtStore(from: string, to: string, isChosen = false): Promise<StorePlan> {
+  const nothing: StorePlan = { how: 'none', from, to, bytes: 0, files: [], problems: [], notes: [] }
+  const entry = await lookAt(from)
+  if (entry === undefined) return { ...nothing, notes: [`There is no model store ${from}: models are fetched again.`] }
   const real = await realpath(from).catch(() => undefined)
   if (real === undefined) {
-    const why = `The model store ${from} is a symbolic link to something that is not there: connect its volume, or correct the link.`
-    return { plan: nothing, problems: [why], notes: [] }
+    const problem = `The model store ${from} is a symbolic link to something that is not there: connect its volume, or correct the link.`
+    return { ...nothing, problems: [problem] }
   }
-  if (!(await stat(real)).isDirectory()) {
-    return { plan: nothing, problems: [`The model store ${from} is no folder.`], notes: [] }
-  }
-  const { problem, warnings } = await judgeStoreFolder(real)
-  const linked =
-    real === path.resolve(from) || !found.isSymbolicLink() ? [] : [`The model store ${from} is a link to ${real}.`]
+  const facts = await stat(real)
+  if (!facts.isDirectory()) return { ...nothing, problems: [`The model store ${from} is no folder.`] }
   const { files, skipped } = await filesIn(real)
   const bytes = files.reduce((sum, file) => sum + file.bytes, 0)
-  const isWiped = temporaryNote(`${path.resolve(from)}/`) !== undefined || temporaryNote(`${real}/`) !== undefined
+  const isLink = real !== path.resolve(from) && entry.isSymbolicLink()
+  const linked = isLink ? [`The model store ${from} is a link to ${real}.`] : []
+  const isWiped = [path.resolve(from), real].some((folder) => temporaryNote(`${folder}/`) !== undefined)
   if ((!isWiped && !isChosen) || real === (await realpath(to).catch(() => to))) {
-    const isWritable = await access(real, constants.W_OK).then(
-      () => true,
-      () => false,
-    )
-    const problems = [
-      ...(problem ? [problem.message] : []),
-      ...(isWritable
-        ? []
-        : [`The model store ${from} may not be written by this user: change that with chown or chmod.`]),
-    ]
-    return { plan: { how: 'inPlace', from, to: path.resolve(from), bytes }, problems, notes: [...linked, ...warnings] }
+    const { problem, warnings } = await judgeStoreFolder(real)
+    const problems = [...(problem ? [problem.message] : []), ...(await writeProblem(from, real))]
+    return { how: 'inPlace', from, to: path.resolve(from), bytes, files: [], problems, notes: [...linked, ...warnings] }
   }
-  const isSameVolume = (await stat(real)).dev === (await stat(await nearestExisting(to))).dev
-  const how = isSameVolume ? 'link' : 'copy'
-  const free = await statfs(await nearestExisting(to))
-  const isTooBig = how === 'copy' && free.bavail * free.bsize < bytes
-  return {
-    plan: { how, from: real, to, bytes, files },
-    problems: isTooBig
-      ? [
-          `There is not enough room for the models of ${from} on the volume of ${to}: free some, or keep them where they are with "-- --model-store ${from}".`,
-        ]
-      : [],
-    notes: [...linked, ...skipped],
-  }
+  const volume = await nearestExisting(to)
+  const how = facts.dev === (await stat(volume)).dev ? 'link' : 'copy'
+  const { bavail, bsize } = await statfs(volume)
+  const isTooBig = how === 'copy' && bavail * bsize < bytes
+  const tooBig = `There is not enough room for the models of ${from} on the volume of ${to}: free some, or keep them where they are with "-- --model-store ${from}".`
+  return { how, from: real, to, bytes, files, problems: isTooBig ? [tooBig] : [], notes: [...linked, ...skipped] }
 }
+
+const writeProblem = (from: string, real: string): Promise<string[]> =>
+  access(real, constants.W_OK).then(
+    () => [],
+    () => [`The model store ${from} may not be written by this user: change that with chown or chmod.`],
+  )
 
 async function nearestExisting(folder: string): Promise<string> {
   for (let existing = path.resolve(folder); ; existing = path.dirname(existing)) {
@@ -108,9 +68,9 @@ async function nearestExisting(folder: string): Promise<string> {
   }
 }
 
-/** Regular files in the folders of Models, but no partial downloads, logs or checksums. */
-async function filesIn(store: string): Promise<{ files: StoreFile[]; skipped: string[] }> {
-  const files: StoreFile[] = []
+/** The Go agent's store has a folder for each model; beside them lie logs, and in them what was not downloaded to its end. */
+async function filesIn(store: string) {
+  const files: { path: string; bytes: number }[] = []
   const skipped: string[] = []
   for (const entry of await readdir(store, { recursive: true, withFileTypes: true })) {
     const file = path.join(entry.parentPath, entry.name)
@@ -129,13 +89,11 @@ interface Moving {
   readonly tell: (sentence: string) => void
   readonly signal: AbortSignal
   /** Called before a file gets its name here, so that a move that is killed in between can take it back. */
-  readonly note: (file: MovedFile) => Promise<void>
+  readonly note: (file: string) => Promise<void>
 }
 
 /** Gives every file a name in our store. What is there already stays, so it may be run again. */
-export async function moveStore(plan: StorePlan, { tell, signal, note }: Moving): Promise<MovedFile[]> {
-  if (plan.how !== 'link' && plan.how !== 'copy') return []
-  const moved: MovedFile[] = []
+export async function moveStore(plan: StorePlan, { tell, signal, note }: Moving): Promise<void> {
   for (const [index, { path: below, bytes }] of plan.files.entries()) {
     signal.throwIfAborted()
     const from = path.join(plan.from, below)
@@ -145,20 +103,16 @@ export async function moveStore(plan: StorePlan, { tell, signal, note }: Moving)
       if (there.size !== bytes) tell(`${to} is another file than ${from} and stays as it is.`)
       continue
     }
-    await note({ path: below, isCopy: plan.how === 'copy' })
+    await note(below)
     await mkdir(path.dirname(to), { recursive: true, mode: 0o700 })
-    const isLinked = plan.how === 'link' && (await linked(from, to))
-    if (!isLinked) {
-      tell(`Copying ${below} (${index + 1} of ${plan.files.length}).`)
-      await copyFile(from, `${to}.partial`, constants.COPYFILE_FICLONE)
-      await rename(`${to}.partial`, to)
-    }
-    moved.push({ path: below, isCopy: !isLinked })
+    if (plan.how === 'link' && (await linked(from, to))) continue
+    tell(`Copying ${below} (${index + 1} of ${plan.files.length}).`)
+    await copyFile(from, `${to}.partial`, constants.COPYFILE_FICLONE)
+    await rename(`${to}.partial`, to)
   }
-  return moved
 }
 
-/** False on a volume without hard links. */
+/** False on another volume, and on one without hard links. */
 async function linked(from: string, to: string): Promise<boolean> {
   try {
     await link(from, to)
@@ -172,31 +126,32 @@ async function linked(from: string, to: string): Promise<boolean> {
 interface Moved {
   readonly from: string
   readonly to: string
-  readonly moved: readonly MovedFile[]
+  /** What {@link moveStore} noted. */
+  readonly files: readonly string[]
 }
 
 /** Restores the Go agent's store; what a reboot took from it comes back from ours. */
-export async function moveBack({ from, to, moved }: Moved): Promise<void> {
-  for (const { path: below, isCopy } of moved) {
+export async function moveBack({ from, to, files }: Moved): Promise<void> {
+  for (const below of files) {
     const [theirs, ours] = [path.join(from, below), path.join(to, below)]
     // Left by a copy that was killed.
-    await removeWithFolder(`${ours}.partial`, to)
+    await removeBelow(to, `${ours}.partial`)
     if ((await statIfThere(ours)) === undefined) continue
     if ((await statIfThere(theirs)) === undefined) {
       await mkdir(path.dirname(theirs), { recursive: true, mode: 0o755 })
-      if (isCopy || !(await linked(ours, theirs))) await copyFile(ours, theirs, constants.COPYFILE_FICLONE)
+      if (!(await linked(ours, theirs))) await copyFile(ours, theirs, constants.COPYFILE_FICLONE)
     }
-    if (await isSame(ours, theirs)) await removeWithFolder(ours, to)
+    if (await isSame(ours, theirs)) await removeBelow(to, ours)
   }
 }
 
-/** Removes the Go agent's name of every file that has one in our store; resolves to their number. */
-export async function dropOriginals({ from, to, moved }: Moved): Promise<number> {
+/** Removes the Go agent's name of every file that has one in our store; answers how many there were. */
+export async function dropOriginals({ from, to, files }: Moved): Promise<number> {
   let dropped = 0
-  for (const { path: below } of moved) {
+  for (const below of files) {
     const [theirs, ours] = [path.join(from, below), path.join(to, below)]
     if (!(await isSame(ours, theirs))) continue
-    await removeWithFolder(theirs, from)
+    await removeBelow(from, theirs)
     dropped++
   }
   return dropped
@@ -206,16 +161,4 @@ export async function dropOriginals({ from, to, moved }: Moved): Promise<number>
 async function isSame(one: string, other: string): Promise<boolean> {
   const [a, b] = await Promise.all([statIfThere(one), statIfThere(other)])
   return a !== undefined && b !== undefined && (a.ino === b.ino || a.size === b.size)
-}
-
-async function removeWithFolder(file: string, root: string): Promise<void> {
-  await rm(file, { force: true })
-  for (let folder = path.dirname(file); folder.startsWith(`${root}${path.sep}`); folder = path.dirname(folder)) {
-    try {
-      await rmdir(folder)
-    } catch (error) {
-      if (hasCode(error, 'ENOTEMPTY') || hasCode(error, 'EEXIST') || hasCode(error, 'ENOENT')) return
-      throw error
-    }
-  }
 }

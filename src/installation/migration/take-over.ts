@@ -1,64 +1,45 @@
-import { copyFile, mkdir, open, rename, rm } from 'node:fs/promises'
+import { copyFile, mkdir, open, rename } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { isApiError } from '../../agent-core/kube/api-error.ts'
 import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
-import { parseEndpointSlice, resources, type EndpointSlice } from '../../agent-core/kube/resources.ts'
 import { statIfThere } from '../../agent-core/models/store/files.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
-import {
-  annotations,
-  claimText,
-  heartbeatAt,
-  heartbeatOf,
-  serviceNameOf,
-  withdrawPatch,
-} from '../../agent-core/publishing/objects.ts'
 import { askActivity } from '../../agent-core/servers/probe.ts'
 import { hasCode, syncFolder } from '../../agent-core/util/files.ts'
-import { messageOf } from '../../agent-core/util/message-of.ts'
 import { shellCommand } from '../../contract/shell.ts'
-import { InstallationError } from '../installation-host.ts'
+import { InstallationError, type InstallationHost } from '../installation-host.ts'
 import { LaunchctlJob } from '../service/launchd.ts'
-import { isHeldByOurs, type FoundService } from './cluster-look.ts'
-import type { GoAgentJob, GoAgentProcess, GoServer } from './go-agent.ts'
+import { release, withdraw } from './cluster.ts'
+import { findGoAgents, readJob, type GoAgentJob, type GoAgentProcess, type GoServer } from './go-agent.ts'
 import type { MigrationWorld } from './inspect.ts'
 import type { Transfer } from './plan.ts'
-import { migrationFolder } from './record.ts'
+import { migrationFolder, type Migration } from './record.ts'
 
-type World = Pick<MigrationWorld, 'host' | 'platform'>
+type Running = Pick<Platform, 'isRunning'>
 
 /**
  * A paused Go agent notices nothing of what happens to its servers and slices, and its servers run on. Throws InstallationError where
- * launchd has started another one since, which was not looked at, and then pauses none.
+ * launchd has started another one since, which was not looked at.
  */
-export async function pause({ platform }: Pick<World, 'platform'>, agents: readonly GoAgentProcess[]): Promise<void> {
-  for (const { pid, startTime } of agents) {
-    if (await platform.isRunning({ pid, startTime })) continue
-    throw new InstallationError(
-      `The Go agent that was looked at, process ${pid}, has ended meanwhile: repeat this, which looks again and continues.`,
-    )
-  }
-  for (const { pid } of agents) signalled(pid, 'SIGSTOP')
+export async function pause({ pid, startTime }: GoAgentProcess, platform: Running): Promise<void> {
+  if ((await platform.isRunning({ pid, startTime })) && signalled(pid, 'SIGSTOP')) return
+  throw new InstallationError(
+    `The Go agent that was looked at, process ${pid}, has ended meanwhile: repeat this, which looks again and continues.`,
+  )
 }
-
-export const unpause = (agents: readonly GoAgentProcess[]): void =>
-  void agents.map(({ pid }) => signalled(pid, 'SIGCONT'))
 
 /**
  * Ends Go agents whose servers are gone. A paused one takes no SIGTERM, and resumed it would start its servers again, so it is killed: it
  * keeps nothing on disk. launchd is told first, so that it starts no other.
  */
 export async function end(
-  { host, platform }: World,
+  { host, platform }: Pick<MigrationWorld, 'host' | 'platform'>,
   job: GoAgentJob | undefined,
   agents: readonly GoAgentProcess[],
 ): Promise<void> {
-  const unload = async ({ domain, label }: GoAgentJob) => {
-    const launchd = new LaunchctlJob(host, domain, label)
-    if (await launchd.look()) await launchd.unload()
-  }
-  const unloaded = job && unload(job)
+  const launchd = job && new LaunchctlJob(host, job.domain, job.label)
+  // It waits for the process, which is killed meanwhile.
+  const unloaded = launchd && (await launchd.look()) ? launchd.unload() : undefined
   for (const { pid, startTime } of agents) {
     if (await platform.isRunning({ pid, startTime })) signalled(pid, 'SIGKILL')
   }
@@ -66,16 +47,10 @@ export async function end(
   for (const agent of agents) await endProcess(agent, platform)
 }
 
-export async function endServers({ platform }: World, servers: readonly GoServer[]): Promise<void> {
-  await Promise.all(servers.map((server) => endProcess(server, platform)))
-}
-
-/** Ends Go agents beside the one that is moved, with what they started. */
-export async function endOthers(world: World, others: readonly GoAgentProcess[]): Promise<void> {
-  for (const other of others) {
-    await endProcess(other, world.platform)
-    await endServers(world, other.servers)
-  }
+/** Ends a Go agent beside the one that is moved, with what it started. */
+export async function endOther(other: GoAgentProcess, platform: Running): Promise<void> {
+  await endProcess(other, platform)
+  for (const server of other.servers) await endProcess(server, platform)
 }
 
 /** Copies the plist into our state folder; resolves to the copy once it is on the disk. The file itself stays for now. */
@@ -102,9 +77,6 @@ async function copyDurably(from: string, to: string): Promise<void> {
   await syncFolder(path.dirname(to))
 }
 
-/** So that no login starts it again. */
-export const removePlist = ({ file }: GoAgentJob): Promise<void> => rm(file, { force: true })
-
 /** Puts the plist back where it was; another one that is there stays. Throws InstallationError. */
 export async function restorePlist({ file, kept }: { readonly file: string; readonly kept: string }): Promise<void> {
   if ((await statIfThere(file)) !== undefined) return
@@ -117,23 +89,56 @@ export async function restorePlist({ file, kept }: { readonly file: string; read
   await copyDurably(kept, file)
 }
 
-const startLimitMs = 10_000
+const startLimitMs = 20_000
+const startLookMs = 200
 
-/** Has launchd start the Go agent. Throws InstallationError. */
-export async function startAgain(
-  { host }: World,
-  { domain, label, file }: Pick<GoAgentJob, 'domain' | 'label' | 'file'>,
-): Promise<void> {
+/** A paused Go agent that still has servers continues with them; otherwise a fresh one starts everything at once. Throws InstallationError. */
+export async function resume(world: MigrationWorld, { job: kept, byHand }: Migration): Promise<void> {
+  const { host, platform, tell } = world
+  const agents = await findGoAgents(platform, kept ? [kept.program] : [], undefined)
+  if (agents.some(({ servers, suspended }) => servers.length > 0 || !suspended)) {
+    for (const { pid } of agents) signalled(pid, 'SIGCONT')
+    const pids = agents.map(({ pid }) => pid).join(', ')
+    tell(`The Go agent runs on (process ${pids}); what it finds missing it starts again within half a minute.`)
+    return
+  }
+  const job = kept && (await readJob(kept.file, host))
+  await end(world, job, agents)
+  if (!job) {
+    tell(`The Go agent was started by hand. To start it again: ${byHand ?? 'as you did'}`)
+    return
+  }
+  await startAgain(host, job)
+  const started = await eventually(async () => (await findGoAgents(platform, [job.program], undefined))[0])
+  if (!started) {
+    throw new InstallationError(
+      `${job.label} was loaded, and no process of it is there: its log ${job.logFile ?? ''} says why.`,
+    )
+  }
+  tell(`The Go agent runs again (process ${started.pid}) and loads its models.`)
+}
+
+/** Has launchd start the Go agent. */
+async function startAgain(host: InstallationHost, { domain, label, file }: GoAgentJob): Promise<void> {
   const launchd = new LaunchctlJob(host, domain, label)
   if (!(await launchd.look())) await launchd.load(file)
+  const pid = await eventually(async () => {
+    const found = (await launchd.look())?.pid
+    if (found === undefined) await launchd.start()
+    return found
+  })
+  if (pid !== undefined) return
+  throw new InstallationError(
+    `launchd loaded ${file} and does not start it: ${shellCommand(['launchctl', 'print', `${domain}/${label}`])} says why.`,
+  )
+}
+
+async function eventually<T>(look: () => Promise<T | undefined>): Promise<T | undefined> {
   const ends = performance.now() + startLimitMs
-  while ((await launchd.look())?.pid === undefined) {
-    if (performance.now() > ends)
-      throw new InstallationError(
-        `launchd loaded ${file} and does not start it: ${shellCommand(['launchctl', 'print', `${domain}/${label}`])} says why.`,
-      )
-    await launchd.start()
-    await delay(200)
+  for (;;) {
+    const found = await look()
+    if (found !== undefined || performance.now() > ends) return found
+    await delay(startLookMs)
   }
 }
 
@@ -144,56 +149,18 @@ const activityLimitMs = 1_000
 /** The Go agent waits as long between SIGTERM and SIGKILL. */
 const graceMs = 10_000
 const goneLookMs = 20
-/** Another writer may come in between. */
-const writeTries = 5
-
-interface HandOver {
-  readonly api: KubeApi
-  readonly platform: Pick<Platform, 'isRunning'>
-}
 
 /**
- * Takes one service from a paused Go agent: its server gets no new requests, those in flight finish, the server ends, and the slice is
- * marked as given up, so that our agent claims it at once instead of after three minutes of silence.
+ * Takes one service from a paused Go agent: its server gets no new requests, those in flight finish, the server ends, and our agent may claim
+ * the slice.
  */
-export async function giveUp({ service, server }: Transfer, { api, platform }: HandOver): Promise<void> {
-  await changeSlice(api, service, (slice) => withdrawPatch(slice))
+export async function giveUp({ service, server }: Transfer, api: KubeApi, platform: Running): Promise<void> {
+  await withdraw(api, service)
   if (server !== undefined) {
     await drained(server.port)
     await endProcess(server, platform)
   }
-  await changeSlice(api, service, (slice) => ({
-    ...withdrawPatch(slice),
-    metadata: { annotations: { [annotations.claim]: claimText({ heartbeat: heartbeatOf(slice) }) } },
-  }))
-}
-
-/** A paused Go agent writes no heartbeats, and after three minutes without one its services count as dead. */
-export async function renewHeartbeat(api: KubeApi, service: FoundService): Promise<void> {
-  const heartbeat = heartbeatAt(api.serverNow())
-  await changeSlice(api, service, () => ({ metadata: { annotations: { [annotations.heartbeat]: heartbeat } } }))
-}
-
-/** Does nothing where there is no slice, or an agent of ours holds it. */
-async function changeSlice(
-  api: KubeApi,
-  { namespace, name }: FoundService,
-  change: (slice: EndpointSlice) => { readonly metadata: object },
-): Promise<void> {
-  for (let tries = 1; ; tries++) {
-    try {
-      const slice = parseEndpointSlice(await api.get(resources.endpointSlices, namespace, serviceNameOf(name)))
-      if (isHeldByOurs(slice)) return
-      const patch = change(slice)
-      const { uid, resourceVersion } = slice.metadata
-      const metadata = { ...patch.metadata, uid, resourceVersion }
-      await api.mergePatch(resources.endpointSlices, namespace, serviceNameOf(name), { ...patch, metadata })
-      return
-    } catch (error) {
-      if (isApiError(error, 404)) return
-      if (!isApiError(error, 409) || tries === writeTries) throw error
-    }
-  }
+  await release(api, service)
 }
 
 async function drained(port: number): Promise<void> {
@@ -208,7 +175,7 @@ async function drained(port: number): Promise<void> {
 /** SIGTERM, then SIGKILL. A process that has got the number since is left alone. */
 export async function endProcess(
   { pid, startTime }: Pick<GoServer, 'pid' | 'startTime'>,
-  platform: Pick<Platform, 'isRunning'>,
+  platform: Running,
 ): Promise<void> {
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
     const ends = performance.now() + graceMs
@@ -221,58 +188,11 @@ export async function endProcess(
 }
 
 /** False where there is no such process. */
-export function signalled(pid: number, signal: NodeJS.Signals): boolean {
+function signalled(pid: number, signal: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, signal)
   } catch (error) {
     if (hasCode(error, 'ESRCH')) return false
     throw error
-  }
-}
-
-/** The Go agent's own interval. */
-const usualEveryMs = 30_000
-
-/** Writes the heartbeats of services whose Go agent is paused. */
-export class Heartbeats implements AsyncDisposable {
-  readonly #api: KubeApi
-  readonly #services: Set<FoundService>
-  readonly #tell: (sentence: string) => void
-  readonly #timer: NodeJS.Timeout
-  #round: Promise<void> = Promise.resolve()
-
-  constructor(
-    api: KubeApi,
-    services: Iterable<FoundService>,
-    tell: (sentence: string) => void,
-    everyMs = usualEveryMs,
-  ) {
-    this.#api = api
-    this.#services = new Set(services)
-    this.#tell = tell
-    this.#timer = setInterval(() => {
-      this.#round = this.#round.then(() => this.#renewAll())
-    }, everyMs)
-  }
-
-  /** From now on our agent writes the heartbeats of this service. */
-  async leave(service: FoundService): Promise<void> {
-    this.#services.delete(service)
-    await this.#round
-  }
-
-  async #renewAll(): Promise<void> {
-    for (const service of [...this.#services]) {
-      try {
-        await renewHeartbeat(this.#api, service)
-      } catch (error) {
-        this.#tell(`The heartbeat of ${service.namespace}/${service.name} was not renewed: ${messageOf(error)}`)
-      }
-    }
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#timer)
-    await this.#round
   }
 }

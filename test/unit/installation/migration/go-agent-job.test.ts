@@ -44,10 +44,9 @@ test('the plist of the guide is found with its flags, environment and log; those
     build({ ...goJob, Label: 'dev.metalbar.llmkube-metal-agent' }),
   )
   await mac.put(join(mac.agents, 'com.apple.broken.plist'), '<plist>')
-  expect(await findGoAgentJobs(mac.host, undefined)).toEqual([
-    {
-      ok: true,
-      job: {
+  expect(await findGoAgentJobs(mac.host, undefined)).toEqual({
+    jobs: [
+      {
         file: join(mac.agents, 'com.llmkube.metal-agent.plist'),
         label: 'com.llmkube.metal-agent',
         domain: 'gui/501',
@@ -56,17 +55,18 @@ test('the plist of the guide is found with its flags, environment and log; those
         environment: { PATH: '/usr/bin' },
         logFile: '/tmp/llmkube-metal-agent.log',
       },
-    },
-  ])
+    ],
+    problems: [],
+  })
 })
 
 test('one of another label and name, in the format of Apple, as a LaunchDaemon, is known by its program', async () => {
   await using mac = await machine()
   const file = join(mac.dir, 'Library/LaunchDaemons/org.example.models.plist')
   await mac.put(file, buildBinary({ ...goJob, Label: 'org.example.models' }))
-  expect(await findGoAgentJobs(mac.host, undefined)).toMatchObject([
-    { ok: true, job: { file, label: 'org.example.models', domain: 'system' } },
-  ])
+  expect(await findGoAgentJobs(mac.host, undefined)).toMatchObject({
+    jobs: [{ file, label: 'org.example.models', domain: 'system' }],
+  })
 })
 
 test.each<[what: string, content: string, sentence: string]>([
@@ -83,15 +83,15 @@ test.each<[what: string, content: string, sentence: string]>([
   await using mac = await machine()
   const file = join(mac.agents, 'com.llmkube.metal-agent.plist')
   await mac.put(file, content)
-  const [reading] = await findGoAgentJobs(mac.host, undefined)
-  expect(reading?.ok === false && reading.message).toContain(`${file} ${sentence}`)
+  const { jobs, problems } = await findGoAgentJobs(mac.host, undefined)
+  expect([jobs, problems]).toEqual([[], [expect.stringContaining(`${file} ${sentence}`)]])
 })
 
 test('one that is named is read wherever it lies, and one that is not there is said', async () => {
   await using mac = await machine()
   await mac.put(join(mac.dir, 'elsewhere.plist'), build(goJob))
   await symlink(join(mac.dir, 'elsewhere.plist'), join(mac.dir, 'link.plist'))
-  expect(await findGoAgentJobs(mac.host, join(mac.dir, 'link.plist'))).toMatchObject([{ ok: true }])
-  const [missing] = await findGoAgentJobs(mac.host, join(mac.dir, 'no.plist'))
-  expect(missing?.ok === false && missing.message).toMatch(/no\.plist cannot be read: ENOENT/)
+  expect(await findGoAgentJobs(mac.host, join(mac.dir, 'link.plist'))).toMatchObject({ jobs: [{ label: goJob.Label }] })
+  const { problems } = await findGoAgentJobs(mac.host, join(mac.dir, 'no.plist'))
+  expect(problems).toEqual([expect.stringMatching(/no\.plist cannot be read: ENOENT/)])
 })

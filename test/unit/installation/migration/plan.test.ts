@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { inferenceServiceSpec } from '../../../../src/agent-core/kube/resources.ts'
-import type { FoundService } from '../../../../src/installation/migration/cluster-look.ts'
+import type { FoundService } from '../../../../src/installation/migration/cluster.ts'
 import { readGoAgentCommand } from '../../../../src/installation/migration/go-agent.ts'
 import { planMigration, planText, type Findings } from '../../../../src/installation/migration/plan.ts'
 
@@ -8,7 +8,6 @@ const service = (name: string, changes: Partial<FoundService> = {}): FoundServic
   namespace: 'default',
   name,
   spec: inferenceServiceSpec.parse({ modelRef: name }),
-  model: { name, source: `https://example.com/${name}.gguf` },
   published: { address: '192.168.1.20', port: 5_001, ready: true },
   elsewhere: undefined,
   isMoved: false,
@@ -35,30 +34,25 @@ const cluster = (services: readonly FoundService[], missingRights: readonly stri
 const findings = (changes: Partial<Findings> = {}): Findings => ({
   job,
   command: readGoAgentCommand(['--namespace', 'default']),
-  agents: [
-    {
-      pid: 40,
-      startTime: 'x',
-      groupId: 40,
-      commandLine: '/usr/local/bin/llmkube-metal-agent',
-      suspended: false,
-      servers: [
-        { pid: 41, startTime: 'x', port: 5_001 },
-        { pid: 42, startTime: 'x', port: 5_002 },
-      ],
-    },
-  ],
+  agent: {
+    pid: 40,
+    startTime: 'x',
+    commandLine: '/usr/local/bin/llmkube-metal-agent',
+    suspended: false,
+    servers: [
+      { pid: 41, startTime: 'x', port: 5_001 },
+      { pid: 42, startTime: 'x', port: 5_002 },
+    ],
+  },
   store: {
-    plan: {
-      how: 'link',
-      from: '/private/tmp/llmkube-models',
-      to: '/Users/me/models',
-      bytes: 5e9,
-      files: [
-        { path: 'big/big.gguf', bytes: 4e9 },
-        { path: 'small/small.gguf', bytes: 1e9 },
-      ],
-    },
+    how: 'link',
+    from: '/private/tmp/llmkube-models',
+    to: '/Users/me/models',
+    bytes: 5e9,
+    files: [
+      { path: 'big/big.gguf', bytes: 4e9 },
+      { path: 'small/small.gguf', bytes: 1e9 },
+    ],
     problems: [],
     notes: [],
   },
@@ -125,9 +119,7 @@ test('KUBECONFIG of the plist is taken over, one that names several files is sai
 
 test('another volume is said with size and time', () => {
   const { store } = findings()
-  const plan = planMigration(
-    findings({ store: { ...store, plan: { ...store.plan, how: 'copy' } as Findings['store']['plan'] } }),
-  )
+  const plan = planMigration(findings({ store: { ...store, how: 'copy' } }))
   expect(plan.kept).toContain(
     'Models: 5.0 GB in 2 files are copied to another volume, to /Users/me/models, before anything is stopped: about 10 s.',
   )

@@ -8,10 +8,16 @@ import {
   moveStore,
   type StorePlan,
 } from '../../../../src/installation/migration/store.ts'
-import type { MovedFile } from '../../../../src/installation/migration/record.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const moving = { tell: () => undefined, signal: new AbortController().signal, note: () => Promise.resolve() }
+
+/** Moves it; answers the files that were noted. */
+async function moved(plan: StorePlan, tell: (sentence: string) => void = moving.tell): Promise<string[]> {
+  const files: string[] = []
+  await moveStore(plan, { ...moving, tell, note: (file) => Promise.resolve(void files.push(file)) })
+  return files
+}
 
 /** Below /tmp, as the Go agent's store is; `kept` lies in a folder that no reboot empties. */
 async function stores() {
@@ -34,18 +40,17 @@ test('files of models get a second name, and what is no model stays where it is'
   await put('go/mlx-server-default-phi.log')
   await put('go/phi/empty.gguf', '')
   await symlink('/etc/hosts', at('go/phi/link.gguf'))
-  const { plan, notes, problems } = await lookAtStore(at('go'), at('own'))
-  expect({ plan, problems }).toEqual({
-    plan: { how: 'link', from: at('go'), to: at('own'), bytes: 8, files: [{ path: 'phi/phi.gguf', bytes: 8 }] },
+  const plan = await lookAtStore(at('go'), at('own'))
+  expect(plan).toEqual({
+    ...{ how: 'link', from: at('go'), to: at('own'), bytes: 8, files: [{ path: 'phi/phi.gguf', bytes: 8 }] },
     problems: [],
+    notes: [expect.stringContaining('link.gguf is a link and is left where it is')],
   })
-  expect(notes).toEqual([expect.stringContaining('link.gguf is a link and is left where it is')])
-  const moved = await moveStore(plan, moving)
-  expect([moved, await inode(at('own/phi/phi.gguf'))]).toEqual([
-    [{ path: 'phi/phi.gguf', isCopy: false }],
+  expect([await moved(plan), await inode(at('own/phi/phi.gguf'))]).toEqual([
+    ['phi/phi.gguf'],
     await inode(at('go/phi/phi.gguf')),
   ])
-  expect(await moveStore(plan, moving)).toEqual([])
+  expect(await moved(plan)).toEqual([])
 })
 
 test('what is moved is taken back, also where a reboot has emptied the store, and a model of our own stays', async () => {
@@ -53,10 +58,10 @@ test('what is moved is taken back, also where a reboot has emptied the store, an
   const { at, put } = folder
   await put('go/phi/phi.gguf')
   await put('own/other/other.gguf')
-  const { plan } = await lookAtStore(at('go'), at('own'))
-  const moved = await moveStore(plan, moving)
+  const plan = await lookAtStore(at('go'), at('own'))
+  const files = await moved(plan)
   await rm(at('go'), { recursive: true })
-  await moveBack({ from: at('go'), to: at('own'), moved })
+  await moveBack({ from: at('go'), to: at('own'), files })
   expect([await readFile(at('go/phi/phi.gguf'), 'utf8'), await readdir(at('own'))]).toEqual(['GGUF', ['other']])
 })
 
@@ -65,10 +70,10 @@ test('what is confirmed loses its first name, but not where the second is gone',
   const { at, put } = folder
   await put('go/a/a.gguf')
   await put('go/b/b.gguf')
-  const { plan } = await lookAtStore(at('go'), at('own'))
-  const moved = await moveStore(plan, moving)
+  const plan = await lookAtStore(at('go'), at('own'))
+  const files = await moved(plan)
   await rm(at('own/b/b.gguf'))
-  expect(await dropOriginals({ from: at('go'), to: at('own'), moved })).toBe(1)
+  expect(await dropOriginals({ from: at('go'), to: at('own'), files })).toBe(1)
   expect([await readdir(at('go')), await readdir(at('own/a'))]).toEqual([['b'], ['a.gguf']])
 })
 
@@ -78,8 +83,8 @@ test('another file of the same name in our store is neither replaced nor removed
   await put('go/phi/phi.gguf', 'GGUF theirs')
   await put('own/phi/phi.gguf', 'GGUF ours, longer')
   const said: string[] = []
-  const { plan } = await lookAtStore(at('go'), at('own'))
-  expect(await moveStore(plan, { ...moving, tell: (sentence) => void said.push(sentence) })).toEqual([])
+  const plan = await lookAtStore(at('go'), at('own'))
+  expect(await moved(plan, (sentence) => void said.push(sentence))).toEqual([])
   expect([await readFile(at('own/phi/phi.gguf'), 'utf8'), said]).toEqual([
     'GGUF ours, longer',
     [expect.stringContaining('stays as it is')],
@@ -96,10 +101,13 @@ test('files that have to be copied are copied whole, and taken back', async () =
     to: at('own'),
     bytes: 11,
     files: [{ path: 'phi/phi.gguf', bytes: 11 }],
+    problems: [],
+    notes: [],
   }
-  const moved = await moveStore(plan, moving)
-  expect([moved, await readdir(at('own/phi'))]).toEqual([[{ path: 'phi/phi.gguf', isCopy: true }], ['phi.gguf']])
-  await moveBack({ from: at('go'), to: at('own'), moved })
+  const files = await moved(plan)
+  expect([files, await readdir(at('own/phi'))]).toEqual([['phi/phi.gguf'], ['phi.gguf']])
+  expect(await inode(at('own/phi/phi.gguf'))).not.toBe(await inode(at('go/phi/phi.gguf')))
+  await moveBack({ from: at('go'), to: at('own'), files })
   expect([await readdir(at('go/phi')), await stat(at('own')).then(({ size }) => size > 0)]).toEqual([
     ['phi.gguf'],
     true,
@@ -112,7 +120,8 @@ test('a store that is a link is told with where it leads, and a broken link stop
   await put('volume/phi/phi.gguf')
   await symlink(at('volume'), at('go'))
   expect(await lookAtStore(at('go'), at('own'))).toMatchObject({
-    plan: { how: 'link', from: at('volume') },
+    how: 'link',
+    from: at('volume'),
     notes: [expect.stringContaining(`is a link to ${at('volume')}`)],
   })
   await rm(at('volume'), { recursive: true })
@@ -125,7 +134,7 @@ test('no store is nothing to move, and a file is no store', async () => {
   await using folder = await stores()
   const { at, put } = folder
   expect(await lookAtStore(at('go'), at('own'))).toMatchObject({
-    plan: { how: 'none' },
+    how: 'none',
     problems: [],
     notes: [expect.stringContaining('models are fetched again')],
   })
@@ -138,30 +147,30 @@ test('a store that is ours already is used in place', async () => {
   const { at, put } = folder
   await put('own/phi/phi.gguf')
   await chmod(at('own'), 0o700)
-  expect(await lookAtStore(at('own'), at('own'))).toMatchObject({ plan: { how: 'inPlace', bytes: 4 }, problems: [] })
+  expect(await lookAtStore(at('own'), at('own'))).toMatchObject({ how: 'inPlace', bytes: 4, problems: [] })
 })
 
 test('a store that a person chose gets the models wherever they were', async () => {
   await using folder = await stores()
   const { at, put } = folder
   await put('go/phi/phi.gguf')
-  expect(await lookAtStore(at('go'), at('chosen'), true)).toMatchObject({ plan: { how: 'link', to: at('chosen') } })
+  expect(await lookAtStore(at('go'), at('chosen'), true)).toMatchObject({ how: 'link', to: at('chosen') })
 })
 
 test('each file is noted before it has its name here, and what a killed copy left is taken back with it', async () => {
   await using folder = await stores()
   const { at, put } = folder
   await put('go/phi/phi.gguf')
-  const noted: MovedFile[] = []
-  const note = async (file: MovedFile) => {
+  const noted: string[] = []
+  const note = async (file: string) => {
     expect(await readdir(at('own')).catch(() => [])).toEqual([])
     noted.push(file)
     throw new Error('killed')
   }
-  const { plan } = await lookAtStore(at('go'), at('own'))
+  const plan = await lookAtStore(at('go'), at('own'))
   await expect(moveStore(plan, { ...moving, note })).rejects.toThrow('killed')
-  expect(noted).toEqual([{ path: 'phi/phi.gguf', isCopy: false }])
+  expect(noted).toEqual(['phi/phi.gguf'])
   await put('own/phi/phi.gguf.partial')
-  await moveBack({ from: at('go'), to: at('own'), moved: noted })
+  await moveBack({ from: at('go'), to: at('own'), files: noted })
   expect([await readdir(at('own')), await readdir(at('go/phi'))]).toEqual([[], ['phi.gguf']])
 })
