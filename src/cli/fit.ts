@@ -44,7 +44,7 @@ export interface FitOptions {
   readonly slots?: number | undefined
   /** One cache type, or those of keys and values with a comma between. */
   readonly kv?: string | undefined
-  /** Of the cluster: its token opens the source. */
+  /** A Secret of the cluster whose token opens the source. */
   readonly sourceSecret?: string | undefined
   readonly namespace?: string | undefined
   /** Absent = where the agent keeps models, or would. */
@@ -161,7 +161,7 @@ const inFile = async (file: string): Promise<FoundModel> => ({
   ...(await lookHere(file, readGgufHeader)),
 })
 
-/** Of files in the format of MLX, or of a GGUF model. */
+/** The shape of a model, from files in the format of MLX or from a GGUF file. */
 async function inFolder(folder: string): Promise<FoundModel> {
   const isMlx = await stat(path.join(folder, 'config.json')).catch(() => undefined)
   return isMlx === undefined ? inFile(folder) : { kind: 'mlx', ...(await readMlxFolder(folder)) }
@@ -273,7 +273,7 @@ export const environmentOf = ({ env, homeDir }: Pick<CliIo, 'env' | 'homeDir'>) 
 export interface SecretQuestion {
   readonly source: string
   readonly sourceSecret: string
-  /** Of the Secret; absent = the one that the agent watches, else `default`. */
+  /** The namespace of the Secret; absent = the one that the agent watches, else `default`. */
   readonly namespace?: string | undefined
   /** Tokens. */
   readonly context?: number | undefined

@@ -25,7 +25,7 @@ export interface MigrateRequest {
   readonly anyway: boolean
   readonly stopsOthers: boolean
   readonly plist: string | undefined
-  /** Of our agent. */
+  /** For our agent. */
   readonly flags: readonly string[]
 }
 

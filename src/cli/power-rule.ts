@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import path from 'node:path'
@@ -160,19 +159,16 @@ export async function runInTerminal(
   { env }: CliIo,
   input: string,
 ): Promise<number> {
+  const { execa } = await import('execa')
   const { TERM } = env
-  const child = spawn(command, args, {
-    stdio: ['pipe', 'inherit', 'inherit'],
+  const terminal = { stdout: 'inherit', stderr: 'inherit', extendEnv: false, reject: false } as const
+  const { exitCode, signal, cause } = await execa(command, args, {
+    ...terminal,
     env: { ...plainEnvironment, ...(TERM !== undefined && { TERM }) },
+    input,
   })
-  const ended = new Promise<number>((resolve, reject) => {
-    child.once('error', (error) =>
-      reject(new VerbError(`${command} cannot be run: ${messageOf(error)}.`, { cause: error })),
-    )
-    child.once('close', (code) => resolve(code ?? exitCodes.failed))
-  })
-  // It may end without reading, as where the password is wrong: its exit code says so.
-  child.stdin.on('error', () => undefined)
-  child.stdin.end(input)
-  return ended
+  if (exitCode === undefined && signal === undefined) {
+    throw new VerbError(`${command} cannot be run: ${messageOf(cause)}.`, { cause })
+  }
+  return exitCode ?? exitCodes.failed
 }

@@ -83,6 +83,7 @@ export async function sleepingChild(
 ): Promise<number> {
   if (leftovers.disposed) throw new Error('the time is up')
   const script = `${hasZombie ? 'sleep 0.1 & ' : ''}echo up; exec sleep ${longestSeconds}`
+  // Not execa: it is looked at while it runs, as the leader of a group of its own, and may end only by the signal below.
   const child = spawn('/bin/sh', ['-c', script], {
     cwd,
     env: { PATH: '/bin:/usr/bin' },
@@ -417,7 +418,7 @@ const psUsage: Check = {
   },
 }
 
-/** Of two clocks that are read a moment apart, in whole seconds. */
+/** How far two clocks may differ that are read a moment apart, in whole seconds. */
 const closeMs = 5_000
 
 const startTime: Check = {

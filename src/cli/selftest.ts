@@ -23,7 +23,7 @@ export const checks: readonly Check[] = [...machineChecks, ...processChecks, ...
 /** The footprint of a large model may take this long; nothing else comes near. */
 const commandLimitMs = 20_000
 
-/** Of one question, which may run several commands. */
+/** The most that one question may take, which may run several commands. */
 const checkLimitMs = 30_000
 
 export interface SelftestOptions {

@@ -78,7 +78,7 @@ const none = '-'
 
 export const settingSpellings: readonly string[] = settingNames.map(spellingOf)
 
-/** Of those that count only from the start. */
+/** Settings that count only from the start. */
 export const startSpellings: readonly string[] = startSettingNames.map((name) => startRows[name].flag)
 
 /** `default` gives the setting back. Throws VerbError; whether the value makes sense is for the agent to say. */

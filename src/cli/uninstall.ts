@@ -14,9 +14,10 @@ import { bytesOfTrace, insideAnApp, listTraces, UninstallError } from '../instal
 import {
   allParts,
   endAgent as end,
-  placesOfAgent,
   removeChosen,
+  runningAgent,
   type KnownPlaces,
+  type RunningAgent,
 } from '../installation/uninstall/uninstall.ts'
 import { probeSocket } from '../serve/frames.ts'
 import { connect, type AgentSessionOptions } from './agent-session.ts'
@@ -128,7 +129,7 @@ async function choice(
 const mostPlaces = 6
 
 /** Everything that is there, with a tick where it is to be removed. */
-export function listText({ traces }: TraceList, chosen: ReadonlySet<TraceKind>): string {
+function listText({ traces }: TraceList, chosen: ReadonlySet<TraceKind>): string {
   const width = String(traces.length).length
   return traces
     .map((trace, index) => {
@@ -156,7 +157,7 @@ export const servingText = (serving: readonly string[]): string =>
   `${serving.length === 1 ? 'One model serves' : `${serving.length} models serve`}: ${serving.join(', ')}.`
 
 /** What became of each, and by which lines a person does the rest. */
-export function removalText(removals: readonly Removal[]): string {
+function removalText(removals: readonly Removal[]): string {
   const lines = removals.flatMap(({ what, isGone, message, byHand }) => [
     `${isGone ? 'done' : 'LEFT'}  ${what}: ${message}`,
     ...byHand.map((line) => `      by hand: ${line}`),
@@ -165,7 +166,7 @@ export function removalText(removals: readonly Removal[]): string {
 }
 
 /** For whom it is, and on what: always the one who runs it. Throws UninstallError. */
-export async function uninstallHost(io: CliIo, stateDir: string): Promise<InstallationHost> {
+async function uninstallHost(io: CliIo, stateDir: string): Promise<InstallationHost> {
   const { platform, env, homeDir } = io
   if (platform !== 'darwin' && platform !== 'linux') {
     throw new UninstallError(`Metalbar runs on macOS and Linux, and leaves nothing on ${platform}.`)
@@ -192,21 +193,11 @@ export async function uninstallHost(io: CliIo, stateDir: string): Promise<Instal
   return serviceHost(io)
 }
 
-/** The agent or app that has the state folder. */
-export interface RunningAgent extends KnownPlaces {
-  /** Models in memory, as namespace/name. */
-  readonly serving: readonly string[]
-}
-
-/** Undefined where none runs. Throws UninstallError where one runs that does not say what it does. */
-export async function findAgent(session: AgentSessionOptions): Promise<RunningAgent | undefined> {
+/** The agent or app that has the state folder; undefined where none runs. Throws UninstallError where one runs that does not say what it does. */
+async function findAgent(session: AgentSessionOptions): Promise<RunningAgent | undefined> {
   try {
     await using agent = await connect(session)
-    const { services, cluster } = await agent.snapshot()
-    return {
-      serving: services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`),
-      ...placesOfAgent(await agent.query({ name: 'settings' }), cluster),
-    }
+    return await runningAgent(agent)
   } catch (error) {
     if (!(error instanceof LinkError)) throw error
     // No agent of ours listens there; one that runs all the same has the lock, which is asked for before anything is removed.
@@ -220,7 +211,7 @@ const listens = ({ io, stateDir }: AgentSessionOptions): Promise<boolean> =>
   probeSocket(socketPathFor(stateDir, io.temporaryDir), stateDir)
 
 /** Has it withdraw, let requests finish, stop its servers and end. Throws LinkError. */
-export const endAgent = (session: AgentSessionOptions): Promise<void> =>
+const endAgent = (session: AgentSessionOptions): Promise<void> =>
   end(
     async () => {
       await using agent = await connect(session)
@@ -230,12 +221,12 @@ export const endAgent = (session: AgentSessionOptions): Promise<void> =>
   )
 
 /** What a program cannot remove of itself, each as a sentence or line. */
-export async function whatIsLeftToDo({ platform, homeDir }: CliIo): Promise<string[]> {
+async function whatIsLeftToDo({ platform, homeDir }: CliIo): Promise<string[]> {
   const apps = platform === 'darwin' ? ['/Applications', path.join(homeDir, 'Applications')] : []
   const found = apps.map(async (folder) => {
     const app = path.join(folder, 'Metalbar.app')
     return await access(app).then(
-      () => [`Move ${app} to the Trash; macOS then opens nothing of it at login any more.`],
+      () => [`Move ${app} to the Trash; macOS then no longer opens anything of it at login.`],
       () => [],
     )
   })

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
+import { userInfo } from 'node:os'
 import path from 'node:path'
 import { askProgram, ProgramError } from '../agent-core/util/ask-program.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
@@ -25,6 +26,27 @@ export interface InstallationUser {
   readonly homeDir: string
 }
 
+/** This machine, for the one who runs this. */
+export function hostOfThisUser({
+  platform,
+  env,
+  homeDir,
+}: Pick<InstallationHost, 'platform' | 'env'> & { readonly homeDir: string }): InstallationHost {
+  const { username, uid, gid } = userInfo()
+  const isRoot = uid === 0
+  const folders = isRoot && platform === 'darwin' ? rootPath : (env['PATH'] ?? '')
+  // A shell that was opened by su or cron does not say where systemd of its user listens.
+  const runtimeDir = env['XDG_RUNTIME_DIR'] || `/run/user/${uid}`
+  return {
+    platform,
+    env: { ...env, XDG_RUNTIME_DIR: runtimeDir },
+    isRoot,
+    systemRoot: '/',
+    programFolders: folders.split(path.delimiter),
+    user: { name: username, id: uid, groupId: gid, homeDir },
+  }
+}
+
 /** One sentence: what was not installed, changed or removed, why, and what to do. */
 export class InstallationError extends Error {
   override readonly name = 'InstallationError'
@@ -40,7 +62,7 @@ export async function attempt<T>(failure: string, work: () => Promise<T>): Promi
 }
 
 /** sudo of macOS leaves PATH as it is, by which a planted launchctl would run as root. */
-export const rootProgramFolders = ['/usr/bin', '/bin', '/usr/sbin', '/sbin']
+const rootPath = '/usr/bin:/bin:/usr/sbin:/sbin'
 
 /** As long as launchd or systemd may take to answer; an agent that ends in good order may take longer and is waited for elsewhere. */
 const askLimitMs = 60_000

@@ -10,7 +10,7 @@ import { attempt } from './installation-host.ts'
 export interface CopyRequest {
   /** The self-contained command, in an app or wherever a person has put it; links to it are followed. */
   readonly command: string
-  /** Of that command, as it says of itself. */
+  /** What the command says its version is. */
   readonly version: string
   readonly stateDir: string
   /** Copies that must stay besides the new and the last one: what the service is told to start until it is told otherwise. */

@@ -37,7 +37,7 @@ describe.concurrent('a service of a real systemd', () => {
     ]
     const run = commandOf(systemd)
 
-    // A cluster that does not answer ends no agent, so that there is nothing to be started anew.
+    // A cluster that does not answer ends no agent, so that there is nothing to be started again.
     await writeFile(kubeconfig, sim.kubeconfig().replace(/:\d+\n/, ':1\n'))
     const installed = await makeOf(systemd)('install-metal-agent', `FLAGS=${shellCommand(flags)}`)
     expect(installed).toMatchObject({
@@ -73,7 +73,7 @@ describe.concurrent('a service of a real systemd', () => {
       logged: await run('service', 'logs', '-n', '5'),
     }).toMatchObject({
       ...{ agents: 3, servers: new Set([served]), said: [true, true], change: true, restarts: '1' },
-      status: { exitCode: 0, stdout: expect.stringMatching(/was started anew once after an error\.$/m) as string },
+      status: { exitCode: 0, stdout: expect.stringMatching(/was started again once after an error\.$/m) as string },
       logged: { exitCode: 0, stdout: expect.stringMatching(/"msg":/) as string },
     })
 

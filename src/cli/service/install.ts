@@ -126,7 +126,7 @@ export const lastExitText = (exit: LastExit): string =>
 
 interface Here {
   readonly platform: Pick<Platform, 'processes'>
-  /** Of our own agent, which may have the Go agent's name. */
+  /** The process of our own agent, which may have the Go agent's name. */
   readonly ownPid: number | undefined
 }
 

@@ -1,4 +1,3 @@
-import { userInfo } from 'node:os'
 import path from 'node:path'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { lockHolder, startTimeOf } from '../../agent-core/state/lock.ts'
@@ -6,8 +5,8 @@ import { lockFileIn } from '../../agent-core/state/state-folder.ts'
 import { LinkError } from '../../contract/client.ts'
 import {
   askSystem,
+  hostOfThisUser,
   InstallationError,
-  rootProgramFolders,
   type InstallationHost,
   type InstallationUser,
 } from '../../installation/installation-host.ts'
@@ -21,18 +20,11 @@ export async function serviceHost(io: CliIo, userName?: string): Promise<Install
   const { platform, env, homeDir } = io
   if (platform !== 'darwin' && platform !== 'linux')
     throw new VerbError('A service is kept by launchd or systemd alone.')
-  const { username, uid, gid } = userInfo()
-  const isRoot = uid === 0
-  const host = {
-    platform,
-    isRoot,
-    env: withRuntimeFolder(env, uid),
-    systemRoot: '/',
-    programFolders: isRoot && platform === 'darwin' ? rootProgramFolders : (env['PATH'] ?? '').split(path.delimiter),
-  } as const
+  const host = hostOfThisUser({ platform, env, homeDir })
+  const { isRoot, user } = host
   const sudoer = env['SUDO_USER']
   const named = userName ?? (isRoot && sudoer !== undefined && sudoer !== 'root' ? sudoer : undefined)
-  if (named !== undefined && named !== username) {
+  if (named !== undefined && named !== user.name) {
     if (!isRoot) throw new VerbError(`Only root may install a service for ${named}: repeat this with sudo in front.`)
     return { ...host, user: await otherUser(host, named) }
   }
@@ -41,7 +33,7 @@ export async function serviceHost(io: CliIo, userName?: string): Promise<Install
       'HOME names no folder, so it is not known where the service and its state belong: set it, and repeat this.',
     )
   }
-  return { ...host, user: { name: username, id: uid, groupId: gid, homeDir } }
+  return host
 }
 
 /** The same for the user as whom a service runs: root's own shell does not say who that is. Throws VerbError and InstallationError. */
@@ -53,11 +45,6 @@ export const hostOf = (
   host.isRoot && plan?.userName !== undefined && plan.userName !== host.user.name
     ? serviceHost(io, plan.userName)
     : Promise.resolve(host)
-
-/** A shell that was opened by su or cron does not say where systemd of its user listens. */
-function withRuntimeFolder(env: NodeJS.ProcessEnv, uid: number): NodeJS.ProcessEnv {
-  return (env['XDG_RUNTIME_DIR'] ?? '') === '' ? { ...env, XDG_RUNTIME_DIR: `/run/user/${uid}` } : env
-}
 
 /**
  * A line of `id -P` of macOS, name:password:uid:gid:class:change:expire:full name:home:shell, or of getent, which leaves out the three after

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import { buildInfo } from '../../agent-core/agent/build-info.ts'
@@ -8,6 +7,7 @@ import { ledgerProcesses } from '../../agent-core/servers/ledger.ts'
 import { askProgram, ProgramError } from '../../agent-core/util/ask-program.ts'
 import { readIfThere } from '../../agent-core/util/files.ts'
 import { nearest } from '../../agent-core/util/go-flags.ts'
+import { messageOf } from '../../agent-core/util/message-of.ts'
 import { cleanText } from '../../contract/clean-text.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
@@ -111,8 +111,8 @@ function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
 
 function restartsText(restarts: number | undefined): string {
   if (restarts === undefined) return 'has not ended since it was loaded'
-  if (restarts === 0) return 'was not started anew after an error'
-  return `was started anew ${restarts === 1 ? 'once' : `${restarts} times`} after an error`
+  if (restarts === 0) return 'was not started again after an error'
+  return `was started again ${restarts === 1 ? 'once' : `${restarts} times`} after an error`
 }
 
 /** Undefined where it cannot be run. */
@@ -148,7 +148,7 @@ export function setFlag(name: string, value: string, io: CliIo): Promise<number>
     const host = await hostOf(plan, own, io)
     if (!plan || problem !== undefined) {
       throw new InstallationError(
-        `${manager.file} ${problem ?? ''}, so no single flag of it is changed: metal-agent install --force writes it anew.`,
+        `${manager.file} ${problem ?? ''}, so no single flag of it is changed: metal-agent install --force replaces it.`,
       )
     }
     const where = { kind: plan.kind, homeDir: host.user.homeDir, defaults: defaultsOf(host), cwd: io.cwd }
@@ -198,16 +198,17 @@ export function logs(
 }
 
 /** The log is renamed when it is full: `tail -F`, on macOS and Linux alike, follows the name to the new file. */
-function tail(args: readonly string[], io: CliIo): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const child = spawn('/usr/bin/tail', args, { stdio: ['ignore', 'pipe', 'pipe'], env: { LC_ALL: 'C' } })
-    child.stdout.setEncoding('utf8').on('data', (text: string) => io.stdout.write(text))
-    child.stderr.setEncoding('utf8').on('data', (text: string) => io.stderr.write(cleanText(text)))
-    child.once('error', (error) =>
-      reject(new InstallationError(`The log cannot be shown by tail: ${error.message}.`, { cause: error })),
-    )
-    child.once('close', (code) => resolve(code ?? exitCodes.failed))
-  })
+async function tail(args: readonly string[], io: CliIo): Promise<number> {
+  const { execa } = await import('execa')
+  const streams = { stdin: 'ignore', buffer: false, extendEnv: false, reject: false } as const
+  const program = execa('/usr/bin/tail', args, { ...streams, env: { LC_ALL: 'C' } })
+  program.stdout.setEncoding('utf8').on('data', (text: string) => io.stdout.write(text))
+  program.stderr.setEncoding('utf8').on('data', (text: string) => io.stderr.write(cleanText(text)))
+  const { exitCode, signal, cause } = await program
+  if (exitCode === undefined && signal === undefined) {
+    throw new InstallationError(`The log cannot be shown by tail: ${messageOf(cause)}.`, { cause })
+  }
+  return exitCode ?? exitCodes.failed
 }
 
 /** Throws InstallationError where there is none, or two. */

@@ -81,7 +81,7 @@ async function published(api: KubeApi, { namespace, nodeId }: ClusterReach): Pro
   return { ours, ownerless }
 }
 
-/** Of the same name, and made by an agent. */
+/** Endpoints and Service of the slice's name, where an agent made them. */
 async function besideSlice(api: KubeApi, slice: ObjectMeta): Promise<Owned[]> {
   const found: Owned[] = []
   for (const resource of [resources.endpoints, resources.services]) {

@@ -6,7 +6,7 @@ import type { Platform } from '../../agent-core/platform/platform.ts'
 import { acquireLock, startTimeOf } from '../../agent-core/state/lock.ts'
 import { socketPathFor } from '../../agent-core/state/socket-path.ts'
 import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
-import { LinkError } from '../../contract/client.ts'
+import { LinkError, type AgentLink } from '../../contract/client.ts'
 import type { CommandResult } from '../../contract/commands.ts'
 import type { Removal } from '../../contract/uninstall.ts'
 import { lookAt } from '../files.ts'
@@ -92,23 +92,24 @@ function firstOf(known: readonly KnownPlaces[]): KnownPlaces {
   }
 }
 
-/** What a running agent says of the places that it uses. Not its log: the file that it names would be deleted. */
-export function placesOfAgent(
-  { settings, start }: SettingsAnswer,
-  { context, server, namespace }: { context: string; server: string; namespace?: string | undefined },
-): KnownPlaces {
-  const kubeconfig = settings.find(({ name }) => name === 'kubeconfig')?.value
-  return {
-    modelStore: start.find(({ name }) => name === 'modelStore')?.value,
-    namespace,
-    ...(typeof kubeconfig === 'string' && { kubeconfig }),
-    ...(server !== '' && { cluster: { context, server } }),
-  }
+export interface RunningAgent extends KnownPlaces {
+  /** Models in memory, as namespace/name. */
+  readonly serving: readonly string[]
 }
 
-interface SettingsAnswer {
-  readonly settings: readonly { readonly name: string; readonly value?: unknown }[]
-  readonly start: readonly { readonly name: string; readonly value?: string | undefined }[]
+/** What a running agent says of itself. Not of its log: the file that it names would be deleted. Throws LinkError. */
+export async function runningAgent(link: Pick<AgentLink, 'snapshot' | 'query'>): Promise<RunningAgent> {
+  const { services, cluster } = await link.snapshot()
+  const { settings, start } = await link.query({ name: 'settings' })
+  const kubeconfig = settings.find(({ name }) => name === 'kubeconfig')?.value
+  const { context, server, namespace } = cluster
+  return {
+    serving: services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`),
+    modelStore: start.find(({ name }) => name === 'modelStore')?.value,
+    kubeconfig: typeof kubeconfig === 'string' ? kubeconfig : undefined,
+    namespace,
+    cluster: server === '' ? undefined : { context, server },
+  }
 }
 
 /** Where the agents of this user's services write, by the flags that they are started with. */

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { tmpdir, userInfo } from 'node:os'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { app, clipboard, shell } from 'electron'
 import type { Logger } from '../../agent-core/observability/logger.ts'
@@ -8,9 +8,9 @@ import { socketPathFor } from '../../agent-core/state/socket-path.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { LinkError, type AgentLink } from '../../contract/client.ts'
 import type { Removal, TraceKind, TraceList } from '../../contract/uninstall.ts'
-import type { InstallationHost } from '../../installation/installation-host.ts'
+import { hostOfThisUser, type InstallationHost } from '../../installation/installation-host.ts'
 import type { TracePart } from '../../installation/uninstall/traces.ts'
-import type { KnownPlaces } from '../../installation/uninstall/uninstall.ts'
+import type { RunningAgent } from '../../installation/uninstall/uninstall.ts'
 import { probeSocket } from '../../serve/frames.ts'
 import type { AgentViewStore } from '../agent/agent-view.ts'
 import type { Question } from '../tray/menu-actions.ts'
@@ -55,32 +55,32 @@ const loadTraces = () => import('../../installation/uninstall/traces.ts')
 export function appUninstall(options: AppUninstallOptions): AppUninstall {
   const { link, view, log, stateDir, confirm, endBy } = options
   const platform = hostPlatform()
-  const partsNow = async () => {
+  const lookNow = async () => {
     const { allParts } = await load()
-    return allParts({
+    const agent = await agentBehind(link)
+    const parts = await allParts({
       host: hostOf(options),
       stateDir,
       platform,
       temporaryDir: tmpdir(),
-      known: [await knownPlaces(link)],
+      known: agent ? [agent] : [],
       tell: (sentence) => log.info('uninstall', { text: sentence }),
       inUse: Object.keys(openUntilTheEnd),
       others: [loginItemPart(view)],
     })
+    return { parts, serving: agent?.serving ?? [] }
   }
   return {
     traces: async () => {
       const { listTraces } = await loadTraces()
-      const traces = await listTraces(await partsNow())
-      const services = view.getState().snapshot?.services ?? []
-      const serving = services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`)
-      return { traces, serving }
+      const { parts, serving } = await lookNow()
+      return { traces: await listTraces(parts), serving }
     },
     uninstall: async (kinds) => {
       const chosen = new Set(kinds)
       if (!(await confirm(sure))) return false
       const { removeChosen } = await load()
-      const parts = await partsNow()
+      const { parts } = await lookNow()
       if (!view.getState().isHere) await endOther(options)
       const onStep = (what: string) => log.info('uninstall', { removes: what })
       const finish = async () => {
@@ -106,26 +106,17 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
 }
 
 function hostOf({ env, homeDir, platform }: AppUninstallOptions): InstallationHost {
-  const { username, uid, gid } = userInfo()
   if (platform !== 'darwin' && platform !== 'linux') throw new LinkError('refused', 'Only on a Mac or on Linux.')
-  return {
-    platform,
-    env,
-    isRoot: uid === 0,
-    systemRoot: '/',
-    programFolders: ['/usr/bin', '/bin', '/usr/sbin', '/sbin', ...(env['PATH'] ?? '').split(path.delimiter)],
-    user: { name: username, id: uid, groupId: gid, homeDir },
-  }
+  return hostOfThisUser({ platform, env, homeDir })
 }
 
-/** What only the agent can tell; nothing where it does not answer. */
-async function knownPlaces(link: AppUninstallOptions['link']): Promise<KnownPlaces> {
+/** Undefined where it does not answer. */
+async function agentBehind(link: AppUninstallOptions['link']): Promise<RunningAgent | undefined> {
+  const { runningAgent } = await load()
   try {
-    const { placesOfAgent } = await load()
-    const { cluster } = await link.snapshot()
-    return placesOfAgent(await link.query({ name: 'settings' }), cluster)
+    return await runningAgent(link)
   } catch (error) {
-    if (error instanceof LinkError) return {}
+    if (error instanceof LinkError) return undefined
     throw error
   }
 }
