@@ -15,8 +15,8 @@ export interface RunLog {
 }
 
 /**
- * Of the Hugging Face token that the app keeps for its agent. `unreadable`: the system's keychain does not give it back. `unavailable`: this
- * machine has no keychain to keep it in.
+ * State of the Hugging Face token that the app keeps for its agent. `unreadable`: the keychain does not return it. `unavailable`: this
+ * machine has no keychain to store it in.
  */
 export type HubTokenState = 'none' | 'kept' | 'unreadable' | 'unavailable'
 
@@ -77,7 +77,7 @@ export type UpdateAction = (typeof updateActions)[number]
 /** Where the app runs and cannot stay: on its disk image, where macOS put a downloaded one for safety, or in Downloads. */
 export type Misplaced = 'diskImage' | 'translocated' | 'downloads'
 
-/** Of the link by which a shell finds the app's `metal-agent`. */
+/** State of the symbolic link by which a shell finds the app's `metal-agent`. */
 export type CommandLinkState =
   /** The app has no command, or is not where it stays. */
   | { readonly state: 'unavailable' }
@@ -125,7 +125,7 @@ export type WindowView = (typeof windowViews)[number]
 export type LookedAt = { readonly view: WindowView } | { readonly service: string }
 
 export const powerRuleChanges = ['install', 'remove'] as const
-/** Of the rule by which sudo lets powermetrics run. */
+/** Changes of the sudo rule that lets powermetrics run. */
 export type PowerRuleChange = (typeof powerRuleChanges)[number]
 
 /** What only the app can do, for its own window; there is nothing of it over HTTP. What changes the app answers with its new state. */
@@ -170,7 +170,7 @@ export interface Bridge extends AppBridge {
   command(command: CommandInput, requestId: string): Promise<BridgeReply<CommandResult>>
   /** `id`: chosen by the page, for {@link withdraw}. */
   query<N extends QueryName>(query: Extract<QueryInput, { name: N }>, id: string): Promise<BridgeReply<Answer<N>>>
-  /** Nobody waits for the answer any more. */
+  /** Tells the agent that nobody waits for the answer. */
   withdraw(id: string): Promise<BridgeReply<null>>
   stream(request: StreamInput, next: (item: StreamItem) => void, end: (failure: LinkFailure) => void): Unsubscribe
 }

@@ -40,7 +40,7 @@ export function cutText(text: string, maxBytes: number): string {
   return text
 }
 
-/** Of one character. */
+/** UTF-8 length of one character. */
 function utf8Bytes(character: string): number {
   const point = character.codePointAt(0) ?? 0
   if (point < 0x80) return 1

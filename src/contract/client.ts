@@ -39,7 +39,7 @@ export interface Listener<T> {
   readonly end: (error: LinkError) => void
 }
 
-/** Nothing is called any more after it. */
+/** After this call no listener is called again. */
 export type Unsubscribe = () => void
 
 /** `gone`: no agent answers. `refused`: it does not do that. `misunderstood`: another version, or not an agent at all. */
@@ -57,7 +57,7 @@ export class LinkError extends Error {
   }
 }
 
-/** To a question that nobody waits for any more. */
+/** The answer to a query that was withdrawn. */
 export const withdrawn = (cause?: unknown) =>
   new LinkError('refused', 'The question was withdrawn before it was answered.', { cause })
 

@@ -3,7 +3,7 @@ import { shellWord } from './shell.ts'
 
 /**
  * How well we see one resource of the cluster. `stale` keeps its last list and says since when; `denied`: the login lacks rights; `unauthorized`:
- * the login is not accepted, or not any more.
+ * the login is not accepted, or no longer.
  */
 export const connectionStates = ['connecting', 'live', 'stale', 'denied', 'unauthorized', 'absent', 'offline'] as const
 export const connectionState = z.enum(connectionStates)

@@ -53,7 +53,7 @@ export const command = z.discriminatedUnion('name', [
   /** Endpoints are withdrawn, models stay in memory. */
   z.object({ name: z.literal('pauseNode') }),
   z.object({ name: z.literal('resumeNode') }),
-  /** After the machine ended in disorder while models ran: nothing is held for that any more, and nothing waits its turn. */
+  /** After the machine ended in disorder while models ran: lifts the hold that this caused, and starts all at once. */
   z.object({ name: z.literal('serveAgain') }),
   z.object({
     name: z.literal('selectContext'),
@@ -122,7 +122,7 @@ export const commandResult = z.discriminatedUnion('outcome', [
     message,
     /** What would have nearly the same effect and is possible. */
     instead: z.object({ command, label: z.string() }).optional(),
-    /** Of the cluster's refusal: what somebody who may can apply in place of this agent. */
+    /** Set if the cluster refused for want of rights: what somebody with the rights can apply instead. */
     yaml: z.string().optional(),
   }),
   /** The part of the agent that would do it is not built yet. */

@@ -20,7 +20,7 @@ export const fitQuery = z.object({
   quantization: quantizationName.optional(),
   /** Where it is to be applied, which decides about logins; absent = the one that the agent watches, else `default`. */
   namespace: namespaceName.optional(),
-  /** Of that namespace: its token opens a private source. Its value is in no answer. */
+  /** Name of a Secret of that namespace whose token opens a private source; no answer contains the token. */
   sourceSecret: secretName.optional(),
   contextSize: contextSize.optional(),
   parallelSlots: parallelSlots.optional(),
@@ -29,11 +29,11 @@ export const fitQuery = z.object({
 
 /** One of the models of a repository. */
 export const fileChoice = z.object({
-  /** In the repository; of a model in several parts that of the first. */
+  /** Path in the repository; for a model in several parts that of the first part. */
   path: z.string(),
   /** Names this one: to be asked about and applied in place of the repository. */
   source: z.string(),
-  /** Of all parts. */
+  /** Size of all parts, in bytes. */
   sizeBytes: bytes,
   quantization: z.string().optional(),
   parts: z.int().positive(),
@@ -53,7 +53,7 @@ const fittedModel = z.object({
   architecture: z.string().optional(),
   /** How many weights it has. */
   parameters: z.number().nonnegative().optional(),
-  /** Of what is to be fetched. */
+  /** Bytes that are to be fetched. */
   sizeBytes: bytes,
   /** Tokens it was trained with at most. */
   trainedContext: z.number().nonnegative().optional(),

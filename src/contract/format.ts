@@ -27,7 +27,7 @@ export const formatGib = (bytes: number): string => `${Number((bytes / 2 ** 30).
 /** Where a budget is explained: `96.0 GB (89.4 GiB)`. */
 export const formatMemory = (bytes: number): string => `${formatBytes(bytes)} (${formatGib(bytes)})`
 
-/** Of a whole, from 0 to 1: `37 %`; `digits` is how many a fraction of a percent has at most. */
+/** A share from 0 to 1 as `37 %`, with at most `digits` decimals. */
 export const formatShare = (share: number, digits = 0): string => `${Number((100 * share).toFixed(digits))} %`
 
 /** `8,192 tokens` */
@@ -39,7 +39,7 @@ export const formatTokenRate = (tokensPerSecond: number): string => `${formatDec
 /** Where there is little room: `52 tok/s`. */
 export const formatRoundTokenRate = (tokensPerSecond: number): string => `${formatCount(tokensPerSecond)} tok/s`
 
-/** Of a model, as their names write it: `3.8B`, `70B`, `360M`. */
+/** A number of weights as model names write it: `3.8B`, `70B`, `360M`. */
 export function formatWeights(count: number): string {
   const [amount, unit] = count >= 1e9 ? [count / 1e9, 'B'] : [count / 1e6, 'M']
   return `${Number(amount.toFixed(amount < 100 && unit === 'B' ? 1 : 0))}${unit}`

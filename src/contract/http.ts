@@ -23,7 +23,7 @@ export const httpPaths = {
 /** `http://127.0.0.1:1234/#token=…`: a fragment reaches neither a server's log nor a Referer. */
 export const tokenParameter = 'token'
 
-/** Of a URL that follows. */
+/** Query parameter of the URL that follows snapshots: who looks. */
 export const lookerParameter = 'looker'
 export const followLooker = z.enum(lookers).default('window')
 

@@ -5,9 +5,9 @@ import { serviceRef } from './commands.ts'
 export const logRun = z.enum(['current', 'previous'])
 export type LogRun = z.infer<typeof logRun>
 
-/** A place in a server's output that stays right when the file is rotated or begun anew. */
+/** A place in a server's output that stays valid when the file is rotated or replaced. */
 export const logCursor = z.object({
-  /** Of one file; another id is another run. */
+  /** Identifies the run's output file; another id means another run. */
   fileId: z.string().max(200),
   /** Bytes since the run began, also those that were rotated away. */
   offset: z.int().nonnegative(),
@@ -25,15 +25,15 @@ export const logQuery = z.object({
   before: logCursor.optional(),
 })
 
-/** From `from`, or from the newest line on; goes on with the next run when one begins. */
+/** From `from`, or from the newest line on; continues with the next run when one begins. */
 export const logStream = z.object({ name: z.literal('log'), service: serviceRef, from: logCursor.optional() })
 
 /** Whole lines, oldest first, made readable. */
 export const logChunk = z.object({
   lines: z.array(z.string()),
-  /** Of the first line. */
+  /** Where the first line begins. */
   start: logCursor,
-  /** Behind the last line. */
+  /** Where the last line ends. */
   end: logCursor,
   /** A sentence where something is missing before these lines, such as "Skipped 1,200 lines.". */
   gap: z.string().optional(),
@@ -46,7 +46,7 @@ export const logPage = logChunk.extend({
 })
 export type LogPage = z.infer<typeof logPage>
 
-/** What goes on until the asker leaves. */
+/** Answers that continue until the client leaves. */
 export const streamRequest = z.discriminatedUnion('name', [logStream])
 export type StreamRequest = z.output<typeof streamRequest>
 export type StreamInput = z.input<typeof streamRequest>

@@ -22,7 +22,7 @@ export const memoryView = z.object({
   problem: z.string().optional(),
   /** What running and starting models count: for each the larger of estimate and measured footprint. */
   modelsBytes: bytes,
-  /** Of that, what starting models will still take. */
+  /** The part of it that starting models have not taken yet. */
   reservedBytes: bytes,
   pressure: z.enum(pressureLevels),
   pressureSince: z.iso.datetime(),
@@ -103,7 +103,7 @@ export const previewedService = z.object({
   ...serviceRef.shape,
   /** What it is expected to need, or what its servers hold where that is more. */
   bytes,
-  /** Of a service that would be evicted: for which, as namespace/name. */
+  /** For a service that would be evicted: the service that takes its place, as namespace/name. */
   winner: z.string().optional(),
   /** It needs more than the whole budget. */
   isTooLarge: z.boolean().optional(),

@@ -64,7 +64,7 @@ export const catalogue: readonly CatalogueEntry[] = [
   entry('llama-3.3-70b', 'Llama 3.3 70B Instruct', '70B', q4('Llama-3.3-70B-Instruct')),
 ]
 
-/** Of a name as a person types it; undefined where the catalogue does not have it. */
+/** The entry for a name as a person types it; undefined if the catalogue does not have it. */
 export const inCatalogue = (name: string): CatalogueEntry | undefined =>
   catalogue.find((one) => one.name === name.trim().toLowerCase())
 
@@ -80,7 +80,7 @@ export const modelApplication = z.object({
   /** Absent = the agent's default. */
   contextSize: contextSize.optional(),
   parallelSlots: parallelSlots.optional(),
-  /** Of keys and values alike; absent = f16. */
+  /** Type of the KV cache, for keys and values alike; absent = f16. */
   cacheType: cacheType.optional(),
 })
 export type ModelApplication = z.infer<typeof modelApplication>
@@ -181,7 +181,7 @@ export type ManagerView = z.infer<typeof manager>
 
 /** What `deleteModel` would delete, as of now. */
 export const deletionView = z.object({
-  /** Of the InferenceService: to be sent along, so that nothing else is deleted than what was asked about. */
+  /** Uid of the InferenceService: sent along with the deletion, so that only the object that was shown is deleted. */
   uid: z.string(),
   /** Absent where its Model is not there. */
   model: z

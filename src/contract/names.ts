@@ -8,7 +8,7 @@ export const maxSubdomainLength = 253
 
 export const namespaceName = z.string().max(maxLabelLength).regex(dnsLabel, 'must be the name of a namespace')
 
-/** Of a new Model and InferenceService: the Service that pods call is named after it, and such a name begins with a letter. */
+/** Name of a new Model and InferenceService: the Service that pods call gets the same name, which must begin with a letter. */
 export const newServiceName = z
   .string()
   .max(maxLabelLength, 'must be at most 63 characters')
@@ -30,7 +30,7 @@ export const secretName = z
   .max(maxSubdomainLength, 'must be at most 253 characters')
   .regex(dnsSubdomain, 'must be the name of a Secret: small letters, digits, dots and dashes')
 
-/** Of this machine: the one kind of source that makes an agent read its files. */
+/** Whether the source is a path on this machine, the only kind that makes an agent read local files. */
 export const isLocalSource = (source: string): boolean => /^\s*(?:\/|~|\.|file:)/i.test(source)
 
 export const quantizationName = z

@@ -78,7 +78,7 @@ export const energyView = z.object({
   until: z.iso.datetime(),
   /** How much of the time power was measured. */
   measuredMs: amount,
-  /** Of CPU, GPU and ANE together, other programs included, while it was measured; absent where it never was. */
+  /** Energy of CPU, GPU and ANE together, other programs included, while power was measured; absent if it never was. */
   joules: count,
   /** The part that no service has a share of. */
   ownJoules: count,

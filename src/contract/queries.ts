@@ -137,7 +137,7 @@ export const contextView = z.object({
 
 export const hostAddressView = z.object({
   address: z.string(),
-  /** Of the network interface, such as `en0`. */
+  /** Name of the network interface, such as `en0`. */
   interface: z.string(),
   inUse: z.boolean(),
   /** Absent where it may be chosen; else one sentence why it should not be. */
@@ -165,7 +165,7 @@ export const answers = {
     settings: z.array(settingView),
     /** Those that count only from the start; an agent of an earlier build does not tell them. */
     start: z.array(startSettingView).default([]),
-    /** Of the app, which stands in place of flags; absent where the agent is started with flags. */
+    /** The app's start file, which stands in for flags; absent if the agent is started with flags. */
     startFile: z.string().optional(),
   }),
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),

@@ -92,17 +92,17 @@ export type Hold = z.infer<typeof hold>
 
 export const crash = z.object({
   at: timestamp,
-  /** In a row; 0 = it serves again. */
+  /** Failures in a row; 0 = it serves again. */
   failures: z.number().int().nonnegative(),
   /** What ended, why, what that most likely means and what to do about it. */
   message: z.string(),
-  /** Of the message, the part that says what it most likely means and what to do about it; absent where no known cause fits. */
+  /** The part of the message that says what it most likely means and what to do about it; absent if no known cause fits. */
   guess: z.string().optional(),
   exitCode: z.number().int().optional(),
   signal: z.string().optional(),
   /** The first line of its output that reports trouble. */
   firstError: z.string().optional(),
-  /** Of all its processes, `ageMs` before the end. */
+  /** Memory of all its processes, measured `ageMs` before the end. */
   memory: z.object({ residentBytes: z.number().nonnegative(), ageMs: z.number().nonnegative() }).optional(),
 })
 export type CrashView = z.infer<typeof crash>
@@ -118,9 +118,9 @@ export const runtimeFigures = z.object({
   /** Tokens per second of one request; several at once each have this rate. Absent where nothing was generated lately. */
   generatedTokensPerSecond: z.number().nonnegative().optional(),
   requestsRunning: z.number().int().nonnegative().optional(),
-  /** For a free slot. */
+  /** Requests that wait for a free slot. */
   requestsWaiting: z.number().int().nonnegative().optional(),
-  /** Of the KV cache, from 0 to 1. */
+  /** Used part of the KV cache, from 0 to 1. */
   kvUse: z.number().min(0).max(1).optional(),
   /** When its counters last moved, as far as they were looked at. */
   lastRequestAt: timestamp.optional(),
@@ -198,7 +198,7 @@ export const priorities = ['critical', 'high', 'normal', 'low', 'batch'] as cons
 
 /** What its server needs, and what stands in the way. */
 export const serviceMemory = z.object({
-  /** Of the server that runs or is to run; absent where there is no estimate. */
+  /** Estimate for the server that runs or is to run; absent if there is none. */
   needBytes: bytes.optional(),
   items: memoryItems.optional(),
   /** Set where something had to be assumed: one sentence. */

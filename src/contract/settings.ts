@@ -64,7 +64,7 @@ export const startSettingView = z.object({
 export type StartSettingView = z.infer<typeof startSettingView>
 
 type Rows = typeof editableRows
-/** Of a setting that a person may change while the agent runs. */
+/** The name of a setting that a person may change while the agent runs. */
 export type SettingName = keyof Rows
 
 /** The name of a setting whose change takes effect at once. */
@@ -84,7 +84,7 @@ export const settingNames = settingsPatch.keyof().options
 
 export const editableRow = (name: SettingName): EditableRow => editableRows[name]
 
-/** Of a setting whose value is a number. */
+/** Smallest and largest value of a setting that is a number. */
 export function boundsOf(name: SettingName): { readonly min: number; readonly max: number } {
   const { schema } = editableRow(name)
   if (!(schema instanceof z.ZodNumber)) throw new TypeError(`${name} is no number.`)

@@ -55,7 +55,7 @@ app.setPath('userData', chromiumDir)
 if (app.requestSingleInstanceLock()) {
   app.enableSandbox()
   registerAppScheme()
-  // Without a window the app goes on: it is the icon that a person quits by.
+  // The app keeps running without a window: a person quits it from the icon.
   app.on('window-all-closed', () => undefined)
   const followLinks = catchLinks()
   // Never awaited here: Electron is ready only when this module has been evaluated.
@@ -266,7 +266,7 @@ function cannotStart(error: unknown): void {
 
 // Its variant for Electron would let every page write to the log, past our check of the sender.
 
-/** Then the file is renamed to `metalbar.old.log` and begun anew. */
+/** At this size the file is renamed to `metalbar.old.log` and a new one begun. */
 const maxBytes = 5 * 1_024 * 1_024
 
 /** The app's standard error is not read by anyone, so it writes the lines of `metal-agent` to a file of the state folder. */

@@ -8,7 +8,7 @@ export const channels = {
   snapshot: 'agent:snapshot',
   command: 'agent:command',
   query: 'agent:query',
-  /** Nobody waits for the answer any more. */
+  /** Tells the agent that nobody waits for the answer. */
   withdraw: 'agent:withdraw',
   /** Begins a stream, whose values are then pushed. */
   listen: 'agent:listen',

@@ -34,7 +34,7 @@ interface EnergyBar {
   readonly span: EnergySpan
   /** Absent where nothing was measured. */
   readonly all: number | undefined
-  /** Of that the part of all services, or of the chosen one. */
+  /** The share of all services, or of the chosen one, in `all`. */
   readonly part: number
 }
 

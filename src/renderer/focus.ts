@@ -37,7 +37,7 @@ export function useChosenFocus(heading: RefObject<HTMLElement | null>): void {
   }, [isChosen, heading])
 }
 
-/** What has the focus may go away with what it is about: the person then goes on at `home` and not at the top of the page. */
+/** If the focused element disappears, the focus moves to `home` rather than to the top of the page. */
 export function useKeptFocus(home: RefObject<HTMLElement | null>) {
   const isInside = useRef(false)
   useEffect(() => {

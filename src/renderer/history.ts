@@ -44,7 +44,7 @@ export function newerLimit(known: KnownHistory | undefined, newestId: number): n
   return missing > maxPage ? step : Math.min(maxPage, missing + step)
 }
 
-/** What was asked for because there is something newer; alone where entries between are missing, or the history was begun anew. */
+/** Adds newer entries to the known ones; only the newer ones remain if entries between are missing, or if the history was started over. */
 export function withNewer(known: KnownHistory | undefined, page: KnownHistory): KnownHistory {
   const newest = known?.entries[0]?.id
   const newestOfPage = page.entries[0]

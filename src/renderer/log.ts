@@ -82,7 +82,7 @@ export function matchBeside(
   return matches.at((at + direction) % matches.length)
 }
 
-/** -1 where it is not among them any more. */
+/** -1 if the match is gone. */
 export const indexOf = (matches: readonly LogMatch[], match: LogMatch | undefined): number =>
   match === undefined ? -1 : matches.findIndex(({ entryId, nth }) => entryId === match.entryId && nth === match.nth)
 

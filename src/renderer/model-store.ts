@@ -18,7 +18,7 @@ export function removalOf(
   const isFetched =
     services.some(({ model }) => model === name) ||
     downloads.some((one) => one.name === name && (one.state === 'waiting' || one.state === 'downloading'))
-  // What prune would delete is known to be free; of a partial download only its namesakes tell whether it goes on.
+  // What prune would delete is known to be free; of a partial download only a download of the same name tells whether it continues.
   const isFree = ({ usedBy, prunable, state }: StoredModelView) =>
     usedBy.length === 0 && (prunable !== undefined || (state === 'partial' && !isFetched))
   if (entries.length === 0 || !entries.every(isFree)) return undefined

@@ -1,19 +1,19 @@
-/** Many wishes in a row are one question, in milliseconds. */
+/** Requests within so many milliseconds of each other are one query. */
 const calmMs = 400
-/** The first of them waits no longer, however often another comes. */
+/** The first of them waits no longer than this, however many follow. */
 const longestWaitMs = 1_500
 
-/** A question that is asked again and again: one at a time, and once more after it where it was wished for meanwhile. */
+/** Runs a repeated query one at a time, and once more after it if it was requested meanwhile. */
 export class RepeatedQuestion {
   readonly #question: () => Promise<void>
   #isFirst: boolean
   #isAsking = false
   #isOver = false
-  /** Of the first wish that no question was asked for yet. */
+  /** When the first unanswered request came. */
   #wishedAt: number | undefined
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  /** `isFirst`: nothing is known yet, so that the first one does not wait. */
+  /** `isFirst`: nothing is known yet, so the first query does not wait. */
   constructor({ isFirst }: { readonly isFirst: boolean }, question: () => Promise<void>) {
     this.#isFirst = isFirst
     this.#question = question
@@ -28,7 +28,7 @@ export class RepeatedQuestion {
     this.#timer = setTimeout(() => void this.#askNow(), waitMs)
   }
 
-  /** Nothing is asked any more. */
+  /** No query is started after this. */
   end(): void {
     this.#isOver = true
     clearTimeout(this.#timer)

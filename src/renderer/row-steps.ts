@@ -4,7 +4,7 @@ import { type ServiceView, type Step, type StepName, stepNames } from '../contra
 export interface RowSteps {
   readonly statuses: readonly (readonly [StepName, Step['status']])[]
   readonly done: number
-  /** Where it stands: what failed, else what goes on, else what comes next. */
+  /** The step shown: the one that failed, else the one under way, else the next one. */
   readonly at: StepName
   readonly status: Step['status']
 }
@@ -20,7 +20,7 @@ export function rowSteps({ state, steps }: Pick<ServiceView, 'state' | 'steps'>)
   if (at === undefined || status === undefined || quiet.has(state)) return undefined
   const isBegun = statuses.some(([, is]) => is !== 'waiting')
   if (state === 'refused' && !isBegun) return undefined
-  // Where no controller answers, the last step goes on for ever, and the service serves all the same.
+  // Without a controller the last step never ends, although the service serves.
   if (state === 'ready' && status !== 'failed' && at === 'clusterAgrees') return undefined
   return { statuses, done: statuses.filter(([, is]) => is === 'done').length, at, status }
 }

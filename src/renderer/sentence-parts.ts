@@ -12,7 +12,7 @@ const codeOrWord = /`([^`]+)`|[^\s`]+/gu
 /** A flag, a name, a path. */
 const hasDash = /-./u
 
-/** Of what the agent or the cluster says, such as "run `metal-agent power install` or start it with --kubeconfig". */
+/** Finds commands and flags in a sentence of the agent or the cluster, such as "run `metal-agent power install` or start it with --kubeconfig". */
 export function partsOf(sentence: string): SentencePart[] {
   const parts: SentencePart[] = []
   let end = 0

@@ -34,15 +34,15 @@ interface WindowState {
   readonly view: WindowView
   /** Uid of the service whose detail is open. */
   readonly selected: string | undefined
-  /** A person just chose it, and goes on there; not so when they pass its view on the way to another. */
+  /** A person just chose the service, so the focus moves to its detail; not while they only step past it. */
   readonly isChosen: boolean
   /** The page where a model is added stands in the place of a service's detail. */
   readonly isAdding: boolean
-  /** What is written there; it outlasts a look elsewhere. */
+  /** What is written there, kept while another page is shown. */
   readonly addition: Addition
-  /** Of the settings; it outlasts a look at another view. */
+  /** Unsaved changes of the settings, kept while another view is shown. */
   readonly draft: Draft
-  /** Of the activity; it outlasts a look at another view. */
+  /** Filter of the activity, kept while another view is shown. */
   readonly historyFilter: HistoryFilter
   /** By uid of the service, or `node` for what concerns the whole machine. */
   readonly requests: Readonly<Record<string, Request>>
@@ -189,7 +189,7 @@ export function useWindow<T>(select: (state: WindowState) => T): T {
   return useStore(useContextOrThrow().store, select)
 }
 
-/** Of what is drawn only once there is a snapshot. */
+/** Selects from the snapshot, for components that are drawn only once there is one. */
 export const useSnapshot = <T>(select: (snapshot: AgentSnapshot) => T): T =>
   useWindow(({ snapshot }) => {
     if (snapshot === undefined) throw new Error('A part of the window is drawn before there is something to show.')

@@ -21,9 +21,9 @@ interface Kept<N extends QueryName> extends Omit<Asked<N>, 'isCurrent'> {
 }
 
 /**
- * What the agent answers, asked anew when one of `signs` changes: each tells that the answer may be another. Always as many.
- * Signs that change all the time do not keep the answer from coming; another question takes the place of the one before, which is
- * withdrawn, as it is when its part of the window goes away.
+ * The agent's answer to a query, asked again when one of `signs` changes: each says that the answer may have changed. Their number is
+ * fixed. Signs that change all the time do not keep the answer from coming. Another query replaces the one before, which is withdrawn,
+ * as it is when its component is unmounted.
  */
 export function useAnswer<N extends QueryName>(
   query: Extract<QueryInput, { name: N }>,
@@ -64,7 +64,7 @@ export function useAnswer<N extends QueryName>(
 const lookMs = 500
 
 /**
- * What there is of the app beside its agent, asked anew when a person comes back to the window, as from System Settings, and while an update
+ * State of the app itself, asked for again when a person comes back to the window, as from System Settings, and while an update
  * is under way.
  */
 export function useAppState(app: AppBridge) {

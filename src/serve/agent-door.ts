@@ -34,7 +34,7 @@ export interface AgentDoor {
   /** Calls back after each change; the answer ends it. */
   subscribe(listener: () => void, looker?: Looker): Unsubscribe
   command(request: CommandRequest): Promise<CommandResult>
-  /** Throws a LinkError `refused` where there is no answer. Who asked aborts the signal when they do not wait any more. */
+  /** Throws a LinkError `refused` where there is no answer. The caller aborts the signal when it no longer waits. */
   query(query: Query, signal?: AbortSignal): Promise<Answer>
   stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe
 }

@@ -46,7 +46,7 @@ export class LineReader {
     }
   }
 
-  /** Nothing is read any more. */
+  /** Stops reading. */
   stop(): void {
     this.#ended = true
     this.#forget()
@@ -74,7 +74,7 @@ export async function probeSocket(path: string, stateDir: string): Promise<boole
   })
 }
 
-/** No file, or a file that no process listens on any more. */
+/** There is no socket file, or no process listens on it. */
 export const isNobodyThere = (error: unknown) => hasCode(error, 'ENOENT') || hasCode(error, 'ECONNREFUSED')
 
 /** One JSON object per line, in both directions. A request this large is no request. */
@@ -117,7 +117,7 @@ export const verbs: ReadonlySet<string> = new Set(requests.map((one) => one.shap
 export const helloFrame = z.object({
   type: z.literal('hello'),
   protocol: z.int(),
-  /** Of the agent, for people. */
+  /** Version of the agent, for people. */
   version: z.string(),
 })
 export type HelloFrame = z.infer<typeof helloFrame>

@@ -67,7 +67,7 @@ export class Agent {
     await this.#kept?.sleep.suspend()
   }
 
-  /** The machine woke, or may have slept: everything is read and verified anew. */
+  /** The machine woke, or may have slept: everything is read and verified again. */
   async resume(): Promise<void> {
     await this.#kept?.sleep.resume()
   }
@@ -152,7 +152,7 @@ export class Agent {
     return { ready: true, message: cluster.message }
   }
 
-  /** Returns at once where the cluster is not there: the agent goes on looking for it. Throws what the state folder's disk answers. */
+  /** Returns at once where the cluster is not there: the agent keeps looking for it. Throws what the state folder's disk answers. */
   async start(): Promise<void> {
     const kept = await this.#begin().catch((error: unknown) => {
       this.#opened.reject(error)

@@ -172,7 +172,7 @@ const textBounds = [
 ] as const
 const tightestBounds = { message: 250, other: 50, path: 250, ways: 1 }
 type TextBounds = Readonly<Record<keyof typeof tightestBounds, number>>
-/** Of names, by which services are found. */
+/** Longer than any Kubernetes name, so that a service is still found by its name. */
 const maxNameBytes = 300
 const maxNoticeBytes = 1_024
 

@@ -54,12 +54,12 @@ interface AgentControls {
   readonly renewCredentials: (context: PinnedContext) => Promise<Renewal>
   /** Why nothing could be served there, as a sentence; undefined where its cluster answers and has LLMKube. */
   readonly doubtAbout: (context: PinnedContext, namespace: string | undefined) => Promise<string | undefined>
-  /** Of another kubeconfig, absent = the usual one: the context that is served, or its current one. Throws KubeconfigError. */
+  /** Reads the context that is served, or the current one, from this kubeconfig; without `file` from the usual one. Throws KubeconfigError. */
   readonly loadKubeconfig: (file: string | undefined) => Promise<PinnedContext>
   /** The one that is served, or is about to be; undefined while there is none. */
   readonly servedContext: () => PinnedContext | undefined
   /**
-   * Brings down what is not served any more, then serves the context in the namespace that is set; returns at once. `where` completes
+   * Stops what is no longer served, then serves the context in the namespace that is set; returns at once. `where` completes
    * "moves to …".
    */
   readonly moveTo: (context: PinnedContext, where: string) => void

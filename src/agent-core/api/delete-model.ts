@@ -164,7 +164,7 @@ async function planDeletion(api: KubeApi, { namespace, name }: ServiceRef): Prom
   }
 }
 
-/** Of the service, which may be gone already; undefined where there is no Model. Throws ApiError. */
+/** Whether the service's Model is deleted with it; undefined if there is no Model. The service itself may already be gone. Throws ApiError. */
 export async function planModel(api: KubeApi, service: InferenceService): Promise<PlannedModel | undefined> {
   const { namespace, uid } = service.metadata
   const { modelRef } = service.spec.value
@@ -236,7 +236,7 @@ interface Sign {
   readonly tool: string
   readonly labels?: readonly string[]
   readonly annotations?: readonly string[]
-  /** Of `app.kubernetes.io/managed-by`. */
+  /** Matches the value of `app.kubernetes.io/managed-by`. */
   readonly managedBy?: RegExp
 }
 
@@ -261,7 +261,7 @@ const signs: readonly Sign[] = [
 ]
 
 const managedByLabel = 'app.kubernetes.io/managed-by'
-/** Of what others wrote, in a sentence. */
+/** Longest label or annotation of another tool that is quoted in a sentence. */
 const maxEvidenceBytes = 200
 
 /** The tools that would bring the object back or change it again, by their labels and annotations, which may also be copies. */

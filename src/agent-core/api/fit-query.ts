@@ -19,9 +19,9 @@ export interface FitSources {
   readonly models: Pick<Models, 'lookHere' | 'lookThere' | 'view'>
   readonly looks: ModelLooks
   readonly dialect: (executable: string) => Promise<LlamaServerDialect>
-  /** Of a Secret; throws ModelError where it is of no use, and LinkError where there is no cluster. */
+  /** Reads the Hub token from a Secret. Throws ModelError if the Secret cannot be used, and LinkError without a cluster. */
   readonly tokenIn: (namespace: string, secret: string) => Promise<HubToken>
-  /** Undefined where all are. */
+  /** Undefined: all namespaces are watched. */
   readonly watchedNamespace: () => string | undefined
 }
 
@@ -120,7 +120,7 @@ function asLinkError(error: unknown, source: string): unknown {
 
 /** A person moves the context of one model, and compares a few. */
 const maxKept = 8
-/** A repository changes seldom; what is applied in the end is looked at anew by the fetch. */
+/** A repository changes seldom; the fetch of an applied model looks at it again. */
 const keptMs = 600_000
 
 interface Kept {

@@ -86,7 +86,7 @@ interface Judging {
   readonly machine: SizingView
 }
 
-/** Of what a model's file says: it is somebody else's text. */
+/** Longest text from a model's file that is shown: anybody may have written it. */
 const maxTextBytes = 200
 const maxNoteBytes = 1_000
 
@@ -171,7 +171,7 @@ function obstacles({ pressure, waiting }: SizingView): string[] {
   ]
 }
 
-/** Of a model whose training is not told. */
+/** Longest context offered for a model that does not say what it was trained with. */
 const assumedLongest = 32_768
 const shortest = 512
 const schemaLongest = 2_097_152
@@ -268,11 +268,11 @@ export type FoundModel =
   | ({ readonly kind: 'gguf' } & Pick<SizedLook, 'header' | 'shards' | 'fileBytes' | 'mmproj'>)
   | { readonly kind: 'mlx'; readonly config: unknown; readonly tensorBytes: number }
 
-/** How it would be served; absent = as a service has it that says nothing. */
+/** How the model would be served; absent = the defaults of a service. */
 export interface ServingWish {
   readonly contextTokens?: number | undefined
   readonly slots?: number | undefined
-  /** Of the keys and the values. */
+  /** Types of the KV cache, for keys and for values. */
   readonly cacheTypes?: readonly [keys: string, values: string] | undefined
 }
 

@@ -35,7 +35,7 @@ export async function serveAgain({ fuse, history }: Rooms): Outcome {
   return done('Models are served again: what was held back starts now, as far as memory allows.')
 }
 
-/** ModelLooks at everything anew, as after a wake; begins once the answer is on its way, which that would hold up. */
+/** Looks at everything again, as after a wake. It begins once the answer is sent, which it would delay. */
 export function resync({ session, agent }: Rooms): Outcome {
   if (!session()) return Promise.resolve(refused(`There is no cluster to look at: ${agent.clusterMessage()}`))
   setImmediate(() => {

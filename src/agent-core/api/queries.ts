@@ -50,7 +50,7 @@ export interface Sources {
   readonly output: (service: ServiceRef) => ReadableOutput
 }
 
-/** Throws LinkError, with code `refused`, where there is no answer, or nobody waits for it any more. */
+/** Throws LinkError, with code `refused`, where there is no answer, or nobody waits for it. */
 export async function answer(sources: Sources, query: Query, signal = new AbortController().signal): Promise<Answer> {
   try {
     return await answerTo(sources, query, signal)

@@ -82,7 +82,7 @@ function withHiddenValue(flag: string, value: string): string | undefined {
 }
 
 /**
- * The words of a command line that lost its quotes. What must be hidden may have had spaces in it: it goes on until a word that looks like a
+ * The words of a command line that lost its quotes. A secret may have contained spaces: it extends to the next word that looks like a
  * flag.
  */
 function wordsOf(commandLine: string): readonly string[] {

@@ -158,7 +158,7 @@ export async function setContextSize(rooms: Rooms, command: Extract<Command, { n
 const isOverruled = ({ extraArgs }: InferenceServiceSpec): boolean =>
   extraArgs.some((argument) => /^(?:-c|--ctx-size)(?:=|$)/.test(argument))
 
-/** Others write the same object all the time; each attempt reads it anew. */
+/** Others write the same object all the time; each attempt reads it again. */
 const maxAttempts = 10
 
 interface Patch {

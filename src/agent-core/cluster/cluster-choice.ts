@@ -13,7 +13,7 @@ export interface ClusterChoiceOptions {
   readonly kubeconfig: () => string | undefined
   /** As a flag says or a person chose. Absent = the pinned one, at first the kubeconfig's current context. */
   readonly context: () => string | undefined
-  /** By a flag, which chooses anew at each start. */
+  /** True if a flag names the context: it decides at each start. */
   readonly isContextStated: () => boolean
   readonly pin: ContextPin
   readonly env: NodeJS.ProcessEnv
@@ -104,12 +104,12 @@ const pinFile = z.object({ schema: z.literal(1), pin: pin.nullable() })
 
 /**
  * Which cluster this machine serves, over restarts: otherwise a `kubectl config use-context` and a login later it would serve
- * another. What was reached first is kept until a person chooses anew.
+ * another. The first cluster that was reached is kept until a person chooses another.
  */
 export class ContextPin {
   readonly #file: StateFile<z.infer<typeof pinFile>>
   readonly #log: Logger
-  /** Of the context that may be another cluster: one credential plugin runs for all the looks at it, however long it takes. */
+  /** Connection to the context whose cluster is in doubt; kept, so that one credential plugin serves all checks, however long it takes. */
   #doubted: KubeApi | undefined
 
   private constructor(file: StateFile<z.infer<typeof pinFile>>, log: Logger) {

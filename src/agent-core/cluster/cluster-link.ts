@@ -36,11 +36,11 @@ export class ClusterLink {
   /** Which context is to be served. */
   readonly choice: ClusterChoice
   #session: ClusterSession | undefined
-  /** Of moves to another context or namespace, one after the other; never rejected. */
+  /** Settles when the moves to other contexts or namespaces are over, which run one after the other; never rejects. */
   #moving: Promise<void> = Promise.resolve()
-  /** Of the latest move, until it is over. */
+  /** Where the latest move leads, until it is over. */
   #target: PinnedContext | undefined
-  /** While there is no session. */
+  /** What is shown while there is no session. */
   #waiting: ClusterView
   #wasLive = false
   /** The last session whose cluster answered. */
@@ -134,7 +134,7 @@ export class ClusterLink {
     this.#timer = setTimeout(() => void this.#caught(this.#reconnect()), kubeconfigRetryMs)
   }
 
-  /** The kubeconfig says something else than before. What is served goes on; its credentials are those of the file from now on. */
+  /** The kubeconfig says something else than before. What is served keeps serving, and uses the file's credentials from now on. */
   async kubeconfigChanged(): Promise<void> {
     if (this.#isEnding) return
     if (this.#target) this.#isStale = true
@@ -156,8 +156,8 @@ export class ClusterLink {
   }
 
   /**
-   * What is not served any more comes down in good order, visibly; then the other is served. In the same cluster that is what is outside the
-   * namespace that is to be served, and the rest goes on. Returns at once.
+   * Withdraws and stops what is no longer served, visibly; then serves the other context or namespace. Within one cluster only services
+   * outside the new namespace stop, and the rest keeps serving. Returns at once.
    */
   moveTo(context: PinnedContext, where: string): void {
     this.#target = context
@@ -296,7 +296,7 @@ export class ClusterLink {
     this.#options.onLeftBehind(message)
   }
 
-  /** Of a session that cannot go on. What runs and is published stays for the next. */
+  /** Ends a session that cannot continue. What runs and is published stays for the next session. */
   async #drop(): Promise<void> {
     const session = this.#session
     if (!session) return

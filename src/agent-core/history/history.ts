@@ -32,7 +32,7 @@ export class History {
   readonly #options: HistoryOptions
   readonly #now: () => number
   #entries: HistoryEntry[]
-  /** Of the file; undefined = it must be written anew. */
+  /** Size of the file; undefined = the whole file must be rewritten. */
   #bytes: number | undefined
   #unwritten: HistoryEntry[] = []
   #writing: Promise<void> | undefined
@@ -147,9 +147,9 @@ const maxReadableBytes = 8 * 1_024 * 1_024
 
 interface HistoryFound {
   readonly entries: readonly HistoryEntry[]
-  /** Of the file; undefined = it must be written anew. */
+  /** Size of the file; undefined = the whole file must be rewritten. */
   readonly bytes: number | undefined
-  /** What a person should know. */
+  /** A sentence for the person, where the file was broken. */
   readonly notice: string | undefined
 }
 

@@ -202,7 +202,7 @@ export class Cluster {
     return this.#watches.map((watch) => watch.state()).reduce((a, b) => (severity(b) > severity(a) ? b : a))
   }
 
-  /** Of each kind that is watched, by its plural. */
+  /** The state of each watch, by the plural of its kind. */
   watchStates(): { readonly kind: string; readonly state: ListWatchState }[] {
     return this.#watches.map((watch) => ({ kind: watch.kind, state: watch.state() }))
   }

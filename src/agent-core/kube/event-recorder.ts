@@ -16,7 +16,7 @@ export interface EventNote {
   readonly message: string
 }
 
-/** Something that goes on: told again, it stays one Event, with the newest words and count. */
+/** A lasting trouble: reporting it again updates its one Event with the newest message and count. */
 export interface EventSeries {
   tell(message: string, count: number): void
 }

@@ -101,7 +101,7 @@ interface ListQuery {
   readonly fieldSelector?: string | undefined
   readonly limit?: number
   readonly continueToken?: string | undefined
-  /** Of the answer, where it is to have less than any other. */
+  /** Caps the answer where the usual limit is too generous. */
   readonly maxBytes?: number
 }
 

@@ -26,7 +26,7 @@ export interface RequestOptions {
   readonly body?: object
   readonly contentType?: string
   readonly signal?: AbortSignal | undefined
-  /** Of the answer, where it is to have less than any other. */
+  /** Caps the answer where the usual limit is too generous. */
   readonly maxBytes?: number | undefined
   /** Told how many bytes the answer has. */
   readonly onRead?: (bytes: number) => void
@@ -47,7 +47,7 @@ interface StreamRequest<T> extends StreamOptions {
   readonly parse: (line: unknown) => T
 }
 
-/** Of each request, watches among them; undefined: there was no answer. */
+/** Called for each request, watches included; undefined: there was no answer. */
 export type OnAnswer = (statusCode: number | undefined) => void
 
 /**
@@ -109,7 +109,7 @@ export class KubeTransport {
     }
   }
 
-  /** Credentials expire while watches that were opened with them go on: the first request that is refused reads them anew. */
+  /** Credentials expire while watches that were opened with them stay open: the first request that is refused reads them again. */
   async #sendRenewed(method: HttpMethod, path: string, options: RequestOptions): Promise<unknown> {
     const { config } = this.#context
     try {

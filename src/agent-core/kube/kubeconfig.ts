@@ -95,7 +95,7 @@ export class ReusingKubeConfig extends KubeConfig {
   }
 
   override async applySecurityAuthentication(context: RequestContext): Promise<void> {
-    // Each new connection reads the certificates anew, which may have been replaced.
+    // Each new connection reads the certificate files again: they may have been replaced.
     if (!this.#dispatcher) await this.#readFiles()
     await super.applySecurityAuthentication(context)
     this.#dispatcher ??= this.#connect ? keepingAgent(this.#connect) : context.getDispatcher()

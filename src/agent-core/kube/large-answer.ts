@@ -16,7 +16,7 @@ const heapMiB = 1_024
 
 const answerKind = {
   form: z.enum(['object', 'list', 'event']),
-  /** Of the object, of each of the list or of that of the watch event. */
+  /** Kind of the object, of each item of the list, or of the watch event's object. */
   kind: z.string(),
 }
 export const largeAnswer = z.object({ text: z.string(), ...answerKind })
@@ -25,7 +25,7 @@ export type AnswerKind = Omit<z.infer<typeof largeAnswer>, 'text'>
 const readers = new KeptWorkers(() => startWorker(new URL('./answer-worker.ts', import.meta.url), { heapMiB }))
 
 /**
- * The JSON of an API server; of a very large one only what the parser of its kind reads. After a large text the caller goes on in
+ * The JSON of an API server; of a very large one only what the parser of its kind reads. After a large text the caller resumes in
  * another turn of the event loop, so that others are served in between.
  */
 export async function readAnswer(text: string, answer: AnswerKind, signal: AbortSignal): Promise<unknown> {

@@ -121,7 +121,7 @@ class WatchHealth {
   alive(what: 'listed' | 'watching'): void {
     const { now, log, resource } = this.#options
     const wasLive = this.#state.state === 'live'
-    // A watch that the server ended and that goes on where it was: nothing is new for anybody.
+    // The server ended a watch that resumes where it was: listeners learn nothing new.
     if (wasLive && what === 'watching') return
     this.#set({
       state: 'live',

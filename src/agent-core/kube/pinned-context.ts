@@ -27,7 +27,7 @@ export class PinnedContext {
   #choice: KubeconfigChoice
   /** Its clusters and users as the kubeconfig stated them, plugins included. */
   readonly #stated: string
-  /** Of this context for good: a renewal starts no second plugin beside one that hangs. */
+  /** Shared by all renewals of this context, so that none starts a second plugin beside one that hangs. */
   readonly #plugins: CredentialPlugins
   #config: ReusingKubeConfig
   #renewing: Promise<void> | undefined
@@ -83,7 +83,7 @@ export class PinnedContext {
   }
 
   /**
-   * Reads the credentials anew after the server refused them: client-node never runs an exec plugin again by itself.
+   * Reads the credentials again after the server refused them: client-node never runs an exec plugin again by itself.
    * Throws {@link KubeconfigError}, also where the context's name now stands for another server. Calls join.
    */
   renew(): Promise<void> {

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { cutText } from '../../contract/clean-text.ts'
 import { dnsLabel, dnsSubdomain, maxLabelLength, maxSubdomainLength } from '../../contract/names.ts'
 
-/** Of a list of any kind: what has more is refused by its schema, and is not looked at item by item before. */
+/** Longest list of any kind: the schema refuses a longer one without parsing its items. */
 const maxItems = 1_000
 /** Labels and annotations of others that are kept beside those that may mean something to us. */
 const maxForeignEntries = 64
@@ -13,13 +13,13 @@ const maxEntryLength = 4_096
 const maxKeyLength = 317
 
 /**
- * Of LLMKube, Kueue, Kubernetes, tools that keep objects as a repository has them, and ours, with our label `app`: a hostile writer's
- * thousand others must not push these out.
+ * Label and annotation keys that mean something to us: those of LLMKube, Kueue, Kubernetes, GitOps tools and our own, with our label `app`.
+ * A hostile writer's thousand others must not push these out.
  */
 const meaning =
   /^(?:app$|(?:[\w-]+\.)*(?:metalbar\.dev|llmkube\.(?:ai|dev)|(?:x-)?k8s\.io|kubernetes\.io|argoproj\.io|fluxcd\.io|helm\.sh|k14s\.io|cattle\.io|gke\.io|crossplane\.io)\/)/
 
-/** Of every object that was applied with kubectl, a second copy: kept in no memory. */
+/** kubectl's second copy of every object it applied: never kept in memory. */
 const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
 
 /**
@@ -187,9 +187,9 @@ const text = (max: number) => z.string().max(max, `must be at most ${max} charac
 /** What stands in sentences, paths and addresses. */
 const line = (max: number) => text(max).regex(/^\P{Cc}*$/u, 'must not contain control characters')
 const listOf = <T extends z.ZodType>(item: T, max: number) => z.array(item).max(max, `must be at most ${max} entries`)
-/** As our own conditions are at most. */
+/** Longest message of a condition, as of our own. */
 const maxToldBytes = 1_024
-/** Of a status, which only informs: longer ones are cut. */
+/** A message in a status, which only informs: cut rather than refused. */
 const told = z
   .string()
   .default('')
@@ -297,11 +297,11 @@ export const modelSpec = z.object({
   format: line(63).default('gguf'),
   /** As in the names of files: Q4_K_M, UD-Q4_K_XL. Chooses among the files of a repository. */
   quantization: line(253).optional(),
-  /** Of a source that names a repository or folder; the first is what the runtime is given. */
+  /** Files within a source that is a repository or folder; the runtime is given the first. */
   files: listOf(line(1_024), 1_000).default([]),
   /** A multimodal projector, relative to the source as `files`. */
   mmproj: line(1_024).optional(),
-  /** Of the first file, in hex. */
+  /** Checksum of the first file. */
   sha256: z
     .string()
     .regex(/^[a-fA-F0-9]{64}$/, 'must be 64 hexadecimal digits')

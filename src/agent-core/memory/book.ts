@@ -14,7 +14,7 @@ import { formatBytes } from '../../contract/format.ts'
 /** A server that asks for memory. */
 export interface StartRequest {
   readonly key: string
-  /** Of the InferenceService: one re-created under the same name waits from its own beginning. */
+  /** Uid of the InferenceService: one re-created under the same name starts at the end of the queue. */
   readonly uid: string
   /** The estimate of all it will hold; absent where none could be made. */
   readonly needBytes: number | undefined
@@ -473,7 +473,7 @@ export class MemoryBook {
     if (this.#holds.measured(key, role, footprintBytes)) this.#tell()
   }
 
-  /** The key neither holds memory nor waits for any: its servers are gone, or it is not wanted any more. */
+  /** The key neither holds memory nor waits for any: its servers are gone, or it is no longer wanted. */
   release(key: string): void {
     this.#waiting.delete(key)
     this.#holds.drop(key)
@@ -532,7 +532,7 @@ export class MemoryBook {
     return reason === undefined ? undefined : judgement.refusal(entry, reason, unchecked)
   }
 
-  /** The second server failed or is not wanted any more, and is gone; the first one stays. */
+  /** The second server failed or is no longer wanted, and is gone; the first one stays. */
   releaseBeside(key: string): void {
     this.#holds.dropBeside(key)
     this.#tell()

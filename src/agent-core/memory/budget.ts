@@ -44,7 +44,7 @@ export function parseQuantity(text: string): number | undefined {
   return sign === '-' && size > 0n ? -Number(size) : Number(size)
 }
 
-/** Of a number's size: away from zero for a positive one, towards it for a negative one. */
+/** Divides magnitudes so that the signed result is rounded up: away from zero for a positive number, towards zero for a negative one. */
 function ceilDivide(dividend: bigint, divisor: bigint, isNegative: boolean): bigint {
   const quotient = dividend / divisor
   return !isNegative && quotient * divisor < dividend ? quotient + 1n : quotient

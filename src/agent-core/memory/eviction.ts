@@ -182,7 +182,7 @@ function activityOf({ isReady, isBusy = false, idleForMs }: LoadedModel): string
   ]
 }
 
-/** Of one service; kept in the state folder, so that times are of the wall clock, in milliseconds. */
+/** How often one service was evicted. It is kept over restarts, so its times are wall clock times, in milliseconds. */
 export interface EvictionRecord {
   /** Evictions in a row, with less than a stable time between coming back and the next. */
   readonly evictions: number

@@ -126,7 +126,7 @@ class BigApplications {
 
 /** As they are now. */
 export interface MemorySettings {
-  /** Of all memory; 0 = automatic. */
+  /** Fraction of all memory that models may take; 0 = automatic. */
   readonly fraction: number
   readonly budgetBytes: number | undefined
   readonly enforcement: 'enforce' | 'warn'
@@ -402,7 +402,7 @@ export class Memory implements AsyncDisposable {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Of the latest look; absent before the first. */
+  /** The latest reading; undefined before the first. */
   get view(): MemoryView | undefined {
     return this.#watchdog.latest
   }
@@ -438,7 +438,7 @@ export class Memory implements AsyncDisposable {
     return this.#levelSince?.at
   }
 
-  /** While somebody looks, the footprints are measured every two seconds; all else goes on as it did. */
+  /** While somebody looks, the footprints are measured every two seconds; all else keeps its pace. */
   setWatched(isWatched: boolean): void {
     this.#watchdog.setWatched(isWatched)
   }

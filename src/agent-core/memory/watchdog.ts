@@ -29,7 +29,7 @@ export interface MemorySample {
   readonly availableBytes: number
   /** The kernel's own level, where it tells one. */
   readonly kernelLevel?: PressureLevel | undefined
-  /** Of a kernel that compresses memory before it is short. */
+  /** The kernel compresses memory before it is short, and says when that no longer helps. */
   readonly isCompressed?: boolean | undefined
 }
 
@@ -40,7 +40,7 @@ export const hysteresis = {
   waitMs: 30_000,
   /** Enough without the margin as well, so that a level just above its threshold is left in the end. */
   longWaitMs: 300_000,
-  /** A level that could not be read again for so long is not known any more. */
+  /** A level that could not be read again for so long counts as unknown. */
   staleMs: 60_000,
 }
 
@@ -101,7 +101,7 @@ export function levelOf(sample: MemorySample, limits: PressureThresholds): Press
 
 const milder = (level: PressureLevel): PressureLevel => (level === 'critical' ? 'warning' : 'normal')
 
-/** The time of calm begins anew after a sample that could not be read, since pressure may have risen in between. */
+/** A sample that could not be read restarts the time of calm, since pressure may have risen in between. */
 function withoutSample(before: Pressure | undefined, now: number): Pressure {
   if (before === undefined) return { level: 'unknown', since: now }
   const { level, since, readAt } = before
@@ -254,7 +254,7 @@ export class Watchdog {
     return this.#options.platform.biggestProcesses(applicationCount, new Set([...own, process.pid]))
   }
 
-  /** A look under way is waited for; nothing is told any more. */
+  /** Waits for a sample under way; listeners hear nothing after it. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isEnded = true
     clearTimeout(this.#timer)
@@ -264,7 +264,7 @@ export class Watchdog {
 
   #measureIn(ms: number): void {
     clearTimeout(this.#footprintTimer)
-    // The measurement under way goes on: a second beside it would measure the same, and disposal would not wait for it.
+    // The measurement under way continues: a second beside it would measure the same, and disposal would not wait for it.
     if (!this.#isWatched || this.#isEnded || this.#measuring) return
     const measure = () => {
       this.#measuring = this.#measureBetween().then((pauseMs) => {

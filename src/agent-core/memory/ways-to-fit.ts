@@ -46,7 +46,7 @@ export type WayToFit =
   | { readonly kind: 'quit'; readonly apps: readonly string[]; readonly sentence: string }
   | {
       readonly kind: 'budget'
-      /** Of the machine, or of the Model where that is what binds. */
+      /** Whose budget: the machine's, or the Model's where that is the limit. */
       readonly of: 'machine' | 'model'
       readonly bytes: number
       /** Needed first, where the GPU may not hold so much. */

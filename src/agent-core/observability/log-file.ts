@@ -18,7 +18,7 @@ import { steadyNow } from '../util/steady-clock.ts'
 export interface LogFileOptions {
   /** An absolute path. */
   readonly file: string
-  /** Of each file. */
+  /** Size at which a file is rotated. */
   readonly maxBytes: number
   /** How many files there are at most, the one that is written among them. */
   readonly count: number
@@ -35,7 +35,6 @@ export interface LogFileOptions {
 /** A disk that is full takes a short line now and then: it is not tried, nor told of, for each. */
 const retryMs = 1_000
 
-/** Of one log. */
 export const mostLogFiles = 100
 
 interface OpenFile {
@@ -120,7 +119,7 @@ export class LogFile {
     }
   }
 
-  /** Looked at before each line: what others renamed or removed is begun anew, and what they cut is as long as it is. */
+  /** Looks at the file before each line: one that others renamed or removed is created again, and one that they truncated is measured again. */
   #sizeOfOpen(): { descriptor: number; size: number } {
     const { file } = this.#options
     const found = lstatSync(file, { bigint: true, throwIfNoEntry: false })

@@ -314,7 +314,7 @@ export interface MetricRow {
   readonly perService?: true
   /** Every value that a label may have, so that there is an end to the number of series. */
   readonly labels?: Readonly<Record<string, readonly string[]>>
-  /** Of a histogram, in its unit; absent = the Go agent's, 5 ms to 10 s. */
+  /** Bucket bounds of a histogram, in its unit; absent = the Go agent's, 5 ms to 10 s. */
   readonly buckets?: readonly number[]
   /** A counter that not every machine or service has: it begins with its first figure rather than at 0. */
   readonly startsAbsent?: true

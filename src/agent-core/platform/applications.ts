@@ -2,7 +2,7 @@ import type { BigApplication } from './platform.ts'
 
 export interface ProcessMemory {
   readonly pid: number
-  /** Of the application that it belongs to. */
+  /** Name of the application that the process belongs to. */
   readonly name: string
   readonly bytes: number
 }

@@ -1,6 +1,6 @@
 import { parsePositiveInteger } from './darwin-output.ts'
 
-/** Of the cores of a chip that are alike. */
+/** Cores of the same kind: performance or efficiency cores. */
 export interface CoreLevel {
   /** Empty where it has none. */
   readonly name: string

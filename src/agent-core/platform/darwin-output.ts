@@ -8,7 +8,7 @@ import { parseJson } from '../util/files.ts'
  */
 const availablePages = ['Pages free', 'File-backed pages', 'Pages purgeable']
 
-/** Of a version of macOS that does not tell which pages are backed by files: some of these would have to be compressed first. */
+/** For a macOS that does not say which pages are backed by files: an upper bound, since some of these would have to be compressed first. */
 const looseAvailablePages = ['Pages free', 'Pages inactive', 'Pages speculative', 'Pages purgeable']
 const indispensablePages = ['Pages free', 'Pages inactive']
 const wiredPages = 'Pages wired down'
@@ -49,7 +49,7 @@ export function parseVmStat(text: string): { availableBytes: number; wiredBytes?
   }
 }
 
-/** Of `kern.memorystatus_vm_pressure_level`: the numbers of the dispatch source for memory pressure. */
+/** Values of `kern.memorystatus_vm_pressure_level`: the numbers of the dispatch source for memory pressure. */
 const pressureLevels = new Map<string, KernelPressure>([
   ['1', 'normal'],
   ['2', 'warning'],

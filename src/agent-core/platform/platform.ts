@@ -2,13 +2,13 @@ import { networkInterfaces } from 'node:os'
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 
 export interface MemoryFigures {
-  /** Of this machine, or what our cgroup may have where that is less. */
+  /** Memory of this machine, or the limit of our cgroup where that is less. */
   readonly totalBytes: number
   /** What a new process could take without pushing others out, as the kernel estimates it. */
   readonly availableBytes: number
   /** What the kernel can neither compress nor swap; undefined where the system does not say. */
   readonly wiredBytes?: number
-  /** The kernel compresses memory that is not used before it is short, and tells when that does not do any more. */
+  /** The kernel compresses unused memory before memory is short, and says when that no longer helps. */
   readonly isCompressed?: boolean
 }
 
@@ -113,9 +113,9 @@ export interface Platform {
   processGroup(groupId: number): Promise<readonly ProcessFacts[]>
   /** Pids of the living members of each of these process groups: all groups in one look at the process table. */
   membersOf(groupIds: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly number[]>>
-  /** All of this user. */
+  /** All processes of this user. */
   processes(): Promise<readonly ProcessFacts[]>
-  /** Of all processes of this user, those that cannot be looked at left out. */
+  /** Working directories of all processes of this user; those that cannot be inspected are left out. */
   workplaces(): Promise<readonly Workplace[]>
   /** A variable of the environment that the process was started with; undefined where the system does not show it. */
   variableOf(pid: number, name: string): Promise<string | undefined>

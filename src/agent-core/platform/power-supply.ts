@@ -1,6 +1,6 @@
 export interface PowerSupply {
   readonly source: 'mains' | 'battery'
-  /** Of the battery, from 0 to 1; absent without one. */
+  /** Charge of the battery, from 0 to 1; absent without one. */
   readonly charge?: number
   readonly lowPowerMode: boolean
 }

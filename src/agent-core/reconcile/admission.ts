@@ -29,11 +29,11 @@ interface DisplacementsOptions {
   readonly absences: Pick<Absences, 'of' | 'leave' | 'end'>
   readonly narrator: Pick<Narrator, 'tell'>
   readonly log: Logger
-  /** Of the object as it is now. */
+  /** The object as it is now; undefined if it is gone. */
   readonly targetOf: (key: string) => (AbsenceTarget & { readonly isProtected: boolean }) | undefined
   /** It waits for memory. */
   readonly isQueued: (key: string) => boolean
-  /** Its last request for memory was refused; false again when it is about to be answered anew. */
+  /** Its last request for memory was refused; false again when the request is about to be repeated. */
   readonly isRefused: (key: string) => boolean
   /** The answer for this key may have changed. */
   readonly enqueue: (key: string) => void

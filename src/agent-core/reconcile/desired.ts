@@ -79,9 +79,9 @@ export type Desired =
       readonly kind: 'refused'
       readonly reason: ServiceReason
       readonly message: string
-      /** What runs goes on until its next start; absent = it is stopped. */
+      /** A running server is left alone until its next start; absent = it is stopped. */
       readonly spares?: {
-        /** But for a server that was started with this. */
+        /** Digest of a server that is stopped nevertheless. */
         readonly except: string | undefined
       }
     }
@@ -107,7 +107,7 @@ export type RuntimeChoice =
   | { readonly ok: false; readonly message: string; readonly reason?: undefined }
   | (SpecRefusal & {
       readonly ok: false
-      /** Of a server that was started with it all the same, by an earlier agent. */
+      /** Digest of a server that an earlier agent started from this spec although it is refused now. */
       readonly digest: string
     })
 

@@ -98,7 +98,7 @@ export class ManagedService {
   readonly #starts: ServerStarts
   readonly #writes: ClusterWrites
   readonly #idleness: Idleness
-  /** Of the object as last seen. */
+  /** Metadata of the object as last seen. */
   #metadata: ObjectMeta | undefined
   #durations: Durations = noDurations
   #restarts = 0
@@ -394,5 +394,5 @@ const memoryReasons: ReadonlySet<string> = new Set<MemoryReason>([
 
 const waitsForFuse: ReadonlySet<string> = new Set<StartObstacle>(['HeldAfterPanic', 'StartsInTurn'])
 
-/** A server goes on for it. */
+/** Desired states in which a running server stays. */
 const keepsServing: ReadonlySet<Desired['kind']> = new Set(['serve', 'modelMissing', 'unreadable'])

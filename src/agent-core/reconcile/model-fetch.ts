@@ -94,7 +94,7 @@ export class ModelFetch {
     return outcome?.kind === 'done' ? outcome.model : undefined
   }
 
-  /** Of the fetch, or of that of a newer content. */
+  /** Progress of the fetch, including that of newer content; undefined once it is over. */
   get progress(): Progress | undefined {
     const { outcome, notice, progress } = this.#fetching ?? {}
     return outcome && notice === undefined ? undefined : progress

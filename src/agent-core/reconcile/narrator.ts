@@ -179,7 +179,7 @@ export function tellingOf(transition: Transition): Telling {
 const normal = (reason: string, message: string): EventNote => ({ type: 'Normal', reason, message })
 const warning = (reason: string, message: string): EventNote => ({ type: 'Warning', reason, message })
 
-/** Of the line that says in which state a service is. */
+/** Log level of the line that reports the state of a service. */
 const levelOf = (state: ServiceState, reason: ServiceReason): 'debug' | 'info' | 'warn' =>
   troubles.has(reason) ? 'warn' : passing.has(state) ? 'debug' : 'info'
 
@@ -307,7 +307,7 @@ export class Narrator {
     this.tell(key, { kind: 'notStarted', reason: reason === 'MemoryPressure' ? 'RespawnBlocked' : reason, message })
   }
 
-  /** Nothing stands in the way of its start any more: the next wait is told again. */
+  /** Nothing blocks its start now: the next obstacle is reported again, even the same one. */
   mayStart(key: string): void {
     this.#toldOf(key).obstacle = undefined
   }

@@ -58,7 +58,7 @@ export class PressureEviction implements Disposable {
   #leaving: string | undefined
   /** The latest that came back. */
   #cameBack: { readonly key: string; readonly at: number } | undefined
-  /** Of this episode of critical pressure. */
+  /** Why nothing was evicted in this episode of critical pressure, as it was reported. */
   #toldSkip: SkipReason | undefined
   #timer: NodeJS.Timeout | undefined
 
@@ -182,7 +182,7 @@ export class PressureEviction implements Disposable {
     this.#timer.unref()
   }
 
-  /** One at a time: until it serves, failed, waits for something, or is not wanted any more. */
+  /** One at a time: the service that is coming back, until it serves, fails, waits for something, or is no longer wanted. */
   #comingBack(reconciler: KnownServices): string | undefined {
     if (!this.#cameBack) return undefined
     const state = reconciler.report(this.#cameBack.key)?.plan.state

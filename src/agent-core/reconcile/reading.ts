@@ -74,7 +74,7 @@ interface ReadingInputs extends Pick<DesiredInputs, 'key' | 'allowlist' | 'hold'
   readonly cluster: Caches
   readonly names: Pick<ServiceNames, 'sharing'>
   readonly fetched: FetchedContent | undefined
-  /** Of the server that runs, or was started last. */
+  /** Digest of the server that runs, or ran last. */
   readonly servedDigest: string | undefined
   readonly before: Durations
 }

@@ -25,8 +25,8 @@ import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
 import { formatBytes } from '../../contract/format.ts'
 
 /**
- * LLMKube's controller writes the status anew after every heartbeat, mostly with other times alone. Where nothing that is read here
- * changed, it is no reason to look at the service again.
+ * LLMKube's controller rewrites the status after every heartbeat, mostly with only other times. A change in nothing that is read here
+ * is no reason for a pass.
  */
 export function isOnlyStatusNoise(before: InferenceService | undefined, after: InferenceService | undefined): boolean {
   return before !== undefined && after !== undefined && isDeepStrictEqual(essence(before), essence(after))
@@ -53,7 +53,7 @@ export interface ReconcilerOptions {
   readonly launches: ServerLaunches
   readonly memory: Memory
   readonly settings: ServiceSettings
-  /** Of the connections that servers have. */
+  /** The address that is published for servers. */
   readonly hostAddress: ServiceRooms['hostAddress']
   readonly excessOf: ServiceRooms['excessOf']
   readonly silenceOf: ServiceRooms['silenceOf']

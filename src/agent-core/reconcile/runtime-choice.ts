@@ -130,7 +130,7 @@ export const chooseRuntime =
       executable: settings.llamaServer ?? resolution.runtime,
       // The source stands for the file: where it lies is our own business, as is each argument that only a start adds.
       argv: commandLine(spec, model, settings, { modelPath: '' }),
-      // Also what no server gets: what runs when a person allows less or more goes on until its next start.
+      // Includes variables that no server gets: a change of what a person allows must not restart a running server.
       env: statedEnvironment(spec),
       modelSource: modelIdentity(model),
     })

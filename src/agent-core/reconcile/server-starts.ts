@@ -43,15 +43,15 @@ export interface ServerStartsOptions {
   readonly narrator: Pick<Narrator, 'tell' | 'startFailed' | 'notStarted'>
   readonly log: Logger
   readonly enqueue: () => void
-  /** The agent decides nothing any more. */
+  /** The agent is ending and decides nothing more. */
   readonly isStopped: () => boolean
   readonly now: () => number
 }
 
-/** Of one role: what its server was started with, and why there is none. */
+/** The latest start for one role. */
 interface Start {
   readonly digest: string
-  /** A start that failed before there was a process, such as for want of a binary. */
+  /** Set if the start failed before there was a process, as when the binary is missing. */
   readonly startFailure?: StartFailure
 }
 
@@ -63,7 +63,7 @@ export class ServerStarts {
   #successor: Start | undefined
   /** What the last start was made of beside the digest: see startInputs. */
   #inputs: string | undefined
-  /** A person's desired; under way from the start of the new server until that is ready or has failed. */
+  /** A restart that a person asked for; under way from the start of the new server until that is ready or has failed. */
   #restart: 'none' | 'asked' | 'underWay' = 'none'
   #stopReason = ''
 
@@ -76,7 +76,7 @@ export class ServerStarts {
     this.#successor = startOf(servers.digestOf(key, 'successor') ?? unknownDigest)
   }
 
-  /** Of the server that runs, or was started last. */
+  /** Digest of the server that runs, or was started last. */
   get digest(): string | undefined {
     return this.#current?.digest ?? this.#options.servers.digestOf(this.#options.key)
   }
@@ -117,7 +117,7 @@ export class ServerStarts {
     if (isOutcome(state) && this.#restart === 'underWay') this.#restart = 'none'
   }
 
-  /** False where the file of the model is gone, so that it must be fetched anew. */
+  /** False if the model's file is gone, so that it must be fetched again. */
   async start(
     role: 'current' | 'successor',
     { model }: Pick<Reading, 'model'>,

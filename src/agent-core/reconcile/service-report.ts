@@ -14,7 +14,7 @@ export interface ServiceReport {
   readonly key: string
   readonly namespace: string
   readonly name: string
-  /** Of the object as last seen. */
+  /** Uid of the object as last seen. */
   readonly uid: string | undefined
   readonly plan: Plan
   readonly observed: Observation
@@ -22,9 +22,9 @@ export interface ServiceReport {
   readonly server: ServerState | undefined
   /** The replaced server, until it is gone. */
   readonly retiring: ServerState | undefined
-  /** Of the last server that ended without being asked to. */
+  /** Exit of the last server that ended without being asked to. */
   readonly lastFailure: Exited | undefined
-  /** In a row. */
+  /** Failures in a row. */
   readonly failures: number
   readonly restarts: number
   readonly service: InferenceService | undefined
@@ -35,7 +35,7 @@ export interface ServiceReport {
   readonly hold: Hold | undefined
   readonly fetch: Pick<ModelFetch, 'progress' | 'isRunning'>
   readonly admission: AdmissionReport
-  /** Of the server that runs, as expected at its start. */
+  /** What the running server was expected to need when it was started. */
   readonly needBytes: number | undefined
   readonly isProtected: boolean
 }

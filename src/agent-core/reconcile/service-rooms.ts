@@ -45,9 +45,9 @@ export interface ServiceRooms {
   readonly enqueue: (key: string) => void
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
-  /** Of what this machine leaves for good, since it serves another cluster or namespace. */
+  /** The hold of a service that is given up for good because this machine moves to another cluster or namespace. */
   readonly leaving: (key: string) => Extract<Absence, { kind: 'held' }> | undefined
-  /** The agent decides nothing any more. */
+  /** The agent is ending and decides nothing more. */
   readonly isStopped: () => boolean
   readonly now: () => number
   readonly random: () => number

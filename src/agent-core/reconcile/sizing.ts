@@ -17,7 +17,7 @@ import type { Model } from '../kube/resources.ts'
 
 /** The estimate of what a server will hold. */
 export interface Need {
-  /** Of which server: see `needKey`. */
+  /** Identifies the server that was estimated: see `needKey`. */
   readonly of: string
   readonly estimate: Estimate | undefined
   /** Why there is none, one sentence. */

@@ -62,22 +62,22 @@ export interface ReportInputs {
   readonly observed: Observation
   readonly service: InferenceService
   readonly absence: Absence | undefined
-  /** Of the memory of this machine; undefined while it is unknown. */
+  /** Memory pressure of this machine; undefined while it is unknown. */
   readonly pressure: PressureLevel | undefined
   readonly now: number
 }
 
 /** The values written to the status of one object, so that each is written once. */
 interface ReportMemory {
-  /** Of the last message that counts requests as they finish: the message without the count. */
+  /** The last message about requests that finish, without their number, which changes all the time. */
   lasting: string | undefined
   /** The value written to schedulingStatus last. */
   scheduling: string | undefined
   /** When the service was first at rest as stopped: the controller gets a moment to say so itself. */
   stoppedAt: number | undefined
-  /** Of which object and phase this was said in the controller's place. */
+  /** Uid, generation and phase of the stop that was written in the controller's place. */
   stoppedSaid: string | undefined
-  /** What was written last without the claim, and out of which inputs of our own; undefined with the claim. */
+  /** Our own inputs to the last write without the claim; undefined with the claim. */
   unclaimed: string | undefined
 }
 
@@ -151,7 +151,7 @@ function agentCondition(inputs: ReportInputs, told: ReportMemory): ConditionWant
   return { type: metalAgentCondition, status: isServing ? 'True' : 'False', reason, message: messageFor(inputs, told) }
 }
 
-/** Of requests in flight, the first sentence stays until there is another thing to say. */
+/** While requests finish, the first sentence stays: each new count would be another write. */
 function messageFor({ plan, observed, service: { metadata, status } }: ReportInputs, told: ReportMemory): string {
   const lasting =
     observed.drainFigures === undefined ? undefined : plan.message.replace(observed.drainFigures, () => '')
@@ -201,7 +201,7 @@ const pressureSentences: Readonly<Record<PressureLevel, string>> = {
   critical: 'The memory of this machine is critically short: nothing new is started.',
 }
 
-/** Of what runs here or was evicted; that memory is not short is only said where something else was said before. */
+/** The pressure condition of a service that runs here or was evicted; normal pressure is written only over an earlier condition. */
 function pressureCondition({ observed, service, pressure, absence }: ReportInputs): ConditionWanted[] {
   const type = memoryPressureCondition
   if (absence?.kind === 'evicted') return [{ type, status: 'True', reason: 'Evicted', message: absence.message }]
@@ -235,7 +235,7 @@ async function reportStopped(
 
 /** What was told of one service, so that each transition is told once. */
 export interface Told extends ReportMemory {
-  /** Of the object that was told of. */
+  /** Uid of the object that these reports were about. */
   uid: string | undefined
   state: ServiceState | undefined
   reason: ServiceReason | undefined
@@ -244,7 +244,7 @@ export interface Told extends ReportMemory {
   /** The server of the latest Ready Event. */
   publishedPid: number | undefined
   readonly stopReasons: Partial<Record<ServerRole, string | undefined>>
-  /** Of the failures in a row that are being told of. */
+  /** The Event of the current failures in a row. */
   crashes: EventSeries | undefined
   /** Message of the refusal that was told. */
   refusal: string | undefined
@@ -261,7 +261,7 @@ export interface Told extends ReportMemory {
 export class ToldServices {
   readonly #told = new Map<string, Told>()
 
-  /** A re-created object is told of anew; what runs for its predecessor was started only once. */
+  /** A re-created object starts without reports, except of servers that still run for its predecessor. */
   of(key: string, uid: string | undefined): Told {
     const known = this.#told.get(key)
     if (known && (uid === undefined || known.uid === undefined || known.uid === uid)) {

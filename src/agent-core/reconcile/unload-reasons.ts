@@ -166,7 +166,7 @@ export const absenceTarget = (
 /** A disk that took nothing is asked again after so long. */
 const defaultRetryMs = 30_000
 
-/** Records of services that nothing evicted for so long say nothing any more. */
+/** An eviction this long ago says nothing about the next one: its record is dropped. */
 const rememberedMs = 24 * 3_600_000
 
 /** Services of clusters and namespaces that are not looked at again may be gone without a word: the earliest are given up first. */
@@ -190,7 +190,7 @@ export class Absences {
   readonly #file: StateFile<AbsenceFile>
   readonly #log: Logger
   #value: AbsenceFile
-  /** By uid. A new agent decides anew which services fit, so these end with the agent. */
+  /** By uid. They end with the agent: the next one decides for itself which services fit. */
   readonly #displaced = new Map<string, Displaced>()
   readonly #retryMs: number
   #isUnwritten = false

@@ -42,7 +42,7 @@ export interface LlamaServerInput {
   readonly gpuLayers?: number | undefined
   /** Absent where cores do not come in two kinds. */
   readonly performanceCores?: number | undefined
-  /** Of the binary that is started; the classic one where none is, as for a digest. */
+  /** Flag dialect of the binary that is started; absent = the classic one, as for a digest. */
   readonly dialect?: LlamaServerDialect
 }
 

@@ -119,7 +119,7 @@ export const unknownDigest = ''
 /** The processes found on this host. */
 export interface Sight {
   readonly host: HostSession
-  /** Of this user. */
+  /** Processes of this user. */
   readonly processes: readonly ProcessFacts[]
   /** Where they work, as far as that can be seen. */
   readonly workplaces: readonly Workplace[]

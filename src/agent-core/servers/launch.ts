@@ -107,7 +107,7 @@ export function launchEnvironment(
 /** A server's first process, spawned by us or found running. */
 export interface RunningProcess {
   readonly pid: number
-  /** Of a process that is not our child: its pid may be another process's once it ended, while a child keeps its pid until it is reaped. */
+  /** Set for a process that is not our child: its pid may be reused once it ends, while a child keeps its pid until it is reaped. */
   readonly startTime?: string
   /** Settles in the turn in which a child was reaped, or another's end was seen. */
   readonly exited: Promise<Exit>

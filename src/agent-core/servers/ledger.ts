@@ -17,7 +17,7 @@ const ledgerEntry = z.object({
   key: z.string(),
   /** Absent = `current`. */
   role: z.enum(['successor', 'retiring']).optional(),
-  /** Of the InferenceService. */
+  /** Uid of the InferenceService. */
   uid: z.string(),
   digest: z.string(),
   executable: z.string(),

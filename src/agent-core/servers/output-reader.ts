@@ -6,7 +6,7 @@ import type { OutputBytes, OutputCursor, ReadableOutput } from './output.ts'
 /** Lines made fit to be read, oldest first. */
 export interface OutputChunk {
   readonly lines: string[]
-  /** Of the first line. */
+  /** Where the first line begins. */
   readonly start: OutputCursor
   /** Behind the last line: where the next chunk begins. */
   readonly end: OutputCursor
@@ -56,7 +56,7 @@ export interface TailOptions {
 }
 
 export interface OutputTail extends OutputChunk {
-  /** Of the run; absent where there is none. */
+  /** The run's output file; absent without a run. */
   readonly file?: string
 }
 
@@ -204,7 +204,7 @@ const lineEnd = 0x0a
 
 export interface OutputLine {
   readonly text: string
-  /** Of its first byte. */
+  /** Offset of its first byte. */
   readonly offset: number
 }
 
@@ -219,7 +219,7 @@ export class LineSplitter {
     this.#offset = offset
   }
 
-  /** Of the first byte that no line was made of yet. */
+  /** Offset of the first byte that belongs to no finished line. */
   get offset(): number {
     return this.#offset
   }

@@ -49,7 +49,7 @@ interface ReserveOptions {
 /** Hands out ports no other server of ours has and nothing else listens on, until they are given back. */
 export class Ports {
   readonly #reserved = new Set<number>()
-  /** Ports given back, the longest unused first: the cluster takes a moment to learn that a port is not used any more. */
+  /** Ports given back, the longest unused first: the cluster takes a moment to learn that a port is free. */
   readonly #givenBack = new Set<number>()
   readonly #holders: (port: number) => Promise<readonly PortHolder[]>
   readonly #published: (key: string) => PublishedPorts

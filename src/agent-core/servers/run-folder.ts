@@ -4,7 +4,7 @@ import { pathBelow } from '../util/is-below.ts'
 
 /** Parents of what belongs to one server each. */
 export interface ServerFolders {
-  /** Of the folders of services, in which each run has its own. */
+  /** Has a folder for each service, and in it one for each run. */
   readonly runs: string
   /** Working directories and output files of servers that were started before each run had a folder. */
   readonly work: string

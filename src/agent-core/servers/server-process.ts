@@ -44,7 +44,7 @@ export type ServerOrigin =
   | {
       readonly kind: 'launch'
       readonly launch: ServerLaunch
-      /** Of the server that is there meanwhile. */
+      /** Folder of the server that runs meanwhile. */
       readonly beside: RunFolder | undefined
     }
   | { readonly kind: 'found'; readonly server: FoundServer; readonly folder: RunFolder }

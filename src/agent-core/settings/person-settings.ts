@@ -104,7 +104,7 @@ export class PersonSettings {
     return startViews(this.#started, { context, hostIp })
   }
 
-  /** Of the app, in place of flags. */
+  /** The app's start file, which stands in for flags; undefined if the agent was started with flags. */
   get startFile(): string | undefined {
     return this.#started.startFile?.path
   }

@@ -119,7 +119,7 @@ export function startViews(settings: AgentSettings, chosen: Chosen): StartSettin
 
 type Value = AgentSettings[StartSettingName]
 
-/** Of settings that need have no value. */
+/** Example values of settings that may have none. */
 const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = {
   context: 'NAME',
   inferenceServiceAllowlist: ['NAME'],

@@ -5,7 +5,7 @@ export interface AddressAndPort {
   readonly port: number
 }
 
-/** Of `192.168.1.20:9091` or `[::]:9091`; undefined where it is something else, as a name is: names can change what they stand for. */
+/** Parses `192.168.1.20:9091` or `[::]:9091`. Anything else is undefined; host names too, since what they resolve to can change. */
 export function parseAddressAndPort(text: string): AddressAndPort | undefined {
   const [, six, four, digits] = /^(?:\[([^\]]{1,60})\]|([\d.]{7,15})):(\d{1,5})$/.exec(text) ?? []
   const host = six !== undefined && isIPv6(six) ? six : four !== undefined && isIPv4(four) ? four : undefined

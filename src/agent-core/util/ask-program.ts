@@ -43,7 +43,7 @@ const rules = {
   killSignal: 'SIGKILL',
   forceKillAfterDelay: false,
   killDescendants: true,
-  // It would listen to every signal that can end us, anew for every program.
+  // It would add listeners for every signal that can end us, for each program.
   cleanup: false,
 } as const satisfies Options
 

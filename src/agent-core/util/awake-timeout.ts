@@ -5,13 +5,13 @@ export const mostSleeps = 10
 const defaultStepMs = 1_000
 
 export interface AwakeTimeout {
-  /** Of the time awake, as of the last step. */
+  /** Time awake that is left, as of the last step. */
   readonly leftMs: number
   clear(): void
 }
 
 /**
- * As setTimeout, but only time in which the machine was awake counts: where the clock goes on in a sleep, every timer would be due at the
+ * Like setTimeout, but only time in which the machine was awake counts: where the clock runs during sleep, every timer would be due at the
  * moment of the wake.
  */
 export function awakeTimeout(

@@ -5,7 +5,7 @@ export interface LateTickOptions {
   readonly onTime?: (lateMs: number) => void
   readonly everyMs?: number
   readonly lateMs?: number
-  /** Milliseconds; the one goes on in a sleep on some systems only, the other is set by people. */
+  /** Clocks in milliseconds: the monotonic one runs during sleep on some systems only, the wall clock can be set by people. */
   readonly clocks?: readonly (() => number)[]
 }
 

@@ -1,7 +1,7 @@
 import { hasCode } from './files.ts'
 
 /**
- * False where nothing of the group is there any more, or nothing of it is ours to signal: macOS answers EPERM where only zombies are left.
+ * False if the group has no process left, or none that we may signal: macOS answers EPERM if only zombies are left.
  * `kill` is given by tests.
  */
 export function signalGroup(

@@ -1,4 +1,4 @@
-/** Resolves when the work is done or the time is up, whichever comes first; the work itself goes on. */
+/** Resolves when the work is done or the time is up, whichever comes first; the work itself continues. */
 export async function within(limitMs: number, work: Promise<unknown> | undefined): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<undefined>()
   const timer = setTimeout(resolve, limitMs, undefined)

@@ -33,7 +33,7 @@ export function startWorker(file: URL, { input, transfer = [], heapMiB }: Worker
   })
 }
 
-/** Of a worker that is run from its text; undefined where Node.js can open the file itself, which it cannot in Electron's archive. */
+/** The source of a worker that is run from its text; undefined if Node.js can open the file itself, which it cannot in Electron's archive. */
 function textOf(file: URL): string | undefined {
   if (isEmbedded(file.href)) return embeddedText(file.href)
   return file.pathname.endsWith('.cjs') ? readFileSync(file, 'utf8') : undefined

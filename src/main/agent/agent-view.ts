@@ -43,7 +43,7 @@ export interface AgentView {
   readonly misplaced: Misplaced | undefined
   /** As it was when the menu was last opened. */
   readonly commandLink: CommandLinkState
-  /** Set while the window is not opened any more, since its page crashed again and again: one sentence. */
+  /** Set while the window cannot be opened because its page crashed repeatedly: one sentence. */
   readonly pageProblem: string | undefined
 }
 

@@ -1,7 +1,7 @@
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../../contract/client.ts'
 
-/** A link that is opened on the first request, and opened anew after the agent was gone. */
+/** A link that is opened on the first request, and again after the agent was gone. */
 export function lazyLink(open: () => Promise<AgentLink>): AgentLink {
   let opened: Promise<AgentLink> | undefined
   const current = () => (opened ??= open())

@@ -40,7 +40,7 @@ export interface Watched {
   readonly heldSince: string | undefined
 }
 
-/** A router that restarts, or a connection that is made anew, is nothing to call a person for. */
+/** A router that restarts, or a connection that is re-established, is no reason to notify a person. */
 export const lossAfterMs = 60_000
 /** A cluster that comes and goes is told of once in this time; a loss that lasts beyond it is told then. */
 export const lossAgainMs = 600_000
@@ -68,7 +68,7 @@ export function newsIn(
   return { watched, news: [...held, ...news, ...clusterNews(before.cluster, cluster, snapshot)] }
 }
 
-/** The machine has started anew since, so this is there from the first snapshot on. */
+/** Shown from the first snapshot on, since the machine has restarted in between. */
 const heldNews = ({ panicFuse }: AgentSnapshot): News => ({
   id: 'held',
   title: 'Large models wait for you',

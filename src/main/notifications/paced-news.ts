@@ -74,7 +74,7 @@ export class PacedNews {
     for (const one of grouped(waiting)) this.#options.show(one)
   }
 
-  /** No snapshot may come any more while nothing changes. */
+  /** A timer checks for a lasting loss, since no snapshot comes while nothing changes. */
   #followLoss({ cluster }: Watched): void {
     clearTimeout(this.#lossCheck)
     const dueAt = lossDueAt(cluster)

@@ -72,7 +72,7 @@ interface KeyPress {
   readonly defaultPrevented: boolean
 }
 
-/** Of the page, which only this script of the app's process has. */
+/** The page's `addEventListener`; the DOM types are not available to the rest of the app's process. */
 declare function addEventListener(type: 'keydown', listener: (press: KeyPress) => void): void
 declare function addEventListener(type: 'focus' | 'blur', listener: () => void): void
 

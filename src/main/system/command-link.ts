@@ -74,7 +74,7 @@ export class CommandLink {
     return [...new Set(all.filter((folder) => path.isAbsolute(folder)))]
   }
 
-  /** Of those in the PATH that are for commands of a person's own; one of the home folder is made where it is missing. */
+  /** The first folder of the PATH where people put their own commands; a missing one below the home folder is created. */
   async #firstWritable(command: string): Promise<string> {
     const { homeDir } = this.#options
     const own = ['.local/bin', 'bin'].map((folder) => path.join(homeDir, folder))

@@ -64,7 +64,7 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
       keepServers(true)
       await endBy(finish)
     },
-    startAnew: () => {
+    relaunch: () => {
       app.relaunch()
       app.exit(0)
     },
@@ -73,7 +73,7 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
   const isPlaced = placeOfApp(homeDir).then((misplaced) => {
     view.setState({ misplaced })
     updates.judge()
-    // Asked once per start: the menu and the window go on to offer it.
+    // Asked once per start: the menu and the window keep offering it.
     if (misplaced !== undefined) offerMove(moveOffer(misplaced), options, move)
     return misplaced === undefined
   })

@@ -16,7 +16,7 @@ export interface Cipher {
 
 export interface Decrypted {
   readonly text: string
-  /** The key has changed, or the way of encrypting: it is to be encrypted anew. */
+  /** The key or the cipher has changed: the token is to be encrypted again. */
   readonly isOutdated: boolean
 }
 
@@ -101,10 +101,10 @@ export class KeptToken {
   async #encryptAnew(content: Buffer, token: string): Promise<void> {
     const { cipher, log } = this.#options
     try {
-      const anew = await cipher.encrypt(token)
+      const renewed = await cipher.encrypt(token)
       // A person may have written another one meanwhile, or removed it.
       if ((await this.#content())?.equals(content) !== true) return
-      await writeFileAtomic(this.#file, anew, { mode: 0o600 })
+      await writeFileAtomic(this.#file, renewed, { mode: 0o600 })
       log.info('encrypted the Hub token again')
     } catch (error) {
       log.warn('the Hub token was not encrypted again', { error })

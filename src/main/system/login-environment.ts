@@ -31,7 +31,7 @@ const homebrewFolders = ['/opt/homebrew/bin', '/opt/homebrew/sbin', '/usr/local/
 /** In `/etc/paths`. */
 const foldersOfMacos = ['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin']
 
-/** Of what a shell exports, what the agent, its downloads and a kubeconfig's credential plugins read. */
+/** The variables that the agent, its downloads and a kubeconfig's credential plugins read; nothing else is taken from the shell. */
 const names = new Set(
   ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'ALL_PROXY'].flatMap((name) => [name, name.toLowerCase()]),
 )
@@ -61,7 +61,7 @@ export async function loginEnvironment(options: LoginEnvironmentOptions): Promis
   try {
     const { exitCode, stdout } = await askProgram({
       command: shell,
-      // Of csh and tcsh a login shell takes no command.
+      // csh and tcsh accept no command as a login shell.
       args: [/^t?csh$/.test(path.basename(shell)) ? '-ic' : '-ilc', shellCommand],
       env: { ...stated(env), ...quiet },
       timeLimitMs: limitMs,

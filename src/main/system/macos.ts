@@ -61,7 +61,7 @@ export function followSleep({ log, onSleep }: FollowSleepOptions): void {
   powerMonitor.on('resume', () => tell(false))
 }
 
-/** Processes of Chromium beside those of pages, such as the one that draws: it starts them anew, and no model is any of them. */
+/** Chromium's helper processes, such as the one that draws: Chromium restarts them itself, and no model runs in them. */
 export function logHelperProcesses(log: Logger): void {
   app.on('child-process-gone', (_event, { type, reason, exitCode }) => {
     if (reason === 'clean-exit') return
@@ -118,7 +118,7 @@ export function setLoginItem(isOn: boolean, misplaced: Misplaced | undefined): v
 /** The key is in the system's keychain, and only this app gets it; on Linux without one Electron would only obfuscate. */
 export const keychain = (platform: NodeJS.Platform): Cipher => ({
   isPossible: () => platform !== 'linux' || safeStorage.getSelectedStorageBackend() !== 'basic_text',
-  // Of what may ask a person for a password, only what answers later: it must not hold up the agent.
+  // Only the asynchronous calls: the keychain may ask a person for a password, which must not block the agent.
   isThere: () => safeStorage.isAsyncEncryptionAvailable(),
   encrypt: (text) => safeStorage.encryptStringAsync(text),
   decrypt: async (content) => {
@@ -165,8 +165,8 @@ export interface FollowLinksOptions {
 }
 
 /**
- * Before the app is ready: the link that started it comes early. Of links whatever they say nothing but that one came gets into the log.
- * Answers what is to be called when the window can be shown.
+ * Called before the app is ready, since the link that started it comes early. The log says only that a link came, never what it contained.
+ * Returns what is to be called when the window can be shown.
  */
 export function catchLinks(): (options: FollowLinksOptions) => void {
   const early: string[] = []
@@ -177,7 +177,7 @@ export function catchLinks(): (options: FollowLinksOptions) => void {
   })
   return ({ log, isPlaced, onLink }) => {
     void isPlaced.then((stays) => {
-      // Of the sources it would be Electron that the system opens such links with.
+      // Run from the sources, this would register Electron itself for such links.
       if (app.isPackaged && stays) app.setAsDefaultProtocolClient(linkScheme)
     })
     take = (link) => {

@@ -26,7 +26,7 @@ export function misplacedAs({ bundle, homeDir, isInApplications, isReadOnly }: P
 
 export const ownBundle = (): string => path.resolve(process.resourcesPath, '../..')
 
-/** Of this app; what runs from its sources has no place. */
+/** Where this app runs although it cannot stay there; undefined if it may stay, or runs from its sources. */
 export async function placeOfApp(homeDir: string): Promise<Misplaced | undefined> {
   // There on macOS alone.
   if (!app.isPackaged || !('isInApplicationsFolder' in app)) return undefined

@@ -48,7 +48,7 @@ async function askFigures(link: Pick<AgentLink, 'snapshot'>, view: AgentViewStor
 /** A menu that opens later feels broken. */
 export const menuLimitMs = 300
 
-/** The answer where it comes within the limit, else `otherwise`; what was asked goes on, and its answer is for the next time. */
+/** The answer where it comes within the limit, else `otherwise`; the query continues, and its answer is used the next time. */
 export async function inTime<T, O>(answer: Promise<T>, limitMs: number, otherwise: O): Promise<T | O> {
   const limit = new AbortController()
   const late = delay(limitMs, otherwise, { signal: limit.signal }).catch(() => otherwise)

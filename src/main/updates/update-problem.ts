@@ -65,7 +65,7 @@ interface PublishedFile {
   readonly url: string
 }
 
-/** Of what one release publishes for all Macs, the archive that electron-updater would download on this one. */
+/** The archive among a release's files that electron-updater would download on this Mac. */
 export function archiveFor<F extends PublishedFile>(files: readonly F[], isArm64Mac: boolean): F | undefined {
   const archives = files.filter(({ url }) => url.toLowerCase().endsWith('.zip'))
   const arm64 = archives.filter(isForArm64)

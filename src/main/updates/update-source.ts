@@ -56,7 +56,7 @@ export class UpdateSource {
     return { version, isNewer: result.isUpdateAvailable, bytes: archive?.size }
   }
 
-  /** Of what was found last. Throws what problemOf understands, and the reason of the signal. */
+  /** Downloads the update that was found last. Throws what problemOf understands, and the reason of the signal. */
   async download(onProgress: (now: Progress) => void, signal: AbortSignal): Promise<void> {
     const { updater, CancellationToken } = await this.#open()
     const token = new CancellationToken()
@@ -166,15 +166,15 @@ interface Opened {
   readonly CancellationToken: (typeof import('electron-updater'))['CancellationToken']
 }
 
-/** Of macOS, which tells it beside the answer. */
+/** Catches the error of macOS's own updater, which reports it as an event rather than in its answer. */
 function nativeError() {
-  let told: Error | undefined
-  const hear = (error: Error) => void (told ??= error)
-  autoUpdater.on('error', hear)
+  let reported: Error | undefined
+  const onError = (error: Error) => void (reported ??= error)
+  autoUpdater.on('error', onError)
   return {
     throwIfAny: () => {
-      if (told) throw told
+      if (reported) throw reported
     },
-    forget: () => void autoUpdater.off('error', hear),
+    forget: () => void autoUpdater.off('error', onError),
   }
 }

@@ -23,8 +23,8 @@ export interface UpdatesOptions {
   readonly onState: (state: UpdateState) => void
   /** Ends the agent, whose servers go on, and calls `finish` when nothing but the app itself is left. */
   readonly endBy: (finish: () => void) => Promise<void>
-  /** Opens the app anew, since it ended for an update that macOS then did not take. */
-  readonly startAnew: () => void
+  /** Opens the app again, since it ended for an update that macOS then did not take. */
+  readonly relaunch: () => void
 }
 
 /** The archive, what is unpacked of it, and the app in its place, until the old one is deleted. */
@@ -143,7 +143,7 @@ export class Updates {
   }
 
   async #install(version: string): Promise<void> {
-    const { source, log, stateDir, version: from, endBy, startAnew } = this.#options
+    const { source, log, stateDir, version: from, endBy, relaunch } = this.#options
     this.#become({ step: 'installing', version })
     await source.stage()
     log.info('ends for an update', { from, to: version })
@@ -155,7 +155,7 @@ export class Updates {
     await endBy(() => {
       const failed = (error?: Error) => {
         log.error('macOS did not take the update', { error })
-        startAnew()
+        relaunch()
       }
       setTimeout(failed, endLimitMs)
       source.install(failed).catch(failed)

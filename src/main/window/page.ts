@@ -60,7 +60,7 @@ export class PageListeners {
       return
     }
     const next = (item: StreamItem) => {
-      // Where it goes on after the window was hidden.
+      // Where it continues after the window was hidden.
       listener.request = { ...request, from: item.end }
       this.#send({ id, item })
     }

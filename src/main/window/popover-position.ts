@@ -37,8 +37,8 @@ export function displayOf<D extends Pick<Display, 'bounds' | 'workArea'>>(
 const gripPx = { width: 60, height: 20 }
 
 /**
- * Where a window goes whose title bar is on no display any more: into this work area, no larger than it. Undefined where it can be taken hold
- * of as it is, however little of it is seen.
+ * Moves a window whose title bar is on no display into this work area, and makes it no larger than that. Undefined if its title bar can
+ * be grabbed as it is, however little of it is visible.
  */
 export function withinReach(
   window: Rectangle,

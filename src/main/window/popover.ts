@@ -10,7 +10,7 @@ export interface PopoverOptions {
   readonly log: Logger
   /** Where the icon is. */
   readonly icon: () => Rectangle
-  /** Why the window is not opened any more: one sentence; undefined = it is. */
+  /** Why the window can no longer be opened, as one sentence; undefined = it can. */
   readonly onProblem: (problem: string | undefined) => void
   /** Asks whether what a person wrote and nobody else has may be lost. */
   readonly mayLose: () => Promise<boolean>
@@ -25,7 +25,7 @@ const crashLoopMs = 60_000
 /** A window that has no keys by then does not get them by itself, and would not lose them at a click elsewhere. */
 const focusLimitMs = 300
 
-/** After displays changed the menu bar is laid out anew. */
+/** How long macOS takes to lay out the menu bar after displays changed. */
 const layoutMs = 300
 
 /** A click on the icon takes the keys from the window. Both are told in either order, no further apart than this. */
@@ -91,7 +91,7 @@ export class Popover {
 
   constructor(options: PopoverOptions) {
     this.#options = options
-    // Of a window that never had the keys too.
+    // A window that never had the keyboard gets no blur event, so the app's own is followed too.
     app.on('did-resign-active', () => this.#leave())
     nativeTheme.on('updated', () => this.#window?.setBackgroundColor(ground()))
     screen.on('display-added', () => this.#displaysChanged())
@@ -266,9 +266,9 @@ export class Popover {
       this.hide()
     })
     window.on('closed', () => this.#closed(window))
-    // Of what a person wrote a page that is loaded anew has nothing.
+    // A page that is loaded again has lost what a person wrote in it.
     window.webContents.on('did-navigate', () => this.keep(false))
-    // The servers go on, so the app does: only the page is made anew.
+    // The servers keep running, and the app with them: only the page is created again.
     window.webContents.on('render-process-gone', (_event, { reason }) => this.#crashed(window, reason))
     this.#load(window, at)
     return window
@@ -369,7 +369,7 @@ export function newWindow(form: Form, preload: string): BrowserWindow {
 /** The page's own, so that nothing flashes before it is painted. */
 export const ground = (): string => (nativeTheme.shouldUseDarkColors ? '#1c1c1f' : '#f3f3f5')
 
-/** `turn`: another one each time, since the address where the page is already would load it anew. */
+/** `turn`: another one each time, since an address that differs in nothing would load the page again. */
 export const addressOf = (at: WindowPlace | undefined, turn: number): string =>
   at ? `${appUrl}${fragmentOf(at)}?${turn}` : appUrl
 

@@ -4,7 +4,7 @@ import { classNames } from './text.tsx'
 import styles from './blocks.module.css'
 
 interface ViewPageProps {
-  /** Of the heading, in this page. */
+  /** DOM id of the heading. */
   readonly id: string
   readonly title: string
   readonly children: ReactNode
@@ -84,13 +84,12 @@ export function Banner({ tone, children, actions }: BannerProps) {
 }
 
 interface FoldedProps {
-  /** Of what is inside. */
   readonly title: string
   readonly onToggle?: (isOpen: boolean) => void
   readonly children: ReactNode
 }
 
-/** What only some want to read. */
+/** Details that few readers need, closed at first. */
 export function Folded({ title, onToggle, children }: FoldedProps) {
   return (
     <details

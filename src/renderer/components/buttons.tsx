@@ -75,9 +75,9 @@ export function CopyButton({ text, label, children }: CopyButtonProps) {
 interface CommandProps {
   /** One line or several. */
   readonly text: string
-  /** Of the button, where "Copy command" would not say which. */
+  /** Label of the button, where "Copy command" would not say which command. */
   readonly copyLabel?: string
-  /** What it is, where it is no command. */
+  /** Names the text for screen readers, where it is no command. */
   readonly label?: string
 }
 

@@ -88,7 +88,7 @@ const tickMs = 1_000
 const listeners = new Set<() => void>()
 let timer: ReturnType<typeof setInterval> | undefined
 
-/** This computer's time in milliseconds, anew every second while a component uses it. */
+/** This computer's time in milliseconds, updated every second while a component uses it. */
 const useNow = (): number => useSyncExternalStore(subscribe, wholeSecond)
 
 /** The agent's time in milliseconds, by which its timestamps are read. */

@@ -26,7 +26,7 @@ const answerLimitMs = 70_000
 const silenceMs = 2 * heartbeatMs
 
 interface HttpPage {
-  /** Of the page, such as `http://127.0.0.1:1234`. */
+  /** Origin of the page, such as `http://127.0.0.1:1234`. */
   readonly origin: string
   /** Taken from the page's URL. */
   readonly token: string | undefined
@@ -181,7 +181,7 @@ export class Access {
   #token: string | undefined
   #underWay: Promise<string> | undefined
 
-  /** @param token The page's own; without one the page goes on with the bearer it had before it was loaded again. */
+  /** @param token The page's own; without one the page uses the bearer it had before it was reloaded. */
   constructor(
     token: string | undefined,
     storage: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>,
@@ -203,7 +203,7 @@ export class Access {
     return this.#underWay
   }
 
-  /** The agent does not know the bearer any more. */
+  /** Drops a bearer that the agent no longer accepts. */
   forget(): void {
     this.#storage.removeItem(storageKey)
   }

@@ -26,7 +26,7 @@ import { Answer, AskButton } from './answer.tsx'
 import { Energy } from './energy.tsx'
 import styles from './activity.module.css'
 
-/** What happened on this machine, newest first; it goes on while somebody looks. */
+/** What happened on this machine, newest first; new entries appear while it is open. */
 export function Activity() {
   const { text, problemsOnly } = useWindow((state) => state.historyFilter)
   const filter = useWindow((state) => state.filterHistory)

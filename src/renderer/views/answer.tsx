@@ -142,7 +142,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
 /** What is in doubt about a cluster is a question, and no error. */
 const asksForYes = (command: CommandInput): boolean => 'accept' in command && (command.accept ?? []).length > 0
 
-/** Of settings that were set, by what the window calls them. */
+/** Names changed settings by their titles in the window. */
 function messageOf(command: CommandInput, result: CommandResult): string {
   const changed =
     command.name === 'updateSettings' && result.outcome === 'done' && settingWords.changed(command.settings)

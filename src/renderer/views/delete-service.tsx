@@ -12,7 +12,7 @@ import styles from './delete-service.module.css'
 
 const deletions = 'delete/'
 
-/** Of the request; what came of it is told in the list once the service is gone. */
+/** Key of the delete request; its outcome is shown in the list once the service is gone. */
 export const deletionOf = (uid: string) => `${deletions}${uid}`
 export const isDeletion = (about: string) => about.startsWith(deletions)
 

@@ -72,7 +72,7 @@ const glyphs = {
   offline: 'broken',
 } as const
 
-/** Of the window under the icon, which has no title bar; a page in a browser has nothing of it. */
+/** Controls of the window under the icon, which has no title bar; a page in a browser has none. */
 function WindowControls() {
   const app = useApp()
   return app === undefined ? null : <UnderIcon app={app} />

@@ -214,7 +214,7 @@ interface LogLinesProps {
   readonly current: LogMatch | undefined
 }
 
-/** What is printed; a line is drawn anew only where something of it has changed. */
+/** The printed lines; only those that changed are drawn again. */
 const LogLines = memo(({ entries, pattern, current }: LogLinesProps) =>
   entries.map(({ id, kind, text }) =>
     kind === 'gap' ? (
@@ -258,7 +258,7 @@ interface LogSource extends ServiceRef {
   readonly pid: number | undefined
 }
 
-/** The end of a server's output and, for the run that goes on, what it adds to it. Made for one service and run. */
+/** The end of a server's output and, for the current run, what it adds to it. One service and run per component. */
 function useLog({ namespace, name, run, pid }: LogSource) {
   const link = useLink()
   const connected = useWindow(({ connection }) => connection.state === 'live')

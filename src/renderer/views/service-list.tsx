@@ -41,7 +41,7 @@ export function ServiceList({ services }: { readonly services: readonly ServiceV
   )
 }
 
-/** A person who comes back from a service goes on where they left the list. */
+/** Back from a service, the focus is on the row that it was opened from. */
 function focusRow(list: HTMLElement | null, uid: string): void {
   list?.querySelector<HTMLElement>(`[data-key="${CSS.escape(uid)}"]`)?.focus()
 }

@@ -28,7 +28,7 @@ interface SettingFieldProps {
   readonly scale?: (text: string, onChange: (text: string) => void) => ReactNode
   /** Drawn below the field: what the change would do. */
   readonly preview?: ReactNode
-  /** Undefined = nothing is written over it any more. */
+  /** Undefined = the draft is dropped, and the current value stays. */
   readonly onChange: (text: string | null | undefined) => void
 }
 
@@ -142,7 +142,7 @@ interface ByteFieldProps {
   readonly text: string
   readonly help: string
   readonly problem: string | undefined
-  /** Of a number that has none, such as 0. */
+  /** The unit shown for a number without one, such as 0. */
   readonly usualUnit: ByteUnit
   readonly onChange: (text: string) => void
 }

@@ -245,7 +245,7 @@ interface KeptTokenProps {
   readonly app: AppBridge
   /** What the agent said last: asking it, it may have found that the keychain does not give the token back. */
   readonly login: AnswerOf<'hubLogin'> | undefined
-  /** It is kept, or not any more. */
+  /** The token was stored or removed. */
   readonly onChange: () => void
 }
 

@@ -144,7 +144,7 @@ function Section({ section, children }: { readonly section: SettingSection; read
 
 interface StartSettingProps {
   readonly view: StartSettingView
-  /** Of the app; absent where the agent is started with flags. */
+  /** The app's start file; undefined if the agent is started with flags. */
   readonly startFile: string | undefined
 }
 
@@ -173,9 +173,9 @@ function StartSetting({ view, startFile }: StartSettingProps) {
 }
 
 interface MemorySliderProps {
-  /** Of all memory; 0 = automatic. */
+  /** Fraction of all memory that models may take; 0 = automatic. */
   readonly fraction: number
-  /** A number of bytes is set, which counts instead. */
+  /** A number of bytes is set, which takes precedence. */
   readonly isOverruled: boolean
   readonly onChange: (fraction: number) => void
 }

@@ -50,7 +50,7 @@ export const activityWords = {
   /** By this computer's clock and calendar. */
   time: (at: string) => formatTime(new Date(at)),
   day: (at: string) => formatDay(new Date(at)),
-  /** Of the button that takes it back. */
+  /** Label of the button that undoes the command. */
   undo(command: CommandInput): string {
     switch (command.name) {
       case 'bringBack':
@@ -148,7 +148,7 @@ export const energyWords = {
   parts: (chosen: string | undefined) => chosen ?? 'services',
   rest: 'rest of this Mac',
   choose: (name: string) => `Show ${name} in the bars`,
-  /** Of the bars, for those who do not see them. */
+  /** Describes the bars to screen readers. */
   bars(time: EnergyTime, spans: readonly EnergySpan[]): string {
     const known = spans.filter((span) => span.joules !== undefined)
     const per = time === 'day' ? 'hour' : 'day'

@@ -146,7 +146,7 @@ export const addWords = {
 const withContext = (context: number | undefined) =>
   context === undefined ? '' : ` with a context of ${tokens(context)}`
 
-/** Of what would make a model fit. */
+/** Ways to make a model fit. */
 export const fitWords = {
   title: 'Does not fit',
   ways: 'What would make it fit',

@@ -149,7 +149,7 @@ export const estimateWords = {
   ],
 } as const
 
-/** Of what came of a command. */
+/** The outcome of a command. */
 export const answerWords = { undo: 'Undo', stay: 'Stay', yaml: 'YAML', copyYaml: 'Copy the YAML of it' } as const
 
 export const absenceWords = {

@@ -207,7 +207,7 @@ interface SettingText {
   readonly help: string
   /** Completes "It must be …" where the kind of the value and its bounds do not say it all. */
   readonly wants?: string
-  /** Of a setting that is one of a few values. */
+  /** Labels of a setting that is one of a few values. */
   readonly choices?: Readonly<Record<string, string>>
 }
 

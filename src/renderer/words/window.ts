@@ -51,7 +51,7 @@ export const overviewWords = {
   startAll: 'Start all at once',
 } as const
 
-/** Of a part of the window whose code comes after what is seen first. */
+/** While a part of the window is loaded on demand. */
 export const laterWords = {
   loading: 'Loading…',
   failed:
@@ -65,7 +65,7 @@ export const timeWords = {
   since: (moment: string, span: string) => `since ${moment}, for ${span}`,
 } as const
 
-/** Of the link of a page in a browser. */
+/** Connection troubles of a page in a browser. */
 export const linkWords = {
   noAccess: 'This page has no access to the agent: run `metal-agent ui` and open the address it prints.',
   misunderstood: 'This page and the agent are of different versions: reload the page.',

@@ -186,7 +186,7 @@ export class AgentClient implements AgentLink, AsyncDisposable {
       return await within(limitMs, what, promise)
     } finally {
       signal?.removeEventListener('abort', withdraw)
-      // Nobody waits any more: withdrawn, or for longer than the limit.
+      // Nobody waits now: it was withdrawn, or took longer than the limit.
       if (this.#waiting.delete(id)) this.#write({ id, verb: 'cancel' })
     }
   }

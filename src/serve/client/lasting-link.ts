@@ -69,7 +69,7 @@ interface Opened {
   readonly bootId: string
 }
 
-/** A link that outlives its connection: connects on the first request, and anew when the connection broke. */
+/** A link that outlives its connection: connects on the first request, and again after the connection broke. */
 export class LastingLink implements AgentLink, AsyncDisposable {
   readonly #connect: () => Promise<AgentClient>
   readonly #retryDelayMs: (failures: number) => number

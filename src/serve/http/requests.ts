@@ -78,7 +78,7 @@ export function checkMethod(method: string | undefined, allowed: readonly string
   })
 }
 
-/** Of `Authorization: Bearer …`. */
+/** The token of `Authorization: Bearer …`. */
 export function bearerIn({ authorization = '' }: IncomingHttpHeaders): string | undefined {
   return /^Bearer ([\w-]{1,200})$/i.exec(authorization)?.[1]
 }

@@ -116,11 +116,11 @@ interface StreamOptions<T> {
   readonly response: ServerResponse
   readonly begin: (listener: Listener<T>) => Unsubscribe
   readonly jsonOf?: (item: T) => string
-  /** As long as it goes on. */
+  /** Called regularly while the stream is open. */
   readonly onHeartbeat: () => void
 }
 
-/** The answers that go on until their page leaves or the agent ends. */
+/** Streams that stay open until their page leaves or the agent ends. */
 class OpenStreams {
   readonly #ends = new Set<(error: LinkError) => void>()
 

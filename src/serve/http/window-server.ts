@@ -30,7 +30,7 @@ interface PageFile {
 /** The built window: answers to the path of a URL; undefined where there is no such file. */
 type PageFiles = (urlPath: string) => Promise<PageFile | undefined>
 
-/** Of what the built window is made of, by the ending of a file's name. */
+/** Media types of the built window's files, by extension. */
 export const mediaTypes: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
@@ -115,7 +115,7 @@ export interface WindowServerOptions {
   readonly door: AgentDoor
   /** The built window. */
   readonly folder: string
-  /** What fails beside a request; the server goes on. */
+  /** Called for failures outside a request; the server keeps running. */
   readonly onError: (error: unknown) => void
   readonly limits?: LoopbackServerOptions['limits']
   /** Monotonic milliseconds. */

@@ -30,7 +30,7 @@ function world() {
     freeBytes: () => Promise.resolve(undefined),
     onState: (state) => states.push(state),
     endBy: () => Promise.resolve(),
-    startAnew: () => undefined,
+    relaunch: () => undefined,
   })
   const until = (step: UpdateState['step']) => vi.waitFor(() => expect(states.at(-1)?.step).toBe(step))
   return { updates, said, until, now: () => states.at(-1) }

@@ -47,7 +47,7 @@ export interface CacheSize {
   readonly streams: number
 }
 
-/** Of elements in f32, as llama_memory_recurrent keeps them. */
+/** Recurrent state is kept in f32 (llama_memory_recurrent). */
 const stateElementBytes = 4
 
 /**

@@ -7,14 +7,14 @@ import { formatBytes, formatCount } from '../../../contract/format.ts'
 interface WeightsSize {
   readonly bytes: number
   readonly gpuBytes: number
-  /** Of these, blocks that the GPU could hold but that arguments keep with the CPU. */
+  /** Weights that the GPU could hold but that arguments keep with the CPU; not in `gpuBytes`. */
   readonly keptFromGpuBytes: number
 }
 
 interface WeightFiles {
-  /** Of all files together. */
+  /** Size of all files together. */
   readonly fileBytes: number
-  /** Of all files, or of the first where only its header was read; empty without a header. */
+  /** Tensors of all files, or of the first one if only its header was read; empty without a header. */
   readonly tensors: readonly HeaderTensor[]
   /** Whether `tensors` are those of all files. */
   readonly isComplete: boolean
@@ -172,9 +172,9 @@ function projectorBytes({ fileBytes, header }: SideModel): number {
 }
 
 export interface LlamaServerInputs {
-  /** Of the model's first file; undefined where it could not be read. */
+  /** Header of the model's first file; undefined if it could not be read. */
   readonly header: ModelHeader | undefined
-  /** Of all files of the model together. */
+  /** Size of all files of the model together. */
   readonly fileBytes: number
   /** Headers of the model's other files, where they were read. */
   readonly shards?: readonly ModelHeader[]
@@ -200,7 +200,7 @@ export interface LlamaServerInputs {
 const serverBytes = 32 * mebibyte
 /** Metal's compiled kernels and queues: assumed. */
 const metalBytes = 128 * mebibyte
-/** Of the vocabulary's tables; 180 measured. */
+/** Memory for each token of the vocabulary; 180 measured. */
 const tokenBytes = 256
 
 /**

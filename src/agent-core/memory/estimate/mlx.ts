@@ -39,7 +39,7 @@ type TextConfig = z.output<typeof textConfig>
 interface MlxInputs {
   /** What config.json holds; undefined where it is missing or no JSON. */
   readonly config: unknown
-  /** Of all tensors, from the headers of the safetensors files. */
+  /** Size of all tensors, from the headers of the safetensors files. */
   readonly tensorBytes: number
   /** Tokens of one conversation; absent = what the model was trained with. */
   readonly contextTokens?: number
@@ -104,7 +104,7 @@ export function estimateMlx({ config: raw, tensorBytes, contextTokens, slots = 1
   )
 }
 
-/** Of one conversation. */
+/** Size of one conversation's cache. */
 function mlxCacheBytes(model: TextConfig, contextTokens: number): number {
   const whole = Math.ceil(contextTokens / cacheStep) * cacheStep
   const windowed = Math.min(whole, model.sliding_window ?? whole)
@@ -125,7 +125,7 @@ function kindOf({ layer_types, sliding_window, sliding_window_pattern }: TextCon
   return isWindowed ? 'windowed' : 'full'
 }
 
-/** Of one token in one layer. */
+/** Size of one token's cache in one layer. */
 function tokenBytes(model: TextConfig): number {
   // Latent attention keeps the compressed values and the rotated part of the keys, for all heads together.
   if (model.kv_lora_rank) return (model.kv_lora_rank + (model.qk_rope_head_dim ?? 0)) * cached
@@ -133,7 +133,7 @@ function tokenBytes(model: TextConfig): number {
   return 2 * (model.num_key_value_heads ?? model.num_attention_heads) * length * cached
 }
 
-/** Of a gated delta net (mlx_lm/models/qwen3_next.py): the state in float32, and what its convolution looks back at. */
+/** Size of a gated delta net's state (mlx_lm/models/qwen3_next.py): the state in float32, and the inputs its convolution looks back at. */
 function stateBytes(model: TextConfig): number {
   const keys = (model.linear_num_key_heads ?? 0) * (model.linear_key_head_dim ?? 0)
   const values = (model.linear_num_value_heads ?? 0) * (model.linear_value_head_dim ?? 0)

@@ -117,7 +117,7 @@ type Scalar = number | string | boolean
 /** What a reader of a GGUF file's header gives. */
 export interface ModelHeader {
   readonly metadata: ReadonlyMap<string, Scalar | readonly Scalar[]>
-  /** Of arrays that are not kept. */
+  /** Lengths of arrays whose values are not kept. */
   readonly arrayLengths: ReadonlyMap<string, number>
   readonly tensors: readonly HeaderTensor[]
 }
@@ -248,7 +248,7 @@ const maxBlocks = 512
 interface Attention {
   readonly heads: (layer: number) => number
   readonly kvHeads: (layer: number) => number
-  /** Of layers that attend to everything, and of windowed ones. */
+  /** Length in layers with full attention, and in windowed ones. */
   readonly keyLength: readonly [full: number, windowed: number]
   readonly valueLength: readonly [full: number, windowed: number]
   readonly isLatent: boolean
@@ -319,7 +319,7 @@ function recurrentLayers(
     const period = read.number('full_attention_interval') ?? interval
     return (layer) => (layer + 1) % period !== 0
   }
-  // Of an unknown architecture, a state in the header and layers without KV heads say the same.
+  // For an unknown architecture, a state in the header together with layers without KV heads means recurrent layers.
   if (recurrentWithoutKvHeads.has(architecture) || hasState) {
     return (layer) => kvHeads(layer) === 0 && !feedsForwardOnly(read, architecture, layer)
   }

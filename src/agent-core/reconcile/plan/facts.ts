@@ -20,11 +20,11 @@ export const hasRunning = ({ server, successor }: Observation): boolean => isRun
 export const isAnyAlive = (observed: Observation): boolean =>
   hasRunning(observed) || stoppingMessage(observed) !== undefined
 
-/** Of the servers that are on their way to their end, if any is. */
+/** The message of a server that is stopping; undefined if none is. */
 export const stoppingMessage = ({ server, successor, retiring }: Observation): string | undefined =>
   server.kind === 'stopping' ? server.message : successor.kind === 'stopping' ? successor.message : retiring
 
-/** It served when its agent ended, and nothing says yet that it does not any more. */
+/** It served when the earlier agent ended, and nothing contradicts that yet. */
 export const isTrusted = (server: ServerView): server is Extract<ServerView, { kind: 'starting' }> =>
   server.kind === 'starting' && server.unasked === true
 

@@ -34,7 +34,7 @@ export function clusterAgreement(service: InferenceService | undefined, model: M
 /** The controller gets so long to take up what is published or withdrawn. */
 export const disagreementAfterMs = 60_000
 
-/** The sentence for a person where the cluster's status goes on contradicting this machine; undefined where it does not. */
+/** The sentence for a person if the cluster's status keeps contradicting this machine; undefined if it does not. */
 export function disagreement(
   isPublished: boolean,
   service: InferenceService | undefined,
@@ -116,7 +116,7 @@ export interface PublicationView {
     /** Ours, but for an earlier object of this name. */
     | 'previous'
     | 'ours'
-    /** Ours, but not renewed for so long that another may have it: local work goes on, writes read first. */
+    /** Ours, but not renewed for so long that another may have taken it: local work continues, and each write reads first. */
     | 'uncertain'
     | 'foreign'
     | 'unclaimed'
@@ -201,7 +201,7 @@ export type Step =
   /** How much memory the desired server will hold, and whether it fits beside or in place of the present one. */
   | { readonly do: 'sizeUp' }
   | { readonly do: 'start' }
-  /** The present server goes on. */
+  /** The current server keeps serving meanwhile. */
   | { readonly do: 'startBeside' }
   /** The successor answers for the service; the server before finishes its requests and stops. */
   | { readonly do: 'promote' }

@@ -243,7 +243,7 @@ function replaceStep(observed: Observation, server: Running, { settlesAt }: Serv
   )
 }
 
-/** The present server goes on as long as another is on its way to its place, or waits for its next attempt. */
+/** The current server keeps serving while its successor starts, or waits for its next attempt. */
 function whileReplaced(observed: Observation, server: Running): Plan | undefined {
   const { successor, retiring, restartAsked, now, beside } = observed
   if (successor.kind === 'stopping') return goingOn(observed, server, successor.message)
@@ -269,7 +269,7 @@ function goingOn(observed: Observation, server: Running, sentence: string, retry
     : next
 }
 
-/** The running server goes on while a person may still be editing the spec. */
+/** The running server stays while a person may still be editing the spec. */
 function unsettled(observed: Observation, server: Running, until: number | undefined): Plan {
   if (server.kind !== 'ready') return rest(...withoutAnswer(server), until)
   return goingOn(observed, server, 'The specification changed, and the server is about to be restarted.', until)
@@ -383,7 +383,7 @@ function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: Model
 
 type Refused = Extract<Desired, { kind: 'refused' }>
 
-/** Rules are for starts: what an earlier agent, or an earlier spec, started goes on, unless others may run programs with it. */
+/** Rules apply to starts: a server that an earlier agent or an earlier spec started is left running, unless it could run programs for others. */
 function refused(observed: Observation, { reason, message, spares }: Refused): Plan {
   const isRefused = (server: ServerView): boolean => 'digest' in server && wasStartedWith(server.digest, spares?.except)
   const isSpared = spares !== undefined && !isRefused(observed.server) && !isRefused(observed.successor)
@@ -408,7 +408,7 @@ function unreadable(observed: Observation, { message, isForMac }: Unreadable): P
   return left ?? (isForMac ? rest('refused', 'Refused', message) : forget())
 }
 
-/** A desired state that cannot be reached anew takes nothing from a server that serves; undefined where none does. */
+/** A server that serves is kept although it could not be started again; undefined if none serves. */
 function keepServing(observed: Observation, why: string): Plan | undefined {
   const { server, successor, publication } = observed
   const serves = server.kind === 'ready' || server.kind === 'unready' || isTrusted(server)

@@ -2,9 +2,9 @@
 export interface Observation {
   /** Milliseconds of a clock that never goes back. */
   readonly at: number
-  /** Of what is served: another model, quantisation or flag is another pace. */
+  /** Digest of the server: with another model, quantisation or flag paces are not comparable. */
   readonly digest: string
-  /** Of the prompt and the answer. */
+  /** Tokens of prompt and answer together. */
   readonly contextTokens: number
   readonly generatedTokens: number
   readonly seconds: number
@@ -78,7 +78,7 @@ export class OwnPace {
     pace.slowness = slownessOf(pace)
   }
 
-  /** Of the latest requests; undefined where they were as fast as usual, or too few to tell. */
+  /** How slow the latest requests were; undefined if they were as fast as usual, or too few to tell. */
   slowness(digest: string, now: number): Slowness | undefined {
     const pace = [...this.#paces.values()].findLast((one) => one.digest === digest)
     return pace && now - pace.lastAt <= saidForMs ? pace.slowness : undefined

@@ -37,7 +37,7 @@ export interface Stretch extends RisingCounts {
   readonly at: number
   /** A single request at a time was worked on in all of it. */
   readonly isOneRequest: boolean
-  /** Of the requests that ended in it: their prompts and answers. */
+  /** Tokens of the prompts and answers of the requests that ended in this stretch. */
   readonly contextTokens: number
 }
 
@@ -64,7 +64,7 @@ export class RunCounts {
   #movedAt: number | undefined
   /** One request runs, and its prompt is read: from here on each decode is a token. */
   #isGenerating = false
-  /** Of the requests that have not ended. */
+  /** Tokens of the requests that have not ended. */
   #contextTokens = 0
 
   get last(): Reading | undefined {
@@ -129,7 +129,7 @@ export class RunCounts {
   }
 }
 
-/** A counter that went back began anew: all that it says has come since. */
+/** A counter that went down was reset: its whole value came since. */
 function risesBetween(before: Reading, after: Reading): RisingCounts {
   const rises = risingCounters.flatMap((name) => {
     const [from, to] = [before.counters[name], after.counters[name]]

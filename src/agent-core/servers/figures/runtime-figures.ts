@@ -24,7 +24,7 @@ const menuEveryMs = 5_000
 const windowEveryMs = 2_000
 /** For so long an answer that did not come is that of a busy server. */
 const silenceMs = 15_000
-/** Of services that are gone; those that are there are never forgotten. */
+/** Totals kept of services that are gone; those of existing services are never dropped. */
 const maxTotals = 1_000
 
 interface Run {
@@ -47,7 +47,7 @@ export class RuntimeFigures implements AsyncDisposable {
   #views: ReadonlyMap<string, RuntimeFiguresView> = new Map()
   #everyMs: number | undefined
   #next: NodeJS.Timeout | undefined
-  /** What is not asked for any more is not shown as if it were so now. */
+  /** Drops figures that nobody refreshes, so that old ones are not shown as current. */
   #hide: NodeJS.Timeout | undefined
   #round: Promise<void> | undefined
   #isEnded = false
