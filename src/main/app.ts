@@ -237,13 +237,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     skipDrains: () => agent.skipDrains(),
   })
   const onWoke = tellNews({ view, log, prefer, onDeed })
-  followSleep({
-    log,
-    onSleep: (isAsleep) => {
-      if (!isAsleep) onWoke()
-      return agent.sleeps(isAsleep)
-    },
-  })
+  followSleep({ log, onSleep: (isAsleep) => agent.sleeps(isAsleep), onWoke })
   followSupply({ log, onSupply: () => agent.supplyChanged() })
   followLinks({
     log,

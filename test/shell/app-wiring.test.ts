@@ -1,5 +1,8 @@
+import { stat } from 'node:fs/promises'
+import path from 'node:path'
 import { expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
+import { servingWorld } from '../support/serving-world.ts'
 import { ShellApp } from '../support/shell-app.ts'
 
 /** What the parts of the app are connected to, which none of them can show alone. */
@@ -30,4 +33,17 @@ test('the app quits with its window open, which is hidden when it is closed and 
   await app.ask({ do: 'closeWindow' })
   await app.ask({ do: 'activate' })
   expect(await app.quit()).toBe(0)
+})
+
+test('its log is for its user alone, and says as much as is asked for while it runs', async () => {
+  await using world = await servingWorld()
+  await using app = await ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences })
+  await app.icon('idle')
+  const isDetailed = async () => (await app.log()).includes('"level":"debug"')
+  const before = await isDetailed()
+  await using agent = await app.agent()
+  await agent.command({ name: 'updateSettings', settings: { logLevel: 'debug' } })
+  world.apply('tiny')
+  await eventually(isDetailed, { what: 'more in the log' })
+  expect([before, (await stat(path.join(app.stateDir, 'metalbar.log'))).mode & 0o777]).toEqual([false, 0o600])
 })

@@ -11,6 +11,7 @@ import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import { hostAgent } from '../../src/serve/host-agent.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { untilGone } from '../support/agent-world.ts'
+import { endlessAnswer } from '../support/endless-answer.ts'
 import { eventually } from '../support/eventually.ts'
 import { powerStandIns } from '../support/power/stand-ins.ts'
 import { isDrivenPacked, isOnElectron } from '../support/real-electron/find-electron.ts'
@@ -378,6 +379,17 @@ describe('what is chosen in the menu', () => {
     ])
   })
 
+  test('says in the menu what a server does just then', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny', { tokenMs: 50 })
+    await app.icon('serving')
+    await using answer = await endlessAnswer((await app.service('tiny')).port ?? 0)
+    await answer.goesOn()
+    const label = async () => JSON.stringify(await app.menu())
+    await eventually(async () => (await label()).includes('1 request'), { what: 'the request in the menu' })
+  })
+
   test('Pause withdraws the model and keeps its process, Resume publishes it again; its URL and its log are at hand', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
@@ -430,6 +442,8 @@ describe('Quit', () => {
     await app.press('Keep in menu bar', { isChecked: true })
     await eventually(async () => (await app.menu()).at(-1) === 'Quit: drain and stop')
     await app.ask({ do: 'chooseInBar', labels: ['Metalbar', 'Quit'] })
+    // While it ends there is nothing to quit.
+    expect((await app.menu()).at(-1)).toBe('Quit: drain and stop')
     expect([lives(pid), await app.json('preferences.json')]).toMatchObject([true, { showTitle: false, onQuit: 'keep' }])
     expect([await app.quit(), lives(pid)]).toEqual([0, false])
   })

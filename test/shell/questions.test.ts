@@ -18,6 +18,8 @@ test('a question that waits blocks no other, and each is answered by its own but
   const moves = confirm(move)
   const quits = askToQuit()
   const asked = question()?.message
+  // What Return and Esc do takes nothing away.
+  expect(question()).toMatchObject({ buttons: ['Keep in menu bar', 'Drain and stop'], defaultId: 0, cancelId: 0 })
   press('Move', false)
   press('Drain and stop', true)
   expect([asked, await moves, await quits, app.windows.size]).toEqual([
@@ -26,6 +28,13 @@ test('a question that waits blocks no other, and each is answered by its own but
     { quits: true, remembered: true },
     0,
   ])
+})
+
+test('Return and Esc mean Cancel', async () => {
+  const moves = confirm(move)
+  expect(question()).toMatchObject({ buttons: ['Move', 'Cancel'], defaultId: 1, cancelId: 1 })
+  press('Cancel', false)
+  expect(await moves).toBe(false)
 })
 
 test('what is asked already is brought to the front, and asked no second time', async () => {

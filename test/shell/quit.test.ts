@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { stopBeforeQuit } from '../../src/main/lifecycle/quit.ts'
+import { createAgentView } from '../../src/main/agent/agent-view.ts'
+import { hurtsModels, stopBeforeQuit } from '../../src/main/lifecycle/quit.ts'
 import { app } from '../support/electron-stand-in/app.ts'
 import { announce, powerMonitor } from '../support/electron-stand-in/power-monitor.ts'
+import { sampleService, sampleSnapshot } from '../support/sample-snapshot.ts'
 import { silentLog } from '../support/silent-log.ts'
 
 /** The parts themselves, on a stated clock: only the stand-in can be had inside of the test. */
@@ -74,4 +76,16 @@ test('what could not be stopped is said by the exit code', async () => {
   stopped.resolve(false)
   await vi.advanceTimersByTimeAsync(0)
   expect(story).toEqual(['quitting', 'stopped', 'exit 1'])
+})
+
+test.for([
+  ['a model that is fetched', true, { state: 'fetching' }, true],
+  ['a model with a process', true, { state: 'stopping', pid: 7 }, true],
+  ['what another program runs', false, { state: 'ready', pid: 7 }, false],
+  ['a model that waits', true, { state: 'waiting' }, false],
+] as const)('a quit would hurt %s: %#', ([, isHere, service, hurts]) => {
+  const { pid, ...rest } = { pid: undefined, ...service }
+  const services = [sampleService({ ...rest, ...(pid !== undefined && { pid }) })]
+  const view = { ...createAgentView('linux').getState(), isHere, snapshot: sampleSnapshot({ services }) }
+  expect(hurtsModels(view)).toBe(hurts)
 })

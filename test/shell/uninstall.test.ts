@@ -3,9 +3,12 @@ import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
+import { AgentProcess } from '../support/agent-process.ts'
 import { eventually } from '../support/eventually.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld } from '../support/serving-world.ts'
-import { ShellApp } from '../support/shell-app.ts'
+import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const asks = (app: ShellApp, verb: string, content?: unknown) =>
   app.ask({ do: 'forge', channel: `app:${verb}`, origin: 'app://metalbar', frame: 'main', content })
@@ -41,4 +44,25 @@ test('the app lists what it wrote, removes what is chosen after a yes, ends, and
   expect(existsSync(`/proc/${pid}`)).toBe(false)
   expect(world.sim.get({ resource: 'endpointslices', name: 'tiny' })).toBeUndefined()
   expect(existsSync(path.join(app.folder, 'kubeconfig'))).toBe(true)
+})
+
+test('where another program runs the agent, that ends first, and what it served with it', async () => {
+  await using world = await servingWorld()
+  await using folder = await temporaryFolder()
+  await using agent = await AgentProcess.start({
+    folder: folder.dir,
+    kubeconfig: world.sim.kubeconfig(),
+    args: ['--state-dir', stateDirIn(folder.dir), '--llama-server', sampleServerPath, '--allow-unsafe-extra-args'],
+  })
+  await agent.logged('cluster')
+  await using app = await ShellApp.start({ folder: folder.dir })
+  world.apply('tiny')
+  await app.icon('serving')
+  const pid = await app.serverOf('tiny')
+  asks(app, 'uninstall', ['state']).catch(() => undefined)
+  await app.press('Uninstall')
+  await app.press('Quit')
+  const code = await app.exited
+  await eventually(() => agent.exit !== undefined, { what: 'the end of the other agent' })
+  expect([code, lives(pid)]).toEqual([0, false])
 })

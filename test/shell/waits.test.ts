@@ -1,15 +1,18 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createAgentView } from '../../src/main/agent/agent-view.ts'
-import { catchLinks, followSupply, holdAwake, refuseAppNap } from '../../src/main/system/macos.ts'
+import { catchLinks, followSleep, followSupply, holdAwake, refuseAppNap } from '../../src/main/system/macos.ts'
 import type { LinkTarget } from '../../src/main/window/show-target.ts'
+import { securePages } from '../../src/main/window/app-scheme.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
 import { showTray, tellHiddenIconOnce } from '../../src/main/tray/tray.ts'
 import { tellNews } from '../../src/main/notifications/tell-news.ts'
 import { app } from '../support/electron-stand-in/app.ts'
+import { BrowserWindow } from '../support/electron-stand-in/browser-window.ts'
 import { press, question } from '../support/electron-stand-in/dialog.ts'
 import { notifications } from '../support/electron-stand-in/notification.ts'
 import { systemPreferences } from '../support/electron-stand-in/system-preferences.ts'
 import { clickIcon, iconClick } from '../support/electron-stand-in/person.ts'
+import { PreventableEvent } from '../support/electron-stand-in/preventable-event.ts'
 import { announce } from '../support/electron-stand-in/power-monitor.ts'
 import { newestTray, trayNow } from '../support/electron-stand-in/tray.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
@@ -78,6 +81,17 @@ test('a plug that is pulled or put in is followed', () => {
   expect(onSupply).toHaveBeenCalledTimes(2)
 })
 
+test('a sleep is told before it, and a wake to what shows news before the agent', () => {
+  const told: string[] = []
+  followSleep({
+    log: silentLog,
+    onSleep: (isAsleep) => Promise.resolve(void told.push(isAsleep ? 'sleeps' : 'woke')),
+    onWoke: () => told.push('news'),
+  })
+  for (const event of ['suspend', 'resume'] as const) announce(event)
+  expect(told).toEqual(['sleeps', 'news', 'woke'])
+})
+
 test('that the icon is hidden is told when the preferences are there, and remembered', async () => {
   const view = createAgentView('linux')
   const prefer = vi.fn(() => Promise.resolve())
@@ -105,6 +119,14 @@ test('that models wait for a person is told although the first snapshot comes be
   view.setState({ snapshot: sampleSnapshot({ panicFuse }) })
   view.setState({ preferences: defaultPreferences })
   await vi.waitFor(() => expect([...notifications.keys()]).toEqual(['held']), { timeout: 5_000 })
+})
+
+test.for(['will-redirect', 'will-attach-webview'])('a page is led nowhere by %s', (event) => {
+  securePages()
+  const { webContents } = new BrowserWindow({ width: 400, height: 300, show: false, webPreferences: { preload: '' } })
+  const asked = new PreventableEvent()
+  webContents.emit(event, asked)
+  expect(asked.defaultPrevented).toBe(true)
 })
 
 test('each hold that keeps the machine awake is let go by itself', () => {

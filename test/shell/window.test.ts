@@ -115,6 +115,8 @@ test('Esc hides the window under the icon, but first closes what is open in it',
   await untilVisible(app)
   await page.evaluate(`addEventListener('keydown', (press) => press.preventDefault(), { capture: true, once: true })`)
   await page.keyboard.press('Escape')
+  // Its answer comes after the app has heard of the key.
+  await page.evaluate('metalbar.appState()')
   expect((await app.look()).windows[0]?.isVisible).toBe(true)
   await page.keyboard.press('Escape')
   await eventually(async () => (await app.look()).windows[0]?.isVisible === false)
@@ -134,7 +136,7 @@ test('torn off it is a window like any other, which a click elsewhere and Esc le
   await untilVisible(app)
   await app.ask({ do: 'clickElsewhere' })
   await page.keyboard.press('Escape')
-  // Its answer comes after the app has heard of both.
+  // Its answer comes after the app has heard of the key.
   await page.evaluate('metalbar.appState()')
   await app.ask({ do: 'clickIcon' })
   const tornOff = (await app.look()).windows.map(({ isVisible, hasFrame }) => [isVisible, hasFrame])

@@ -50,15 +50,20 @@ export function followSupply({ log, onSupply }: FollowSupplyOptions): void {
 export interface FollowSleepOptions {
   readonly log: Logger
   readonly onSleep: (isAsleep: boolean) => Promise<void>
+  /** Before the agent hears of it. */
+  readonly onWoke: () => void
 }
 
 /** The system says that it sleeps shortly before it does, and when it woke. */
-export function followSleep({ log, onSleep }: FollowSleepOptions): void {
+export function followSleep({ log, onSleep, onWoke }: FollowSleepOptions): void {
   const tell = (isAsleep: boolean) => {
     onSleep(isAsleep).catch((error: unknown) => log.error('a sleep was not followed', { isAsleep, error }))
   }
   powerMonitor.on('suspend', () => tell(true))
-  powerMonitor.on('resume', () => tell(false))
+  powerMonitor.on('resume', () => {
+    onWoke()
+    tell(false)
+  })
 }
 
 /** Chromium's helper processes, such as the one that draws: Chromium restarts them itself, and no model runs in them. */
