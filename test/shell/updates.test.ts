@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
-import { readFile, writeFile } from 'node:fs/promises'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
@@ -42,6 +42,7 @@ describe.concurrent('an update', () => {
       before,
       found,
       looked,
+      idsOfThisMac: world.server.requests.map(({ headers }) => headers['x-user-staging-id'] ?? '').filter(Boolean),
       version: world.version(),
       offers: menu.includes('Restart to update to 1.2.3'),
     }).toEqual({
@@ -52,6 +53,7 @@ describe.concurrent('an update', () => {
         bytes: expect.toSatisfy((bytes: number) => bytes > 100_000) as unknown,
       },
       looked: 0,
+      idsOfThisMac: [],
       version: '1.2.2',
       offers: true,
     })
@@ -67,7 +69,7 @@ describe.concurrent('an update', () => {
       ...{ do: 'forge', channel: 'app:prefer', origin: 'app://metalbar', frame: 'main' },
       content: { updateChannel: 'beta' },
     })
-    expect(await stateOf(app)).toMatchObject({ update: { step: 'unknown' }, preferences: { updateChannel: 'beta' } })
+    expect(await stateOf(app)).toMatchObject({ update: { step: 'unknown' } })
   })
 
   test('takes the place of the app while its server goes on: the same process, no failed request, and the next start says so', async () => {
@@ -115,6 +117,16 @@ describe.concurrent('an update', () => {
       expect.stringContaining('not signed by who signed'),
       '1.2.2',
     ])
+  })
+
+  test('of an app that is not signed is not downloaded as if macOS would take it', async () => {
+    await using world = await updateWorld()
+    await world.publish({ version: '1.2.3' })
+    await rm(path.join(world.bundle, 'Contents/_CodeSignature/CodeResources'))
+    await using app = await world.start({ preferences: {} })
+    await look(app)
+    await act(app, 'download')
+    expect(await failure(app)).toContain('This app is not signed')
   })
 
   test('to an older version is refused, in both channels', async () => {

@@ -81,7 +81,7 @@ export interface Showing {
 }
 
 /** Keeps the view as the agent says, through its restarts. */
-export function keepShowing(link: AgentLink, view: AgentViewStore): Showing {
+export function keepShowing(link: Pick<AgentLink, 'follow'>, view: AgentViewStore): Showing {
   let looker: Looker = 'icon'
   let leave: Unsubscribe = () => undefined
   let timer: NodeJS.Timeout | undefined
