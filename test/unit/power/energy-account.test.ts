@@ -133,6 +133,15 @@ describe('between two looks', () => {
     expect(of.get('a/one')?.joules).toBeCloseTo(810)
   })
 
+  test('what is drawn while a server does not answer says nothing of what the machine draws alone', () => {
+    const account = new EnergyAccount(0)
+    account.add(drew(40, 60))
+    account.close(services({ 'a/one': totals(0, 0) }), 60_000, false)
+    for (const watts of [5, 41]) account.add(drew(watts, 10))
+    const { services: of } = account.close(services({ 'a/one': totals(0, 50) }), 80_000)
+    expect(of.get('a/one')?.joules).toBeCloseTo(460)
+  })
+
   test('work that does not show in the power has its share of all of it', () => {
     const account = new EnergyAccount(0)
     account.add(drew(5, 60))

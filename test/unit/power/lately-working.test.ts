@@ -4,6 +4,7 @@ import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { isWorkUnderWay, LatelyWorking } from '../../../src/agent-core/power/stay-awake.ts'
+import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import type { CountedServer } from '../../../src/agent-core/servers/service-servers.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -60,6 +61,28 @@ test('a real server with an idle connection is not at work, with one that it com
   client.destroy()
   await once(client, 'close')
   expect([idle, busy, await isAtWork()]).toEqual([false, true, false])
+})
+
+test('one that computes is at work at the first look, and one that has stopped is not', async () => {
+  const began = performance.now()
+  const process = { pid: 1, groupId: 1, startTime: '', commandLine: '', suspended: false }
+  const working = new LatelyWorking((groupId) =>
+    Promise.resolve([{ ...process, cpuMs: groupId === 1 ? performance.now() - began : 5_000 }]),
+  )
+  expect(await working.has({ run: 'computes', pid: 1 })).toBe(true)
+  expect(await working.has({ run: 'has computed', pid: 2 })).toBe(false)
+})
+
+test('a server that starts is work under way, and one that was found running and has not been asked is not', async () => {
+  const isUnderWay = (unasked: boolean) => {
+    const starting: ServerState = { kind: 'starting', since: 0, ...(unasked && { unasked }) }
+    return isWorkUnderWay({
+      servers: { state: () => new Map([['a/b', starting]]), counted: () => [] },
+      working: new LatelyWorking(() => Promise.resolve([])),
+      freshMs: 0,
+    })
+  }
+  expect([await isUnderWay(false), await isUnderWay(true)]).toEqual([true, false])
 })
 
 test('what worked counts for ten seconds more, as the GPU may still compute; of a run that is over nothing is kept', async () => {
