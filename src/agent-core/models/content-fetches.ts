@@ -75,7 +75,7 @@ export class ContentFetches {
   /** Throws ModelError, or the signal's reason; the download continues for the other callers, and ends with the last of them. */
   async get(request: ScopedRequest, { model, signal, onProgress, refusal }: GetOptions): Promise<Content> {
     const refused = new AbortController()
-    const { result, isAlone, close, release } = await this.#downloads.join(keyOf(request), {
+    const { result, takeAlone, release } = await this.#downloads.join(keyOf(request), {
       work: (waiters) => this.#download(request, model, waiters),
       signal: AbortSignal.any([signal, refused.signal]),
       onNews: ({ start, progress }) => {
@@ -89,10 +89,8 @@ export class ContentFetches {
       release,
       // The last holder takes the bytes away; others leave them where they are.
       moveTo: async (path) => {
-        if (isAlone()) {
-          close()
-          await rename(result.path, path)
-        } else await sameBytes(result.path, path, this.#options.remote.space.withRoom)
+        if (takeAlone()) await rename(result.path, path)
+        else await sameBytes(result.path, path, this.#options.remote.space.withRoom)
         result.isElsewhere = true
       },
     }

@@ -6,7 +6,7 @@ import { hubAddressOf } from './hub/endpoint.ts'
 import { parseModelSource, sourceDigest } from './source.ts'
 
 /** One of the files of a split GGUF, as `llama-gguf-split` names them: `<stem>-00001-of-00003.gguf`. */
-export interface Shard {
+interface Shard {
   /** With its folder. */
   readonly stem: string
   /** From 1. */
@@ -15,7 +15,7 @@ export interface Shard {
 }
 
 /** Far above any model there is; a name alone must not make thousands of requests. */
-export const maxShards = 1_000
+const maxShards = 1_000
 
 /** Undefined where the name (or the path) is not a shard's, or says something that cannot be. */
 export function parseShard(path: string): Shard | undefined {
@@ -66,7 +66,7 @@ const quantizationName =
   /(?<![a-z0-9])(?:ud-)?(?:i?q[1-8](?:_(?:k(?:_(?:xxs|xs|s|m|l|xl))?|[01]|xxs|xs|s|m|l|nl))?(?:_[48]_[48]|_[48]x[48]|_r4|_r8)?|tq[12]_0|mxfp4(?:_moe)?|nvfp4|bf16|f16|f32|fp16|fp32)(?![a-z0-9_])/gi
 
 /** One model of a repository or folder. */
-export interface Group<T> {
+interface Group<T> {
   /** Path of the file or of the first shard. */
   readonly first: string
   readonly files: readonly T[]
@@ -75,7 +75,7 @@ export interface Group<T> {
 }
 
 /** One per model: all shards together. Projectors and importance matrices are no models. */
-export function groupsOf<T extends Candidate>(files: readonly T[]): Group<T>[] {
+function groupsOf<T extends Candidate>(files: readonly T[]): Group<T>[] {
   const groups = new Map<string, T[]>()
   for (const file of files) {
     if (!isModelGguf(file.path)) continue
@@ -100,7 +100,7 @@ function isModelGguf(path: string): boolean {
 }
 
 /** Whether `name` stands in the path between separators, so that `Q4_K` is not found in `Q4_K_M`. */
-export function hasToken(path: string, name: string): boolean {
+function hasToken(path: string, name: string): boolean {
   for (let at = path.indexOf(name); at !== -1; at = path.indexOf(name, at + 1)) {
     const [before = '', after = ''] = [path[at - 1], path[at + name.length]]
     if (/^[-._/ ]?$/.test(before) && /^[-./ ]?$/.test(after)) return true
@@ -109,17 +109,16 @@ export function hasToken(path: string, name: string): boolean {
 }
 
 /** As a sentence names them. */
-export function groupCandidates(groups: readonly Group<Candidate>[]): Candidate[] {
-  return groups.map(({ first, files, sizeBytes }) => ({
+const groupCandidates = (groups: readonly Group<Candidate>[]): Candidate[] =>
+  groups.map(({ first, files, sizeBytes }) => ({
     path: files.length > 1 ? `${first} and ${files.length - 1} more parts` : first,
     sizeBytes,
   }))
-}
 
 /** Nobody reads more of a hostile repository's hundred thousand files. */
 const maxChoices = 200
 
-export const choicesOf = (groups: readonly Group<Candidate>[], place: Place): ModelChoice[] =>
+const choicesOf = (groups: readonly Group<Candidate>[], place: Place): ModelChoice[] =>
   groups.slice(0, maxChoices).map(({ first, files, sizeBytes, quantization }) => ({
     path: first,
     source: place.naming(first),
@@ -153,47 +152,53 @@ export const maxListedBytes = 2 * 1024 * 1024
 /** How many files one model may have: some hundred parts and what belongs to them. */
 const maxChosenFiles = 2_000
 
+/** What there is to choose from: listings may be long, so each name is looked up in one table. */
+interface Listing<T extends Candidate> {
+  readonly all: readonly T[]
+  readonly byPath: ReadonlyMap<string, T>
+  readonly place: Place
+}
+
 /** Chooses a model's files. Throws ModelError: `Ambiguous` (terminal) with the candidates, `NoSuchFile`, `ShardMissing`. */
 export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choice, place: Place): Selected<T> {
-  const selected = chosenFiles(all, choice, place)
+  const listing = { all, place, byPath: new Map(all.map((file) => [file.path, file])) }
+  const { mmproj: named = '' } = choice
+  const mmproj = named === '' ? undefined : listing.byPath.get(named)
+  if (named !== '' && mmproj === undefined) throw noSuchFile(listing, named, 'spec.mmproj')
+  const selected = modelIn(listing, choice)
   const { length } = selected.files
-  if (length <= maxChosenFiles) return selected
+  if (length <= maxChosenFiles) return { ...selected, ...(mmproj && { mmproj }) }
   throw ambiguity(
     `spec.source and spec.files mean ${length} files of ${place.name}, more than the ${maxChosenFiles} that a model may have: name those of one model.`,
   )
 }
 
-function chosenFiles<T extends Candidate>(all: readonly T[], choice: Choice, place: Place): Selected<T> {
-  const { files = [], mmproj, format = 'gguf', path } = choice
-  const projector = mmproj === undefined || mmproj === '' ? undefined : named(all, mmproj, 'spec.mmproj', place)
-  const rest = projector === undefined ? {} : { mmproj: projector }
-  if (files.length > 0) {
-    const chosen = filesOf(all, files, path, place)
-    return { files: chosen, isFolder: isFolderFormat(format), notes: [], ...rest }
-  }
-  if (isFolderFormat(format)) {
-    return { files: folderFiles(all, format, path, place), isFolder: true, notes: [], ...rest }
-  }
-  const exact = path === undefined ? undefined : all.find((file) => file.path === path)
-  if (path !== undefined && exact !== undefined) {
-    return { files: wholeGroup(byPathOf(all), path, place), isFolder: false, notes: [], ...rest }
-  }
+function modelIn<T extends Candidate>(listing: Listing<T>, choice: Choice): Omit<Selected<T>, 'mmproj'> {
+  const { all, byPath, place } = listing
+  const { files = [], mmproj = '', format = 'gguf', path } = choice
+  const isFolder = isFolderFormat(format)
+  if (files.length > 0) return { files: namedFiles(listing, files, path), isFolder, notes: [] }
+  if (isFolder) return { files: folderFiles(listing, format, path), isFolder, notes: [] }
+  if (path !== undefined && byPath.has(path)) return { files: wholeGroup(listing, path), isFolder, notes: [] }
   const inside = path === undefined ? all : all.filter((file) => file.path.startsWith(`${path}/`))
-  if (path !== undefined && inside.length === 0) throw noSuchFile(all, path, 'spec.source', place)
+  if (path !== undefined && inside.length === 0) throw noSuchFile(listing, path, 'spec.source')
   if (format !== 'gguf') {
     throw ambiguity(
       `${place.name} has ${listed(all, place)}, and spec.format ${format} does not say which are needed: name them in spec.files, the one for the runtime first.`,
     )
   }
-  const { group, groups, note } = ggufOf(inside, choice.quantization, place)
-  const projectors = projector === undefined ? all.filter((file) => isProjector(file.path)) : []
-  const notes = [note, projectors[0] === undefined ? undefined : projectorNote(projectors[0].path, place)]
+  const groups = groupsOf(inside)
+  if (groups.length === 0) throw noGguf(inside, place)
+  const { group, note } = groupOf(groups, choice.quantization ?? '', place)
+  const projector = mmproj === '' ? all.find((file) => isProjector(file.path)) : undefined
+  const ofProjector =
+    projector &&
+    `${place.name} also has the projector ${printable(projector.path)}: set spec.mmproj to it for a model that sees images.`
   return {
-    files: wholeGroup(byPathOf(all), group.first, place),
-    isFolder: false,
-    notes: notes.filter((sentence) => sentence !== undefined).map(onOneLine),
+    files: wholeGroup(listing, group.first),
+    isFolder,
+    notes: [note, ofProjector].filter((sentence) => sentence !== undefined).map(onOneLine),
     ...(groups.length > 1 && { choices: choicesOf(groups, place) }),
-    ...rest,
   }
 }
 
@@ -202,40 +207,36 @@ export const isFolderFormat = (format = 'gguf'): boolean => ['mlx', 'safetensors
 
 interface Chosen<T> {
   readonly group: Group<T>
-  /** All that there are. */
-  readonly groups: readonly Group<T>[]
+  /** How it was chosen, where a person should know that. */
   readonly note?: string
-}
-
-function ggufOf<T extends Candidate>(files: readonly T[], wanted: string | undefined, place: Place): Chosen<T> {
-  const groups = groupsOf(files)
-  const [only, second] = groups
-  if (only === undefined) throw noGguf(files, place)
-  if (wanted !== undefined && wanted !== '') return ofQuantization(groups, wanted, place)
-  if (second === undefined) return { group: only, groups }
-  for (const name of [preferred, `UD-${preferred}`]) {
-    const [match, another] = groups.filter(({ quantization }) => quantization === name)
-    if (match !== undefined && another === undefined) {
-      return {
-        group: match,
-        groups,
-        note: `${place.name} has ${groups.length} quantizations and spec.quantization names none, so ${name} was taken.`,
-      }
-    }
-    if (another !== undefined) break
-  }
-  throw ambiguous(groups, `${place.name} has several models`, place)
 }
 
 /** What llama.cpp's own `-hf` takes. */
 const preferred = 'Q4_K_M'
 
-function ofQuantization<T extends Candidate>(groups: readonly Group<T>[], wanted: string, place: Place): Chosen<T> {
+/** The one that is meant. `wanted`: a quantization; empty = none is named. Throws `Ambiguous` and `NoSuchFile`. */
+function groupOf<T extends Candidate>(groups: readonly Group<T>[], wanted: string, place: Place): Chosen<T> {
+  const [only, second] = groups
+  if (wanted !== '') return groupOfQuantization(groups, wanted, place)
+  if (only && !second) return { group: only }
+  for (const name of [preferred, `UD-${preferred}`]) {
+    const [match, another] = groups.filter(({ quantization }) => quantization === name)
+    if (another) break
+    const note = `${place.name} has ${groups.length} quantizations and spec.quantization names none, so ${name} was taken.`
+    if (match) return { group: match, note }
+  }
+  throw ambiguous(groups, `${place.name} has several models`, place)
+}
+
+function groupOfQuantization<T extends Candidate>(
+  groups: readonly Group<T>[],
+  wanted: string,
+  place: Place,
+): Chosen<T> {
   const name = wanted.toUpperCase()
-  const as = (test: (group: Group<T>) => boolean): readonly Group<T>[] => groups.filter(test)
-  const containing = as(({ first }) => first.toUpperCase().includes(name))
+  const containing = groups.filter(({ first }) => first.toUpperCase().includes(name))
   const ranks = [
-    as(({ quantization }) => quantization === name),
+    groups.filter(({ quantization }) => quantization === name),
     containing.filter(({ first }) => hasToken(first.toUpperCase(), name)),
     containing,
   ]
@@ -248,40 +249,31 @@ function ofQuantization<T extends Candidate>(groups: readonly Group<T>[], wanted
       `${place.name} has no GGUF file of quantization ${wanted}: it has ${listed(groupCandidates(groups), place)}; correct spec.quantization, or name the file in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}.`,
     )
   }
-  if (another !== undefined)
-    throw ambiguous(best, `spec.quantization ${wanted} fits several models of ${place.name}`, place)
+  if (another) throw ambiguous(best, `spec.quantization ${wanted} fits several models of ${place.name}`, place)
   const isExact = group.quantization === name || group.quantization === undefined
-  return isExact
-    ? { group, groups }
-    : { group, groups, note: `spec.quantization ${wanted} was taken for ${group.quantization}.` }
+  return { group, ...(!isExact && { note: `spec.quantization ${wanted} was taken for ${group.quantization}.` }) }
 }
 
 /** The file, and where it is a shard all of its group in order. */
-function wholeGroup<T extends Candidate>(byPath: ReadonlyMap<string, T>, path: string, place: Place): readonly T[] {
+function wholeGroup<T extends Candidate>({ byPath, place }: Listing<T>, path: string): readonly T[] {
   const shard = parseShard(path)
   const paths = shard === undefined ? [path] : shardPaths(path, shard)
   const missing = paths.filter((each) => !byPath.has(each))
-  if (missing.length > 0) {
-    throw repairable(
-      place,
-      'ShardMissing',
-      `${basename(path)} is one of ${paths.length} parts and ${place.name} lacks ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? ` and ${missing.length - 3} more` : ''}: put them there or give another source.`,
-    )
-  }
-  return paths.flatMap((each) => byPath.get(each) ?? [])
+  if (missing.length === 0) return paths.flatMap((each) => byPath.get(each) ?? [])
+  throw repairable(
+    place,
+    'ShardMissing',
+    `${basename(path)} is one of ${paths.length} parts and ${place.name} lacks ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? ` and ${missing.length - 3} more` : ''}: put them there or give another source.`,
+  )
 }
 
-const byPathOf = <T extends Candidate>(all: readonly T[]): ReadonlyMap<string, T> =>
-  new Map(all.map((file) => [file.path, file]))
-
-/** Looks each name up in one table of the listing, and takes a group once however many of its parts are named: both may be long. */
-function filesOf<T extends Candidate>(
-  all: readonly T[],
+/** Takes a group once however many of its parts are named. */
+function namedFiles<T extends Candidate>(
+  listing: Listing<T>,
   files: readonly string[],
   path: string | undefined,
-  place: Place,
 ): readonly T[] {
-  const byPath = byPathOf(all)
+  const { byPath } = listing
   const isFile = path !== undefined && byPath.has(path)
   if (isFile && !files.includes(path)) {
     throw ambiguity(
@@ -292,27 +284,20 @@ function filesOf<T extends Candidate>(
   const chosen = new Set<T>()
   for (const file of files) {
     const found = byPath.get(folder + file) ?? byPath.get(file)
-    if (found === undefined) throw noSuchFile(all, file, 'spec.files', place)
+    if (found === undefined) throw noSuchFile(listing, file, 'spec.files')
     if (chosen.has(found)) continue
-    for (const part of wholeGroup(byPath, found.path, place)) chosen.add(part)
+    for (const part of wholeGroup(listing, found.path)) chosen.add(part)
   }
   return [...chosen]
 }
 
-function named<T extends Candidate>(all: readonly T[], path: string, where: string, place: Place): T {
-  const found = all.find((file) => file.path === path)
-  if (found === undefined) throw noSuchFile(all, path, where, place)
-  return found
-}
-
 /** What MLX and transformers load: weights, configuration and tokenizer at the top of the folder. */
 function folderFiles<T extends Candidate>(
-  all: readonly T[],
+  { all, byPath, place }: Listing<T>,
   format: string,
   path: string | undefined,
-  place: Place,
 ): readonly T[] {
-  if (path !== undefined && all.some((file) => file.path === path)) {
+  if (path !== undefined && byPath.has(path)) {
     throw ambiguity(
       `spec.source names the one file ${path}, but a model of spec.format ${format} is a folder: name the folder or repository, or correct spec.format.`,
     )
@@ -358,7 +343,7 @@ function noGguf(files: readonly Candidate[], place: Place): ModelError {
   )
 }
 
-function noSuchFile(all: readonly Candidate[], path: string, where: string, place: Place): ModelError {
+function noSuchFile({ all, place }: Listing<Candidate>, path: string, where: string): ModelError {
   return repairable(
     place,
     'NoSuchFile',
@@ -393,10 +378,6 @@ function printable(path: string): string {
 
 function onOneLine(text: string): string {
   return text.replace(/\p{C}/gu, '\uFFFD')
-}
-
-function projectorNote(path: string, place: Place): string {
-  return `${place.name} also has the projector ${printable(path)}: set spec.mmproj to it for a model that sees images.`
 }
 
 /** A file that a remote place lacks today may be there tomorrow, and no event tells us. */

@@ -20,10 +20,8 @@ export interface JoinOptions<Result, News, About> {
 /** The result, as long as it is held. */
 export interface Share<Result> {
   readonly result: Result
-  /** No other caller holds it. */
-  readonly isAlone: () => boolean
-  /** Later callers wait until all holders have released it, and then begin a new one. */
-  readonly close: () => void
+  /** True where no other caller holds it: later callers then wait for its release, and begin a new one. */
+  readonly takeAlone: () => boolean
   readonly release: () => Promise<void>
 }
 
@@ -134,9 +132,9 @@ export class SharedWork<Result, News, About = undefined> {
       signal.throwIfAborted()
       return {
         result,
-        isAlone: () => job.holders.size === 1,
-        close: () => {
-          job.isClosed = true
+        takeAlone: () => {
+          job.isClosed ||= job.holders.size === 1
+          return job.holders.size === 1
         },
         release: () => letGo(result),
       }

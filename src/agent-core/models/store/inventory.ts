@@ -294,18 +294,19 @@ export class Inventory {
 
   async #partials(): Promise<Leftover[]> {
     const files = await this.#filesOf('partials', (name) => partialKey.test(name) && !name.endsWith(wrongSuffix))
+    const { users, fetching } = this.#options
+    const wanted = new Set([...(users() ?? []).map(({ model }) => model), ...fetching()])
     const downloads = Map.groupBy(files, ({ path }) => downloadOf(path))
-    return Promise.all([...downloads].map(([path, parts]) => this.#partial(path, parts)))
+    return Promise.all([...downloads].map(([path, parts]) => this.#partial(path, parts, wanted)))
   }
 
-  /** `files`: the download and the records beside it. */
-  async #partial(path: string, files: readonly FoundFile[]): Promise<Leftover> {
-    const { users, fetching, partialKeepMs, now } = this.#options
+  /** `files`: the download and the records beside it. `wanted`: Models that a service has or that are being fetched. */
+  async #partial(path: string, files: readonly FoundFile[], wanted: ReadonlySet<string>): Promise<Leftover> {
+    const { partialKeepMs, now } = this.#options
     const { model = '', source = '' } = (await readNote(path)) ?? {}
     const changedAt = Math.max(...files.map((file) => file.changedAt))
     const ageMs = now() - changedAt
-    const isUsed = users()?.some((user) => user.model === model) === true
-    const isWanted = this.#isActive(path) || fetching().has(model) || isUsed
+    const isWanted = this.#isActive(path) || wanted.has(model)
     const isOld = !isWanted && ageMs >= partialKeepMs()
     const sizeBytes = files.find((file) => file.path === path)?.sizeBytes ?? 0
     return {

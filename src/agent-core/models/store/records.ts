@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { Dirent } from 'node:fs'
 import { lstat, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import PQueue from 'p-queue'
@@ -183,27 +184,15 @@ export class StoreRecords {
 
   /** Reads the records of a Model's folder and of its other sources' folders. Throws where they cannot be read: a file without its record would be open to every namespace. */
   async of(folder: string): Promise<Recorded[]> {
-    const below = (await entriesOf(folder)).filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))
+    const entries = await entriesOf(folder)
+    const below = entries.filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))
     const deeper = await Promise.all(below.map(({ name }) => this.in(join(folder, name))))
-    return [...(await this.in(folder)), ...deeper.flat()]
+    return [...(await this.#read(folder, entries)), ...deeper.flat()]
   }
 
-  /** Sets broken ones aside, and removes those that a killed agent left unfinished. */
+  /** Reads the records of this folder alone. */
   async in(folder: string): Promise<Recorded[]> {
-    const entries = await entriesOf(folder)
-    const names = await withoutUnfinished(
-      folder,
-      entries.map(({ name }) => name),
-    )
-    const read = names
-      .filter((name) => name.endsWith(manifestSuffix))
-      .map(async (name) => {
-        const path = join(folder, name)
-        const state = await readManifest(path)
-        if (state.kind === 'broken') await this.#setAside(path, state.why)
-        return state.kind === 'valid' ? [{ path, manifest: state.manifest }] : []
-      })
-    return (await Promise.all(read)).flat()
+    return this.#read(folder, await entriesOf(folder))
   }
 
   /** Makes it the newest of its source in the Model's folder. */
@@ -254,6 +243,21 @@ export class StoreRecords {
       await removeFiles()
       await rm(path, { force: true })
     })
+  }
+
+  /** Sets broken ones aside, and removes those that a killed agent left unfinished. */
+  async #read(folder: string, entries: readonly Dirent[]): Promise<Recorded[]> {
+    const all = entries.map(({ name }) => name)
+    const names = await withoutUnfinished(folder, all)
+    const read = names
+      .filter((name) => name.endsWith(manifestSuffix))
+      .map(async (name) => {
+        const path = join(folder, name)
+        const state = await readManifest(path)
+        if (state.kind === 'broken') await this.#setAside(path, state.why)
+        return state.kind === 'valid' ? [{ path, manifest: state.manifest }] : []
+      })
+    return (await Promise.all(read)).flat()
   }
 
   async #asNewest({ path, manifest }: Recorded, folder: string): Promise<Manifest> {
