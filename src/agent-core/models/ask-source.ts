@@ -152,7 +152,7 @@ async function isGiven(
     isSame &&= known !== undefined && (await isSameFile(file, etag, known, stored))
   }
   if (isSame) return files.every(({ isPublic }) => isPublic === true)
-  // Nobody's login fetched it, and reading it takes minutes: its name counts, for the first namespace alone.
+  // No login fetched these files, and hashing them takes minutes: their name is enough, for the first namespace alone.
   return isFound(stored) && stored.files.every(({ sha256 }) => sha256 === undefined) ? false : undefined
 }
 
@@ -181,7 +181,7 @@ async function requireRepository(
   const client = await hubClient(wanted, context)
   const { commit = 'main', isPublic } = await client.state(repo)
   if (isPublic === true) return
-  // What is small is often given to everybody.
+  // Small files are often given to everybody.
   const [largest] = (await client.list(repo, commit)).sort((a, b) => b.sizeBytes - a.sizeBytes)
   if (largest === undefined) throw otherwise
   const { path } = largest

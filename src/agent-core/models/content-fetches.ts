@@ -15,9 +15,9 @@ import { type Inventory, noteSuffix, readNote, removeDownload, writeNote } from 
 
 /** Complete and verified bytes, kept as long as a caller holds them. */
 export interface Content extends DownloadedFile {
-  /** In place of what stands at `path`. */
+  /** Puts the bytes at `path`, replacing what is there. */
   readonly moveTo: (path: string) => Promise<void>
-  /** After it this holder gives these bytes to no other caller. */
+  /** Ends this caller's hold on the bytes. */
   readonly release: () => Promise<void>
 }
 
@@ -49,7 +49,7 @@ interface News {
 interface Landed {
   readonly file: DownloadedFile
   readonly path: string
-  /** The bytes have been moved, or are somewhere else too. */
+  /** The bytes were moved into the store, or linked there. */
   isElsewhere: boolean
 }
 
@@ -123,7 +123,7 @@ export class ContentFetches {
   }
 }
 
-/** By content where that is known, so that two addresses of it are one download. */
+/** Names a download by its content where the checksum is known, so that two addresses of the same content share one. */
 function keyOf({ url, sha256, scope }: ScopedRequest): string {
   const hashed = (text: string): string => createHash('sha256').update(text).digest('hex')
   const [kind, name] = sha256 === undefined ? ['url', url] : ['sha', sha256]

@@ -49,7 +49,7 @@ type Arriving = Content & Pick<Arrived, 'from'>
 /** More files than the store of one machine has. */
 const maxHashes = 10_000
 
-/** How one model comes to this machine, and is kept as its source has it. */
+/** Brings one model to this machine, and keeps it up to date with its source. */
 export class Fetcher {
   readonly #options: FetcherOptions
   /** SHA-256 in hex. */
@@ -92,7 +92,7 @@ export class Fetcher {
       contents.length === 0 ? new Map() : await remoteStates(files, { transport: await remote.transport(), signal })
     for (const [place, stored] of contents.entries()) {
       const sameness = compareWithStored(files, states, stored.manifest)
-      // A source that went back to an older content has to show it.
+      // An older content counts only where the source proves that it has that content again.
       if (sameness === 'different' || (place > 0 && sameness !== 'same')) continue
       const same = await this.#admitted(request, stored, signal)
       if (same) return localOf(place === 0 ? same : await store.amend(same, () => ({}), { asNewest: true }))
@@ -102,7 +102,7 @@ export class Fetcher {
     const revision = contentRevision(fresh.manifest.files)
     const twin = contents.find(({ manifest }) => contentRevision(manifest.files) === revision)
     if (!twin || (await lstatIfThere(twin.manifestPath)) === undefined) return this.#arrived(request, fresh)
-    // The server calls the same bytes something else now, perhaps only where it does not send them.
+    // The same bytes under another ETag, which some servers give only where they do not send the content.
     await store.remove(fresh)
     const { isPublic = false, isByLogin = false } = fresh.manifest.access ?? {}
     const merged = (now: Manifest): Partial<Manifest> => ({
@@ -202,7 +202,7 @@ export class Fetcher {
     return contents.get({ url, fileName, scope, sizeBytes, sha256, credentials, etag: blob }, how)
   }
 
-  /** The path of the same content, where the namespace may have it: what the Hub vouches for its login has proven. */
+  /** The path of a file with the same content, if the namespace may have it: a login that the Hub told the digest may read the file. */
   async #alreadyHere(file: RemoteFile, namespace: string, signal: AbortSignal): Promise<string | undefined> {
     const { store, env, homeDir: home } = this.#options
     const { hub, sha256, sizeBytes } = file
@@ -224,7 +224,7 @@ export class Fetcher {
     return admitted && this.#verified(request, admitted)
   }
 
-  /** A content that another spec.sha256 replaced, and that a server kept in the store. */
+  /** An older content of the source that has the checksum which the Model states now. */
   async #replaced(request: ModelRequest, signal: AbortSignal): Promise<StoredModel | undefined> {
     const { store } = this.#options
     if (request.sha256 === undefined) return undefined
@@ -236,10 +236,10 @@ export class Fetcher {
   }
 
   /**
-   * What its source gave to another namespace, after the source was asked with the login of this one. For files that an earlier version or
-   * another agent left, no namespace is recorded: they belong to the first namespace that their source would give them to, and where their
-   * source cannot be reached at all, every Model that names them may have them. Undefined where the source gives the namespace something that
-   * is not shown to be what is stored. Throws ModelError.
+   * Lets the namespace have a stored model. Where another namespace fetched it, its source is first asked with the login of this one. Files
+   * that an earlier version or another agent left have no recorded namespace: they go to the first namespace that their source would give
+   * them to, and to every Model that names them where the source cannot be reached at all. Undefined where the source gives the namespace
+   * something that is not proven to be what is stored. Throws ModelError where the source refuses.
    */
   async #admitted(request: ModelRequest, stored: StoredModel, signal: AbortSignal): Promise<StoredModel | undefined> {
     const { log, remote } = this.#options
@@ -310,8 +310,8 @@ export class Fetcher {
       }))
     }
     if (sha256 === wanted) return stored
-    // What was downloaded is another content than is asked for, not a wrong one: it stays until that one replaces it. What another
-    // namespace's Model is served is not this Model's to call wrong.
+    // A downloaded file is another version than the one asked for, not a wrong file: it stays until that version replaces it. A file that
+    // serves another namespace's Model is not for this Model to quarantine.
     const { origin, namespace } = stored.manifest
     const isOwn = stored.model === request.name && namespace === request.namespace
     if (!isOwn || origin === 'downloaded') return undefined
@@ -326,7 +326,7 @@ export class Fetcher {
     return localOf(stored)
   }
 
-  /** What a list shows of a file; read after the model is handed out, so that no start waits for it. */
+  /** Records what a list shows of a model; the header is read after the model is handed out, so that no start waits for it. */
   async #describe(stored: StoredModel): Promise<void> {
     if (!/\.gguf$/i.test(stored.path)) return
     try {
@@ -354,7 +354,7 @@ function together(
   }
 }
 
-/** There is no way to the source. That it does not answer well says nothing for a namespace, which could provoke it: a limited rate, say. */
+/** Reasons why a source cannot be reached at all. A bad answer is none of them: a namespace could provoke one, such as a rate limit. */
 const hasNoNetwork: ReadonlySet<ModelErrorReason> = new Set([
   ...(['Offline', 'Unreachable', 'TlsFailed', 'ProxyFailed', 'BadProxy', 'BadAuthorityFile'] as const),
 ])

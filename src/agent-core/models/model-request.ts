@@ -34,7 +34,7 @@ export const wantedOf = (request: ModelRequest): Wanted => ({
   digest: selectionDigest(request),
 })
 
-/** Requests of the same key share one fetch, since they check the same and ask with the same login. What two namespaces ask for is brought by one download where both may have it. */
+/** Requests with the same key share one fetch: they check the same things and use the same login. Two namespaces fetch separately, but share the download of a content that both may have. */
 export const requestKey = (request: ModelRequest): string =>
   [
     ...[request.namespace, request.name, selectionDigest(request)],

@@ -169,7 +169,7 @@ export async function resolveHub(
     isFolder,
   )
   const { credentials } = client
-  // What lies beside the weights is often given to everybody.
+  // Files beside the weights are often given to everybody.
   const telling = all.find(({ path: name }) => isWeightsName(name)) ?? first
   const files = all.map((file): RemoteFile => {
     const kept = places.get(below(prefix, file.path)) ?? file.path

@@ -38,7 +38,7 @@ export async function entriesOf(folder: string): Promise<Dirent[]> {
   return entries ?? []
 }
 
-/** With links followed; what does not exist yet is where its nearest existing folder is. */
+/** Follows links. A path that does not exist yet is judged by the nearest folder above it that does. */
 export async function isInside(root: string, path: string): Promise<boolean> {
   const realRoot = await ifThere(realpath(root))
   if (realRoot === undefined) return true
@@ -58,7 +58,7 @@ export async function requireInside(store: string, folder: string): Promise<void
   )
 }
 
-/** With its parents, for this user alone. `mkdir` calls a read-only volume ENOENT here; asking for the right to write tells what it is. */
+/** Creates the folder and its parents for this user alone. On a read-only volume `mkdir` reports ENOENT; asking for write access gives the real reason. */
 export async function makeFolder(path: string): Promise<void> {
   try {
     await mkdir(path, { recursive: true, mode: 0o700 })
@@ -70,18 +70,15 @@ export async function makeFolder(path: string): Promise<void> {
   }
 }
 
-/** Lets what takes so many bytes of the folder's volume happen, or throws where there is no room. */
+/** Runs work that takes so many bytes of the folder's volume. Throws where there is no room for them. */
 export type WithRoom = (
   room: { readonly folder: string; readonly bytes: number },
   work: () => Promise<void>,
 ) => Promise<void>
 
-/**
- * The same bytes under a second name, which replaces what stands there: a hard link, where the volume has none a clone, else a copy as far as
- * there is room.
- */
+/** Gives the same bytes a second name, replacing what is there: by a hard link, else a clone, else a copy where there is room. */
 export async function sameBytes(from: string, to: string, withRoom: WithRoom): Promise<void> {
-  // The same file, if perhaps by a name that only some volumes tell apart.
+  // It is the same file, perhaps by a name that only some volumes tell apart.
   if (comparable(from) === comparable(to)) return rename(from, to)
   let beside = `${to}.metalbar.new`
   while (beingMade.has(comparable(beside))) beside = `${beside}er`
@@ -91,12 +88,12 @@ export async function sameBytes(from: string, to: string, withRoom: WithRoom): P
     await linkOrCopy(from, beside, withRoom)
     await rename(beside, to)
   } finally {
-    // Two names of one inode: rename leaves both.
+    // `rename` does nothing where both names are the same inode.
     await rm(beside, { force: true }).finally(() => beingMade.delete(comparable(beside)))
   }
 }
 
-/** So that two at once do not share a name, and the rest of a killed copy is found under its name by the next. */
+/** Temporary names that this process uses now. They are predictable, so that the next copy replaces what a killed process left. */
 const beingMade = new Set<string>()
 
 async function linkOrCopy(from: string, to: string, withRoom: WithRoom): Promise<void> {

@@ -134,8 +134,8 @@ export function contentRevision(files: readonly ManifestFile[]): string {
 }
 
 /**
- * Sorts contents of one source, newest first. Those of earlier versions have their time alone; one that has not come yet was put down by a
- * clock that was ahead, and whatever has a time that has come was fetched after it.
+ * Sorts contents of one source, newest first. Records of earlier versions have a time instead of a sequence. A time in the future was
+ * written by a clock that was ahead, so it counts as older than any time in the past.
  */
 export function newestFirst(a: Manifest, b: Manifest, now: number): number {
   const age = ({ sequence, completedAt }: Manifest): readonly [number, number, number] => {

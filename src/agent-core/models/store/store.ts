@@ -33,7 +33,7 @@ import {
 /** Which bytes, for which Model. */
 export interface Wanted {
   readonly model: string
-  /** The Model's; `''` = of no Model, but a person's. */
+  /** The Model's namespace; `''` = a person's, not a Model's. */
   readonly namespace: string
   /** The Model's `spec.source`. */
   readonly source: string
@@ -58,7 +58,7 @@ export interface StoredModel {
 /** A complete, synced file that is to become part of a model. */
 export interface Arrived extends ManifestFile {
   readonly sha256: string
-  /** Where the content lies on this machine already and stays. */
+  /** The file on this machine that has this content already, and keeps it. */
   readonly from?: string | undefined
   /** Puts the content under this name, in place of what stands there. */
   readonly moveTo: (path: string) => Promise<void>
@@ -80,7 +80,7 @@ export interface Destination {
 interface Place {
   /** The Model's folder. */
   readonly root: string
-  /** It, or one of its own for a further source. */
+  /** The Model's folder, or a folder in it for a further source. */
   readonly folder: string
   readonly files: readonly string[]
   /** The file that a runtime is given; empty = the folder. */
@@ -450,7 +450,7 @@ export class Store {
   }
 }
 
-/** Which contents of a source a Model of the namespace has to do with: its own, else those open to it, else all; in the order given. */
+/** The contents of a source that count for a Model of the namespace: its own, else those open to it, else all; in the order given. */
 export function countingFor(
   complete: readonly StoredModel[],
   { namespace }: Pick<Wanted, 'namespace'>,

@@ -12,7 +12,7 @@ import { entriesOf, statIfThere, storeError } from './files.ts'
 
 /** What is found out about a store's folder and those above it. */
 export interface FolderJudgement {
-  /** Nothing is written there, nor served from there. */
+  /** While it is set, nothing is written to the store or served from it. */
   readonly problem?: ModelError
   /** What a person should know, one sentence each. */
   readonly warnings: readonly string[]
@@ -113,7 +113,7 @@ export async function isAway(directory: string, place: StorePlace, home: string 
 const hasModels = async (directory: string): Promise<boolean> =>
   (await entriesOf(directory)).some(({ name }) => !name.startsWith('.'))
 
-/** Where the store was last seen: kept over restarts of the agent. Another folder than this is another store. */
+/** Where the store was last seen, which is kept over restarts of the agent. It counts only for the same folder. */
 const homeShape = z.object({ directory: z.string(), mountPoint: z.string() })
 const maxHomeBytes = 64 * 1024
 
