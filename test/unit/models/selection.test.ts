@@ -115,6 +115,14 @@ describe('without spec.quantization', () => {
     ])
   })
 
+  test('several models are listed from the smallest to the largest, and those of one size by their names', () => {
+    const all = Object.entries({ 'c.gguf': 3, 'b.gguf': 1, 'a.gguf': 3 }).map(([path, sizeBytes]) => ({
+      path,
+      sizeBytes,
+    }))
+    expect(() => selectFiles(all, {}, place)).toThrow(/: b\.gguf \(1 B\), a\.gguf \(3 B\), c\.gguf \(3 B\);/)
+  })
+
   test('a long list is cut', () => {
     const message = JSON.stringify(refused(Array.from({ length: 30 }, (_, at) => `m${at}.gguf`)))
     expect(message).toContain('m19.gguf (20.0 GB) and 10 more;')

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import type { Progress } from '../../../src/contract/service.ts'
 import { defaultDownloadSettings, type LocalModel } from '../../../src/agent-core/models/models.ts'
 import type { LoadedFiles, ModelUser } from '../../../src/agent-core/models/store/inventory.ts'
 import { selectionDigest } from '../../../src/agent-core/models/selection.ts'
@@ -85,14 +86,18 @@ test('one model asked for by two names of what is wanted is kept whole, whether 
   }
 })
 
-test('all files of a split model and its projector arrive, and are found again without a request', async () => {
+test('all files of a split model and its projector arrive with one progress, and are found again without a request', async () => {
   await hub.addRepo('org/split', {
     'm-Q8_0-00001-of-00002.gguf': gguf('A'),
     'm-Q8_0-00002-of-00002.gguf': gguf('B'),
     'mmproj-m.gguf': gguf('P'),
   })
   const wanted = { ...request('hf://org/split'), mmproj: 'mmproj-m.gguf' }
-  const model = await world.models.ensure(wanted, staying())
+  const reports: Progress[] = []
+  const onProgress = (progress: Progress) => void reports.push(progress)
+  const model = await world.models.ensure(wanted, { ...staying(), onProgress })
+  const totals = new Set(reports.map(({ totalBytes }) => totalBytes))
+  expect([Math.max(...reports.map(({ doneBytes }) => doneBytes)), [...totals]]).toEqual([3 * 4096, [3 * 4096]])
   const asked = hub.requests.length
   const again = await world.restarted().ensure(wanted, staying())
   expect([again, await filesBelow(world.store), hub.requests.length - asked, model]).toEqual([

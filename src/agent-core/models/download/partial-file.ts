@@ -290,8 +290,8 @@ export class PartialFile implements AsyncDisposable {
     // Without a checksum only the server can tell whether it is still the same file: so there is something to ask it for.
     const unasked = this.#identity.wanted.sha256 === undefined && sizeBytes !== undefined ? sizeBytes - 1 : size
     this.#ranges = clipped(record.ranges, Math.min(size, unasked))
-    const isSameAddress = record.urlSha256 === this.#identity.urlSha256
-    this.remote = isSameAddress ? record.remote : { ...(sizeBytes !== undefined && { sizeBytes }) }
+    // Another server has other validators for the same content.
+    this.remote = record.urlSha256 === this.#identity.urlSha256 ? record.remote : { sizeBytes }
     this.#hash.advance(prefixLength(this.#ranges))
     return undefined
   }

@@ -1,4 +1,7 @@
+import { createHash } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { remoteRepairMs } from '../../../../src/agent-core/models/errors.ts'
 import type { Behaviour } from '../../../support/model-server/behaviour.ts'
@@ -61,6 +64,24 @@ describe('a file arrives byte for byte, with its SHA-256,', () => {
       onDisk: sha256,
     })
   })
+})
+
+test('a file whose parts do not say how long the whole is arrives whole', async () => {
+  const content = Buffer.alloc(5_000, 'GGUF')
+  const server = createServer((asked, response) => {
+    const [, from = '0'] = /^bytes=(\d+)-/.exec(asked.headers.range ?? '') ?? []
+    const part = content.subarray(Number(from))
+    response.writeHead(206, { 'content-range': `bytes ${from}-4999/*`, 'content-length': part.length }).end(part)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo // a TCP server that listens has no other kind
+  try {
+    const file = await room.fetch({ url: `http://127.0.0.1:${port}/x.gguf` }, { attempts: 1 })
+    expect([file.sizeBytes, await room.sha256()]).toEqual([5_000, createHash('sha256').update(content).digest('hex')])
+  } finally {
+    server.closeAllConnections()
+    server.close()
+  }
 })
 
 test('what arrived before a break is not asked for again, and the rest only of the same content', async () => {
@@ -381,9 +402,9 @@ test('an abort keeps what arrived, and says nothing else than its reason', async
   expect((await requestsFor(path)).at(-1)?.range).toMatch(/^bytes=209\d{4}-/)
 })
 
-test('a complete partial file with a known checksum needs no server', async () => {
+test('a complete partial file with a known checksum needs no server, whatever its address', async () => {
   const { url, sha256, path } = await served(plain)
   await room.fetch({ url, sha256 })
-  const again = await room.fetch({ url, sha256 })
+  const again = await room.fetch({ url: 'http://127.0.0.1:9/x.gguf', sha256 })
   expect([again.sha256, (await requestsFor(path)).length]).toEqual([sha256, 1])
 })

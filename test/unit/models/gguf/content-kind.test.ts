@@ -45,3 +45,14 @@ test.each([
 ])('spec.format %s contradicts a file that begins with %j', (format, start, sentence) => {
   expect(formatContradiction(format, contentKindOf(Buffer.from(start, 'latin1')))).toBe(sentence)
 })
+
+test.each([
+  [1n, 'unknown'],
+  [2n, 'safetensors'],
+  [100_000_000n, 'safetensors'],
+  [100_000_001n, 'unknown'],
+])('a file that says its JSON header has %i bytes is %s: the format allows 2 to 100 million', (length, kind) => {
+  const start = Buffer.alloc(16, '{')
+  start.writeBigUInt64LE(length)
+  expect(contentKindOf(start)).toBe(kind)
+})
