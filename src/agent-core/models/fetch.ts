@@ -13,7 +13,6 @@ import type { GgufHeader } from './gguf/gguf.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { localModel, type ModelRoots } from './local.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
-import { waitingSentence } from './pulls.ts'
 import type { Remote } from './remote.ts'
 import { isVouchedFor, type RemoteFile } from './resolve.ts'
 import type { Waiters } from './shared-work.ts'
@@ -118,8 +117,10 @@ export class Fetcher {
 
   #inTurn(request: ModelRequest, { signal, tell }: Waiters<Progress>, why: 'missing' | 'newer'): Promise<StoredModel> {
     const { store, turns, inventory } = this.#options
-    const onPlace = (ahead: number): void =>
-      tell({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: waitingSentence(ahead) })
+    const onPlace = (ahead: number): void => {
+      const message = `Waiting for ${ahead} other download${ahead === 1 ? '' : 's'}.`
+      tell({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message })
+    }
     return turns.take(signal, onPlace, async () => {
       // Another request may have brought it while this one waited.
       const stored = why === 'missing' ? await store.find(wantedOf(request)) : undefined

@@ -123,11 +123,7 @@ export class Models {
       ...{ remote: this.#remote, turns: this.#turns, headers: this.#headers, log, now, env, homeDir },
       beside: (work) => this.#inBackground(work),
     })
-    this.#pulls = new Pulls({
-      fetch: ({ model, ...selection }, how) => this.ensure({ namespace: '', name: model, ...selection }, how),
-      onChange,
-      now,
-    })
+    this.#pulls = new Pulls({ ensure: (request, how) => this.ensure(request, how), onChange, now })
   }
 
   /** Looks after the store from now on: clears what is left of downloads, notices when its volume goes, and tells of lent folders that are missing. */

@@ -2,18 +2,11 @@ import type { DownloadView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import { messageOf } from '../util/message-of.ts'
 import { asAskedOnce, ModelError } from './errors.ts'
+import type { EnsureOptions, LocalModel, ModelRequest } from './model-request.ts'
 import { parseModelSource, shownSource } from './source.ts'
 
 export interface PullsOptions {
-  readonly fetch: (
-    request: {
-      readonly model: string
-      readonly source: string
-      readonly quantization?: string
-      readonly format?: string
-    },
-    options: { signal: AbortSignal; onProgress: (progress: Progress) => void },
-  ) => Promise<{ readonly path: string }>
+  readonly ensure: (request: ModelRequest, options: EnsureOptions) => Promise<LocalModel>
   readonly onChange: () => void
   readonly now: () => number
 }
@@ -25,8 +18,15 @@ export interface PullRequest {
   readonly format?: string | undefined
 }
 
+interface Pull {
+  view: DownloadView
+  readonly ending: AbortController
+  /** Until when its end is shown; undefined while it runs. */
+  shownUntil: number | undefined
+}
+
 /** How long the end of a download is shown, so that a person who looks only now and then learns of it. */
-const toldForMs = { done: 60_000, cancelled: 60_000, failed: 600_000 } as const
+const shownForMs = { done: 60_000, cancelled: 60_000, failed: 600_000 } as const
 
 /** Downloads that a person asked for, without a service. */
 export class Pulls {
@@ -40,83 +40,69 @@ export class Pulls {
   /** Sorted by name. */
   views(): DownloadView[] {
     const now = this.#options.now()
-    for (const [model, { view, endedAt }] of this.#pulls) {
-      const { state } = view
-      if (endedAt !== undefined && state in toldForMs && now - endedAt > toldForMs[state as keyof typeof toldForMs])
-        this.#pulls.delete(model)
-    }
+    for (const [model, { shownUntil }] of this.#pulls)
+      if (shownUntil !== undefined && now > shownUntil) this.#pulls.delete(model)
     return [...this.#pulls.values()].map(({ view }) => view).sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
   /** A sentence where it cannot begin. */
   start(request: PullRequest): { started: boolean; message: string } {
     const { model, source } = request
+    const refused = (message: string) => ({ started: false, message })
     const parsed = parseModelSource(source)
-    if (parsed.kind === 'local')
-      return { started: false, message: `${shownSource(source)} is on this machine already and used in place.` }
-    if (parsed.kind === 'unsupported') return { started: false, message: parsed.message }
-    if (this.#isRunning(model)) return { started: false, message: `${model} is being pulled already.` }
+    if (parsed.kind === 'local') return refused(`${shownSource(source)} is on this machine already and used in place.`)
+    if (parsed.kind === 'unsupported') return refused(parsed.message)
+    if (this.#running(model)) return refused(`${model} is being pulled already.`)
     this.#begin(request)
     return { started: true, message: `Pulling ${shownSource(source)} as ${model}.` }
   }
 
   /** False where nothing of this name is under way. */
   cancel(model: string): boolean {
-    if (!this.#isRunning(model)) return false
-    this.#pulls.get(model)?.ending.abort(ModelError.passing('ShuttingDown', 'The download was cancelled.'))
-    return true
+    const pull = this.#running(model)
+    pull?.ending.abort(ModelError.passing('ShuttingDown', 'The download was cancelled.'))
+    return pull !== undefined
   }
 
-  #isRunning(model: string): boolean {
+  #running(model: string): Pull | undefined {
     const pull = this.#pulls.get(model)
-    return pull !== undefined && pull.endedAt === undefined
+    return pull?.shownUntil === undefined ? pull : undefined
   }
 
-  #begin({ model, source, quantization, format }: PullRequest): void {
-    const ending = new AbortController()
-    const since = new Date(this.#options.now()).toISOString()
-    const view: DownloadView = {
-      name: model,
-      source: shownSource(source),
-      state: 'waiting',
-      message: 'Asking for the model.',
-      since,
+  #begin({ model, ...selection }: PullRequest): void {
+    const { ensure, onChange, now } = this.#options
+    const source = shownSource(selection.source)
+    const since = new Date(now()).toISOString()
+    const pull: Pull = {
+      view: { name: model, source, state: 'waiting', message: 'Asking for the model.', since },
+      ending: new AbortController(),
+      shownUntil: undefined,
     }
-    const pull: Pull = { view, ending, endedAt: undefined }
     this.#pulls.set(model, pull)
     const change = (news: Partial<DownloadView>): void => {
       pull.view = { ...pull.view, ...news }
-      this.#options.onChange()
+      onChange()
     }
-    const end = (state: 'done' | 'failed' | 'cancelled', message: string): void => {
-      pull.endedAt = this.#options.now()
+    const end = (state: keyof typeof shownForMs, message: string): void => {
+      pull.shownUntil = now() + shownForMs[state]
       change({ state, message })
     }
-    const request = { model, source, ...(quantization && { quantization }), ...(format && { format }) }
     const onProgress = (progress: Progress): void => {
-      const { phase, message = `Downloading ${pull.view.source}.` } = progress
+      const { phase, message = `Downloading ${source}.` } = progress
       change({ state: phase === 'waiting' ? 'waiting' : 'downloading', message, progress })
     }
-    this.#options.fetch(request, { signal: ending.signal, onProgress }).then(
+    const { signal } = pull.ending
+    const request = { namespace: '', name: model, ...selection, format: selection.format || undefined }
+    ensure(request, { signal, onProgress }).then(
       ({ path }) => end('done', `${model} is at ${path}.`),
       (error: unknown) => {
-        if (ending.signal.aborted) end('cancelled', 'It was cancelled; what has arrived is kept for a while.')
+        if (signal.aborted) end('cancelled', 'It was cancelled; what has arrived is kept for a while.')
         else end('failed', asAskedOnce(messageOf(error)))
       },
     )
-    this.#options.onChange()
+    onChange()
   }
 }
-
-interface Pull {
-  view: DownloadView
-  readonly ending: AbortController
-  endedAt: number | undefined
-}
-
-/** What a person reads while a download waits for its turn. */
-export const waitingSentence = (ahead: number): string =>
-  `Waiting for ${ahead} other download${ahead === 1 ? '' : 's'}.`
 
 /** A Model's name made of a source, where none is given. Empty where nothing of the source can be a name. */
 export function modelNameOf(source: string): string {

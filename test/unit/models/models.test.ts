@@ -135,3 +135,22 @@ test('a source of another kind waits for a change of the Model', async () => {
     reason: 'UnsupportedSource',
   })
 })
+
+test('what a person pulled is shown for a minute after its end, and what failed for ten', async () => {
+  let at = 0
+  const models = world.restarted({ now: () => at })
+  const { url } = world.server.serve('/y.gguf', gguf('B'))
+  const begun = [models.pull({ model: 'good', source: url }), models.pull({ model: 'gone', source: `${url}.gguf` })]
+  const again = models.pull({ model: 'good', source: url })
+  const shown = (): string[] => models.state().downloads.map(({ name, state }) => `${name} ${state}`)
+  await eventually(() => shown().join() === 'gone failed,good done')
+  const later = [60_000, 60_001, 600_000, 600_001].map((ms) => {
+    at = ms
+    return shown()
+  })
+  expect([begun.map(({ started }) => started), again.started, later]).toEqual([
+    [true, true],
+    false,
+    [['gone failed', 'good done'], ['gone failed'], ['gone failed'], []],
+  ])
+})
