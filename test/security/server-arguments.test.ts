@@ -142,7 +142,7 @@ test('a file is judged where its links lead, and a flag by what the installed bi
       policy,
       executable: '/bin/llama-server',
       known: known && new Set(known),
-      allowsFile: async (path) => (await models.lentTo('default').allows(path)) && (await isModel(path)),
+      allowsFile: async (path) => (await models.allows(path, 'default')) && (await isModel(path)),
     })
   expect(judgeArguments(['--lora', join(store, 'link.gguf')], policy)).toBeUndefined()
   expect([

@@ -112,7 +112,8 @@ export class Fetcher {
   }
 
   #inPlace(path: string, request: ModelRequest): Promise<LocalModel> {
-    return localModel(path, request, { hashes: this.#hashes, lent: this.#options.roots.lentTo(request.namespace) })
+    const allows = (file: string) => this.#options.roots.allows(file, request.namespace)
+    return localModel(path, request, { hashes: this.#hashes, allows })
   }
 
   #inTurn(request: ModelRequest, { signal, tell }: Waiters<Progress>, why: 'missing' | 'newer'): Promise<StoredModel> {

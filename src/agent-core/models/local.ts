@@ -35,14 +35,8 @@ export interface LocalSource {
   readonly choices?: readonly ModelChoice[]
 }
 
-/** Which files may be looked at. */
-export interface Lent {
-  allows(path: string): Promise<boolean>
-  /** Throws ModelError. */
-  require(path: string): Promise<void>
-}
-
-const everything: Lent = { allows: () => Promise.resolve(true), require: () => Promise.resolve() }
+/** Whether a file may be looked at. */
+export type Allows = (path: string) => Promise<boolean>
 
 /**
  * A model used in place: checked, never copied, changed or deleted. Of a file that is no model nothing is told, neither by us nor by a
@@ -51,9 +45,9 @@ const everything: Lent = { allows: () => Promise.resolve(true), require: () => P
 export async function localModel(
   path: string,
   request: ModelRequest,
-  { hashes, lent }: { readonly hashes: FactsOfFiles<string>; readonly lent: Lent },
+  { hashes, allows }: { readonly hashes: FactsOfFiles<string>; readonly allows: Allows },
 ): Promise<LocalModel> {
-  const found = await resolveLocal(path, request, lent)
+  const found = await resolveLocal(path, request, allows)
   const { mmproj, sizeBytes, files } = found
   const [first = found.path] = files
   await requireFormat(first, request.format)
@@ -92,10 +86,12 @@ async function stampOf(files: readonly string[]): Promise<string> {
   return createHash('sha256').update(JSON.stringify(stamps)).digest('hex')
 }
 
-/** Which files of this machine a path means: only ever read. `lent` absent = every file that the agent can read is allowed. Throws ModelError. */
-export async function resolveLocal(path: string, choice: Choice, lent: Lent = everything): Promise<LocalSource> {
+const everything: Allows = () => Promise.resolve(true)
+
+/** Which files of this machine a path means: only ever read. `allows` absent = every file that the agent can read. Throws ModelError. */
+export async function resolveLocal(path: string, choice: Choice, allows = everything): Promise<LocalSource> {
   const given = resolve(path)
-  await lent.require(given)
+  await requireAllowed(given, allows)
   const isFolder = (await stat(given).catch(ifMissing))?.isDirectory() === true
   if (!isFolder) await requireFile(given, choice)
   const folder = isFolder ? given : dirname(given)
@@ -110,16 +106,16 @@ export async function resolveLocal(path: string, choice: Choice, lent: Lent = ev
         folder,
         { ...choice, mmproj: undefined, path: isFolder ? undefined : basename(given) },
         asked,
-        lent,
+        allows,
       )
   const files = selected.files.map((file) => join(folder, file.path))
   let sizeBytes = 0
   for (const file of files) {
-    await lent.require(file)
+    await requireAllowed(file, allows)
     sizeBytes += await checkedSize(file)
   }
   if (mmproj !== undefined) {
-    await lent.require(mmproj)
+    await requireAllowed(mmproj, allows)
     await checkedSize(mmproj)
   }
   return {
@@ -128,6 +124,15 @@ export async function resolveLocal(path: string, choice: Choice, lent: Lent = ev
     ...(mmproj !== undefined && { mmproj }),
     ...(selected.choices && { choices: selected.choices }),
   }
+}
+
+/** In the same words whether there is such a file or not. */
+async function requireAllowed(path: string, allows: Allows): Promise<void> {
+  if (await allows(path)) return
+  throw ModelError.terminal(
+    'ModelSourceNotAllowed',
+    `${path} is neither in the model store nor below a folder of --allowed-model-roots, so it is not read: let a person on this machine start the agent with --allowed-model-roots and the folder of the model, or give an https:// address or a Hugging Face repository (hf://owner/name).`,
+  )
 }
 
 async function requireFile(path: string, { format }: Choice): Promise<void> {
@@ -181,7 +186,7 @@ function unreadable(path: string, error: unknown): ModelError {
 const lookedAtOnce = 16
 
 /** Chooses among the files of the folder, and those deeper that were asked for. What says that it is a model and is none is left out, unless it was asked for. */
-async function selectInFolder(folder: string, choice: Choice, asked: readonly string[], lent: Lent) {
+async function selectInFolder(folder: string, choice: Choice, asked: readonly string[], allows: Allows) {
   const entries = await entriesUpTo(folder, maxListedFiles).catch((error: unknown) => {
     throw ModelError.untilRepairedHere(
       'FileUnreadable',
@@ -199,7 +204,7 @@ async function selectInFolder(folder: string, choice: Choice, asked: readonly st
   for (const path of meant) inFolder(folder, path)
   const look = async (path: string): Promise<Candidate[]> => {
     const full = join(folder, path)
-    if (!(await lent.allows(full))) return []
+    if (!(await allows(full))) return []
     const state = await stat(full).catch(ifMissing)
     if (state?.isFile() !== true) return []
     const isMeant = meant.has(path) || !isWeightsName(path) || (await isModel(full))
@@ -256,19 +261,17 @@ export class ModelRoots {
     this.#roots = roots.map((root) => (/^~(?=\/|$)/.test(root) ? join(home, root.slice(1)) : root))
   }
 
-  lentTo(namespace: string): Lent {
-    const allows = (path: string): Promise<boolean> => this.#allows(path, namespace)
-    return {
-      allows,
-      // In the same words whether there is such a file or not.
-      require: async (path) => {
-        if (await allows(path)) return
-        throw ModelError.terminal(
-          'ModelSourceNotAllowed',
-          `${path} is neither in the model store nor below a folder of --allowed-model-roots, so it is not read: let a person on this machine start the agent with --allowed-model-roots and the folder of the model, or give an https:// address or a Hugging Face repository (hf://owner/name).`,
-        )
-      },
+  /** Whether a Model of the namespace may name the file. Links are followed; what does not exist is judged by the nearest folder above it that does. */
+  async allows(path: string, namespace: string): Promise<boolean> {
+    const real = await realOf(path)
+    const store = (await realFolder(this.#store.directory)) ?? this.#store.directory
+    if (isAtOrBelow(real, join(store, ownFolder))) return false
+    if (isAtOrBelow(real, store)) return this.#store.isOpen(real, namespace)
+    for (const root of this.#roots) {
+      const realRoot = await realFolder(root)
+      if (realRoot !== undefined && isAtOrBelow(real, realRoot)) return true
     }
+    return false
   }
 
   /** A sentence about each listed folder that does not exist; it counts as soon as it does. */
@@ -281,19 +284,6 @@ export class ModelRoots {
         : [],
     )
     return (await Promise.all(told)).flat()
-  }
-
-  /** With all links followed; what does not exist is judged by the nearest folder above it that does. */
-  async #allows(path: string, namespace: string): Promise<boolean> {
-    const real = await realOf(path)
-    const store = (await realFolder(this.#store.directory)) ?? this.#store.directory
-    if (isAtOrBelow(real, join(store, ownFolder))) return false
-    if (isAtOrBelow(real, store)) return this.#store.isOpen(real, namespace)
-    for (const root of this.#roots) {
-      const realRoot = await realFolder(root)
-      if (realRoot !== undefined && isAtOrBelow(real, realRoot)) return true
-    }
-    return false
   }
 }
 

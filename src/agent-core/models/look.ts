@@ -5,7 +5,7 @@ import { isOpenTo } from './store/records.ts'
 import { ModelError, type ModelChoice } from './errors.ts'
 import { GgufError, type GgufHeader } from './gguf/gguf.ts'
 import { maxHeaderBytes } from './gguf/sections.ts'
-import { type Lent, type ModelRoots, resolveLocal } from './local.ts'
+import { type Allows, type ModelRoots, resolveLocal } from './local.ts'
 import type { ModelRequest } from './model-request.ts'
 import type { Remote, RemoteRequest } from './remote.ts'
 import type { RemoteFile } from './resolve.ts'
@@ -34,7 +34,7 @@ type ReadHeader = (path: string) => Promise<GgufHeader>
 export async function lookHere(
   path: string,
   read: ReadHeader,
-  { lent, quantization }: { readonly lent?: Lent; readonly quantization?: string | undefined } = {},
+  { allows, quantization }: { readonly allows?: Allows; readonly quantization?: string | undefined } = {},
 ): Promise<ModelLook> {
   const {
     path: first,
@@ -43,7 +43,7 @@ export async function lookHere(
     mmproj,
     choices = [],
     notes,
-  } = await resolveLocal(path, { quantization }, lent)
+  } = await resolveLocal(path, { quantization }, allows)
   const headers = await headersOf(first, files, read)
   const projector = mmproj === undefined ? {} : { mmproj: await projectorAt(mmproj, read) }
   return { ...headers, fileBytes: sizeBytes, ...projector, isHere: true, choices, notes }
@@ -139,7 +139,10 @@ export async function lookOnMachine(
   const { source, quantization, namespace } = request
   const parsed = parseModelSource(source)
   if (parsed.kind === 'unsupported') throw ModelError.terminal('UnsupportedSource', parsed.message)
-  if (parsed.kind === 'local') return lookHere(parsed.path, read, { lent: roots.lentTo(namespace), quantization })
+  if (parsed.kind === 'local') {
+    const allows = (path: string) => roots.allows(path, namespace)
+    return lookHere(parsed.path, read, { allows, quantization })
+  }
   const digest = selectionDigest({ source, quantization })
   // What the store has of exactly this source, as far as the namespace may have it without asking again.
   const found = (await store.list()).find(

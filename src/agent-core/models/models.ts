@@ -126,7 +126,7 @@ export class Models {
     this.#pulls = new Pulls({ ensure: (request, how) => this.ensure(request, how), onChange, now })
   }
 
-  /** Looks after the store from now on: clears what is left of downloads, notices when its volume goes, and tells of lent folders that are missing. */
+  /** Looks after the store from now on: clears what is left of downloads, notices when its volume goes, and tells of folders for models that are missing. */
   start(): void {
     this.#watch.start()
     this.#inBackground(this.#warnOfRoots())
@@ -182,7 +182,7 @@ export class Models {
    * since a server quotes other files in its errors.
    */
   async allowsFile(path: string, namespace: string): Promise<boolean> {
-    return (await this.#roots.lentTo(namespace).allows(path)) && (await isModel(path))
+    return (await this.#roots.allows(path, namespace)) && (await isModel(path))
   }
 
   /** Received by all downloads since the agent started. */
