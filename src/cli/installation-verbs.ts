@@ -2,7 +2,7 @@ import { constants } from 'node:os'
 import path from 'node:path'
 import { Command, Option } from 'commander'
 import { z } from 'zod'
-import { traceKinds } from '../contract/uninstall.ts'
+import { traceKinds, type TraceKind } from '../contract/uninstall.ts'
 import { group, VerbError, type VerbContext } from './agent-session.ts'
 import type { CliIo } from './io.ts'
 
@@ -31,12 +31,7 @@ export function installVerb({ io, end }: VerbContext): Command {
     .action(async (flags: string[], options: unknown) => {
       const { env, user, platform, ...switches } = installGiven.parse(options)
       const { install } = await import('./service/install.ts')
-      end(
-        await install(
-          { ...switches, user, platform, flags, env: Object.fromEntries(env.map(variable)), isMove: false },
-          io,
-        ),
-      )
+      end(await install({ ...switches, user, platform, flags, env: Object.fromEntries(env.map(variable)) }, io))
     })
 }
 
@@ -98,24 +93,8 @@ export function headlessVerb({ io, end }: VerbContext): Command {
 
 const uninstallGiven = z.object({ keepServing: z.boolean().default(false), yes: z.boolean().default(false) })
 
-/** Takes away what `install` made, or everything that was ever written. */
-export function uninstallVerb(context: VerbContext): Command {
-  const verb = new Command('uninstall')
-    .description('remove the service: withdraw, let requests finish, stop the servers; models and settings stay')
-    .option('--keep-serving', 'leave the servers and their endpoints as they are, for the next agent to adopt')
-  return withEverything(verb, context).action(async (options: unknown) => {
-    if (await ranEverything(context, options)) return
-    const { keepServing, yes } = uninstallGiven.parse(options)
-    const { uninstall } = await import('./service/service.ts')
-    context.end(await uninstall(context.io, { keepServing, isConfirmed: yes }))
-  })
-}
-
-const kind = z.enum(traceKinds)
-
 const everythingGiven = z.object({
   everything: z.boolean().default(false),
-  yes: z.boolean().default(false),
   dryRun: z.boolean().default(false),
   json: z.boolean().default(false),
   models: z.boolean().default(false),
@@ -126,9 +105,11 @@ const everythingGiven = z.object({
   logFile: z.string().optional(),
 })
 
-/** What `uninstall` takes beside the service. */
-export const withEverything = (verb: Command, { defaultStateDir }: VerbContext): Command =>
-  verb
+/** Takes away what `install` made, or everything that was ever written. */
+export const uninstallVerb = ({ io, end, defaultStateDir }: VerbContext): Command =>
+  new Command('uninstall')
+    .description('remove the service: withdraw, let requests finish, stop the servers; models and settings stay')
+    .option('--keep-serving', 'leave the servers and their endpoints as they are, for the next agent to adopt')
     .option('--everything', 'all that was ever written, here and in the cluster; lists it first, and asks')
     .option('--dry-run', 'with --everything: only list it')
     .option('-y, --yes', 'stop the models that serve without asking; with --everything: remove what is ticked')
@@ -139,24 +120,26 @@ export const withEverything = (verb: Command, { defaultStateDir }: VerbContext):
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
     .option('--model-store <folder>', 'with --everything: where the models are, if no agent runs that tells')
     .option('--log-file <file>', "with --everything: the agent's log, if no agent runs that tells")
+    .action(async (options: unknown) => {
+      const { keepServing, yes } = uninstallGiven.parse(options)
+      const { everything, dryRun, json, ...given } = everythingGiven.parse(options)
+      if (!everything) {
+        const { uninstall } = await import('./service/service.ts')
+        return end(await uninstall(io, { keepServing, isConfirmed: yes }))
+      }
+      const keep = given.keep.map(traceKind)
+      const also = (['models', 'applications'] as const).filter((kind) => given[kind])
+      const inFolder = (file: string | undefined) => (file === undefined ? undefined : path.resolve(io.cwd, file))
+      const stateDir = path.resolve(io.cwd, given.stateDir)
+      const stated = { modelStore: inFolder(given.modelStore), logFile: inFolder(given.logFile) }
+      const { uninstallEverything } = await import('./uninstall.ts')
+      end(await uninstallEverything(io, { stateDir, stated, also, keep, yes, dryRun, json }))
+    })
 
-/** False where only the service is meant. Throws VerbError. */
-export async function ranEverything({ io, end }: VerbContext, options: unknown): Promise<boolean> {
-  const { everything, yes, dryRun, json, models, applications, keep, ...places } = everythingGiven.parse(options)
-  if (!everything) return false
-  const wrong = keep.find((one) => !kind.safeParse(one).success)
-  if (wrong !== undefined) {
-    throw new VerbError(`--keep ${JSON.stringify(wrong)} is none of the kinds: ${traceKinds.join(', ')}.`)
-  }
-  const also = [...(models ? (['models'] as const) : []), ...(applications ? (['applications'] as const) : [])]
-  const { uninstallEverything } = await import('./uninstall.ts')
-  const inFolder = (file: string | undefined) => (file === undefined ? undefined : path.resolve(io.cwd, file))
-  const where = {
-    stateDir: path.resolve(io.cwd, places.stateDir),
-    stated: { modelStore: inFolder(places.modelStore), logFile: inFolder(places.logFile) },
-  }
-  end(await uninstallEverything(io, { ...where, also, keep: z.array(kind).parse(keep), yes, dryRun, json }))
-  return true
+function traceKind(word: string): TraceKind {
+  const kind = traceKinds.find((one) => one === word)
+  if (kind !== undefined) return kind
+  throw new VerbError(`--keep ${JSON.stringify(word)} is none of the kinds: ${traceKinds.join(', ')}.`)
 }
 
 const migrateGiven = z.object({

@@ -198,24 +198,7 @@ function ownService(io: CliIo, host: InstallationHost): OwnService {
       throw new InstallationError(`The service was not ${what}: the lines above say why.`)
   }
   return {
-    install: (flags) =>
-      succeeded(
-        install(
-          {
-            daemon: false,
-            user: undefined,
-            force: false,
-            dryRun: false,
-            platform: undefined,
-            env: {},
-            flags,
-            isMove: true,
-          },
-          io,
-          host,
-        ),
-        'installed',
-      ),
+    install: (flags) => succeeded(install({ flags, isMove: true }, io, host), 'installed'),
     uninstall: () => succeeded(uninstall(io, { keepServing: false, isConfirmed: true }, host), 'removed'),
     restart: () => succeeded(restart(io, host), 'restarted'),
   }

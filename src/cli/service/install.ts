@@ -20,21 +20,21 @@ import { saying, serviceHost, workOf } from './service-host.ts'
 import { copyFor, placeWarnings, planOf } from './service-plan.ts'
 
 export interface InstallRequest {
-  readonly daemon: boolean
-  readonly user: string | undefined
-  readonly force: boolean
-  readonly dryRun: boolean
-  readonly platform: 'darwin' | 'linux' | undefined
-  readonly env: Readonly<Record<string, string>>
   readonly flags: readonly string[]
+  readonly daemon?: boolean
+  readonly user?: string | undefined
+  readonly force?: boolean
+  readonly dryRun?: boolean
+  readonly platform?: 'darwin' | 'linux' | undefined
+  readonly env?: Readonly<Record<string, string>>
   /** It takes the Go agent's place, of which nothing needs to be said. */
-  readonly isMove: boolean
+  readonly isMove?: boolean
 }
 
 /** `metal-agent install`, on this machine unless another is given; answers the exit code. Throws VerbError. */
 export function install(request: InstallRequest, io: CliIo, given?: InstallationHost): Promise<number> {
   return saying(io, async () => {
-    const { dryRun, platform, force, flags: args, env: stated } = request
+    const { dryRun = false, platform, force = false, flags: args, env: stated = {}, isMove = false } = request
     if (platform !== undefined && !dryRun)
       throw new VerbError('--platform is for --dry-run: nothing can be installed on another system.')
     const own = given ?? (await serviceHost(io, request.user))
@@ -43,7 +43,7 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
     const { plan, leftOut } = planOf({ kind, host, cwd: io.cwd, args, stated })
     const here =
       host.platform === own.platform ? { platform: hostPlatform(), ownPid: await ownPid(stateDirOf(plan)) } : undefined
-    const notes = request.isMove ? [] : await notesOfGoAgent(host, here)
+    const notes = isMove ? [] : await notesOfGoAgent(host, here)
     for (const sentence of [...leftOut, ...placeWarnings(plan), ...notes]) io.stderr.write(`metal-agent: ${sentence}\n`)
     if (dryRun) {
       refuseUnusableTexts(plan)
@@ -61,7 +61,7 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
   })
 }
 
-function kindFor({ daemon }: InstallRequest, { platform, user, isRoot }: InstallationHost): ServiceKind {
+function kindFor({ daemon = false }: InstallRequest, { platform, user, isRoot }: InstallationHost): ServiceKind {
   if (platform === 'linux') {
     if (!daemon) return 'systemdUser'
     throw new VerbError(

@@ -1,15 +1,13 @@
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { parse } from 'plist'
 import { z } from 'zod'
 import type { Platform, ProcessFacts } from '../../agent-core/platform/platform.ts'
 import { hasCode } from '../../agent-core/util/files.ts'
 import { FlagError, parseGoFlags, type FlagSpec, type FlagValue } from '../../agent-core/util/go-flags.ts'
-import { messageOf } from '../../agent-core/util/message-of.ts'
 import { formatDuration } from '../../contract/format.ts'
 import { attempt, InstallationError, type InstallationHost } from '../installation-host.ts'
-import type { LaunchdDomain } from '../service/launchd.ts'
-import { serviceLabel } from '../service/service-plan.ts'
+import { parsePlist, type LaunchdDomain } from '../service/launchd.ts'
+import { serviceLabel, UnitTextError } from '../service/service-plan.ts'
 
 /** What becomes of a flag of LLMKube's Go agent here. */
 type Fate =
@@ -222,18 +220,13 @@ export async function readJob(file: string, { user }: InstallationHost): Promise
   }
 }
 
-/** XML or binary. */
 function parsed(file: string, content: Buffer): unknown {
   try {
-    if (content.subarray(0, 6).toString('latin1') === 'bplist') return parse(new Uint8Array(content))
-    const text = content.toString('utf8')
-    // The parser reads what is cut off inside an element as if it ended there.
-    if (!/<\/plist>\s*$/.test(text)) throw new Error('it has no end')
-    return parse(text)
+    return parsePlist(content)
   } catch (error) {
-    const [why = ''] = messageOf(error).split('\n')
+    if (!(error instanceof UnitTextError)) throw error
     throw new InstallationError(
-      `${file} is no complete plist (${why.slice(0, 200)}): "plutil -lint" says where; mend it, or name another with --plist.`,
+      `${file} ${error.message}: "plutil -lint" says where; mend it, or name another with --plist.`,
       { cause: error },
     )
   }

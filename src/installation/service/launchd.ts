@@ -196,7 +196,7 @@ const launchdFile = z.looseObject({
 
 /** Throws UnitTextError. */
 export function readLaunchdPlist(content: string): UnitContent {
-  const parsed = launchdFile.safeParse(parsedPlist(content))
+  const parsed = launchdFile.safeParse(parsePlist(content))
   if (!parsed.success) {
     const [issue] = parsed.error.issues
     throw new UnitTextError(`is no job of launchd (${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''})`)
@@ -215,13 +215,19 @@ export function readLaunchdPlist(content: string): UnitContent {
   }
 }
 
-function parsedPlist(content: string): PlistValue {
-  // The parser answers to what was cut off or damaged in several ways, by its place.
-  if (!/<\/plist>\s*$/.test(content)) throw new UnitTextError('ends before its end: it was written only in part')
+/** XML or binary. Throws UnitTextError where it is no whole property list. */
+export function parsePlist(content: string | Buffer): PlistValue {
+  const bytes = Buffer.from(content)
+  const isBinary = bytes.subarray(0, 6).toString('latin1') === 'bplist'
+  const text = isBinary ? '' : bytes.toString('utf8')
+  // The parser reads what is cut off inside an element as if it ended there.
+  if (!isBinary && !/<\/plist>\s*$/.test(text))
+    throw new UnitTextError('ends before its end: it was written only in part')
   try {
-    return parse(content)
+    return isBinary ? parse(new Uint8Array(bytes)) : parse(text)
   } catch (error) {
-    throw new UnitTextError(`is no property list (${messageOf(error)})`, { cause: error })
+    const [why = ''] = messageOf(error).split('\n')
+    throw new UnitTextError(`is no property list (${why.slice(0, 200)})`, { cause: error })
   }
 }
 
