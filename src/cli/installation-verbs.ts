@@ -125,7 +125,8 @@ export const uninstallVerb = ({ io, end, defaultStateDir }: VerbContext): Comman
       const { everything, dryRun, json, ...given } = everythingGiven.parse(options)
       if (!everything) {
         const { uninstall } = await import('./service/service.ts')
-        return end(await uninstall(io, { keepServing, isConfirmed: yes }))
+        end(await uninstall(io, { keepServing, isConfirmed: yes }))
+        return
       }
       const keep = given.keep.map(traceKind)
       const also = (['models', 'applications'] as const).filter((kind) => given[kind])

@@ -23,6 +23,9 @@ export interface CliIo {
   readonly windowFolder: string
 }
 
+/** Whether a person answered a question by y or yes. */
+export const isYes = (answer: string | undefined): boolean => /^y(es)?$/i.test(answer?.trim() ?? '')
+
 export const exitCodes = {
   done: 0,
   failed: 1,

@@ -12,7 +12,7 @@ import { planText } from '../installation/migration/plan.ts'
 import { MigrationRecord, standingOf } from '../installation/migration/record.ts'
 import { serviceLogFolder } from '../installation/service/service-plan.ts'
 import { connect, VerbError } from './agent-session.ts'
-import { exitCodes, type CliIo } from './io.ts'
+import { exitCodes, isYes, type CliIo } from './io.ts'
 import { parseRunArguments } from './run-settings.ts'
 import { install } from './service/install.ts'
 import { restart, uninstall } from './service/service.ts'
@@ -133,9 +133,9 @@ async function agreed({ ask, stdout, stderr }: CliIo): Promise<boolean> {
     stderr.write('metal-agent: Nothing was begun: repeat it with --yes to do this.\n')
     return false
   }
-  const isYes = /^y(es)?$/i.test((await ask('\nDo this? [y/N] '))?.trim() ?? '')
-  if (!isYes) stdout.write('Nothing was begun.\n')
-  return isYes
+  const isAgreed = isYes(await ask('\nDo this? [y/N] '))
+  if (!isAgreed) stdout.write('Nothing was begun.\n')
+  return isAgreed
 }
 
 function told({ outcome, moved, isWell }: MigrationResult, io: CliIo): number {

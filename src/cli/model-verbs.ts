@@ -18,7 +18,7 @@ import {
   type VerbContext,
 } from './agent-session.ts'
 import { columns, eraseLine, exitCodes, type CliIo } from './io.ts'
-import { sendTo, withModels, type ModelsAccess } from './models-access.ts'
+import { withModels, type ModelsAccess } from './models-access.ts'
 
 const storeOption = ['--model-store <folder>', 'the model store, where no agent runs'] as const
 
@@ -47,7 +47,7 @@ export function modelsVerb(context: VerbContext): Command {
     .option(...storeOption)
     .action((model: string, options: unknown) =>
       withModels(context, options, (access, { json }) =>
-        sendTo(access, { name: 'removeModel', model }, { io: context.io, json }),
+        send(access, { name: 'removeModel', model }, { io: context.io, json }),
       ),
     )
   const prune = agentVerb('prune', 'list what no service uses, and with --yes delete it', context)
@@ -62,7 +62,7 @@ export function modelsVerb(context: VerbContext): Command {
     .option(...storeOption)
     .action((model: string, options: unknown) =>
       withModels(context, options, (access, { json }) =>
-        sendTo(access, { name: 'cancelPull', model }, { io: context.io, json }),
+        send(access, { name: 'cancelPull', model }, { io: context.io, json }),
       ),
     )
   return group('models', 'show, fetch and delete the models of this machine', [list, pull, remove, prune, cancel])

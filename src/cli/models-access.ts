@@ -6,15 +6,15 @@ import { defaultModelStore } from '../agent-core/models/default-store.ts'
 import { defaultDownloadSettings, Models } from '../agent-core/models/models.ts'
 import { personsDownloads } from '../agent-core/settings/person-settings.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
-import { acquireLock } from '../agent-core/state/lock.ts'
+import { acquireLock, startTimeOf } from '../agent-core/state/lock.ts'
 import { StateFileError } from '../agent-core/state/state-file.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { LinkError } from '../contract/client.ts'
 import { command, type Command, type CommandInput, type CommandResult } from '../contract/commands.ts'
 import type { DownloadView, ModelStoreView } from '../contract/models.ts'
 import type { AgentClient } from '../serve/client/agent-client.ts'
-import { connect, send, type AgentSessionOptions, type VerbContext } from './agent-session.ts'
-import { exitCodes, type CliIo } from './io.ts'
+import { connect, type AgentSessionOptions, type VerbContext } from './agent-session.ts'
+import { exitCodes } from './io.ts'
 
 /** The model store, through the agent that runs or without one. */
 export interface ModelsAccess {
@@ -57,10 +57,6 @@ export async function withModels(
   }
 }
 
-/** Sends one command and says how it went. Throws VerbError and LinkError. */
-export const sendTo = (access: ModelsAccess, input: CommandInput, answering: { io: CliIo; json: boolean }) =>
-  send(access, input, answering)
-
 const throughAgent = (agent: AgentClient): ModelsAccess => ({
   view: () => agent.query({ name: 'models' }),
   command: (input) => agent.command(input),
@@ -92,10 +88,7 @@ async function withoutAgent(
   const locked = folder.ok
     ? await acquireLock({
         file: folder.folder.lockFile,
-        processStartTime: async (pid) => {
-          const facts = await platform.process(pid)
-          return facts && `${await platform.bootId()}:${facts.startTime}`
-        },
+        processStartTime: (pid) => startTimeOf(platform, pid),
       })
     : folder
   if (!locked.ok) {

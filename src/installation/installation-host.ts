@@ -9,7 +9,7 @@ import { messageOf } from '../agent-core/util/message-of.ts'
 export interface InstallationHost {
   readonly platform: 'darwin' | 'linux'
   readonly env: Readonly<NodeJS.ProcessEnv>
-  /** Whose agent, state folder and LaunchAgents it is; with sudo not the one who runs this. */
+  /** The owner of the agent, its state folder and LaunchAgents; with sudo not the one who runs this. */
   readonly user: InstallationUser
   /** Whether this process may write for the whole machine. */
   readonly isRoot: boolean
@@ -64,7 +64,7 @@ export async function attempt<T>(failure: string, work: () => Promise<T>): Promi
 /** sudo of macOS leaves PATH as it is, by which a planted launchctl would run as root. */
 const rootPath = '/usr/bin:/bin:/usr/sbin:/sbin'
 
-/** As long as launchd or systemd may take to answer; an agent that ends in good order may take longer and is waited for elsewhere. */
+/** How long launchd or systemd may take to answer. The end of an agent may take longer and is waited for elsewhere. */
 const askLimitMs = 60_000
 
 export interface SystemAnswer {
@@ -123,31 +123,34 @@ export async function findProgram(folders: readonly string[], name: string): Pro
   return undefined
 }
 
-/** The types of Node.js lack it. */
-interface HasInitgroups {
-  readonly initgroups?: (user: string, group: number) => void
-}
-
 /**
- * Does something as the user whose agent it is, with that user's groups and none of root's, where root installs it for them: what is made then
- * is theirs, and no link of theirs leads root anywhere else. Nothing else may go on in this process meanwhile.
+ * Where root installs for a user, does something as that user, with their groups and none of root's: what is made belongs to them, and no link of
+ * theirs leads root anywhere else. Nothing else may run in this process meanwhile.
  */
 export async function asOwner<T>({ isRoot, user }: InstallationHost, work: () => Promise<T>): Promise<T> {
-  const { seteuid, setegid, getegid, initgroups, setgroups, getgroups, platform }: NodeJS.Process & HasInitgroups =
-    process
-  const isUnix = seteuid && setegid && getegid && initgroups && setgroups && getgroups
-  if (!isRoot || user.id === 0 || !isUnix) return work()
-  const before = { group: getegid(), groups: getgroups() }
+  if (!isRoot || user.id === 0) return work()
+  // Every system with a root has these; the types of Node.js lack initgroups.
+  const unix = process as unknown as Identity
+  const before = { group: unix.getegid(), groups: unix.getgroups() }
   try {
-    initgroups(user.name, user.groupId)
-    setegid(user.groupId)
-    seteuid(user.id)
+    unix.initgroups(user.name, user.groupId)
+    unix.setegid(user.groupId)
+    unix.seteuid(user.id)
     return await work()
   } finally {
-    seteuid(0)
-    setegid(before.group)
+    unix.seteuid(0)
+    unix.setegid(before.group)
     // macOS tells of more groups than it lets a process set, and asks its directory for the rest only after initgroups.
-    if (platform === 'darwin') initgroups('root', before.group)
-    else setgroups(before.groups)
+    if (process.platform === 'darwin') unix.initgroups('root', before.group)
+    else unix.setgroups(before.groups)
   }
+}
+
+interface Identity {
+  getegid(): number
+  getgroups(): number[]
+  seteuid(user: number): void
+  setegid(group: number): void
+  setgroups(groups: readonly number[]): void
+  initgroups(user: string, group: number): void
 }

@@ -44,14 +44,14 @@ export async function versionedCopyOf({ command, version, stateDir, inUse = [] }
     const hash = await sha256(command)
     const copy = path.join(folder, `${version}-${hash.slice(0, 12)}`)
     if (!(await isWhole(path.join(copy, fileName), hash))) await makeCopy(command, hash, copy)
-    // By which the next one knows what was asked for last.
+    // The next call keeps the copy that was asked for last.
     await utimes(copy, new Date(), new Date())
     await prune(folder, copy, inUse)
     return path.join(copy, fileName)
   })
 }
 
-/** Not where there is a link, whose content may change. */
+/** False for a link, whose content may change. */
 async function isWhole(file: string, hash: string): Promise<boolean> {
   try {
     const isHere = (await lstat(path.dirname(file))).isDirectory() && (await lstat(file)).isFile()
@@ -65,7 +65,7 @@ async function isWhole(file: string, hash: string): Promise<boolean> {
 /** What launchd or systemd starts, the same for every version: macOS keeps what a person allowed a program by its path. */
 export const serviceCommandIn = (stateDir: string): string => path.join(copiesFolder(stateDir), 'current', fileName)
 
-/** As a service of an earlier build names its command: `versions/VERSION-HASH/metal-agent`. */
+/** Whether it is `versions/VERSION-HASH/metal-agent`, which services of earlier builds start. */
 export function isVersionedCopy(command: string): boolean {
   const folder = path.dirname(command)
   const isBelowVersions = path.basename(path.dirname(folder)) === path.basename(copiesFolder(''))
@@ -117,7 +117,7 @@ export async function replaceServiceCommand(copy: string, stateDir: string): Pro
   })
 }
 
-/** By a second name, or a second copy on a volume that has no such names. */
+/** Gives a file a second name, or makes a second copy on a volume without hard links. */
 async function sameFile(from: string, to: string): Promise<void> {
   await link(from, to).catch(async (error: unknown) => {
     if (!['ENOTSUP', 'EOPNOTSUPP', 'EPERM', 'EMLINK'].some((code) => hasCode(error, code))) throw error
@@ -125,7 +125,7 @@ async function sameFile(from: string, to: string): Promise<void> {
   })
 }
 
-/** By its bytes alone: macOS would take along the mark of a download, and then ask a person before launchd may start the copy. */
+/** Copies the bytes alone: with the attributes macOS would keep the mark of a download, and ask a person before launchd may start the copy. */
 async function makeCopy(command: string, hash: string, copy: string): Promise<void> {
   const folder = path.dirname(copy)
   const unfinished = path.join(folder, `.${path.basename(copy)}.${randomUUID()}.unfinished`)

@@ -17,7 +17,7 @@ import { installedServices, type InstalledService } from '../../installation/ser
 import { exitTimeoutS, stateDirOf } from '../../installation/service/service-plan.ts'
 import { VerbError } from '../agent-session.ts'
 import { flagTable, type FlagDefaults } from '../flags.ts'
-import { exitCodes, type CliIo } from '../io.ts'
+import { exitCodes, isYes, type CliIo } from '../io.ts'
 import { servingText } from '../uninstall.ts'
 import { lastExitText, startedText, told } from './install.ts'
 import { agentsOf, hostOf, saying, serviceHost, workOf } from './service-host.ts'
@@ -282,7 +282,7 @@ async function mayEnd(serving: readonly string[], { ask, stdout, stderr }: CliIo
     )
     return false
   }
-  const isYes = /^y(es)?$/i.test((await ask('End them, and remove the service? [y/N] '))?.trim() ?? '')
-  if (!isYes) stderr.write('metal-agent: Nothing was removed.\n')
-  return isYes
+  const isAgreed = isYes(await ask('End them, and remove the service? [y/N] '))
+  if (!isAgreed) stderr.write('metal-agent: Nothing was removed.\n')
+  return isAgreed
 }

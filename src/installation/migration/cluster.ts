@@ -45,7 +45,7 @@ export interface FoundService {
 
 export interface ClusterLook {
   readonly services: readonly FoundService[]
-  /** What the agents that publish here say of themselves. */
+  /** The versions that agents which publish here write into their slices. */
   readonly agentVersions: readonly string[]
   /** An agent in relay mode publishes from this machine. */
   readonly isRelay: boolean
@@ -111,7 +111,7 @@ async function all<T>(
   return found
 }
 
-/** What our agent asks of a cluster. */
+/** The rights that our agent needs. */
 const rights: readonly { readonly of: Resource; readonly subresource?: string; readonly verbs: readonly string[] }[] = [
   { of: resources.inferenceServices, verbs: ['get', 'list', 'watch'] },
   { of: resources.inferenceServices, subresource: 'status', verbs: ['patch'] },

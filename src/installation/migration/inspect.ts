@@ -64,7 +64,7 @@ const versionLimitMs = 5_000
 export interface InspectOptions {
   /** Undefined = whatever launchd would start. */
   readonly plist: string | undefined
-  /** What our agent is to be started with besides; the last one given wins. */
+  /** Further flags for our agent; the last one given wins. */
   readonly ownFlags: readonly string[]
   readonly stopsOthers: boolean
   /** A migration that was begun before. */
@@ -146,7 +146,7 @@ async function chosenJob(
 async function chosenAgent(host: InstallationHost, running: readonly GoAgentProcess[], job: GoAgentJob | undefined) {
   if (running.length <= 1 || !job) return running[0]
   const loaded = await new LaunchctlJob(host, job.domain, job.label).look().catch((error: unknown) => {
-    // Where there is no launchctl nothing is loaded.
+    // Without launchctl nothing is loaded.
     if (!(error instanceof InstallationError)) throw error
   })
   return running.find(({ pid }) => pid === loaded?.pid) ?? running[0]

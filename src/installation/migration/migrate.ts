@@ -18,7 +18,7 @@ import { end, endOther, endProcess, giveUp, keepPlist, pause, restorePlist, resu
 /** How one service changed hands. */
 interface Moved {
   readonly key: string
-  /** From the moment nobody was sent to the old server until the new one was ready. */
+  /** The time from the withdrawal of the old server until the new one was ready. */
   readonly outageMs: number
   /** Why it is not served here, in one sentence; undefined where it is. */
   readonly failure: string | undefined
@@ -166,7 +166,7 @@ async function endGoAgent(world: MigrationWorld, { job, agent, strays }: Inspect
   tell('[4/5] Ending the Go agent.')
   await end(world, job, agent ? [agent] : [])
   for (const stray of strays) await endProcess(stray, platform)
-  // So that no login starts it again; a copy is kept.
+  // A login would start it again; a copy is kept.
   if (job) await rm(job.file, { force: true })
   // The Go agent had the port for /healthz and /metrics when ours started.
   const snapshot = await world.ownAgent()

@@ -26,7 +26,7 @@ export interface Findings {
   readonly ownLog: string
   /** The address that our agent would publish by itself. */
   readonly ownAddress: string | undefined
-  /** What a person wants our agent to be started with besides. */
+  /** Further flags that a person gives for our agent. */
   readonly ownFlags: readonly string[]
   /** Other obstacles, one sentence each. */
   readonly problems: readonly string[]
@@ -42,11 +42,11 @@ export interface Transfer {
 }
 
 export interface MigrationPlan {
-  /** What our agent is started with. */
+  /** The flags of our agent. */
   readonly flags: readonly string[]
-  /** In this order: the cheapest to take back goes first. */
+  /** In the order of the move: the cheapest to take back goes first. */
   readonly transfers: readonly Transfer[]
-  /** What our agent serves already. */
+  /** Services that our agent serves already. */
   readonly moved: readonly FoundService[]
   /** Servers that a Go agent started and forgot. */
   readonly strays: readonly GoServer[]
@@ -144,7 +144,7 @@ const rightsProblem = ({ missingRights }: ClusterLook): string[] =>
         `The kubeconfig's user may not ${missingRights.join(', ')}, which this agent needs: ask for these rights, or name another kubeconfig with "-- --kubeconfig FILE".`,
       ]
 
-/** What our agent would refuse, as far as it can be told before the start. */
+/** The sentence for a service that our agent would refuse, as far as that is known before the start. */
 function refusalOf(service: FoundService, flags: readonly string[], store: StorePlan): string[] {
   const refusal = specRefusal(service.spec, {
     allowsUnsafe: flags.some((flag) => /^--?allow-unsafe-extra-args(=true)?$/.test(flag)),

@@ -27,7 +27,7 @@ const file = z.object({ schema: z.literal(1), migration: migration.nullable() })
 export const migrationFolder = (stateDir: string): string => path.join(stateDir, 'migration')
 const recordIn = (stateDir: string): string => path.join(migrationFolder(stateDir), 'migration.json')
 
-/** What the record says; undefined where there is none that can be understood. Makes none. */
+/** What the record says; undefined where there is none that can be understood. Creates no file. */
 async function readMigration(stateDir: string): Promise<Migration | undefined> {
   return file.safeParse(parseJson((await readIfThere(recordIn(stateDir))) ?? '')).data?.migration ?? undefined
 }

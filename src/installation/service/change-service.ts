@@ -80,7 +80,7 @@ export interface InstallOutcome {
   readonly changes: readonly string[]
   /** Others had rights to the file, which were taken from them. */
   readonly isTightened: boolean
-  /** Where the file of before was kept, because it was changed by hand. */
+  /** The copy of the file of before, which was changed by hand. */
   readonly keptAt?: string | undefined
   /** Absent where nothing had to be started. */
   readonly started?: Started
@@ -115,7 +115,7 @@ export async function installService(wanted: ServicePlan, options: InstallOption
   let keptAt: string | undefined
   try {
     if (!isSameFile) undo.push(await asOwner(host, () => makePlaces(plan)))
-    // What cannot be understood is no agent of ours that could be asked.
+    // A file that cannot be understood starts no agent of ours, so there is none to be asked.
     if (before?.plan) servers = await leaveServers(manager, before.plan, work)
     if (!isSameFile || isNewCommand) undo.push(() => putBack(manager, before, isSameFile))
     if (before && !isSameFile) {
@@ -172,7 +172,7 @@ async function takeBack(undo: readonly (() => Promise<void>)[], why: unknown): P
   }
 }
 
-/** The service of before runs again. */
+/** Puts the file of before back and starts its service. */
 async function putBack(manager: ServiceManager, before: InstalledService | undefined, isSameFile: boolean) {
   if (before) {
     if (isSameFile) return manager.start()

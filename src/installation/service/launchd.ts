@@ -44,7 +44,7 @@ export function parseLaunchdJob(output: string): LaunchdJob {
   return { pid: /^\d{1,10}$/.test(pid) ? Number(pid) : undefined, lastExit: lastExitOf(fields) }
 }
 
-/** As "last exit code = 78: EX_CONFIG", "(never exited)", and "last terminating signal = Killed: 9". */
+/** Reads "last exit code = 78: EX_CONFIG", "(never exited)", and "last terminating signal = Killed: 9". */
 function lastExitOf(fields: ReadonlyMap<string, string>): LastExit | undefined {
   const signal = fields.get('last terminating signal')
   if (signal !== undefined) return { signal }
@@ -55,10 +55,10 @@ function lastExitOf(fields: ReadonlyMap<string, string>): LastExit | undefined {
 /** `gui/<uid>` has the LaunchAgents of a user who is logged in at the screen, `system` the LaunchDaemons. */
 export type LaunchdDomain = `gui/${number}` | 'system'
 
-/** What launchctl ends with, as `launchctl error <code>` explains them. */
+/** Exit codes of launchctl; `launchctl error <code>` explains them. */
 const codes = {
   noSuchProcess: 3,
-  /** Also where a job of this label is still on its way out. */
+  /** Answered also while the job of before is still ending. */
   inputOutput: 5,
   inProgress: 36,
   alreadyInProgress: 37,
@@ -160,7 +160,7 @@ export function launchdPlist(plan: ServicePlan): string {
   const text = build({
     Label: serviceLabel,
     ProgramArguments: commandLine(plan),
-    // By which System Settings shows it under the name of the app.
+    // System Settings shows it under the name of the app.
     AssociatedBundleIdentifiers: [bundleId],
     ...(userName !== undefined && { UserName: userName, InitGroups: true }),
     EnvironmentVariables: { ...plan.environment },

@@ -7,7 +7,7 @@ import { InstallationError, type InstallationHost } from '../installation-host.t
 export const serviceLabel = 'dev.metalbar.llmkube-metal-agent'
 export const systemdUnit = 'llmkube-metal-agent.service'
 
-/** Tells the agent that launchd or systemd runs it, which starts it anew where it ends with an error. */
+/** Tells the agent that launchd or systemd runs it, which starts it again where it ends with an error. */
 export const serviceVariable = 'METAL_AGENT_SERVICE'
 
 /** Has systemd run a user's services with nobody logged in. */
@@ -36,7 +36,7 @@ export function serviceFile(kind: ServiceKind, { env, user, systemRoot }: Place)
 
 export const stateDirOf = ({ flags }: Pick<ServicePlan, 'flags'>): string => flags.get('state-dir') ?? ''
 
-/** Where the service's own output goes: no folder that a reboot or a clean-up empties. */
+/** The folder of the service's own output, which no reboot or clean-up empties. */
 export const serviceLogFolder = (kind: ServiceKind, homeDir: string, stateDir: string): string =>
   kind === 'systemdUser' ? path.join(stateDir, 'service') : path.join(homeDir, 'Library/Logs/Metalbar')
 
@@ -51,9 +51,9 @@ export interface ServicePlan {
   readonly workingDirectory: string
   /** For what the agent cannot write to its log, such as a flag that it does not understand. */
   readonly errorFile: string
-  /** From SIGTERM to SIGKILL. */
+  /** The time from SIGTERM to SIGKILL. */
   readonly exitTimeoutS: number
-  /** Whose agent it is, where launchd has to be told. */
+  /** The user as whom a LaunchDaemon runs the agent. */
   readonly userName?: string
 }
 
@@ -68,7 +68,7 @@ export const ownerOnly = 0o077
 
 /** Withdrawing, stopping and saying goodbye take no longer beside the drain. */
 const shutdownMarginS = 35
-/** A person may set a longer drain while the agent runs; the service is not written anew for it up to here. */
+/** A person may set a longer drain while the agent runs; up to this one the file of the service stays as it is. */
 const leastDrainS = 300
 
 export const exitTimeoutS = (drainLimitMs: number): number =>
@@ -95,7 +95,7 @@ export function splitCommandLine(
   return { program: words.slice(0, first), flags }
 }
 
-/** What neither format can carry in a path, or systemd runs no program with. Throws InstallationError. */
+/** Refuses control characters, which neither format can carry, and paths with which systemd runs no program. Throws InstallationError. */
 export function refuseUnusableTexts(plan: ServicePlan): void {
   const { kind, program, flags, environment, workingDirectory, errorFile } = plan
   const texts = [...program, ...flags.values(), ...Object.values(environment), workingDirectory, errorFile]
@@ -113,7 +113,7 @@ export function refuseUnusableTexts(plan: ServicePlan): void {
   )
 }
 
-/** Where Homebrew and a person put programs, which neither launchd nor systemd knows: credential plugins are looked for there. */
+/** Folders of Homebrew and of a person, which launchd and systemd leave out of PATH: credential plugins are found there. */
 const programFolders = ['/opt/homebrew/bin', '/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin'] as const
 
 /** Variables of the shell that decide which cluster, models and proxies the agent has. */
@@ -132,7 +132,7 @@ export interface ServiceEnvironment {
   readonly leftOut: readonly string[]
 }
 
-/** What the agent gets of the shell in which it is installed; `stated` counts before all. */
+/** The variables that the agent gets from the shell in which it is installed; those of `stated` win. */
 export function serviceEnvironment(
   kind: ServiceKind,
   { env, user }: Pick<InstallationHost, 'env' | 'user'>,
@@ -168,7 +168,7 @@ export function serviceEnvironment(
 export const hasGivenVariables = (environment: Readonly<Record<string, string>>): boolean =>
   Object.keys(environment).some((name) => !['HOME', 'USER', 'LOGNAME', 'PATH', serviceVariable].includes(name))
 
-/** As in `http://user:password@proxy:3128`. */
+/** Such as `http://user:password@proxy:3128`. */
 const hasPassword = (text: string): boolean => /\/\/[^/@\s:]*:[^/@\s]*@/.test(text)
 
 /** What a file of launchd or systemd says, read back. */
@@ -261,7 +261,7 @@ export interface ServiceState {
 export interface ServiceManager {
   readonly kind: ServiceKind
   readonly file: string
-  /** By which launchd or systemd knows the service. */
+  /** The label of launchd, or the name of the unit. */
   readonly name: string
   readonly title: string
   /** Completes "The service starts …". */
@@ -282,6 +282,6 @@ export interface ServiceManager {
   unload(how: { readonly forGood: boolean }): Promise<void>
   /** Ends the agent alone, at once. */
   kill(): Promise<void>
-  /** After the file is gone, so that nothing is said of it from then on. */
+  /** Called after the file is gone: the manager no longer lists the service. */
   forget(): Promise<void>
 }

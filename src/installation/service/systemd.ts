@@ -17,7 +17,7 @@ import {
   type LastExit,
 } from './service-plan.ts'
 
-/** What a wrong flag ends the agent with: starting it again would not help. */
+/** The agent's exit code for a wrong flag: starting it again would not help. */
 const wrongUsage = 2
 
 /** The user unit of systemd; see systemd.service(5), systemd.exec(5) and systemd.kill(5). */
@@ -35,7 +35,7 @@ export function systemdUnitText(plan: ServicePlan): string {
     ...Object.entries(environment).map(([name, value]) => `Environment=${quoted(`${name}=${value}`)}`),
     `WorkingDirectory=${plain(workingDirectory)}`,
     'UMask=0077',
-    // Only the agent is ended: model servers go on, and the next agent takes them over.
+    // Only the agent is ended: model servers run on, and the next agent takes them over.
     'KillMode=process',
     'Restart=on-failure',
     `RestartSec=${restartDelayS}`,
@@ -87,7 +87,7 @@ export function readSystemdUnit(content: string): UnitContent {
   }
 }
 
-/** By "Section.Key"; what is given several times is joined, as systemd adds it up. */
+/** Values by "Section.Key"; those of a key that is given several times are joined, as systemd does. */
 function valuesOf(content: string): Map<string, string> {
   const values = new Map<string, string>()
   let section = ''

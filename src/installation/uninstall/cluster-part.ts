@@ -21,7 +21,7 @@ import type { TracePart } from './traces.ts'
 export interface ClusterReach {
   readonly kubeconfig?: string | undefined
   readonly context: string
-  /** What the context stood for when this machine served it last. */
+  /** The server that the context named when this machine served it last. */
   readonly server: string
   /** Absent = all namespaces. */
   readonly namespace?: string | undefined
@@ -57,9 +57,9 @@ const named = z.object({ metadata: objectMeta })
 type PublishedService = readonly [Owned, ...Owned[]]
 
 interface PublishedHere {
-  /** What this machine claims, or gave up and nobody has claimed since. */
+  /** Services that this machine claims, or gave up and nobody has claimed since. */
   readonly ours: readonly PublishedService[]
-  /** What no machine claims, and perhaps another gave up. */
+  /** Services that no machine claims, and perhaps another gave up. */
   readonly ownerless: readonly PublishedService[]
 }
 
@@ -127,7 +127,7 @@ const ownerlessSentence = (reach: ClusterReach, service: PublishedService): stri
   return `${metadata.namespace}/${metadata.name} is claimed by no machine, and nothing says that this one gave it up, so it stays. To remove it: ${kubectl(reach, service)}`
 }
 
-/** What pods are told of this machine. Only after its agent has ended, which would write it again. */
+/** What pods are told of this machine; removed only after its agent has ended, which would write it again. */
 export const clusterPart = (reach: ClusterReach): TracePart => ({
   kind: 'cluster',
   look: async () => {

@@ -56,7 +56,7 @@ const macHomeRows: readonly HomeRow[] = [
     name: /^metal-agent(?:\.err)?\.log(?:\.\d+|\.lock)?$/,
     isOwnFolder: true,
   },
-  // By macOS, by Squirrel, which replaces the app, and by electron-updater.
+  // Written by macOS, by Squirrel, which replaces the app, and by electron-updater.
   { kind: 'appData', folder: 'Library/Caches', name: new RegExp(`^(?:${id}(?:\\.ShipIt)?|metalbar-updater)$`) },
   { kind: 'appData', folder: 'Library/HTTPStorages', name: new RegExp(`^${id}(?:\\.binarycookies)?$`) },
   { kind: 'appData', folder: 'Library/WebKit', name: new RegExp(`^${id}$`) },
@@ -74,7 +74,7 @@ const macHomeRows: readonly HomeRow[] = [
   },
 ]
 
-/** What there is of one kind in the home folder of a Mac. */
+/** Files of one kind in the home folder of a Mac. */
 export async function filesInMacHome(kind: TraceKind, homeDir: string): Promise<string[]> {
   const found = macHomeRows
     .filter((row) => row.kind === kind)
@@ -90,7 +90,7 @@ export interface FilePlaces {
   readonly homeDir: string
   readonly stateDir: string
   readonly userId: number
-  /** In the state folder, or elsewhere where that path is too long for a socket. */
+  /** The agent's socket: in the state folder, or elsewhere where that path is too long for a socket. */
   readonly socketFile: string
   /** Files that the agent's log was sent to, wherever that is. */
   readonly logFiles: readonly string[]

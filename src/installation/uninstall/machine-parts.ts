@@ -74,7 +74,7 @@ export const macPreferencesPart = (host: InstallationHost): TracePart => ({
   },
 })
 
-/** Only root may write there; rules of other users are named. */
+/** The rule in /etc/sudoers.d, which only root may remove; rules of other users are named. */
 export const sudoRulePart = ({ user, systemRoot }: InstallationHost, asRoot: AsRoot | undefined): TracePart => ({
   kind: 'sudoRule',
   look: async () => {
@@ -96,7 +96,7 @@ export const sudoRulePart = ({ user, systemRoot }: InstallationHost, asRoot: AsR
   },
 })
 
-/** Looked at also where PATH does not name them. */
+/** Folders that are looked at also where PATH does not name them. */
 const usualFolders = ['/usr/local/bin', '/opt/homebrew/bin']
 
 /** Links into an app, which only the app makes; any other `metal-agent` is not ours. */
@@ -154,7 +154,7 @@ export const serversPart = (
   },
 })
 
-/** What `metal-agent install` made for this user, by what removes it. */
+/** The services that `metal-agent install` made for this user. */
 export const servicePart = (host: InstallationHost, tell: (sentence: string) => void): TracePart => ({
   kind: 'service',
   look: async () => {

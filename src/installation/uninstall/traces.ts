@@ -7,10 +7,10 @@ import { bytesOf } from '../files.ts'
 /** The id of the app's bundle, by which macOS names what it keeps for the app. */
 export const bundleId = 'dev.metalbar.app'
 export const appName = 'Metalbar'
-/** As Electron calls the key of its safeStorage. */
+/** The name of the key of Electron's safeStorage. */
 export const keychainService = `${appName} Safe Storage`
 
-/** Where an app, whatever it is called and wherever it was, has its command. */
+/** Matches the command inside of an app, whatever that is called and wherever it is. */
 export const insideAnApp = /\.app\/Contents\/Resources\/bin\/metal-agent$/
 
 const traceTable: Readonly<Record<TraceKind, Pick<Trace, 'what' | 'isChosen'>>> = {

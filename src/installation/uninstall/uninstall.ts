@@ -32,7 +32,7 @@ export interface AllPartsOptions {
   readonly platform: Pick<Platform, 'process' | 'bootId' | 'isRunning'>
   readonly stateDir: string
   readonly temporaryDir: string
-  /** Where several state something the first counts; stores and logs are all looked at. */
+  /** The first that names a cluster, kubeconfig or namespace wins; stores and logs of all are looked at. */
   readonly known?: readonly KnownPlaces[]
   /** Says what is waited for while the service ends; absent = no service is looked for. */
   readonly tell?: (sentence: string) => void
@@ -81,7 +81,7 @@ export interface KnownPlaces {
   readonly cluster?: { readonly context: string; readonly server: string } | undefined
 }
 
-/** What the first says that says anything of it. */
+/** Each value from the first that has one. */
 function firstOf(known: readonly KnownPlaces[]): KnownPlaces {
   const first = <T>(pick: (one: KnownPlaces) => T | undefined): T | undefined =>
     known.map(pick).find((value) => value !== undefined && value !== '')
@@ -97,7 +97,7 @@ export interface RunningAgent extends KnownPlaces {
   readonly serving: readonly string[]
 }
 
-/** What a running agent says of itself. Not of its log: the file that it names would be deleted. Throws LinkError. */
+/** Asks a running agent for its places, but for its log: whatever file it names would be deleted. Throws LinkError. */
 export async function runningAgent(link: Pick<AgentLink, 'snapshot' | 'query'>): Promise<RunningAgent> {
   const { services, cluster } = await link.snapshot()
   const { settings, start } = await link.query({ name: 'settings' })
@@ -112,7 +112,7 @@ export async function runningAgent(link: Pick<AgentLink, 'snapshot' | 'query'>):
   }
 }
 
-/** Where the agents of this user's services write, by the flags that they are started with. */
+/** The places of this user's services, from the flags that their agents are started with. */
 export async function placesOfServices(host: InstallationHost): Promise<KnownPlaces[]> {
   const services = (await installedServices(host)).filter((service) => !isOfAnother(service, host))
   return services.flatMap(({ plan }) => {
@@ -124,13 +124,14 @@ export async function placesOfServices(host: InstallationHost): Promise<KnownPla
 }
 
 const text = z.string().nullish().catch(undefined)
+const place = z.string().optional().catch(undefined)
 const reached = { kubeconfig: text, namespace: text }
 const stateFiles = {
   'model-store.json': z.object({ directory: z.string() }),
   'log-file.json': z.object({ logFile: z.string() }),
   'cluster.json': z.object({ pin: z.object({ context: z.string(), server: z.string() }) }),
   'settings.json': z.object({ settings: z.object(reached) }),
-  'start-settings.json': z.object({ ...reached, modelStore: text, logFile: text }),
+  'start-settings.json': z.object({ ...reached, modelStore: place, logFile: place }),
   'node.json': z.object({ nodeId: z.string() }),
 }
 type StateFiles = typeof stateFiles
@@ -144,7 +145,7 @@ async function stateFile<K extends keyof StateFiles>(stateDir: string, name: K) 
   return stateFiles[name].safeParse(parseJson(content ?? '')).data as z.infer<StateFiles[K]> | undefined
 }
 
-/** What the files of a state folder say: the places of the last agent, and those that it was started with. */
+/** The places that the files of a state folder name: those of the last agent, and those that it was started with. */
 async function placesOfState(stateDir: string): Promise<KnownPlaces[]> {
   const settings = (await stateFile(stateDir, 'settings.json'))?.settings
   const start = await stateFile(stateDir, 'start-settings.json')
@@ -156,7 +157,7 @@ async function placesOfState(stateDir: string): Promise<KnownPlaces[]> {
       kubeconfig: settings?.kubeconfig ?? start?.kubeconfig ?? undefined,
       namespace: settings?.namespace ?? start?.namespace ?? undefined,
     },
-    { modelStore: start?.modelStore ?? undefined, logFile: start?.logFile ?? undefined },
+    { modelStore: start?.modelStore, logFile: start?.logFile },
   ]
 }
 

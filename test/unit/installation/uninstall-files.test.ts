@@ -140,6 +140,14 @@ test('a log that was sent elsewhere goes with its earlier files and its lock, an
   expect(await readdir(there.at('var'))).toEqual(['agent.log.mine', 'agent.log2'])
 })
 
+test('a log that only the settings of a start name goes too', async () => {
+  await using there = await uninstallWorld()
+  const log = await there.write(there.at('var/agent.log'))
+  await there.write(path.join(there.stateDir, 'start-settings.json'), JSON.stringify({ logFile: log, modelStore: 7 }))
+  await removeTraces(await there.parts(), silently)
+  expect(await readdir(there.at('var'))).toEqual([])
+})
+
 test('a state folder that is empty goes, and so does the folder of the socket of one whose path is too long for it', async () => {
   await using there = await uninstallWorld()
   const stateDir = path.join(there.home, 'x'.repeat(100), 'metalbar')

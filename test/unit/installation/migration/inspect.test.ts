@@ -73,6 +73,17 @@ test('of several Go agents the one that launchd started is moved, and the others
   expect([alone.agent?.pid, alone.others, withoutCluster(alone.problems)]).toEqual([10, [], []])
 })
 
+test('our own agent, which may have the same name, is no Go agent', async () => {
+  await using here = await mac()
+  await mkdir(here.at('state'))
+  await writeFile(here.at('state/agent.lock'), JSON.stringify({ pid: 12 }))
+  const { agent: found, others, kept } = await inspect(here.world([agent(12), agent(10)]), options)
+  expect([found?.pid, others]).toEqual([10, []])
+  expect(kept[0]).toMatch(
+    /^LLMKube's Go agent v0\.9\.19 \(com\.llmkube\.metal-agent, .*\): process 10 with 0 servers\.$/,
+  )
+})
+
 test('an agent of ours that runs already is in the way of a move that is begun, and not of one that continues', async () => {
   await using here = await mac()
   const world = here.world([agent(11)], { ownAgent: () => Promise.resolve(sampleSnapshot()) })
@@ -104,7 +115,7 @@ test.for([
   await using here = await mac({ flags: ['--kubeconfig', '/nowhere', '--model-store', '/no/such/store'] })
   const ownFlags = given.map((word) => word.replace(/(^|=)(first|chosen|a=b)$/, `$1${here.at('$2')}`))
   const { store } = await inspect(here.world([agent(11)]), { ...options, ownFlags })
-  expect(store.to).toBe(here.at(to))
+  expect([store.from, store.to]).toEqual(['/no/such/store', here.at(to)])
 })
 
 const begunOn = (file: string): Migration => ({

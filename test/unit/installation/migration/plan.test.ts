@@ -98,6 +98,16 @@ test('each default that differs is announced, with the flag that keeps it', () =
   )
 })
 
+test('what the Go agent was told otherwise is no default that differs', () => {
+  const args = ['--allowed-download-hosts', 'nas.lan', '--kube-context', 'lab', '--allow-unsafe-extra-args']
+  const { changed } = planMigration(findings({ command: readGoAgentCommand(args) }))
+  const about = /fetches models from any address|current at each start|passes every argument/
+  expect([
+    changed.filter((one) => about.test(one)),
+    planMigration(findings()).changed.filter((one) => about.test(one)),
+  ]).toMatchObject([[], { length: 3 }])
+})
+
 test('the address that the cluster knows is kept where ours would choose another, and not stated where it would not', () => {
   expect(planMigration(findings()).flags).toEqual(['--namespace=default'])
   expect(planMigration(findings({ ownAddress: '10.0.0.9' })).flags).toContain('--host-ip=192.168.1.20')

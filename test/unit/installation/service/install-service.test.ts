@@ -366,7 +366,11 @@ async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}
       return 'leaves'
     },
   }
-  const work = { agents, tell: () => undefined, timings: { pollMs: 5, leaveMs: 3_000, startMs: 1_000 } }
+  const work = {
+    agents,
+    tell: () => undefined,
+    timings: { pollMs: 5, leaveMs: 3_000, startMs: answers ? 60_000 : 1_000 },
+  }
   const logs = path.join(homeDir, 'Library/Logs/Metalbar')
   const flags = (change: Readonly<Record<string, string>> = {}) =>
     new Map(

@@ -10,10 +10,11 @@ import {
   refuseUnusableTexts,
   UnitTextError,
 } from '../../../../src/installation/service/service-plan.ts'
-import { readSystemdUnit, systemdUnitText } from '../../../../src/installation/service/systemd.ts'
+import { readSystemdUnit, SystemdService, systemdUnitText } from '../../../../src/installation/service/systemd.ts'
 import { onPath } from '../../../../tasks/setup/tools.ts'
 import { skipWhen } from '../../../support/skip.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
+import { uninstallWorld } from '../../../support/uninstall-world.ts'
 import { examplePlan, oddTexts } from './example-plans.ts'
 
 const unit = path.join(import.meta.dirname, '../../../../assets/systemd/llmkube-metal-agent.service')
@@ -70,6 +71,19 @@ test.for(['', '[Service]\nType=exec\n', systemdUnitText(examplePlan('systemdUser
     expect(() => readSystemdUnit(text)).toThrow(UnitTextError)
   },
 )
+
+test.for([
+  [['LoadState=loaded', 'UnitFileState=enabled', 'MainPID=7', 'NRestarts=3'], { isLoaded: true, pid: 7, restarts: 3 }],
+  [['LoadState=loaded', 'UnitFileState=disabled', 'MainPID=0'], { isLoaded: false, pid: undefined, restarts: 0 }],
+  [['LoadState=not-found', 'UnitFileState=enabled'], { isLoaded: false, pid: undefined, lastExit: undefined }],
+  [['ExecMainCode=1', 'ExecMainStatus=2', 'ExecMainExitTimestampMonotonic=5'], { lastExit: { code: 2 } }],
+  [['ExecMainCode=2', 'ExecMainStatus=9', 'ExecMainExitTimestampMonotonic=5'], { lastExit: { signal: '9' } }],
+  [['ExecMainCode=1', 'ExecMainStatus=2', 'ExecMainExitTimestampMonotonic=0'], { lastExit: undefined }],
+] as const)('what systemctl shows is read: %j', async ([shown, state]) => {
+  await using there = await uninstallWorld()
+  await there.programs({ systemctl: `printf '%s\\n' ${shown.join(' ')}` })
+  expect(await new SystemdService(there.host).state()).toMatchObject(state)
+})
 
 describe('systemd itself', () => {
   const missing = onPath('systemd-analyze') === undefined ? 'systemd-analyze is not installed' : undefined
