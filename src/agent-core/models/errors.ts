@@ -1,3 +1,5 @@
+import { causesOf } from '../util/error-code.ts'
+
 export type ModelErrorReason =
   | 'ModelSourceNotAllowed'
   | 'DownloadHostNotAllowed'
@@ -123,10 +125,5 @@ export const asAskedOnce = (message: string, later = 'pull it again later'): str
   message.replace(/[:;,](?: so)? the agent (?:waits and )?tries again(?: when that may be over)?\.$/, `; ${later}.`)
 
 /** The last words along the chain of causes: what wraps them seldom says more than that something failed. */
-export function innermostMessage(error: unknown): string {
-  let message = String(error)
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if (current.message !== '') message = current.message
-  }
-  return message
-}
+export const innermostMessage = (error: unknown): string =>
+  causesOf(error).findLast(({ message }) => message !== '')?.message ?? String(error)

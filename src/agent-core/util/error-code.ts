@@ -1,10 +1,16 @@
-/** The system's error code (`ENOSPC`, `ECONNREFUSED`, ...), found along the chain of causes. */
-export function errorCode(error: unknown): string | undefined {
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if ('code' in current && typeof current.code === 'string') return current.code
-  }
-  return undefined
+/** An error, what caused it, and so on. */
+export function causesOf(error: unknown): Error[] {
+  const chain: Error[] = []
+  for (let current = error; current instanceof Error; current = current.cause) chain.push(current)
+  return chain
 }
+
+/** The system's error codes (`ENOSPC`, `ECONNREFUSED`, ...) along the chain of causes. */
+export const errorCodes = (error: unknown): string[] =>
+  causesOf(error).flatMap((one) => ('code' in one && typeof one.code === 'string' ? [one.code] : []))
+
+/** The first of {@link errorCodes}. */
+export const errorCode = (error: unknown): string | undefined => errorCodes(error)[0]
 
 /**
  * What a system call fails with because this process or this machine lacks something, or because a firewall or sandbox here forbids it.

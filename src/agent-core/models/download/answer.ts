@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import { formatBytes } from '../../../contract/format.ts'
-import { errorCode, ownFailure } from '../../util/error-code.ts'
+import { causesOf, errorCode, errorCodes, ownFailure } from '../../util/error-code.ts'
 import { expectsGguf, isGguf, looksLikeHtml } from '../content-kind.ts'
 import { innermostMessage, ModelError } from '../errors.ts'
 import type { ByteRange, Remote } from './partial-file.ts'
@@ -164,12 +164,11 @@ export const emptyAnswer = (shown: string): ModelError =>
 
 /** A request that got no answer, for our own reasons or others'. `proxy`: the one it went through, as people may see it. */
 export function connectionError(error: unknown, shown: string, proxy?: string): ModelError {
-  const chain = causesOf(error)
   // What we refused ourselves comes back wrapped in what the library says of it.
-  const refused = chain.find((one) => one instanceof ModelError)
+  const refused = causesOf(error).find((one) => one instanceof ModelError)
   if (refused) return refused
   // A TLS error of a proxy carries the reason one level deeper than its own code.
-  const code = chain.flatMap((one) => ('code' in one && typeof one.code === 'string' ? [one.code] : [])).at(-1) ?? ''
+  const code = errorCodes(error).at(-1) ?? ''
   const message = innermostMessage(error)
   const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
   const answer = /^Proxy response \((\d+)\)|^Proxy Authentication Required \((407)\)/.exec(message)
@@ -194,12 +193,6 @@ export function connectionError(error: unknown, shown: string, proxy?: string): 
       ? `${shown} cannot be reached${through} (${why}): check the address and the network; the agent tries again.`
       : `${shown} cannot be asked${through} (${own}): the agent tries again.`
   return ModelError.passing('Unreachable', sentence, { cause: error })
-}
-
-function causesOf(error: unknown): Error[] {
-  const chain: Error[] = []
-  for (let current = error; current instanceof Error; current = current.cause) chain.push(current)
-  return chain
 }
 
 function proxyRefusal(status: number, shown: string, proxy: string | undefined, cause: unknown): ModelError {

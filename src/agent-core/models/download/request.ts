@@ -1,6 +1,7 @@
 import type { Readable, Transform } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { type Dispatcher, request } from 'undici'
+import { causesOf } from '../../util/error-code.ts'
 import { magicLength } from '../content-kind.ts'
 import { ModelError } from '../errors.ts'
 import { hubHosts } from '../hub/endpoint.ts'
@@ -173,7 +174,7 @@ function headersOf(raw: Dispatcher.ResponseData['headers']): Headers {
 function proxyOf(error: unknown, url: URL, transport: Transport): string | undefined {
   const proxy = transport.proxyFor(url)
   if (proxy === undefined) return undefined
-  for (let current = error; current instanceof Error; current = current.cause) {
+  for (const current of causesOf(error)) {
     const text = /proxy/i.test(current.message) || /proxy/i.test(current.name)
     const failed = current as Error & { hostname?: unknown; port?: unknown }
     const port = Number(failed.port)

@@ -1,16 +1,15 @@
 import { createHash } from 'node:crypto'
 import type { Dirent } from 'node:fs'
-import { lstat, readFile, rename, rm } from 'node:fs/promises'
+import { readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import PQueue from 'p-queue'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Logger } from '../../observability/logger.ts'
-import { errorCode } from '../../util/error-code.ts'
 import { parseJson, withoutUnfinished } from '../../util/files.ts'
 import { pathBelow } from '../../util/is-below.ts'
 import { shortDigestLength } from '../source.ts'
-import { comparable, entriesOf, lstatIfThere } from './files.ts'
+import { comparable, entriesOf, ifThere, lstatIfThere } from './files.ts'
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 
@@ -100,21 +99,18 @@ const maxManifestBytes = 4 * 1024 * 1024
 
 /** Reads the record at `path`; one of an earlier version is read as what it would be now. */
 export async function readManifest(path: string): Promise<ManifestState> {
-  try {
-    const found = await lstat(path)
-    if (!found.isFile()) return { kind: 'broken', why: 'it is not a regular file' }
-    if (found.size > maxManifestBytes) return { kind: 'broken', why: 'it is too long' }
-    const content = parseJson(await readFile(path, 'utf8'))
-    if (content === undefined) return { kind: 'broken', why: 'it is not JSON' }
-    const old = firstSchema.safeParse(content)
-    const parsed = manifestSchema.safeParse(old.success ? upgraded(old.data, path) : content)
-    return parsed.success
-      ? { kind: 'valid', manifest: parsed.data }
-      : { kind: 'broken', why: z.prettifyError(parsed.error) }
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') return { kind: 'absent' }
-    throw error
-  }
+  const found = await lstatIfThere(path)
+  if (found?.isFile() === false) return { kind: 'broken', why: 'it is not a regular file' }
+  if (found && found.size > maxManifestBytes) return { kind: 'broken', why: 'it is too long' }
+  const text = found && (await ifThere(readFile(path, 'utf8')))
+  if (text === undefined) return { kind: 'absent' }
+  const content = parseJson(text)
+  if (content === undefined) return { kind: 'broken', why: 'it is not JSON' }
+  const old = firstSchema.safeParse(content)
+  const parsed = manifestSchema.safeParse(old.success ? upgraded(old.data, path) : content)
+  return parsed.success
+    ? { kind: 'valid', manifest: parsed.data }
+    : { kind: 'broken', why: z.prettifyError(parsed.error) }
 }
 
 function upgraded({ sizeBytes, ...old }: z.infer<typeof firstSchema>, path: string): Manifest {
