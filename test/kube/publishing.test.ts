@@ -623,6 +623,24 @@ describe('publishing when the cluster misbehaves', () => {
     expect(agent.api.takeRequests()).not.toContain('PATCH services')
   })
 
+  test.each(['services', 'endpoints'])(
+    '%s that the cluster does not answer to hold up no withdrawal of the slice',
+    async (resource) => {
+      await using sim = await KubeSim.start({ garbageCollection: false })
+      const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+      await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+      const target = await cluster.inferenceService('hanging')
+      await done(agent.publisher.claim(target))
+      const stalled = sim.faults.add({ on: { resource, verb: 'create' }, fault: { kind: 'stall' } })
+      const writes = [agent.publisher.publish(target, server), agent.publisher.ensureService(target)]
+      await eventually(() => stalled.hits > 0)
+      const withdrawn = agent.publisher.withdraw(target)
+      await eventually(() => agent.publisher.observe(target).published?.ready === false, { timeoutMs: 5_000 })
+      await agent.publisher[Symbol.asyncDispose]()
+      await Promise.allSettled([...writes, withdrawn])
+    },
+  )
+
   test('what others change in a slice is put right at once three times, and then named and put right now and then', async () => {
     await using sim = await KubeSim.start({ garbageCollection: false })
     const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })

@@ -217,8 +217,7 @@ export interface ClaimedSliceOptions {
     published: Published | undefined,
     epoch: number | undefined,
   ) => Publication
-  /** Called within the same turn. */
-  readonly onRenewed: (target: PublishTarget, slice: EndpointSlice) => Promise<void>
+  readonly onRenewed: (target: PublishTarget, slice: EndpointSlice) => void
   /** Something changed that no watch delivers: the claim was lost, or could not be renewed. */
   readonly onChange: (key: string) => void
 }
@@ -246,6 +245,8 @@ export class ClaimedSlice {
   readonly #options: ClaimedSliceOptions
   readonly #silentMs: (slice: EndpointSlice) => number
   readonly #queue: WriteQueue
+  /** Writes of Service and Endpoints: a cluster that does not answer to one of them holds up no withdrawal. */
+  readonly #besides: WriteQueue
   readonly #memory: ClaimMemory
   /** The claim while it is ours. */
   #held: HeldClaim | undefined
@@ -260,6 +261,7 @@ export class ClaimedSlice {
     this.#options = options
     this.#silentMs = silentMs
     this.#queue = new WriteQueue(options.signal)
+    this.#besides = new WriteQueue(options.signal)
     const { node: self, api, monotonicNow } = options
     const { namespace, name } = splitKey(key)
     const place = { namespace, name: serviceNameOf(name) }
@@ -303,8 +305,13 @@ export class ClaimedSlice {
   }
 
   /** After all earlier turns; not at all where a gap in the watch has made it obsolete. */
-  inTurn(work: () => Promise<WriteResult>): Promise<WriteResult> {
+  inTurn<T>(work: () => Promise<T>): Promise<T | WriteResult> {
     return this.#queue.add(work)
+  }
+
+  /** As {@link ClaimedSlice.inTurn}, for the objects that go with the slice: after all earlier turns of theirs. */
+  beside<T>(work: () => Promise<T>): Promise<T | WriteResult> {
+    return this.#besides.add(work)
   }
 
   /** Takes a slice that is free or was released; verifies a slice of ours. */
@@ -373,11 +380,12 @@ export class ClaimedSlice {
 
   dropWaiting(): void {
     this.#queue.dropWaiting()
+    this.#besides.dropWaiting()
   }
 
   /** Events may have been missed: the slice is read again before it is relied on. */
   watchGap(): void {
-    this.#queue.dropWaiting()
+    this.dropWaiting()
     this.#hadGap = true
     this.#held?.renewSoon()
   }
@@ -391,7 +399,7 @@ export class ClaimedSlice {
   /** The signal must have been aborted before. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#letGo()
-    await this.#queue.settled()
+    await Promise.all([this.#queue.settled(), this.#besides.settled()])
   }
 
   #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
@@ -453,7 +461,7 @@ export class ClaimedSlice {
   async #renew(target: PublishTarget): Promise<WriteResult> {
     const { result } = await this.#write(target, this.cached(target), renewStep)
     const slice = this.cached(target)
-    if (result.kind === 'done' && slice) await this.#options.onRenewed(target, slice)
+    if (result.kind === 'done' && slice) this.#options.onRenewed(target, slice)
     return result
   }
 

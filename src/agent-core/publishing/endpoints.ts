@@ -24,7 +24,7 @@ import {
   type PublishTarget,
   serviceNameOf,
 } from './objects.ts'
-import { done, ForeignEdits, type ObjectStore, settledWrite } from './writes.ts'
+import { ForeignEdits, type ObjectStore, settledWrite } from './writes.ts'
 
 const ownerReference = z.object({
   apiVersion: z.string(),
@@ -406,8 +406,9 @@ export class EndpointsUpkeep implements Disposable {
   }
 
   /** With a renewal of the claim. */
-  renewed(target: PublishTarget, published: Published | undefined): Promise<void> {
-    return this.#keep(target, published, { reread: this.#asksForEach })
+  renewed(target: PublishTarget, published: Published | undefined): void {
+    const { slices } = this.#options
+    void slices.of(target).beside(() => this.#keep(target, published, { reread: this.#asksForEach }))
   }
 
   /** Endpoints that the cluster refuses again and again do not keep other agents from the claim. */
@@ -459,12 +460,11 @@ export class EndpointsUpkeep implements Disposable {
 
   async #mend(target: PublishTarget): Promise<void> {
     const slice = this.#options.slices.of(target)
-    await slice.inTurn(async () => {
+    await slice.beside(async () => {
       // What is wanted may have changed while this waited for its turn.
       const wanted = slice.heldFor
       const cached = wanted && slice.cached(wanted)
       if (cached && isHeld(slice.judge(wanted))) await this.#keep(wanted, publishedOf(cached))
-      return done
     })
   }
 }

@@ -283,13 +283,11 @@ export class Publisher {
 
   /** Takes a slice whose holder is dead; `lost` where it lives after all or another was quicker. */
   takeOver(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, async (slice) => {
+    const takenOver = this.#inTurn(target, async (slice) => {
       const obstacle = await this.#findObstacle(target)
-      if (obstacle) return obstacle
-      const result = await slice.takeOver(target)
-      if (result.kind === 'done') await this.#writeEndpoints(target, undefined, { reread: true })
-      return result
+      return obstacle ?? slice.takeOver(target)
     })
+    return this.#thenBeside(target, takenOver, () => this.#writeEndpoints(target, undefined, { reread: true }))
   }
 
   /** For an agent that sees a dead claim and cannot serve: no traffic may go to the dead address. */
@@ -299,9 +297,8 @@ export class Publisher {
 
   /** Creates or adopts the Service; only the holder of the claim does. */
   ensureService(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, async (slice) => {
-      const confirmed = await slice.confirm(target)
-      if (confirmed.kind !== 'done') return confirmed
+    const confirmed = this.#inTurn(target, (slice) => slice.confirm(target))
+    return this.#thenBeside(target, confirmed, (slice) => {
       const cached = slice.cached(target)
       return this.#writeService(target, cached && publishedOf(cached))
     })
@@ -309,27 +306,27 @@ export class Publisher {
 
   /** Says where the server listens, and whether it answers. */
   publish(target: PublishTarget, published: Published): Promise<WriteResult> {
-    return this.#inTurn(target, async (slice) => {
+    const written = this.#inTurn(target, async (slice) => {
       const { result, changed } = await slice.publish(target, published)
-      if (result.kind !== 'done') return result
-      await this.#writeEndpoints(target, published)
-      if (changed) {
+      if (changed && result.kind === 'done') {
         const { address: hostIP, port, ready } = published
         this.#options.log.info('registered endpoint', { ...nameOf(target), hostIP, port, ready })
       }
       return result
     })
+    return this.#thenBeside(target, written, () => this.#writeEndpoints(target, published))
   }
 
   /** No new traffic; claim, slice and Service stay. */
   withdraw(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, async (slice) => {
+    const withdrawn = this.#inTurn(target, async (slice) => {
       const { result, changed } = await slice.withdraw(target)
-      const cached = slice.cached(target)
-      if (result.kind !== 'done' || !cached) return result
-      if (changed) this.#options.log.info('withdrew endpoint', nameOf(target))
-      await this.#writeEndpoints(target, publishedOf(cached))
+      if (changed && result.kind === 'done') this.#options.log.info('withdrew endpoint', nameOf(target))
       return result
+    })
+    return this.#thenBeside(target, withdrawn, async (slice) => {
+      const cached = slice.cached(target)
+      return cached ? this.#writeEndpoints(target, publishedOf(cached)) : done
     })
   }
 
@@ -346,7 +343,7 @@ export class Publisher {
       // The Endpoints went with the slice: they are of the same Service.
       if (isAnothers) this.#endpoints.forget(refKey(target))
       const removed = isAnothers ? done : await this.#deleteSliceAndEndpoints(slice, target)
-      return removed.kind === 'done' ? this.#service.remove(target) : removed
+      return removed.kind === 'done' ? slice.beside(() => this.#service.remove(target)) : removed
     })
   }
 
@@ -360,7 +357,7 @@ export class Publisher {
       }
       const shown = slice.cached(target)
       // The claim goes last: as long as it is held, something is left to do.
-      if (shown) await this.#endpointsUpkeep.writeLast(target, publishedOf(shown))
+      if (shown) await slice.beside(() => this.#endpointsUpkeep.writeLast(target, publishedOf(shown)))
       const released = await slice.release(target)
       this.#endpoints.forget(refKey(target))
       return released
@@ -417,10 +414,20 @@ export class Publisher {
     await this.#slices[Symbol.asyncDispose]()
   }
 
-  /** Slice, Service and Endpoints of one InferenceService are written in one turn. */
   #inTurn(target: PublishTarget, write: (slice: ClaimedSlice) => Promise<WriteResult>): Promise<WriteResult> {
     const slice = this.#slices.of(target)
     return slice.inTurn(() => write(slice))
+  }
+
+  /** Service or Endpoints after the slice: in the order of the slices' turns, and in no turn of a slice. */
+  async #thenBeside(
+    target: PublishTarget,
+    written: Promise<WriteResult>,
+    write: (slice: ClaimedSlice) => Promise<WriteResult>,
+  ): Promise<WriteResult> {
+    const result = await written
+    const slice = this.#slices.of(target)
+    return result.kind === 'done' ? slice.beside(() => write(slice)) : result
   }
 
   #findObstacle(target: PublishTarget): Promise<WriteResult | undefined> {
@@ -432,12 +439,13 @@ export class Publisher {
     return this.#service.write(target, publication, () => this.#endpoints.forget(refKey(target)))
   }
 
-  #writeEndpoints(
+  async #writeEndpoints(
     target: PublishTarget,
     published: Published | undefined,
     options?: { readonly reread?: boolean },
-  ): Promise<void> {
-    return this.#endpoints.write(this.#publication(target, published), options)
+  ): Promise<WriteResult> {
+    await this.#endpoints.write(this.#publication(target, published), options)
+    return done
   }
 
   /** The slice goes last: as long as it is there, something is left to do. */
@@ -449,7 +457,9 @@ export class Publisher {
       this.#endpoints.forget(key)
       return lostTo(claim, target)
     }
-    if (cached || this.#endpoints.has(key)) await this.#endpoints.remove(this.#publication(target, undefined))
+    if (cached || this.#endpoints.has(key)) {
+      await slice.beside(() => this.#endpoints.remove(this.#publication(target, undefined)))
+    }
     return slice.delete(target)
   }
 

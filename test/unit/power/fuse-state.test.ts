@@ -9,6 +9,7 @@ import {
   withAgent,
   withEnd,
   withReport,
+  withTold,
   type AskedStart,
   type FuseState,
   type StartSituation,
@@ -111,6 +112,16 @@ describe('what is known', () => {
     // Nor does it keep an end that it dated far ahead.
     const dated = { ...nothingEnded, ends: [end('one', { noticedAt: '2027-11-23T10:05:00.000Z' })] }
     expect(outlived(dated, at('11:30'), 'two').ends).toEqual([])
+  })
+
+  test('which services were told of a hold is kept once each, and only while there is one', () => {
+    const held = withReport(afterOne, at('11:02'))
+    const told = withTold(withTold(withTold(held, 'a/one'), 'a/two'), 'a/one')
+    expect([withTold(nothingEnded, 'a/one').told, told.told, servedAgain(told).told]).toEqual([
+      [],
+      ['a/one', 'a/two'],
+      [],
+    ])
   })
 
   test('a hold keeps its cause when the ends that led to it are forgotten, and a panic says more than two ends', () => {
