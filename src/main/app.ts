@@ -116,7 +116,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onProblem: (pageProblem) => view.setState({ pageProblem }),
     mayLose: () => confirm(losesWritten),
   })
-  const prefer = keepPreferences(stateDir, view, () => showing.lookAs(lookerNow()))
+  const prefer = keepPreferences(stateDir, view)
   const quit = personQuits({ view, prefer, hide: () => popover.hide() })
   const ask = (question: Question) => popover.during(() => confirm(question))
   const ownPower: OwnPower = {
@@ -170,9 +170,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
       else void quit().catch(onDefect)
     },
   })
-  let isMenuOpen = false
-  const lookerNow = () => (isMenuOpen || view.getState().preferences?.showTitle === true ? 'menu' : 'icon')
-  const showing = keepShowing(agent.link, view)
+  keepShowing(agent.link, view)
   const refreshLists = menuLists(agent.link, view, async () => ({
     loginItem: loginItemState(view.getState().misplaced),
     commandLink: await installed.commandLink(),
@@ -184,10 +182,6 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onPress: () => popover.pressed(),
     onClick: (icon) => popover.toggle(icon),
     beforeMenu: refreshLists,
-    onMenu: (isOpen) => {
-      isMenuOpen = isOpen
-      showing.lookAs(lookerNow())
-    },
     onDeed,
   })
   const removal = appUninstall({

@@ -56,10 +56,10 @@ test("the app's icon follows without looking, in this process and over the socke
   await using client = await it.connect()
   for (const link of [inProcessLink(it.door), client]) {
     const view = createAgentView()
-    const showing = keepShowing(link, view)
+    const stop = keepShowing(link, view)
     await eventually(() => view.getState().snapshot, { what: 'the icon to show something' })
     expect(view.getState().snapshot?.power?.state).toBe('idle')
-    showing.stop()
+    stop()
   }
   let state: string | undefined
   const leave = client.follow({ next: ({ power }) => (state = power?.state), end: () => undefined })

@@ -35,14 +35,17 @@ test('the menu opens, again and again, where what brings it up to date fails', a
       throw new Error('no state of the login item')
     },
   ]
+  const view = createAgentView('linux')
+  view.subscribe((now, before) => {
+    if (now.isMenuOpen !== before.isMenuOpen) opened.push(now.isMenuOpen)
+  })
   showTray({
     imageFolder: '/nowhere',
-    view: createAgentView('linux'),
+    view,
     log: silentLog,
     onPress: () => undefined,
     onClick: () => undefined,
     beforeMenu: () => fails[opened.length % 4 === 1 ? 1 : 0]?.() ?? Promise.resolve(),
-    onMenu: (isOpen) => opened.push(isOpen),
     onDeed: () => undefined,
   })
   const tray = trayNow()
@@ -64,7 +67,6 @@ test('each press and click on the icon is told, the second of two quick ones too
     onPress: () => told.push('pressed'),
     onClick: (bounds) => told.push(bounds),
     beforeMenu: () => Promise.resolve(),
-    onMenu: () => undefined,
     onDeed: () => undefined,
   })
   const tray = newestTray()

@@ -23,6 +23,7 @@ export interface AgentView {
   /** No agent is started until files of the app that cannot be used are repaired or reset. */
   readonly isBroken: boolean
   readonly isQuitting: boolean
+  readonly isMenuOpen: boolean
   /** Power is measured on Macs only. */
   readonly isMac: boolean
   /** What came of the menu's last command, unless the snapshot tells it. */
@@ -56,6 +57,7 @@ export const createAgentView = (platform: NodeJS.Platform = process.platform): A
     isHere: true,
     isBroken: false,
     isQuitting: false,
+    isMenuOpen: false,
     isMac: platform === 'darwin',
     answer: undefined,
     contexts: undefined,
@@ -74,15 +76,9 @@ export const createAgentView = (platform: NodeJS.Platform = process.platform): A
 /** An agent that restarts is back within seconds. */
 const retryMs = 1_000
 
-export interface Showing {
-  /** From now on more or less is measured for the icon and its menu. */
-  lookAs(looker: Looker): void
-  stop(): void
-}
-
-/** Keeps the view as the agent says, through its restarts. */
-export function keepShowing(link: Pick<AgentLink, 'follow'>, view: AgentViewStore): Showing {
-  let looker: Looker = 'icon'
+/** Keeps the view as the agent says, through its restarts; measures more while the menu is open or figures stand beside the icon. */
+export function keepShowing(link: Pick<AgentLink, 'follow'>, view: AgentViewStore): Unsubscribe {
+  let looker = lookerOf(view.getState())
   let leave: Unsubscribe = () => undefined
   let timer: NodeJS.Timeout | undefined
   const follow = () => {
@@ -100,16 +96,21 @@ export function keepShowing(link: Pick<AgentLink, 'follow'>, view: AgentViewStor
     leave()
   }
   follow()
-  return {
-    lookAs(next) {
-      if (next === looker) return
-      looker = next
-      stop()
-      follow()
-    },
-    stop,
+  const unsubscribe = view.subscribe((now) => {
+    const next = lookerOf(now)
+    if (next === looker) return
+    looker = next
+    stop()
+    follow()
+  })
+  return () => {
+    unsubscribe()
+    stop()
   }
 }
+
+const lookerOf = ({ isMenuOpen, preferences }: AgentView): Looker =>
+  isMenuOpen || preferences?.showTitle === true ? 'menu' : 'icon'
 
 /** Has a command of the menu carried out; where it is not, the menu says why until the next one. */
 export const command = (
@@ -155,7 +156,7 @@ export function onceKnown<T>(
 type Changes = { readonly [K in keyof ShellPreferences]?: ShellPreferences[K] | undefined }
 
 /** Changes some of them, on the disk and in the view. Throws what the disk answers, and a LinkError while their file cannot be used. */
-export function keepPreferences(stateDir: string, view: AgentViewStore, onChange: () => void) {
+export function keepPreferences(stateDir: string, view: AgentViewStore) {
   let last: Promise<void> = Promise.resolve()
   const write = async (changes: Changes) => {
     const { preferences: before } = view.getState()
@@ -168,7 +169,6 @@ export function keepPreferences(stateDir: string, view: AgentViewStore, onChange
     const there = await readPreferences(stateDir)
     await writePreferences(stateDir, preferences, there.ok ? there.agent : {})
     view.setState({ preferences })
-    onChange()
   }
   // One after the other, so that none is lost.
   return (changes: Changes): Promise<void> => {

@@ -20,7 +20,6 @@ export interface TrayOptions {
   readonly onClick: (icon: Rectangle) => void
   /** Brings up to date what the menu shows; the menu opens when it settles. */
   readonly beforeMenu: () => Promise<void>
-  readonly onMenu: (isOpen: boolean) => void
   readonly onDeed: (deed: MenuDeed) => void
 }
 
@@ -61,12 +60,12 @@ export function showTray(options: TrayOptions): () => Rectangle {
 }
 
 /** The menu is built when it is opened, and never replaced while it is open. */
-function menuOpener(shown: Tray, { view, log, beforeMenu, onMenu, onDeed }: TrayOptions): () => void {
+function menuOpener(shown: Tray, { view, log, beforeMenu, onDeed }: TrayOptions): () => void {
   let isOpening = false
   const popUp = () => {
     isOpening = false
     menu = Menu.buildFromTemplate(templateOf(menuOf(view.getState()), onDeed))
-    menu.once('menu-will-close', () => onMenu(false))
+    menu.once('menu-will-close', () => view.setState({ isMenuOpen: false }))
     shown.popUpContextMenu(menu)
   }
   const brought = async () => {
@@ -79,7 +78,7 @@ function menuOpener(shown: Tray, { view, log, beforeMenu, onMenu, onDeed }: Tray
   return () => {
     if (isOpening) return
     isOpening = true
-    onMenu(true)
+    view.setState({ isMenuOpen: true })
     void brought().then(popUp)
   }
 }

@@ -18,7 +18,9 @@ export class StandInProcess implements ShellProcess {
   constructor({ folder, env }: ShellStart, archive?: string) {
     const standIn = path.join(import.meta.dirname, 'register.ts')
     const program = [path.join(import.meta.dirname, 'run-app.ts'), archive ?? root]
-    this.#child = spawn(process.execPath, ['--import', standIn, ...program], {
+    // Electron tells a rejection that nobody handles to `unhandledRejection` alone; Node.js would take it for an exception too.
+    const options = ['--unhandled-rejections=warn-with-error-code', '--import', standIn]
+    this.#child = spawn(process.execPath, [...options, ...program], {
       cwd: folder,
       env,
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

@@ -1,6 +1,7 @@
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { execa } from 'execa'
 import prettier from 'prettier'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
@@ -144,6 +145,25 @@ describe('from llmkube', () => {
   test('every command of the guides of LLMKube has a row', () => {
     const missing = guide.filter((command) => !rows.some((row) => row.command.includes(command)))
     expect([guide.length > 50, missing]).toEqual([true, []])
+  })
+
+  test.each([
+    ['install-metal-agent', 'metal-agent install -- --namespace team-a'],
+    ['uninstall-metal-agent', 'metal-agent uninstall --yes'],
+    ['install-powermetrics-sudo', 'metal-agent power install'],
+    ['uninstall-powermetrics-sudo', 'metal-agent power remove'],
+  ])('make %s of the guides is a verb of this command', async (target, line) => {
+    const words = [
+      '--dry-run',
+      '-o',
+      'build-metal-agent',
+      target,
+      'FLAGS=--namespace team-a',
+      'METAL_AGENT=metal-agent',
+    ]
+    // Whatever make runs this test.
+    const env = { MAKEFLAGS: undefined, MAKELEVEL: undefined }
+    expect((await execa('make', words, { cwd: root, env })).stdout).toBe(line)
   })
 
   const silent = { write: () => undefined }

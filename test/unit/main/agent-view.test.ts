@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { LinkError, type AgentLink, type Listener, type Looker } from '../../../src/contract/client.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import { createAgentView, keepShowing } from '../../../src/main/agent/agent-view.ts'
+import { defaultPreferences } from '../../../src/main/preferences.ts'
 import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -17,7 +18,7 @@ function shown() {
     },
   }
   const view = createAgentView()
-  return { followed, view, showing: keepShowing(link, view) }
+  return { followed, view, stop: keepShowing(link, view) }
 }
 
 test('an agent that ends is said to be gone, and shown again when it is back', () => {
@@ -32,13 +33,17 @@ test('an agent that ends is said to be gone, and shown again when it is back', (
   expect([followed.length, view.getState().problem, view.getState().snapshot?.bootId]).toEqual([2, '', before])
 })
 
-test('one who looks more is followed in place of the other, and once where nothing changes', () => {
-  const { followed, showing } = shown()
-  for (const looker of ['menu', 'menu', 'icon'] as const) showing.lookAs(looker)
-  showing.stop()
+test('more is measured while the menu is open or figures stand beside the icon, also from the start on', () => {
+  const { followed, view, stop } = shown()
+  for (const isMenuOpen of [true, true, false]) view.setState({ isMenuOpen })
+  view.setState({ preferences: { ...defaultPreferences, showTitle: true } })
+  view.setState({ isMenuOpen: true })
+  stop()
+  view.setState({ preferences: defaultPreferences, isMenuOpen: false })
   expect(followed.map(({ looker, isLeft }) => [looker, isLeft])).toEqual([
     ['icon', true],
     ['menu', true],
     ['icon', true],
+    ['menu', true],
   ])
 })

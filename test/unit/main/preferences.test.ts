@@ -124,7 +124,7 @@ test('what is chosen before the app has an agent of its own loses nothing that a
   )
   const view = createAgentView()
   view.setState({ preferences: defaultPreferences })
-  await keepPreferences(folder.dir, view, () => undefined)({ showTitle: true })
+  await keepPreferences(folder.dir, view)({ showTitle: true })
   expect(await readPreferences(folder.dir)).toEqual({
     ok: true,
     preferences: { ...defaultPreferences, showTitle: true },

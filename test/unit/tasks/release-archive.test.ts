@@ -3,6 +3,7 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { expect, test } from 'vitest'
 import { checksums, packFolder } from '../../../tasks/package/archive.ts'
+import { bundledPackages } from '../../../tasks/package/bundled-packages.ts'
 import { packCommand } from '../../../tasks/package/command-archive.ts'
 import { LicenceError, thirdPartyNotices } from '../../../tasks/package/notices.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -62,6 +63,22 @@ test('the notices hold the licence of Node.js and of each package', () => {
 test('a package that is in the public domain needs no text', () => {
   const free = { name: 'free', version: '2.0.0', identifier: 'Unlicense' }
   expect(thirdPartyNotices('v24.0.0', 'licence', [free])).toContain('free 2.0.0 (Unlicense)')
+})
+
+test.each([undefined, ''])('a package whose own text is %o is named with the text that is known of it', (text) => {
+  const known = { name: 'lazy-val', version: '1.0.5', identifier: 'MIT', ...(text !== undefined && { text }) }
+  expect(thirdPartyNotices('v24.0.0', 'licence', [known])).toContain('Vladimir Krivosheev')
+})
+
+test('of several bundles each version of a package is named once', async () => {
+  await using folder = await temporaryFolder()
+  const file = async (name: string, versions: readonly string[]) => {
+    const entries = versions.map((version) => ({ ...sound, version }))
+    await writeFile(path.join(folder.dir, name), JSON.stringify(entries))
+    return path.join(folder.dir, name)
+  }
+  const found = await bundledPackages([await file('main', ['2.0.0', '1.0.0']), await file('window', ['1.0.0'])])
+  expect(found.map(({ name, version }) => `${name}@${version}`)).toEqual(['one@1.0.0', 'one@2.0.0'])
 })
 
 test.each([

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { checkSignature, missingForNotary, WrongSignatureError } from '../../../tasks/package/app/signature.ts'
+import { updatesFrom } from '../../../tasks/package/app/app-build.ts'
 
 const adHoc = 'Identifier=dev.metalbar.e2e\nSignature=adhoc\nTeamIdentifier=not set\n'
 const person = 'Identifier=dev.metalbar.app\nAuthority=Apple Development: me@my-host (ABC)\nTeamIdentifier=ABC\n'
@@ -30,4 +31,14 @@ test('what the notary needs is named before anything is built', () => {
     'APPLE_API_KEY_ID',
     'APPLE_API_ISSUER',
   ])
+})
+
+test('an app takes its own code from https alone, and carries nobody’s password', () => {
+  expect([updatesFrom(undefined), updatesFrom(''), updatesFrom('https://updates.example/metalbar/')]).toEqual([
+    undefined,
+    undefined,
+    'https://updates.example/metalbar/',
+  ])
+  for (const wrong of ['http://updates.example/', 'https://me:secret@updates.example/', 'https://me@x.example/', 'no'])
+    expect(() => updatesFrom(wrong)).toThrow('https:// address without a password')
 })
