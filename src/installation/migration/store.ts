@@ -40,8 +40,7 @@ export async function lookAtStore(from: string, to: string, isChosen = false): P
   if (!facts.isDirectory()) return { ...nothing, problems: [`The model store ${from} is no folder.`] }
   const { files, skipped } = await filesIn(real)
   const bytes = files.reduce((sum, file) => sum + file.bytes, 0)
-  const isLink = real !== path.resolve(from) && entry.isSymbolicLink()
-  const linked = isLink ? [`The model store ${from} is a link to ${real}.`] : []
+  const linked = entry.isSymbolicLink() ? [`The model store ${from} is a link to ${real}.`] : []
   const isWiped = [path.resolve(from), real].some((folder) => temporaryNote(`${folder}/`) !== undefined)
   if ((!isWiped && !isChosen) || real === (await realpath(to).catch(() => to))) {
     const { problem, warnings } = await judgeStoreFolder(real)

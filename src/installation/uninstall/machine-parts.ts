@@ -39,7 +39,7 @@ export function keychainPart(host: InstallationHost): TracePart {
       const { exitCode, stderr } = await askSystem(host, 'security', ['find-generic-password', ...item])
       if (exitCode === noSuchItem) return nothing
       if (exitCode !== 0) {
-        throw new UninstallError(`The keychain does not answer: ${stderr.trim() || `code ${exitCode}`}.`)
+        throw new UninstallError(`The keychain does not answer: ${stderr.trim() || `code ${exitCode}`}`)
       }
       return {
         places: [{ path: keychainService }],

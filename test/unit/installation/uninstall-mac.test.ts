@@ -2,6 +2,7 @@ import { mkdir, readdir, readFile, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
+import { askSystem } from '../../../src/installation/installation-host.ts'
 import { appName, bundleId, listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 
@@ -47,6 +48,25 @@ test('a keychain that does not give its item up is said with what it says and th
     message: 'The keychain says: User interaction is not allowed.',
     byHand: ["security delete-generic-password -s 'Metalbar Safe Storage'"],
   })
+})
+
+test.for([
+  ['echo " It is locked. " >&2; exit 1', 'The keychain does not answer: It is locked.'],
+  ['exit 51', 'The keychain does not answer: code 51'],
+])('a keychain that ends with "%s" when it is asked is said so', async ([security = '', problem]) => {
+  await using there = await uninstallWorld({ platform: 'darwin' })
+  await there.programs({ ...nothing, security })
+  const listed = await listTraces(await there.parts())
+  expect(listed.map(({ kind, places, problem: said }) => [kind, places, said])).toEqual([['keychain', [], problem]])
+})
+
+test('programs of the system get the variables of the session and no others', async () => {
+  await using there = await uninstallWorld()
+  await there.programs({ printenv: 'env' })
+  const env = { HOME: there.home, XDG_RUNTIME_DIR: '/run/user/7', SECRET: 'x' }
+  const { stdout } = await askSystem({ programFolders: [there.at('bin'), '/usr/bin', '/bin'], env }, 'printenv', [])
+  const given = stdout.split('\n').filter((line) => /^(?:HOME|SECRET|DBUS|XDG)/.test(line))
+  expect(given.sort()).toEqual([`HOME=${there.home}`, 'XDG_RUNTIME_DIR=/run/user/7'])
 })
 
 test('a Mac without its programs is said to be so, and the rest goes all the same', async () => {
