@@ -712,6 +712,36 @@ describe('publishing when the cluster misbehaves', () => {
     expect(agent.warnings).toHaveLength(1)
   })
 
+  test('without Endpoints of its own an agent lists none', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const looks = vi.spyOn(EndpointsWriter.prototype, 'lookAtAll')
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
+      renewEveryMs: 20,
+    })
+    const lists = vi.spyOn(agent.api, 'pages')
+    const before = looks.mock.settledResults.length
+    await eventually(() => looks.mock.settledResults.length > before + 2)
+    expect(lists).not.toHaveBeenCalled()
+  })
+
+  test('Endpoints whose removal fails are removed with the next try', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('sticky')
+    await serve(agent, target)
+    sim.faults.add({
+      on: { resource: 'endpoints', verb: 'delete' },
+      times: Infinity,
+      fault: { kind: 'status', code: 500, reason: 'InternalError', message: 'no' },
+    })
+    await expect(agent.publisher.unpublish(target)).rejects.toMatchObject({ code: 500 })
+    expect(await cluster.find('endpointslices', 'sticky')).toBeDefined()
+    sim.faults.clear()
+    await done(agent.publisher.unpublish(target))
+    expect(await cluster.find('endpoints', 'sticky')).toBeUndefined()
+  })
+
   test('Endpoints are kept as the last publication wants them, also where that waited for its turn behind another', async () => {
     await using sim = await KubeSim.start({ garbageCollection: false })
     const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })

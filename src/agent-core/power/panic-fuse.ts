@@ -121,7 +121,7 @@ export class PanicFuse implements Disposable {
       if (state.kind === 'starting' && state.unasked !== true) this.#started(this.#now())
       if (state.kind !== 'ready' && !isOver(state)) return
       if (this.#current === key) this.#current = undefined
-      if (this.#waiting.size > 0) this.#wake()
+      this.#wake()
     })
   }
 
@@ -285,11 +285,11 @@ export class PanicFuse implements Disposable {
     const { budget } = this.#options.memory
     if (budget?.bytes === this.#budgetBytes) return
     this.#budgetBytes = budget?.bytes
-    if (this.#waiting.size > 0) this.#wake()
+    this.#wake()
   }
 
   #wake(): void {
-    if (this.#isDisposed) return
+    if (this.#isDisposed || this.#waiting.size === 0) return
     for (const key of this.#waiting.keys()) this.#options.enqueue(key)
     this.#options.onChange()
   }

@@ -94,7 +94,7 @@ describe('power is measured only while it is asked for and somebody looks', () =
   })
 
   test('with the first look it begins, by the exact command line that the rule of sudo names', async () => {
-    await using it = await trial()
+    await using it = await trial({ options: { stallMs: undefined } })
     expect(it.power.view).toEqual({
       state: 'idle',
       message: 'Power is not measured while nobody looks.',
