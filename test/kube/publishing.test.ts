@@ -286,6 +286,21 @@ describe('publishing', () => {
     expect(other.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', deadInMs: 1_000 })
   })
 
+  test('while the watch is down no holder is silent, and what it was silent before counts afterwards', async () => {
+    const cluster = clusterOf(world())
+    await using holder = await startPublishing(world(), 'node-a')
+    await using other = await startPublishing(world(), 'node-b')
+    const target = await cluster.inferenceService('deaf')
+    await serve(holder, target)
+    await eventually(() => other.publisher.observe(target).published?.ready)
+    other.clock.now += 100_000
+    other.publisher.setWatchLive(false)
+    other.clock.now += 400_000
+    expect(other.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', silentMs: 0 })
+    other.publisher.setWatchLive(true)
+    expect(other.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', silentMs: 100_000 })
+  })
+
   test('a released claim is free for another agent at once', async () => {
     const cluster = clusterOf(world())
     await using a = await startPublishing(world(), 'node-a')
