@@ -39,9 +39,9 @@ const keys: Readonly<Record<string, string>> = {
 function drawn(entries: readonly MenuEntry[]): string {
   const items = entries.map((entry) => {
     if (entry.kind === 'separator') return '<hr>'
-    const { label, deed, entries: below, isChecked, accelerator = '', toolTip = '' } = entry
+    const { label, action, entries: below, isChecked, accelerator = '', toolTip = '' } = entry
     const hint = below ? '▸' : (keys[accelerator] ?? '')
-    const state = deed === undefined && below === undefined ? 'only-read' : ''
+    const state = action === undefined && below === undefined ? 'only-read' : ''
     const line = `<div class="${state}" title="${escaped(toolTip)}"><b>${isChecked === true ? '✓' : ''}</b><span>${escaped(label)}</span><i>${hint}</i></div>`
     return below ? `${line}<section>${drawn(below)}</section>` : line
   })

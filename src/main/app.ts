@@ -32,8 +32,8 @@ import {
   refuseAppNap,
   setLoginItem,
 } from './system/macos.ts'
-import { carryOut, type DeedOptions, ownLog, type Question } from './tray/menu-actions.ts'
-import type { MenuDeed } from './tray/menu-entries.ts'
+import { carryOut, type MenuActionOptions, ownLog, type Question } from './tray/menu-actions.ts'
+import type { MenuAction } from './tray/menu-entries.ts'
 import { menuLists } from './tray/menu-lists.ts'
 import { rescueHiddenIcon, showTray, tellHiddenIconOnce } from './tray/tray.ts'
 import { appUninstall } from './lifecycle/uninstall.ts'
@@ -127,7 +127,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     confirm: ask,
   }
   const setLoginItemHere = (isOn: boolean) => setLoginItem(isOn, view.getState().misplaced)
-  const deeds: DeedOptions = {
+  const actions: MenuActionOptions = {
     link: agent.link,
     view,
     stateDir,
@@ -147,7 +147,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
     moveToApplications: () => installed.moveToApplications(),
   }
-  const onDeed = (deed: MenuDeed) => void carryOut(deeds, deed).catch(onDefect)
+  const onAction = (action: MenuAction) => void carryOut(actions, action).catch(onDefect)
   const installed = installedApp({
     log,
     stateDir,
@@ -155,7 +155,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     shellPath: async () => (await environment).shellPath,
     view,
     confirm: ask,
-    onDeed,
+    onAction,
     keepServers: (areKept) => {
       servers = areKept ? 'keep' : 'stop'
     },
@@ -163,7 +163,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   })
   showAppMenu({
     onSettings: () => popover.show({ view: 'settings' }),
-    onUpdates: () => onDeed({ kind: 'update', action: 'look' }),
+    onUpdates: () => onAction({ kind: 'update', action: 'look' }),
     onQuit: () => {
       // A person who chose to keep it quits by the icon's menu, which says what it does.
       if (view.getState().preferences?.onQuit === 'keep') popover.hide()
@@ -182,7 +182,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onPress: () => popover.pressed(),
     onClick: (icon) => popover.toggle(icon),
     beforeMenu: refreshLists,
-    onDeed,
+    onAction,
   })
   const removal = appUninstall({
     link: agent.link,
@@ -230,7 +230,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onStopped: () => popover.end(),
     skipDrains: () => agent.skipDrains(),
   })
-  const onWoke = tellNews({ view, log, prefer, onDeed })
+  const onWoke = tellNews({ view, log, prefer, onAction })
   followSleep({ log, onSleep: (isAsleep) => agent.sleeps(isAsleep), onWoke })
   followSupply({ log, onSupply: () => agent.supplyChanged() })
   followLinks({

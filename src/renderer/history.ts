@@ -72,12 +72,12 @@ interface Situation {
 
 /** What takes back what an entry tells, by its id: only for the newest about one thing, and only where that is still so. */
 export function undosOf(newestFirst: readonly HistoryEntry[], situation: Situation): ReadonlyMap<number, CommandInput> {
-  const told = new Set<string>()
+  const seen = new Set<string>()
   const undos = new Map<number, CommandInput>()
   for (const entry of newestFirst) {
     const subjects = subjectsOf(entry)
-    const isNewest = subjects.length > 0 && subjects.every((subject) => !told.has(subject))
-    for (const subject of subjects) told.add(subject)
+    const isNewest = subjects.length > 0 && subjects.every((subject) => !seen.has(subject))
+    for (const subject of subjects) seen.add(subject)
     const undo = isNewest ? undoOf(entry, situation) : undefined
     if (undo !== undefined) undos.set(entry.id, undo)
   }

@@ -10,7 +10,7 @@ import { conditionsChange, metalAgentCondition } from '../../src/agent-core/kube
 import { judgeStoreFolder } from '../../src/agent-core/models/store/watch.ts'
 import { createLog } from '../../src/agent-core/observability/log.ts'
 import { composeSnapshot } from '../../src/agent-core/agent/snapshot.ts'
-import { wayBackSentence } from '../../src/agent-core/cluster/cluster-link.ts'
+import { previousContextSentence } from '../../src/agent-core/cluster/cluster-link.ts'
 import { terminalOf } from '../../src/cli/io.ts'
 import { addressWords } from '../../src/renderer/words/services.ts'
 import { cleanedDoor } from '../../src/serve/agent-door.ts'
@@ -129,7 +129,7 @@ describe('a line that a person is to paste into a shell has each name as one wor
   }
 
   test('a context and a kubeconfig', async () => {
-    const said = wayBackSentence({ name, file: `/${name}` }, { now: 'prod', kubeconfig: undefined })
+    const said = previousContextSentence({ name, file: `/${name}` }, { now: 'prod', kubeconfig: undefined })
     const [, first = '', second = ''] = / was served before: (.*), and then (.*), go back\.$/s.exec(said) ?? []
     expect(await pasted(first)).toEqual(['settings', 'set', 'kubeconfig', `/${name}`])
     expect(await pasted(second)).toEqual(['context', 'use', name])

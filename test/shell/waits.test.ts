@@ -46,7 +46,7 @@ test('the menu opens, again and again, where what brings it up to date fails', a
     onPress: () => undefined,
     onClick: () => undefined,
     beforeMenu: () => fails[opened.length % 4 === 1 ? 1 : 0]?.() ?? Promise.resolve(),
-    onDeed: () => undefined,
+    onAction: () => undefined,
   })
   const tray = trayNow()
   for (let time = 0; time < 4; time += 1) {
@@ -67,7 +67,7 @@ test('each press and click on the icon is told, the second of two quick ones too
     onPress: () => told.push('pressed'),
     onClick: (bounds) => told.push(bounds),
     beforeMenu: () => Promise.resolve(),
-    onDeed: () => undefined,
+    onAction: () => undefined,
   })
   const tray = newestTray()
   tray?.moveTo({ x: 700, y: 0, width: 24, height: 25 })
@@ -116,7 +116,7 @@ test('of the links that came before the app was ready the newest is followed', (
 
 test('that models wait for a person is told although the first snapshot comes before the preferences', async () => {
   const view = createAgentView('linux')
-  tellNews({ view, log: silentLog, prefer: () => Promise.resolve(), onDeed: () => undefined })
+  tellNews({ view, log: silentLog, prefer: () => Promise.resolve(), onAction: () => undefined })
   const panicFuse = { state: 'held', since: '2026-11-23T10:00:00.000Z', message: 'It ended with a panic.' } as const
   view.setState({ snapshot: sampleSnapshot({ panicFuse }) })
   view.setState({ preferences: defaultPreferences })

@@ -4,8 +4,8 @@ import type { MenuEntry } from '../../src/main/tray/menu-entries.ts'
 export function menuText(entries: readonly MenuEntry[], indent = ''): string[] {
   return entries.flatMap((entry) => {
     if (entry.kind === 'separator') return [`${indent}-`]
-    const { label, deed, isChecked, entries: below } = entry
-    const text = deed === undefined && below === undefined ? `(${label})` : label
+    const { label, action, isChecked, entries: below } = entry
+    const text = action === undefined && below === undefined ? `(${label})` : label
     return [`${indent}${isChecked === true ? '✓ ' : ''}${text}`, ...menuText(below ?? [], `${indent}  `)]
   })
 }

@@ -211,7 +211,7 @@ export class Agent {
     })
     this.#kept = kept
     this.#warn(kept.notices)
-    platform.onUntold?.((sentence) => this.#warn([sentence]))
+    platform.onLimitation?.((sentence) => this.#warn([sentence]))
     onLogLevel?.(kept.settings.current.logLevel)
     const performanceCores = await platform.performanceCores().catch((error: unknown) => {
       log.warn('performance cores not known', { error })
@@ -283,7 +283,7 @@ export class Agent {
         platform: platform.name,
         ...(ip !== undefined && { address: ip }),
         message,
-        paused: this.#kept?.absences.pausedSince !== undefined,
+        paused: this.#kept?.unloadReasons.pausedSince !== undefined,
       },
       cluster: this.#clusterView(),
     }

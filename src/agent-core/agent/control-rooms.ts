@@ -21,7 +21,7 @@ import { Sleep } from '../power/sleep.ts'
 import { Supply } from '../power/supply.ts'
 import { FirewallWatch } from '../publishing/firewall-watch.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
-import { Absences } from '../reconcile/unload-reasons.ts'
+import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { MemoryGuard } from '../reconcile/memory-guard.ts'
 import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
@@ -39,7 +39,7 @@ import { LinkError } from '../../contract/client.ts'
 /** What outlives the agent in its state folder, and what stands on it. */
 export interface ControlRooms {
   readonly settings: PersonSettings
-  readonly absences: Absences
+  readonly unloadReasons: UnloadReasons
   readonly history: History
   readonly narrator: Narrator
   readonly address: PublishedAddress
@@ -71,7 +71,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const { settings: started, version, log } = options
   await withoutUnfinished(started.stateDir)
   const settings = await PersonSettings.open(started, join(started.stateDir, 'settings.json'))
-  const absences = await Absences.open({ stateDir: started.stateDir, log })
+  const unloadReasons = await UnloadReasons.open({ stateDir: started.stateDir, log })
   const pin = await ContextPin.open({ stateDir: started.stateDir, log })
   const history = await History.open({
     file: join(started.stateDir, 'history.jsonl'),
@@ -82,11 +82,11 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
   ends.defer(async () => {
     history.add({ kind: 'agentStopped', message: 'The agent was stopped.' })
-    await Promise.all([history.flush(), absences.flush()])
+    await Promise.all([history.flush(), unloadReasons.flush()])
   })
   snapshots.register(() => ({
     settingsRevision: settings.revision,
-    notices: pauseNotices(absences.pausedSince),
+    notices: pauseNotices(unloadReasons.pausedSince),
   }))
   const { servers } = inputs.rooms
   const whyStopped = (key: string) =>
@@ -97,18 +97,18 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     servers,
     cluster: session,
     whyStopped,
-    onTold: (transition) => countUnload(context.metrics, transition),
+    onTransition: (transition) => countUnload(context.metrics, transition),
   })
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
-  const guard = guardRoom(context, inputs, absences)
-  evictionRoom(context, inputs, { absences, narrator })
+  const guard = guardRoom(context, inputs, unloadReasons)
+  evictionRoom(context, inputs, { unloadReasons, narrator })
   const address = addressRoom(context, { settings, history })
   firewallRoom(context, inputs.rooms)
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
   const link = linkRoom(context, inputs, {
-    absences,
+    unloadReasons,
     narrator,
     guard,
     address,
@@ -119,7 +119,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     history,
     pin,
   })
-  const kept = { settings, absences, history, narrator, address, sleep, fuse, supply, link }
+  const kept = { settings, unloadReasons, history, narrator, address, sleep, fuse, supply, link }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [
     ...settings.notices,
@@ -127,7 +127,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     history.notice,
     fuse.notice,
     energyNotice,
-    ...absences.notices,
+    ...unloadReasons.notices,
   ].filter((notice) => notice !== undefined)
   return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
 }
@@ -136,13 +136,13 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
 function guardRoom(
   { metrics, ends, settings, session, options: { log } }: RoomContext,
   { rooms: { memory, servers } }: ControlInputs,
-  absences: Absences,
+  unloadReasons: UnloadReasons,
 ): MemoryGuard {
   return ends.use(
     new MemoryGuard({
       memory,
       servers,
-      absences,
+      unloadReasons,
       session: () => servedCluster(session()),
       marginBytes: () => settings().memoryMarginBytes,
       log,
@@ -158,12 +158,12 @@ const servedCluster = (session: ClusterSession | undefined) =>
 function evictionRoom(
   { metrics, ends, snapshots, settings, session, options: { log } }: RoomContext,
   { rooms: { memory, servers } }: ControlInputs,
-  { absences, narrator }: Pick<ControlRooms, 'absences' | 'narrator'>,
+  { unloadReasons, narrator }: Pick<ControlRooms, 'unloadReasons' | 'narrator'>,
 ): void {
   const evictions = ends.use(
     new PressureEviction({
       memory,
-      absences,
+      unloadReasons,
       narrator,
       servers: () => servers.counted(),
       session: () => servedCluster(session()),
@@ -266,11 +266,11 @@ async function supplyRoom(
 function sleepRoom(
   { options: { log, platform }, ends, metrics, snapshots, session }: RoomContext,
   { servers }: Pick<MachineRooms, 'servers'>,
-  lookAnew: () => Promise<unknown>,
+  refresh: () => Promise<unknown>,
 ): Sleep {
   const sleep = ends.use(
     new Sleep({
-      ...{ servers, session, log, system: platform.name, lookAnew },
+      ...{ servers, session, log, system: platform.name, refresh },
       onLateTimer: () => metrics.add('late_timers_total', 1),
       onNotice: () => snapshots.changed(),
     }),
@@ -279,7 +279,7 @@ function sleepRoom(
   return sleep
 }
 
-type LinkedRooms = Pick<ControlRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'> & {
+type LinkedRooms = Pick<ControlRooms, 'unloadReasons' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'> & {
   readonly guard: MemoryGuard
 }
 
@@ -339,7 +339,7 @@ function linkRoom(
 function openSession(
   context: RoomContext,
   { rooms, machine }: ControlInputs,
-  { absences, narrator, guard, address, sleep, fuse, supply }: LinkedRooms,
+  { unloadReasons, narrator, guard, address, sleep, fuse, supply }: LinkedRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -373,7 +373,7 @@ function openSession(
     models,
     servers,
     memory,
-    absences,
+    unloadReasons,
     fuse,
     narrator,
     launches,
@@ -394,11 +394,19 @@ function openSession(
 function commandRooms(
   { options, snapshots }: RoomContext,
   { rooms: { servers, models, memory, power, energy } }: ControlInputs,
-  { absences, history, settings, address, fuse, supply, link }: Omit<ControlRooms, 'commands' | 'notices' | 'sleep'>,
+  {
+    unloadReasons,
+    history,
+    settings,
+    address,
+    fuse,
+    supply,
+    link,
+  }: Omit<ControlRooms, 'commands' | 'notices' | 'sleep'>,
 ): Rooms {
   const { platform, log, onShutdown, onLogLevel } = options
   return {
-    absences,
+    unloadReasons,
     fuse,
     history,
     settings,

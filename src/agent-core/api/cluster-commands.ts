@@ -98,13 +98,13 @@ export async function sessionMove(
     return { context, namespace, where, message }
   }
   const where = namespace === undefined ? 'all namespaces' : `namespace "${namespace}"`
-  const told = [
+  const sentences = [
     ...(isOtherFile
       ? [`The cluster stays "${context.name}" (${context.server}), with the credentials of ${file} from now on.`]
       : []),
-    isOtherNamespace ? toldOfNamespace(namespace, where) : 'Nothing is stopped.',
+    isOtherNamespace ? namespaceMoveMessage(namespace, where) : 'Nothing is stopped.',
   ]
-  return { context, namespace, where, message: told.join(' ') }
+  return { context, namespace, where, message: sentences.join(' ') }
 }
 
 /** A session that was opened while its settings were being written serves the namespace of before. */
@@ -118,10 +118,10 @@ export function moveOfNews({
   const served = session()?.cluster
   if (!context || !served || served.namespace === namespace) return undefined
   const where = namespace === undefined ? 'all namespaces' : `namespace "${namespace}"`
-  return { context, namespace, where, message: toldOfNamespace(namespace, where) }
+  return { context, namespace, where, message: namespaceMoveMessage(namespace, where) }
 }
 
-const toldOfNamespace = (namespace: string | undefined, where: string): string =>
+const namespaceMoveMessage = (namespace: string | undefined, where: string): string =>
   namespace === undefined
     ? `The agent serves ${where}, and what runs here keeps running.`
     : `What runs here for other namespaces is withdrawn and stopped; then the agent serves ${where}.`

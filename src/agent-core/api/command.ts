@@ -10,7 +10,7 @@ import type { Energy } from '../power/energy.ts'
 import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { Power } from '../power/power.ts'
 import type { HostCandidate } from '../publishing/host-address.ts'
-import type { Absences } from '../reconcile/unload-reasons.ts'
+import type { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { Servers } from '../servers/servers.ts'
@@ -22,7 +22,7 @@ import type { Hold, HoldCause } from '../../contract/service.ts'
 
 /** What commands act on. */
 export interface Rooms {
-  readonly absences: Absences
+  readonly unloadReasons: UnloadReasons
   readonly fuse: Pick<PanicFuse, 'serveAgain'>
   readonly history: History
   readonly settings: PersonSettings
@@ -105,14 +105,14 @@ export function knownService({ session, agent }: Rooms, ref: ServiceRef): Known 
 export async function holdHere(rooms: Rooms, known: Known, cause: HoldCause, message: string): Promise<void> {
   const { namespace, name, key } = known.report
   const target = { uid: known.uid, namespace, name, cluster: known.session.cluster.api.context.server }
-  await rooms.absences.hold(target, { kind: 'held', cause, since: new Date().toISOString(), message })
+  await rooms.unloadReasons.hold(target, { kind: 'held', cause, since: new Date().toISOString(), message })
   known.session.reconciler.enqueue(key)
   rooms.agent.changed()
 }
 
 /** As {@link holdHere}. */
 export async function dropHold(rooms: Rooms, { session, report, uid }: Known): Promise<void> {
-  await rooms.absences.bringBack(uid)
+  await rooms.unloadReasons.bringBack(uid)
   session.reconciler.enqueue(report.key)
   rooms.agent.changed()
 }

@@ -3,8 +3,8 @@ import type { Command } from '../../contract/commands.ts'
 
 /** Endpoints are withdrawn, models stay in memory; kept over restarts of the agent. */
 export async function pauseNode(rooms: Rooms): Outcome {
-  if (rooms.absences.pausedSince !== undefined) return done('This machine is paused already.')
-  await rooms.absences.pause(new Date().toISOString())
+  if (rooms.unloadReasons.pausedSince !== undefined) return done('This machine is paused already.')
+  await rooms.unloadReasons.pause(new Date().toISOString())
   rooms.history.add({
     kind: 'settingsChanged',
     message: 'This machine was paused by a person.',
@@ -16,8 +16,8 @@ export async function pauseNode(rooms: Rooms): Outcome {
 }
 
 export async function resumeNode(rooms: Rooms): Outcome {
-  if (rooms.absences.pausedSince === undefined) return done('This machine is not paused.')
-  await rooms.absences.pause(undefined)
+  if (rooms.unloadReasons.pausedSince === undefined) return done('This machine is not paused.')
+  await rooms.unloadReasons.pause(undefined)
   rooms.history.add({
     kind: 'settingsChanged',
     message: 'This machine was resumed by a person.',

@@ -271,7 +271,7 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  const { absences, agent, history } = rooms
+  const { unloadReasons, agent, history } = rooms
   const { spec } = known.report.service ?? {}
   const isBySpec = spec?.ok === true && spec.value.evictionProtection
   if (isBySpec && !wanted) {
@@ -279,9 +279,9 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
       `${key} stays protected, since spec.evictionProtection of the InferenceService says so: change it there.`,
     )
   }
-  const wasProtected = absences.isProtected(known.uid)
+  const wasProtected = unloadReasons.isProtected(known.uid)
   const { uid, session } = known
-  await absences.protect({ uid, ...service, cluster: session.cluster.api.context.server }, wanted)
+  await unloadReasons.protect({ uid, ...service, cluster: session.cluster.api.context.server }, wanted)
   if (wasProtected !== wanted && !isBySpec) {
     history.add({
       ...{

@@ -117,8 +117,8 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
 
 /** Each once. */
 function receiversOf(patch: SettingsPatch): ReadonlySet<Receiver> {
-  const told: Readonly<Partial<Record<SettingName, Receiver>>> = receivers
-  return new Set(settingNames.flatMap((name) => (patch[name] === undefined ? [] : (told[name] ?? []))))
+  const byName: Readonly<Partial<Record<SettingName, Receiver>>> = receivers
+  return new Set(settingNames.flatMap((name) => (patch[name] === undefined ? [] : (byName[name] ?? []))))
 }
 
 /** What is published in EndpointSlices. */

@@ -89,10 +89,10 @@ export class ClusterLink {
     const back = this.#previous
     const now = this.servedContext?.name ?? ''
     const { kubeconfig } = this.choice
-    const wayBack = back && wayBackSentence(back, { now, kubeconfig })
+    const previousContext = back && previousContextSentence(back, { now, kubeconfig })
     const waits = this.#leaving && waitsSentence(this.#leaving)
     const ofCluster = this.#session?.cluster.notices() ?? []
-    const all = [this.#moveProblem, waits, this.#kubeconfigProblem, wayBack, ...ofCluster]
+    const all = [this.#moveProblem, waits, this.#kubeconfigProblem, previousContext, ...ofCluster]
     return all.filter((sentence) => sentence !== undefined)
   }
 
@@ -412,7 +412,10 @@ function previousPlace(left: PinnedContext, next: PinnedContext): Place | undefi
 }
 
 /** What a person reads while the present context has not been reached; `kubeconfig` is the one in use. */
-export function wayBackSentence(back: Place, { now, kubeconfig }: { now: string; kubeconfig: string | undefined }) {
+export function previousContextSentence(
+  back: Place,
+  { now, kubeconfig }: { now: string; kubeconfig: string | undefined },
+) {
   const use = `metal-agent context use ${shellWord(back.name)}`
   if (back.file === kubeconfig) {
     return `Context "${now}" was not reached yet; "${back.name}" was served before: ${use} goes back.`

@@ -99,7 +99,7 @@ export class Cluster {
   readonly #watches: readonly Pick<ListWatch<never>, 'start' | 'stop' | 'resync' | 'state' | 'kind' | 'ignored'>[]
   readonly #stopped = new AbortController()
   #namespaceProblem: string | undefined
-  #told: string | undefined
+  #reported: string | undefined
   #namespaceChecked: Promise<void> | undefined
   #namespaceTimer: NodeJS.Timeout | undefined
 
@@ -242,10 +242,10 @@ export class Cluster {
   #tell(): void {
     const { log, context, namespace } = this.#options
     const { state, message } = this.#worst()
-    if (message === this.#told || state === 'connecting') return
-    const wasTold = this.#told !== undefined
-    this.#told = message
-    if (state === 'live') log.info(wasTold ? 'recovered' : 'watching', { context: context.name, namespace })
+    if (message === this.#reported || state === 'connecting') return
+    const hadReport = this.#reported !== undefined
+    this.#reported = message
+    if (state === 'live') log.info(hadReport ? 'recovered' : 'watching', { context: context.name, namespace })
     else log.warn('polling error', { state, reason: message })
   }
 

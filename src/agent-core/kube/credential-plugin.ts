@@ -103,8 +103,8 @@ async function answerOf<T>(issuer: string, schema: z.ZodType<T>, asked: Promise<
       chunks.push(piece)
     }
     const answer = parseJson(Buffer.concat(chunks).toString('utf8'))
-    const told = schema.safeParse(answer)
-    if (statusCode === 200 && told.success) return told.data
+    const parsed = schema.safeParse(answer)
+    if (statusCode === 200 && parsed.success) return parsed.data
     throw new Error(`it answered ${statusCode} ${refusal.safeParse(answer).data?.error ?? ''}`.trim())
   } catch (error) {
     throw new ProgramError(

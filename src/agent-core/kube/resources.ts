@@ -188,12 +188,12 @@ const text = (max: number) => z.string().max(max, `must be at most ${max} charac
 const line = (max: number) => text(max).regex(/^\P{Cc}*$/u, 'must not contain control characters')
 const listOf = <T extends z.ZodType>(item: T, max: number) => z.array(item).max(max, `must be at most ${max} entries`)
 /** Longest message of a condition, as of our own. */
-const maxToldBytes = 1_024
+const maxStatusMessageBytes = 1_024
 /** A message in a status, which only informs: cut rather than refused. */
-const told = z
+const statusMessage = z
   .string()
   .default('')
-  .transform((message) => cutText(message, maxToldBytes))
+  .transform((message) => cutText(message, maxStatusMessageBytes))
 
 const ownerReference = z.object({
   apiVersion: z.string(),
@@ -325,7 +325,7 @@ const condition = z.object({
   type: z.string(),
   status: z.string(),
   reason: z.string().default(''),
-  message: told,
+  message: statusMessage,
   lastTransitionTime: z.string().optional(),
   observedGeneration: z.number().optional(),
 })
@@ -336,7 +336,7 @@ const inferenceServiceStatus = z.object({
   readyReplicas: int.default(0),
   desiredReplicas: int.default(0),
   schedulingStatus: z.string().default(''),
-  schedulingMessage: told,
+  schedulingMessage: statusMessage,
   conditions: z.array(condition).default([]),
 })
 type InferenceServiceStatus = z.infer<typeof inferenceServiceStatus>

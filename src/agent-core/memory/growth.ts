@@ -102,7 +102,7 @@ const takenBackBelow = 0.8
  * The excess to tell people of: that of the last telling while it is about as large, undefined where it is none to speak of. Within the
  * budget nothing more follows from it.
  */
-export function toldExcess(
+export function reportedExcess(
   { needBytes, excessBytes }: Pick<GrownServer, 'needBytes' | 'excessBytes'>,
   before: number | undefined,
   marginBytes: number | undefined,

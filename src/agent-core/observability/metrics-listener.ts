@@ -25,12 +25,12 @@ interface MetricsListener {
 /** `/metrics` and nothing else, for a Prometheus elsewhere that has the token. Never throws. */
 export async function startMetricsListener(options: MetricsListenerOptions): Promise<MetricsListener> {
   const { address, tokenFile, log, holders, limits } = options
-  const told = { problem: await tokenProblem(tokenFile) }
+  const reported = { problem: await tokenProblem(tokenFile) }
   const result = await listenWithin({
     ...address,
     holders,
     limits,
-    handle: (request, response) => answer(options, told, request, response),
+    handle: (request, response) => answer(options, reported, request, response),
     onError: (error) => log.error('metrics request failed', { error }),
   })
   if (!result.ok) {
@@ -38,12 +38,12 @@ export async function startMetricsListener(options: MetricsListenerOptions): Pro
     return { port: undefined, problem, stop: () => Promise.resolve() }
   }
   const { server } = result
-  return { port: server.port, problem: told.problem, stop: () => server.close() }
+  return { port: server.port, problem: reported.problem, stop: () => server.close() }
 }
 
 async function answer(
   { tokenFile, metrics, log }: MetricsListenerOptions,
-  told: { problem: string | undefined },
+  reported: { problem: string | undefined },
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
@@ -59,8 +59,8 @@ async function answer(
   const token = await readMetricsToken(tokenFile)
   const problem = token.ok ? undefined : problemText(tokenFile, token.why)
   // Once for each new reason: everybody on the network can ask.
-  if (problem !== undefined && problem !== told.problem) log.warn('no metrics token', { text: problem })
-  told.problem = problem
+  if (problem !== undefined && problem !== reported.problem) log.warn('no metrics token', { text: problem })
+  reported.problem = problem
   const given = /^Bearer +([\x21-\x7e]{1,1024})$/i.exec(request.headers.authorization ?? '')?.[1]
   if (!token.ok || given === undefined || !isToken(given, token)) {
     response.setHeader('www-authenticate', 'Bearer')

@@ -13,11 +13,11 @@ const mostLevels = 8
 export const knownLevels: readonly string[] = ['Super', 'Performance', 'Standard', 'Efficiency']
 
 /** The fastest first. `told` answers what `sysctl -n` says under a name. */
-export async function coreLevels(told: (name: string) => Promise<string>): Promise<readonly CoreLevel[]> {
-  const count = Math.min(parsePositiveInteger(await told('hw.nperflevels')) ?? 0, mostLevels)
+export async function coreLevels(sysctl: (name: string) => Promise<string>): Promise<readonly CoreLevel[]> {
+  const count = Math.min(parsePositiveInteger(await sysctl('hw.nperflevels')) ?? 0, mostLevels)
   const levels = Array.from({ length: count }, async (_, level) => ({
-    name: (await told(`hw.perflevel${level}.name`)).trim(),
-    cores: parsePositiveInteger(await told(`hw.perflevel${level}.physicalcpu`)),
+    name: (await sysctl(`hw.perflevel${level}.name`)).trim(),
+    cores: parsePositiveInteger(await sysctl(`hw.perflevel${level}.physicalcpu`)),
   }))
   return Promise.all(levels)
 }

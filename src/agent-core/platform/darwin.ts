@@ -60,7 +60,7 @@ export const darwinCommands = {
   firewall: '/usr/libexec/ApplicationFirewall/socketfilterfw',
 }
 
-const untoldUsage =
+const noUsageNotice =
   'This version of macOS does not let ps tell how much memory and processor time a process has: the biggest applications are not named, and a server that is silent counts as one at work.'
 
 /** What tests put in place of a Mac. */
@@ -81,7 +81,7 @@ export class DarwinPlatform implements Platform {
   readonly #userId: number | undefined
   /** Set once ps has refused to tell memory and processor time. */
   #lacksUsage = false
-  #tellUntold: ((sentence: string) => void) | undefined
+  #onLimitation: ((sentence: string) => void) | undefined
   /** Never changes while the Mac runs. */
   #totalBytes: number | undefined
 
@@ -97,9 +97,9 @@ export class DarwinPlatform implements Platform {
     this.#interfaces = interfaces
   }
 
-  onUntold(tell: (sentence: string) => void): void {
-    this.#tellUntold = tell
-    if (this.#lacksUsage) tell(untoldUsage)
+  onLimitation(tell: (sentence: string) => void): void {
+    this.#onLimitation = tell
+    if (this.#lacksUsage) tell(noUsageNotice)
   }
 
   async memory(): Promise<MemoryFigures> {
@@ -127,7 +127,7 @@ export class DarwinPlatform implements Platform {
     if (this.#lacksUsage || pids.length === 0) return new Map()
     const columns = ['-o', 'pid=,rss=,comm=']
     const { stdout, stderr } = await this.#run(darwinCommands.ps, ['-ww', ...columns, '-p', pids.join(',')])
-    if (this.#isUntold(stderr)) return new Map()
+    if (this.#lacksUsageNow(stderr)) return new Map()
     return new Map(parseResidentMemory(stdout).map(({ pid, bytes }) => [pid, bytes]))
   }
 
@@ -139,7 +139,7 @@ export class DarwinPlatform implements Platform {
   async biggestProcesses(limit: number, except: ReadonlySet<number> = new Set()): Promise<readonly BigApplication[]> {
     if (this.#lacksUsage) return []
     const { exitCode, stdout, stderr } = await this.#run(darwinCommands.ps, ['-axww', '-o', 'pid=,rss=,comm='])
-    if (this.#isUntold(stderr)) return []
+    if (this.#lacksUsageNow(stderr)) return []
     if (exitCode !== 0) throw new PlatformError(`ps ended with code ${exitCode}.`)
     return biggestApplications(
       parseResidentMemory(stdout).filter(({ pid }) => !except.has(pid)),
@@ -240,7 +240,7 @@ export class DarwinPlatform implements Platform {
   }
 
   async performanceCores(): Promise<number | undefined> {
-    return performanceCoresIn(await coreLevels((name) => this.#told(name)))
+    return performanceCoresIn(await coreLevels((name) => this.#sysctlText(name)))
   }
 
   /** Apple silicon always has Metal; only an Intel Mac has to be asked, which takes about a second. */
@@ -325,24 +325,24 @@ export class DarwinPlatform implements Platform {
   async #ps(format: string, ...which: readonly string[]): Promise<CommandResult> {
     if (!this.#lacksUsage) {
       const answer = await this.#run(darwinCommands.ps, [format, '-o', psColumns, ...which])
-      if (!this.#isUntold(answer.stderr)) return answer
+      if (!this.#lacksUsageNow(answer.stderr)) return answer
     }
     return this.#run(darwinCommands.ps, [format, '-o', psColumnsWithoutUsage, ...which])
   }
 
   /** Says so the first time. */
-  #isUntold(stderr: string | undefined): boolean {
+  #lacksUsageNow(stderr: string | undefined): boolean {
     if (!lacksEntitlement(stderr ?? '')) return false
-    if (!this.#lacksUsage) this.#tellUntold?.(untoldUsage)
+    if (!this.#lacksUsage) this.#onLimitation?.(noUsageNotice)
     this.#lacksUsage = true
     return true
   }
 
   async #sysctl(name: string): Promise<number | undefined> {
-    return parsePositiveInteger(await this.#told(name))
+    return parsePositiveInteger(await this.#sysctlText(name))
   }
 
-  async #told(name: string): Promise<string> {
+  async #sysctlText(name: string): Promise<string> {
     return (await this.#run(darwinCommands.sysctl, ['-n', name])).stdout
   }
 }

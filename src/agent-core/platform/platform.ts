@@ -148,7 +148,7 @@ export interface Platform {
   /** A folder that can be fetched again; absent where the system makes no backups by itself. */
   leaveOutOfBackups?(folder: string): Promise<void>
   /** `tell` gets one sentence about what this version of the system turned out not to tell, once; absent where there is no such thing. */
-  onUntold?(tell: (sentence: string) => void): void
+  onLimitation?(tell: (sentence: string) => void): void
 }
 
 export class PlatformError extends Error {

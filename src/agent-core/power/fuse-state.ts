@@ -50,7 +50,7 @@ export interface NotedStart {
 /** More ends than this say nothing new. */
 const endsKept = 10
 /** As many as the file's schema allows. */
-const toldKept = 1_000
+const reportedKept = 1_000
 const soonEndsForHold = 2
 
 /** The model starts that an end of the machine cut short, as seen from the boot `bootId`; none after an orderly shutdown. */
@@ -104,8 +104,10 @@ export const outlived = (state: FuseState, upTo: string, bootId: string): FuseSt
 export const servedAgain = (state: FuseState): FuseState => ({ ...state, ends: [], held: null, told: [] })
 
 /** The hold of this service has been reported in the cluster. */
-export const withTold = (state: FuseState, key: string): FuseState =>
-  state.held === null || state.told.includes(key) ? state : { ...state, told: [...state.told, key].slice(-toldKept) }
+export const withReported = (state: FuseState, key: string): FuseState =>
+  state.held === null || state.told.includes(key)
+    ? state
+    : { ...state, told: [...state.told, key].slice(-reportedKept) }
 
 const heldWhereDue = (state: FuseState, now: string): FuseState => {
   const { ends, held } = state

@@ -23,7 +23,7 @@ import {
   withAgent,
   withEnd,
   withReport,
-  withTold,
+  withReported,
   type AskedStart,
   type FuseState,
   type NotedStart,
@@ -183,7 +183,7 @@ export class PanicFuse implements Disposable {
   /** Whether the hold of this service has yet to be reported in the cluster; from now on it counts as reported, for later agents too. */
   isNews(key: string): boolean {
     if (this.#state.held === null || this.#state.told.includes(key)) return false
-    void this.#note((state) => withTold(state, key))
+    void this.#note((state) => withReported(state, key))
     return true
   }
 

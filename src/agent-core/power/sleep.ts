@@ -38,7 +38,7 @@ export interface SleepOptions {
   /** The notice about late timers came or went. */
   readonly onNotice?: () => void
   /** The machine woke, perhaps in another network, or with its plug pulled. */
-  readonly lookAnew?: () => Promise<unknown>
+  readonly refresh?: () => Promise<unknown>
 }
 
 /** What is done around a sleep of this machine: nothing is published while it sleeps, nor after it before its server has answered. */
@@ -102,7 +102,7 @@ export class Sleep {
     for (const key of this.#unverified) if (!ready.has(key)) this.#unverified.delete(key)
     this.#isAsleep = false
     session()?.cluster.reconnect()
-    await this.#lookAnew()
+    await this.#refresh()
     log.info('awake', { servers: ready.size, wasAnnounced: wasAsleep })
     await Promise.all([...ready].map(([key, { port }]) => this.#verify({ key, port }, signal)))
     if (wasAsleep) session()?.reconciler.enqueueAll()
@@ -114,10 +114,10 @@ export class Sleep {
   }
 
   /** So that nothing is published for a moment as it was before the sleep. */
-  async #lookAnew(): Promise<void> {
-    const { lookAnew, log } = this.#options
+  async #refresh(): Promise<void> {
+    const { refresh, log } = this.#options
     try {
-      await within(lookLimitMs, lookAnew?.())
+      await within(lookLimitMs, refresh?.())
     } catch (error) {
       log.error('not looked at after a sleep', { error })
     }

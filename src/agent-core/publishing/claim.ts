@@ -11,7 +11,7 @@ import {
   parseClaim,
   publishedOf,
   type PublishTarget,
-  type Told,
+  type PublishedState,
 } from './objects.ts'
 import { type Edits, ForeignEdits, type WriteResult } from './writes.ts'
 
@@ -188,14 +188,14 @@ const holderGraceMs = 10_000
 interface JudgedSlice {
   readonly slice: EndpointSlice
   readonly silentMs: number
-  readonly isAs: (told: Told) => boolean
+  readonly isAs: (state: PublishedState) => boolean
 }
 
 /** Judges the slice of one InferenceService by its earlier versions and by our own writes. */
 export class ClaimMemory {
   readonly #self: string
   readonly #now: () => number
-  readonly #edits: ForeignEdits<Told>
+  readonly #edits: ForeignEdits<PublishedState>
   /** Whether the slice that no agent holds is ready. */
   readonly #unheld: ForeignEdits<boolean>
   #last: LastWritten | undefined
@@ -243,13 +243,13 @@ export class ClaimMemory {
   }
 
   /** To be called before the request, whose answer may get lost. */
-  writing(told: Told): void {
-    this.#edits.writing(told)
+  writing(state: PublishedState): void {
+    this.#edits.writing(state)
   }
 
   /** This and nothing else is what our writes have left. */
-  wrote(told: Told, last: LastWritten): void {
-    this.#edits.wrote(told)
+  wrote(state: PublishedState, last: LastWritten): void {
+    this.#edits.wrote(state)
     this.#last = last
   }
 
@@ -259,7 +259,7 @@ export class ClaimMemory {
   }
 
   /** Only the heartbeat was written: the rest of the slice is still `found`, as it was before. */
-  renewed(found: Told, last: LastWritten): void {
+  renewed(found: PublishedState, last: LastWritten): void {
     this.#edits.found(found)
     this.#last = last
   }

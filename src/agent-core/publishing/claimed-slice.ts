@@ -18,11 +18,11 @@ import {
   sliceBody,
   sliceIsCurrent,
   slicePatch,
-  sliceTells,
+  sliceShows,
   targetOf,
-  type Told,
-  toldBy,
-  toldIn,
+  type PublishedState,
+  stateOf,
+  stateIn,
   withdrawPatch,
 } from './objects.ts'
 import { type Obstacle, recheckMs } from './service.ts'
@@ -404,8 +404,8 @@ export class ClaimedSlice {
 
   #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
     if (!slice) return this.#memory.judgeAbsence(target)
-    const isAs = (told: Told): boolean =>
-      sliceTells(slice, this.#options.publication(target, undefined, undefined), told)
+    const isAs = (state: PublishedState): boolean =>
+      sliceShows(slice, this.#options.publication(target, undefined, undefined), state)
     const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
     if (claim.kind === 'ours') {
       if (!this.#held) this.#adopt(target, claim.epoch, slice)
@@ -417,7 +417,7 @@ export class ClaimedSlice {
 
   /** After a restart, or when the answer to our own write was lost. */
   #adopt(target: PublishTarget, epoch: number, slice: EndpointSlice): void {
-    this.#memory.wrote(toldIn(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
+    this.#memory.wrote(stateIn(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
     this.#hold(target, epoch)
     this.#held?.renewSoon()
   }
@@ -483,13 +483,13 @@ export class ClaimedSlice {
       const { epoch } = step
       const shown = slice && publishedOf(slice)
       const publication = this.#options.publication(target, step.do === 'renew' ? shown : step.published, epoch)
-      const told = toldBy(publication)
+      const state = stateOf(publication)
       const { heartbeat } = publication
-      if (step.do !== 'renew') this.#memory.writing(told)
+      if (step.do !== 'renew') this.#memory.writing(state)
       remember = () => {
         const last = { uid: this.cached(target)?.metadata.uid ?? '', epoch, heartbeat }
-        if (step.do === 'renew') this.#memory.renewed(slice ? toldIn(slice) : told, last)
-        else this.#memory.wrote(told, last)
+        if (step.do === 'renew') this.#memory.renewed(slice ? stateIn(slice) : state, last)
+        else this.#memory.wrote(state, last)
         this.#hold(target, epoch)
       }
       if (step.do === 'create' || !slice) return { do: 'create', body: sliceBody(publication) }

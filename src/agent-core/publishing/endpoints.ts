@@ -155,7 +155,7 @@ const wishOf = ({ uid, servicePorts, published }: Publication): Wish => ({ uid, 
 /** What we wrote, and whether it was said that others change it again and again. */
 interface Written {
   readonly edits: ForeignEdits<Wish>
-  isTold: boolean
+  isLogged: boolean
 }
 
 type Place = Pick<Publication, 'namespace' | 'name' | 'serviceName'>
@@ -319,11 +319,11 @@ export class EndpointsWriter {
       endpoints ? endpointsAreCurrent(endpoints, { ...publication, ...wish }) : wish.published === undefined
     const edits = written?.edits.look(endpoints, isAs)
     if (!written || !edits) {
-      if (written) written.isTold = false
+      if (written) written.isLogged = false
       return false
     }
-    if (!written.isTold) this.#log.warn('Endpoints changed by others', { key, reason: edits.message })
-    written.isTold = true
+    if (!written.isLogged) this.#log.warn('Endpoints changed by others', { key, reason: edits.message })
+    written.isLogged = true
     // What is wanted differently now is written at once.
     return edits.mendInMs > 0 && written.edits.hasWritten(wishOf(publication))
   }
@@ -334,7 +334,7 @@ export class EndpointsWriter {
     if (known) return known
     const { fieldManager } = this.#api
     const of = { kind: 'Endpoints', namespace, name: serviceName, fieldManager, monotonicNow: this.#now } as const
-    const written: Written = { edits: new ForeignEdits<Wish>(of), isTold: false }
+    const written: Written = { edits: new ForeignEdits<Wish>(of), isLogged: false }
     this.#written.set(key, written)
     return written
   }

@@ -207,33 +207,33 @@ export const withdrawPatch = (current: EndpointSlice): MergePatch => ({
 
 /** True where a write would change nothing but the heartbeat. */
 export const sliceIsCurrent = (slice: EndpointSlice, publication: Publication): boolean =>
-  sliceTells(slice, publication, toldBy(publication))
+  sliceShows(slice, publication, stateOf(publication))
 
-/** Whether it tells pods `told`, and is labelled and owned as for `publication`. */
-export function sliceTells(slice: EndpointSlice, publication: Publication, told: Told): boolean {
+/** Whether the slice shows pods `state`, and is labelled and owned as for `publication`. */
+export function sliceShows(slice: EndpointSlice, publication: Publication, state: PublishedState): boolean {
   const { agentVersion } = publication
   return (
     holds(slice.metadata.labels, sliceLabels(publication)) &&
     (agentVersion === '' || slice.metadata.annotations[annotations.agentVersion] === agentVersion) &&
     isOwnedBy(slice, publication) &&
-    isDeepStrictEqual(toldIn(slice), told)
+    isDeepStrictEqual(stateIn(slice), state)
   )
 }
 
-/** What a slice tells pods, as far as we compare it. */
-export interface Told {
+/** What a slice tells pods, as far as it is compared. */
+export interface PublishedState {
   readonly published: Published | undefined
   readonly addresses: number
   readonly ports: readonly { readonly name: string | null | undefined; readonly port: number | null | undefined }[]
 }
 
-export const toldIn = (slice: EndpointSlice): Told => ({
+export const stateIn = (slice: EndpointSlice): PublishedState => ({
   published: publishedOf(slice),
   addresses: slice.endpoints.length,
   ports: slice.ports.map(({ name, port }) => ({ name, port })),
 })
 
-export function toldBy({ published, servicePorts }: Pick<Publication, 'published' | 'servicePorts'>): Told {
+export function stateOf({ published, servicePorts }: Pick<Publication, 'published' | 'servicePorts'>): PublishedState {
   if (!published) return { published, addresses: 0, ports: [] }
   const { address, port, ready } = published
   return { published: { address, port, ready }, addresses: 1, ports: servicePorts.map(({ name }) => ({ name, port })) }

@@ -64,9 +64,9 @@ function publishedPorts(key: string, slices: Iterable<EndpointSlice>, node: stri
   const besides = new Set<number>()
   let own: number | undefined
   for (const slice of slices) {
-    const { namespace, annotations: told, labels: named } = slice.metadata
+    const { namespace, annotations: written, labels: named } = slice.metadata
     const published = publishedOf(slice)
-    if (holderOf(told[annotations.claim]) !== node || published?.ready !== true) continue
+    if (holderOf(written[annotations.claim]) !== node || published?.ready !== true) continue
     const isOwn = keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? '') === key
     if (isOwn) own = published.port
     else besides.add(published.port)
@@ -188,8 +188,8 @@ export function isOnlyHeartbeat(before: EndpointSlice | undefined, after: Endpoi
 function essence(slice: EndpointSlice): object {
   const heartbeat = heartbeatOf(slice)
   const claim = slice.metadata.annotations[annotations.claim]?.replace(heartbeat, '')
-  const told = { ...slice.metadata.annotations, [annotations.heartbeat]: '', [annotations.claim]: claim }
-  return { ...slice, metadata: { ...slice.metadata, annotations: told, resourceVersion: '', managedFields: [] } }
+  const copied = { ...slice.metadata.annotations, [annotations.heartbeat]: '', [annotations.claim]: claim }
+  return { ...slice, metadata: { ...slice.metadata, annotations: copied, resourceVersion: '', managedFields: [] } }
 }
 
 export interface PublisherOptions extends PublicationsOptions {

@@ -5,7 +5,7 @@ import type { Beside, MemoryReason } from './plan/observation.ts'
 import { desiredKey, type DesiredServer } from './reading.ts'
 import { isOnItsWay } from './server-view.ts'
 import type { Need } from './sizing.ts'
-import type { Absences, AbsenceTarget } from './unload-reasons.ts'
+import type { UnloadReasons, UnloadTarget } from './unload-reasons.ts'
 import { isOver, isUnendable, type ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
@@ -26,11 +26,11 @@ const insteadSentence = (refusal: MemoryRefusal): string =>
 interface DisplacementsOptions {
   readonly memory: Pick<Memory, 'look' | 'now'>
   readonly servers: Pick<Servers, 'get' | 'successor' | 'retiring'>
-  readonly absences: Pick<Absences, 'of' | 'leave' | 'end'>
+  readonly unloadReasons: Pick<UnloadReasons, 'of' | 'unload' | 'end'>
   readonly narrator: Pick<Narrator, 'tell'>
   readonly log: Logger
   /** The object as it is now; undefined if it is gone. */
-  readonly targetOf: (key: string) => (AbsenceTarget & { readonly isProtected: boolean }) | undefined
+  readonly targetOf: (key: string) => (UnloadTarget & { readonly isProtected: boolean }) | undefined
   /** It waits for memory. */
   readonly isQueued: (key: string) => boolean
   /** Its last request for memory was refused; false again when the request is about to be repeated. */
@@ -47,7 +47,7 @@ const defaultPlaceWithinMs = 10_000
 
 /** A service that gave way, and since when nothing of it is left; on the clock of `Memory`. */
 interface Displacement {
-  readonly target: AbsenceTarget
+  readonly target: UnloadTarget
   freedAt: number | undefined
 }
 
@@ -69,7 +69,7 @@ class Displacements implements Disposable {
   /** Services that gave way may be wanted in another cluster, where the services they gave way to do not exist. */
   [Symbol.dispose](): void {
     clearTimeout(this.#looksAgain)
-    for (const { target } of this.#displaced.values()) this.#options.absences.end(target.uid)
+    for (const { target } of this.#displaced.values()) this.#options.unloadReasons.end(target.uid)
   }
 
   makeWay(winner: string, losers: readonly string[]): void {
@@ -85,20 +85,20 @@ class Displacements implements Disposable {
   forget(key: string): void {
     this.#inVain.delete(key)
     const displaced = this.#displaced.get(key)
-    if (displaced) this.#options.absences.end(displaced.target.uid)
+    if (displaced) this.#options.unloadReasons.end(displaced.target.uid)
     this.review()
   }
 
   /** Once nothing is left of a displaced service, the winner is answered first, with what that made free. */
   async serverOver(key: string): Promise<void> {
-    const { memory, absences } = this.#options
+    const { memory, unloadReasons } = this.#options
     if (!this.#displaced.has(key) || this.#leftOf(key).length > 0) return
     await memory.look()
     const displacement = this.#displaced.get(key)
-    const absence = absences.of(displacement?.target.uid)
-    if (displacement && absence?.kind === 'displaced') {
+    const unloadReason = unloadReasons.of(displacement?.target.uid)
+    if (displacement && unloadReason?.kind === 'displaced') {
       displacement.freedAt = memory.now()
-      absences.leave(displacement.target, { ...absence, isFreed: true })
+      unloadReasons.unload(displacement.target, { ...unloadReason, isFreed: true })
       this.#lookAgain()
     }
     this.review()
@@ -106,29 +106,29 @@ class Displacements implements Disposable {
 
   /** Displaced services ask for memory again where their winner has got it, wants it no more, or does not get it all the same. */
   review(): void {
-    const { absences, enqueue, isQueued } = this.#options
+    const { unloadReasons, enqueue, isQueued } = this.#options
     const inVain = this.#winnersInVain()
     for (const [key, { target }] of this.#displaced) {
-      const absence = absences.of(target.uid)
-      const isOngoing = absence?.kind === 'displaced'
-      const isWaitedFor = isOngoing && isQueued(absence.winner)
-      if (isOngoing && (!absence.isFreed || (isWaitedFor && !inVain.has(absence.winner)))) continue
+      const unloadReason = unloadReasons.of(target.uid)
+      const isOngoing = unloadReason?.kind === 'displaced'
+      const isWaitedFor = isOngoing && isQueued(unloadReason.winner)
+      if (isOngoing && (!unloadReason.isFreed || (isWaitedFor && !inVain.has(unloadReason.winner)))) continue
       this.#displaced.delete(key)
       if (!isOngoing) continue
-      absences.end(target.uid)
+      unloadReasons.end(target.uid)
       enqueue(key)
     }
   }
 
   #displace(key: string, winner: string): void {
-    const { servers, absences, narrator, enqueue, now } = this.#options
+    const { servers, unloadReasons, narrator, enqueue, now } = this.#options
     // Protection may have come since the book was told.
     const target = this.#options.targetOf(key)
-    if (!target || target.isProtected || absences.of(target.uid) || !isOnItsWay(servers.get(key))) return
+    if (!target || target.isProtected || unloadReasons.of(target.uid) || !isOnItsWay(servers.get(key))) return
     const message = `Evicted so that ${winner} can start, which has a higher priority.`
     const since = wallTimeOf(now()).toISOString()
     this.#displaced.set(key, { target, freedAt: undefined })
-    absences.leave(target, { kind: 'displaced', since, message, winner, isFreed: false })
+    unloadReasons.unload(target, { kind: 'displaced', since, message, winner, isFreed: false })
     narrator.tell(key, { kind: 'displaced', winner, message })
     enqueue(key)
   }
@@ -154,10 +154,10 @@ class Displacements implements Disposable {
 
   /** All that gave way to them and can be ended is gone for long enough, and they still wait: the freed memory went elsewhere. */
   #winnersInVain(): ReadonlySet<string> {
-    const { absences, memory, isRefused, placeWithinMs = defaultPlaceWithinMs } = this.#options
+    const { unloadReasons, memory, isRefused, placeWithinMs = defaultPlaceWithinMs } = this.#options
     const losers = Map.groupBy(this.#displaced, ([, { target }]) => {
-      const absence = absences.of(target.uid)
-      return absence?.kind === 'displaced' ? absence.winner : undefined
+      const unloadReason = unloadReasons.of(target.uid)
+      return unloadReason?.kind === 'displaced' ? unloadReason.winner : undefined
     })
     const winners = new Set<string>()
     for (const [winner, gone] of losers) {

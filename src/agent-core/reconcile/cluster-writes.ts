@@ -12,7 +12,7 @@ type ClusterStep = Extract<
   { do: 'claim' | 'ensureService' | 'publish' | 'withdraw' | 'withdrawDead' | 'release' | 'unpublish' | 'remove' }
 >
 
-type ToldRetry = ClusterRetry & { readonly message: string }
+type ExplainedRetry = ClusterRetry & { readonly message: string }
 
 type Rooms = Pick<ServiceRooms, 'publisher' | 'narrator' | 'log' | 'now' | 'random'>
 
@@ -20,8 +20,8 @@ type Rooms = Pick<ServiceRooms, 'publisher' | 'narrator' | 'log' | 'now' | 'rand
 export class ClusterWrites {
   readonly #key: string
   readonly #rooms: Rooms
-  #retry: ToldRetry | undefined
-  #serviceRetry: ToldRetry | undefined
+  #retry: ExplainedRetry | undefined
+  #serviceRetry: ExplainedRetry | undefined
 
   constructor(key: string, rooms: Rooms) {
     this.#key = key
@@ -29,12 +29,12 @@ export class ClusterWrites {
   }
 
   /** Set while the cluster does not take our writes for this service. */
-  get retry(): ToldRetry | undefined {
+  get retry(): ExplainedRetry | undefined {
     return this.#retry
   }
 
   /** Set while it does not take those of the Service. */
-  get serviceRetry(): ToldRetry | undefined {
+  get serviceRetry(): ExplainedRetry | undefined {
     return this.#serviceRetry
   }
 
@@ -77,7 +77,7 @@ export class ClusterWrites {
   }
 
   /** The Service has a wait of its own, so that where traffic goes can be put right beside it. */
-  #waitUntil(isService: boolean, retry: ToldRetry | undefined): void {
+  #waitUntil(isService: boolean, retry: ExplainedRetry | undefined): void {
     if (isService) this.#serviceRetry = retry
     else this.#retry = retry
   }

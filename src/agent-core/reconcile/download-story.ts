@@ -14,7 +14,7 @@ export interface DownloadNote {
 export class DownloadStory {
   readonly #now: () => number
   #begun: { readonly at: number; readonly fromBytes: number } | undefined
-  #toldPercent = 0
+  #reportedPercent = 0
 
   constructor({ now }: { readonly now: () => number }) {
     this.#now = now
@@ -26,7 +26,7 @@ export class DownloadStory {
     const of = totalBytes === undefined ? '' : ` of ${formatBytes(totalBytes)}`
     if (!this.#begun) {
       this.#begun = { at: this.#now(), fromBytes: doneBytes }
-      this.#toldPercent = percentOf(doneBytes, totalBytes)
+      this.#reportedPercent = percentOf(doneBytes, totalBytes)
       const message =
         doneBytes > 0
           ? `The download of the model continues at ${formatBytes(doneBytes)}${of}.`
@@ -35,9 +35,9 @@ export class DownloadStory {
     }
     const percent = percentOf(doneBytes, totalBytes)
     const reached = quarters.findLast((quarter) => percent >= quarter)
-    if (totalBytes === undefined || reached === undefined || reached <= this.#toldPercent || percent >= 100)
+    if (totalBytes === undefined || reached === undefined || reached <= this.#reportedPercent || percent >= 100)
       return undefined
-    this.#toldPercent = reached
+    this.#reportedPercent = reached
     if (this.#wholeMs(doneBytes, totalBytes) < longDownloadMs) return undefined
     return { reason: 'Fetching', message: `${reached} % of the model are here: ${formatBytes(doneBytes)}${of}.` }
   }

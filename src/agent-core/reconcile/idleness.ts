@@ -1,13 +1,13 @@
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { metalAgentCondition } from '../kube/status-writer.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
-import { absenceTarget } from './unload-reasons.ts'
+import { unloadTarget } from './unload-reasons.ts'
 import { annotationKeys, type Desired } from './desired.ts'
 import type { Observation, Plan } from './plan/observation.ts'
 import { pidOf } from './server-starts.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 
-type Rooms = Pick<ServiceRooms, 'cluster' | 'servers' | 'absences' | 'narrator' | 'settings' | 'enqueue' | 'now'>
+type Rooms = Pick<ServiceRooms, 'cluster' | 'servers' | 'unloadReasons' | 'narrator' | 'settings' | 'enqueue' | 'now'>
 
 /** Takes one service out of memory when it had no request for as long as its annotation says, and back when a request is expected. */
 export class Idleness {
@@ -19,12 +19,12 @@ export class Idleness {
     this.#rooms = rooms
   }
 
-  /** Where no agent has written absences down yet, that a service was unloaded is known from its condition alone. */
+  /** Where no agent has written unload reasons yet, that a service was unloaded is known from its condition alone. */
   takeUp({ metadata, status }: InferenceService): void {
-    const { absences, servers } = this.#rooms
-    if (!absences.isNew || absences.of(metadata.uid) || pidOf(servers.get(this.#key)) !== undefined) return
-    const told = status.conditions.find(({ type }) => type === metalAgentCondition)
-    if (told?.reason === 'Idle') this.#leave(metadata, 'Unloaded after a time without a request.')
+    const { unloadReasons, servers } = this.#rooms
+    if (!unloadReasons.isNew || unloadReasons.of(metadata.uid) || pidOf(servers.get(this.#key)) !== undefined) return
+    const condition = status.conditions.find(({ type }) => type === metalAgentCondition)
+    if (condition?.reason === 'Idle') this.#leave(metadata, 'Unloaded after a time without a request.')
   }
 
   /** Ends with the annotation, and where the service is not asked for: when it is again, it is wanted in memory. */
@@ -66,15 +66,15 @@ export class Idleness {
   }
 
   #leave(metadata: ObjectMeta, message: string): void {
-    const { cluster, absences, now } = this.#rooms
+    const { cluster, unloadReasons, now } = this.#rooms
     const since = wallTimeOf(now()).toISOString()
-    absences.leave(absenceTarget(cluster, metadata), { kind: 'idle', since, message })
+    unloadReasons.unload(unloadTarget(cluster, metadata), { kind: 'idle', since, message })
   }
 
   #end(uid: string | undefined): boolean {
-    const { absences } = this.#rooms
-    if (uid === undefined || absences.of(uid)?.kind !== 'idle') return false
-    absences.end(uid)
+    const { unloadReasons } = this.#rooms
+    if (uid === undefined || unloadReasons.of(uid)?.kind !== 'idle') return false
+    unloadReasons.end(uid)
     return true
   }
 }

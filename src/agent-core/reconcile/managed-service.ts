@@ -11,7 +11,7 @@ import { type Durations, noDurations, read, type Reading, specsOf } from './read
 import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
-import { type Absence, absenceTarget, type AbsenceTarget, holdOf, isShedding } from './unload-reasons.ts'
+import { type UnloadReason, unloadTarget, type UnloadTarget, holdOf, isShedding } from './unload-reasons.ts'
 import { isOver, type ServerRole, type ServerState } from '../servers/server-state.ts'
 import { splitKey } from '../util/object-key.ts'
 
@@ -27,14 +27,14 @@ interface ServiceParts {
 interface StepContext {
   readonly reading: Reading
   readonly observed: Observation
-  readonly absence: Absence | undefined
+  readonly unloadReason: UnloadReason | undefined
 }
 
 /** Takes the step that was planned for one service: which part of it does what. */
 async function takeStep(
   { step, message }: Plan,
   { fetch, starts, writes }: ServiceParts,
-  { reading, observed, absence }: StepContext,
+  { reading, observed, unloadReason }: StepContext,
 ): Promise<void> {
   const { desiredServer, target } = reading
   const start = async (role: 'current' | 'successor'): Promise<void> => {
@@ -72,7 +72,7 @@ async function takeStep(
       starts.dropSuccessor()
       return
     case 'stop':
-      starts.stop(message, isShedding(absence) ? { drainMs: shedDrainMs } : {})
+      starts.stop(message, isShedding(unloadReason) ? { drainMs: shedDrainMs } : {})
       return
     case 'rest':
       return
@@ -147,7 +147,7 @@ export class ManagedService {
       if (next.step.do === 'rest') return this.#rest(reading, next, observed)
       this.#rooms.log.debug('step', { key: this.key, step: next.step.do, reason: next.reason })
       const parts = { fetch: this.#fetch, starts: this.#starts, writes: this.#writes }
-      await takeStep(next, parts, { reading, observed, absence: this.#absence() })
+      await takeStep(next, parts, { reading, observed, unloadReason: this.#unloadReason() })
     }
     throw new Error(`Reconciling ${this.key} did not come to rest after ${maxStepsPerPass} steps.`)
   }
@@ -160,16 +160,16 @@ export class ManagedService {
       uid: this.#metadata?.uid,
       ...this.#last,
       restarts: this.#restarts,
-      absence: this.#absence(),
+      unloadReason: this.#unloadReason(),
       fetch: this.#fetch,
     })
   }
 
   /** The service as others may have to take it out of memory. */
-  target(): (AbsenceTarget & { readonly isProtected: boolean }) | undefined {
-    const { cluster, absences } = this.#rooms
+  target(): (UnloadTarget & { readonly isProtected: boolean }) | undefined {
+    const { cluster, unloadReasons } = this.#rooms
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)
-    return service && { ...absenceTarget(cluster, service.metadata), isProtected: isProtected(absences, service) }
+    return service && { ...unloadTarget(cluster, service.metadata), isProtected: isProtected(unloadReasons, service) }
   }
 
   /** Whether this machine has a claim on it that its last word would be about. */
@@ -261,7 +261,7 @@ export class ManagedService {
       names,
       lastSeen: this.#metadata,
       allowlist: settings.allowlist,
-      hold: holdOf(this.#absence()),
+      hold: holdOf(this.#unloadReason()),
       chooseRuntime: launches.chooseRuntime,
       fetched: this.#fetch.content,
       servedDigest: this.#starts.digest,
@@ -271,21 +271,24 @@ export class ManagedService {
 
   /** What follows from the reading before anything is decided. */
   #heed({ service, model, desired, durations }: Reading): void {
-    const { cluster, absences, admission, servers, enqueue } = this.#rooms
+    const { cluster, unloadReasons, admission, servers, enqueue } = this.#rooms
     this.#durations = durations
     if (service) {
       this.#meet(service)
-      admission.know(this.key, { priority: service.spec.value.priority, isProtected: isProtected(absences, service) })
+      admission.know(this.key, {
+        priority: service.spec.value.priority,
+        isProtected: isProtected(unloadReasons, service),
+      })
     }
     if (cluster.synced && (cluster.namespace ?? this.#namespace) === this.#namespace) {
       const place = { namespace: this.#namespace, name: this.#name, cluster: cluster.api.context.server }
-      absences.listed(service?.metadata.uid, place)
+      unloadReasons.listed(service?.metadata.uid, place)
     }
     // What took too much memory is tried again with another spec.
-    const absence = this.#absence()
-    const exceededBy = absence?.kind === 'held' ? absence.exceededBy : undefined
+    const unloadReason = this.#unloadReason()
+    const exceededBy = unloadReason?.kind === 'held' ? unloadReason.exceededBy : undefined
     if (service && model && exceededBy !== undefined && exceededBy !== specsOf(service, model)) {
-      absences.end(service.metadata.uid)
+      unloadReasons.end(service.metadata.uid)
       enqueue(this.key)
     }
     // A spec that changes, and later changes back, starts over.
@@ -300,7 +303,7 @@ export class ManagedService {
     if (!before) this.#idleness.takeUp(service)
     else if (before.uid !== service.metadata.uid) {
       this.#restarts = 0
-      this.#rooms.absences.forget(before.uid)
+      this.#rooms.unloadReasons.forget(before.uid)
     }
   }
 
@@ -310,7 +313,7 @@ export class ManagedService {
       fetch: this.#fetch,
       starts: this.#starts,
       writes: this.#writes,
-      absence: this.#absence(),
+      unloadReason: this.#unloadReason(),
       before: this.#last?.observed,
     })
     return sendsAstray(observed) && this.#writes.hurry() ? { ...observed, clusterRetry: this.#writes.retry } : observed
@@ -325,14 +328,14 @@ export class ManagedService {
   }
 
   async #rest(reading: Reading, next: Plan, observed: Observation): Promise<Rest> {
-    const { absences, admission, fuse, publisher, servers, narrator } = this.#rooms
+    const { unloadReasons, admission, fuse, publisher, servers, narrator } = this.#rooms
     if (next.state !== 'starting' && !waitsForFuse.has(next.reason)) fuse.forget(this.key)
     if (next.forget && observed.desired.kind === 'gone') {
       admission.forget(this.key)
       publisher.forget(this.key)
       servers.forget(this.key)
       narrator.forget(this.key)
-      if (this.#metadata) absences.forget(this.#metadata.uid)
+      if (this.#metadata) unloadReasons.forget(this.#metadata.uid)
       return { kind: 'gone' }
     }
     const running = servers.get(this.key)
@@ -373,16 +376,16 @@ export class ManagedService {
       plan: next,
       observed,
       service,
-      absence: this.#absence(),
+      unloadReason: this.#unloadReason(),
       pressure: level === 'unknown' ? undefined : level,
       now: now(),
     })
   }
 
-  #absence(): Absence | undefined {
-    const { leaving, absences, cluster } = this.#rooms
+  #unloadReason(): UnloadReason | undefined {
+    const { leaving, unloadReasons, cluster } = this.#rooms
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)
-    return leaving(this.key) ?? absences.of(service?.metadata.uid ?? this.#metadata?.uid)
+    return leaving(this.key) ?? unloadReasons.of(service?.metadata.uid ?? this.#metadata?.uid)
   }
 }
 

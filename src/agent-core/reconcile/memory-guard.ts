@@ -5,13 +5,13 @@ import {
   excessNotice,
   type ExcessVerdict,
   marginOf,
-  toldExcess,
+  reportedExcess,
 } from '../memory/growth.ts'
 import type { MeasuredServer, Memory } from '../memory/memory.ts'
 import type { Logger } from '../observability/logger.ts'
 import { specsOf } from './reading.ts'
 import type { Reconciler } from './reconciler.ts'
-import type { Absences } from './unload-reasons.ts'
+import type { UnloadReasons } from './unload-reasons.ts'
 import { isOver, type ServerState, stableAfterMs } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
@@ -81,7 +81,7 @@ const isLiving = (state: ServerState | undefined): state is Living =>
 interface MemoryGuardOptions {
   readonly memory: Pick<Memory, 'growth' | 'listen' | 'look' | 'watchGrowth' | 'now'>
   readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'endForMemory'>
-  readonly absences: Pick<Absences, 'leave'>
+  readonly unloadReasons: Pick<UnloadReasons, 'unload'>
   /** Undefined while there is no cluster: then servers are ended all the same, and none is held. */
   readonly session: () =>
     { readonly reconciler: Pick<Reconciler, 'report' | 'enqueue'>; readonly clusterUrl: string } | undefined
@@ -109,7 +109,7 @@ export class MemoryGuard implements Disposable {
   readonly #options: MemoryGuardOptions
   readonly #unsubscribe: () => void
   /** The excess that people were told of, by key. */
-  #told = new Map<string, { readonly excessBytes: number; readonly needBytes: number }>()
+  #reported = new Map<string, { readonly excessBytes: number; readonly needBytes: number }>()
   readonly #ends = new Map<string, { readonly of: string; readonly count: number }>()
   /** The process that has led past the budget, and since when. */
   #overBudget: { readonly pid: number; readonly since: number } | undefined
@@ -132,8 +132,8 @@ export class MemoryGuard implements Disposable {
 
   /** What people should know of the key's server; undefined where it keeps to its need, or nearly. */
   notice(key: string): string | undefined {
-    const told = this.#told.get(key)
-    return told && excessNotice(told.excessBytes, told.needBytes)
+    const reported = this.#reported.get(key)
+    return reported && excessNotice(reported.excessBytes, reported.needBytes)
   }
 
   /** `isFresh`: memory as a whole has been looked at just now. */
@@ -185,7 +185,7 @@ export class MemoryGuard implements Disposable {
 
   /** Counts its ends in a row; the last one allowed holds the service, and is told by the sentence that this answers. */
   #hold(key: string, pid: number, { sentence }: ExcessVerdict): string | undefined {
-    const { servers, session, absences, now } = this.#options
+    const { servers, session, unloadReasons, now } = this.#options
     const { reconciler, clusterUrl } = session() ?? {}
     const { uid, service, model, namespace, name } = reconciler?.report(key) ?? {}
     const state = servers.get(key)
@@ -202,7 +202,13 @@ export class MemoryGuard implements Disposable {
     const message = `Held, since its server was ended ${endsUntilHeld} times in a row for its memory. ${sentence} ${excessAdvice} It is tried again when its spec or its Model changes, or when a person brings it back.`
     const since = wallTimeOf(now()).toISOString()
     const target = { uid, namespace, name, cluster: clusterUrl }
-    absences.leave(target, { kind: 'held', cause: 'evicted', since, message, exceededBy: specsOf(service, model) })
+    unloadReasons.unload(target, {
+      kind: 'held',
+      cause: 'evicted',
+      since,
+      message,
+      exceededBy: specsOf(service, model),
+    })
     return message
   }
 
@@ -213,14 +219,14 @@ export class MemoryGuard implements Disposable {
   /** The server of each service that takes most past its need. */
   #tell(all: NonNullable<ReturnType<Memory['growth']>>['servers']): void {
     const { session, marginBytes } = this.#options
-    const before = this.#told
-    this.#told = new Map()
+    const before = this.#reported
+    this.#reported = new Map()
     for (const one of all.toSorted((a, b) => a.excessBytes - b.excessBytes)) {
-      const excessBytes = toldExcess(one, before.get(one.key)?.excessBytes, marginBytes())
-      if (excessBytes !== undefined) this.#told.set(one.key, { excessBytes, needBytes: one.needBytes ?? 0 })
+      const excessBytes = reportedExcess(one, before.get(one.key)?.excessBytes, marginBytes())
+      if (excessBytes !== undefined) this.#reported.set(one.key, { excessBytes, needBytes: one.needBytes ?? 0 })
     }
-    for (const key of new Set([...before.keys(), ...this.#told.keys()])) {
-      if (before.get(key)?.excessBytes !== this.#told.get(key)?.excessBytes) session()?.reconciler.enqueue(key)
+    for (const key of new Set([...before.keys(), ...this.#reported.keys()])) {
+      if (before.get(key)?.excessBytes !== this.#reported.get(key)?.excessBytes) session()?.reconciler.enqueue(key)
     }
   }
 }

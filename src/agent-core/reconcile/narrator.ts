@@ -14,8 +14,8 @@ import {
   reportDue,
   type ReportInputs,
   sayFinally,
-  type Told,
-  ToldServices,
+  type ReportedState,
+  ReportedStates,
   writeReport,
 } from './status-report.ts'
 import type { Exited, ServerRole, ServerState } from '../servers/server-state.ts'
@@ -29,13 +29,13 @@ import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 export type Transition =
   | { readonly kind: 'claimed'; readonly isTakenOver: boolean }
   | { readonly kind: 'starting' }
-  /** `isFound`: an earlier agent started it, and told of it. */
+  /** `isFound`: an earlier agent started it, and reported that. */
   | { readonly kind: 'started'; readonly pid: number; readonly port: number; readonly isFound: boolean }
   | { readonly kind: 'answered'; readonly port: number }
   | { readonly kind: 'published'; readonly address: string; readonly port: number }
   | { readonly kind: 'scaledToZero' }
   | { readonly kind: 'stopped'; readonly why: string }
-  /** `isCounted`: it is told by the Event that counts the failures of a crash loop. */
+  /** `isCounted`: the Event that counts the failures of a crash loop reports it. */
   | {
       readonly kind: 'failed'
       readonly outOf: 'start' | 'serving'
@@ -55,7 +55,7 @@ export type Transition =
       readonly message: string
       /** The rule that the spec breaks, where it is one for servers. */
       readonly rule?: 'ExtraArgsRejected' | 'EnvironmentRejected'
-      readonly isToldBefore: boolean
+      readonly isReportedBefore: boolean
     }
   | { readonly kind: 'modelMissing'; readonly message: string }
   | {
@@ -80,7 +80,7 @@ interface Telling {
   readonly history?: Pick<HistoryEntry, 'kind' | 'message'>
 }
 
-/** How one transition is told: by each way once at the most. The state that follows from it is told by log line and condition. */
+/** How one transition is reported: at most once each as log line, Event and history entry. The state it leads to has its own log line and condition. */
 export function tellingOf(transition: Transition): Telling {
   switch (transition.kind) {
     case 'claimed': {
@@ -131,9 +131,9 @@ export function tellingOf(transition: Transition): Telling {
     case 'fetchFailed':
       return { event: warning('StartFailed', transition.message) }
     case 'refused': {
-      const { message, rule, isToldBefore } = transition
+      const { message, rule, isReportedBefore } = transition
       return {
-        ...(!isToldBefore && { event: warning(rule ?? 'Refused', message) }),
+        ...(!isReportedBefore && { event: warning(rule ?? 'Refused', message) }),
         history: { kind: 'refused', message },
       }
     }
@@ -183,7 +183,7 @@ const warning = (reason: string, message: string): EventNote => ({ type: 'Warnin
 const levelOf = (state: ServiceState, reason: ServiceReason): 'debug' | 'info' | 'warn' =>
   troubles.has(reason) ? 'warn' : passing.has(state) ? 'debug' : 'info'
 
-/** What a person should look at. */
+/** Reasons that a person should look at. */
 const troubles = new Set<ServiceReason>([
   'FetchFailed',
   'StartFailed',
@@ -200,7 +200,7 @@ const troubles = new Set<ServiceReason>([
   'MemoryExceeded',
 ])
 
-/** On the way to somewhere, and told by the lines of the step that is taken. */
+/** States on the way to another one, already visible in the log lines of the step that is taken. */
 const passing = new Set<ServiceState>(['fetching', 'starting', 'stopping'])
 
 /** Where Events and statuses go. */
@@ -218,19 +218,19 @@ interface NarratorOptions {
   readonly cluster: () => NarratedCluster | undefined
   /** Why the service is being stopped, as a sentence. */
   readonly whyStopped: (key: string) => string | undefined
-  /** Each transition that is told. */
-  readonly onTold?: (transition: Transition) => void
+  /** Each transition that is reported. */
+  readonly onTransition?: (transition: Transition) => void
   readonly now?: () => number
   readonly random?: () => number
 }
 
 /**
  * Tells people what happens to the services of this machine: each transition once as a log line, once as an Event, once in the history and
- * once as a condition, however often it is looked at. It alone remembers what was told.
+ * once as a condition, however often it is looked at. It alone remembers what was reported.
  */
 export class Narrator {
   readonly #options: NarratorOptions
-  readonly #told = new ToldServices()
+  readonly #reported = new ReportedStates()
   readonly #now: () => number
   readonly #random: () => number
   #isLeaving = false
@@ -245,7 +245,7 @@ export class Narrator {
     const { log, history } = this.#options
     const { namespace, name } = splitKey(key)
     const telling = tellingOf(transition)
-    this.#options.onTold?.(transition)
+    this.#options.onTransition?.(transition)
     if (telling.log) {
       const { level, message, fields } = telling.log
       log[level](message, { namespace, name, ...fields })
@@ -259,23 +259,23 @@ export class Narrator {
 
   /** To be called on every change of a server, whatever caused it. */
   serverChanged(key: string, state: ServerState, role: ServerRole): void {
-    const told = this.#toldOf(key)
+    const reported = this.#reportedOf(key)
     switch (state.kind) {
       case 'starting':
       case 'loading':
-        this.#started(key, told, state)
+        this.#started(key, reported, state)
         return
       case 'ready':
-        this.#started(key, told, state)
-        this.#answered(key, told, state)
+        this.#started(key, reported, state)
+        this.#answered(key, reported, state)
         return
       case 'stopping':
-        if (state.hangs !== undefined) this.#left(key, told, state.hangs)
-        else if (state.cause === 'stopped') told.stopReasons[role] = this.#options.whyStopped(key)
+        if (state.hangs !== undefined) this.#left(key, reported, state.hangs)
+        else if (state.cause === 'stopped') reported.stopReasons[role] = this.#options.whyStopped(key)
         return
       case 'exited':
-        if (state.left !== undefined) this.#left(key, told, state.left)
-        if (state.settled) this.#ended(key, told, state, role)
+        if (state.left !== undefined) this.#left(key, reported, state.left)
+        if (state.settled) this.#ended(key, reported, state, role)
         return
       case 'failedToSpawn':
         this.#failed(key, role, { outOf: 'start', why: state.message, hadProcess: true }, state.failures > 0)
@@ -289,35 +289,35 @@ export class Narrator {
 
   published(key: string, { address, port }: { readonly address: string; readonly port: number }): void {
     const { servers } = this.#options
-    const told = this.#toldOf(key)
+    const reported = this.#reportedOf(key)
     const answers = (state: ServerState | undefined) => state?.kind === 'ready' && state.port === port
     const state = [servers.get(key), servers.successor(key)].find(answers)
     const pid = state?.kind === 'ready' ? state.pid : undefined
-    if (pid === undefined || told.publishedPid === pid) return
-    told.publishedPid = pid
+    if (pid === undefined || reported.publishedPid === pid) return
+    reported.publishedPid = pid
     this.tell(key, { kind: 'published', address, port })
   }
 
   /** Once for as long as it waits for this reason, over restarts of the agent as well. */
   notStarted(key: string, reason: Exclude<StartObstacle, 'StartsInTurn'>, message: string): void {
-    const told = this.#toldOf(key)
-    if (told.obstacle === reason) return
-    told.obstacle = reason
+    const reported = this.#reportedOf(key)
+    if (reported.obstacle === reason) return
+    reported.obstacle = reason
     if (this.#condition(key)?.reason === reason) return
     this.tell(key, { kind: 'notStarted', reason: reason === 'MemoryPressure' ? 'RespawnBlocked' : reason, message })
   }
 
   /** Nothing blocks its start now: the next obstacle is reported again, even the same one. */
   mayStart(key: string): void {
-    this.#toldOf(key).obstacle = undefined
+    this.#reportedOf(key).obstacle = undefined
   }
 
   /** The line that says in which state a service is, when that has changed. */
   planned(key: string, { state, reason, message, forget }: Plan): void {
-    const told = this.#toldOf(key)
-    if (told.state === state && told.reason === reason) return
-    Object.assign(told, { state, reason })
-    if (state !== 'stopped') told.stoppedAt = undefined
+    const reported = this.#reportedOf(key)
+    if (reported.state === state && reported.reason === reason) return
+    Object.assign(reported, { state, reason })
+    if (state !== 'stopped') reported.stoppedAt = undefined
     if (forget) return
     this.#options.log[levelOf(state, reason)]('state', { key, state, reason, message })
   }
@@ -328,30 +328,30 @@ export class Narrator {
    */
   async report(key: string, inputs: ReportInputs): Promise<number | undefined> {
     const { status } = this.#options.cluster() ?? {}
-    const told = this.#toldOf(key, inputs.service.metadata.uid)
+    const reported = this.#reportedOf(key, inputs.service.metadata.uid)
     const now = this.#now()
     // That agent writes the same conditions, so ours from before its time are written again after it.
-    if (isForeign(inputs.observed.publication)) told.unclaimed = undefined
+    if (isForeign(inputs.observed.publication)) reported.unclaimed = undefined
     if (!status) return undefined
-    if (told.reportRetry && told.reportRetry.at > now) return told.reportRetry.at
+    if (reported.reportRetry && reported.reportRetry.at > now) return reported.reportRetry.at
     const due = reportDue(inputs)
     if (due === 'nothing') return undefined
-    if (due === 'report') this.#refused(key, told, inputs)
+    if (due === 'report') this.#refused(key, reported, inputs)
     try {
       if (due === 'removal') await status.removeConditions(inputs.service)
-      const again = due === 'report' ? await writeReport(inputs, told, status) : undefined
-      told.reportRetry = undefined
-      told.isReportFailureTold = false
+      const again = due === 'report' ? await writeReport(inputs, reported, status) : undefined
+      reported.reportRetry = undefined
+      reported.isFailureLogged = false
       return again
     } catch (error) {
       if (!isApiError(error)) throw error
       // Its end is on its way to us and brings the key back; a newer version may be none that does.
       if (isApiError(error, 404)) return undefined
-      told.reportRetry = nextClusterRetry(error, told.reportRetry, { now, random: this.#random })
-      const { at } = told.reportRetry
+      reported.reportRetry = nextClusterRetry(error, reported.reportRetry, { now, random: this.#random })
+      const { at } = reported.reportRetry
       // In conflict with another write: the version to write on is on its way to us, later where the watch is interrupted.
-      if (!told.isReportFailureTold && !isApiError(error, 409)) {
-        told.isReportFailureTold = true
+      if (!reported.isFailureLogged && !isApiError(error, 409)) {
+        reported.isFailureLogged = true
         this.#options.log.warn('status not written', { key, error, retryAt: wallTimeOf(at).toISOString() })
       }
       return at
@@ -360,7 +360,7 @@ export class Narrator {
 
   /** The cluster answers again: what could not be written is tried at once. */
   retryReports(): void {
-    for (const told of this.#told.values()) told.reportRetry = undefined
+    for (const reported of this.#reported.values()) reported.reportRetry = undefined
   }
 
   /** The last word about a service: an agent that is gone corrects nothing that it said. */
@@ -377,47 +377,51 @@ export class Narrator {
     }).catch((error: unknown) => this.#options.log.warn('status not written', { key, error }))
   }
 
-  /** The agent ends: the cluster is told by the last condition of each service, not by an Event for each server that is stopped. */
+  /** The agent ends: the last condition of each service says so, not an Event for each server that is stopped. */
   leave(): void {
     this.#isLeaving = true
   }
 
   forget(key: string): void {
-    this.#told.forget(key)
+    this.#reported.forget(key)
   }
 
   forgetWhere(isLeft: (key: string) => boolean): void {
-    this.#told.forgetWhere(isLeft)
+    this.#reported.forgetWhere(isLeft)
   }
 
   #started(
     key: string,
-    told: Told,
+    reported: ReportedState,
     { pid, port, unasked }: { readonly pid?: number; readonly port?: number; readonly unasked?: boolean },
   ): void {
-    if (pid === undefined || port === undefined || told.started.includes(pid)) return
-    told.started = [...told.started, pid].slice(-pidsKept)
-    if (unasked === true) told.publishedPid = pid
+    if (pid === undefined || port === undefined || reported.started.includes(pid)) return
+    reported.started = [...reported.started, pid].slice(-pidsKept)
+    if (unasked === true) reported.publishedPid = pid
     this.tell(key, { kind: 'started', pid, port, isFound: unasked === true })
   }
 
-  #answered(key: string, told: Told, { pid, port }: { readonly pid: number; readonly port: number }): void {
-    if (told.answered.includes(pid)) return
-    told.answered = [...told.answered, pid].slice(-pidsKept)
+  #answered(
+    key: string,
+    reported: ReportedState,
+    { pid, port }: { readonly pid: number; readonly port: number },
+  ): void {
+    if (reported.answered.includes(pid)) return
+    reported.answered = [...reported.answered, pid].slice(-pidsKept)
     this.tell(key, { kind: 'answered', port })
   }
 
   /** Once, however often it is tried again. */
-  #left(key: string, told: Told, message: string): void {
-    if (told.left === message) return
-    told.left = message
+  #left(key: string, reported: ReportedState, message: string): void {
+    if (reported.left === message) return
+    reported.left = message
     this.tell(key, { kind: 'leftBehind', message })
   }
 
-  #ended(key: string, told: Told, { cause, message, outOf }: Exited, role: ServerRole): void {
-    told.left = undefined
-    const why = told.stopReasons[role]
-    told.stopReasons[role] = undefined
+  #ended(key: string, reported: ReportedState, { cause, message, outOf }: Exited, role: ServerRole): void {
+    reported.left = undefined
+    const why = reported.stopReasons[role]
+    reported.stopReasons[role] = undefined
     if (cause === 'stopped') this.tell(key, { kind: 'stopped', why: why ?? message })
     else if (cause === 'exceeded') this.tell(key, { kind: 'exceeded', message })
     else this.#failed(key, role, { outOf, why: message, hadProcess: true }, true)
@@ -430,38 +434,38 @@ export class Narrator {
     failure: { readonly outOf: 'start' | 'serving'; readonly why: string; readonly hadProcess: boolean },
     isFinal: boolean,
   ): void {
-    const told = this.#toldOf(key)
+    const reported = this.#reportedOf(key)
     const { failures, retryAt } = this.#options.servers.backOff(key) ?? { failures: 1, retryAt: this.#now() }
     const { why } = failure
     const message = role === 'successor' ? successorFailedMessage({ message: why, nextStartAt: retryAt }) : why
     const isCounted = isCrashLoop({ failures })
     this.tell(key, { kind: 'failed', ...failure, message, isCounted: isCounted || !isFinal })
-    if (!isCounted) told.crashes = undefined
-    else if (isFinal) this.#countCrash(key, told, { failures, nextStartAt: retryAt, message })
+    if (!isCounted) reported.crashes = undefined
+    else if (isFinal) this.#countCrash(key, reported, { failures, nextStartAt: retryAt, message })
   }
 
-  #countCrash(key: string, told: Told, failure: Parameters<typeof crashLoopMessage>[0]): void {
+  #countCrash(key: string, reported: ReportedState, failure: Parameters<typeof crashLoopMessage>[0]): void {
     const { events } = this.#options.cluster() ?? {}
     const service = this.#object(key)
     if (!service || !events) return
-    told.crashes ??= events.series(service.metadata, { type: 'Warning', reason: 'CrashLooping' })
-    told.crashes.tell(crashLoopMessage(failure), failure.failures)
+    reported.crashes ??= events.series(service.metadata, { type: 'Warning', reason: 'CrashLooping' })
+    reported.crashes.tell(crashLoopMessage(failure), failure.failures)
   }
 
   /** Once per refusal, also over restarts of the agent: the condition on the object remembers it. */
-  #refused(key: string, told: Told, { plan: { state, reason, message } }: ReportInputs): void {
+  #refused(key: string, reported: ReportedState, { plan: { state, reason, message } }: ReportInputs): void {
     if (state !== 'refused' && reason !== 'ModelMissing') {
-      told.refusal = undefined
+      reported.refusal = undefined
       return
     }
-    if (told.refusal === message) return
-    told.refusal = message
+    if (reported.refusal === message) return
+    reported.refusal = message
     const known = this.#condition(key)
     if (known?.message === message && known.reason === reason) return
-    // A model that cannot be fetched was told when the fetch failed.
+    // A model that cannot be fetched was reported when the fetch failed.
     const rule = reason === 'ExtraArgsRejected' || reason === 'EnvironmentRejected' ? { rule: reason } : {}
     if (state === 'refused')
-      this.tell(key, { kind: 'refused', message, ...rule, isToldBefore: reason === 'FetchFailed' })
+      this.tell(key, { kind: 'refused', message, ...rule, isReportedBefore: reason === 'FetchFailed' })
     else this.tell(key, { kind: 'modelMissing', message })
   }
 
@@ -469,8 +473,8 @@ export class Narrator {
     return this.#object(key)?.status.conditions.find(({ type }) => type === metalAgentCondition)
   }
 
-  #toldOf(key: string, uid = this.#object(key)?.metadata.uid): Told {
-    return this.#told.of(key, uid)
+  #reportedOf(key: string, uid = this.#object(key)?.metadata.uid): ReportedState {
+    return this.#reported.of(key, uid)
   }
 
   #object(key: string): InferenceService | undefined {

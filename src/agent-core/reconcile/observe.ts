@@ -1,6 +1,6 @@
 import type { PortPolicy } from '../servers/launch.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
-import type { Absence } from './unload-reasons.ts'
+import type { UnloadReason } from './unload-reasons.ts'
 import {
   type Beside,
   disagreement,
@@ -21,21 +21,29 @@ export interface ObservedService {
   readonly fetch: Pick<ModelFetch, 'view'>
   readonly starts: Pick<ServerStarts, 'views' | 'stopReason' | 'isRestartAsked' | 'hasSuccessor'>
   readonly writes: Pick<ClusterWrites, 'retry' | 'serviceRetry'>
-  readonly absence: Absence | undefined
+  readonly unloadReason: UnloadReason | undefined
   /** The observation before this one. */
   readonly before: Observation | undefined
 }
 
 type Rooms = Pick<
   ServiceRooms,
-  'publisher' | 'servers' | 'absences' | 'admission' | 'fuse' | 'hostAddress' | 'silenceOf' | 'excessOf' | 'settings'
+  | 'publisher'
+  | 'servers'
+  | 'unloadReasons'
+  | 'admission'
+  | 'fuse'
+  | 'hostAddress'
+  | 'silenceOf'
+  | 'excessOf'
+  | 'settings'
 >
 
 /** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
 export function observe(reading: Reading, rooms: Rooms, service: ObservedService): Observation {
-  const { publisher, servers, absences, hostAddress, silenceOf, excessOf } = rooms
+  const { publisher, servers, unloadReasons, hostAddress, silenceOf, excessOf } = rooms
   const { now, target, ownsService } = reading
-  const { key, fetch, starts, writes, absence, before } = service
+  const { key, fetch, starts, writes, unloadReason, before } = service
   const { server, successor, retiring } = starts.views()
   const publication = publicationView(publisher.observe(target), { now, ownsService })
   const figures = drainFigures([servers.get(key), servers.successor(key), servers.retiring(key)])
@@ -50,9 +58,9 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
     ...memoryView(reading, rooms, service, server),
     stopReason: starts.stopReason,
     publication,
-    absent: absence?.kind === 'idle' || absence?.kind === 'displaced' ? absence : undefined,
+    unloaded: unloadReason?.kind === 'idle' || unloadReason?.kind === 'displaced' ? unloadReason : undefined,
     restartAsked: starts.isRestartAsked,
-    paused: absences.pausedSince !== undefined,
+    paused: unloadReasons.pausedSince !== undefined,
     silence: silenceOf(key),
     excess: excessOf(key),
     clusterRetry: writes.retry,

@@ -13,7 +13,7 @@ import type { Logger } from '../observability/logger.ts'
 import type { Use } from '../servers/poller.ts'
 import type { CountedServer } from '../servers/service-servers.ts'
 import { isOver, isUnendable, type ServerState } from '../servers/server-state.ts'
-import type { Absences } from './unload-reasons.ts'
+import type { UnloadReasons } from './unload-reasons.ts'
 import type { ServiceReport } from './service-report.ts'
 import type { Narrator } from './narrator.ts'
 import type { Reconciler } from './reconciler.ts'
@@ -30,7 +30,7 @@ export interface EvictionSettings {
 
 export interface PressureEvictionOptions {
   readonly memory: Memory
-  readonly absences: Pick<Absences, 'leave' | 'end' | 'eviction' | 'remember'>
+  readonly unloadReasons: Pick<UnloadReasons, 'unload' | 'end' | 'eviction' | 'remember'>
   readonly narrator: Pick<Narrator, 'tell'>
   /** Those that have been ready. */
   readonly servers: () => readonly Pick<CountedServer, 'key' | 'role' | 'look'>[]
@@ -59,7 +59,7 @@ export class PressureEviction implements Disposable {
   /** The latest that came back. */
   #cameBack: { readonly key: string; readonly at: number } | undefined
   /** Why nothing was evicted in this episode of critical pressure, as it was reported. */
-  #toldSkip: SkipReason | undefined
+  #reportedSkip: SkipReason | undefined
   #timer: NodeJS.Timeout | undefined
 
   constructor(options: PressureEvictionOptions) {
@@ -93,7 +93,7 @@ export class PressureEviction implements Disposable {
 
   async #decide(view: MemoryView): Promise<void> {
     this.#noteEnd()
-    if (view.level !== 'critical') this.#toldSkip = undefined
+    if (view.level !== 'critical') this.#reportedSkip = undefined
     if (view.level === 'warning' || view.level === 'critical') await this.#lookAtUse()
     else this.#uses = new Map()
     if (view.level === 'critical' && !view.isEasing) this.#evict(view)
@@ -121,15 +121,15 @@ export class PressureEviction implements Disposable {
     // These pass by themselves.
     if (choice.skip === 'not_critical' || choice.skip === 'cooling_down' || choice.skip === 'draining') return
     this.#options.onSkipped(choice.skip)
-    if (choice.skip === this.#toldSkip) return
-    this.#toldSkip = choice.skip
+    if (choice.skip === this.#reportedSkip) return
+    this.#reportedSkip = choice.skip
     log.warn('nothing evicted', { reason: choice.skip, text: choice.sentence })
     const message = `${choice.sentence} (skip-reason=${choice.skip})`
     for (const { key } of models) narrator.tell(key, { kind: 'evictionSkipped', message })
   }
 
   #carryOut(key: string, why: string): void {
-    const { session, absences, narrator, onEvicted } = this.#options
+    const { session, unloadReasons, narrator, onEvicted } = this.#options
     const { reconciler, clusterUrl } = session() ?? {}
     const report = reconciler?.report(key)
     if (!reconciler || report?.uid === undefined || clusterUrl === undefined) return
@@ -137,16 +137,16 @@ export class PressureEviction implements Disposable {
     const now = this.#now()
     const message = `Evicted from memory, which was critically short: ${why} It comes back by itself when that has passed.`
     this.#leaving = key
-    absences.remember(uid, evictedOnceMore(absences.eviction(uid), now))
+    unloadReasons.remember(uid, evictedOnceMore(unloadReasons.eviction(uid), now))
     const since = new Date(now).toISOString()
-    absences.leave({ uid, namespace, name, cluster: clusterUrl }, { kind: 'evicted', since, message })
+    unloadReasons.unload({ uid, namespace, name, cluster: clusterUrl }, { kind: 'evicted', since, message })
     narrator.tell(key, { kind: 'evicted', why, message, priority: priorityOf(report) })
     onEvicted()
     reconciler.enqueue(key)
   }
 
   #bringBack(view: MemoryView): void {
-    const { memory, settings, session, absences, narrator } = this.#options
+    const { memory, settings, session, unloadReasons, narrator } = this.#options
     const { reconciler } = session() ?? {}
     const evicted = this.#evicted()
     if (!reconciler || evicted.length === 0) return
@@ -169,8 +169,8 @@ export class PressureEviction implements Disposable {
     if (!chosen) return
     const { key, uid, record } = chosen
     const now = this.#now()
-    absences.remember(uid, { ...record, broughtBackAt: now })
-    absences.end(uid)
+    unloadReasons.remember(uid, { ...record, broughtBackAt: now })
+    unloadReasons.end(uid)
     this.#cameBack = { key, at: memory.now() }
     narrator.tell(key, { kind: 'broughtBack', why: choice.sentence })
     reconciler.enqueue(key)
@@ -191,12 +191,12 @@ export class PressureEviction implements Disposable {
   }
 
   #evicted(): (EvictedService & { readonly uid: string })[] {
-    const { session, absences } = this.#options
+    const { session, unloadReasons } = this.#options
     const reports = session()?.reconciler.reports() ?? []
     return reports.flatMap((report) => {
-      const { key, uid, absence } = report
-      if (uid === undefined || absence?.kind !== 'evicted') return []
-      const record = absences.eviction(uid) ?? { evictions: 1, evictedAt: Date.parse(absence.since) }
+      const { key, uid, unloadReason } = report
+      if (uid === undefined || unloadReason?.kind !== 'evicted') return []
+      const record = unloadReasons.eviction(uid) ?? { evictions: 1, evictedAt: Date.parse(unloadReason.since) }
       return [{ key, uid, priority: priorityOf(report), record }]
     })
   }
@@ -225,7 +225,7 @@ export class PressureEviction implements Disposable {
       const isStuck = alive.every(isUnendable)
       const use = this.#uses.get(key)
       const heldBytes = held.get(key)
-      const isLeaving = report.absence !== undefined
+      const isLeaving = report.unloadReason !== undefined
       return [
         {
           key,

@@ -16,7 +16,7 @@ import type { ServerLaunches } from './server-launches.ts'
 import { isOnItsWay } from './server-view.ts'
 import type { ServiceReport } from './service-report.ts'
 import type { ServiceRooms, ServiceSettings } from './service-rooms.ts'
-import type { Absence, Absences } from './unload-reasons.ts'
+import type { UnloadReason, UnloadReasons } from './unload-reasons.ts'
 import { WorkQueue, type WorkQueueOptions } from './work-queue.ts'
 import type { ServerRole, ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
@@ -47,7 +47,7 @@ export interface ReconcilerOptions {
   readonly models: Models
   readonly servers: Servers
   readonly publisher: Publisher
-  readonly absences: Absences
+  readonly unloadReasons: UnloadReasons
   readonly fuse: ServiceRooms['fuse']
   readonly narrator: Narrator
   readonly launches: ServerLaunches
@@ -81,17 +81,18 @@ export class Reconciler {
   readonly #changedModels = new Set<string>()
   #unsubscribe: readonly (() => void)[] = []
   #isStopped = false
-  #leaving: { readonly hold: Extract<Absence, { kind: 'held' }>; readonly isLeft: (key: string) => boolean } | undefined
+  #leaving:
+    { readonly hold: Extract<UnloadReason, { kind: 'held' }>; readonly isLeft: (key: string) => boolean } | undefined
 
   constructor(options: ReconcilerOptions) {
-    const { memory, servers, absences, narrator, log, onPass, onAdmission } = options
+    const { memory, servers, unloadReasons, narrator, log, onPass, onAdmission } = options
     const { now = steadyNow, random = Math.random } = options
     const enqueue = (key: string): void => this.enqueue(key)
     this.#options = options
     this.#admission = new Admission({
       memory,
       servers,
-      absences,
+      unloadReasons,
       narrator,
       log,
       targetOf: (key) => this.#services.get(key)?.target(),
@@ -150,11 +151,11 @@ export class Reconciler {
   }
 
   enqueueAll(): void {
-    const { cluster, servers, absences } = this.#options
+    const { cluster, servers, unloadReasons } = this.#options
     for (const { metadata } of cluster.inferenceServices.values())
       this.enqueue(keyOf(metadata.namespace, metadata.name))
     for (const object of [...cluster.slices.values(), ...cluster.services.values()]) this.#enqueueOwner(object)
-    for (const { namespace, name } of absences.placesIn(cluster.api.context.server))
+    for (const { namespace, name } of unloadReasons.placesIn(cluster.api.context.server))
       this.enqueue(keyOf(namespace, name))
     for (const key of [...this.#services.keys(), ...servers.state().keys()]) this.enqueue(key)
   }

@@ -2,7 +2,7 @@ import type { Hold } from '../../contract/service.ts'
 import type { InferenceService, Model } from '../kube/resources.ts'
 import type { Exited, ServerState } from '../servers/server-state.ts'
 import { splitKey } from '../util/object-key.ts'
-import { type Absence, type Absences, holdOf } from './unload-reasons.ts'
+import { type UnloadReason, type UnloadReasons, holdOf } from './unload-reasons.ts'
 import type { AdmissionReport } from './admission.ts'
 import type { ModelFetch } from './model-fetch.ts'
 import type { Observation, Plan } from './plan/observation.ts'
@@ -31,7 +31,7 @@ export interface ServiceReport {
   readonly model: Model | undefined
   /** Absent where no server was started yet. */
   readonly logFile: string | undefined
-  readonly absence: Absence | undefined
+  readonly unloadReason: UnloadReason | undefined
   readonly hold: Hold | undefined
   readonly fetch: Pick<ModelFetch, 'progress' | 'isRunning'>
   readonly admission: AdmissionReport
@@ -41,13 +41,18 @@ export interface ServiceReport {
 }
 
 /** What the managed service itself knows; the rest is asked of the rooms. */
-type Known = Pick<ServiceReport, 'key' | 'uid' | 'plan' | 'observed' | 'since' | 'restarts' | 'absence' | 'fetch'>
+type Known = Pick<ServiceReport, 'key' | 'uid' | 'plan' | 'observed' | 'since' | 'restarts' | 'unloadReason' | 'fetch'>
 
 export function serviceReport(
-  { servers, cluster, absences, admission }: Pick<ServiceRooms, 'servers' | 'cluster' | 'absences' | 'admission'>,
+  {
+    servers,
+    cluster,
+    unloadReasons,
+    admission,
+  }: Pick<ServiceRooms, 'servers' | 'cluster' | 'unloadReasons' | 'admission'>,
   known: Known,
 ): ServiceReport {
-  const { key, absence } = known
+  const { key, unloadReason } = known
   const { namespace, name } = splitKey(key)
   const service = cluster.inferenceServices.get(namespace, name)
   return {
@@ -61,13 +66,13 @@ export function serviceReport(
     service,
     model: service && modelOf(cluster, service),
     logFile: servers.logFileOf(key),
-    hold: holdOf(absence),
+    hold: holdOf(unloadReason),
     admission: admission.report(key),
     needBytes: servers.needOf(key),
-    isProtected: isProtected(absences, service),
+    isProtected: isProtected(unloadReasons, service),
   }
 }
 
 /** By its specification, or by a person on this machine. */
-export const isProtected = (absences: Absences, service: InferenceService | undefined): boolean =>
-  service !== undefined && (service.spec.value.evictionProtection || absences.isProtected(service.metadata.uid))
+export const isProtected = (unloadReasons: UnloadReasons, service: InferenceService | undefined): boolean =>
+  service !== undefined && (service.spec.value.evictionProtection || unloadReasons.isProtected(service.metadata.uid))

@@ -6,7 +6,7 @@ import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { PortPolicy } from '../servers/launch.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { Publisher } from '../publishing/publisher.ts'
-import type { Absence, Absences } from './unload-reasons.ts'
+import type { UnloadReason, UnloadReasons } from './unload-reasons.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
 import type { Observation, Silence } from './plan/observation.ts'
@@ -30,7 +30,7 @@ export interface ServiceRooms {
   readonly servers: Servers
   readonly publisher: Publisher
   readonly memory: Pick<Memory, 'view'>
-  readonly absences: Absences
+  readonly unloadReasons: UnloadReasons
   readonly admission: Admission
   readonly fuse: Pick<PanicFuse, 'ask' | 'isNews' | 'obstacleOf' | 'forget'>
   readonly narrator: Narrator
@@ -46,7 +46,7 @@ export interface ServiceRooms {
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
   /** The hold of a service that is given up for good because this machine moves to another cluster or namespace. */
-  readonly leaving: (key: string) => Extract<Absence, { kind: 'held' }> | undefined
+  readonly leaving: (key: string) => Extract<UnloadReason, { kind: 'held' }> | undefined
   /** The agent is ending and decides nothing more. */
   readonly isStopped: () => boolean
   readonly now: () => number

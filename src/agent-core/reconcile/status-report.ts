@@ -14,7 +14,7 @@ import {
 import type { PressureLevel } from '../memory/watchdog.ts'
 import { isCrashLoop, isHeld, isUnsettled } from './plan/facts.ts'
 import type { Observation, Plan, StartObstacle } from './plan/observation.ts'
-import type { Absence } from './unload-reasons.ts'
+import type { UnloadReason } from './unload-reasons.ts'
 import type { ServerRole } from '../servers/server-state.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
@@ -61,14 +61,14 @@ export interface ReportInputs {
   readonly plan: Plan
   readonly observed: Observation
   readonly service: InferenceService
-  readonly absence: Absence | undefined
+  readonly unloadReason: UnloadReason | undefined
   /** Memory pressure of this machine; undefined while it is unknown. */
   readonly pressure: PressureLevel | undefined
   readonly now: number
 }
 
 /** The values written to the status of one object, so that each is written once. */
-interface ReportMemory {
+interface ReportedStatus {
   /** The last message about requests that finish, without their number, which changes all the time. */
   lasting: string | undefined
   /** The value written to schedulingStatus last. */
@@ -76,7 +76,7 @@ interface ReportMemory {
   /** When the service was first at rest as stopped: the controller gets a moment to say so itself. */
   stoppedAt: number | undefined
   /** Uid, generation and phase of the stop that was written in the controller's place. */
-  stoppedSaid: string | undefined
+  writtenStop: string | undefined
   /** Our own inputs to the last write without the claim; undefined with the claim. */
   unclaimed: string | undefined
 }
@@ -100,20 +100,20 @@ export function reportDue(inputs: ReportInputs): Due {
  */
 export async function writeReport(
   inputs: ReportInputs,
-  told: ReportMemory,
+  reported: ReportedStatus,
   status: StatusWriter,
 ): Promise<number | undefined> {
   const { plan, service, now } = inputs
-  const agent = agentCondition(inputs, told)
-  const ownInputs = isHeld(inputs.observed.publication) ? undefined : ownInputsOf(inputs, told)
-  if (ownInputs === undefined || ownInputs !== told.unclaimed) {
+  const agent = agentCondition(inputs, reported)
+  const ownInputs = isHeld(inputs.observed.publication) ? undefined : ownInputsOf(inputs, reported)
+  if (ownInputs === undefined || ownInputs !== reported.unclaimed) {
     const change = conditionsChange(service, [agent, ...pressureCondition(inputs)], wallTimeOf(now))
     const current = change ? await status.writeConditions(service, change) : service
-    await reportScheduling(inputs, told, current, status)
-    told.unclaimed = ownInputs
+    await reportScheduling(inputs, reported, current, status)
+    reported.unclaimed = ownInputs
   }
   const isAskedToStop = plan.state === 'stopped' && !stoppedByUs.has(plan.reason)
-  return isAskedToStop ? reportStopped(inputs, told, status) : undefined
+  return isAskedToStop ? reportStopped(inputs, reported, status) : undefined
 }
 
 /** The cluster still asks for it. */
@@ -121,9 +121,9 @@ const stoppedByUs: ReadonlySet<string> = new Set<ServiceReason>(['Held', 'Idle',
 
 /** Nothing that another agent writes: two that hold no claim and disagree would answer each other for ever. */
 const ownInputsOf = (
-  { service: { metadata }, plan, absence, pressure }: ReportInputs,
-  { lasting = plan.message }: ReportMemory,
-): string => JSON.stringify([metadata.uid, metadata.generation, plan.reason, lasting, absence?.kind, pressure])
+  { service: { metadata }, plan, unloadReason, pressure }: ReportInputs,
+  { lasting = plan.message }: ReportedStatus,
+): string => JSON.stringify([metadata.uid, metadata.generation, plan.reason, lasting, unloadReason?.kind, pressure])
 
 /** For an agent that will not see the answer to a conflict: the same again on what the server has by then. */
 export async function sayFinally(
@@ -145,18 +145,23 @@ export async function sayFinally(
   }
 }
 
-function agentCondition(inputs: ReportInputs, told: ReportMemory): ConditionWanted {
+function agentCondition(inputs: ReportInputs, reported: ReportedStatus): ConditionWanted {
   const { reason } = inputs.plan
   const isServing = reason === 'Serving' || reason === 'ClusterDisagrees'
-  return { type: metalAgentCondition, status: isServing ? 'True' : 'False', reason, message: messageFor(inputs, told) }
+  return {
+    type: metalAgentCondition,
+    status: isServing ? 'True' : 'False',
+    reason,
+    message: messageFor(inputs, reported),
+  }
 }
 
 /** While requests finish, the first sentence stays: each new count would be another write. */
-function messageFor({ plan, observed, service: { metadata, status } }: ReportInputs, told: ReportMemory): string {
+function messageFor({ plan, observed, service: { metadata, status } }: ReportInputs, reported: ReportedStatus): string {
   const lasting =
     observed.drainFigures === undefined ? undefined : plan.message.replace(observed.drainFigures, () => '')
-  const wasSaid = lasting !== undefined && lasting === told.lasting
-  told.lasting = lasting
+  const wasSaid = lasting !== undefined && lasting === reported.lasting
+  reported.lasting = lasting
   const said = status.conditions.find(({ type }) => type === metalAgentCondition)
   if (!wasSaid || said?.reason !== plan.reason || said.observedGeneration !== metadata.generation) return plan.message
   return said.message
@@ -179,7 +184,7 @@ function isOursToTell({ plan, observed }: ReportInputs): boolean {
 /** The controller overwrites it within moments: it is said once for what was asked for, and taken back where it would be wrong. */
 async function reportScheduling(
   { plan }: ReportInputs,
-  told: ReportMemory,
+  reported: ReportedStatus,
   service: InferenceService,
   status: StatusWriter,
 ): Promise<void> {
@@ -190,9 +195,9 @@ async function reportScheduling(
   const reason = agentSchedulingStatuses.find((one) => one === plan.reason)
   if (reason === undefined) return
   const about = `${service.metadata.uid} ${service.metadata.generation} ${reason}`
-  if (told.scheduling === about) return
+  if (reported.scheduling === about) return
   if (service.status.schedulingStatus !== reason) await status.writeSchedulingStatus(service, reason, plan.message)
-  told.scheduling = about
+  reported.scheduling = about
 }
 
 const pressureSentences: Readonly<Record<PressureLevel, string>> = {
@@ -202,9 +207,10 @@ const pressureSentences: Readonly<Record<PressureLevel, string>> = {
 }
 
 /** The pressure condition of a service that runs here or was evicted; normal pressure is written only over an earlier condition. */
-function pressureCondition({ observed, service, pressure, absence }: ReportInputs): ConditionWanted[] {
+function pressureCondition({ observed, service, pressure, unloadReason }: ReportInputs): ConditionWanted[] {
   const type = memoryPressureCondition
-  if (absence?.kind === 'evicted') return [{ type, status: 'True', reason: 'Evicted', message: absence.message }]
+  if (unloadReason?.kind === 'evicted')
+    return [{ type, status: 'True', reason: 'Evicted', message: unloadReason.message }]
   const runs = [observed.server, observed.successor].some(({ kind }) => runningKinds.has(kind))
   const before = service.status.conditions.some((one) => one.type === type)
   if (!runs || pressure === undefined || (pressure === 'normal' && !before)) return []
@@ -217,24 +223,24 @@ const runningKinds: ReadonlySet<string> = new Set(['starting', 'ready', 'unready
 /** Said once: where it says something else after that there is a controller, and the two would answer each other for ever. */
 async function reportStopped(
   { plan, service, now }: ReportInputs,
-  told: ReportMemory,
+  reported: ReportedStatus,
   status: StatusWriter,
 ): Promise<number | undefined> {
   const phase = plan.reason === 'Suspended' ? 'Suspended' : 'Stopped'
   const { metadata, status: current } = service
   const about = `${metadata.uid} ${metadata.generation} ${phase}`
-  if (told.stoppedSaid === about) return undefined
+  if (reported.writtenStop === about) return undefined
   if (current.phase === phase && current.readyReplicas === 0 && current.desiredReplicas === 0) return undefined
-  told.stoppedAt ??= now
-  const due = told.stoppedAt + controllerGraceMs
+  reported.stoppedAt ??= now
+  const due = reported.stoppedAt + controllerGraceMs
   if (now < due) return due
   await status.writeStopped(service, phase)
-  told.stoppedSaid = about
+  reported.writtenStop = about
   return undefined
 }
 
-/** What was told of one service, so that each transition is told once. */
-export interface Told extends ReportMemory {
+/** What was reported about one service, so that each transition is reported once. */
+export interface ReportedState extends ReportedStatus {
   /** Uid of the object that these reports were about. */
   uid: string | undefined
   state: ServiceState | undefined
@@ -246,51 +252,51 @@ export interface Told extends ReportMemory {
   readonly stopReasons: Partial<Record<ServerRole, string | undefined>>
   /** The Event of the current failures in a row. */
   crashes: EventSeries | undefined
-  /** Message of the refusal that was told. */
+  /** Message of the refusal that was reported. */
   refusal: string | undefined
-  /** Why it was not started, as it was told. */
+  /** Why it was not started, as it was reported. */
   obstacle: StartObstacle | undefined
-  /** What could not be ended, as it was told. */
+  /** What could not be ended, as it was reported. */
   left: string | undefined
   reportRetry: ClusterRetry | undefined
   /** That a status could not be written, since it last could. */
-  isReportFailureTold: boolean
+  isFailureLogged: boolean
 }
 
-/** What was told of each service. */
-export class ToldServices {
-  readonly #told = new Map<string, Told>()
+/** What was reported about each service. */
+export class ReportedStates {
+  readonly #reported = new Map<string, ReportedState>()
 
   /** A re-created object starts without reports, except of servers that still run for its predecessor. */
-  of(key: string, uid: string | undefined): Told {
-    const known = this.#told.get(key)
+  of(key: string, uid: string | undefined): ReportedState {
+    const known = this.#reported.get(key)
     if (known && (uid === undefined || known.uid === undefined || known.uid === uid)) {
       known.uid ??= uid
       return known
     }
     const { state, reason, started = [], answered = [], stopReasons = {} } = known ?? {}
-    const told = { ...nothingTold(uid), state, reason, started, answered, stopReasons }
-    this.#told.set(key, told)
-    return told
+    const reported = { ...nothingReported(uid), state, reason, started, answered, stopReasons }
+    this.#reported.set(key, reported)
+    return reported
   }
 
-  values(): Iterable<Told> {
-    return this.#told.values()
+  values(): Iterable<ReportedState> {
+    return this.#reported.values()
   }
 
   forget(key: string): void {
-    this.#told.delete(key)
+    this.#reported.delete(key)
   }
 
   forgetWhere(isLeft: (key: string) => boolean): void {
-    for (const key of this.#told.keys()) if (isLeft(key)) this.#told.delete(key)
+    for (const key of this.#reported.keys()) if (isLeft(key)) this.#reported.delete(key)
   }
 }
 
 /** A crash and the start after it are known by their pids; a service has two servers at most. */
 export const pidsKept = 2
 
-const nothingTold = (uid: string | undefined): Told => ({
+const nothingReported = (uid: string | undefined): ReportedState => ({
   uid,
   state: undefined,
   reason: undefined,
@@ -303,10 +309,10 @@ const nothingTold = (uid: string | undefined): Told => ({
   obstacle: undefined,
   left: undefined,
   reportRetry: undefined,
-  isReportFailureTold: false,
+  isFailureLogged: false,
   lasting: undefined,
   scheduling: undefined,
   stoppedAt: undefined,
-  stoppedSaid: undefined,
+  writtenStop: undefined,
   unclaimed: undefined,
 })

@@ -27,8 +27,8 @@ const evicted = z.object({ kind: z.literal('evicted'), ...why })
 const idle = z.object({ kind: z.literal('idle'), ...why })
 
 /** What outlives the agent. */
-const keptAbsence = z.discriminatedUnion('kind', [held, evicted, idle])
-export type KeptAbsence = z.infer<typeof keptAbsence>
+const keptReason = z.discriminatedUnion('kind', [held, evicted, idle])
+export type KeptUnloadReason = z.infer<typeof keptReason>
 
 /** It gives way to a service of higher priority, and keeps its claim, since it asks for memory again right after that one. */
 export interface Displaced {
@@ -42,24 +42,24 @@ export interface Displaced {
 }
 
 /** Why a service is out of memory on this machine although the cluster wants it. */
-export type Absence = KeptAbsence | Displaced
+export type UnloadReason = KeptUnloadReason | Displaced
 
 /** As people and clients are told of it: only of what another machine may take meanwhile. */
-export function holdOf(absence: Absence | undefined): Hold | undefined {
-  if (absence?.kind === 'held') {
-    const { cause, since, message, exceededBy } = absence
+export function holdOf(reason: UnloadReason | undefined): Hold | undefined {
+  if (reason?.kind === 'held') {
+    const { cause, since, message, exceededBy } = reason
     return { cause, since, message, by: exceededBy === undefined ? 'person' : 'growth' }
   }
-  if (absence?.kind === 'evicted') {
-    const { since, message } = absence
+  if (reason?.kind === 'evicted') {
+    const { since, message } = reason
     return { cause: 'evicted', since, message, by: 'pressure' }
   }
   return undefined
 }
 
 /** Memory is short, so its requests get less time to finish. */
-export const isShedding = (absence: Absence | undefined): boolean =>
-  absence?.kind === 'evicted' || absence?.kind === 'displaced'
+export const isShedding = (reason: UnloadReason | undefined): boolean =>
+  reason?.kind === 'evicted' || reason?.kind === 'displaced'
 
 const place = {
   namespace: z.string(),
@@ -76,11 +76,11 @@ const evictionRecord = z.object({
   broughtBackAt: z.number().optional(),
 })
 
-const absenceFile = z.object({
+const reasonFile = z.object({
   schema: z.literal(1),
   /** Since when this machine is paused; null = it is not. */
   pausedSince: z.iso.datetime().nullable(),
-  absences: z.array(z.object({ ...target, absence: keptAbsence })),
+  absences: z.array(z.object({ ...target, absence: keptReason })),
   /** Uids of services that a person protects from eviction on this machine. */
   protected: z.array(z.string()),
   /** Where these services are, by uid; earlier versions did not put it down. */
@@ -88,9 +88,9 @@ const absenceFile = z.object({
   /** By uid. */
   evictions: z.record(z.string(), evictionRecord),
 })
-type AbsenceFile = z.infer<typeof absenceFile>
+type ReasonFile = z.infer<typeof reasonFile>
 
-const nothingAbsent: AbsenceFile = {
+const noReasons: ReasonFile = {
   schema: 1,
   pausedSince: null,
   absences: [],
@@ -113,7 +113,7 @@ const memoryFile = z.object({
 /** What an agent before this file wrote in the state folder; undefined where there is nothing. Throws StateFileError. */
 async function earlierFiles(
   stateDir: string,
-): Promise<{ readonly found: AbsenceFile; readonly notices: readonly string[] } | undefined> {
+): Promise<{ readonly found: ReasonFile; readonly notices: readonly string[] } | undefined> {
   const holds = await StateFile.open<z.infer<typeof holdsFile> | undefined>({
     file: join(stateDir, 'holds.json'),
     schema: holdsFile,
@@ -129,9 +129,9 @@ async function earlierFiles(
   const notices = [holds.notice, memory.notice].filter((notice) => notice !== undefined)
   if (!holds.value && !memory.value && notices.length === 0) return undefined
   const found = {
-    ...nothingAbsent,
+    ...noReasons,
     pausedSince: holds.value?.pausedSince ?? null,
-    absences: (holds.value?.holds ?? []).map(({ hold: before, ...rest }) => ({ ...rest, absence: absenceOf(before) })),
+    absences: (holds.value?.holds ?? []).map(({ hold: before, ...rest }) => ({ ...rest, absence: reasonOf(before) })),
     protected: memory.value?.protected ?? [],
     evictions: memory.value?.evictions ?? {},
   }
@@ -143,7 +143,7 @@ async function removeEarlierFiles(stateDir: string): Promise<void> {
   for (const file of ['holds.json', 'memory.json']) await rm(join(stateDir, file), { force: true })
 }
 
-const absenceOf = ({ cause, since, message, by }: z.infer<typeof hold>): KeptAbsence =>
+const reasonOf = ({ cause, since, message, by }: z.infer<typeof hold>): KeptUnloadReason =>
   by === 'pressure' ? { kind: 'evicted', since, message } : { kind: 'held', cause, since, message }
 
 interface Place {
@@ -154,14 +154,14 @@ interface Place {
 }
 
 /** One InferenceService of one cluster. */
-export interface AbsenceTarget extends Place {
+export interface UnloadTarget extends Place {
   readonly uid: string
 }
 
-export const absenceTarget = (
+export const unloadTarget = (
   { api }: Pick<Cluster, 'api'>,
-  { uid, namespace, name }: Pick<AbsenceTarget, 'uid' | 'namespace' | 'name'>,
-): AbsenceTarget => ({ uid, namespace, name, cluster: api.context.server })
+  { uid, namespace, name }: Pick<UnloadTarget, 'uid' | 'namespace' | 'name'>,
+): UnloadTarget => ({ uid, namespace, name, cluster: api.context.server })
 
 /** A disk that took nothing is asked again after so long. */
 const defaultRetryMs = 30_000
@@ -172,7 +172,7 @@ const rememberedMs = 24 * 3_600_000
 /** Services of clusters and namespaces that are not looked at again may be gone without a word: the earliest are given up first. */
 const mostProtected = 1_000
 
-interface AbsencesOptions {
+interface UnloadReasonsOptions {
   readonly stateDir: string
   readonly log: Logger
   readonly retryMs?: number
@@ -183,13 +183,13 @@ interface AbsencesOptions {
  * of the agent in one file. What a person asks for is on disk before it counts, so that the answer is true; what memory or idleness ask
  * for counts at once, also where the disk takes nothing.
  */
-export class Absences {
+export class UnloadReasons {
   readonly notices: readonly string[]
   /** No agent wrote the file before: what the cluster was told of idle services is all there is. */
   readonly isNew: boolean
-  readonly #file: StateFile<AbsenceFile>
+  readonly #file: StateFile<ReasonFile>
   readonly #log: Logger
-  #value: AbsenceFile
+  #value: ReasonFile
   /** By uid. They end with the agent: the next one decides for itself which services fit. */
   readonly #displaced = new Map<string, Displaced>()
   readonly #retryMs: number
@@ -197,10 +197,10 @@ export class Absences {
   #retry: NodeJS.Timeout | undefined
 
   private constructor(
-    file: StateFile<AbsenceFile>,
+    file: StateFile<ReasonFile>,
     notices: readonly string[],
     isNew: boolean,
-    { log, retryMs = defaultRetryMs }: Pick<AbsencesOptions, 'log' | 'retryMs'>,
+    { log, retryMs = defaultRetryMs }: Pick<UnloadReasonsOptions, 'log' | 'retryMs'>,
   ) {
     this.#file = file
     this.#retryMs = retryMs
@@ -211,37 +211,37 @@ export class Absences {
   }
 
   /** Throws StateFileError. */
-  static async open(options: AbsencesOptions): Promise<Absences> {
+  static async open(options: UnloadReasonsOptions): Promise<UnloadReasons> {
     const { stateDir } = options
-    const file = await StateFile.open<AbsenceFile>({
+    const file = await StateFile.open<ReasonFile>({
       file: join(stateDir, 'absences.json'),
-      schema: absenceFile,
-      initial: nothingAbsent,
+      schema: reasonFile,
+      initial: noReasons,
       keeps: 'what was stopped, evicted, protected or paused only on this machine',
     })
-    const isNew = file.value === nothingAbsent
+    const isNew = file.value === noReasons
     const earlier = isNew ? await earlierFiles(stateDir) : undefined
     if (earlier) {
       await file.update(() => earlier.found)
       await removeEarlierFiles(stateDir)
     }
     const notices = [...(file.notice === undefined ? [] : [file.notice]), ...(earlier?.notices ?? [])]
-    return new Absences(file, notices, isNew, options)
+    return new UnloadReasons(file, notices, isNew, options)
   }
 
-  of(uid: string | undefined): Absence | undefined {
+  of(uid: string | undefined): UnloadReason | undefined {
     if (uid === undefined) return undefined
     return this.#displaced.get(uid) ?? this.#value.absences.find((one) => one.uid === uid)?.absence
   }
 
-  /** Services of a cluster that are absent, those that are displaced left out. */
-  in(cluster: string): readonly (AbsenceTarget & { readonly absence: KeptAbsence })[] {
+  /** Services of a cluster that are unloaded; displaced ones are left out. */
+  in(cluster: string): readonly (UnloadTarget & { readonly absence: KeptUnloadReason })[] {
     return this.#value.absences.filter((one) => one.cluster === cluster)
   }
 
   /** As a person asks. Throws StateFileError; then nothing has changed. */
-  async hold(target: AbsenceTarget, absence: Extract<KeptAbsence, { kind: 'held' }>): Promise<void> {
-    await this.#change(withAbsence(target, absence))
+  async hold(target: UnloadTarget, reason: Extract<KeptUnloadReason, { kind: 'held' }>): Promise<void> {
+    await this.#change(withReason(target, reason))
     this.#displaced.delete(target.uid)
   }
 
@@ -255,13 +255,13 @@ export class Absences {
   }
 
   /** At once; on disk as soon as the disk takes it. What is held stays held. */
-  leave(target: AbsenceTarget, absence: Absence): void {
+  unload(target: UnloadTarget, reason: UnloadReason): void {
     if (this.of(target.uid)?.kind === 'held') return
-    if (absence.kind === 'displaced') this.#displaced.set(target.uid, absence)
-    else this.#note(withAbsence(target, absence))
+    if (reason.kind === 'displaced') this.#displaced.set(target.uid, reason)
+    else this.#note(withReason(target, reason))
   }
 
-  /** As {@link leave}. */
+  /** As {@link unload}. */
   end(uid: string): void {
     this.#displaced.delete(uid)
     this.#note(without(uid))
@@ -269,17 +269,17 @@ export class Absences {
 
   /** Where the agent has to look whether what is kept is still of an object that is there. */
   placesIn(cluster: string): readonly Place[] {
-    const { absences, protectedAt = {} } = this.#value
-    return [...absences, ...Object.values(protectedAt)].filter((place) => place.cluster === cluster)
+    const { absences: kept, protectedAt = {} } = this.#value
+    return [...kept, ...Object.values(protectedAt)].filter((place) => place.cluster === cluster)
   }
 
   /**
-   * A complete list has this object in that place, or none. An object that is gone takes its absence and its protection with it: one
+   * A complete list has this object in that place, or none. An object that is gone takes its unload reason and its protection with it: one
    * re-created under its name starts over.
    */
   listed(uid: string | undefined, place: Place): void {
-    const { absences, protectedAt = {} } = this.#value
-    for (const other of absences) if (other.uid !== uid && isAt(other, place)) this.end(other.uid)
+    const { absences: kept, protectedAt = {} } = this.#value
+    for (const other of kept) if (other.uid !== uid && isAt(other, place)) this.end(other.uid)
     for (const [other, at] of Object.entries(protectedAt)) if (other !== uid && isAt(at, place)) this.forget(other)
     // Earlier versions put down no place.
     if (uid === undefined || !this.isProtected(uid) || uid in protectedAt) return
@@ -316,7 +316,7 @@ export class Absences {
   }
 
   /** Throws StateFileError. */
-  protect({ uid, namespace, name, cluster }: AbsenceTarget, isProtected: boolean): Promise<void> {
+  protect({ uid, namespace, name, cluster }: UnloadTarget, isProtected: boolean): Promise<void> {
     return this.#change((value) => {
       const others = value.protected.filter((one) => one !== uid)
       if (!isProtected) return withProtected(value, others)
@@ -333,7 +333,7 @@ export class Absences {
     return { ...rest, ...(broughtBackAt !== undefined && { broughtBackAt }) }
   }
 
-  /** At once, as {@link leave}. */
+  /** At once, as {@link unload}. */
   remember(uid: string, record: EvictionRecord): void {
     this.#note((value) => {
       const forgottenBefore = record.evictedAt - rememberedMs
@@ -349,12 +349,12 @@ export class Absences {
     clearTimeout(this.#retry)
   }
 
-  async #change(change: (value: AbsenceFile) => AbsenceFile): Promise<void> {
+  async #change(change: (value: ReasonFile) => ReasonFile): Promise<void> {
     await this.#file.update(() => change(this.#value))
     this.#value = change(this.#value)
   }
 
-  #note(change: (value: AbsenceFile) => AbsenceFile): void {
+  #note(change: (value: ReasonFile) => ReasonFile): void {
     const next = change(this.#value)
     if (next === this.#value) return
     this.#value = next
@@ -368,7 +368,7 @@ export class Absences {
       await this.#file.update(() => this.#value)
       this.#isUnwritten = false
     } catch (error) {
-      if (!this.#isUnwritten) this.#log.warn('absences not written', { error })
+      if (!this.#isUnwritten) this.#log.warn('unload reasons not written', { error })
       this.#isUnwritten = true
       clearTimeout(this.#retry)
       this.#retry = setTimeout(() => void this.#write(), this.#retryMs)
@@ -377,23 +377,23 @@ export class Absences {
   }
 }
 
-const withAbsence =
-  (target: AbsenceTarget, absence: KeptAbsence) =>
-  (value: AbsenceFile): AbsenceFile => {
+const withReason =
+  (target: UnloadTarget, reason: KeptUnloadReason) =>
+  (value: ReasonFile): ReasonFile => {
     const { uid, namespace, name, cluster } = target
     const others = value.absences.filter((one) => one.uid !== uid)
-    return { ...value, absences: [...others, { uid, namespace, name, cluster, absence }] }
+    return { ...value, absences: [...others, { uid, namespace, name, cluster, absence: reason }] }
   }
 
 const without =
   (uid: string) =>
-  (value: AbsenceFile): AbsenceFile =>
+  (value: ReasonFile): ReasonFile =>
     value.absences.some((one) => one.uid === uid)
       ? { ...value, absences: value.absences.filter((one) => one.uid !== uid) }
       : value
 
 /** With the places of these and of no others. */
-function withProtected(value: AbsenceFile, uids: readonly string[]): AbsenceFile {
+function withProtected(value: ReasonFile, uids: readonly string[]): ReasonFile {
   const places = Object.entries(value.protectedAt ?? {}).filter(([uid]) => uids.includes(uid))
   return { ...value, protected: [...uids], protectedAt: Object.fromEntries(places) }
 }

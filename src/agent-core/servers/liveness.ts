@@ -114,7 +114,7 @@ export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefi
   const { timings, signal } = watch
   const vitals = new Vitals(watch)
   let pulse = steadyPulse
-  let told: Trouble | undefined
+  let reported: Trouble | undefined
   let wasAsked = true
   const next = () =>
     pulse === steadyPulse ? pauseUntilNext(timings.everyMs, signal) : pause(timings.followUpMs, signal)
@@ -131,8 +131,8 @@ export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefi
     const verdict = verdictOn(pulse, timings)
     const trouble = look.kind === 'missed' && verdict !== 'healthy' ? look.trouble : undefined
     if (verdict === 'hung') return trouble
-    if (trouble !== told) watch.onHealth(trouble === undefined, trouble)
-    told = trouble
+    if (trouble !== reported) watch.onHealth(trouble === undefined, trouble)
+    reported = trouble
     if (look.kind === 'alive' && (await vitals.isStuck())) return 'stuck'
   }
   return undefined

@@ -148,14 +148,14 @@ const largest = Number.MAX_SAFE_INTEGER
 
 /** Reads the figures of llama-server out of Prometheus text. */
 export function activityFrom(metrics: string, askedAt: number): Activity {
-  const told = new Map(
+  const values = new Map(
     [...metrics.matchAll(/^llamacpp:(\w+) ([\d.e+-]+)$/gm)]
       .map(([, name = '', value]) => [name, Number(value)] as const)
       .filter(([, value]) => value >= 0 && value <= largest),
   )
   const counters: RuntimeCounters = Object.fromEntries(
     Object.entries(names).flatMap(([figure, name]) => {
-      const value = told.get(name)
+      const value = values.get(name)
       return value === undefined || (figure === 'kvUse' && value > 1) ? [] : [[figure, value]]
     }),
   )

@@ -122,10 +122,10 @@ export const command = (
 /** The same for what is more than a command; no result = the person did not go on with it. */
 export async function answer(
   view: AgentViewStore,
-  deed: () => Promise<CommandResult | undefined>,
+  run: () => Promise<CommandResult | undefined>,
 ): Promise<CommandResult | undefined> {
   view.setState({ answer: undefined })
-  const result = await deed().catch((error: unknown): CommandResult => ({
+  const result = await run().catch((error: unknown): CommandResult => ({
     outcome: 'failed',
     message: messageOf(error),
   }))

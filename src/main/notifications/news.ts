@@ -4,7 +4,7 @@ import { sentence } from '../../contract/clean-text.ts'
 import type { CommandName } from '../../contract/commands.ts'
 import type { ServiceView } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { nameWithin, type MenuDeed } from '../tray/menu-entries.ts'
+import { nameWithin, type MenuAction } from '../tray/menu-entries.ts'
 
 /** What a person is told of while no window and no menu is open; icon and menu say the same. */
 export interface News {
@@ -13,9 +13,9 @@ export interface News {
   readonly title: string
   readonly body: string
   /** What a click does. */
-  readonly click: MenuDeed
+  readonly click: MenuAction
   /** On a button, where something helps at once. */
-  readonly action?: { readonly label: string; readonly deed: MenuDeed }
+  readonly button?: { readonly label: string; readonly action: MenuAction }
   /** It is judged here already when the same may be told again. */
   readonly isPaced?: boolean
 }
@@ -32,9 +32,9 @@ export interface Watched {
     readonly wasLive: boolean
     /** Since when it is not seen, in our milliseconds. */
     readonly lostAt?: number
-    readonly isLossTold: boolean
+    readonly isLossReported: boolean
     /** When a person was last told of a loss, this one or one before. */
-    readonly lossToldAt?: number
+    readonly lossReportedAt?: number
   }
   /** Since when large models wait for a person, after this machine ended in disorder. */
   readonly heldSince: string | undefined
@@ -46,8 +46,12 @@ export const lossAfterMs = 60_000
 export const lossAgainMs = 600_000
 
 /** When a person is to be told of the loss; undefined where there is none, or it is told. */
-export const lossDueAt = ({ lostAt, isLossTold, lossToldAt = -Infinity }: Watched['cluster']): number | undefined =>
-  lostAt === undefined || isLossTold ? undefined : Math.max(lostAt + lossAfterMs, lossToldAt + lossAgainMs)
+export const lossDueAt = ({
+  lostAt,
+  isLossReported,
+  lossReportedAt = -Infinity,
+}: Watched['cluster']): number | undefined =>
+  lostAt === undefined || isLossReported ? undefined : Math.max(lostAt + lossAfterMs, lossReportedAt + lossAgainMs)
 
 /** What is new since the last snapshot. What is there when the first one comes is no news, but for models that wait for a person. */
 export function newsIn(
@@ -74,7 +78,7 @@ const heldNews = ({ panicFuse }: AgentSnapshot): News => ({
   title: 'Large models wait for you',
   body: sentence(panicFuse?.message ?? '', maxBodyBytes),
   click: { kind: 'open' },
-  action: { label: 'Serve again', deed: { kind: 'command', command: { name: 'serveAgain' } } },
+  button: { label: 'Serve again', action: { kind: 'command', command: { name: 'serveAgain' } } },
 })
 
 function troublesAfter(before: Watched | undefined, snapshot: AgentSnapshot): Map<string, Trouble> {
@@ -120,7 +124,7 @@ function newsOf(service: ServiceView, trouble: Trouble): News {
     title: titles[trouble](nameWithin(name)),
     body: sentence(message, maxBodyBytes),
     click: { kind: 'open', at: { service: uid } },
-    ...(remedy && { action: { label: remedy.label, deed: { kind: 'command', command: remedy.command } } }),
+    ...(remedy && { button: { label: remedy.label, action: { kind: 'command', command: remedy.command } } }),
   }
 }
 
@@ -134,14 +138,14 @@ function clusterAfter(
 ): Watched['cluster'] {
   const known = before?.cluster
   if (state === 'live') {
-    const lossToldAt = known?.context === context ? known.lossToldAt : undefined
-    return { context, wasLive: true, isLossTold: false, ...(lossToldAt !== undefined && { lossToldAt }) }
+    const lossReportedAt = known?.context === context ? known.lossReportedAt : undefined
+    return { context, wasLive: true, isLossReported: false, ...(lossReportedAt !== undefined && { lossReportedAt }) }
   }
   // One that was not seen from the beginning on is not lost.
-  if (known?.context !== context || !known.wasLive) return { context, wasLive: false, isLossTold: false }
+  if (known?.context !== context || !known.wasLive) return { context, wasLive: false, isLossReported: false }
   const lost = { ...known, lostAt: known.lostAt ?? nowMs }
   const dueAt = lossDueAt(lost)
-  return dueAt === undefined || nowMs < dueAt ? lost : { ...lost, isLossTold: true, lossToldAt: nowMs }
+  return dueAt === undefined || nowMs < dueAt ? lost : { ...lost, isLossReported: true, lossReportedAt: nowMs }
 }
 
 function clusterNews(
@@ -149,13 +153,13 @@ function clusterNews(
   after: Watched['cluster'],
   { cluster: { message } }: AgentSnapshot,
 ): News[] {
-  if (before.context !== after.context || before.isLossTold === after.isLossTold) return []
+  if (before.context !== after.context || before.isLossReported === after.isLossReported) return []
   const name = nameWithin(after.context)
   return [
     {
       id: 'cluster',
-      title: after.isLossTold ? `${name} does not answer` : `${name} answers again`,
-      body: after.isLossTold
+      title: after.isLossReported ? `${name} does not answer` : `${name} answers again`,
+      body: after.isLossReported
         ? sentence(`Models that serve go on. ${message}`, maxBodyBytes)
         : 'What serves here is published as before.',
       click: { kind: 'open' },
@@ -216,6 +220,6 @@ export const movedNews = (keys: MovedKeys): News => {
       maxBodyBytes,
     ),
     click: settings,
-    action: { label: 'Open Settings', deed: settings },
+    button: { label: 'Open Settings', action: settings },
   }
 }

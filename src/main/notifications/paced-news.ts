@@ -22,7 +22,7 @@ export class PacedNews {
   #watched: Watched | undefined
   #snapshot: AgentSnapshot | undefined
   #waiting = new Map<string, News>()
-  readonly #toldAt = new Map<string, number>()
+  readonly #gatheredAt = new Map<string, number>()
   #shownAt = -Infinity
   #flush: NodeJS.Timeout | undefined
   #lossCheck: NodeJS.Timeout | undefined
@@ -55,8 +55,8 @@ export class PacedNews {
   #gather(news: readonly News[]): void {
     const now = this.#now()
     for (const one of news) {
-      if (one.isPaced !== true && now - (this.#toldAt.get(one.id) ?? -Infinity) < sameAgainMs) continue
-      this.#toldAt.set(one.id, now)
+      if (one.isPaced !== true && now - (this.#gatheredAt.get(one.id) ?? -Infinity) < sameAgainMs) continue
+      this.#gatheredAt.set(one.id, now)
       this.#waiting.set(one.id, one)
     }
     if (this.#waiting.size === 0 || this.#flush) return
@@ -67,7 +67,7 @@ export class PacedNews {
     this.#flush = undefined
     const waiting = [...this.#waiting.values()]
     this.#waiting = new Map()
-    for (const [id, at] of this.#toldAt) if (this.#now() - at >= sameAgainMs) this.#toldAt.delete(id)
+    for (const [id, at] of this.#gatheredAt) if (this.#now() - at >= sameAgainMs) this.#gatheredAt.delete(id)
     // It may have been turned off meanwhile.
     if (!this.#options.isWanted()) return
     this.#shownAt = this.#now()

@@ -4,7 +4,7 @@ import type { LoginItemState } from '../../contract/app-bridge.ts'
 import { onceKnown, type AgentView, type AgentViewStore } from '../agent/agent-view.ts'
 import type { ShellPreferences } from '../preferences.ts'
 import { loginItemState } from '../system/macos.ts'
-import type { MenuDeed } from '../tray/menu-entries.ts'
+import type { MenuAction } from '../tray/menu-entries.ts'
 import { movedNews, type News } from './news.ts'
 import { PacedNews } from './paced-news.ts'
 
@@ -12,13 +12,13 @@ export interface TellNewsOptions {
   readonly view: AgentViewStore
   readonly log: Logger
   readonly prefer: (changes: Partial<ShellPreferences>) => Promise<void>
-  readonly onDeed: (deed: MenuDeed) => void
+  readonly onAction: (action: MenuAction) => void
 }
 
 /** Tells by notifications what icon and menu say too. Answers what is to be called when the machine woke. */
-export function tellNews({ view, log, prefer, onDeed }: TellNewsOptions): () => void {
+export function tellNews({ view, log, prefer, onAction }: TellNewsOptions): () => void {
   const isWanted = () => view.getState().preferences?.notifications === true
-  const paced = new PacedNews({ isWanted, show: (news) => showNews(news, log, onDeed) })
+  const paced = new PacedNews({ isWanted, show: (news) => showNews(news, log, onAction) })
   let isOffered = false
   const offerLogin = () => {
     // What asks the system comes last.
@@ -30,7 +30,7 @@ export function tellNews({ view, log, prefer, onDeed }: TellNewsOptions): () => 
       return
     isOffered = true
     view.setState({ offersLoginItem: true })
-    if (isWanted()) showNews(loginOffer, log, onDeed)
+    if (isWanted()) showNews(loginOffer, log, onAction)
     prefer({ loginItemOffered: true }).catch((error: unknown) => log.warn('the offer is not remembered', { error }))
   }
   view.subscribe((state, before) => {
@@ -42,7 +42,7 @@ export function tellNews({ view, log, prefer, onDeed }: TellNewsOptions): () => 
   })
   const moved = (now: AgentView) => now.movedKeys
   onceKnown(view, moved, (keys) => {
-    if (isWanted()) showNews(movedNews(keys), log, onDeed)
+    if (isWanted()) showNews(movedNews(keys), log, onAction)
   })
   return () => paced.woke()
 }
@@ -59,18 +59,18 @@ export const loginOffer: News = {
   title: 'Open Metalbar at login?',
   body: 'Then this Mac serves its models after a restart too. The menu has it under This app.',
   click: { kind: 'open', at: { view: 'settings' } },
-  action: { label: 'Open at login', deed: { kind: 'loginItem', isOn: true } },
+  button: { label: 'Open at login', action: { kind: 'loginItem', isOn: true } },
 }
 
 /** Kept here: Electron takes away what nothing refers to, and its click is lost. */
 const shown = new Map<string, Notification>()
 const maxShown = 20
 
-/** Shows it where the system shows such; a person may have forbidden it there, which is theirs to do. */
+/** Shows a notification, unless the system has none or the person has turned them off there. */
 export function showNews(
-  { id, title, body, click, action }: News,
+  { id, title, body, click, button }: News,
   log: Logger,
-  onDeed: (deed: MenuDeed) => void,
+  onAction: (action: MenuAction) => void,
 ): void {
   if (!Notification.isSupported()) return
   const notification = new Notification({
@@ -79,10 +79,10 @@ export function showNews(
     title,
     body,
     silent: true,
-    actions: action ? [{ type: 'button', text: action.label }] : [],
+    actions: button ? [{ type: 'button', text: button.label }] : [],
   })
-  notification.on('click', () => onDeed(click))
-  if (action) notification.on('action', () => onDeed(action.deed))
+  notification.on('click', () => onAction(click))
+  if (button) notification.on('action', () => onAction(button.action))
   notification.on('failed', (_event, error) => log.warn('a notification was not shown', { title, error }))
   shown.delete(id)
   shown.set(id, notification)

@@ -10,7 +10,7 @@ import { type AgentViewStore, onceKnown } from '../agent/agent-view.ts'
 import { CommandLink } from './command-link.ts'
 import type { Question } from '../tray/menu-actions.ts'
 import { inTime, menuLimitMs } from '../tray/menu-lists.ts'
-import type { MenuDeed } from '../tray/menu-entries.ts'
+import type { MenuAction } from '../tray/menu-entries.ts'
 import { outcomeOf } from '../tray/menu.ts'
 import type { News } from '../notifications/news.ts'
 import { showNews } from '../notifications/tell-news.ts'
@@ -26,7 +26,7 @@ export interface InstalledAppOptions {
   readonly shellPath: () => Promise<string>
   readonly view: AgentViewStore
   readonly confirm: (question: Question) => Promise<boolean>
-  readonly onDeed: (deed: MenuDeed) => void
+  readonly onAction: (action: MenuAction) => void
   /** Whether what ends the app from now on leaves its servers to the next one. */
   readonly keepServers: (areKept: boolean) => void
   /** Ends the agent in good order, and then calls `finish` in place of a quit. */
@@ -47,9 +47,9 @@ export interface InstalledApp {
 }
 
 export function installedApp(options: InstalledAppOptions): InstalledApp {
-  const { log, stateDir, homeDir, shellPath, view, confirm, onDeed, keepServers, endBy } = options
+  const { log, stateDir, homeDir, shellPath, view, confirm, onAction, keepServers, endBy } = options
   const tell = (news: News) => {
-    if (view.getState().preferences?.notifications === true) showNews(news, log, onDeed)
+    if (view.getState().preferences?.notifications === true) showNews(news, log, onAction)
   }
   const updates = new Updates({
     log,

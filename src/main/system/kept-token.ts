@@ -62,7 +62,7 @@ export class KeptToken {
     try {
       const { text, isOutdated } = await this.#options.cipher.decrypt(content)
       this.#isUnreadable = false
-      if (isOutdated) await this.#encryptAnew(content, text)
+      if (isOutdated) await this.#encryptAgain(content, text)
       return text
     } catch (error) {
       this.#isUnreadable = true
@@ -98,7 +98,7 @@ export class KeptToken {
   }
 
   /** What was read counts, whether this is done or not. */
-  async #encryptAnew(content: Buffer, token: string): Promise<void> {
+  async #encryptAgain(content: Buffer, token: string): Promise<void> {
     const { cipher, log } = this.#options
     try {
       const renewed = await cipher.encrypt(token)

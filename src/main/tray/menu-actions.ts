@@ -5,7 +5,7 @@ import { type AgentLink, LinkError } from '../../contract/client.ts'
 import type { CommandResult } from '../../contract/commands.ts'
 import { type AgentViewStore, answer, command } from '../agent/agent-view.ts'
 import type { ShellPreferences } from '../preferences.ts'
-import type { MenuDeed } from './menu-entries.ts'
+import type { MenuAction } from './menu-entries.ts'
 import type { WindowPlace } from '../window/show-target.ts'
 
 export interface Question {
@@ -16,7 +16,7 @@ export interface Question {
   readonly no?: string
 }
 
-export interface DeedOptions {
+export interface MenuActionOptions {
   readonly link: AgentLink
   readonly view: AgentViewStore
   /** Below it are the logs that may be opened. */
@@ -40,17 +40,17 @@ export interface DeedOptions {
 }
 
 /** Does what a person chose in the menu. Never rejects: what does not work is said by the menu. */
-export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<void> {
+export async function carryOut(options: MenuActionOptions, action: MenuAction): Promise<void> {
   const { view } = options
-  switch (deed.kind) {
+  switch (action.kind) {
     case 'command':
-      await ask(options, deed.command)
+      await ask(options, action.command)
       return
     case 'measurePower':
       await answer(view, options.measurePower)
       return
     case 'open':
-      options.showWindow(deed.at)
+      options.showWindow(action.at)
       return
     case 'tearOff':
       await options.tearOff()
@@ -58,16 +58,16 @@ export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<vo
     case 'copy':
       await answer(
         view,
-        nothing(() => options.copy(deed.text)),
+        nothing(() => options.copy(action.text)),
       )
       return
     case 'showLog':
-      await answer(view, () => showLog(options, deed.file))
+      await answer(view, () => showLog(options, action.file))
       return
     case 'prefer':
       await answer(
         view,
-        nothing(() => options.prefer(deed.preferences)),
+        nothing(() => options.prefer(action.preferences)),
       )
       return
     case 'resetPreferences':
@@ -79,13 +79,13 @@ export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<vo
     case 'loginItem':
       await answer(
         view,
-        nothing(() => options.setLoginItem(deed.isOn)),
+        nothing(() => options.setLoginItem(action.isOn)),
       )
       return
     case 'openPane':
       await answer(
         view,
-        nothing(() => options.openPane(deed.pane)),
+        nothing(() => options.openPane(action.pane)),
       )
       return
     case 'takeOver':
@@ -93,16 +93,16 @@ export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<vo
       return
     case 'update':
       // It is there that a person sees how far it is.
-      if (deed.action === 'look') options.showWindow({ view: 'settings', field: 'updates' })
+      if (action.action === 'look') options.showWindow({ view: 'settings', field: 'updates' })
       await answer(
         view,
-        nothing(() => options.update(deed.action)),
+        nothing(() => options.update(action.action)),
       )
       return
     case 'commandLink':
       await answer(
         view,
-        nothing(() => options.setCommandLink(deed.isWanted)),
+        nothing(() => options.setCommandLink(action.isWanted)),
       )
       return
     case 'moveToApplications':
@@ -115,8 +115,8 @@ export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<vo
 
 /** Where another command would do, the person is asked at once: the menu is closed by now. */
 async function ask(
-  { link, view, confirm }: DeedOptions,
-  input: Extract<MenuDeed, { kind: 'command' }>['command'],
+  { link, view, confirm }: MenuActionOptions,
+  input: Extract<MenuAction, { kind: 'command' }>['command'],
 ): Promise<void> {
   let next = input
   for (;;) {
@@ -136,7 +136,7 @@ const nothing = (work: () => Promise<void> | void) => async (): Promise<undefine
   await work()
 }
 
-async function takeOver({ view, confirm, takeOver: run }: DeedOptions): Promise<void> {
+async function takeOver({ view, confirm, takeOver: run }: MenuActionOptions): Promise<void> {
   const isWanted = await confirm({
     message: 'Run the agent in this app?',
     detail:
@@ -146,7 +146,7 @@ async function takeOver({ view, confirm, takeOver: run }: DeedOptions): Promise<
   if (isWanted) await answer(view, run)
 }
 
-async function showLog({ stateDir, openFile }: DeedOptions, file: string): Promise<CommandResult | undefined> {
+async function showLog({ stateDir, openFile }: MenuActionOptions, file: string): Promise<CommandResult | undefined> {
   const problem = await openFile(await ownLog(stateDir, file))
   return problem === '' ? undefined : { outcome: 'failed', message: `The log cannot be opened: ${problem}.` }
 }

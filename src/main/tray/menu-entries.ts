@@ -6,7 +6,7 @@ import type { ShellPreferences } from '../preferences.ts'
 import type { WindowPlace } from '../window/show-target.ts'
 
 /** What choosing an entry does. */
-export type MenuDeed =
+export type MenuAction =
   | { readonly kind: 'command'; readonly command: CommandInput }
   | { readonly kind: 'measurePower' }
   /** The window, turned to one of its parts. */
@@ -27,13 +27,13 @@ export type MenuDeed =
   | { readonly kind: 'moveToApplications' }
   | { readonly kind: 'quit' }
 
-/** A line of the menu as data; one without a deed or entries below it can only be read. */
+/** A line of the menu as data; one without an action or entries below it can only be read. */
 export type MenuEntry =
   | { readonly kind: 'separator' }
   | {
       readonly kind: 'line'
       readonly label: string
-      readonly deed?: MenuDeed
+      readonly action?: MenuAction
       /** Has a check mark, or the room for one. */
       readonly isChecked?: boolean
       readonly accelerator?: string
@@ -70,10 +70,10 @@ export function lines(sentence: string, most = 6): MenuEntry[] {
 
 type LineOptions = Partial<Pick<Extract<MenuEntry, { kind: 'line' }>, 'accelerator' | 'toolTip' | 'isChecked'>>
 
-export const line = (label: string, deed: MenuDeed, options: LineOptions = {}): MenuEntry => ({
+export const line = (label: string, action: MenuAction, options: LineOptions = {}): MenuEntry => ({
   kind: 'line',
   label: nameWithin(label, maxSentence),
-  deed,
+  action,
   ...options,
 })
 
@@ -101,20 +101,20 @@ export const separated = (groups: readonly (readonly MenuEntry[])[]): MenuEntry[
     .flatMap((group, index) => (index === 0 ? [...group] : [separator, ...group]))
 
 /** The same as Electron takes it. */
-export const templateOf = (entries: readonly MenuEntry[], onDeed: (deed: MenuDeed) => void) =>
-  entries.map((entry) => itemOf(entry, onDeed))
+export const templateOf = (entries: readonly MenuEntry[], onAction: (action: MenuAction) => void) =>
+  entries.map((entry) => itemOf(entry, onAction))
 
-function itemOf(entry: MenuEntry, onDeed: (deed: MenuDeed) => void): MenuItemConstructorOptions {
+function itemOf(entry: MenuEntry, onAction: (action: MenuAction) => void): MenuItemConstructorOptions {
   if (entry.kind === 'separator') return { type: 'separator' }
-  const { label, deed, accelerator, toolTip, isChecked, entries } = entry
+  const { label, action, accelerator, toolTip, isChecked, entries } = entry
   return {
     // A single one would mark the letter after it as a key, and not be shown.
     label: label.replaceAll('&', '&&'),
-    enabled: deed !== undefined || entries !== undefined,
+    enabled: action !== undefined || entries !== undefined,
     ...(accelerator !== undefined && { accelerator }),
     ...(toolTip !== undefined && { toolTip }),
     ...(isChecked !== undefined && { type: 'checkbox', checked: isChecked }),
-    ...(entries && { submenu: templateOf(entries, onDeed) }),
-    ...(deed && { click: () => onDeed(deed) }),
+    ...(entries && { submenu: templateOf(entries, onAction) }),
+    ...(action && { click: () => onAction(action) }),
   }
 }

@@ -13,7 +13,7 @@ import {
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { actionsFor, stateWord, stepWords } from '../../contract/words.ts'
 import type { AgentView, Listed, ListName } from '../agent/agent-view.ts'
-import { line, lines, type MenuDeed, type MenuEntry, nameWithin, separated, submenu, text } from './menu-entries.ts'
+import { line, lines, type MenuAction, type MenuEntry, nameWithin, separated, submenu, text } from './menu-entries.ts'
 import { clusterLine, figuresLine, isTroubled, stateLine } from './icon.ts'
 
 /** More would push what can be chosen off the screen; the window has them all. */
@@ -192,7 +192,7 @@ function modelEntry(service: ServiceView, snapshot: AgentSnapshot): MenuEntry {
       actionsFor(service).map(({ label, command }) => line(label, { kind: 'command', command })),
       [
         ...(url === undefined ? [] : [line('Copy URL', { kind: 'copy', text: url }, { toolTip: nameWithin(url, 90) })]),
-        ...(logFile === undefined ? [] : [line('Show log', { kind: 'showLog', file: logFile } satisfies MenuDeed)]),
+        ...(logFile === undefined ? [] : [line('Show log', { kind: 'showLog', file: logFile } satisfies MenuAction)]),
         ...whyEntry(service),
         line('Show in window', { kind: 'open', at: { service: uid } }),
       ],
@@ -393,14 +393,14 @@ function takeOverEntries({ isHere, isQuitting }: AgentView): MenuEntry[] {
 
 /** How far a newer app is, with what comes next. */
 function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
-  const told = lastUpdate === undefined ? [] : lines(outcomeOf(lastUpdate))
+  const outcome = lastUpdate === undefined ? [] : lines(outcomeOf(lastUpdate))
   const look = line('Check for updates…', { kind: 'update', action: 'look' })
   switch (update.step) {
     case 'unavailable':
-      return update.why === 'managed' ? [...told, text('Your administrator updates this Mac')] : told
+      return update.why === 'managed' ? [...outcome, text('Your administrator updates this Mac')] : outcome
     case 'unknown':
     case 'newest':
-      return [...told, look]
+      return [...outcome, look]
     case 'looking':
       return [text('Looking for updates…')]
     case 'available': {

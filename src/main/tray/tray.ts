@@ -6,7 +6,7 @@ import { displayOf } from '../window/popover-position.ts'
 import type { ShellPreferences } from '../preferences.ts'
 import { tellHiddenIcon } from '../lifecycle/questions.ts'
 import { type Icon, iconOf } from './icon.ts'
-import { type MenuDeed, templateOf } from './menu-entries.ts'
+import { type MenuAction, templateOf } from './menu-entries.ts'
 import { menuOf } from './menu.ts'
 import { paced } from '../../serve/feeds.ts'
 
@@ -20,7 +20,7 @@ export interface TrayOptions {
   readonly onClick: (icon: Rectangle) => void
   /** Brings up to date what the menu shows; the menu opens when it settles. */
   readonly beforeMenu: () => Promise<void>
-  readonly onDeed: (deed: MenuDeed) => void
+  readonly onAction: (deed: MenuAction) => void
 }
 
 /** macOS drops images that follow one another faster. */
@@ -60,11 +60,11 @@ export function showTray(options: TrayOptions): () => Rectangle {
 }
 
 /** The menu is built when it is opened, and never replaced while it is open. */
-function menuOpener(shown: Tray, { view, log, beforeMenu, onDeed }: TrayOptions): () => void {
+function menuOpener(shown: Tray, { view, log, beforeMenu, onAction }: TrayOptions): () => void {
   let isOpening = false
   const popUp = () => {
     isOpening = false
-    menu = Menu.buildFromTemplate(templateOf(menuOf(view.getState()), onDeed))
+    menu = Menu.buildFromTemplate(templateOf(menuOf(view.getState()), onAction))
     menu.once('menu-will-close', () => view.setState({ isMenuOpen: false }))
     shown.popUpContextMenu(menu)
   }

@@ -32,17 +32,17 @@ export function AskButton({ about, command, children, ...looks }: AskButtonProps
 export function Answer({ about }: { readonly about: string }) {
   const request = useWindow(({ requests }) => requests[about])
   const place = useRef<HTMLDivElement>(null)
-  const isTold = request !== undefined && request.state !== 'pending'
-  const wasTold = useRef(isTold)
+  const isAnswered = request !== undefined && request.state !== 'pending'
+  const wasAnswered = useRef(isAnswered)
   useEffect(() => {
     // The person may have scrolled on to another part, or pressed a button far below.
-    if (isTold && !wasTold.current) {
+    if (isAnswered && !wasAnswered.current) {
       place.current?.scrollIntoView({ block: 'nearest' })
       // What was pressed may be gone by now.
       if (document.activeElement === document.body) place.current?.focus({ preventScroll: true })
     }
-    wasTold.current = isTold
-  }, [isTold])
+    wasAnswered.current = isAnswered
+  }, [isAnswered])
   return (
     <div ref={place} role="status" tabIndex={-1} className={styles['answer']}>
       {request !== undefined && request.state !== 'pending' && <Outcome about={about} request={request} />}

@@ -8,7 +8,7 @@ import { BackGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
 import { Age, Sentence, Since, Until } from '../components/text.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
 import { type Request, useSnapshot, useWindow } from '../store.ts'
-import { absenceWords, detailWords, progressWords, requestsWords, stepsWords, viewWords } from '../words/services.ts'
+import { holdWords, detailWords, progressWords, requestsWords, stepsWords, viewWords } from '../words/services.ts'
 import { connectionWords } from '../words/window.ts'
 import { Answer } from './answer.tsx'
 import {
@@ -72,7 +72,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         <ServiceActions service={service} />
       </PlainCard>
       {crash !== undefined && state !== 'ready' && <Crash service={service} crash={crash} />}
-      <Absence service={service} />
+      <HoldNotice service={service} />
       <WaysToFit service={service} />
       <Steps steps={service.steps} />
       {crash !== undefined && state === 'ready' && <Crash service={service} crash={crash} />}
@@ -151,14 +151,14 @@ function ActionButton({ about, action }: { readonly about: string; readonly acti
 const pendingName = (request: Request | undefined) => (request?.state === 'pending' ? request.command.name : undefined)
 
 /** Why this machine does not serve what the cluster wants, and what brings it back. */
-export function Absence({ service: { hold, state, message, since } }: { readonly service: ServiceView }) {
+export function HoldNotice({ service: { hold, state, message, since } }: { readonly service: ServiceView }) {
   if (state === 'foreign') {
     return (
       <Banner tone="note">
         <p>
-          {absenceWords.elsewhere} <Since at={since} />.
+          {holdWords.elsewhere} <Since at={since} />.
         </p>
-        <p>{absenceWords.takenBack}</p>
+        <p>{holdWords.takenBack}</p>
       </Banner>
     )
   }
@@ -171,7 +171,7 @@ export function Absence({ service: { hold, state, message, since } }: { readonly
         </p>
       )}
       <p>
-        {absenceWords.held} <Since at={hold.since} />. {absenceWords.back(hold)}
+        {holdWords.held} <Since at={hold.since} />. {holdWords.back(hold)}
       </p>
     </Banner>
   )

@@ -152,7 +152,7 @@ export const estimateWords = {
 /** The outcome of a command. */
 export const answerWords = { undo: 'Undo', stay: 'Stay', yaml: 'YAML', copyYaml: 'Copy the YAML of it' } as const
 
-export const absenceWords = {
+export const holdWords = {
   /** Both before a time. */
   elsewhere: 'Served by another machine',
   held: 'Held on this machine',
@@ -248,7 +248,7 @@ export const detailWords = {
     ].join(' · '),
 } as const
 
-const goesOn: Readonly<Record<StepName, string>> = {
+const activeStep: Readonly<Record<StepName, string>> = {
   fetched: 'Fetching',
   started: 'Starting',
   healthy: 'Getting healthy',
@@ -266,7 +266,7 @@ const failed: Readonly<Record<StepName, string>> = {
 
 /** Where it stands: `Getting healthy`, `Not started`, `Next: Published`. */
 function standing({ at, status }: RowSteps): string {
-  if (status === 'active') return goesOn[at]
+  if (status === 'active') return activeStep[at]
   return status === 'failed' ? failed[at] : `Next: ${stepWords[at]}`
 }
 

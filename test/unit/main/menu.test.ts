@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { AgentView } from '../../../src/main/agent/agent-view.ts'
 import { iconOf } from '../../../src/main/tray/icon.ts'
-import { type MenuDeed, type MenuEntry, nameWithin, templateOf } from '../../../src/main/tray/menu-entries.ts'
+import { type MenuAction, type MenuEntry, nameWithin, templateOf } from '../../../src/main/tray/menu-entries.ts'
 import { menuOf } from '../../../src/main/tray/menu.ts'
 import { cleanText } from '../../../src/contract/clean-text.ts'
 import { looksLikeProduction } from '../../../src/contract/cluster.ts'
@@ -94,8 +94,8 @@ describe('the menu', () => {
     const [entry] = menuOf(view([{ state: 'ready', logFile: file, url }])).flatMap((one) =>
       one.kind === 'line' && one.label.startsWith('● qwen') ? [one] : [],
     )
-    const deeds = all(entry?.entries ?? []).flatMap(({ deed }) => deed ?? [])
-    expect(deeds).toEqual<MenuDeed[]>([
+    const actions = all(entry?.entries ?? []).flatMap(({ action }) => action ?? [])
+    expect(actions).toEqual<MenuAction[]>([
       { kind: 'command', command: { name: 'stop', service } },
       { kind: 'command', command: { name: 'restart', service } },
       { kind: 'command', command: { name: 'evict', service } },
@@ -107,8 +107,10 @@ describe('the menu', () => {
   })
 
   test('offers each context and each address that can be published, under its whole name', () => {
-    const commands = all(menuOf(menuScenes['long names'] ?? view([]))).flatMap(({ deed }) =>
-      deed?.kind === 'command' && ['selectContext', 'setHostAddress'].includes(deed.command.name) ? [deed.command] : [],
+    const commands = all(menuOf(menuScenes['long names'] ?? view([]))).flatMap(({ action }) =>
+      action?.kind === 'command' && ['selectContext', 'setHostAddress'].includes(action.command.name)
+        ? [action.command]
+        : [],
     )
     const context = (colour: string) => `arn:aws:eks:eu-central-1:123456789012:cluster/${'x'.repeat(60)}-${colour}`
     expect(commands).toEqual([
@@ -121,7 +123,7 @@ describe('the menu', () => {
   })
 
   test('is the same for Electron, in which an ampersand has to be doubled to be seen', () => {
-    const deeds: MenuDeed[] = []
+    const actions: MenuAction[] = []
     const entries: MenuEntry[] = [
       { kind: 'separator' },
       { kind: 'line', label: 'R&D' },
@@ -129,13 +131,13 @@ describe('the menu', () => {
         kind: 'line',
         label: 'Choose',
         isChecked: true,
-        deed: { kind: 'quit' },
+        action: { kind: 'quit' },
         accelerator: 'Command+Q',
         toolTip: 'Why',
       },
       { kind: 'line', label: 'More', entries: [{ kind: 'line', label: 'Below' }] },
     ]
-    const template = templateOf(entries, (deed) => deeds.push(deed))
+    const template = templateOf(entries, (action) => actions.push(action))
     expect(template).toEqual([
       { type: 'separator' },
       { label: 'R&&D', enabled: false },
@@ -152,7 +154,7 @@ describe('the menu', () => {
     ])
     const { click } = template[2] as { click: () => void }
     click()
-    expect(deeds).toEqual([{ kind: 'quit' }])
+    expect(actions).toEqual([{ kind: 'quit' }])
   })
 })
 

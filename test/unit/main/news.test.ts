@@ -90,14 +90,14 @@ describe('of a service', () => {
         title: 'qwen crashes again and again',
         body: 'It ended three times.',
         click: { kind: 'open', at },
-        action: { label: 'Stop', deed: { kind: 'command', command: { name: 'stop', service } } },
+        button: { label: 'Stop', action: { kind: 'command', command: { name: 'stop', service } } },
       },
       {
         id: 'default/qwen evicted',
         title: 'qwen was evicted: memory was short',
         body: 'Evicted.',
         click: { kind: 'open', at },
-        action: { label: 'Bring back', deed: { kind: 'command', command: { name: 'bringBack', service } } },
+        button: { label: 'Bring back', action: { kind: 'command', command: { name: 'bringBack', service } } },
       },
     ])
   })
@@ -129,7 +129,7 @@ describe('of models that wait for a person after a panic', () => {
         title: 'Large models wait for you',
         body: 'It ended.',
         click: { kind: 'open' },
-        action: { label: 'Serve again', deed: { kind: 'command', command: { name: 'serveAgain' } } },
+        button: { label: 'Serve again', action: { kind: 'command', command: { name: 'serveAgain' } } },
       })),
     )
   })

@@ -6,7 +6,7 @@ import {
   type GrownServer,
   GrowthWatch,
   marginOf,
-  toldExcess,
+  reportedExcess,
 } from '../../../src/agent-core/memory/growth.ts'
 import { Recorder } from '../../support/running-agent.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -130,7 +130,7 @@ describe('which server is ended for what it takes past its need', () => {
 
 test('people are told past the margin, again when it is half as much more, and no more when it has fallen', () => {
   const told = (excess: number, before?: number) => {
-    const bytes = toldExcess(
+    const bytes = reportedExcess(
       server('a', { need: 4, excess }),
       before === undefined ? undefined : before * gib,
       undefined,

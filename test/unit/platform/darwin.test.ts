@@ -231,7 +231,7 @@ describe('processes on macOS', () => {
         return Promise.resolve(typeof answer === 'string' ? { exitCode: 0, stdout: answer } : answer)
       },
     })
-    platform.onUntold((sentence) => told.push(sentence))
+    platform.onLimitation((sentence) => told.push(sentence))
     const [group] = await Promise.all([platform.processGroup(934), platform.processGroup(812)])
     expect(group.map(({ pid, residentBytes, cpuMs, suspended }) => [pid, residentBytes, cpuMs, suspended])).toEqual([
       [934, undefined, undefined, false],

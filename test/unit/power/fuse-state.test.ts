@@ -9,7 +9,7 @@ import {
   withAgent,
   withEnd,
   withReport,
-  withTold,
+  withReported,
   type AskedStart,
   type FuseState,
   type StartSituation,
@@ -116,8 +116,8 @@ describe('what is known', () => {
 
   test('which services were told of a hold is kept once each, and only while there is one', () => {
     const held = withReport(afterOne, at('11:02'))
-    const told = withTold(withTold(withTold(held, 'a/one'), 'a/two'), 'a/one')
-    expect([withTold(nothingEnded, 'a/one').told, told.told, servedAgain(told).told]).toEqual([
+    const told = withReported(withReported(withReported(held, 'a/one'), 'a/two'), 'a/one')
+    expect([withReported(nothingEnded, 'a/one').told, told.told, servedAgain(told).told]).toEqual([
       [],
       ['a/one', 'a/two'],
       [],

@@ -37,7 +37,7 @@ class HeldServer implements AsyncDisposable {
   }
 }
 
-function sleepOf(states: Map<string, ServerState>, lookAnew: () => Promise<unknown> = () => Promise.resolve()) {
+function sleepOf(states: Map<string, ServerState>, refresh: () => Promise<unknown> = () => Promise.resolve()) {
   const passes: string[] = []
   const late = { timers: 0, changes: 0 }
   const sleep: Sleep = new Sleep({
@@ -55,7 +55,7 @@ function sleepOf(states: Map<string, ServerState>, lookAnew: () => Promise<unkno
     system: 'linux',
     onLateTimer: () => void (late.timers += 1),
     onNotice: () => void (late.changes += 1),
-    lookAnew,
+    refresh,
   })
   return { sleep, passes, late }
 }

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { ClaimMemory } from '../../../src/agent-core/publishing/claim.ts'
 import type { EndpointSlice } from '../../../src/agent-core/kube/resources.ts'
-import { toldBy } from '../../../src/agent-core/publishing/objects.ts'
+import { stateOf } from '../../../src/agent-core/publishing/objects.ts'
 import { publication, sliceOf, target } from './examples.ts'
 
 const ours = sliceOf(publication)
-const told = toldBy(publication)
+const told = stateOf(publication)
 const last = { uid: ours.metadata.uid, epoch: 3, heartbeat: publication.heartbeat }
 
 test('what a webhook makes of each of our writes is put right three times at once, and then every 30 s', () => {

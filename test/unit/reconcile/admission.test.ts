@@ -3,7 +3,7 @@ import { parseInferenceService, type InferenceServiceSpec } from '../../../src/a
 import { Memory } from '../../../src/agent-core/memory/memory.ts'
 import { defaultThresholds, defaultWatchdogIntervalMs } from '../../../src/agent-core/memory/watchdog.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import { Absences } from '../../../src/agent-core/reconcile/unload-reasons.ts'
+import { UnloadReasons } from '../../../src/agent-core/reconcile/unload-reasons.ts'
 import { Admission } from '../../../src/agent-core/reconcile/admission.ts'
 import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
 import type { Need } from '../../../src/agent-core/reconcile/sizing.ts'
@@ -18,7 +18,7 @@ const placeWithinMs = 50
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
 let machine: StatedMemory
 let memory: Memory
-let absences: Absences
+let unloadReasons: UnloadReasons
 let admission: Admission
 let mayEvict: boolean
 let running: Map<string, ServerState>
@@ -44,11 +44,11 @@ beforeEach(async () => {
     log: silentLog,
   })
   await memory.start()
-  absences = await Absences.open({ stateDir: folder.dir, log: silentLog })
+  unloadReasons = await UnloadReasons.open({ stateDir: folder.dir, log: silentLog })
   admission = new Admission({
     memory,
     servers: { get: (key) => running.get(key), successor: () => undefined, retiring: () => undefined },
-    absences,
+    unloadReasons,
     narrator: {
       notStarted: (key, reason) => void told.push(`${reason} ${key}`),
       mayStart: () => undefined,
@@ -66,7 +66,7 @@ afterEach(async () => {
   vi.useRealTimers()
   admission[Symbol.dispose]()
   await memory[Symbol.asyncDispose]()
-  await absences.flush()
+  await unloadReasons.flush()
   await folder[Symbol.asyncDispose]()
 })
 
@@ -248,7 +248,7 @@ describe('a start of higher priority', () => {
     mayEvict = true
   })
 
-  const displaced = (key: string) => absences.of(uidOf(key))?.kind === 'displaced'
+  const displaced = (key: string) => unloadReasons.of(uidOf(key))?.kind === 'displaced'
 
   test('displaces what runs with a lower one, which comes back once the winner was answered', async () => {
     starts('ns/low', 20, { priority: 'low' })
@@ -342,7 +342,7 @@ describe('a start of higher priority', () => {
     [
       'what left for another reason',
       () =>
-        absences.leave(
+        unloadReasons.unload(
           { uid: uidOf('ns/low'), namespace: 'ns', name: 'low', cluster: 'c' },
           { kind: 'idle', since: new Date(0).toISOString(), message: 'Idle.' },
         ),

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { GrownServer } from '../../../src/agent-core/memory/growth.ts'
 import type { MemoryListener } from '../../../src/agent-core/memory/memory.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import type { Absence } from '../../../src/agent-core/reconcile/unload-reasons.ts'
+import type { UnloadReason } from '../../../src/agent-core/reconcile/unload-reasons.ts'
 import { MemoryGuard } from '../../../src/agent-core/reconcile/memory-guard.ts'
 import { Recorder } from '../../support/running-agent.ts'
 
@@ -17,7 +17,7 @@ function guarded() {
     level: 'normal' as 'normal' | 'critical',
     budgetBytes: 16 * gib,
     ended: [] as string[],
-    held: [] as Absence[],
+    held: [] as UnloadReason[],
     generation: 1,
     looks: 0,
     /** As after a look at memory as a whole. */
@@ -59,7 +59,7 @@ function guarded() {
       retiring: () => undefined,
       endForMemory: (key, pid, why) => void room.ended.push(`${key} ${pid}: ${why}`),
     },
-    absences: { leave: (_target, absence) => void room.held.push(absence) },
+    unloadReasons: { unload: (_target, unloadReason) => void room.held.push(unloadReason) },
     session: () => ({
       reconciler: {
         enqueue: () => undefined,

@@ -171,17 +171,17 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
   ['a failed download', { kind: 'fetchFailed', message: 'HTTP 404.' }, { events: ['StartFailed: HTTP 404.'] }],
   [
     'a refusal',
-    { kind: 'refused', message: 'No.', isToldBefore: false },
+    { kind: 'refused', message: 'No.', isReportedBefore: false },
     { events: ['Refused: No.'], history: ['refused: No.'] },
   ],
   [
     'a refusal by a rule for servers, as LLMKube names it',
-    { kind: 'refused', message: 'No.', rule: 'ExtraArgsRejected', isToldBefore: false },
+    { kind: 'refused', message: 'No.', rule: 'ExtraArgsRejected', isReportedBefore: false },
     { events: ['ExtraArgsRejected: No.'], history: ['refused: No.'] },
   ],
   [
     'a refusal that a failed download told',
-    { kind: 'refused', message: 'No.', isToldBefore: true },
+    { kind: 'refused', message: 'No.', isReportedBefore: true },
     { history: ['refused: No.'] },
   ],
   ['a Model that is missing', { kind: 'modelMissing', message: 'No Model.' }, { events: ['Refused: No Model.'] }],
@@ -315,7 +315,7 @@ const observed: Observation = {
   beside: undefined,
   instead: undefined,
   obstacle: undefined,
-  absent: undefined,
+  unloaded: undefined,
   stopReason: '',
   publication: {
     claim: 'ours',
@@ -346,7 +346,14 @@ async function report(plan: Plan, more: Partial<Observation> = {}): Promise<numb
   const service = cache.get('default', 'tiny')
   if (!service) throw new Error('The service is gone.')
   narrator.planned(key, plan)
-  const inputs = { plan, observed: { ...observed, ...more }, service, absence: undefined, pressure: undefined, now: 0 }
+  const inputs = {
+    plan,
+    observed: { ...observed, ...more },
+    service,
+    unloadReason: undefined,
+    pressure: undefined,
+    now: 0,
+  }
   return narrator.report(key, inputs)
 }
 

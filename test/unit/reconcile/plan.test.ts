@@ -76,7 +76,7 @@ const idle: Observation = {
   beside: { allowed: false, why: '' },
   instead: undefined,
   obstacle: undefined,
-  absent: undefined,
+  unloaded: undefined,
   stopReason: '',
   publication: nothingPublished,
   restartAsked: false,
@@ -90,8 +90,8 @@ const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
 const fits: Observation['beside'] = { allowed: true }
 const obstacle = { reason: 'InsufficientMemory', message: 'Needs 24.0 GB, 18.7 GB left.' } as const
 const since = new Date(now).toISOString()
-const unused: Observation['absent'] = { kind: 'idle', since, message: 'Idle.' }
-const absent: Observation['absent'] = {
+const unused: Observation['unloaded'] = { kind: 'idle', since, message: 'Idle.' }
+const unloaded: Observation['unloaded'] = {
   kind: 'displaced',
   since,
   message: 'Evicted so that ns/b can start.',
@@ -1194,20 +1194,20 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ],
     [
       'one that gives way is withdrawn',
-      { absent, desired: unreadable, publication: shownReady, server: ready },
+      { unloaded, desired: unreadable, publication: shownReady, server: ready },
       'withdraw',
       'stopping',
     ],
-    ['and stopped', { absent, desired: unreadable, publication: withdrawn, server: ready }, 'stop', 'stopping'],
+    ['and stopped', { unloaded, desired: unreadable, publication: withdrawn, server: ready }, 'stop', 'stopping'],
     [
       'as is one whose Model is gone',
-      { absent, desired: modelMissing, publication: withdrawn, server: ready },
+      { unloaded, desired: modelMissing, publication: withdrawn, server: ready },
       'stop',
       'stopping',
     ],
     [
       'and one that a rule spares',
-      { absent, desired: { ...argsRejected, spares: { except: undefined } }, publication: withdrawn, server: ready },
+      { unloaded, desired: { ...argsRejected, spares: { except: undefined } }, publication: withdrawn, server: ready },
       'stop',
       'stopping',
     ],
@@ -1215,19 +1215,19 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ['not where nobody knows whether it is for a Mac', { desired: unreadableElsewhere }, 'rest', 'stopped'],
   ],
   'nobody asks for it': [
-    ['it is withdrawn first', { absent: unused, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
-    ['then it is stopped', { absent: unused, publication: withdrawn, server: ready }, 'stop', 'stopping'],
-    ['its requests finish', { absent: unused, publication: withdrawn, server: stopping }, 'rest', 'stopping'],
-    ['the claim stays', { absent: unused, publication: withdrawn }, 'rest', 'stopped'],
+    ['it is withdrawn first', { unloaded: unused, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
+    ['then it is stopped', { unloaded: unused, publication: withdrawn, server: ready }, 'stop', 'stopping'],
+    ['its requests finish', { unloaded: unused, publication: withdrawn, server: stopping }, 'rest', 'stopping'],
+    ['the claim stays', { unloaded: unused, publication: withdrawn }, 'rest', 'stopped'],
     [
       'what the cluster cannot be told is not done',
-      { absent: unused, publication: shownReady, server: ready, clusterRetry: outage },
+      { unloaded: unused, publication: shownReady, server: ready, clusterRetry: outage },
       'rest',
       'ready',
     ],
     [
       'somebody who suspends it gets it suspended',
-      { absent: unused, desired: stopped, publication: withdrawn },
+      { unloaded: unused, desired: stopped, publication: withdrawn },
       'unpublish',
       'stopping',
     ],
@@ -1264,45 +1264,45 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
   'it gives way to a service of higher priority': [
     [
       'it is withdrawn first',
-      { absent, publication: shownReady, fetch: fetched, server: ready },
+      { unloaded, publication: shownReady, fetch: fetched, server: ready },
       'withdraw',
       'stopping',
     ],
-    ['then it is stopped', { absent, publication: withdrawn, fetch: fetched, server: ready }, 'stop', 'stopping'],
+    ['then it is stopped', { unloaded, publication: withdrawn, fetch: fetched, server: ready }, 'stop', 'stopping'],
     [
       'while it still loads as well',
-      { absent, publication: claimed, fetch: fetched, server: starting },
+      { unloaded, publication: claimed, fetch: fetched, server: starting },
       'stop',
       'stopping',
     ],
     [
       'with the server that was to take its place',
-      { absent, publication: withdrawn, fetch: fetched, server: stopping, successor: next },
+      { unloaded, publication: withdrawn, fetch: fetched, server: stopping, successor: next },
       'stop',
       'stopping',
     ],
-    ['its requests finish', { absent, publication: withdrawn, fetch: fetched, server: stopping }, 'rest', 'stopping'],
+    ['its requests finish', { unloaded, publication: withdrawn, fetch: fetched, server: stopping }, 'rest', 'stopping'],
     [
       'without the cluster too, as the memory is needed',
-      { absent, publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
+      { unloaded, publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
       'stop',
       'stopping',
     ],
     [
       'and nothing is started before the other one was answered',
-      { absent, publication: withdrawn, fetch: fetched },
+      { unloaded, publication: withdrawn, fetch: fetched },
       'rest',
       'waiting',
     ],
     [
       'nor tried again, should it have failed meanwhile',
-      { absent, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
+      { unloaded, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
       'rest',
       'waiting',
     ],
     [
       'once it is down it waits for memory, and keeps its claim',
-      { absent, obstacle, publication: withdrawn, fetch: fetched },
+      { unloaded, obstacle, publication: withdrawn, fetch: fetched },
       'rest',
       'waiting',
     ],
@@ -1358,7 +1358,7 @@ const otherSource = { ...serve, source: 'https://models.example/b.gguf' }
 test.each<[what: string, facts: Partial<Observation>, isKept: boolean]>([
   ['serves', { publication: shownReady, server: ready }, true],
   ['is not known to be wanted yet', { desired: unknown }, true],
-  ['gave way to another', { absent, publication: withdrawn }, true],
+  ['gave way to another', { unloaded, publication: withdrawn }, true],
   ['is deleted', { desired: gone }, false],
   ['is suspended', { desired: { ...stopped, reason: 'Suspended' } }, false],
   ['is scaled to zero', { desired: stopped }, false],
@@ -1370,7 +1370,7 @@ test.each<[what: string, facts: Partial<Observation>, isKept: boolean]>([
   ['cannot be read', { desired: unreadable, publication: shownReady, server: ready }, false],
   ['lost its Model', { desired: modelMissing, publication: shownReady, server: ready }, false],
   ['names another source', { desired: otherSource, publication: shownReady, server: ready }, false],
-  ['left memory unused', { absent: unused, publication: withdrawn }, false],
+  ['left memory unused', { unloaded: unused, publication: withdrawn }, false],
   ['is claimed elsewhere', { publication: foreign }, false],
   ['has its name taken', { publication: { ...nothingPublished, service: 'taken', serviceMessage: 'Taken.' } }, false],
 ])('a service that %s keeps its model fresh, or lets go of it', (_what, facts, isKept) => {
@@ -1416,7 +1416,7 @@ test.each<[what: string, facts: Partial<Observation>, message: string]>([
   ],
   [
     'what gives way says to whom, and what it waits for',
-    { absent, server: stopping },
+    { unloaded, server: stopping },
     'Evicted so that ns/b can start. Waiting for it to end.',
   ],
 ])('%s', (_what, facts, message) => {

@@ -10,7 +10,7 @@ import { defaultThresholds, hysteresis } from '../../../src/agent-core/memory/wa
 import { Memory, type MeasuredServer } from '../../../src/agent-core/memory/memory.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { Poller } from '../../../src/agent-core/servers/poller.ts'
-import { Absences } from '../../../src/agent-core/reconcile/unload-reasons.ts'
+import { UnloadReasons } from '../../../src/agent-core/reconcile/unload-reasons.ts'
 import type { ServiceReport } from '../../../src/agent-core/reconcile/service-report.ts'
 import { tellingOf, type Transition } from '../../../src/agent-core/reconcile/narrator.ts'
 import { PressureEviction } from '../../../src/agent-core/reconcile/pressure-eviction.ts'
@@ -27,7 +27,7 @@ let machine: StatedMemory
 /** What a server is measured by: this process. */
 let groupId: number
 let memory: Memory
-let absences: Absences
+let unloadReasons: UnloadReasons
 let evictions: PressureEviction
 let servers: MeasuredServer[]
 let reports: Map<string, ServiceReport>
@@ -76,10 +76,10 @@ beforeEach(async () => {
     log: silentLog,
     now: () => now,
   })
-  absences = await Absences.open({ stateDir: folder.dir, log: silentLog })
+  unloadReasons = await UnloadReasons.open({ stateDir: folder.dir, log: silentLog })
   evictions = new PressureEviction({
     memory,
-    absences,
+    unloadReasons,
     narrator: { tell },
     servers: () => [...pollers].map(([key, poller]) => ({ key, role: 'current', look: (how) => poller.look(how) })),
     session: () => ({
@@ -99,7 +99,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   evictions[Symbol.dispose]()
-  await absences.flush()
+  await unloadReasons.flush()
   await memory[Symbol.asyncDispose]()
   for (const server of listening) server.close()
   await folder[Symbol.asyncDispose]()
@@ -124,11 +124,11 @@ function tell(key: string, transition: Transition): void {
   if (event) events.push(`${event.reason} ${key}`)
 }
 
-const known = () => [...reports.values()].map((report) => ({ ...report, absence: absences.of(report.uid) }))
+const known = () => [...reports.values()].map((report) => ({ ...report, unloadReason: unloadReasons.of(report.uid) }))
 
 const uidOf = (name: string): string => `uid of ${name}`
-const messageOf = (name: string): string => absences.of(uidOf(name))?.message ?? ''
-const isAway = (name: string) => absences.of(uidOf(name)) !== undefined
+const messageOf = (name: string): string => unloadReasons.of(uidOf(name))?.message ?? ''
+const isAway = (name: string) => unloadReasons.of(uidOf(name)) !== undefined
 
 function serviceIs(name: string, more: object): void {
   const facts = { key: `ns/${name}`, namespace: 'ns', name, uid: uidOf(name), plan: { state: 'stopped' } }
@@ -167,7 +167,7 @@ test('one that came back and waits does not keep others from coming back', async
   for (const [at, name] of ['first', 'second'].entries()) {
     const since = new Date(at).toISOString()
     const target = { uid: uidOf(name), namespace: 'ns', name, cluster: clusterUrl }
-    absences.leave(target, { kind: 'evicted', since, message: 'Evicted.' })
+    unloadReasons.unload(target, { kind: 'evicted', since, message: 'Evicted.' })
     serviceIs(name, {})
   }
   await memory.start()
@@ -193,7 +193,7 @@ test('of equal ones the one that holds most goes first, and a mapped model holds
 
 test('one that was evicted comes back also where its cluster has another address by now', async () => {
   const target = { uid: uidOf('first'), namespace: 'ns', name: 'first', cluster: 'https://cluster.test:6444' }
-  absences.leave(target, { kind: 'evicted', since: new Date(0).toISOString(), message: 'Evicted.' })
+  unloadReasons.unload(target, { kind: 'evicted', since: new Date(0).toISOString(), message: 'Evicted.' })
   serviceIs('first', {})
   await memory.start()
   now += 60_000
@@ -305,7 +305,7 @@ test('one that stayed long enough after it came back starts over with the first 
   now += comeBackTimes.stableMs
   await memoryIsCritical()
   await untilTold('evicted first')
-  expect(absences.eviction(uidOf('first'))).toMatchObject({ evictions: 1 })
+  expect(unloadReasons.eviction(uidOf('first'))).toMatchObject({ evictions: 1 })
 })
 
 test('the next one goes only some time after the last server of the one before is gone', async () => {
@@ -324,7 +324,7 @@ test('the next one goes only some time after the last server of the one before i
   await memory.look()
   now = goneAt + evictionTimes.coolDownMs
   await untilTold('evicted second')
-  expect(Date.parse(absences.of(uidOf('second'))?.since ?? '')).toBe(now)
+  expect(Date.parse(unloadReasons.of(uidOf('second'))?.since ?? '')).toBe(now)
 })
 
 test.each<[what: string, server: object]>([

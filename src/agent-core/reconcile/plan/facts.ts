@@ -63,15 +63,15 @@ export const isForeign = ({ claim }: PublicationView): boolean =>
  * Whether the fetch, and the look for newer content that follows it, is of a model that this machine is to serve. One that gave way to
  * another service asks for memory again soon, and wants its model then; an idle one finds it in the store.
  */
-export const isModelWanted = ({ desired, publication, absent, fetch }: ModelFacts): boolean =>
+export const isModelWanted = ({ desired, publication, unloaded, fetch }: ModelFacts): boolean =>
   desired.kind === 'unknown' ||
   (desired.kind === 'serve' &&
     (fetch.kind === 'none' || fetch.source === desired.source) &&
     !isForeign(publication) &&
     takenBy(publication) === undefined &&
-    absent?.kind !== 'idle')
+    unloaded?.kind !== 'idle')
 
-export type ModelFacts = Pick<Observation, 'desired' | 'publication' | 'absent' | 'fetch'>
+export type ModelFacts = Pick<Observation, 'desired' | 'publication' | 'unloaded' | 'fetch'>
 
 export const takenBy = ({ claim, message, service, serviceMessage }: PublicationView): string | undefined =>
   claim === 'taken' ? message : service === 'taken' ? serviceMessage : undefined

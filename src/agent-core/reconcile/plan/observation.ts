@@ -1,6 +1,6 @@
 import type { InferenceService, Model } from '../../kube/resources.ts'
 import type { Desired } from '../desired.ts'
-import type { Absence } from '../unload-reasons.ts'
+import type { UnloadReason } from '../unload-reasons.ts'
 import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
 
 /** What the cluster makes of a service that this machine publishes; only LLMKube's controller writes the phase. */
@@ -164,7 +164,7 @@ export interface Observation {
   /** Why the desired server may not be started now. */
   readonly obstacle: { readonly reason: StartObstacle; readonly message: string } | undefined
   /** It is to leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
-  readonly absent: Extract<Absence, { kind: 'idle' | 'displaced' }> | undefined
+  readonly unloaded: Extract<UnloadReason, { kind: 'idle' | 'displaced' }> | undefined
   /** Why the server was asked to stop; empty where it was not. */
   readonly stopReason: string
   readonly publication: PublicationView

@@ -43,9 +43,9 @@ import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
 /** Pods are told of a server that answers, and only of one. */
 function answerStep(observed: Observation, server: Running): Plan {
   if (server.kind === 'ready') return publishStep(observed, server.port, observed.address)
-  const told = observed.publication.shown?.ready === true && isWritable(observed) && !isTrusted(server)
+  const isPublished = observed.publication.shown?.ready === true && isWritable(observed) && !isTrusted(server)
   const [state, reason, message] = withoutAnswer(server)
-  return told ? act({ do: 'withdraw' }, state, reason, message) : rest(state, reason, message)
+  return isPublished ? act({ do: 'withdraw' }, state, reason, message) : rest(state, reason, message)
 }
 
 function publishStep(observed: Observation, port: number, address: Observation['address']): Plan {
@@ -137,7 +137,7 @@ function held(observed: Observation, { reason, message: why }: HeldBack): Plan {
 }
 
 /** It leaves memory and keeps the claim: on another machine it would be as idle, and memory that was freed is the winner's. */
-function staysAway(observed: Observation, { kind, message: why }: NonNullable<Observation['absent']>): Plan {
+function staysAway(observed: Observation, { kind, message: why }: NonNullable<Observation['unloaded']>): Plan {
   if (kind === 'displaced') {
     return leaveMemory(observed, why) ?? rest('waiting', 'InsufficientMemory', why)
   }
@@ -229,14 +229,14 @@ function replaceStep(observed: Observation, server: Running, { settlesAt }: Serv
   if (server.kind === 'ready' && observed.beside.allowed) {
     return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
-  const isTold = publication.shown?.ready === true
+  const isPublished = publication.shown?.ready === true
   // What pods are sent to is not taken away before they are told.
-  if (isTold && !isWritable(observed) && (server.kind === 'ready' || isTrusted(server))) {
+  if (isPublished && !isWritable(observed) && (server.kind === 'ready' || isTrusted(server))) {
     const { message, at } = observed.clusterRetry ?? {}
     return rest(...shownAs(observed, server), `${whyStopped(observed, server)} ${message ?? ''}`.trim(), at)
   }
   return act(
-    { do: isTold && isWritable(observed) ? 'withdraw' : 'stop' },
+    { do: isPublished && isWritable(observed) ? 'withdraw' : 'stop' },
     'stopping',
     'Stopping',
     whyStopped(observed, server),
@@ -300,8 +300,8 @@ function serve(observed: Observation, desired: Serve): Plan {
 }
 
 const heldStep = (observed: Observation, desired: Serve): Plan =>
-  observed.absent
-    ? staysAway(observed, observed.absent)
+  observed.unloaded
+    ? staysAway(observed, observed.unloaded)
     : (takeOverStep(observed, desired.digest) ??
       withdrawSilent(observed) ??
       whileFetched(observed, desired) ??
@@ -326,14 +326,14 @@ function withService(next: Plan, observed: Observation): Plan {
     return act({ do: 'ensureService' }, next.state, next.reason, 'Writing the Service.')
   }
   if (next.step.do !== 'rest') return next
-  const told = edits ? { ...next, message: `${next.message} ${edits.message}` } : next
+  const explained = edits ? { ...next, message: `${next.message} ${edits.message}` } : next
   const at = Math.min(serviceRetry?.at ?? Infinity, edits && edits.mendAt > now ? edits.mendAt : Infinity)
-  if (service === 'ours' || at === Infinity) return told
+  if (service === 'ours' || at === Infinity) return explained
   const isReached = next.state !== 'ready' || service !== 'absent'
   return {
-    ...told,
+    ...explained,
     ...(isReached ? {} : ({ state: 'unready', reason: 'Starting' } as const)),
-    message: serviceRetry ? `${told.message} ${serviceRetry.message}` : told.message,
+    message: serviceRetry ? `${explained.message} ${serviceRetry.message}` : explained.message,
     retryAt: Math.min(next.retryAt ?? Infinity, at),
   }
 }
@@ -417,7 +417,7 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
   const quiet = quietOf(observed)
   if (quiet) return whileQuiet(observed, quiet)
   // The service it gave way to waits for its memory.
-  if (observed.absent?.kind === 'displaced') return staysAway(observed, observed.absent)
+  if (observed.unloaded?.kind === 'displaced') return staysAway(observed, observed.unloaded)
   const taken = takeOverStep(observed)
   if (taken) return { ...taken, message: why }
   if (isSwapped || !serves) return rest(...shownAs(observed, server), why)
@@ -483,17 +483,17 @@ function planned(observed: Observation): Plan {
 /** Where it serves or cannot be started, which a notice may explain, and where it has more memory than it was admitted with. */
 function withNotice(next: Plan, { desired, excess }: Observation): Plan {
   if (next.step.do !== 'rest') return next
-  const isTold = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
+  const takesNotice = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
   const grown = next.reason === 'Serving' || next.reason === 'Starting' ? excess : undefined
-  const notices = [isTold && desired.kind === 'serve' ? desired.notice : undefined, grown]
+  const notices = [takesNotice && desired.kind === 'serve' ? desired.notice : undefined, grown]
   return { ...next, message: [next.message, ...notices].filter((sentence) => sentence !== undefined).join(' ') }
 }
 
 /** The controller gets a moment to take up what is published or withdrawn; after that people are told. */
 function withDisagreement(next: Plan, { disagreement, now }: Observation): Plan {
   if (!disagreement || next.forget || next.step.do !== 'rest') return next
-  const toldAt = disagreement.since + disagreementAfterMs
-  if (now < toldAt) return { ...next, retryAt: Math.min(next.retryAt ?? Infinity, toldAt) }
+  const reportedAt = disagreement.since + disagreementAfterMs
+  if (now < reportedAt) return { ...next, retryAt: Math.min(next.retryAt ?? Infinity, reportedAt) }
   const reason = next.reason === 'Serving' ? 'ClusterDisagrees' : next.reason
   return { ...next, reason, message: `${next.message} ${disagreement.message}`.trim() }
 }

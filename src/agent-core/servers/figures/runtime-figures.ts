@@ -30,7 +30,7 @@ const maxTotals = 1_000
 interface Run {
   readonly counts: RunCounts
   readonly since: number
-  told: 'counted' | 'untold' | 'silent'
+  answer: 'counted' | 'untold' | 'silent'
 }
 
 /**
@@ -80,7 +80,7 @@ export class RuntimeFigures implements AsyncDisposable {
   ): void {
     const { key, digest, isFound } = server
     const run = this.#run(server)
-    run.told = 'counted'
+    run.answer = 'counted'
     const isFirst = run.counts.last === undefined
     const stretch = run.counts.add({ counters, askedAt, at: this.#now() })
     // What a server that was found running counted before, an earlier agent has counted.
@@ -142,14 +142,14 @@ export class RuntimeFigures implements AsyncDisposable {
     const { answer } = await server.look()
     // A run that ended meanwhile may be forgotten already: as a new one its whole count would come again.
     if (!this.#options.servers().some(({ run }) => run === server.run)) return 'notAsked'
-    if (answer === 'untold' || answer === 'silent') this.#run(server).told = answer
+    if (answer === 'untold' || answer === 'silent') this.#run(server).answer = answer
     return answer
   }
 
   #run({ run }: Pick<CountedServer, 'run'>): Run {
     const known = this.#runs.get(run)
     if (known) return known
-    const begun: Run = { counts: new RunCounts(), since: this.#now(), told: 'silent' }
+    const begun: Run = { counts: new RunCounts(), since: this.#now(), answer: 'silent' }
     this.#runs.set(run, begun)
     this.#forgetGone()
     return begun
@@ -174,8 +174,8 @@ export class RuntimeFigures implements AsyncDisposable {
     if (!run) return []
     const now = this.#now()
     const { last, movedAt } = run.counts
-    if (run.told === 'untold') return [[key, notReported(asked.inVain)]]
-    if (last && (run.told === 'counted' || now - last.at <= silenceMs)) {
+    if (run.answer === 'untold') return [[key, notReported(asked.inVain)]]
+    if (last && (run.answer === 'counted' || now - last.at <= silenceMs)) {
       const lastRequestAt = movedAt === undefined ? undefined : wallTimeOf(movedAt).toISOString()
       const slowness = this.#pace.slowness(digest, now)
       return [[key, figuresOf({ counters: last.counters, rates: run.counts.rates(now), lastRequestAt, slowness })]]

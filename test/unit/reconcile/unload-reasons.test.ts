@@ -2,7 +2,12 @@ import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { evictedOnceMore } from '../../../src/agent-core/memory/eviction.ts'
-import { Absences, type Displaced, holdOf, type KeptAbsence } from '../../../src/agent-core/reconcile/unload-reasons.ts'
+import {
+  UnloadReasons,
+  type Displaced,
+  holdOf,
+  type KeptUnloadReason,
+} from '../../../src/agent-core/reconcile/unload-reasons.ts'
 import { StateFileError } from '../../../src/agent-core/state/state-file.ts'
 import { eventually } from '../../support/eventually.ts'
 import { Recorder } from '../../support/running-agent.ts'
@@ -10,15 +15,15 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const since = '2026-11-22T00:00:00.000Z'
 const target = (name: string) => ({ uid: `uid of ${name}`, namespace: 'ns', name, cluster: 'https://c' })
-const held: KeptAbsence & { kind: 'held' } = { kind: 'held', cause: 'stopped', since, message: 'Stopped here.' }
-const evicted: KeptAbsence = { kind: 'evicted', since, message: 'Evicted.' }
-const idle: KeptAbsence = { kind: 'idle', since, message: 'Idle.' }
+const held: KeptUnloadReason & { kind: 'held' } = { kind: 'held', cause: 'stopped', since, message: 'Stopped here.' }
+const evicted: KeptUnloadReason = { kind: 'evicted', since, message: 'Evicted.' }
+const idle: KeptUnloadReason = { kind: 'idle', since, message: 'Idle.' }
 const displaced: Displaced = { kind: 'displaced', since, message: 'For big.', winner: 'ns/big', isFreed: false }
 
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
 let log: Recorder
 
-const open = () => Absences.open({ stateDir: folder.dir, log })
+const open = () => UnloadReasons.open({ stateDir: folder.dir, log })
 const file = () => join(folder.dir, 'absences.json')
 
 beforeEach(async () => {
@@ -27,13 +32,13 @@ beforeEach(async () => {
 })
 afterEach(() => folder[Symbol.asyncDispose]())
 
-test('each absence is there again after a restart of the agent, but for what gave way: that is decided anew', async () => {
+test('each unload reason is there again after a restart of the agent, but for what gave way: that is decided again', async () => {
   const before = await open()
   await before.hold(target('held'), held)
-  before.leave(target('exceeded'), { ...held, exceededBy: '3 u 1' })
-  before.leave(target('evicted'), evicted)
-  before.leave(target('idle'), idle)
-  before.leave(target('displaced'), displaced)
+  before.unload(target('exceeded'), { ...held, exceededBy: '3 u 1' })
+  before.unload(target('evicted'), evicted)
+  before.unload(target('idle'), idle)
+  before.unload(target('displaced'), displaced)
   before.remember('uid of evicted', { evictions: 2, evictedAt: 7 })
   await before.protect(target('idle'), true)
   await before.pause(since)
@@ -54,30 +59,30 @@ test('each absence is there again after a restart of the agent, but for what gav
 })
 
 test('what a person stops while it gives way to another stays stopped when that one has its place', async () => {
-  const absences = await open()
-  absences.leave(target('small'), displaced)
-  await absences.hold(target('small'), held)
-  expect(absences.of('uid of small')).toEqual(held)
-  await absences.bringBack('uid of small')
-  expect(absences.of('uid of small')).toBeUndefined()
+  const unloadReasons = await open()
+  unloadReasons.unload(target('small'), displaced)
+  await unloadReasons.hold(target('small'), held)
+  expect(unloadReasons.of('uid of small')).toEqual(held)
+  await unloadReasons.bringBack('uid of small')
+  expect(unloadReasons.of('uid of small')).toBeUndefined()
 })
 
 test('neither memory pressure nor idleness takes the place of what a person holds', async () => {
-  const absences = await open()
-  await absences.hold(target('tiny'), held)
-  for (const absence of [evicted, idle, displaced]) absences.leave(target('tiny'), absence)
-  expect(absences.of('uid of tiny')).toEqual(held)
+  const unloadReasons = await open()
+  await unloadReasons.hold(target('tiny'), held)
+  for (const reason of [evicted, idle, displaced]) unloadReasons.unload(target('tiny'), reason)
+  expect(unloadReasons.of('uid of tiny')).toEqual(held)
 })
 
 test('a service that a person brought back and that stayed for long is evicted as if for the first time', async () => {
-  const absences = await open()
+  const unloadReasons = await open()
   const hourMs = 3_600_000
-  absences.remember('uid of tiny', evictedOnceMore(undefined, 0))
-  absences.leave(target('tiny'), evicted)
-  await absences.bringBack('uid of tiny', hourMs)
-  const soon = evictedOnceMore(absences.eviction('uid of tiny'), 1.5 * hourMs)
-  const late = evictedOnceMore(absences.eviction('uid of tiny'), 20 * hourMs)
-  expect([soon.evictions, late.evictions, absences.of('uid of tiny')]).toEqual([2, 1, undefined])
+  unloadReasons.remember('uid of tiny', evictedOnceMore(undefined, 0))
+  unloadReasons.unload(target('tiny'), evicted)
+  await unloadReasons.bringBack('uid of tiny', hourMs)
+  const soon = evictedOnceMore(unloadReasons.eviction('uid of tiny'), 1.5 * hourMs)
+  const late = evictedOnceMore(unloadReasons.eviction('uid of tiny'), 20 * hourMs)
+  expect([soon.evictions, late.evictions, unloadReasons.of('uid of tiny')]).toEqual([2, 1, undefined])
 })
 
 test('what the agent before this file kept is read once, and its files are gone', async () => {
@@ -88,87 +93,90 @@ test('what the agent before this file kept is read once, and its files are gone'
   await writeFile(join(folder.dir, 'memory.json'), JSON.stringify({ schema: 1, protected: ['uid of a'], evictions }))
 
   for (const _start of ['first', 'second']) {
-    const absences = await open()
-    expect(absences.of('uid of a')).toEqual({ kind: 'held', cause: 'stopped', since, message: 'Why.' })
-    expect(absences.of('uid of b')).toEqual({ kind: 'evicted', since, message: 'Why.' })
-    expect([absences.eviction('uid of b')?.evictions, absences.isProtected('uid of a')]).toEqual([3, true])
-    expect(absences.pausedSince).toBe(since)
+    const unloadReasons = await open()
+    expect(unloadReasons.of('uid of a')).toEqual({ kind: 'held', cause: 'stopped', since, message: 'Why.' })
+    expect(unloadReasons.of('uid of b')).toEqual({ kind: 'evicted', since, message: 'Why.' })
+    expect([unloadReasons.eviction('uid of b')?.evictions, unloadReasons.isProtected('uid of a')]).toEqual([3, true])
+    expect(unloadReasons.pausedSince).toBe(since)
     expect(await readdir(folder.dir)).toEqual(['absences.json'])
   }
 })
 
 test('a broken file is set aside and told, and nothing is held back', async () => {
   await writeFile(file(), 'no JSON')
-  const absences = await open()
-  expect(absences.notices).toEqual([expect.stringContaining('was set aside')])
-  expect(absences.in('https://c')).toEqual([])
+  const unloadReasons = await open()
+  expect(unloadReasons.notices).toEqual([expect.stringContaining('was set aside')])
+  expect(unloadReasons.in('https://c')).toEqual([])
 })
 
 test('what memory needs takes effect at once where the disk takes nothing, and is written when it does', async () => {
-  const absences = await open()
+  const unloadReasons = await open()
   await mkdir(file())
-  absences.leave(target('evicted'), evicted)
-  absences.remember('uid of evicted', { evictions: 1, evictedAt: 7 })
-  await absences.flush()
-  expect([absences.of('uid of evicted'), absences.eviction('uid of evicted')?.evictions]).toEqual([evicted, 1])
-  expect(log.warnings.map(({ message }) => message)).toEqual(['absences not written'])
+  unloadReasons.unload(target('evicted'), evicted)
+  unloadReasons.remember('uid of evicted', { evictions: 1, evictedAt: 7 })
+  await unloadReasons.flush()
+  expect([unloadReasons.of('uid of evicted'), unloadReasons.eviction('uid of evicted')?.evictions]).toEqual([
+    evicted,
+    1,
+  ])
+  expect(log.warnings.map(({ message }) => message)).toEqual(['unload reasons not written'])
 
   await rm(file(), { recursive: true })
-  absences.leave(target('idle'), idle)
-  await absences.flush()
+  unloadReasons.unload(target('idle'), idle)
+  await unloadReasons.flush()
   expect((await open()).in('https://c').map(({ name }) => name)).toEqual(['evicted', 'idle'])
 })
 
 test('a disk that took nothing is asked again by itself', async () => {
-  const absences = await Absences.open({ stateDir: folder.dir, log, retryMs: 20 })
+  const unloadReasons = await UnloadReasons.open({ stateDir: folder.dir, log, retryMs: 20 })
   await mkdir(file())
-  absences.leave(target('evicted'), evicted)
+  unloadReasons.unload(target('evicted'), evicted)
   await eventually(() => log.warnings.length === 1)
   await rm(file(), { recursive: true })
   await eventually(async () => (await readFile(file(), 'utf8').catch(() => '')).includes('uid of evicted'))
 })
 
 test('what the disk did not take is written when the agent stops, if it takes it by then', async () => {
-  const absences = await open()
+  const unloadReasons = await open()
   await mkdir(file())
-  absences.leave(target('evicted'), evicted)
+  unloadReasons.unload(target('evicted'), evicted)
   await eventually(() => log.warnings.length === 1)
   await rm(file(), { recursive: true })
-  await absences.flush()
+  await unloadReasons.flush()
   expect((await open()).of('uid of evicted')).toEqual(evicted)
 })
 
 test('what a person asks for where the disk takes nothing is refused, and nothing has changed', async () => {
-  const absences = await open()
+  const unloadReasons = await open()
   await mkdir(file())
-  await expect(absences.hold(target('held'), held)).rejects.toThrow(StateFileError)
-  await expect(absences.pause(since)).rejects.toThrow(StateFileError)
-  expect([absences.of('uid of held'), absences.pausedSince]).toEqual([undefined, undefined])
+  await expect(unloadReasons.hold(target('held'), held)).rejects.toThrow(StateFileError)
+  await expect(unloadReasons.pause(since)).rejects.toThrow(StateFileError)
+  expect([unloadReasons.of('uid of held'), unloadReasons.pausedSince]).toEqual([undefined, undefined])
 })
 
-test('an absence ends with its object: one made again under its name starts over', async () => {
-  const absences = await open()
-  await absences.hold(target('tiny'), held)
-  absences.listed('uid of tiny', target('tiny'))
-  expect(absences.of('uid of tiny')).toEqual(held)
-  absences.listed('another', target('tiny'))
-  await absences.flush()
-  expect(absences.of('uid of tiny')).toBeUndefined()
+test('an unload reason ends with its object: one made again under its name starts over', async () => {
+  const unloadReasons = await open()
+  await unloadReasons.hold(target('tiny'), held)
+  unloadReasons.listed('uid of tiny', target('tiny'))
+  expect(unloadReasons.of('uid of tiny')).toEqual(held)
+  unloadReasons.listed('another', target('tiny'))
+  await unloadReasons.flush()
+  expect(unloadReasons.of('uid of tiny')).toBeUndefined()
   expect(await readFile(file(), 'utf8')).not.toContain('tiny')
 })
 
 test('evictions of more than a day ago are forgotten, and no later ones', async () => {
-  const absences = await open()
-  absences.remember('old', { evictions: 4, evictedAt: 0 })
-  absences.remember('of today', { evictions: 2, evictedAt: 2 * 3_600_000 })
-  absences.remember('new', { evictions: 1, evictedAt: 25 * 3_600_000 })
-  await absences.flush()
-  const counts = ['old', 'of today', 'new'].map((uid) => absences.eviction(uid)?.evictions)
+  const unloadReasons = await open()
+  unloadReasons.remember('old', { evictions: 4, evictedAt: 0 })
+  unloadReasons.remember('of today', { evictions: 2, evictedAt: 2 * 3_600_000 })
+  unloadReasons.remember('new', { evictions: 1, evictedAt: 25 * 3_600_000 })
+  await unloadReasons.flush()
+  const counts = ['old', 'of today', 'new'].map((uid) => unloadReasons.eviction(uid)?.evictions)
   expect(counts).toEqual([undefined, 2, 1])
 })
 
 test('people are told of what another machine may take meanwhile, and of nothing else', () => {
-  expect([held, evicted, idle, displaced, undefined].map((absence) => holdOf(absence)?.by)).toEqual([
+  expect([held, evicted, idle, displaced, undefined].map((reason) => holdOf(reason)?.by)).toEqual([
     'person',
     'pressure',
     undefined,
@@ -177,17 +185,17 @@ test('people are told of what another machine may take meanwhile, and of nothing
   ])
 })
 
-test('what a complete list does not have takes its absence and its protection with it, and another cluster’s list nothing', async () => {
+test('what a complete list does not have takes its unload reason and its protection with it, and another cluster’s list nothing', async () => {
   const before = await open()
   for (const name of ['gone', 'again', 'there']) await before.protect(target(name), true)
   await before.hold(target('again'), held)
   await before.protect({ ...target('gone'), uid: 'elsewhere', cluster: 'https://other' }, true)
-  const absences = await open()
-  for (const { name } of absences.placesIn('https://c')) {
+  const unloadReasons = await open()
+  for (const { name } of unloadReasons.placesIn('https://c')) {
     const uid = { again: 'another uid', there: 'uid of there' }[name]
-    absences.listed(uid, { namespace: 'ns', name, cluster: 'https://c' })
+    unloadReasons.listed(uid, { namespace: 'ns', name, cluster: 'https://c' })
   }
-  await absences.flush()
+  await unloadReasons.flush()
   const after = await open()
   const kept = ['uid of gone', 'uid of again', 'uid of there', 'elsewhere'].filter((uid) => after.isProtected(uid))
   expect([kept, after.of('uid of again'), after.placesIn('https://c').map(({ name }) => name)]).toEqual([
@@ -202,9 +210,9 @@ test('a protection that an earlier version kept without its place has one as soo
     file(),
     JSON.stringify({ schema: 1, pausedSince: null, absences: [], protected: ['uid of a'], evictions: {} }),
   )
-  const absences = await open()
+  const unloadReasons = await open()
   const { uid, ...place } = target('a')
-  absences.listed(uid, place)
-  absences.listed(undefined, place)
-  expect([absences.isProtected(uid), absences.placesIn('https://c')]).toEqual([false, []])
+  unloadReasons.listed(uid, place)
+  unloadReasons.listed(undefined, place)
+  expect([unloadReasons.isProtected(uid), unloadReasons.placesIn('https://c')]).toEqual([false, []])
 })
