@@ -4,7 +4,7 @@ import { reloadKubeconfig, selectContext } from './cluster-commands.ts'
 import { failed, refused, type Rooms } from './command.ts'
 import { deleteModel } from './delete-model.ts'
 import { cancelPull, pruneModels, pullModel, removeModel } from './model-commands.ts'
-import { pauseNode, resumeNode, resync, serveAgain, shutdown } from './node-commands.ts'
+import { pauseOrResume, resync, serveAgain, shutdown } from './node-commands.ts'
 import {
   bringBack,
   cancelDownload,
@@ -141,9 +141,8 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
     case 'resync':
       return resync(rooms)
     case 'pauseNode':
-      return pauseNode(rooms)
     case 'resumeNode':
-      return resumeNode(rooms)
+      return pauseOrResume(rooms, command.name)
     case 'serveAgain':
       return serveAgain(rooms)
     case 'selectContext':

@@ -1,34 +1,42 @@
 import { accepted, done, type Outcome, refused, type Rooms } from './command.ts'
 import type { Command } from '../../contract/commands.ts'
 
-/** Endpoints are withdrawn, models stay in memory; kept over restarts of the agent. */
-export async function pauseNode(rooms: Rooms): Outcome {
-  if (rooms.unloadReasons.pausedSince !== undefined) return done('This machine is paused already.')
-  await rooms.unloadReasons.pause(new Date().toISOString())
-  rooms.history.add({
-    kind: 'settingsChanged',
-    message: 'This machine was paused by a person.',
+interface PauseTexts {
+  readonly already: string
+  readonly history: string
+  readonly done: string
+  readonly undo: Command
+}
+
+const pauseTexts: Readonly<Record<'pauseNode' | 'resumeNode', PauseTexts>> = {
+  pauseNode: {
+    already: 'This machine is paused already.',
+    history: 'This machine was paused by a person.',
+    done: 'This machine is paused: its addresses are withdrawn, its models stay in memory, and nothing is started.',
     undo: { name: 'resumeNode' },
-  })
-  rooms.session()?.reconciler.enqueueAll()
-  rooms.agent.changed()
-  return done('This machine is paused: its addresses are withdrawn, its models stay in memory, and nothing is started.')
-}
-
-export async function resumeNode(rooms: Rooms): Outcome {
-  if (rooms.unloadReasons.pausedSince === undefined) return done('This machine is not paused.')
-  await rooms.unloadReasons.pause(undefined)
-  rooms.history.add({
-    kind: 'settingsChanged',
-    message: 'This machine was resumed by a person.',
+  },
+  resumeNode: {
+    already: 'This machine is not paused.',
+    history: 'This machine was resumed by a person.',
+    done: 'This machine serves again: what answers is published.',
     undo: { name: 'pauseNode' },
-  })
-  rooms.session()?.reconciler.enqueueAll()
-  rooms.agent.changed()
-  return done('This machine serves again: what answers is published.')
+  },
 }
 
-/** After the machine ended in disorder while models ran. */
+/** A paused machine withdraws its endpoints and keeps its models in memory, over restarts of the agent too. */
+export async function pauseOrResume(rooms: Rooms, name: 'pauseNode' | 'resumeNode'): Outcome {
+  const { unloadReasons, history, session, agent } = rooms
+  const texts = pauseTexts[name]
+  const isPaused = unloadReasons.pausedSince !== undefined
+  if (isPaused === (name === 'pauseNode')) return done(texts.already)
+  await unloadReasons.pause(isPaused ? undefined : new Date().toISOString())
+  history.add({ kind: 'settingsChanged', message: texts.history, undo: texts.undo })
+  session()?.reconciler.enqueueAll()
+  agent.changed()
+  return done(texts.done)
+}
+
+/** Lifts the hold that follows a crash of the machine while models ran. */
 export async function serveAgain({ fuse, history }: Rooms): Outcome {
   if (!(await fuse.serveAgain())) return done('No model is held back: models start as usual.')
   history.add({ kind: 'settingsChanged', message: 'Models that were held back are served again, on request.' })
@@ -46,7 +54,7 @@ export function resync({ session, agent }: Rooms): Outcome {
   return Promise.resolve(accepted('Everything in the cluster is listed again and compared with what runs here.'))
 }
 
-/** Ends the agent, after the answer was given. */
+/** Ends the agent once the answer is sent. */
 export function shutdown({ agent }: Rooms, { keepServing }: Extract<Command, { name: 'shutdown' }>): Outcome {
   const { shutDown } = agent
   if (!shutDown) return Promise.resolve(refused('This agent is ended by the program that runs it.'))

@@ -23,7 +23,7 @@ const listenerRows = {
     group: 'Agent',
     flag: 'port',
     flagTakes: negativeMeansZero,
-    help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 for none',
+    help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none',
   },
   uiPort: {
     kind: 'port',
@@ -42,7 +42,7 @@ const listenerRows = {
     defaultMeans: 'none',
     group: 'Agent',
     flag: 'metrics-address',
-    help: 'address and port at which a Prometheus on the network gets /metrics, and nothing else, with the token of --metrics-token-file',
+    help: 'address and port at which Prometheus on the network may scrape /metrics, and nothing else, with the token of --metrics-token-file',
   },
   metricsTokenFile: {
     kind: 'path',
@@ -55,7 +55,7 @@ const listenerRows = {
       why: 'launchd starts the agent in /',
       read: (path: string) => path,
     },
-    help: 'file of this user alone (chmod 600) with the token for --metrics-address, of 16 to 1024 visible characters; read at each scrape',
+    help: 'file with the token for --metrics-address: 16 to 1024 visible characters, readable by this user only (chmod 600), read at each scrape',
   },
 } as const satisfies Readonly<Record<string, SettingRow>>
 
@@ -161,10 +161,10 @@ export const startRows = {
     kind: 'list',
     schema: z.array(downloadHost, { error: hostsMessage }),
     default: [],
-    defaultMeans: 'public addresses alone',
+    defaultMeans: 'only public addresses',
     group: 'Models',
     flag: 'allowed-download-hosts',
-    help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from beside public addresses outside this network',
+    help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from in addition to public addresses outside this network',
   },
   hubLoginNamespaces: {
     kind: 'list',
@@ -213,7 +213,7 @@ export const startRows = {
     group: 'llama-server',
     flag: 'llama-server-port',
     flagTakes: negativeMeansZero,
-    help: 'fixed port of llama-server, which leaves room for one service',
+    help: 'fixed port of llama-server, so that only one service fits',
   },
   portRange: {
     kind: 'portRange',
@@ -230,7 +230,7 @@ export const startRows = {
     group: 'Memory',
     flag: 'memory-watchdog-interval',
     flagTakes: negativeMeansZero,
-    help: 'how often memory is looked at; 0 for only when a server starts, ends or waits for memory, or somebody asks',
+    help: 'how often memory is checked; 0 = only when a server starts, ends or waits for memory, or when somebody asks',
   },
   memoryPressureWarning: {
     kind: 'fraction',
@@ -311,7 +311,7 @@ export const startRows = {
     default: 5,
     group: 'Agent',
     flag: 'log-file-count',
-    help: 'how many files --log-file may take, the one that is written among them',
+    help: 'how many files --log-file may take, including the current one',
   },
   logFormat: {
     kind: 'choice',

@@ -148,16 +148,16 @@ function ModelRow({ model, removal }: ModelRowProps) {
   const usage = modelWords.usage(model)
   return (
     <li className={styles['model']}>
-      <div className={styles['modelRowFirst']}>
+      <div className={styles['first']}>
         <LongName name={name === '' ? modelWords.nameless : name} />
         <span className={styles['size']}>{modelWords.size(model)}</span>
       </div>
       {source !== '' && (
-        <p className={styles['modelRowAside']}>
+        <p className={styles['aside']}>
           <Sentence text={source} />
         </p>
       )}
-      <p className={styles['modelRowAside']}>{modelWords.facts(model)}</p>
+      <p className={styles['aside']}>{modelWords.facts(model)}</p>
       {(usage !== undefined || lastUsedAt !== undefined) && (
         <p>
           {usage !== undefined && <Sentence text={usage} />}
@@ -170,7 +170,7 @@ function ModelRow({ model, removal }: ModelRowProps) {
         </p>
       )}
       {usage === undefined && prunable !== undefined && (
-        <p className={styles['modelRowAside']}>{modelWords.prunable(prunable)}</p>
+        <p className={styles['aside']}>{modelWords.prunable(prunable)}</p>
       )}
       <div className={styles['ways']}>
         {canBeServed && <Serve name={name} source={source} />}

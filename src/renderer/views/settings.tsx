@@ -76,6 +76,7 @@ export function Settings() {
   return (
     <ViewPage id="settings" title={settingWords.title}>
       <Note>{problem}</Note>
+      <p className={styles['note']}>{settingWords.atOnce}</p>
       {settingSections.map((section) => {
         const Place = places[section]
         const started = answer?.start.filter((view) => sectionOfStart(view) === section) ?? []

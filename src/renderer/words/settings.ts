@@ -46,6 +46,7 @@ const origins: Readonly<Record<SettingOrigin, string>> = {
 
 export const settingWords = {
   title: 'Settings',
+  atOnce: 'A change takes effect as soon as it is applied, unless the setting says otherwise.',
   sections: {
     cluster: 'Cluster',
     network: 'Network',
@@ -66,8 +67,9 @@ export const settingWords = {
   titleOf: (name: SettingName) => settingTexts[name].title,
   choicesOf: (name: SettingName) => settingTexts[name].choices,
   help(name: SettingName): string {
-    const { counts: from } = editableRow(name)
-    return `${settingTexts[name].help} A change ${countsTexts[from]}. On the command line: ${spellingOf(name)}.`
+    const { counts } = editableRow(name)
+    const when = counts === 'now' ? '' : ` A change ${countsTexts[counts]}.`
+    return `${settingTexts[name].help}${when} On the command line: ${spellingOf(name)}.`
   },
   /** What was set, a sentence for each. */
   changed: (settings: SettingsPatch): string =>
@@ -387,7 +389,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   allowedDownloadHosts: {
     title: 'Private hosts to download from',
     help: 'Host names, addresses or blocks of a private network that models may be downloaded from, such as a mirror or a NAS.',
-    none: 'public addresses alone',
+    none: 'only public addresses',
   },
   hubLoginNamespaces: {
     title: 'Namespaces that share the Hugging Face token',
@@ -446,7 +448,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   metricsAddress: {
     title: 'Listen for Prometheus at',
-    help: 'An address and a port of this machine at which a Prometheus on the network gets /metrics, and nothing else.',
+    help: 'An address and a port of this machine at which Prometheus on the network may scrape /metrics, and nothing else.',
     none: 'nothing listens on the network',
   },
   metricsTokenFile: {

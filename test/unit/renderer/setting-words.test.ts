@@ -28,9 +28,11 @@ test('each setting has a title of its own in words', () => {
   for (const title of titles) expect(title).toMatch(/^[A-Z][A-Za-z -]{4,50}['A-Za-z -]*$/)
 })
 
-test('each setting says in sentences what it does, when a change counts, and what it is called on the command line', () => {
+test('each setting says in sentences what it does, what it is called on the command line, and when a change counts that does not at once', () => {
   for (const name of settingNames) {
-    expect(settingWords.help(name)).toMatch(/^[A-Z\d].*[.] A change takes effect .*\. On the command line: /)
+    const when = editableRow(name).counts === 'now' ? '' : ' A change takes effect (for|at the next) .*\\.'
+    expect(settingWords.help(name)).toMatch(new RegExp(`^[A-Z\\d].*[.]${when} On the command line: `))
+    expect(settingWords.help(name)).not.toContain('takes effect at once')
     expect(settingWords.help(name)).toContain(`On the command line: ${spellingOf(name)}.`)
   }
   for (const name of startSettingNames) expect(startSettingTexts[name].help).toMatch(/^[A-Z\d/].*\.$/)
