@@ -72,7 +72,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   const log = openAppLog(stateDir, 'info')
   let servers: ServersAtEnd = 'stop'
   const onDefect = (error: unknown) => {
-    log.error('defect', { error, text: 'the app ends; its servers go on for the next one' })
+    log.error('defect', { error, text: 'the app ends; its servers keep running for the next one' })
     servers = 'keep'
     app.quit()
   }

@@ -30,7 +30,7 @@ export const channels = {
   uninstall: 'app:uninstall',
   /** Esc was pressed, and nothing in the page took it. */
   escape: 'window:escape',
-  /** Whether the page has the keys. */
+  /** Whether the page has the keyboard focus. */
   focus: 'window:focus',
   /** Whether the page has what must not be lost. */
   keep: 'window:keep',
@@ -48,5 +48,5 @@ export interface ListenRequest {
 
 export type Push =
   | { readonly id: string; readonly item: AgentSnapshot | StreamItem }
-  /** The last one of this id. */
+  /** Ends the stream of this id. */
   | { readonly id: string; readonly failure: LinkFailure }

@@ -58,7 +58,7 @@ export function withNewer(known: KnownHistory | undefined, page: KnownHistory): 
   return { entries: [...page.entries.filter(({ id }) => id > newest), ...known.entries], hasMore: known.hasMore }
 }
 
-/** What came before all that is known. */
+/** Adds older entries to the known ones. */
 export function withOlder(known: KnownHistory | undefined, page: KnownHistory): KnownHistory {
   const oldest = known?.entries.at(-1)?.id
   if (known === undefined || oldest === undefined) return page
@@ -70,7 +70,7 @@ interface Situation {
   readonly trust: EditableRow['trust']
 }
 
-/** What takes back what an entry tells, by its id: only for the newest about one thing, and only where that is still so. */
+/** The commands that undo entries, by entry id: only for the newest entry about a subject, and only while its effect lasts. */
 export function undosOf(newestFirst: readonly HistoryEntry[], situation: Situation): ReadonlyMap<number, CommandInput> {
   const seen = new Set<string>()
   const undos = new Map<number, CommandInput>()

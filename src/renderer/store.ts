@@ -14,7 +14,7 @@ import type { Draft } from './settings-draft.ts'
 export type Request = {
   readonly requestId: string
   readonly command: CommandInput
-  /** What takes it back, once it is done. */
+  /** The command that undoes this one. */
   readonly undo?: CommandInput | undefined
 } & (
   | { readonly state: 'pending' }
@@ -57,9 +57,9 @@ interface WindowState {
   readonly writeAddition: (change: Partial<Addition>) => void
   /** Kept only where the addition is still the one that was applied. */
   readonly writeCreated: (applied: Addition, created: ServiceRef) => void
-  /** Nothing of it is left. */
+  /** Discards everything that was written there. */
   readonly discardAddition: () => void
-  /** Answers whether it went as it was asked for. */
+  /** Resolves true if the command was done or accepted. */
   readonly ask: (about: string, command: CommandInput, options?: AskOptions) => Promise<boolean>
   readonly dismiss: (about: string) => void
   readonly write: (change: (draft: Draft) => Draft) => void
@@ -173,7 +173,6 @@ async function answerOf(link: AgentLink, command: CommandInput, requestId: strin
   }
 }
 
-/** Whether it went as it was asked for. */
 export const isGood = ({ outcome }: CommandResult) => outcome === 'done' || outcome === 'accepted'
 
 interface WindowParts {
@@ -217,7 +216,7 @@ const hasUnsaved = ({ draft, addition }: Pick<WindowState, 'draft' | 'addition'>
   return Object.keys(draft).length > 0 || (created === undefined && isWritten)
 }
 
-/** Says so whenever that changes. */
+/** Reports whenever the window begins or ceases to have unsaved changes. */
 export function tellUnsaved(store: WindowStore, tell: (hasIt: boolean) => void): void {
   store.subscribe((now, before) => {
     const hasIt = hasUnsaved(now)

@@ -6,7 +6,7 @@ import type { StreamItem, StreamRequest } from '../contract/log.ts'
 import type { Answer, Query } from '../contract/queries.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 
-/** What a client is told of what went wrong; a defect of ours is for the log. */
+/** The failure as a client sees it; details of an internal defect go only to the log. */
 export const failuresTo =
   (onError: (error: unknown) => void) =>
   (error: unknown): LinkError => {
@@ -27,7 +27,7 @@ export const requestTooLong = (bytes: number) =>
 
 /** What a carrier needs of the agent. */
 export interface AgentDoor {
-  /** As of now, with the time of asking in it. */
+  /** The snapshot as of now; its `now` is the time of asking. */
   get(looker?: Looker): AgentSnapshot
   /** The same after what is only measured while somebody looks was brought up to date, which takes a second at most. */
   look(): Promise<AgentSnapshot>

@@ -33,7 +33,7 @@ interface SessionOptions {
   readonly version: string
   /** Answers with a URL that works once; throws LinkError. Absent = this agent serves no window. */
   readonly openWindow?: ((port: number | undefined) => Promise<string>) | undefined
-  /** A defect of ours, not of the client. */
+  /** Called for defects of the agent itself, not for errors of a client. */
   readonly onError: (error: unknown) => void
 }
 
@@ -43,7 +43,7 @@ class Session {
   readonly #asLinkError: (error: unknown) => LinkError
   readonly #lines: LineReader
   readonly #open = new Map<string, Unsubscribe>()
-  /** Questions without an answer. */
+  /** Queries that are not answered yet. */
   readonly #asked = new Map<string, AbortController>()
   #underWay = 0
 

@@ -67,7 +67,7 @@ describe('on a real API server', () => {
 
     expect(await run(agent, { name: 'applyModel', application }, requestId)).toEqual(added)
     expect((await run(agent, { name: 'applyModel', application })).message).toContain(
-      'is there already, as it was asked for',
+      'exists already, exactly as asked for',
     )
     const other = { ...application, contextSize: 8_192 }
     expect(await run(agent, { name: 'applyModel', application: other })).toMatchObject({
@@ -78,15 +78,19 @@ describe('on a real API server', () => {
     const deletion = await deletionOf(agent, service)
     expect(deletion).toEqual({
       uid: agent.view('tiny-1.1b')?.uid,
-      model: { name: 'tiny-1.1b', isDeleted: true, message: saying(/goes with it, since no other service uses it/) },
+      model: {
+        name: 'tiny-1.1b',
+        isDeleted: true,
+        message: saying(/is deleted with it, since no other service uses it/),
+      },
       managers: [],
       message: saying(
-        /is deleted in the cluster, on whatever machine it is served\. The Model tiny-1\.1b goes with it/,
+        /is deleted in the cluster, whichever machine serves it\. The Model tiny-1\.1b is deleted with it/,
       ),
     })
     expect(await run(agent, { name: 'deleteModel', service, uid: deletion.uid })).toMatchObject({
       outcome: 'done',
-      message: saying(/tiny-1\.1b is deleted\. So is its Model tiny-1\.1b/),
+      message: saying(/tiny-1\.1b is deleted\. Its Model tiny-1\.1b is deleted too/),
     })
     await untilGone(pid)
     await agent.untilNotShown('tiny-1.1b')
@@ -103,7 +107,7 @@ describe('on a real API server', () => {
     const { application, service } = asked(world)
     expect(await run(agent, { name: 'applyModel', application })).toMatchObject({
       outcome: 'done',
-      message: saying(/It uses the Model tiny, which was there\.$/),
+      message: saying(/It uses the existing Model tiny\.$/),
     })
     const { pid } = await agent.untilReady('tiny')
     expect((await deletionOf(agent, service)).model).toMatchObject({ isDeleted: false })
@@ -118,12 +122,12 @@ describe('on a real API server', () => {
     expect(await run(agent, { name: 'applyModel', ...asked(world, 'other') })).toMatchObject({
       outcome: 'refused',
       by: 'agent',
-      message: saying(/There is a Model .*\/other of another source already/),
+      message: saying(/There is already a Model .*\/other with another source/),
     })
     await world.applyModel('cpu', { accelerator: 'cpu' })
     expect(await run(agent, { name: 'applyModel', ...asked(world, 'cpu') })).toMatchObject({
       outcome: 'refused',
-      message: saying(/for the accelerator cpu and not metal/),
+      message: saying(/for the accelerator cpu instead of metal/),
     })
     await world.applyModel('private')
     await world.patchModel('private', { sourceSecretRef: { name: 'team' } })
@@ -132,13 +136,13 @@ describe('on a real API server', () => {
       return `${outcome}: ${message}`
     }
     expect([await saidOf('private'), await saidOf('private', 'mine'), await saidOf('tiny', 'mine')]).toEqual([
-      saying(/^refused: There is a Model .*\/private with another Secret for its source already \(team\)/),
-      saying(/^refused: There is a Model .*\/private with another Secret for its source already \(team\)/),
-      saying(/^refused: There is a Model .*\/tiny with another Secret for its source already \(none\)/),
+      saying(/^refused: There is already a Model .*\/private with another Secret for its source \(team\)/),
+      saying(/^refused: There is already a Model .*\/private with another Secret for its source \(team\)/),
+      saying(/^refused: There is already a Model .*\/tiny with another Secret for its source \(none\)/),
     ])
     const left = ['other', 'cpu', 'private', 'tiny'].map((name) => serviceOf(world, name))
     expect(await Promise.all(left)).toEqual([undefined, undefined, undefined, undefined])
-    expect(await saidOf('private', 'team')).toMatch(/^done: .*It uses the Model private, which was there\.$/)
+    expect(await saidOf('private', 'team')).toMatch(/^done: .*It uses the existing Model private\.$/)
   })
 
   test('a Model that another service uses too, or drafts with, stays', async () => {
@@ -176,7 +180,7 @@ describe('on a real API server', () => {
       outcome: 'refused',
       by: 'cluster',
       message: saying(
-        /is not added: the cluster refused it \(models\..* is forbidden: User .*\)\. Nothing was made\.$/,
+        /is not added: the cluster refused it \(models\..* is forbidden: User .*\)\. Nothing was created\.$/,
       ),
       yaml: applicationYaml(application),
     })
@@ -188,7 +192,7 @@ describe('on a real API server', () => {
     await second.untilCluster('live')
     expect(await run(second, { name: 'applyModel', application })).toMatchObject({
       outcome: 'refused',
-      message: saying(/inferenceservices\..* is forbidden: .* The Model that was made for it is deleted again/),
+      message: saying(/inferenceservices\..* is forbidden: .* The Model that was created for it is deleted again/),
     })
     expect(await modelOf(world, 'refused')).toBeUndefined()
 
@@ -223,7 +227,7 @@ describe('on a real API server', () => {
     await agent.until('allowed', (view) => view.state === 'ready' && view.pid !== pid)
     expect(await run(agent, { name: 'deleteModel', service })).toMatchObject({
       outcome: 'done',
-      message: saying(/is deleted\. So is its Model/),
+      message: saying(/is deleted\. Its Model .* is deleted too/),
     })
     await agent.untilNotShown('allowed')
     await world.untilPublishedKinds('allowed')
@@ -243,7 +247,7 @@ describe('on a real API server', () => {
     expect(await run(agent, { name: 'applyModel', application })).toMatchObject({
       outcome: 'refused',
       message: saying(
-        /The Model .*\/left was made for it and is left, since it could not be deleted again \(.*forbidden/,
+        /The Model .*\/left was created for it and remains, since it could not be deleted again \(.*forbidden/,
       ),
     })
     expect(await modelOf(world, 'left')).toBeDefined()
@@ -270,8 +274,8 @@ describe('on a real API server', () => {
     const said = async (application: ModelApplication) =>
       (await run(agent, { name: 'applyModel', application })).message
     const { application } = asked(world, 'other')
-    expect(await said({ ...application, namespace: 'elsewhere' })).toContain('watches the namespace')
-    expect(await said({ ...application, name: 'unlisted' })).toContain('serves dotted.name, other alone')
+    expect(await said({ ...application, namespace: 'elsewhere' })).toContain('watches only the namespace')
+    expect(await said({ ...application, name: 'unlisted' })).toContain('serves only dotted.name, other')
     expect(await said({ ...application, source: 's3://bucket/x.gguf' })).toContain('is an S3 object')
     expect(await modelOf(world, 'other')).toBeUndefined()
   })
@@ -283,7 +287,7 @@ describe('on a real API server', () => {
     await agent.untilReady('a.b')
     expect(await run(agent, { name: 'applyModel', ...asked(world, 'a-b') })).toMatchObject({
       outcome: 'refused',
-      message: saying(/\/a\.b has the Service name a-b already/),
+      message: saying(/\/a\.b already has the Service name a-b/),
     })
     expect(await modelOf(world, 'a-b')).toBeUndefined()
   })
@@ -318,7 +322,7 @@ describe('on a real API server', () => {
     expect(agent.view('tiny')?.state).toBe('ready')
     expect(await run(agent, { name: 'deleteModel', service, uid: randomUUID(), evenIfManaged: true })).toMatchObject({
       outcome: 'refused',
-      message: saying(/is another InferenceService of the same name by now/),
+      message: saying(/is now another InferenceService of the same name/),
     })
     expect(await serviceOf(world, 'tiny')).toBeDefined()
 

@@ -247,7 +247,7 @@ test('a move that fails is said, and neither the one after it nor the way back i
 
   isBroken = true
   expect(await set(agent, { kubeconfig })).toMatchObject({ outcome: 'accepted' })
-  const failure = 'did not go as it should: the interfaces cannot be read.'
+  const failure = 'failed: the interfaces cannot be read.'
   await eventually(() => agent.snapshot.notices.some((notice) => notice.includes(failure)))
   await eventually(() => agent.snapshot.cluster.message.includes('the interfaces cannot be read'))
   isBroken = false

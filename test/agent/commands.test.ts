@@ -55,12 +55,12 @@ describe('on a real API server', () => {
 
       expect(await run(agent, { name: 'stop', service })).toEqual({
         outcome: 'done',
-        message: `${world.namespace}/tiny is suspended (spec.suspend) in the cluster; its server finishes what is in flight and ends.`,
+        message: `${world.namespace}/tiny is suspended (spec.suspend) in the cluster; its server finishes the requests in flight and ends.`,
       })
       await untilGone(pid)
       await agent.until('tiny', ({ state, reason }) => state === 'stopped' && reason === 'Suspended')
       expect(await specOf(world, 'tiny')).toMatchObject({ suspend: true, replicas: 2 })
-      expect((await run(agent, { name: 'stop', service })).message).toContain('stopped in the cluster already')
+      expect((await run(agent, { name: 'stop', service })).message).toContain('already stopped in the cluster')
 
       expect((await run(agent, { name: 'start', service })).outcome).toBe('done')
       await agent.untilReadyAgain('tiny', pid)

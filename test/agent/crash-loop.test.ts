@@ -146,7 +146,7 @@ describe('a person asks for a restart', () => {
       known: [true, true, true, false],
       starts: 2,
       stopped: [
-        'The server is restarted, as somebody asked for it; the new one needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first.',
+        'The server is restarted on request; the new one needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first.',
       ],
       now: again.pid,
     })

@@ -38,7 +38,7 @@ test('a deletion whose answer is lost is looked for in the cluster, and takes th
   at.fails('delete', { kind: 'reset-after' })
   expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
     outcome: 'done',
-    message: saying(/tiny is deleted\. So is its Model tiny/),
+    message: saying(/tiny is deleted\. Its Model tiny is deleted too/),
   })
   expect(await at.left()).toEqual([undefined, undefined])
 })
@@ -60,7 +60,7 @@ test('a deletion that never reached the cluster is told as such, and one of whic
   })
   expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
     outcome: 'refused',
-    message: saying(/^Whether .*tiny is deleted is not known; try again: the cluster does not answer/),
+    message: saying(/^It is not known whether .*tiny is deleted; try again: the cluster does not answer/),
   })
   at.sim.faults.clear()
   expect((await at.left()).filter(Boolean)).toHaveLength(2)
@@ -75,7 +75,7 @@ test('of a service that is gone already the Model is deleted too', async () => {
   const request = { requestId: randomUUID(), command: command.parse({ name: 'deleteModel', service: at.service }) }
   expect(await at.agent.agent.command(request)).toMatchObject({
     outcome: 'done',
-    message: saying(/tiny is no longer in the cluster\. So is its Model tiny/),
+    message: saying(/tiny is no longer in the cluster\. Its Model tiny is deleted too/),
   })
   expect(await at.left()).toEqual([undefined, undefined])
 })

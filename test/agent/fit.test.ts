@@ -122,7 +122,7 @@ test('a namespace that this machine does not watch is not asked for', async () =
   const agent = await at.start()
   const sent = at.hub.requests.length
   await expect(fit(agent, { source: 'hf://org/one', namespace: 'elsewhere' })).rejects.toThrow(
-    `This machine watches the namespace ${at.world.namespace} alone, so it looks at no model for elsewhere.`,
+    `This machine watches only the namespace ${at.world.namespace}, so it checks no model for elsewhere.`,
   )
   expect(at.hub.requests.length).toBe(sent)
 })

@@ -124,7 +124,7 @@ describe('memory', () => {
     const agent = await world.startAgent({ memory })
     await world.apply('tiny')
     const { message } = await agent.until('tiny', ({ reason }) => reason === 'MemoryCheckFailed')
-    expect(message).toBe('Nobody knows how much memory is available: the system does not tell.')
+    expect(message).toBe('The available memory is not known: the system does not report it.')
     await soon('the Event', async () => (await world.eventReasons('tiny')).includes('MemoryCheckFailed'))
     const set = { name: 'updateSettings', settings: { memoryCheckMode: 'warn' } } as const
     await agent.command(set)

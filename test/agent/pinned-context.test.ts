@@ -112,7 +112,7 @@ test('a context that vanished waits, and is served when it is back', async () =>
   expect(await waiting(later)).toMatchObject({
     context: 'lab',
     message:
-      'This machine serves context "lab", which the kubeconfig has no more (it has prod): bring it back, or choose another with metal-agent context use NAME.',
+      'This machine serves context "lab", which the kubeconfig no longer has (it has prod): bring it back, or choose another with metal-agent context use NAME.',
   })
   await write(kubeconfig, { prod: prod.url, lab: lab.url })
   expect((await later.untilCluster('live')).context).toBe('lab')

@@ -122,7 +122,7 @@ test('add makes a model and its service, or only prints them, and delete takes b
   )
   const { pid } = await agent.service('second', 'ready')
   expect(sim.get({ resource: 'inferenceservices', name: 'second' })).toMatchObject({ spec: { contextSize: 1_024 } })
-  expect(await agent.run('delete', 'second')).toEqual(done(saying(/is deleted\. So is its Model second/)))
+  expect(await agent.run('delete', 'second')).toEqual(done(saying(/is deleted\. Its Model second is deleted too/)))
   await untilGone(pid ?? 0)
   expect(sim.list('models')).toHaveLength(1)
 })
@@ -131,7 +131,9 @@ test('shutdown --keep-serving leaves the server to the next agent, and shutdown 
   await using world = await serving()
   const { agent, next } = world
   const { pid } = await agent.service('tiny', 'ready')
-  expect(await agent.run('shutdown', '--keep-serving')).toEqual(done(saying(/for the next agent/)))
+  expect(await agent.run('shutdown', '--keep-serving')).toEqual(
+    done(saying(/the next agent on this state folder takes them over/)),
+  )
   expect(await agent.exited).toEqual({ code: 0, signal: null })
   await using second = await next()
   expect(await second.service('tiny', 'ready')).toMatchObject({ pid })

@@ -158,7 +158,7 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     {
       what: 'oidc whose login server does not answer',
       user: () => oidc('https://127.0.0.1:1'),
-      got: /The login server https:\/\/127\.0\.0\.1:1 of the kubeconfig renews no token \(connect ECONNREFUSED/,
+      got: /The login server https:\/\/127\.0\.0\.1:1 of the kubeconfig does not renew the token \(connect ECONNREFUSED/,
     },
     { what: 'name and password', user: () => ({ username: 'me', password: 'secret' }), got: /^Basic / },
   ]
@@ -197,7 +197,10 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
         'a cluster that does not answer',
       )
       await watched.agent.writeKubeconfig(kubeconfigOf(user(place), cluster(place)))
-      await says(/no regular file|more than 10\d+ |auth-provider (?:gcp|azure)|renews no token|ECONNREFUSED 127/, what)
+      await says(
+        /no regular file|more than 10\d+ |auth-provider (?:gcp|azure)|does not renew the token|ECONNREFUSED 127/,
+        what,
+      )
       await watched.agent.writeKubeconfig(plain)
     }
     expect(await watched.health.longestMs()).toBeLessThan(maxHeldMs)

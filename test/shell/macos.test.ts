@@ -113,7 +113,7 @@ describe('the app on a Mac', () => {
       await eventually(async () => (await notificationsOf(app)).some(({ title }) => title.includes('at login')))
       await app.ask({ do: 'approveLoginItem', isAllowed: false })
       await app.choose('Open Metalbar at login')
-      await app.choose('This app', 'Open at login: to be allowed in System Settings…')
+      await app.choose('This app', 'Open at login: allow it in System Settings…')
       await app.ask({ do: 'approveLoginItem', isAllowed: true })
       const entries = JSON.stringify(await app.menu())
       expect([

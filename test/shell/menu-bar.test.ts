@@ -593,7 +593,7 @@ test('where sudo lacks the rule, Measure power shows its script, has Terminal op
     (await app.menu()).find((entry) => typeof entry === 'string' && entry.includes('sudo')),
   )
   expect([answer, existsSync(path.dirname(file))]).toEqual([
-    '(sudo does not let this user measure power yet: what Terminal says tells why.)',
+    '(sudo does not let this user measure power yet: the output in Terminal says why.)',
     false,
   ])
 })

@@ -114,7 +114,7 @@ describe.concurrent('an update', () => {
     await ready(app)
     await act(app, 'install')
     expect([await failure(app), world.version()]).toEqual([
-      expect.stringContaining('not signed by who signed'),
+      expect.stringContaining('not signed by the publisher'),
       '1.2.2',
     ])
   })
@@ -148,13 +148,13 @@ describe.concurrent('an update', () => {
     expect([latest['offered'], beta['offered'], await act(app, 'download')]).toEqual([
       '1.2.1',
       '1.2.0-beta.1',
-      expect.stringContaining('not what comes next'),
+      expect.stringContaining('not at that step'),
     ])
   })
 
   test.for([
     ['that is not there', undefined, 'no version of this channel'],
-    ['that has an error', { kind: 'status', status: 503 }, 'error of its own'],
+    ['that has an error', { kind: 'status', status: 503 }, 'reports an error'],
     ['that says what makes no sense', { kind: 'html' }, 'cannot be used'],
   ] as const)('from a server %s is a sentence', async ([, fault, sentence]) => {
     await using world = await updateWorld()
@@ -182,7 +182,7 @@ describe.concurrent('an update', () => {
     await using app = await world.start({ preferences: {} })
     await look(app)
     await act(app, 'download')
-    expect(await failure(app)).toContain('broke off')
+    expect(await failure(app)).toContain('was interrupted')
     const slow = await world.publish({ version: '1.2.3', serve: { paced: true } })
     await look(app)
     await act(app, 'download')
@@ -214,7 +214,7 @@ describe.concurrent('an update', () => {
     const sentence = await failure(app)
     disk.grow('8m')
     expect([sentence, world.version(), (await ready(app))['version']]).toEqual([
-      expect.stringMatching(/^The disk is full, .* this version runs on/),
+      expect.stringMatching(/^The disk is full, .* this version keeps running/),
       '1.2.2',
       '1.2.3',
     ])

@@ -173,7 +173,7 @@ test('what is created after another was chosen opens nothing', async () => {
 test('a refusal of one model is not told of another', async () => {
   await using window = await show(scenes['add-refused'])
   const { page } = window
-  const refusal = page.getByText('Nothing was made.')
+  const refusal = page.getByText('Nothing was created.')
   await refusal.waitFor()
   await choose(page, qwen)
   expect(await refusal.count()).toBe(0)

@@ -74,7 +74,7 @@ test('a model is added to its first token, a second one is made to fit by a butt
 
   const { pid = 0 } = view('second')
   await press('Delete second…')
-  await page.getByText('The Model second goes with it').waitFor()
+  await page.getByText('The Model second is deleted with it').waitFor()
   await picture('delete')
   const onDelete = await violationsShown(page)
   await press('Delete second')

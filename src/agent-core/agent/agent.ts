@@ -77,7 +77,6 @@ export class Agent {
     void this.#kept?.supply.changed()
   }
 
-  /** As of now. */
   snapshot(looker?: Looker): AgentSnapshot {
     return this.#snapshots.get(looker)
   }

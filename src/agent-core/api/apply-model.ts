@@ -44,11 +44,11 @@ function obstacleTo(application: ModelApplication, { settings }: Rooms, { cluste
   const parsed = parseModelSource(source)
   if (parsed.kind === 'unsupported') return parsed.message
   if (cluster.namespace !== undefined && cluster.namespace !== namespace) {
-    return `This machine watches the namespace ${cluster.namespace} alone, so it would not serve ${refKey(application)}.`
+    return `This machine watches only the namespace ${cluster.namespace}, so it would not serve ${refKey(application)}.`
   }
   const { inferenceServiceAllowlist: allowed } = settings.current
   if (allowed.length > 0 && !allowed.includes(name)) {
-    return `This machine serves ${allowed.join(', ')} alone (--inference-service-allowlist), so it would not serve ${name}.`
+    return `This machine serves only ${allowed.join(', ')} (--inference-service-allowlist), so it would not serve ${name}.`
   }
   const sharer = [...cluster.inferenceServices.values()].find(
     ({ metadata }) =>
@@ -58,7 +58,7 @@ function obstacleTo(application: ModelApplication, { settings }: Rooms, { cluste
   )
   return (
     sharer &&
-    `${refKey(sharer.metadata)} has the Service name ${serviceNameOf(name)} already, which ${name} would need: choose another name.`
+    `${refKey(sharer.metadata)} already has the Service name ${serviceNameOf(name)}, which ${name} would need: choose another name.`
   )
 }
 
@@ -66,7 +66,7 @@ async function added(api: KubeApi, application: ModelApplication): Promise<Comma
   const { namespace, name } = application
   const key = refKey(application)
   const { model, service } = manifestsOf(application)
-  const refusal = (error: unknown, rest = 'Nothing was made.'): CommandResult => {
+  const refusal = (error: unknown, rest = 'Nothing was created.'): CommandResult => {
     if (!isApiError(error)) throw error
     return refusedWithYaml(`${clusterWords(`${key} is not added`, error)} ${rest}`, applicationYaml(application))
   }
@@ -88,13 +88,13 @@ async function added(api: KubeApi, application: ModelApplication): Promise<Comma
   } catch (error) {
     return refusal(error, await undone(api, made, { key, error }))
   }
-  const reused = made ? '' : ` It uses the Model ${name}, which was there.`
+  const reused = made ? '' : ` It uses the existing Model ${name}.`
   return done(`${key} is added: this machine fetches ${shownSource(application.source)} and serves it.${reused}`)
 }
 
-const unknown = (key: string): string => `Whether anything was made is not known: look for a Model ${key}.`
+const unknown = (key: string): string => `It is not known whether anything was created: look for a Model ${key}.`
 
-/** What is left of it, in a sentence. */
+/** Deletes what was created before the failure; answers what remains, as a sentence. */
 async function undone(
   api: KubeApi,
   made: Model | undefined,
@@ -102,17 +102,17 @@ async function undone(
 ): Promise<string> {
   // It may have been made all the same, and then needs its Model.
   if (isApiError(error) && error.code === undefined) {
-    return `Whether the InferenceService ${key} was made is not known; ${made ? 'its Model was.' : 'its Model was there.'}`
+    return `It is not known whether the InferenceService ${key} was created; ${made ? 'its Model was.' : 'its Model existed before.'}`
   }
-  if (!made) return 'Nothing was made; the Model was there before.'
+  if (!made) return 'Nothing was created; the Model existed before.'
   const { namespace, name, uid } = made.metadata
   try {
     await api.delete(resources.models, namespace, name, { uid })
-    return 'The Model that was made for it is deleted again, so nothing is left.'
+    return 'The Model that was created for it is deleted again, so nothing is left behind.'
   } catch (failure) {
     if (isApiError(failure, 404)) return 'Nothing is left.'
     if (!isApiError(failure)) throw failure
-    return `The Model ${key} was made for it and is left, since it could not be deleted again (${wordsOf(failure)}).`
+    return `The Model ${key} was created for it and remains, since it could not be deleted again (${wordsOf(failure)}).`
   }
 }
 
@@ -152,7 +152,7 @@ function alreadyThere(
     cacheTypeK === application.cacheType &&
     cacheTypeV === application.cacheType
   return isAsAsked
-    ? done(`${key} is there already, as it was asked for.`)
+    ? done(`${key} exists already, exactly as asked for.`)
     : refused(`There is an InferenceService ${key} already: choose another name, or change that one.`)
 }
 
@@ -163,13 +163,13 @@ function conflictWith(application: ModelApplication, { metadata, spec }: Model):
   if (!spec.ok) return `There is a Model ${key} already, which cannot be used. ${spec.message}`
   const { source, hardware, sourceSecretRef } = spec.value
   if (selectionDigest(spec.value) !== selectionDigest(application)) {
-    return `There is a Model ${key} of another source already (${shownSource(source) || 'none'}): choose another name.`
+    return `There is already a Model ${key} with another source (${shownSource(source) || 'none'}): choose another name.`
   }
   if ((sourceSecretRef?.name ?? '') !== (application.sourceSecret ?? '')) {
-    return `There is a Model ${key} with another Secret for its source already (${sourceSecretRef?.name || 'none'}): choose another name.`
+    return `There is already a Model ${key} with another Secret for its source (${sourceSecretRef?.name || 'none'}): choose another name.`
   }
   const accelerator = hardware?.accelerator ?? 'cpu'
   return accelerator === 'metal'
     ? undefined
-    : `The Model ${key} is there already, but for the accelerator ${accelerator} and not metal: choose another name.`
+    : `The Model ${key} exists already, but for the accelerator ${accelerator} instead of metal: choose another name.`
 }

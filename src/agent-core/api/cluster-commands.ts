@@ -18,7 +18,7 @@ export async function selectContext(rooms: Rooms, command: Extract<Command, { na
     const present = agent.servedContext()
     if (present?.isAt(context)) {
       await settings.chooseContext(name)
-      return done(`The context is "${name}" already.`)
+      return done(`The context is already "${name}".`)
     }
     const doubt = await doubtInMove(rooms, { context, namespace: settings.current.namespace, accept })
     if (doubt) {

@@ -26,7 +26,7 @@ import type { Command, CommandRequest, CommandResult } from '../../contract/comm
 /** A client that lost its connection asks again soon, or not at all. */
 const rememberedMs = 3_600_000
 const maxRemembered = 1_000
-/** More at once is a client gone wild. */
+/** Commands at once; more come only from a broken client. */
 const maxUnderWay = 200
 
 interface CommandsOptions {
@@ -63,7 +63,7 @@ export class Commands {
         : Promise.resolve(refused('This request id was used for another command; each command needs one of its own.'))
     }
     if (this.#underWay >= maxUnderWay) {
-      return Promise.resolve(refused(`${maxUnderWay} commands are under way already; wait for their results.`))
+      return Promise.resolve(refused(`${maxUnderWay} commands are already under way; wait for their results.`))
     }
     this.#underWay += 1
     const result = this.#inOrder(subjectOf(command), () => this.#carryOut(command))

@@ -43,7 +43,7 @@ export async function deleteModel(rooms: Rooms, command: DeleteModel): Outcome {
     return done(message)
   } catch (error) {
     if (error instanceof UnknownOutcome) {
-      return refusedByCluster(`Whether ${key} is deleted is not known; try again`, error.cause)
+      return refusedByCluster(`It is not known whether ${key} is deleted; try again`, error.cause)
     }
     if (!isApiError(error)) throw error
     if (!isApiError(error, 404)) return refusedByCluster(`${key} is not deleted`, error)
@@ -88,7 +88,7 @@ async function isLeaving(api: KubeApi, { metadata: { namespace, name, uid } }: I
 
 function notDeleted(key: string, plan: DeletionPlan, command: DeleteModel) {
   if (plan.service.metadata.uid !== command.uid) {
-    return refused(`${key} is another InferenceService of the same name by now: look at it again before it is deleted.`)
+    return refused(`${key} is now another InferenceService of the same name: check it again before you delete it.`)
   }
   return refused(`${key} is not deleted. ${deletionViewOf(plan).message}`, {
     command: { ...command, evenIfManaged: true },
@@ -106,7 +106,7 @@ async function deleteItsModel(api: KubeApi, service: InferenceService): Promise<
       if (!model) return ''
       if (!model.isDeleted) return model.message
       await api.delete(resources.models, namespace, modelRef, preconditions(model.object))
-      return `So is its Model ${modelRef}; what was downloaded stays on this machine.`
+      return `Its Model ${modelRef} is deleted too; downloaded files stay on this machine.`
     })
   } catch (error) {
     if (!isApiError(error)) throw error
@@ -190,7 +190,7 @@ export async function planModel(api: KubeApi, service: InferenceService): Promis
   return {
     object,
     isDeleted: true,
-    message: `The Model ${modelRef} goes with it, since no other service uses it; what was downloaded stays on this machine.`,
+    message: `The Model ${modelRef} is deleted with it, since no other service uses it; downloaded files stay on this machine.`,
   }
 }
 
@@ -224,7 +224,7 @@ function deletionViewOf({ service, model, managers }: DeletionPlan): DeletionVie
     managers: [...managers],
     message: [
       ...comesBack,
-      `The InferenceService ${key} is deleted in the cluster, on whatever machine it is served.`,
+      `The InferenceService ${key} is deleted in the cluster, whichever machine serves it.`,
       ...(model ? [model.message] : []),
     ].join(' '),
   }
@@ -300,6 +300,6 @@ export async function deletion(api: KubeApi, service: ServiceRef, isShown: boole
   } catch (error) {
     if (!isApiError(error)) throw error
     const words = error.code === undefined ? `the cluster does not answer (${rootMessage(error)})` : error.detail
-    throw new LinkError('refused', `What goes with ${key} is not known: ${words}.`, { cause: error })
+    throw new LinkError('refused', `It is not known what would be deleted with ${key}: ${words}.`, { cause: error })
   }
 }

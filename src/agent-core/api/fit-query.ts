@@ -56,7 +56,7 @@ async function lookedAt(
   if (watched !== undefined && namespace !== watched) {
     throw new LinkError(
       'refused',
-      `This machine watches the namespace ${watched} alone, so it looks at no model for ${namespace}.`,
+      `This machine watches only the namespace ${watched}, so it checks no model for ${namespace}.`,
     )
   }
   const request = { source, namespace, quantization }
@@ -67,7 +67,7 @@ async function lookedAt(
     sizedLook(await models.lookThere({ ...request, secret }, AbortSignal.any([left, AbortSignal.timeout(lookLimitMs)])))
   const look = looks.of(JSON.stringify({ ...request, sourceSecret }), there, signal)
   if (look) return look
-  throw new LinkError('refused', 'Too many models are being looked at already: wait for them.')
+  throw new LinkError('refused', 'Too many models are being checked already: wait for them.')
 }
 
 async function judged(sources: FitSources, look: SizedLook, question: FitQuestion): Promise<FitView> {
@@ -103,7 +103,7 @@ async function diskProblemOf(
   return `The download is ${formatBytes(bytes)}, but the disk of ${directory} has ${formatBytes(freeBytes)} free${kept}: delete models that nobody uses.`
 }
 
-/** Without those that no Model may name. */
+/** The files that a Model may name. */
 const choiceViews = (choices: readonly ModelChoice[]): FileChoiceView[] =>
   choices
     .filter(({ source }) => modelSource.safeParse(source).success)
@@ -127,7 +127,7 @@ interface Kept {
   readonly look: Promise<SizedLook>
   readonly ending: AbortController
   isUnderWay: boolean
-  /** How many wait for it. */
+  /** How many queries wait for this look. */
   waiting: number
 }
 
@@ -180,7 +180,7 @@ export class ModelLooks {
     if (this.#kept.get(key) === kept) this.#kept.delete(key)
   }
 
-  /** The oldest goes first. */
+  /** Drops the oldest finished look; false if all are still under way. */
   #makeRoom(): boolean {
     if (this.#kept.size < maxKept) return true
     for (const [key, { isUnderWay }] of this.#kept) {

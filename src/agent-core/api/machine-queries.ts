@@ -68,7 +68,7 @@ function holdersOf(held: readonly HeldMemory[]): HolderView[] {
 export interface EvictionPreviewSources {
   readonly memory: Pick<Memory, 'fresh' | 'outlook' | 'isHeld' | 'view' | 'problem'>
   readonly reports: readonly ServiceReport[]
-  /** As they would be. */
+  /** The settings that are previewed. */
   readonly settings: MemorySettings
 }
 

@@ -10,7 +10,7 @@ interface PauseTexts {
 
 const pauseTexts: Readonly<Record<'pauseNode' | 'resumeNode', PauseTexts>> = {
   pauseNode: {
-    already: 'This machine is paused already.',
+    already: 'This machine is already paused.',
     history: 'This machine was paused by a person.',
     done: 'This machine is paused: its addresses are withdrawn, its models stay in memory, and nothing is started.',
     undo: { name: 'resumeNode' },
@@ -18,7 +18,7 @@ const pauseTexts: Readonly<Record<'pauseNode' | 'resumeNode', PauseTexts>> = {
   resumeNode: {
     already: 'This machine is not paused.',
     history: 'This machine was resumed by a person.',
-    done: 'This machine serves again: what answers is published.',
+    done: 'This machine serves again: servers that answer are published.',
     undo: { name: 'pauseNode' },
   },
 }
@@ -57,12 +57,12 @@ export function resync({ session, agent }: Rooms): Outcome {
 /** Ends the agent once the answer is sent. */
 export function shutdown({ agent }: Rooms, { keepServing }: Extract<Command, { name: 'shutdown' }>): Outcome {
   const { shutDown } = agent
-  if (!shutDown) return Promise.resolve(refused('This agent is ended by the program that runs it.'))
+  if (!shutDown) return Promise.resolve(refused('Only the program that runs this agent can end it.'))
   setImmediate(() => shutDown({ keepServing }))
   return Promise.resolve(
     accepted(
       keepServing
-        ? 'The agent ends; its servers and what is published of them stay, for the next agent on this state folder to take over.'
+        ? 'The agent ends; its servers keep running and stay published, and the next agent on this state folder takes them over.'
         : 'The agent ends: it withdraws what it serves, lets requests in flight finish and stops its servers.',
     ),
   )

@@ -31,7 +31,7 @@ export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { 
   const key = refKey(service)
   if (scope === 'here') {
     if (known.personsHold) {
-      return done(`${key} is held back on this machine already. ${known.personsHold.message}`)
+      return done(`${key} is already held back on this machine. ${known.personsHold.message}`)
     }
     const message = 'Stopped only on this machine, by a person; Start brings it back.'
     await holdHere(rooms, known, 'stopped', message)
@@ -39,10 +39,10 @@ export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { 
   }
   try {
     const { changed, service: now } = await stopInCluster(known.session.cluster, service)
-    if (!changed) return done(`${key} is stopped in the cluster already.`)
+    if (!changed) return done(`${key} is already stopped in the cluster.`)
     const how = now.spec.value.replicas === 0 ? 'scaled to zero replicas' : 'suspended (spec.suspend)'
     const why = isKueues(now.metadata) ? ', since Kueue decides about spec.suspend' : ''
-    return done(`${key} is ${how} in the cluster${why}; its server finishes what is in flight and ends.`)
+    return done(`${key} is ${how} in the cluster${why}; its server finishes the requests in flight and ends.`)
   } catch (error) {
     if (!isApiError(error)) throw error
     return refusedByCluster(`${key} is not stopped`, error, {
@@ -67,9 +67,9 @@ export async function start(rooms: Rooms, { service }: Extract<Command, { name: 
     const { changed, service: now } = await startInCluster(known.session.cluster, service)
     if (changed) return done(`${key} is started: the cluster asks for it again.`)
     if (isKueues(now.metadata) && now.spec.value.suspend) {
-      return done(`${key} is asked for; it starts when the Kueue queue ${now.metadata.labels[kueueQueue]} lets it go.`)
+      return done(`${key} is requested; it starts when the Kueue queue ${now.metadata.labels[kueueQueue]} admits it.`)
     }
-    return done(wasHeld || wasIdle ? `${key} is started on this machine.` : `${key} is asked for already.`)
+    return done(wasHeld || wasIdle ? `${key} is started on this machine.` : `${key} is already requested.`)
   } catch (error) {
     if (!isApiError(error)) throw error
     if ((wasHeld || wasIdle) && isAskedFor(known)) return done(`${key} is started on this machine.`)
@@ -77,7 +77,7 @@ export async function start(rooms: Rooms, { service }: Extract<Command, { name: 
   }
 }
 
-/** As far as is known here. */
+/** Whether the cluster asks for the service, as far as this machine knows. */
 function isAskedFor({ report: { service } }: Known): boolean {
   return service?.spec.ok === true && !service.spec.value.suspend && service.spec.value.replicas > 0
 }
@@ -172,7 +172,7 @@ type Change = (metadata: ObjectMeta, spec: InferenceServiceSpec) => Patch | unde
 
 interface ClusterChange {
   readonly changed: boolean
-  /** As the cluster has it now. */
+  /** The object as the cluster has it now. */
   readonly service: InferenceService
 }
 
@@ -228,9 +228,7 @@ function restarted(rooms: Rooms, service: Parameters<typeof refKey>[0]) {
   if (kind === 'starting' || kind === 'ready') {
     return accepted(`${key} is being replaced already: the new server takes over as soon as it answers.`)
   }
-  return accepted(
-    `${key} is restarted: a new server takes the place of the present one, and what is in flight finishes.`,
-  )
+  return accepted(`${key} is restarted: a new server replaces the current one, and requests in flight finish.`)
 }
 
 /** Leaves memory now, on this machine, until brought back. */
@@ -239,7 +237,7 @@ export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
   if (known.personsHold) {
-    return done(`${key} is held back on this machine already. ${known.personsHold.message}`)
+    return done(`${key} is already held back on this machine. ${known.personsHold.message}`)
   }
   await holdHere(
     rooms,
@@ -248,9 +246,7 @@ export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 
     'Evicted from the memory of this machine, by a person, until it is brought back.',
   )
   rooms.history.add({ kind: 'evicted', service, message: 'Evicted by a person.' })
-  return done(
-    `${key} leaves the memory of this machine when what is in flight has finished; another machine may take it.`,
-  )
+  return done(`${key} leaves the memory of this machine when its requests have finished; another machine may take it.`)
 }
 
 /** Ends whatever holds a service back on this machine; what the cluster was told stays. */
@@ -315,7 +311,7 @@ export async function release(rooms: Rooms, { service }: Extract<Command, { name
     'released',
     'Released for other machines, by a person; bringing it back claims it again.',
   )
-  return done(`${key} is withdrawn here and free for any other machine; where there is none, nobody serves it.`)
+  return done(`${key} is withdrawn here and free for any other machine; if there is none, nobody serves it.`)
 }
 
 /** Ends a drain at once: requests in flight are cut short. */
@@ -325,7 +321,7 @@ export function skipDrain(rooms: Rooms, { service }: Extract<Command, { name: 's
   if (typeof known === 'string') return Promise.resolve(refused(known))
   return Promise.resolve(
     rooms.servers.skipDrain(key)
-      ? done(`The server of ${key} ends now; what was in flight is cut short.`)
+      ? done(`The server of ${key} ends now; requests in flight are cut off.`)
       : refused(`The server of ${key} is not waiting for requests to finish.`),
   )
 }
@@ -340,7 +336,7 @@ export async function cancelDownload(rooms: Rooms, { service }: Extract<Command,
   if (!fetch.isRunning && plan.state !== 'fetching') return refused(`Nothing is being downloaded for ${key}.`)
   if (observed.server.kind === 'ready' || observed.server.kind === 'unready') {
     return refused(
-      `${key} serves its previous model while the new one is downloaded; only a stop of the service ends that.`,
+      `${key} serves its previous model while the new one is downloaded; only stopping the service ends that.`,
       {
         command: { name: 'stop', service, scope: 'here' },
         label: 'Stop only on this machine',

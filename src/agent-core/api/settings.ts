@@ -73,7 +73,7 @@ const admission: Receiver = ({ memory, session }) => {
   void memory.settingsChanged()
   session()?.reconciler.memoryRulesChanged()
 }
-/** Which looks at memory decide. */
+/** The next look at memory applies the eviction settings, so one is made now. */
 const evictions: Receiver = ({ memory }) => void memory.look()
 const supply: Receiver = (rooms) => rooms.supply.settingsChanged()
 const power: Receiver = (rooms) => rooms.power.settingsChanged()
@@ -81,9 +81,9 @@ const energy: Receiver = (rooms) => {
   rooms.energy.settingsChanged()
   rooms.power.settingsChanged()
 }
-/** It is read for each answer. */
+/** No receiver: the setting is read for each answer. */
 const answers: Receiver = () => undefined
-/** The command itself moves. */
+/** No receiver: the command itself moves to the new cluster or namespace. */
 const move: Receiver = () => undefined
 const log: Receiver = ({ agent, settings }) => agent.setLogLevel?.(settings.current.logLevel)
 
@@ -115,7 +115,7 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   logLevel: log,
 }
 
-/** Each once. */
+/** The receivers of the changed settings, each only once. */
 function receiversOf(patch: SettingsPatch): ReadonlySet<Receiver> {
   const byName: Readonly<Partial<Record<SettingName, Receiver>>> = receivers
   return new Set(settingNames.flatMap((name) => (patch[name] === undefined ? [] : (byName[name] ?? []))))
@@ -142,7 +142,7 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
     undo: { name: 'setHostAddress', address: now.by === 'person' ? now.address : 'automatic' },
   })
   await agent.checkAddress()
-  const followed = `The host address is ${what}; what is published follows at once, and no server restarts.`
+  const followed = `The host address is ${what}; the published addresses change at once, and no server restarts.`
   return done(judged?.warning === undefined ? followed : `${followed} ${judged.warning}`)
 }
 

@@ -174,7 +174,7 @@ export class ClusterLink {
       await this.#move(context, where)
     } catch (error) {
       this.#options.log.error('move failed', { where, error })
-      this.#moveProblem = `The move to ${where} did not go as it should: ${messageOf(error)}. The agent connected again.`
+      this.#moveProblem = `The move to ${where} failed: ${messageOf(error)}. The agent connected again.`
       await this.#drop()
       await this.#reconnect()
     } finally {

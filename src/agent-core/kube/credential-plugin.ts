@@ -108,7 +108,7 @@ async function answerOf<T>(issuer: string, schema: z.ZodType<T>, asked: Promise<
     throw new Error(`it answered ${statusCode} ${refusal.safeParse(answer).data?.error ?? ''}`.trim())
   } catch (error) {
     throw new ProgramError(
-      `The login server ${issuer} of the kubeconfig renews no token (${rootMessage(error)}): check that it answers, or log in again.`,
+      `The login server ${issuer} of the kubeconfig does not renew the token (${rootMessage(error)}): check that it answers, or log in again.`,
       { cause: error },
     )
   }

@@ -46,7 +46,7 @@ const usersWithTokenFiles = z.looseObject({
 /** client-node does not know kubectl's `tokenFile`, and reads `token-file` of every user at once, where a pipe would hold it up for ever. */
 function withTokenProviders(text: string, folder: string): string {
   const kubeconfig = usersWithTokenFiles.safeParse(loadYaml(text))
-  if (!kubeconfig.success) throw new Error('its users are not such as a kubeconfig has')
+  if (!kubeconfig.success) throw new Error('its users are not valid')
   const users = kubeconfig.data.users.map((entry) => {
     const { tokenFile, 'token-file': older, ...rest } = entry.user ?? {}
     const named = tokenFile ?? older

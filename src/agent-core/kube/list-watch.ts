@@ -57,7 +57,7 @@ export function explainFailure(state: ConnectionState, resource: Resource, serve
   }
   const own = ownFailure(error)
   if (own !== undefined) {
-    return `The cluster at ${server} cannot be asked: ${own}. What runs keeps serving, and it is asked again and again.`
+    return `The cluster at ${server} cannot be asked: ${own}. What runs keeps serving, and the cluster is asked again regularly.`
   }
   switch (state) {
     case 'unauthorized':

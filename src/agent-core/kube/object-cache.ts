@@ -72,8 +72,8 @@ export class ObjectCache<T extends KubeObject> {
     this.#meanwhile = undefined
     this.#synced = true
     const isNewer = (key: string): boolean => {
-      const told = meanwhile.get(key)
-      return told !== undefined && !told.isGone && isOlder(version, told.object.metadata.resourceVersion)
+      const own = meanwhile.get(key)
+      return own !== undefined && !own.isGone && isOlder(version, own.object.metadata.resourceVersion)
     }
     const listed = new Set(objects.map(({ metadata }) => keyOf(metadata.namespace, metadata.name)))
     for (const [key, object] of this.#objects) {
@@ -81,8 +81,8 @@ export class ObjectCache<T extends KubeObject> {
     }
     for (const object of objects) {
       const key = keyOf(object.metadata.namespace, object.metadata.name)
-      const told = meanwhile.get(key)
-      const wasDeleted = told?.isGone === true && isNoNewer(object, told.object)
+      const own = meanwhile.get(key)
+      const wasDeleted = own?.isGone === true && isNoNewer(object, own.object)
       if (!wasDeleted && !isNewer(key)) this.#take(object)
     }
   }

@@ -150,7 +150,7 @@ function pin(
   if (!known.includes(name)) {
     if (isKept && wanted !== undefined) {
       throw new KubeconfigError(
-        `This machine serves context "${name}", which the kubeconfig has no more (it has ${known.join(', ')}): bring it back, or choose another with metal-agent context use NAME.`,
+        `This machine serves context "${name}", which the kubeconfig no longer has (it has ${known.join(', ')}): bring it back, or choose another with metal-agent context use NAME.`,
       )
     }
     throw new KubeconfigError(

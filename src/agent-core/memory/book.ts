@@ -84,7 +84,7 @@ function wordsOf(refusal: Omit<Refusal, 'message'>, needs: string): string {
   }
   const obstacles = obstaclesOf(refusal)
   if (obstacles.length > 0) return `${needs} ${formatBytes(needBytes)}, ${obstacles.join(', and ')}${place}`
-  return `${needs} ${formatBytes(needBytes)}: that is free now, but goes to those that wait ahead of it${place}`
+  return `${needs} ${formatBytes(needBytes)}: that is free now, but goes to services ahead of it in the queue${place}`
 }
 
 function obstaclesOf({ room, shortage, fitsAlone }: Omit<Refusal, 'message'>): string[] {
@@ -196,9 +196,9 @@ function reasonToWait(entry: WaitingRequest, machine: MachineMemory): Refusal['r
 
 /** What could not be checked, one sentence. */
 function whyUnchecked({ needBytes, whyUnknown }: StartRequest, machine: MachineMemory): string | undefined {
-  if (needBytes === undefined) return `Nobody knows how much memory it needs: ${whyUnknown ?? 'no estimate was made'}`
+  if (needBytes === undefined) return `Its memory need is not known: ${whyUnknown ?? 'no estimate was made'}`
   if (machine.availableBytes !== undefined) return undefined
-  return 'Nobody knows how much memory is available: the system does not tell'
+  return 'The available memory is not known: the system does not report it'
 }
 
 /** The starts that would be admitted if they asked now, in order. */

@@ -167,7 +167,7 @@ export function largestBudget(totalBytes: number): number {
 export function resolveBudget(inputs: BudgetInputs): BudgetResult {
   const { totalBytes } = inputs
   if (!Number.isFinite(totalBytes) || totalBytes <= 0) {
-    return { ok: false, message: 'No budget for models: this machine does not tell how much memory it has' }
+    return { ok: false, message: 'No budget for models: this machine does not report how much memory it has' }
   }
   const wanted = wantedBudget(inputs)
   return 'message' in wanted ? { ok: false, message: wanted.message } : { ok: true, budget: capped(wanted, inputs) }

@@ -114,7 +114,7 @@ export function reportedExcess(
 }
 
 export const excessNotice = (excessBytes: number, needBytes: number): string =>
-  `It takes ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with: that counts, so that nothing is started on it, and it is the first to be ended where the budget or the memory of this machine does not do. ${excessAdvice} A restart gives it back.`
+  `It takes ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with: that counts, so that nothing is started on it, and it is the first to be ended if the budget or the memory of this machine runs out. ${excessAdvice} A restart gives it back.`
 
 /** The process group of a server, as it is now. */
 export interface GrowingServer {

@@ -93,7 +93,7 @@ export class LogFile {
     if (lost > 0) onRecovered(lost)
   }
 
-  /** For good. */
+  /** Closes the file; later lines are dropped. */
   close(): void {
     this.#isClosed = true
     this.#letGo()

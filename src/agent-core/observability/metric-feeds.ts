@@ -212,7 +212,7 @@ export function setPower(metrics: AgentMetrics, figures: PowerFigures | undefine
 /** What was drawn in a span of time, and what services had of it. */
 interface Spent {
   readonly measured: { readonly joules: number; readonly ms: number }
-  /** All that have ever worked. */
+  /** By key: every service that has ever worked, gone ones included. */
   readonly services: ReadonlyMap<string, { readonly joules: number; readonly measuredTokens?: number | undefined }>
 }
 

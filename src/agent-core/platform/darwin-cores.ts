@@ -2,7 +2,7 @@ import { parsePositiveInteger } from './darwin-output.ts'
 
 /** Cores of the same kind: performance or efficiency cores. */
 export interface CoreLevel {
-  /** Empty where it has none. */
+  /** The system's name of the level; empty if it has none. */
   readonly name: string
   readonly cores: number | undefined
 }
@@ -12,7 +12,7 @@ const mostLevels = 8
 
 export const knownLevels: readonly string[] = ['Super', 'Performance', 'Standard', 'Efficiency']
 
-/** The fastest first. `told` answers what `sysctl -n` says under a name. */
+/** The levels, fastest first. `sysctl` answers what `sysctl -n` prints for a name. */
 export async function coreLevels(sysctl: (name: string) => Promise<string>): Promise<readonly CoreLevel[]> {
   const count = Math.min(parsePositiveInteger(await sysctl('hw.nperflevels')) ?? 0, mostLevels)
   const levels = Array.from({ length: count }, async (_, level) => ({

@@ -77,7 +77,7 @@ export class DarwinPlatform implements Platform {
   readonly #run: CommandRunner
   readonly #attempt: typeof attemptAt
   readonly #interfaces: () => readonly HostInterface[]
-  /** Effective. */
+  /** Effective user id of this process. */
   readonly #userId: number | undefined
   /** Set once ps has refused to tell memory and processor time. */
   #lacksUsage = false
@@ -330,7 +330,7 @@ export class DarwinPlatform implements Platform {
     return this.#run(darwinCommands.ps, [format, '-o', psColumnsWithoutUsage, ...which])
   }
 
-  /** Says so the first time. */
+  /** True if ps may not read memory and processor time; reports that the first time. */
   #lacksUsageNow(stderr: string | undefined): boolean {
     if (!lacksEntitlement(stderr ?? '')) return false
     if (!this.#lacksUsage) this.#onLimitation?.(noUsageNotice)

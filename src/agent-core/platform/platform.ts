@@ -75,7 +75,7 @@ export interface HostInterface {
   readonly address: string
   readonly family: 'IPv4' | 'IPv6'
   readonly netmask: string
-  /** Loopback. */
+  /** True for the loopback interface. */
   readonly internal: boolean
 }
 

@@ -130,7 +130,7 @@ function epochOfStripped(slice: EndpointSlice, { last }: ClaimFacts): number | u
   return isLast && !hasOtherHeartbeat(slice, last.heartbeat) ? last.epoch : undefined
 }
 
-/** Pods are sent to where nothing listens. */
+/** Judges a ready slice without a holder: it sends pods where nothing listens. */
 const readyUnheld = ({ namespace, name }: PublishTarget): ClaimJudgement => ({
   kind: 'dead',
   epoch: 0,

@@ -171,7 +171,7 @@ const claimStep = (facts: SliceFacts): HoldStep =>
 const renewStep = ({ claim, slice, target, heldEpoch }: SliceFacts): HoldStep =>
   slice ? keepStep(claim, target) : { do: 'create', epoch: heldEpoch ?? firstEpoch, published: undefined }
 
-/** Takes what its dead holder has. */
+/** Takes the claim over from a dead holder. */
 function takeOverStep({ claim, target }: SliceFacts): HoldStep {
   if (claim.kind === 'released') return { do: 'write', epoch: firstEpoch, published: undefined }
   if (claim.kind === 'dead') return { do: 'write', epoch: claim.epoch + 1, published: undefined }
@@ -189,7 +189,7 @@ function publishStep(
   return isCurrent(slice, claim.epoch) ? { do: 'stop', result: done } : { do: 'write', epoch: claim.epoch, published }
 }
 
-/** No longer ready. */
+/** Marks the address as not ready. */
 function withdrawStep({ claim, slice, target }: SliceFacts): HoldStep {
   if (!slice) return { do: 'stop', result: done }
   if (!isHeld(claim)) return { do: 'stop', result: lostTo(claim, target) }
@@ -287,7 +287,7 @@ export class ClaimedSlice {
     return this.#options.slices.cache.get(namespace, serviceNameOf(name))
   }
 
-  /** From the cache alone. */
+  /** Reads only the cache. */
   view(target: PublishTarget): SliceView {
     const slice = this.cached(target)
     const obstacle = slice ? undefined : this.#obstacle
@@ -331,7 +331,7 @@ export class ClaimedSlice {
     return this.#write(target, this.cached(target), (facts) => publishStep(facts, published, isCurrent))
   }
 
-  /** No longer ready; the claim stays. */
+  /** Marks the address as not ready; the claim stays. */
   withdraw(target: PublishTarget): Promise<SliceChange> {
     return this.#write(target, this.cached(target), withdrawStep)
   }
@@ -356,7 +356,7 @@ export class ClaimedSlice {
     return this.isDoubtful ? this.#renew(target) : done
   }
 
-  /** No longer ready, and free for any agent. */
+  /** Marks the address as not ready, and frees the claim for any agent. */
   async release(target: PublishTarget): Promise<WriteResult> {
     const result = await this.#settle(target, this.cached(target), ({ claim, slice }) => {
       if (!slice || !isHeld(claim)) return { do: 'stop', result: done }
@@ -451,7 +451,7 @@ export class ClaimedSlice {
     this.#held = undefined
   }
 
-  /** Released or deleted by us. */
+  /** Forgets the slice after we released or deleted it. */
   #end(): void {
     this.#letGo()
     this.#memory.forgetWrites()
@@ -569,7 +569,7 @@ export class ClaimedSlices {
     return slice
   }
 
-  /** From the cache alone. */
+  /** Reads only the cache. */
   view(target: PublishTarget): SliceView {
     const { cache } = this.#options.slices
     const isThere = cache.get(target.namespace, serviceNameOf(target.name)) !== undefined

@@ -379,7 +379,7 @@ interface EndpointsUpkeepOptions {
   readonly namespace: string | undefined
   readonly log: Logger
   readonly signal: AbortSignal
-  /** Between two looks. */
+  /** Time between two checks of the Endpoints. */
   readonly everyMs: number | undefined
 }
 
@@ -396,7 +396,7 @@ export class EndpointsUpkeep implements Disposable {
     this.#options = options
   }
 
-  /** Looks at them from now on. */
+  /** Begins the regular checks. */
   start(): void {
     this.#timer = setTimeout(() => {
       void this.#look().finally(() => {

@@ -204,7 +204,7 @@ interface AddressFacts {
   readonly warning?: string
 }
 
-/** Before anything was looked at. */
+/** State before the first look at the interfaces. */
 const nothingChosen: HostAddress = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
 
 export const noAddress: AddressFacts = { ip: undefined, message: nothingChosen.message }

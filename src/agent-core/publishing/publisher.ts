@@ -112,7 +112,7 @@ async function writeWithin(
 const failureOf = (write: Promise<WriteResult>): Promise<string | undefined> =>
   write.then((result) => (result.kind === 'done' || result.kind === 'lost' ? undefined : result.message), messageOf)
 
-/** False where it was cut short. */
+/** Resolves false if the signal cut the pause short. */
 const pause = (ms: number, signal: AbortSignal): Promise<boolean> => delay(ms, true, { signal }).catch(() => false)
 
 /** What the caches say; costs no request. */
@@ -133,7 +133,7 @@ export interface PublicationView {
   readonly recheckInMs: number | undefined
 }
 
-/** Before the first list. */
+/** The view before the first list. */
 const unknownView: PublicationView = {
   claim: { kind: 'unknown' },
   service: { kind: 'absent' },

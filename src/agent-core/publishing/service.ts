@@ -83,7 +83,7 @@ export class ServiceWriter {
   readonly #now: () => number
   readonly #signal: AbortSignal
   readonly #obstacles = new Map<string, Obstacle>()
-  /** By key, of what we have written. */
+  /** By key: changes by others of what we have written. */
   readonly #edits = new Map<string, ForeignEdits<Wish>>()
 
   constructor(options: {

@@ -53,7 +53,7 @@ export class WriteQueue {
     this.#generation += 1
   }
 
-  /** When all turns until now are over. */
+  /** Resolves when all turns queued until now are over. */
   async settled(): Promise<void> {
     await this.#last
   }
@@ -189,7 +189,7 @@ const forgottenAfterMs = 600_000
 export interface Edits {
   /** Names the field manager that seems to do it, and what is done about it. */
   readonly message: string
-  /** Until it is put right. */
+  /** Time until our content is written again. */
   readonly mendInMs: number
   /** Until they are forgotten, should no more come. */
   readonly forgottenInMs: number
@@ -201,7 +201,7 @@ interface ForeignEditsOptions {
   readonly kind: 'EndpointSlice' | 'Service' | 'Endpoints'
   readonly namespace: string
   readonly name: string
-  /** Ours. */
+  /** The field manager of our own writes. */
   readonly fieldManager: string
   readonly monotonicNow: () => number
 }
@@ -219,7 +219,7 @@ export class ForeignEdits<Written> {
   #count = 0
   #at = 0
   #isEdited = false
-  /** Who seems to have done it. */
+  /** The field manager that seems to have made the latest foreign change. */
   #writer = ''
 
   constructor(options: ForeignEditsOptions) {

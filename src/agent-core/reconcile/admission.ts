@@ -77,7 +77,7 @@ class Displacements implements Disposable {
     for (const loser of losers) this.#displace(loser, winner)
   }
 
-  /** It has its memory, or asks for none. */
+  /** The winner has its memory, or no longer asks for any. */
   winnerWaitsNoMore(key: string): void {
     this.#inVain.delete(key)
   }
@@ -139,7 +139,7 @@ class Displacements implements Disposable {
     return states.filter((state): state is ServerState => state !== undefined && !isOver(state))
   }
 
-  /** When the winner must have its place. */
+  /** Looks again when the time is over in which the winner must have taken its place. */
   #lookAgain(): void {
     const { memory, log, placeWithinMs = defaultPlaceWithinMs } = this.#options
     clearTimeout(this.#looksAgain)
@@ -179,7 +179,7 @@ export interface AdmissionOptions extends Omit<DisplacementsOptions, 'isQueued' 
   readonly narrator: Pick<Narrator, 'notStarted' | 'mayStart' | 'tell'>
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
-  /** Each answer to a start. */
+  /** Called with each answer to a start. */
   readonly onDecision?: (outcome: 'admitted' | MemoryReason) => void
 }
 
@@ -217,7 +217,7 @@ interface Entry {
   refusal: (MemoryRefusal & { readonly of: string }) | undefined
   /** As `refusal`. */
   comparison: Comparison | undefined
-  /** Since when it asks for memory in vain. */
+  /** Since when its requests for memory are refused. */
   waitingSince: number | undefined
   /** It has a place among those that wait for memory, or may have. */
   isQueued: boolean

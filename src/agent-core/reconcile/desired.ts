@@ -55,7 +55,7 @@ export type Desired =
   /** Too early to tell: nothing may be concluded from an absence. */
   | { readonly kind: 'unknown'; readonly message: string }
   | { readonly kind: 'gone'; readonly message: string }
-  /** For another accelerator. */
+  /** The Model is for another accelerator. */
   | { readonly kind: 'notOurs'; readonly message: string }
   /** For other agents: this one was told to keep away. */
   | { readonly kind: 'excluded'; readonly message: string }

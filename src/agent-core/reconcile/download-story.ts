@@ -39,7 +39,7 @@ export class DownloadStory {
       return undefined
     this.#reportedPercent = reached
     if (this.#wholeMs(doneBytes, totalBytes) < longDownloadMs) return undefined
-    return { reason: 'Fetching', message: `${reached} % of the model are here: ${formatBytes(doneBytes)}${of}.` }
+    return { reason: 'Fetching', message: `${reached} % of the model is here: ${formatBytes(doneBytes)}${of}.` }
   }
 
   /** Undefined where nothing was downloaded. */

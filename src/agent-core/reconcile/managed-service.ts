@@ -126,7 +126,7 @@ export class ManagedService {
     this.#starts = new ServerStarts({ ...rooms, key, enqueue })
   }
 
-  /** One pass. */
+  /** Runs one pass. */
   async reconcile(): Promise<Rest> {
     this.#isBusy = true
     try {
@@ -177,7 +177,7 @@ export class ManagedService {
     return this.#last !== undefined && isHeld(this.#last.observed.publication)
   }
 
-  /** What is still to be done before nothing of it runs and the cluster was told what it could be told; undefined = it has left. */
+  /** What still runs or still has to be written to the cluster before the service has left; undefined = it has left. */
   get stillHere(): string | undefined {
     if (this.#last === undefined || this.#last.plan.forget) return undefined
     const { plan: next, observed } = this.#last
@@ -185,7 +185,7 @@ export class ManagedService {
     return hasLeft ? undefined : next.message
   }
 
-  /** False where it is none of ours. */
+  /** False if this machine does not serve it. */
   restart(): boolean {
     if (!this.#last || this.#last.plan.forget) return false
     this.#starts.askRestart()
@@ -194,7 +194,7 @@ export class ManagedService {
     return true
   }
 
-  /** A request is expected: what left memory for want of requests comes back. False where it had not. */
+  /** A request is expected: an idle service comes back into memory. False if it was not unloaded for idleness. */
   wake(): boolean {
     return this.#idleness.wake(this.#metadata?.uid)
   }

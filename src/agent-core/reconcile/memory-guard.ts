@@ -98,7 +98,7 @@ const overBudgetMs = 1_500
 /** What a server held comes back within that, and shows in a look at memory. */
 const settleMs = 5_000
 
-/** So many ends in a row hold the service. */
+/** After this many ends in a row the service is held. */
 const endsUntilHeld = 3
 
 /**
@@ -108,7 +108,7 @@ const endsUntilHeld = 3
 export class MemoryGuard implements Disposable {
   readonly #options: MemoryGuardOptions
   readonly #unsubscribe: () => void
-  /** The excess that people were told of, by key. */
+  /** The excess that was reported, by key. */
   #reported = new Map<string, { readonly excessBytes: number; readonly needBytes: number }>()
   readonly #ends = new Map<string, { readonly of: string; readonly count: number }>()
   /** The process that has led past the budget, and since when. */

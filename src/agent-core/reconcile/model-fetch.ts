@@ -43,7 +43,7 @@ interface Fetching {
   isNewer: boolean
   /** What a person should know of a model that is here, such as that its source could not be asked. */
   notice: string | undefined
-  /** The progress message that was told last. */
+  /** The progress message that was reported last. */
   said: string | undefined
   timer: NodeJS.Timeout | undefined
   /** Since when the source is not to be asked again; undefined while it is asked. */
@@ -131,7 +131,7 @@ export class ModelFetch {
     fetching.waitsSince = since
   }
 
-  /** In place of what is fetched by now. */
+  /** Begins a fetch, which replaces the one under way. */
   begin({ service, spec, model }: DesiredServer): void {
     const { models, cluster, settings } = this.#options
     const request = fetchRequest({
@@ -238,7 +238,7 @@ export class ModelFetch {
     const outcome = await this.#outcomeOf(
       fetching,
       (how) => this.#options.models.refresh(request, current.model, how),
-      () => (fetching.notice = 'A newer content of the model is on its way; it takes over when it is here.'),
+      () => (fetching.notice = 'A newer version of the model is being fetched; it takes over when it has arrived.'),
     )
     if (cancelled.signal.aborted) return
     const nextMs = this.#nextRefreshMs(fetching)
@@ -247,7 +247,8 @@ export class ModelFetch {
       this.#end(fetching, outcome)
     } else {
       fetching.notice =
-        outcome && `Whether the model changed at its source is not known: ${outcome.message} It is asked again later.`
+        outcome &&
+        `It is not known whether the model changed at its source: ${outcome.message} The source is asked again later.`
       this.#progressed(fetching)
     }
     this.#refreshIn(fetching, nextMs)

@@ -411,7 +411,7 @@ export class Narrator {
     this.tell(key, { kind: 'answered', port })
   }
 
-  /** Once, however often it is tried again. */
+  /** Reports leftover processes once, however often ending them is tried again. */
   #left(key: string, reported: ReportedState, message: string): void {
     if (reported.left === message) return
     reported.left = message

@@ -56,7 +56,7 @@ export class PressureEviction implements Disposable {
   #isDeciding = false
   #endedAt: number | undefined
   #leaving: string | undefined
-  /** The latest that came back. */
+  /** The latest service that came back. */
   #cameBack: { readonly key: string; readonly at: number } | undefined
   /** Why nothing was evicted in this episode of critical pressure, as it was reported. */
   #reportedSkip: SkipReason | undefined

@@ -77,7 +77,7 @@ export class Reconciler {
   readonly #rooms: ServiceRooms
   readonly #admission: Admission
   readonly #names = new ServiceNames()
-  /** In this turn. */
+  /** Models that changed in this turn of the event loop. */
   readonly #changedModels = new Set<string>()
   #unsubscribe: readonly (() => void)[] = []
   #isStopped = false

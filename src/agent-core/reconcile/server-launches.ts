@@ -125,7 +125,7 @@ export class ServerLaunches {
   }
 }
 
-/** As a person would have to write it. */
+/** The spec with the change, as a person would have to write it. */
 const changed = (spec: InferenceServiceSpec, { contextTokens, kvType, slots }: ServerChange): InferenceServiceSpec => ({
   ...spec,
   ...(contextTokens !== undefined && { contextSize: contextTokens }),

@@ -303,6 +303,6 @@ const isThere = (file: string): Promise<boolean> =>
 export const pidOf = (state: ServerState | undefined): number | undefined =>
   state && !isOver(state) && 'pid' in state ? state.pid : undefined
 
-/** Whether a start came to something. */
+/** Whether the start has succeeded or failed. */
 const isOutcome = (state: ServerState): boolean =>
   state.kind === 'ready' || state.kind === 'failedToSpawn' || (state.kind === 'exited' && state.cause !== 'stopped')

@@ -6,7 +6,7 @@ import type { ServerView } from './plan/observation.ts'
 /** A start that failed before there was a process. */
 export interface StartFailure {
   readonly message: string
-  /** Where it was not tried. */
+  /** Set if the start was not even tried: why. */
   readonly refusal?: ServiceReason
 }
 
@@ -71,7 +71,7 @@ function stoppingMessage({ drain, since, hangs }: Stopping): string {
   return `${requests} request${requests === 1 ? '' : 's'} finishing; the server stops in at most ${seconds} s.`
 }
 
-/** It serves, or will. */
+/** Whether the server serves or is about to. */
 export const isOnItsWay = (state: ServerState | undefined): boolean =>
   state?.kind === 'starting' || state?.kind === 'loading' || state?.kind === 'ready'
 

@@ -116,7 +116,7 @@ export async function writeReport(
   return isAskedToStop ? reportStopped(inputs, reported, status) : undefined
 }
 
-/** The cluster still asks for it. */
+/** Reasons of a stop that was decided here, while the cluster still asks for the service. */
 const stoppedByUs: ReadonlySet<string> = new Set<ServiceReason>(['Held', 'Idle', 'MemoryExceeded'])
 
 /** Nothing that another agent writes: two that hold no claim and disagree would answer each other for ever. */

@@ -26,7 +26,7 @@ const evicted = z.object({ kind: z.literal('evicted'), ...why })
 /** No request came for as long as its annotation says: it would be as idle elsewhere, so the claim stays. */
 const idle = z.object({ kind: z.literal('idle'), ...why })
 
-/** What outlives the agent. */
+/** Unload reasons that are kept over restarts of the agent. */
 const keptReason = z.discriminatedUnion('kind', [held, evicted, idle])
 export type KeptUnloadReason = z.infer<typeof keptReason>
 
@@ -44,7 +44,7 @@ export interface Displaced {
 /** Why a service is out of memory on this machine although the cluster wants it. */
 export type UnloadReason = KeptUnloadReason | Displaced
 
-/** As people and clients are told of it: only of what another machine may take meanwhile. */
+/** The reason as clients see it; only for services that another machine may take meanwhile. */
 export function holdOf(reason: UnloadReason | undefined): Hold | undefined {
   if (reason?.kind === 'held') {
     const { cause, since, message, exceededBy } = reason

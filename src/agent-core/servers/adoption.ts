@@ -187,7 +187,7 @@ function withRoles(servers: readonly AdoptableServer[]): AdoptableServer[] {
   return inOrder.map((server, place) => withRole(server, place === 0 ? 'current' : (server.role ?? 'successor')))
 }
 
-/** The server that answers for its service. */
+/** Roles by how likely such a server is the one that answers for its service. */
 const likelihood: readonly LedgerEntry['role'][] = [undefined, 'retiring', 'successor']
 
 const isThisBoot = (bootId: string, { host }: Sight): boolean => bootId !== '' && bootId === host.bootId

@@ -20,9 +20,9 @@ interface ExitStory extends CrashClues {
   /** See guessCause. */
   readonly guess: string | undefined
   readonly stallMs: number
-  /** What a person sets `stallMs` by. */
+  /** The setting that changes `stallMs`, as a person spells it. */
   readonly stallSetting?: string | undefined
-  /** With the cause `hung` alone. */
+  /** Set only with the cause `hung`. */
   readonly hang?: Hang | undefined
   /** What it took and why it was ended; with the cause `exceeded` alone. */
   readonly why?: string | undefined

@@ -71,7 +71,7 @@ export const defaultStartupStallMs = 120_000
 /** Long enough for nearly every answer; a longer one is cut, as llama-server cuts all requests in flight on SIGTERM. */
 export const defaultDrainLimitMs = 30_000
 
-/** The Go agent gives it as long. */
+/** As long as the Go agent waits. */
 export const defaultStopGraceMs = 10_000
 
 /**

@@ -122,7 +122,7 @@ export class Ledger {
     return { entries, notice }
   }
 
-  /** Asked once. */
+  /** Boot and login of this host; read once. */
   host(): Promise<HostSession> {
     this.#host ??= this.#askHost()
     return this.#host

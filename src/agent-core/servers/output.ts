@@ -36,7 +36,7 @@ export interface OutputCursor {
 /** Which bytes of a run are kept, gaps aside. */
 export interface OutputExtent {
   readonly fileId: string
-  /** The newest part of it. */
+  /** File with the newest part of the output. */
   readonly file: string
   readonly from: number
   readonly to: number
@@ -346,7 +346,7 @@ export class RunOutput implements ReadableOutput {
     }
   }
 
-  /** Once until it went well again. */
+  /** Reports a failure once, until an attempt succeeds again. */
   #complain(message: string, error: unknown, bytes?: number): void {
     if (!this.#hasComplained) this.#options.log.warn(message, { file: this.file, bytes, error })
     this.#hasComplained = true

@@ -8,7 +8,7 @@ export interface StartWatch {
   readonly stallMs: number
   readonly probe: HealthProbe
   readonly listeners: () => Promise<PortListeners>
-  /** Any of them may grow. */
+  /** Figures of the start; growth of any of them counts as progress. */
   readonly figures: () => Promise<StartFigures>
   /** For tests: how long processor time alone counts as progress. */
   readonly busyLimitMs?: number
@@ -118,7 +118,7 @@ class StartProgress {
   #best = { residentBytes: 0, outputBytes: 0, cpuMs: 0 }
   #sampledAt = performance.now()
   #idleMs = 0
-  /** Since it last grew. */
+  /** Processor time spent since a figure last grew. */
   #busyMs = 0
 
   constructor(watch: StartWatch) {

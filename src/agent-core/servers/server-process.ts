@@ -30,7 +30,7 @@ export interface ServerFacts {
 
 export interface ServerProcessOptions extends RunContext {
   readonly key: string
-  /** As it is when the ledger is told. */
+  /** The role at the time of each ledger entry. */
   readonly role: () => ServerRole
   readonly facts: ServerFacts
   readonly output: ServiceOutput
@@ -89,7 +89,7 @@ export class ServerProcess {
     this.#folder = options.origin.kind === 'found' ? options.origin.folder : undefined
   }
 
-  /** Undefined where it was not made yet. */
+  /** Undefined until the folder is created. */
   get folder(): RunFolder | undefined {
     return this.#folder
   }
@@ -152,7 +152,7 @@ export class ServerProcess {
     this.#run?.end('exceeded', { graceMs: exceededGraceMs, drainMs: 0, why })
   }
 
-  /** False where it does not drain. */
+  /** Cuts the requests that are still in flight; false if the server is not draining. */
   skipDrain(): boolean {
     return this.#run?.skipDrain() ?? false
   }

@@ -270,7 +270,7 @@ export class ServerRun {
     try {
       return await look()
     } catch (error) {
-      return `Whether anything of the server is left could not be told: ${messageOf(error)}`
+      return `It is not known whether any process of the server is left: ${messageOf(error)}`
     }
   }
 

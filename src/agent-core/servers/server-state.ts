@@ -10,7 +10,7 @@ export interface Exit {
 /** What the processes of a server had in memory when they were last looked at before their end. */
 export interface MemoryAtEnd {
   readonly residentBytes: number
-  /** Before the end. */
+  /** How long before the end it was measured. */
   readonly ageMs: number
 }
 
@@ -57,7 +57,7 @@ export interface Exited extends Exit, Evidence {
 
 /** The latest starts of a service failed. */
 export interface Failure {
-  /** In a row. */
+  /** Failures in a row. */
   readonly failures: number
   /** When the next start may be tried. */
   readonly retryAt: number

@@ -118,7 +118,7 @@ export class Servers implements AsyncDisposable {
     return this.#services.get(key)?.skipDrain() ?? false
   }
 
-  /** All at the same time. */
+  /** Stops all servers at the same time. */
   async stopAll(options: StopOptions = {}): Promise<ReadonlyMap<string, StopReport>> {
     const reports = [...this.#services.keys()].map(async (key) => [key, await this.stop(key, options)] as const)
     return new Map(await Promise.all(reports))

@@ -24,7 +24,7 @@ export interface CountedServer {
   readonly key: string
   readonly role: ServerRole
   readonly digest: string
-  /** Another for each start of a server. */
+  /** Identifies this start of the server. */
   readonly run: string
   /** The pid of its first process, which is the number of its process group. */
   readonly pid: number
@@ -73,7 +73,7 @@ export class ServiceServers {
   #current: ServerProcess | undefined
   /** Kept when it failed, until it is dropped or another is started. */
   #successor: ServerProcess | undefined
-  /** Until nothing of it is left. */
+  /** The replaced server, kept until all its processes are gone. */
   #retiring: ServerProcess | undefined
   #starts = 0
   #lastFailure: Exited | undefined
@@ -141,7 +141,7 @@ export class ServiceServers {
     if (role === 'retiring') this.#retire(server)
   }
 
-  /** They run on without this agent. */
+  /** Leaves the servers running when this agent ends. */
   letGo(): void {
     for (const server of this.#all()) server.letGo()
   }

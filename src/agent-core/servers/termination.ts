@@ -240,6 +240,6 @@ export class Termination {
 
 interface Look {
   readonly requests: number
-  /** Only where the server counts. */
+  /** Work counter of the server; undefined if it has none. */
   readonly work: number | undefined
 }

@@ -64,7 +64,7 @@ export class PersonSettings {
     return this.with({})
   }
 
-  /** What would count once this is set. */
+  /** The effective settings once the patch is applied. */
   with(patch: SettingsPatch): AgentSettings {
     const { settings, context } = this.#persons
     const set = { ...settings, ...patch }
@@ -98,7 +98,7 @@ export class PersonSettings {
     })
   }
 
-  /** Those that count only from the start. */
+  /** Views of the settings that are read only at the start. */
   startViews(): StartSettingView[] {
     const { context, hostAddress: hostIp } = this.#persons
     return startViews(this.#started, { context, hostIp })

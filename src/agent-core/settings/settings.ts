@@ -79,13 +79,13 @@ export function startNotices(settings: AgentSettings): string[] {
       : []),
     ...(metricsAddress !== undefined && metricsTokenFile === undefined
       ? [
-          `Nothing listens at --metrics-address ${metricsAddress}: only who has a token may read metrics on a network, so give --metrics-token-file too.`,
+          `Nothing listens at --metrics-address ${metricsAddress}: on a network metrics are served only to holders of a token, so give --metrics-token-file too.`,
         ]
       : []),
   ]
 }
 
-/** Where the value comes from that counts. */
+/** Where the effective value comes from. */
 export function originOf(
   name: AgentSettingName,
   { givenByFlags, startFile }: AgentSettings,

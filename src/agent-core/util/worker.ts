@@ -57,7 +57,7 @@ export async function answerOfWorker(file: URL, { signal, ...options }: WorkerOp
 export class KeptWorkers {
   readonly #start: () => Worker
   readonly #keepMs: number
-  /** With what ends its rest. */
+  /** Idle workers, each with the function that takes it back into use. */
   readonly #idle = new Map<Worker, () => void>()
 
   constructor(start: () => Worker, { keepMs = 10_000 }: { keepMs?: number } = {}) {

@@ -30,7 +30,7 @@ export const agentKeys = z.object({
 })
 export type AgentKeys = z.infer<typeof agentKeys>
 
-/** What was taken over from there. */
+/** Settings that were moved out of preferences.json. */
 export type MovedKeys = readonly (keyof AgentKeys)[]
 
 export const keyNames = (keys: Partial<AgentKeys>): (keyof AgentKeys)[] =>

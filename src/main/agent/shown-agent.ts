@@ -46,11 +46,11 @@ export interface ShownAgentOptions
       HostOptions,
       'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'holdAwake'
     > {
-  /** The environment is as it is to be. */
+  /** Settles when the login shell's environment has been taken over. */
   readonly isPrepared: Promise<Prepared>
   /** Undefined where they cannot be used. */
   readonly onPreferences: (preferences: ShellPreferences | undefined) => void
-  /** These are settings of the agent now, which a person is to be told. */
+  /** Called with settings that were moved to the agent, for a notification. */
   readonly onMoved: (keys: MovedKeys) => void
   readonly onHosting: (hosting: Pick<AgentView, 'isHere' | 'isBroken'>) => void
 }
@@ -163,7 +163,7 @@ async function host(options: ShownAgentOptions): Promise<Hosting> {
   })
 }
 
-/** Answers those that were moved. */
+/** Moves settings to the agent; answers which were moved. */
 async function moveKeys(
   options: ShownAgentOptions,
   { agent: keys, preferences }: Extract<ReadPreferences, { ok: true }>,

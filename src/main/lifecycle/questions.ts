@@ -14,7 +14,7 @@ export async function confirm({ message, detail, yes, no = 'Cancel' }: Question)
   return answer?.response === 0
 }
 
-/** A window of another form has another page. */
+/** Asked before the window changes its form: the new window has a new page, without unsaved changes. */
 export const losesWritten: Question = {
   message: 'What you wrote in the window is not applied yet, and is lost in a new one.',
   detail: 'Apply or discard it there first, or open the new window without it.',
@@ -27,7 +27,7 @@ export async function askToQuit(): Promise<{ readonly quits: boolean; readonly r
     type: 'question',
     message: 'Models run here, and quitting stops them.',
     detail:
-      'Drain and stop withdraws them from the cluster, lets requests in flight finish and ends their servers. In the menu bar they go on without a window.',
+      'Drain and stop withdraws them from the cluster, lets requests in flight finish and ends their servers. In the menu bar they keep serving without a window.',
     buttons: ['Keep in menu bar', 'Drain and stop'],
     checkboxLabel: 'Do not ask again',
     defaultId: 0,
@@ -36,7 +36,7 @@ export async function askToQuit(): Promise<{ readonly quits: boolean; readonly r
   return answer && { quits: answer.response === 1, remembered: answer.checkboxChecked }
 }
 
-/** Beside the window, which is open. */
+/** Explains why the window opened without an icon; does not block it. */
 export async function tellHiddenIcon(): Promise<void> {
   await showMessageBox({
     type: 'info',

@@ -6,7 +6,7 @@ import type { ServiceView } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { nameWithin, type MenuAction } from '../tray/menu-entries.ts'
 
-/** What a person is told of while no window and no menu is open; icon and menu say the same. */
+/** What notifications are about; the icon and the menu show the same. */
 export interface News {
   /** The same again takes the place of what is shown. */
   readonly id: string
@@ -16,16 +16,16 @@ export interface News {
   readonly click: MenuAction
   /** On a button, where something helps at once. */
   readonly button?: { readonly label: string; readonly action: MenuAction }
-  /** It is judged here already when the same may be told again. */
+  /** Whether the same may be shown again was already decided here. */
   readonly isPaced?: boolean
 }
 
 type Trouble = 'crashes' | 'exceeds' | 'doesNotFit' | 'refused' | 'evicted'
 
-/** What was told, and of what it is not known yet whether it is to be told. */
+/** What was reported, and losses that may still have to be reported. */
 export interface Watched {
   readonly bootId: string
-  /** By uid: the trouble that a person was told of, until the service serves, or is stopped on purpose. */
+  /** By uid: the reported trouble, until the service serves or is stopped on purpose. */
   readonly troubles: ReadonlyMap<string, Trouble>
   readonly cluster: {
     readonly context: string
@@ -33,7 +33,7 @@ export interface Watched {
     /** Since when it is not seen, in our milliseconds. */
     readonly lostAt?: number
     readonly isLossReported: boolean
-    /** When a person was last told of a loss, this one or one before. */
+    /** When a loss of the cluster was last reported, this one or an earlier one. */
     readonly lossReportedAt?: number
   }
   /** Since when large models wait for a person, after this machine ended in disorder. */
@@ -42,10 +42,10 @@ export interface Watched {
 
 /** A router that restarts, or a connection that is re-established, is no reason to notify a person. */
 export const lossAfterMs = 60_000
-/** A cluster that comes and goes is told of once in this time; a loss that lasts beyond it is told then. */
+/** A cluster that comes and goes is reported once in this time; a loss that lasts longer is reported after it. */
 export const lossAgainMs = 600_000
 
-/** When a person is to be told of the loss; undefined where there is none, or it is told. */
+/** When the loss is to be reported; undefined if there is none, or it was reported. */
 export const lossDueAt = ({
   lostAt,
   isLossReported,
@@ -160,7 +160,7 @@ function clusterNews(
       id: 'cluster',
       title: after.isLossReported ? `${name} does not answer` : `${name} answers again`,
       body: after.isLossReported
-        ? sentence(`Models that serve go on. ${message}`, maxBodyBytes)
+        ? sentence(`Models keep serving. ${message}`, maxBodyBytes)
         : 'What serves here is published as before.',
       click: { kind: 'open' },
       isPaced: true,

@@ -8,11 +8,11 @@ export interface PacedNewsOptions {
   readonly now?: () => number
 }
 
-/** What happens together is told together. */
+/** News within this time are shown together. */
 const gatherMs = 2_000
 /** Between notifications, whatever happens. */
 const quietMs = 15_000
-/** So long the same is not told again: a model that serves for a minute and crashes again is known by then. */
+/** The same news is not shown again for this long: a model that serves for a minute and crashes again is no news. */
 const sameAgainMs = 600_000
 
 /** Tells a person what is new, never more than they can read. */

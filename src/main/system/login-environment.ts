@@ -98,8 +98,8 @@ const fallback = (env: Environment, shell: string, why: string): LoginEnvironmen
   shellPath: foldersOfMacos.join(path.delimiter),
   problem:
     'The login shell gave no environment, so programs are looked for in PATH and in the folders of Homebrew alone, and what its files set, ' +
-    `such as KUBECONFIG, HTTPS_PROXY or AWS_PROFILE, does not count here: ${why} Try \`${shell} -ilc env\` in Terminal, ` +
-    'mend what it waits for or complains about, and start Metalbar again.',
+    `such as KUBECONFIG, HTTPS_PROXY or AWS_PROFILE, is not in effect here: ${why} Try \`${shell} -ilc env\` in Terminal, ` +
+    'fix what it waits for or complains about, and start Metalbar again.',
 })
 
 /** Each folder once, those of Homebrew last; a relative one would be below whatever folder this program was started in. */

@@ -212,7 +212,7 @@ export const changePowerRuleHere = (own: OwnPower, change: PowerRuleChange): Pro
 const questions: Readonly<Record<PowerRuleChange, string>> = {
   install: 'powermetrics runs as root only. Terminal runs this script, which asks for your password:',
   remove:
-    'powermetrics is to run with a password only, so power is measured no more by it. Terminal runs this script, which asks for your password:',
+    'sudo will ask for a password before powermetrics runs, so it can no longer measure power. Terminal runs this script, which asks for your password:',
 }
 
 const optionsOf = ({ link, own, confirm }: OwnPower): MeasurePowerOptions => ({

@@ -30,7 +30,7 @@ export async function measurePower(options: MeasurePowerOptions): Promise<Comman
     if (asked === 'unwanted') return undefined
     if (asked !== 'ended') return failed(asked)
     if (!isGiven(await leave())) {
-      return failed('sudo does not let this user measure power yet: what Terminal says tells why.')
+      return failed('sudo does not let this user measure power yet: the output in Terminal says why.')
     }
   }
   return link.command({ name: 'updateSettings', settings: { applePowerEnabled: true, powerSource: 'powermetrics' } })
@@ -48,8 +48,8 @@ export async function changePowerRule(
   if (lets === (change === 'install')) return { outcome: 'done', message: lets ? nowAllowed : nowRefused }
   return failed(
     lets
-      ? 'sudo still lets powermetrics run without a password: what Terminal says tells why.'
-      : 'sudo does not let this user measure power yet: what Terminal says tells why.',
+      ? 'sudo still lets powermetrics run without a password: the output in Terminal says why.'
+      : 'sudo does not let this user measure power yet: the output in Terminal says why.',
   )
 }
 

@@ -79,7 +79,7 @@ export async function moveToApplications({ confirm, onMoving }: MoveOptions): Pr
   if (last === 'moved') return undefined
   const why =
     last === 'existsAndRunning'
-      ? 'the Metalbar that is there runs: quit it first'
+      ? 'the Metalbar in Applications is running: quit it first'
       : 'macOS did not do it: drag it there in the Finder'
   return { outcome: 'failed', message: `Metalbar was not moved into Applications: ${why}.` }
 }

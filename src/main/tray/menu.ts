@@ -77,7 +77,7 @@ function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {
       ? line(
           'Resume this node',
           { kind: 'command', command: { name: 'resumeNode' } },
-          { toolTip: 'Publishes again what answers.' },
+          { toolTip: 'Publishes the servers that answer again.' },
         )
       : line(
           'Pause this node',
@@ -96,7 +96,7 @@ function appEntries(view: AgentView): MenuEntry[] {
           line(
             'Reset preferences',
             { kind: 'resetPreferences' },
-            { toolTip: 'Starts with the defaults; the broken file is kept beside.' },
+            { toolTip: 'Starts with the defaults; the broken file is kept next to it.' },
           ),
         ]
       : []),
@@ -360,7 +360,7 @@ function loginItemEntries({ loginItem }: AgentView): MenuEntry[] {
   if (loginItem === 'requires-approval') {
     return [
       line(
-        'Open at login: to be allowed in System Settings…',
+        'Open at login: allow it in System Settings…',
         { kind: 'openPane', pane: 'loginItems' },
         { toolTip: 'macOS asks that you allow it under General, Login Items.' },
       ),
@@ -430,7 +430,7 @@ function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
   }
 }
 
-/** What became of the last one. */
+/** The outcome of the last update, as a sentence. */
 export const outcomeOf = ({ wanted, runs }: NonNullable<AgentView['lastUpdate']>): string =>
   wanted === runs ? `Metalbar is now ${runs}.` : `The update to ${wanted} did not happen; Metalbar ${runs} still runs.`
 
@@ -458,7 +458,7 @@ function commandLinkEntries({ commandLink }: AgentView): MenuEntry[] {
         line(
           `Command metal-agent in ${path.dirname(commandLink.file)}`,
           { kind: 'commandLink', isWanted: false },
-          { isChecked: true, toolTip: `Removes ${commandLink.file}, which leads to this app.` },
+          { isChecked: true, toolTip: `Removes ${commandLink.file}, which links to this app.` },
         ),
       ]
     case 'outdated':
@@ -466,7 +466,7 @@ function commandLinkEntries({ commandLink }: AgentView): MenuEntry[] {
         line(
           'Repair the command metal-agent',
           { kind: 'commandLink', isWanted: true },
-          { toolTip: `${commandLink.file} leads to where the app was before.` },
+          { toolTip: `${commandLink.file} links to where the app used to be.` },
         ),
       ]
     case 'foreign':

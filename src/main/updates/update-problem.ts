@@ -11,10 +11,10 @@ const coded = z.object({
   domain: z.string().optional(),
 })
 
-const stays = 'Nothing was changed, and this version runs on.'
+const stays = 'Nothing was changed, and this version keeps running.'
 
 const unreachable =
-  'The update server cannot be reached: look whether this machine is online, and whether a proxy or a firewall is in the way.'
+  'The update server cannot be reached: check that this machine is online, and that no proxy or firewall is in the way.'
 const noSense = `The answer of the update server cannot be used. ${stays} Try it again later.`
 
 const sentences: readonly (readonly [is: RegExp, sentence: string])[] = [
@@ -22,11 +22,11 @@ const sentences: readonly (readonly [is: RegExp, sentence: string])[] = [
   [/^(EACCES|EPERM|EROFS)/, `The folder for updates, ~/Library/Caches, cannot be written. ${stays}`],
   [
     /ERR_CHECKSUM_MISMATCH|checksum mismatch/,
-    `What came is not what was published: its checksum differs. It was deleted. ${stays} Try it again later.`,
+    `The download was deleted, since its checksum differs from the published one. ${stays} Try it again later.`,
   ],
   [
     /SQRLCodeSignatureErrorDomain|did not pass validation/,
-    `The update is not signed by who signed this app, or was changed since. It is not installed. ${stays}`,
+    `The update is not signed by the publisher of this app, or was changed afterwards. It is not installed. ${stays}`,
   ],
   [
     /Could not get code signature for running/,
@@ -41,13 +41,16 @@ const sentences: readonly (readonly [is: RegExp, sentence: string])[] = [
     /ERR_UPDATER_CHANNEL_FILE_NOT_FOUND|ERR_UPDATER_LATEST_VERSION_NOT_FOUND|ERR_UPDATER_NO_PUBLISHED_VERSIONS|No published versions/,
     'The update server has no version of this channel.',
   ],
-  [/ERR_CERT_|ERR_SSL_/, `The update server does not prove who it is (its certificate is not accepted). ${stays}`],
-  [/HTTP_ERROR_5|status 5\d\d/, 'The update server has an error of its own: try it again later.'],
-  [/HTTP_ERROR_4|status 4\d\d/, `The update server does not give out what it names. ${stays} Try it again later.`],
+  [/ERR_CERT_|ERR_SSL_/, `The certificate of the update server is not accepted. ${stays}`],
+  [/HTTP_ERROR_5|status 5\d\d/, 'The update server reports an error: try it again later.'],
+  [
+    /HTTP_ERROR_4|status 4\d\d/,
+    `The update server does not serve the file that it announces. ${stays} Try it again later.`,
+  ],
   [/ERR_UPDATER_|YAMLException|Cannot read properties of/, noSense],
   [
     /net::ERR_CONTENT_LENGTH_MISMATCH|net::ERR_NETWORK_CHANGED|aborted/,
-    `The download broke off. ${stays} Try it again.`,
+    `The download was interrupted. ${stays} Try it again.`,
   ],
   [/net::ERR_/, unreachable],
 ]

@@ -16,9 +16,9 @@ export interface Progress {
   readonly bytesPerSecond: number
 }
 
-/** A server that is there answers in a few. */
+/** A server that works answers within a few seconds. */
 const lookLimitMs = 30_000
-/** Without a byte. */
+/** A download without a byte for this long has stalled. */
 const stallLimitMs = 60_000
 /** macOS unpacks it and looks at every file. */
 const stageLimitMs = 300_000
@@ -47,7 +47,7 @@ export class UpdateSource {
     updater.allowPrerelease = channel === 'beta'
     // Choosing a channel allows older versions.
     updater.allowDowngrade = false
-    const result = await this.#within(lookLimitMs, 'The update server says nothing: try it again later.', () =>
+    const result = await this.#within(lookLimitMs, 'The update server does not answer: try it again later.', () =>
       updater.checkForUpdates(),
     )
     if (!result) throw new UpdateError('This app does not look for updates, since it runs from its sources.')

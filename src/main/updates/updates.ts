@@ -100,7 +100,7 @@ export class Updates {
       this.#download?.abort()
       return Promise.resolve()
     }
-    throw new LinkError('refused', 'That is not what comes next of the update: look at how far it is.')
+    throw new LinkError('refused', 'The update is not at that step: check its state first.')
   }
 
   async #look(): Promise<void> {
@@ -179,7 +179,7 @@ const refusals: Readonly<Record<NoUpdates, string>> = {
   managed: 'Your administrator updates this Mac; the app does not check for updates.',
 }
 
-/** After a start there is other work first. */
+/** Time until the first check after a start, when other work comes first. */
 const firstMs = 60_000
 const intervalMs = 86_400_000
 

@@ -130,7 +130,7 @@ interface AppControls {
 /** Whatever may have been pasted: whether it is a token is judged, with a sentence for the person, where it is kept. */
 const token = z.string().max(65_536)
 
-/** No uid of a cluster is as long as this. */
+/** Longer than any uid of a cluster. */
 const maxUid = 200
 const lookedAt = z.union([
   z.strictObject({ view: z.enum(windowViews) }),

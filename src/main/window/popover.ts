@@ -124,7 +124,7 @@ export class Popover {
     if (this.#isPainted) this.#reveal(window)
   }
 
-  /** Where it is there still, seen or not. */
+  /** Turns to a place if the window still exists, visible or not. */
   turn(at: WindowPlace): void {
     if (this.#window) this.#load(this.#window, at)
   }
@@ -198,7 +198,7 @@ export class Popover {
     return this.#isWanted && this.#form === 'popover'
   }
 
-  /** A person looks elsewhere. */
+  /** The person has turned to another window. */
   #leave(): void {
     if (this.#dialogs > 0 || !this.#isOpen || !this.#isShown) return
     if (this.#window?.webContents.isDevToolsFocused() === true) return
@@ -304,7 +304,7 @@ export class Popover {
       return
     }
     onProblem(
-      'The window crashed twice within a minute and stays closed: Open Metalbar tries it again. What serves is not touched, and this menu does all that is needed.',
+      'The window crashed twice within a minute and stays closed: Open Metalbar tries it again. Models keep serving, and this menu can do everything that is needed.',
     )
   }
 

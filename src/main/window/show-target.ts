@@ -7,7 +7,7 @@ import { type AgentViewStore, onceKnown } from '../agent/agent-view.ts'
 
 export interface TargetWindow {
   readonly show: (at: WindowPlace | undefined) => void
-  /** Where it is there still. */
+  /** Turns the window to a place, if it still exists. */
   readonly turn: (at: WindowPlace) => void
 }
 

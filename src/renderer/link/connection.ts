@@ -15,7 +15,7 @@ export type Connection =
   | { readonly state: 'live' }
   /** Tried again at `retryAt`. */
   | { readonly state: 'gone'; readonly message: string; readonly since: number; readonly retryAt: number }
-  /** Only a person can mend it. */
+  /** Not tried again: only a person can fix it. */
   | { readonly state: 'refused'; readonly message: string }
 
 /** Follows an agent through its restarts. */

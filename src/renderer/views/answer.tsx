@@ -12,7 +12,7 @@ import { usePressed } from '../use-answer.ts'
 import styles from './answer.module.css'
 
 interface AskButtonProps extends Pick<Parameters<typeof Button>[0], 'look' | 'label'> {
-  /** By which the request is named, and its answer told. */
+  /** Key under which the request and its answer are kept. */
   readonly about: string
   readonly command: CommandInput
   readonly children: string

@@ -154,7 +154,7 @@ const TryNow = () => (
   </RowButtons>
 )
 
-/** A wall of YAML that most copy unread. */
+/** The commands that grant the missing rights; their YAML is folded, since most people only copy it. */
 function Rights({ cluster }: { readonly cluster: ClusterView }) {
   const { needed, further } = rightsCommands(cluster)
   return (

@@ -208,7 +208,7 @@ function LogSearchBar({ field, text, onText, found, onStep }: LogSearchBarProps)
 
 interface LogLinesProps {
   readonly entries: readonly LogEntry[]
-  /** What is marked. */
+  /** Matches of this pattern are highlighted. */
   readonly pattern: RegExp | undefined
   /** The match that is looked at. */
   readonly current: LogMatch | undefined

@@ -129,7 +129,7 @@ interface NextProps {
   readonly act: (action: UpdateAction) => void
 }
 
-/** The one thing that comes next. */
+/** The button for the next step of an update. */
 function Next({ step, act }: NextProps) {
   switch (step) {
     case 'unavailable':

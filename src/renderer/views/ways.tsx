@@ -20,7 +20,7 @@ export function WaysToFit({ service }: { readonly service: ServiceView }) {
   )
 }
 
-/** What was asked here is told here, also when the model fits by then. */
+/** The answer stays where the request was made, even if the model fits by then. */
 const aboutFit = ({ uid }: ServiceView) => `fit/${uid}`
 
 function Misfit({ service: view }: { readonly service: ServiceView }) {
@@ -44,7 +44,7 @@ function Misfit({ service: view }: { readonly service: ServiceView }) {
 }
 
 interface WaysProps {
-  /** Under which the answers are told. */
+  /** Key under which requests and their answers are kept. */
   readonly about: string
   readonly ways: readonly WayToFitView[]
   /** What a smaller context is done by. */

@@ -153,7 +153,7 @@ export const estimateWords = {
 export const answerWords = { undo: 'Undo', stay: 'Stay', yaml: 'YAML', copyYaml: 'Copy the YAML of it' } as const
 
 export const holdWords = {
-  /** Both before a time. */
+  /** `elsewhere` and `held` are followed by a time. */
   elsewhere: 'Served by another machine',
   held: 'Held on this machine',
   takenBack: 'This machine takes over when that machine releases it or is gone.',

@@ -95,7 +95,7 @@ export class AgentClient implements AgentLink, AsyncDisposable {
     this.#lines = new LineReader({
       maxBytes: maxAnswerBytes,
       onLine: (line) => this.#receive(line),
-      onTooLong: () => this.#fail(new LinkError('misunderstood', 'The agent sent more than an answer can be.')),
+      onTooLong: () => this.#fail(new LinkError('misunderstood', 'The answer of the agent is too large.')),
     })
     socket.on('data', (chunk: Buffer) => this.#lines.push(chunk))
     socket.on('error', (error) => this.#fail(error))

@@ -61,7 +61,7 @@ export type AgentMirror =
       readonly retryAt: number
       readonly message: string
     }
-  /** Only a person can mend it. */
+  /** Not tried again: only a person can fix it. */
   | { readonly state: 'refused'; readonly message: string }
 
 interface Opened {
@@ -138,7 +138,7 @@ export class LastingLink implements AgentLink, AsyncDisposable {
       if (client.isOpen || !(error instanceof LinkError) || error.code !== 'gone') throw error
       const again = await this.#current().catch(() => undefined)
       if (again?.bootId === bootId) return await again.client.command(command, requestId)
-      const message = `The agent went while it was asked to ${command.name}: look whether it did before you ask again.`
+      const message = `The agent went away while it was asked to ${command.name}: check whether it did before you ask again.`
       throw new LinkError('gone', message, { cause: error })
     }
   }

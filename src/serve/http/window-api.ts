@@ -174,7 +174,7 @@ const wrongKeyDelayMs = 1_000
 interface WindowApiOptions {
   readonly door: AgentDoor
   readonly keys: WindowKeys
-  /** A defect of ours, not of the client. */
+  /** Called for defects of the agent itself, not for errors of a client. */
   readonly onError: (error: unknown) => void
   /** Monotonic milliseconds. */
   readonly now: () => number

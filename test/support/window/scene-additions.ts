@@ -33,12 +33,12 @@ export const withDeletion = (managers: ManagerView[]) => () => {
     ({ tool, evidence }) => `${tool} keeps it (${evidence}) and will bring it back: delete it there. `,
   )
   const message =
-    'The Model phi-4-mini-q4 goes with it, since no other service uses it; what was downloaded stays on this machine.'
+    'The Model phi-4-mini-q4 is deleted with it, since no other service uses it; downloaded files stay on this machine.'
   agent.known.deletion = {
     uid: 'ready',
     model: { name: 'phi-4-mini-q4', isDeleted: true, message },
     managers,
-    message: `${comesBack ?? ''}The InferenceService default/phi-4-mini is deleted in the cluster, on whatever machine it is served. ${message}`,
+    message: `${comesBack ?? ''}The InferenceService default/phi-4-mini is deleted in the cluster, whichever machine serves it. ${message}`,
   }
   return agent
 }
@@ -158,7 +158,7 @@ export const refusedAddition: CommandResult = {
   outcome: 'refused',
   by: 'cluster',
   message:
-    'default/phi is not added: models.inference.llmkube.dev is forbidden: user "me" cannot create it in namespace "default". Nothing was made.',
+    'default/phi is not added: models.inference.llmkube.dev is forbidden: user "me" cannot create it in namespace "default". Nothing was created.',
   yaml: applicationYaml({ namespace: 'default', name: 'phi', source: phi }),
 }
 

@@ -124,7 +124,7 @@ test('what Kueue holds back is left to its queue', async () => {
   await room.agent.until('tiny', 'stopped')
   expect(await room.run({ name: 'start', service: room.service })).toMatchObject({
     outcome: 'done',
-    message: saying(/it starts when the Kueue queue macs lets it go/),
+    message: saying(/it starts when the Kueue queue macs admits it/),
   })
   expect(await room.spec()).toMatchObject({ suspend: true })
 })

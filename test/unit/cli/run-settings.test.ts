@@ -249,7 +249,7 @@ test('the address for Prometheus is an address and a port, and opens nothing wit
     '/etc/metalbar/token',
     [],
     [
-      'Nothing listens at --metrics-address 0.0.0.0:9091: only who has a token may read metrics on a network, so give --metrics-token-file too.',
+      'Nothing listens at --metrics-address 0.0.0.0:9091: on a network metrics are served only to holders of a token, so give --metrics-token-file too.',
     ],
   ])
   expect([complaint('--metrics-address', 'mac.lan:9091'), complaint('--metrics-token-file', 'token')]).toEqual([

@@ -80,7 +80,7 @@ test('a script that is not wanted is not run, and nothing is left of it', async 
 })
 
 test.each<[what: string, changes: Partial<MeasurePowerOptions>, message: string]>([
-  ['a password that was wrong', {}, 'sudo does not let this user measure power yet: what Terminal says tells why.'],
+  ['a password that was wrong', {}, 'sudo does not let this user measure power yet: the output in Terminal says why.'],
   ['no Terminal', { openFile: () => Promise.resolve('no application') }, 'Terminal cannot be opened: no application.'],
   [
     'a Terminal that is left open',

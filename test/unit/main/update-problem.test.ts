@@ -7,7 +7,10 @@ const coded = (message: string, code: string | number, domain?: string) =>
 test.for<[error: unknown, sentence: string]>([
   [coded('ENOSPC: no space left on device, write', 'ENOSPC'), 'The disk is full'],
   [coded('EACCES: permission denied, mkdir', 'EACCES'), 'cannot be written'],
-  [coded('sha512 checksum mismatch, expected a, got b', 'ERR_CHECKSUM_MISMATCH'), 'its checksum differs'],
+  [
+    coded('sha512 checksum mismatch, expected a, got b', 'ERR_CHECKSUM_MISMATCH'),
+    'its checksum differs from the published one',
+  ],
   [
     coded('Code signature at URL file:///x did not pass validation', -1, 'SQRLCodeSignatureErrorDomain'),
     'not signed by',
@@ -18,8 +21,8 @@ test.for<[error: unknown, sentence: string]>([
     'move it into Applications',
   ],
   [new Error('net::ERR_INTERNET_DISCONNECTED'), 'cannot be reached'],
-  [new Error('net::ERR_CERT_DATE_INVALID'), 'its certificate is not accepted'],
-  [coded('502', 'HTTP_ERROR_502'), 'an error of its own'],
+  [new Error('net::ERR_CERT_DATE_INVALID'), 'update server is not accepted'],
+  [coded('502', 'HTTP_ERROR_502'), 'reports an error'],
   [coded('Cannot find channel', 'ERR_UPDATER_CHANNEL_FILE_NOT_FOUND'), 'no version of this channel'],
   [new TypeError('Cannot read properties of null'), 'cannot be used'],
   [new UpdateError('As it is.'), 'As it is.'],

@@ -224,7 +224,7 @@ describe('what cannot be checked', () => {
     expect(book.admit(request('ns/a', undefined, { whyUnknown: 'the file is not here yet' }))).toMatchObject({
       admitted: false,
       reason: 'MemoryCheckFailed',
-      message: 'Nobody knows how much memory it needs: the file is not here yet',
+      message: 'Its memory need is not known: the file is not here yet',
     })
     expect(book.places()).toEqual([])
   })
@@ -234,7 +234,7 @@ describe('what cannot be checked', () => {
     const asked = request('ns/a', undefined, { whyUnknown: 'the file is not here yet', enforcement: 'warn' })
     expect(book.admit(asked)).toEqual({
       admitted: true,
-      warning: 'Nobody knows how much memory it needs: the file is not here yet',
+      warning: 'Its memory need is not known: the file is not here yet',
     })
     book.measured('ns/a', 30 * gb)
     expect(book.admit(request('ns/b', 7))).toMatchObject({ admitted: false })
@@ -266,7 +266,7 @@ describe('the queue', () => {
     expect(freed).toEqual([['ns/vip']])
     expect(book.admit(request('ns/elder', 20, { since: 2 }))).toMatchObject({
       place: 2,
-      message: 'Needs 20.0 GB: that is free now, but goes to those that wait ahead of it (2nd waiting)',
+      message: 'Needs 20.0 GB: that is free now, but goes to services ahead of it in the queue (2nd waiting)',
     })
     expect(book.admit(request('ns/vip', 20, { priority: 'critical', since: 4 }))).toEqual({ admitted: true })
   })
@@ -412,7 +412,7 @@ describe('a swap without a gap', () => {
     expect(why(16.5)).toBe(
       'the new one needs 16.5 GB, 16.0 GB left in the budget of 36.0 GB, and 15.0 GB really available',
     )
-    expect(why(undefined)).toContain('nobody knows how much memory it needs')
+    expect(why(undefined)).toContain('its memory need is not known')
     book.observe({ pressure: 'critical' })
     expect(why(1)).toContain('memory pressure is critical')
   })

@@ -133,7 +133,7 @@ describe('overrides', () => {
     [
       'a machine that does not tell',
       { totalBytes: 0 },
-      'No budget for models: this machine does not tell how much memory it has',
+      'No budget for models: this machine does not report how much memory it has',
     ],
   ])('%s is refused with one sentence', (_name, inputs, sentence) => {
     expect(refusal(inputs)).toBe(sentence)

@@ -22,15 +22,15 @@ test('of a short download the start and the end are told, of a long one the quar
     ['The download of the model begins: 8.0 GB.', 'The model is here: 8.0 GB, downloaded in 1 min.'],
     [
       'The download of the model begins: 8.0 GB.',
-      '25 % of the model are here: 2.0 GB of 8.0 GB.',
-      '50 % of the model are here: 4.0 GB of 8.0 GB.',
-      '75 % of the model are here: 6.0 GB of 8.0 GB.',
+      '25 % of the model is here: 2.0 GB of 8.0 GB.',
+      '50 % of the model is here: 4.0 GB of 8.0 GB.',
+      '75 % of the model is here: 6.0 GB of 8.0 GB.',
       'The model is here: 8.0 GB, downloaded in 5 min.',
     ],
     [
       'The download of the model continues at 3.0 GB of 8.0 GB.',
-      '50 % of the model are here: 4.0 GB of 8.0 GB.',
-      '75 % of the model are here: 6.0 GB of 8.0 GB.',
+      '50 % of the model is here: 4.0 GB of 8.0 GB.',
+      '75 % of the model is here: 6.0 GB of 8.0 GB.',
       'The model is here: 8.0 GB, downloaded in 10 min.',
     ],
   ])

@@ -18,7 +18,7 @@ test('what this machine lacks is not told as the silence of a cluster, or as dam
   const error = new ApiError('GET /api: connect EMFILE', { cause: failing('EMFILE') })
   const why = 'this agent has as many files and connections open as one process may (EMFILE)'
   expect(explainFailure('stale', resources.models, 'https://mac.test:6443', error)).toBe(
-    `The cluster at https://mac.test:6443 cannot be asked: ${why}. What runs keeps serving, and it is asked again and again.`,
+    `The cluster at https://mac.test:6443 cannot be asked: ${why}. What runs keeps serving, and the cluster is asked again regularly.`,
   )
   expect((await storeError(failing('ENFILE'), '/store')).message).toBe(
     'The model store /store cannot be looked at (the system has as many files and connections open as it can (ENFILE)): the agent tries again.',

@@ -143,7 +143,7 @@ export const startMessageOf = (server: Running): string =>
   server.kind === 'ready' ? 'The new one answers.' : server.message
 
 export function whyRestarted({ restartAsked }: Observation, { digest }: Running): string {
-  if (restartAsked) return 'The server is restarted, as somebody asked for it'
+  if (restartAsked) return 'The server is restarted on request'
   if (digest !== unknownDigest) return 'The specification changed: the server is restarted with it'
   return 'It is not certain what the server found running was started with: it is restarted'
 }

@@ -73,7 +73,7 @@ export type ServerView =
   | {
       readonly kind: 'starting'
       readonly digest: string
-      /** In a row, before this start. */
+      /** Failures in a row before this start. */
       readonly failures: number
       readonly message: string
       /** An earlier agent started it: until it was asked, what is published stays. */
@@ -215,7 +215,7 @@ export type Step =
   | { readonly do: 'unpublish' }
   /** The claim is free for others at once, the slice stays. */
   | { readonly do: 'release' }
-  /** All three go. */
+  /** Deletes Service, EndpointSlice and Endpoints. */
   | { readonly do: 'remove' }
   | { readonly do: 'rest' }
 

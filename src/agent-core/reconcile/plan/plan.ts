@@ -190,7 +190,7 @@ function takeOverStep(observed: Observation, digest?: string): Plan | undefined 
   const { server, successor, publication, address } = observed
   if (!isRunning(successor) || (successor.digest !== digest && !leadsToSuccessor(observed))) return undefined
   if (!isAlive(server)) {
-    return act({ do: 'promote' }, 'starting', 'Starting', `The server before is gone. ${startMessageOf(successor)}`)
+    return act({ do: 'promote' }, 'starting', 'Starting', `The previous server is gone. ${startMessageOf(successor)}`)
   }
   if (successor.kind !== 'ready' || address.ip === undefined || !isWritable(observed)) return undefined
   const { port } = successor
@@ -199,7 +199,7 @@ function takeOverStep(observed: Observation, digest?: string): Plan | undefined 
   return act(
     step,
     ...shownAs(observed, server),
-    'The new server answers and takes over; the one before finishes and stops.',
+    'The new server answers and takes over; the previous one finishes and stops.',
   )
 }
 
@@ -212,7 +212,7 @@ function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
   return act(
     { do: 'dropSuccessor' },
     ...as,
-    'The specification changed again: the server of the one before is dropped.',
+    'The specification changed again: the server that was starting for the previous one is dropped.',
   )
 }
 

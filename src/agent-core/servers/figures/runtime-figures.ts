@@ -10,11 +10,11 @@ import { OwnPace, type Slowness } from './own-pace.ts'
 import { addTo, RunCounts, type RuntimeTotals } from './run-counts.ts'
 
 export interface RuntimeFiguresOptions {
-  /** Those that run. */
+  /** The servers that run now. */
   readonly servers: () => readonly CountedServer[]
   /** Every server was asked; complete: each answered, so that the totals are as of now. */
   readonly onAsked?: (answers: { readonly isComplete: boolean }) => void
-  /** A figure is another than before. */
+  /** Called when a figure has changed. */
   readonly onChange: () => void
   /** The steady clock, unless stated. */
   readonly now?: () => number
@@ -199,7 +199,7 @@ interface Known {
   readonly slowness: Slowness | undefined
 }
 
-/** As people are shown it. */
+/** The figures as people see them, rounded. */
 function figuresOf({ counters, rates, lastRequestAt, slowness }: Known): RuntimeFiguresView {
   const { requestsRunning, requestsWaiting, kvUse } = counters
   return {

@@ -123,7 +123,7 @@ export const serviceScenes = {
     press: ['Evict llama-3.3-70b'],
   },
   delete: {
-    says: ['is deleted in the cluster', 'goes with it', 'Delete phi-4-mini', 'Keep'],
+    says: ['is deleted in the cluster', 'is deleted with it', 'Delete phi-4-mini', 'Keep'],
     agent: withDeletion([]),
     open: 'phi-4-mini',
     press: ['Delete phi-4-mini…'],
