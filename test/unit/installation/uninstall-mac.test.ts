@@ -115,11 +115,17 @@ test('the link to the command goes wherever an app made it; another metal-agent 
   const [ours, brew] = [path.join(there.home, '.local/bin'), there.at('root/opt/homebrew/bin')]
   await mkdir(ours, { recursive: true })
   await mkdir(brew, { recursive: true })
-  await symlink('/Applications/Metalbar.app/Contents/Resources/bin/metal-agent', path.join(ours, 'metal-agent'))
+  // One in a folder that only PATH names.
+  for (const folder of [ours, there.at('bin')]) {
+    await symlink('/Applications/Metalbar.app/Contents/Resources/bin/metal-agent', path.join(folder, 'metal-agent'))
+  }
   await symlink('../Cellar/metalbar/1.0/bin/metal-agent', path.join(brew, 'metal-agent'))
   const removals = await removeTraces(await there.parts(), silently)
   expect(removals.map(({ kind, isGone }) => [kind, isGone])).toEqual([['commandLink', true]])
-  expect([await readdir(ours), await readdir(brew)]).toEqual([[], ['metal-agent']])
+  expect(await Promise.all([ours, there.at('bin'), brew].map((folder) => readdir(folder)))).toEqual([
+    ...[[], []],
+    ['metal-agent'],
+  ])
 })
 
 test('the app is called in the table as in its package', async () => {
