@@ -70,9 +70,15 @@ module.exports = {
       'it reads what another agent left in the cluster and the model store, and judges it as our agent would',
     ),
     onlyMayImport(
+      'gateway-is-by-itself',
+      '^src/gateway/',
+      '^src/(gateway|contract)/',
+      'a process of its own that outlives the agent: it knows no cluster and none of the rooms',
+    ),
+    onlyMayImport(
       'cli-stands-on-top',
       '^src/cli/',
-      '^src/(cli|installation|contract|serve|agent-core)/',
+      '^src/(cli|gateway|installation|contract|serve|agent-core)/',
       'cli hosts the core',
     ),
     onlyMayImport(
@@ -109,7 +115,7 @@ module.exports = {
     {
       name: 'no-electron-no-react-in-the-core',
       severity: 'error',
-      from: { path: '^src/(agent-core|contract|serve|installation|cli)/' },
+      from: { path: '^src/(agent-core|contract|serve|installation|gateway|cli)/' },
       to: { path: '^(node_modules/)?(electron|react|react-dom)(/|$)' },
     },
     {

@@ -5,7 +5,19 @@
 const floors = [
   ['util', 'platform'],
   ['state'],
-  ['observability', 'settings', 'history', 'kube', 'models', 'memory', 'runtimes', 'servers', 'publishing', 'power'],
+  [
+    'observability',
+    'settings',
+    'history',
+    'kube',
+    'models',
+    'memory',
+    'runtimes',
+    'servers',
+    'publishing',
+    'power',
+    'gateway',
+  ],
   ['reconcile'],
   ['cluster'],
   ['api'],
@@ -31,6 +43,7 @@ const faces = {
     'settings',
   ],
   cluster: ['cluster-choice', 'cluster-link', 'cluster-session'],
+  gateway: ['gateway', 'routes'],
   history: ['history'],
   kube: [
     'api-error',

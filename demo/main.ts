@@ -1,10 +1,12 @@
 import { once } from 'node:events'
 import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLog } from '../src/agent-core/observability/log.ts'
 import { hostPlatform } from '../src/agent-core/platform/host.ts'
 import { agentSettings } from '../src/agent-core/settings/settings.ts'
+import { hasCode } from '../src/agent-core/util/files.ts'
 import { renderStatus } from '../src/cli/status-verbs.ts'
 import { formatBytes } from '../src/contract/format.ts'
 import { hostAgent, type HostedAgent } from '../src/serve/host-agent.ts'
@@ -16,12 +18,13 @@ import { KubeSim } from '../test/support/kube-sim/kube-sim.ts'
 import { findLlamaServer } from '../test/support/llama-server.ts'
 import { lookAt, tellFigures } from './figures.ts'
 import { sampleObjects } from './objects.ts'
-import { askLikeAPod } from './pod.ts'
+import { askAt, askLikeAPod } from './pod.ts'
 import { samplePower } from './sample-power.ts'
 import { tellSteps, tellWhyItWaits } from './steps.ts'
 
 const runsOnce = process.env['ONCE'] === '1'
 const sampleServer = join(import.meta.dirname, '../test/support/sample-servers/sample-server.mjs')
+const agentProgram = join(import.meta.dirname, '../src/cli/metal-agent.ts')
 /** Slow enough to be seen: the second model takes about five seconds. */
 const slowBytesPerSecond = 3_000_000
 /** Where the Hub's connection is broken off, so that the rest has to be fetched by another. */
@@ -98,6 +101,10 @@ async function run(): Promise<void> {
   say(`  Service quick, EndpointSlice: ${answer.url} (this host, so reached as ${answer.via})`)
   say(`  completion: ${JSON.stringify(answer.content)}`)
   if ('path' in real) say('  (a random-weight model of 0.5 MB has no better words; the path is the real one)')
+  const proxy = door.get().host.clientProxy
+  if (proxy === undefined) throw new Error('The client proxy does not listen.')
+  say(`\nA program of this Mac asks ${proxy}/v1/chat/completions for the model quick`)
+  say(`  completion: ${JSON.stringify(await askAt(proxy, 'quick', question))}`)
   await tellFigures(door, 'quick', say)
 
   const greedy = join(folder, 'greedy.gguf')
@@ -129,6 +136,23 @@ function resumption(requests: FakeHub['requests'], totalBytes: number): string {
   return from > 0 ? `resumed at ${formatBytes(from)} of ${formatBytes(totalBytes)}` : 'began again'
 }
 
+/** The client proxy's own port, unless something listens there, such as an agent of this machine. */
+async function usualOrFreePort(): Promise<number> {
+  for (const port of [9999, 0]) {
+    const server = createServer()
+    try {
+      await once(server.listen(port, '127.0.0.1'), 'listening')
+      const address = server.address()
+      if (typeof address === 'object' && address !== null) return address.port
+    } catch (error) {
+      if (!hasCode(error, 'EADDRINUSE')) throw error
+    } finally {
+      server.close()
+    }
+  }
+  throw new Error('There is no free port.')
+}
+
 async function startAgent(
   cluster: KubeSim,
   { llamaServer, hubEndpoint }: { llamaServer: string; hubEndpoint: string },
@@ -147,6 +171,7 @@ async function startAgent(
     llamaServer,
     hubEndpoint,
     port: 0,
+    clientPort: await usualOrFreePort(),
     applePowerEnabled: true,
     applePowerIntervalMs: 500,
     logLevel: process.env['LOG_LEVEL'] ?? 'error',
@@ -158,6 +183,7 @@ async function startAgent(
     env: process.env,
     temporaryDir: tmpdir(),
     windowFolder: join(import.meta.dirname, '../out/renderer'),
+    gateway: { temporaryDir: tmpdir(), command: () => Promise.resolve([process.execPath, agentProgram]) },
     powerTrial: { platform: 'darwin', source: samplePower },
     log: createLog({ level: settings.logLevel, format: settings.logFormat }),
   })

@@ -28,10 +28,16 @@ export async function askLikeAPod(cluster: KubeSim, name: string, question: stri
   const port = ports.find((one) => one.name === 'http')?.port
   if (address === undefined || port === undefined) throw new Error(`No ready address is published for ${name}.`)
   const via = `http://127.0.0.1:${port}`
-  const response = await fetch(`${via}/v1/chat/completions`, {
+  return { url: `http://${address}:${port}`, via, content: await askAt(via, name, question) }
+}
+
+/** As a program of this machine asks the client proxy: by the model's name. */
+export async function askAt(url: string, name: string, question: string): Promise<string> {
+  const response = await fetch(`${url}/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({
+      model: name,
       messages: [{ role: 'user', content: question }],
       max_tokens: 24,
       temperature: 0,
@@ -40,5 +46,5 @@ export async function askLikeAPod(cluster: KubeSim, name: string, question: stri
   })
   if (!response.ok) throw new Error(`${name} answered HTTP ${response.status}: ${await response.text()}`)
   const { choices } = completion.parse(await response.json())
-  return { url: `http://${address}:${port}`, via, content: choices[0]?.message.content ?? '' }
+  return choices[0]?.message.content ?? ''
 }

@@ -83,13 +83,6 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     notInEffect: 'a cluster that does not answer never ends the agent, it is asked again with back-off',
   },
   version: { kind: 'bool', default: false, group: 'Agent', help: 'print version, git commit and build date' },
-  'client-port': {
-    kind: 'int',
-    default: 9999,
-    group: 'Not in effect yet',
-    notInEffect: 'the client proxy is not built yet',
-    help: 'port of the OpenAI proxy on 127.0.0.1; 0 for none',
-  },
   'omlx-bin': {
     kind: 'string',
     default: '',

@@ -19,6 +19,8 @@ export interface CliIo {
   readonly homeDir: string
   readonly temporaryDir: string
   readonly cwd: string
+  /** What starts this command once more; absent where this is not the command's own process. */
+  readonly self?: readonly [program: string, ...args: string[]]
   /** Where the built window is. */
   readonly windowFolder: string
 }

@@ -15,7 +15,11 @@ export async function main(args: readonly string[], given: CliIo): Promise<numbe
     modelStore: defaultModelStore(io.platform, io.env, io.homeDir),
     stateDir: defaultStateDir(io.platform, io.env, io.homeDir),
   }
-  const [first] = args
+  const [first, ...rest] = args
+  if (first === 'gateway') {
+    const { runGatewayVerb } = await import('./gateway.ts')
+    return runGatewayVerb(rest, io)
+  }
   if (first !== undefined && !first.startsWith('-')) {
     const { runVerb } = await import('./verbs.ts')
     return runVerb(args, io, defaults)

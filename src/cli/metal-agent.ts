@@ -25,6 +25,7 @@ async function run(): Promise<never> {
     homeDir: homedir(),
     temporaryDir: tmpdir(),
     cwd: process.cwd(),
+    self: isSelfContained() ? [process.execPath] : [process.execPath, process.argv[1] ?? import.meta.filename],
     windowFolder: isSelfContained() ? `${embeddedScheme}renderer` : besideThis,
   }).catch((error: unknown) => {
     terminalOf(process.stderr).write(`metal-agent: ${problemOf(error)}\n`)

@@ -4,14 +4,17 @@ import { buildInfo } from '../agent-core/agent/build-info.ts'
 import { LogFile } from '../agent-core/observability/log-file.ts'
 import { createLog, type Log } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
+import type { GatewayCommand } from '../agent-core/gateway/gateway.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
 import { acquireLock, startTimeOf } from '../agent-core/state/lock.ts'
+import { isSelfContained } from '../agent-core/util/embedded.ts'
 import { hasCode } from '../agent-core/util/files.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { LinkError } from '../contract/client.ts'
 import { serviceVariable } from '../installation/service/service-plan.ts'
+import { versionedCopyOf } from '../installation/versioned-copy.ts'
 import { hostAgent, type HostedAgent, type HostOptions, type HostResult } from '../serve/host-agent.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
@@ -43,6 +46,9 @@ async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform,
       env: io.env,
       temporaryDir: io.temporaryDir,
       windowFolder: io.windowFolder,
+      ...(io.self && {
+        gateway: { temporaryDir: io.temporaryDir, command: gatewayCommand(io.self, settings.stateDir) },
+      }),
       onShutdown: ({ keepServing }) =>
         end({ cause: 'a request', code: exitCodes.done, servers: keepServing ? 'keep' : 'stop' }),
       onLogLevel: (level) => log.setLevel(level),
@@ -61,6 +67,17 @@ async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform,
   log.info('stopped metal-agent')
   return isStopped ? code : exitCodes.failed
 }
+
+/** A command in one file is copied below the state folder, from where the gateway outlives an update of the app that it came with. */
+const gatewayCommand =
+  (self: NonNullable<CliIo['self']>, stateDir: string): GatewayCommand =>
+  async () =>
+    isSelfContained()
+      ? [await versionedCopyOf({ command: self[0], version: buildInfo.version, stateDir, inUse: [self[0]] })]
+      : [self[0], ...leanNode, ...self.slice(1)]
+
+/** V8 compiles without threads of its own, each of which keeps tens of MiB, and keeps little garbage: half the memory at the same speed. */
+const leanNode = ['--max-semi-space-size=1', '--optimize-for-size', '--liftoff-only', '--single-threaded']
 
 /** How often the service looks whether the state folder is free: as fast as launchd would start it anew, without the start. */
 const lookMs = 5_000

@@ -122,6 +122,9 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ...(cluster.cause === 'localNetwork' ? [['', localNetworkHint] satisfies [string, string]] : []),
     ...(cluster.state === 'denied' ? [['', rightsHint] satisfies [string, string]] : []),
     ['Host', `${host.displayName}, ${place}`],
+    ...(host.clientProxy === undefined
+      ? []
+      : [['Local', `${host.clientProxy}/v1 for programs on this machine`] satisfies [string, string]]),
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
     ...(memory ? [['Memory', memoryLine(memory)] satisfies [string, string]] : []),
     ...(power ? [['Power', powerLine(power, powerFigures)] satisfies [string, string]] : []),

@@ -28,6 +28,7 @@ export const startSettingNames = [
   'hostIp',
   'powermetrics',
   'port',
+  'clientPort',
   'uiPort',
   'metricsAddress',
   'metricsTokenFile',

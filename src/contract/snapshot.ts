@@ -15,6 +15,8 @@ export const hostView = z.object({
   /** Absent = nothing can be published; `message` says why. */
   address: z.string().optional(),
   message: z.string(),
+  /** Where programs on this machine reach every model that serves; absent while nothing listens there. */
+  clientProxy: z.string().optional(),
   /** A person paused this machine: endpoints are withdrawn, models stay in memory. */
   paused: z.boolean(),
 })

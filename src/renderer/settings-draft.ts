@@ -151,6 +151,7 @@ const ofGroup: Readonly<Record<SettingRow['group'], SettingSection>> = {
 /** Where the agent and its servers listen is a matter of the network, whatever group their flags stand in. */
 const elsewhere: Readonly<Partial<Record<StartSettingName, SettingSection>>> = {
   port: 'network',
+  clientPort: 'network',
   uiPort: 'network',
   metricsAddress: 'network',
   metricsTokenFile: 'network',

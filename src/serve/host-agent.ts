@@ -25,7 +25,7 @@ const shutdownMarginMs = 35_000
 
 export interface HostOptions extends Pick<
   AgentOptions,
-  'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'holdAwake' | 'powerTrial'
+  'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'holdAwake' | 'powerTrial' | 'gateway'
 > {
   readonly settings: AgentSettings
   readonly platform: Platform

@@ -134,7 +134,17 @@ async function startCommand(
     process.execPath,
     agentProgram,
     ...['--kubeconfig', kubeconfig, '--namespace', world.namespace, '--llama-server', llamaServer],
-    ...['--state-dir', stateDir, '--model-store', join(world.folder, 'models'), '--port', '0', ...flags],
+    ...[
+      '--state-dir',
+      stateDir,
+      '--model-store',
+      join(world.folder, 'models'),
+      '--port',
+      '0',
+      '--client-port',
+      '0',
+      ...flags,
+    ],
     ...['--allowed-download-hosts', filesHost],
   ])
   const logFile = join(world.folder, 'agent.log')

@@ -33,7 +33,7 @@ describe.concurrent('a service of a real systemd', () => {
     const models = path.join(path.dirname(systemd.homeDir), 'models')
     const flags = [
       ...['--kubeconfig', kubeconfig, '--model-store', models, '--allowed-model-roots', path.dirname(models)],
-      ...['--llama-server', sampleServerPath, '--port', '0', '--host-ip', '192.0.2.10'],
+      ...['--llama-server', sampleServerPath, '--port', '0', '--client-port', '0', '--host-ip', '192.0.2.10'],
     ]
     const run = commandOf(systemd)
 

@@ -185,7 +185,7 @@ describe.concurrent('how it starts', () => {
 
   test('without any flag everything is below the home folder, and a kubeconfig is waited for where kubectl looks', async () => {
     await using sim = await KubeSim.start()
-    await using agent = await AgentProcess.start({ usualFlags: false, args: ['--port', '0'] })
+    await using agent = await AgentProcess.start({ usualFlags: false, args: ['--port', '0', '--client-port', '0'] })
     const home = path.join(agent.folder, 'home')
     const starting = await agent.logged('starting metal-agent')
     await agent.logged('no cluster')

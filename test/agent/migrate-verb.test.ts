@@ -87,7 +87,7 @@ test('metal-agent migrate installs the service, which serves after one start of 
     `--model-store=${stateDir}/models`,
     `--log-file=${log}`,
     ...[`--namespace=${scene.cluster.namespace}`, `--llama-server=${sampleServerPath}`],
-    ...[`--port=${scene.healthPort}`, '--host-ip=192.0.2.10', `--kubeconfig=${scene.kubeconfig}`],
+    ...[`--port=${scene.healthPort}`, '--client-port=0', '--host-ip=192.0.2.10', `--kubeconfig=${scene.kubeconfig}`],
   ])
   // The second agent, which has the port of /healthz, goes on with the server of the first.
   const started = await ownServers(log, 'started inference service')

@@ -1,8 +1,9 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { optionsOfLauncher } from '../../tasks/package/single-executable.ts'
+import { freePort } from '../support/free-port.ts'
 import { servedBy } from '../support/served-by-command.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -30,8 +31,12 @@ test('the self-contained command names a wrong flag as metal-agent does', async 
 })
 
 test('the self-contained command serves a model to a completion and shows its window, its workers and page out of its own file', async () => {
-  await using served = await servedBy({ command: [command] })
+  await using served = await servedBy({ command: [command], args: ['--client-port', String(await freePort())] })
   const { agent } = served
+  const proxy = await agent.shows(({ host }) => host.clientProxy, 'a client proxy')
+  const copies = await readdir(path.join(agent.stateDir, 'versions'))
+  const proxied = await fetch(`${proxy}/v1/models/tiny.gguf`)
+  expect([copies.length, await proxied.json()]).toEqual([1, expect.objectContaining({ id: 'tiny' })])
   expect(await served.complete()).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
 
   const { stdout } = await execa(command, ['ui', '--state-dir', agent.stateDir])

@@ -52,7 +52,7 @@ async function world() {
   const unit = path.join(home, '.config/systemd/user/llmkube-metal-agent.service')
   const bin = path.join(folder, 'bin')
   const { calls } = await writeSystemctl(bin, unit)
-  const args = ['--llama-server', sampleServerPath, '--port', '0', '--host-ip', '192.0.2.10']
+  const args = ['--llama-server', sampleServerPath, '--port', '0', '--client-port', '0', '--host-ip', '192.0.2.10']
   const flags = [...args, '--allowed-download-hosts', '127.0.0.1', '--log-file', path.join(home, 'metal-agent.log')]
   const ask = async <T>(question: (client: Awaited<ReturnType<typeof connectToAgent>>) => Promise<T>): Promise<T> => {
     await using client = await connectToAgent({ socketPath: socketPathFor(stateDir, tmpdir()), stateDir })

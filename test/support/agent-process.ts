@@ -70,7 +70,7 @@ export class AgentProcess implements AsyncDisposable {
       ...['--kubeconfig', this.kubeconfigFile, '--state-dir', this.stateDir],
       ...['--model-store', path.join(folder, 'models'), '--allowed-model-roots', folder],
       ...['--allowed-download-hosts', '127.0.0.1,localhost'],
-      ...['--port', '0', '--host-ip', '192.0.2.10'],
+      ...['--port', '0', '--client-port', '0', '--host-ip', '192.0.2.10'],
     ]
     const command = [
       ...(options.startedBy ?? []),

@@ -1,5 +1,6 @@
 import type { HoldAwake } from '../power/stay-awake.ts'
 import type { ShutdownRequest } from '../api/command.ts'
+import type { GatewayCommand } from '../gateway/gateway.ts'
 import type { EnergyOptions } from '../power/energy.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { FuseTimings } from '../power/panic-fuse.ts'
@@ -18,6 +19,8 @@ export interface AgentOptions {
   readonly log: Logger
   /** The Hub's token of the person at this machine, where the host keeps one; throws where it cannot be read. */
   readonly keptHubToken?: () => Promise<string | undefined>
+  /** How the gateway is started that serves programs of this machine; absent = this host starts none. */
+  readonly gateway?: { readonly command: GatewayCommand; readonly temporaryDir: string }
   /** True sentences about this agent that belong in every snapshot. */
   readonly notices: readonly string[]
   /** Ends the agent on request; undefined where its host does not allow that. */

@@ -172,13 +172,15 @@ export class Agent {
   }
 
   async #stop(): Promise<void> {
-    const { narrator, link, fuse } = this.#kept ?? {}
+    const { narrator, link, fuse, gateway } = this.#kept ?? {}
     narrator?.leave()
     await fuse?.leaving()
     await link?.stopDeciding()
     await link?.withdraw({ hasServers: this.#runningServers().length > 0 })
     await Promise.all([this.#rooms.servers.stopAll(), link?.sayStopped(this.#options.identity.displayName)])
     await link?.release()
+    // Requests that went through it have been answered by the servers, which drained.
+    await gateway?.end()
     await this.#rooms.servers.letGo()
     await this.#context.ends.disposeAsync()
   }
@@ -218,6 +220,7 @@ export class Agent {
     })
     this.#machine = { performanceCores, hasMetal: (await platform.metal()).available }
     await this.#adopt(kept)
+    kept.gateway?.start()
     countServers(servers, memory)
     await memory.start()
     await this.#makeModelStore()
@@ -271,6 +274,7 @@ export class Agent {
   #snapshotBase(): SnapshotBase {
     const { identity, platform, version } = this.#options
     const { ip, message } = this.#kept?.address.facts ?? noAddress
+    const clientProxy = this.#kept?.gateway?.url
     return {
       bootId: this.#bootId,
       version,
@@ -281,6 +285,7 @@ export class Agent {
         displayName: identity.displayName,
         platform: platform.name,
         ...(ip !== undefined && { address: ip }),
+        ...(clientProxy !== undefined && { clientProxy }),
         message,
         paused: this.#kept?.unloadReasons.pausedSince !== undefined,
       },

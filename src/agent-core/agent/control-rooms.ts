@@ -11,6 +11,8 @@ import { evictionSettings, launchRules, portPolicy, specPolicy } from '../api/se
 import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
 import { clusterSession, type ClusterSession } from '../cluster/cluster-session.ts'
+import { Gateway } from '../gateway/gateway.ts'
+import { gatewayRoutes } from '../gateway/routes.ts'
 import { History } from '../history/history.ts'
 import { doubtAbout } from '../kube/cluster.ts'
 import { KubeconfigWatch } from '../kube/kubeconfig.ts'
@@ -31,10 +33,12 @@ import { LlamaServerDialects } from '../runtimes/llama-server-binary.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { longestStopMs } from '../servers/termination.ts'
 import { PersonSettings } from '../settings/person-settings.ts'
+import { socketPathFor } from '../state/socket-path.ts'
 import { withoutUnfinished } from '../util/files.ts'
 import { refKey } from '../util/object-key.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { LinkError } from '../../contract/client.ts'
+import { proxyOutcomes } from '../../contract/gateway.ts'
 
 /** What outlives the agent in its state folder, and what stands on it. */
 export interface ControlRooms {
@@ -47,6 +51,7 @@ export interface ControlRooms {
   readonly fuse: PanicFuse
   readonly supply: Supply
   readonly link: ClusterLink
+  readonly gateway: Gateway | undefined
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
   readonly notices: readonly string[]
@@ -119,7 +124,8 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     history,
     pin,
   })
-  const kept = { settings, unloadReasons, history, narrator, address, sleep, fuse, supply, link }
+  const gateway = gatewayRoom(context, inputs)
+  const kept = { settings, unloadReasons, history, narrator, address, sleep, fuse, supply, link, gateway }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [
     ...settings.notices,
@@ -131,6 +137,41 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   ].filter((notice) => notice !== undefined)
   return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
 }
+
+function gatewayRoom(
+  { options, ends, metrics, snapshots, session }: RoomContext,
+  { rooms: { servers } }: ControlInputs,
+): Gateway | undefined {
+  const { settings, platform, log, gateway: how } = options
+  const { stateDir, clientPort } = settings
+  if (!how) {
+    if (clientPort > 0) {
+      const text = `Nothing listens at port ${clientPort} for programs on this machine: only the command starts the client proxy yet, as metal-agent in a terminal or as a service.`
+      log.info('no client proxy', { text })
+    }
+    return undefined
+  }
+  const gateway = ends.use(
+    new Gateway({
+      ...{ port: clientPort, stateDir, command: how.command, log, onChange: () => snapshots.changed() },
+      socketPath: socketPathFor(stateDir, how.temporaryDir, 'gateway.sock'),
+      routes: () => gatewayRoutes(servers, (key) => session()?.reconciler.report(key)?.plan.message),
+      holders: async (port) => (await platform.portListeners(port, noGroup)).others,
+    }),
+  )
+  servers.onChange(() => gateway.routesChanged())
+  snapshots.register(() => ({ notices: [gateway.notice] }))
+  metrics.beforeRender(async () => {
+    const counts = await gateway.counts()
+    if (!counts) return
+    for (const outcome of proxyOutcomes)
+      metrics.setTotal('client_proxy_requests_total', counts[outcome] ?? 0, { outcome })
+  })
+  return gateway
+}
+
+/** No process group has this number, so that every listener is named. */
+const noGroup = -1
 
 /** Before `evictionRoom`: at the same look at memory it is asked first. */
 function guardRoom(

@@ -1,3 +1,5 @@
+import { proxyOutcomes } from '../../contract/gateway.ts'
+
 /** Before every name of the table. */
 export const metricPrefix = 'llmkube_metal_agent_'
 
@@ -113,6 +115,13 @@ export const metricTable = {
   apple_power_gpu_watts: { type: 'gauge', origin: 'go', unit: 'watts', help: 'Power of the GPU' },
   apple_power_cpu_watts: { type: 'gauge', origin: 'go', unit: 'watts', help: 'Power of the CPU' },
   apple_power_ane_watts: { type: 'gauge', origin: 'go', unit: 'watts', help: 'Power of the Apple Neural Engine' },
+
+  client_proxy_requests_total: {
+    type: 'counter',
+    origin: 'go',
+    labels: { outcome: proxyOutcomes },
+    help: 'Requests to the client proxy, by the class of the answer or why there was no engine to ask',
+  },
 
   memory_pressure_transitions_total: {
     type: 'counter',

@@ -25,6 +25,15 @@ const listenerRows = {
     flagTakes: negativeMeansZero,
     help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none',
   },
+  clientPort: {
+    kind: 'port',
+    schema: portOrZero,
+    default: 9999,
+    group: 'Agent',
+    flag: 'client-port',
+    flagTakes: negativeMeansZero,
+    help: 'port of the client proxy on 127.0.0.1, where programs of this machine reach every model that serves; 0 = none',
+  },
   uiPort: {
     kind: 'port',
     schema: portOrZero,

@@ -9,15 +9,15 @@ import { ensurePrivateFolder } from './state-folder.ts'
 export const maxSocketPathBytes = 100
 
 /**
- * Where the agent of this state folder listens, the same for the agent and for every client: inside the folder, or,
+ * Where the agent of this state folder listens, or its gateway: the same for the agent and for every client: inside the folder, or,
  * where that path is too long for a socket, in a folder of its own under the temporary one.
  */
-export function socketPathFor(stateDir: string, temporaryDir: string): string {
-  const inside = path.join(path.resolve(stateDir), 'agent.sock')
+export function socketPathFor(stateDir: string, temporaryDir: string, name = 'agent.sock'): string {
+  const inside = path.join(path.resolve(stateDir), name)
   if (Buffer.byteLength(inside) <= maxSocketPathBytes) return inside
   const digest = createHash('sha256').update(path.resolve(stateDir)).digest('hex').slice(0, 16)
-  const outside = path.join(temporaryDir, `metalbar-${digest}`, 'agent.sock')
-  return Buffer.byteLength(outside) <= maxSocketPathBytes ? outside : `/tmp/metalbar-${digest}/agent.sock`
+  const outside = path.join(temporaryDir, `metalbar-${digest}`, name)
+  return Buffer.byteLength(outside) <= maxSocketPathBytes ? outside : `/tmp/metalbar-${digest}/${name}`
 }
 
 /**

@@ -39,7 +39,7 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   'mlx-server-bin': { ...text, ...otherRuntime },
   'mlx-server-port': { kind: 'int', default: 8080, ...otherRuntime },
   port: { kind: 'int', default: 9090, ...kept },
-  'client-port': { kind: 'int', default: 9999, kept: false, why: 'the client proxy is not built here yet' },
+  'client-port': { kind: 'int', default: 9999, ...kept },
   'log-level': { kind: 'string', default: 'info', ...kept },
   'host-ip': { ...text, ...kept },
   'memory-fraction': { kind: 'float', default: 0, ...kept },

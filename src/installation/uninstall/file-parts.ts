@@ -11,9 +11,18 @@ export const stateNames = {
   token: ['hub-token.encrypted'],
   appData: ['chromium'],
   // `work` had the servers of earlier builds, when runs had no folder of their own.
-  logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'work', 'logs', 'service'],
+  logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'work', 'logs', 'service', 'gateway.log'],
   state: [
-    ...['agent.lock', 'agent.sock', 'node.json', 'ledger.json', 'absences.json', 'holds.json', 'memory.json'],
+    ...[
+      'agent.lock',
+      'agent.sock',
+      'gateway.sock',
+      'node.json',
+      'ledger.json',
+      'absences.json',
+      'holds.json',
+      'memory.json',
+    ],
     ...['history.jsonl', 'energy.json', 'panic-fuse.json', 'model-store.json', 'log-file.json', 'update.json'],
     // `versions` has the copies of the command that the service starts.
     ...['migration', 'versions'],

@@ -1,9 +1,11 @@
 import { readlink } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { findGateway } from '../../agent-core/gateway/gateway.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
 import { fragmentFile } from '../../agent-core/power/sudoers.ts'
 import { ledgerProcesses } from '../../agent-core/servers/ledger.ts'
+import { StrangeSocketError } from '../../agent-core/state/socket-path.ts'
 import { readIfThere } from '../../agent-core/util/files.ts'
 import { signalGroup } from '../../agent-core/util/signal-group.ts'
 import { shellCommand, shellWord } from '../../contract/shell.ts'
@@ -124,13 +126,14 @@ export const commandLinkPart = ({ env, user, systemRoot }: InstallationHost): Tr
 const graceMs = 10_000
 const lookMs = 100
 
-/** Servers outlive an agent that crashed; without the state folder nothing would know of them. */
+/** Servers outlive an agent that crashed, as its gateway does; without the state folder nothing would know of them. */
 export const serversPart = (
   platform: Pick<Platform, 'process' | 'bootId' | 'isRunning'>,
-  stateDir: string,
+  { stateDir, socketPath }: { readonly stateDir: string; readonly socketPath: string },
 ): TracePart => ({
   kind: 'servers',
   look: async () => {
+    const gateway = await findGateway({ stateDir, socketPath }).catch(noStranger)
     const text = await readIfThere(path.join(stateDir, 'ledger.json'))
     const bootId = await platform.bootId()
     const found = ledgerProcesses(text ?? '').map(async (server) => {
@@ -140,9 +143,13 @@ export const serversPart = (
     })
     const servers = (await Promise.all(found)).flat()
     return {
-      places: servers.map(({ key, pid }) => ({ path: `${key} (process ${pid})` })),
-      byHand: servers.map(({ pid }) => `kill -KILL -- -${pid}`),
+      places: [
+        ...servers.map(({ key, pid }) => ({ path: `${key} (process ${pid})` })),
+        ...(gateway ? [{ path: `the client proxy (process ${gateway.pid})` }] : []),
+      ],
+      byHand: [...servers, ...(gateway ? [gateway] : [])].map(({ pid }) => `kill -KILL -- -${pid}`),
       remove: async () => {
+        await gateway?.end()
         for (const { pid } of servers) signalGroup(pid, 'SIGTERM')
         const until = performance.now() + graceMs
         for (const server of servers) {
@@ -153,6 +160,11 @@ export const serversPart = (
     }
   },
 })
+
+/** Who listens in its place may be another user, whom an uninstall leaves alone. */
+function noStranger(error: unknown): undefined {
+  if (!(error instanceof StrangeSocketError)) throw error
+}
 
 /** The services that `metal-agent install` made for this user. */
 export const servicePart = (host: InstallationHost, tell: (sentence: string) => void): TracePart => ({

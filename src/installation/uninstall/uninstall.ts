@@ -64,7 +64,7 @@ export async function allParts(options: AllPartsOptions): Promise<TracePart[]> {
     ...others,
     ...(tell ? [servicePart(host, tell)] : []),
     ...fileParts({ platform: host.platform, homeDir, stateDir, userId, socketFile, logFiles, stores, inUse }),
-    serversPart(platform, stateDir),
+    serversPart(platform, { stateDir, socketPath: socketPathFor(stateDir, temporaryDir, 'gateway.sock') }),
     modelPart({ stores, parents, userId }),
     commandLinkPart(host),
     ...(reach ? [clusterPart(reach), applicationsPart(reach)] : []),

@@ -441,6 +441,10 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     title: 'Port of health and metrics',
     help: '/healthz, /readyz and /metrics on 127.0.0.1, for this machine alone. 0 = none.',
   },
+  clientPort: {
+    title: 'Port of the client proxy',
+    help: 'On 127.0.0.1, for programs of this machine: every model that serves, by its name. 0 = none. An agent of the command has it, one of the app not yet.',
+  },
   uiPort: {
     title: 'Port of this page',
     help: 'On 127.0.0.1, for browsers on this machine alone. 0 = any free port.',

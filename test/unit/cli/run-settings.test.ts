@@ -39,6 +39,7 @@ const fromDefaults = {
   startupStallMs: 120_000,
   drainLimitMs: 30_000,
   port: 9090,
+  clientPort: 9999,
   serverLogBytes: 20 * 1024 * 1024,
   serverLogFiles: 3,
   downloadBytesPerSecond: 0,
@@ -227,7 +228,7 @@ test.each([
 
 test('flags of what is not built yet are read, and said to change nothing when they ask for something', () => {
   const given = settings(
-    ...['--memory-fraction', '0.8', '--eviction-enabled', '--client-port', '0'],
+    ...['--memory-fraction', '0.8', '--eviction-enabled', '--omlx-port', '0'],
     ...['--omlx-bin', '/x', '--max-watch-failures', '5'],
   )
   expect(startNotices(given)).toEqual([

@@ -1,0 +1,354 @@
+import { spawn } from 'node:child_process'
+import { open } from 'node:fs/promises'
+import { connect, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import {
+  fromGateway,
+  gatewayProtocol,
+  heartbeatMs,
+  lineReader,
+  type FromGateway,
+  type GatewayRoute,
+  type ProxyOutcome,
+  type ToGateway,
+} from '../../contract/gateway.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { PortHolder } from '../platform/platform.ts'
+import { launchEnvironment } from '../servers/launch.ts'
+import { ensureSocketFolder, requireOwnSocket } from '../state/socket-path.ts'
+import { backOffCeilingMs } from '../util/back-off.ts'
+import { parseJson, readIfThere } from '../util/files.ts'
+import { messageOf } from '../util/message-of.ts'
+import { pause } from '../util/pause.ts'
+import { holdersText } from '../util/port-holders.ts'
+import { within } from '../util/within.ts'
+
+/** The program and its arguments, to which those of the gateway are added. */
+export type GatewayCommand = () => Promise<readonly [program: string, ...args: string[]]>
+
+export interface GatewayOptions {
+  /** Of the client proxy; 0 = there is to be no gateway, and one that an earlier agent left is ended. */
+  readonly port: number
+  readonly stateDir: string
+  readonly socketPath: string
+  readonly command: GatewayCommand
+  readonly routes: () => GatewayRoute[]
+  /** Who has a port that is taken. Must not reject. */
+  readonly holders: (port: number) => Promise<readonly PortHolder[]>
+  readonly log: Logger
+  readonly onChange: () => void
+}
+
+/** Starting takes a fraction of a second; one that takes so long is stuck. */
+const startMs = 15_000
+const helloMs = 5_000
+const lookEveryMs = 10
+const countMs = 1_000
+const endMs = 5_000
+
+/** One that ran for so long had no trouble starting: a later end counts as the first. */
+const stableMs = 60_000
+const backOff = { firstMs: 1_000, maxMs: 60_000 }
+
+/**
+ * The process that forwards requests of this machine's programs to engines. It outlives this agent, as servers do, and the next one takes it
+ * over by its socket: whoever answers there in our protocol is the gateway. One that ends is started again.
+ */
+export class Gateway implements AsyncDisposable {
+  readonly #options: GatewayOptions
+  readonly #leaving = new AbortController()
+  #link: Link | undefined
+  #running: Promise<void> | undefined
+  #door: Extract<FromGateway, { type: 'door' }> | undefined
+  #problem: string | undefined
+  #told: readonly GatewayRoute[] = []
+  #isTelling = false
+
+  constructor(options: GatewayOptions) {
+    this.#options = options
+  }
+
+  /** For programs on this machine; undefined while it does not listen. */
+  get url(): string | undefined {
+    return this.#link && this.#door?.problem === undefined && this.#door
+      ? `http://127.0.0.1:${this.#door.port}`
+      : undefined
+  }
+
+  /** What a person should know. */
+  get notice(): string | undefined {
+    return this.#problem
+  }
+
+  /** To be called once, when it is known what serves. */
+  start(): void {
+    this.#running ??= this.#options.port === 0 ? this.#endEarlier() : this.#keepRunning()
+  }
+
+  /** Told in the same turn of the event loop, once for all changes in it. */
+  routesChanged(): void {
+    if (this.#isTelling) return
+    this.#isTelling = true
+    queueMicrotask(() => {
+      this.#isTelling = false
+      this.#tell(false)
+    })
+  }
+
+  /** By outcome, since the gateway's start; undefined where it does not say. */
+  counts(): Promise<Partial<Record<ProxyOutcome, number>> | undefined> {
+    return this.#link?.counts() ?? Promise.resolve(undefined)
+  }
+
+  /** In good order: it finishes what it forwards, and ends. */
+  async end(): Promise<void> {
+    this.#leaving.abort()
+    await this.#link?.end()
+    await this.#running
+  }
+
+  /** It goes on without this agent. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#leaving.abort()
+    this.#link?.close()
+    await this.#running
+  }
+
+  async #endEarlier(): Promise<void> {
+    try {
+      await (await findGateway(this.#options))?.end()
+    } catch (error) {
+      this.#options.log.warn('the gateway of an earlier agent was not ended', { error })
+    }
+  }
+
+  /** Never rejects. */
+  async #keepRunning(): Promise<void> {
+    const { log } = this.#options
+    const { signal } = this.#leaving
+    const hasLeft = (): boolean => signal.aborted
+    for (let failures = 0; !hasLeft();) {
+      const began = performance.now()
+      try {
+        await this.#follow()
+        if (hasLeft()) return
+        log.warn('the gateway ended', { text: await this.#lastWords() })
+      } catch (error) {
+        if (hasLeft()) return
+        log.warn('no gateway', { error })
+        this.#say(
+          `There is no client proxy on 127.0.0.1:${this.#options.port}: ${messageOf(error)}. It is tried again.`,
+        )
+      }
+      if (performance.now() - began >= stableMs) failures = 0
+      // The first end is answered at once: its clients wait.
+      if (failures > 0) await pause(backOffCeilingMs(backOff, failures), signal)
+      failures += 1
+    }
+  }
+
+  /** From its start, or from taking it over, to its end. Throws where there is none. */
+  async #follow(): Promise<void> {
+    const { log } = this.#options
+    const found = await this.#connect()
+    const link = found ?? (await this.#startOne())
+    if (this.#leaving.signal.aborted) {
+      link.close()
+      return
+    }
+    log.info(found ? 'took over the gateway' : 'started the gateway', { pid: link.pid, version: link.version })
+    this.#link = link
+    const heartbeat = setInterval(() => this.#tell(true), heartbeatMs).unref()
+    try {
+      this.#tell(true)
+      await link.closed
+    } finally {
+      clearInterval(heartbeat)
+      this.#link = undefined
+      this.#door = undefined
+      this.#options.onChange()
+    }
+  }
+
+  /** Undefined where nobody answers, or somebody who speaks another protocol, who is told to end. Throws where a stranger may listen. */
+  async #connect(): Promise<Link | undefined> {
+    const { socketPath, stateDir } = this.#options
+    await requireOwnSocket(socketPath, stateDir)
+    const link = await Link.to(socketPath, (door) => void this.#heard(door))
+    if (!link || link.protocol === gatewayProtocol) return link
+    this.#options.log.info('replaces a gateway of another version', { pid: link.pid, version: link.version })
+    await link.end()
+    return undefined
+  }
+
+  async #startOne(): Promise<Link> {
+    const { command, socketPath, stateDir } = this.#options
+    await ensureSocketFolder(socketPath, stateDir)
+    const [program, ...args] = await command()
+    await using log = await open(this.#logFile, 'w', 0o600)
+    const child = spawn(program, [...args, 'gateway', '--socket', socketPath], {
+      ...{ detached: true, stdio: ['ignore', log.fd, log.fd], cwd: '/', env: launchEnvironment() },
+    })
+    const ended = new Promise<string>((resolve) => {
+      child.once('error', (error) => resolve(messageOf(error)))
+      child.once('exit', (code, signal) => resolve(`it ended at once with ${signal ?? `code ${code}`}`))
+    })
+    child.unref()
+    const problem = { text: undefined as string | undefined }
+    void ended.then((text) => (problem.text = text))
+    const until = performance.now() + startMs
+    while (
+      problem.text === undefined &&
+      performance.now() < until &&
+      (await pause(lookEveryMs, this.#leaving.signal))
+    ) {
+      const link = await this.#connect()
+      if (link) return link
+    }
+    if (problem.text === undefined) child.kill('SIGKILL')
+    throw new Error(
+      `${program} gateway: ${problem.text ?? 'it did not answer in time'} ${await this.#lastWords()}`.trim(),
+    )
+  }
+
+  #tell(isHeartbeat: boolean): void {
+    if (!this.#link) return
+    const routes = this.#options.routes()
+    if (!isHeartbeat && isDeepStrictEqual(routes, this.#told)) return
+    this.#told = routes
+    this.#link.send({ type: 'routes', port: this.#options.port, routes })
+  }
+
+  async #heard(door: Extract<FromGateway, { type: 'door' }>): Promise<void> {
+    this.#door = door
+    if (door.problem === undefined) {
+      this.#say(undefined)
+      return
+    }
+    const where = `port ${door.port} on 127.0.0.1`
+    const taken =
+      door.problem === 'EADDRINUSE'
+        ? `${where} is taken by ${holdersText(await this.#options.holders(door.port), 'another program')}: stop it or choose another port with --client-port`
+        : `${where} cannot be used (${door.problem})`
+    if (this.#door === door) this.#say(`There is no client proxy yet: ${taken}. It is tried again every few seconds.`)
+  }
+
+  #say(problem: string | undefined): void {
+    if (problem !== undefined && problem !== this.#problem) this.#options.log.warn('client proxy', { text: problem })
+    this.#problem = problem
+    this.#options.onChange()
+  }
+
+  get #logFile(): string {
+    return join(this.#options.stateDir, 'gateway.log')
+  }
+
+  /** What the gateway wrote last. */
+  async #lastWords(): Promise<string> {
+    const text = await readIfThere(this.#logFile, maxLogBytes).catch(messageOf)
+    return (text ?? '').trim().slice(-1_000)
+  }
+}
+
+const maxLogBytes = 1_048_576
+
+/** The gateway that an agent of this state folder left; undefined where there is none. Throws where a stranger may listen in its place. */
+export async function findGateway({
+  socketPath,
+  stateDir,
+}: Pick<GatewayOptions, 'socketPath' | 'stateDir'>): Promise<{ pid: number; end(): Promise<void> } | undefined> {
+  await requireOwnSocket(socketPath, stateDir)
+  const link = await Link.to(socketPath, () => undefined)
+  if (link?.pid === undefined) return undefined
+  return { pid: link.pid, end: () => link.end() }
+}
+
+/** One connection to a gateway. */
+class Link {
+  /** Resolves in the turn in which the end is known. */
+  readonly closed: Promise<void>
+  #hello: Extract<FromGateway, { type: 'hello' }> | undefined
+  readonly #socket: Socket
+  readonly #asked: ((counts: Partial<Record<ProxyOutcome, number>> | undefined) => void)[] = []
+
+  /** Undefined where nobody says hello. */
+  static async to(
+    path: string,
+    onDoor: (door: Extract<FromGateway, { type: 'door' }>) => void,
+  ): Promise<Link | undefined> {
+    const greeted = Promise.withResolvers<boolean>()
+    const link = new Link(connect(path), onDoor, () => greeted.resolve(true))
+    const timer = setTimeout(() => greeted.resolve(false), helloMs)
+    void link.closed.then(() => greeted.resolve(false))
+    const isThere = await greeted.promise
+    clearTimeout(timer)
+    if (isThere) return link
+    link.close()
+    return undefined
+  }
+
+  private constructor(
+    socket: Socket,
+    onDoor: (door: Extract<FromGateway, { type: 'door' }>) => void,
+    onHello: () => void,
+  ) {
+    this.#socket = socket
+    this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
+    const read = lineReader((line) => {
+      const frame = fromGateway.safeParse(parseJson(line)).data
+      if (!frame) socket.destroy()
+      else if (frame.type === 'door') onDoor(frame)
+      else if (frame.type === 'counts') this.#asked.shift()?.(frame.requests)
+      else {
+        this.#hello = frame
+        onHello()
+      }
+    })
+    socket.setEncoding('utf8').on('data', (text: string) => {
+      if (!read(text)) socket.destroy()
+    })
+    // 'close' follows.
+    socket.on('error', () => socket.destroy())
+    socket.once('close', () => {
+      for (const answer of this.#asked.splice(0)) answer(undefined)
+    })
+  }
+
+  get protocol(): number | undefined {
+    return this.#hello?.protocol
+  }
+
+  get version(): string | undefined {
+    return this.#hello?.version
+  }
+
+  get pid(): number | undefined {
+    return this.#hello?.pid
+  }
+
+  send(frame: ToGateway): void {
+    if (this.#socket.writable) this.#socket.write(`${JSON.stringify(frame)}\n`)
+  }
+
+  async counts(): Promise<Partial<Record<ProxyOutcome, number>> | undefined> {
+    const { promise, resolve } = Promise.withResolvers<Partial<Record<ProxyOutcome, number>> | undefined>()
+    this.#asked.push(resolve)
+    this.send({ type: 'count' })
+    const timer = setTimeout(() => resolve(undefined), countMs)
+    const counts = await promise
+    clearTimeout(timer)
+    return counts
+  }
+
+  /** Tells it to end, and waits until it does so, or for as long as one that hangs is worth. */
+  async end(): Promise<void> {
+    this.send({ type: 'end' })
+    await within(endMs, this.closed)
+    this.close()
+  }
+
+  close(): void {
+    this.#socket.destroy()
+  }
+}

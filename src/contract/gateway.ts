@@ -1,0 +1,64 @@
+import { z } from 'zod'
+
+/** What an agent and its gateway say to each other over the gateway's socket: one JSON object a line, in both directions. */
+
+/** Rises when one side could misread the other; an agent replaces a gateway that speaks another. */
+export const gatewayProtocol = 1
+
+/** The label of `client_proxy_requests_total`; those before `bad_host` are the Go agent's 0.9. */
+export const proxyOutcomes = [
+  ...['no_backend', '2xx', '3xx', '4xx', '5xx', 'other'],
+  ...['bad_host', 'path_forbidden'],
+] as const
+export type ProxyOutcome = (typeof proxyOutcomes)[number]
+
+/** One service, and the engine on 127.0.0.1 that serves it. */
+export const gatewayRoute = z.object({
+  namespace: z.string().max(300),
+  name: z.string().max(300),
+  /** Decides which paths are allowed. */
+  runtime: z.string().max(100),
+  /** What a request may call it besides its name: the engine's alias, the model's file. */
+  names: z.array(z.string().max(1_024)).max(20),
+  /** Absent while nothing serves it. */
+  port: z.int().min(1).max(65_535).optional(),
+  /** Why nothing serves it, and what comes next. */
+  message: z.string().max(1_000).optional(),
+})
+export type GatewayRoute = z.infer<typeof gatewayRoute>
+
+export const toGateway = z.discriminatedUnion('type', [
+  /** All there is, after each change and every {@link heartbeatMs}. */
+  z.object({ type: z.literal('routes'), port: z.int().min(1).max(65_535), routes: z.array(gatewayRoute).max(2_000) }),
+  /** Answered with `counts`. */
+  z.object({ type: z.literal('count') }),
+  /** It listens no longer, finishes what it forwards, and ends. */
+  z.object({ type: z.literal('end') }),
+])
+export type ToGateway = z.infer<typeof toGateway>
+
+export const fromGateway = z.discriminatedUnion('type', [
+  /** First, in every version of the protocol. */
+  z.object({ type: z.literal('hello'), protocol: z.int(), version: z.string().max(100), pid: z.int().positive() }),
+  /** After each change: whether it listens at the port that it was told, and the system's code for why not. */
+  z.object({ type: z.literal('door'), port: z.int(), problem: z.string().max(100).optional() }),
+  /** Since its start; a missing outcome did not happen. */
+  z.object({ type: z.literal('counts'), requests: z.partialRecord(z.enum(proxyOutcomes), z.int().nonnegative()) }),
+])
+export type FromGateway = z.infer<typeof fromGateway>
+
+export const heartbeatMs = 10_000
+
+/** Two thousand routes with long names fit. */
+const maxLineLength = 8 * 1_024 * 1_024
+
+/** Cuts text into lines and holds never more than one; the answer is false once a line is too long, and nothing is read then. */
+export function lineReader(onLine: (line: string) => void): (text: string) => boolean {
+  let pending = ''
+  return (text) => {
+    const lines = (pending + text).split('\n')
+    pending = lines.pop() ?? ''
+    for (const line of lines) onLine(line)
+    return pending.length <= maxLineLength
+  }
+}

@@ -1,0 +1,274 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import type { FromGateway, GatewayRoute, ProxyOutcome } from '../contract/gateway.ts'
+import { bodyTooLarge, connectionsToEngines, forward, isWhole, maxBodyBytes } from './forward.ts'
+import { ModelField } from './model-field.ts'
+import { isAllowed, modelInPath, targetOf, type Target } from './paths.ts'
+import { refuse, Refusal } from './refusal.ts'
+import { directionOf, forbiddenPath, idOf, routeOf } from './routing.ts'
+
+const headersMs = 10_000
+/** How soon after its time a connection without headers is ended. */
+const lookEveryMs = 2_000
+const idleMs = 120_000
+const maxHeaderBytes = 32 * 1_024
+/** Where there are more, one that has no request yet makes room: who only holds connections keeps nobody out. */
+const maxConnections = 1_024
+/** Each takes a connection to an engine, which works at a few of them at a time. */
+const maxInFlight = 1_024
+
+const listenAgainMs = 5_000
+
+/** The log is not to grow with the requests. */
+const maxDefectsLogged = 100
+
+export interface ClientDoorOptions {
+  readonly log: (text: string) => void
+  /** It listens, or does not. */
+  readonly onListening: (door: Omit<Extract<FromGateway, { type: 'door' }>, 'type'>) => void
+}
+
+/**
+ * The client proxy: one address on 127.0.0.1 for every model that serves on this machine. It goes to whoever the request names, and passes on
+ * what the runtime's list of paths allows.
+ */
+export class ClientDoor {
+  routes: readonly GatewayRoute[] = []
+  readonly counts = new Map<ProxyOutcome, number>()
+  readonly #options: ClientDoorOptions
+  readonly #engines = connectionsToEngines()
+  /** Without a request, those that wait longest first. */
+  readonly #waiting = new Set<Socket>()
+  #inFlight = 0
+  #defects = 0
+  #server: Server | undefined
+  #port = 0
+  #again: NodeJS.Timeout | undefined
+
+  constructor(options: ClientDoorOptions) {
+    this.#options = options
+  }
+
+  /** A port that is taken is tried again until it is free. */
+  listen(port: number): void {
+    if (port === this.#port) return
+    void this.close()
+    this.#port = port
+    this.#listen(port)
+  }
+
+  /** Takes no more requests; resolves when those in flight have ended. */
+  async close(): Promise<void> {
+    clearTimeout(this.#again)
+    const server = this.#server
+    this.#server = undefined
+    this.#port = 0
+    if (server?.listening !== true) return
+    const { promise, resolve } = Promise.withResolvers<undefined>()
+    server.close(() => resolve(undefined))
+    for (const socket of this.#waiting) socket.destroy()
+    await promise
+  }
+
+  #listen(port: number): void {
+    const server = createServer(
+      {
+        ...{ headersTimeout: headersMs, connectionsCheckingInterval: lookEveryMs, keepAliveTimeout: idleMs },
+        // A missing or doubled Host is for us to refuse, in the shape of all refusals.
+        ...{ maxHeaderSize: maxHeaderBytes, requireHostHeader: false },
+      },
+      (request, response) => void this.#answer(server, request, response),
+    )
+    this.#server = server
+    server.on('connection', (socket: Socket) => this.#connected(socket))
+    server.on('error', (error: NodeJS.ErrnoException) => {
+      if (this.#server !== server || server.listening) return
+      this.#options.onListening({ port, problem: error.code ?? error.message })
+      this.#again = setTimeout(() => this.#listen(port), listenAgainMs)
+    })
+    server.listen({ host: '127.0.0.1', port, exclusive: true }, () => this.#options.onListening({ port }))
+  }
+
+  #connected(socket: Socket): void {
+    this.#waiting.add(socket)
+    socket.once('close', () => this.#waiting.delete(socket))
+    if (this.#waiting.size <= maxConnections) return
+    for (const oldest of this.#waiting) {
+      oldest.destroy()
+      return
+    }
+  }
+
+  /** Never rejects. */
+  async #answer(server: Server, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { socket } = request
+    this.#waiting.delete(socket)
+    response.once('close', () => {
+      if (socket.destroyed) return
+      // A door that is closed waits for no further request.
+      if (server.listening) this.#waiting.add(socket)
+      else socket.end()
+    })
+    let outcome: ProxyOutcome | undefined
+    this.#inFlight += 1
+    try {
+      await this.#serve(request, response)
+    } catch (error) {
+      const refusal = error instanceof Refusal ? error : this.#defect(error)
+      outcome = refusal.outcome
+      refuse(response, refusal)
+    }
+    this.#inFlight -= 1
+    const counted = outcome ?? outcomeOf(response)
+    this.counts.set(counted, (this.counts.get(counted) ?? 0) + 1)
+  }
+
+  #defect(error: unknown): Refusal {
+    this.#defects += 1
+    if (this.#defects <= maxDefectsLogged)
+      this.#options.log(`A request failed: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
+    return new Refusal('5xx', 500, 'gateway_failed', 'The client proxy failed to answer; gateway.log says why.')
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    requireOwnHost(request, this.#port)
+    requireNoForeignPage(request)
+    if (this.#inFlight > maxInFlight) throw tooMany
+    const { method = '', url = '' } = request
+    const target = targetOf(url)
+    if (!target) throw forbiddenPath(url)
+    const { routes } = this
+    const asked = method === 'GET' ? ownAnswer(routes, target, request.headers.accept) : undefined
+    if (asked) {
+      response.writeHead(200, asked.headers).end(asked.body)
+      return
+    }
+    const direction = directionOf(routes, target)
+    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
+    const { read, model } = direction.kind === 'service' ? { read: [], model: undefined } : await readModel(request)
+    const route = direction.kind === 'service' ? direction.route : routeOf(routes, model)
+    if (!isAllowed(route.runtime, method, direction.target.path)) throw forbiddenPath(`${method} ${target.path}`)
+    const title = idOf(route, routes)
+    if (route.port === undefined) {
+      const message = `${title} does not serve at the moment: ${route.message ?? 'metal-agent status says why.'}`
+      throw new Refusal('no_backend', 503, 'not_serving', message)
+    }
+    const path = `${direction.target.sent}${direction.target.query}`
+    const engine = { port: route.port, title }
+    await forward({ request, response, read, engine, path, connections: this.#engines })
+  }
+}
+
+const tooMany = new Refusal(
+  ...(['5xx', 503, 'too_many_requests'] as const),
+  `More than ${maxInFlight} requests are in flight: ask again when some of them have been answered.`,
+)
+
+/** What can be said without an engine. */
+function ownAnswer(
+  routes: readonly GatewayRoute[],
+  { path }: Target,
+  accept = '',
+): { headers: Record<string, string>; body: string } | undefined {
+  const serving = routes.filter(({ port }) => port !== undefined)
+  const models = serving.map((route) => ({
+    ...{ id: idOf(route, routes), object: 'model', created: startedAt, owned_by: 'metalbar' },
+  }))
+  if (path === '/v1/models') return json({ object: 'list', data: models })
+  const id = modelInPath(path)
+  if (id !== undefined) {
+    const wanted = idOf(routeOf(routes, id), routes)
+    const model = models.find((one) => one.id === wanted)
+    if (!model) throw new Refusal('no_backend', 503, 'not_serving', `${wanted} does not serve at the moment.`)
+    return json(model)
+  }
+  if (path !== '/') return undefined
+  if (accept.includes('text/html')) return { headers: pageHeaders, body: page(routes) }
+  const services = routes.map((route) => ({
+    id: idOf(route, routes),
+    service: `${route.namespace}/${route.name}`,
+    path: pathOf(route),
+    serves: route.port !== undefined,
+    ...(route.message !== undefined && { message: route.message }),
+  }))
+  return json({ what: `${about} ${howToAsk}`, models: '/v1/models', services })
+}
+
+const startedAt = Math.floor(Date.now() / 1_000)
+
+const about = 'The client proxy of Metalbar: every model that serves on this machine, for its own programs.'
+const howToAsk =
+  'Send OpenAI requests to /v1 and name the model, or put a service before the path as /NAMESPACE/NAME/v1/chat/completions.'
+
+const json = (value: unknown) => ({
+  headers: { 'content-type': 'application/json', 'cache-control': 'no-store' },
+  body: `${JSON.stringify(value)}\n`,
+})
+
+const pageHeaders = {
+  'content-type': 'text/html; charset=utf-8',
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+}
+
+function page(routes: readonly GatewayRoute[]): string {
+  const items = routes.map((route) => {
+    const state = route.port === undefined ? (route.message ?? 'does not serve at the moment') : 'serves'
+    return `<li><b>${escaped(idOf(route, routes))}</b>: ${escaped(state)} (<code>${escaped(pathOf(route))}</code>)</li>`
+  })
+  const list = items.length === 0 ? '<p>No model serves at the moment.</p>' : `<ul>${items.join('')}</ul>`
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><title>Metalbar</title><h1>Metalbar</h1><p>${about}</p><p>${howToAsk}</p>${list}</html>\n`
+}
+
+const pathOf = ({ namespace, name }: GatewayRoute): string => `/${namespace}/${name}/v1`
+
+const escaped = (text: string): string => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`)
+
+/** As `Host` names this very door; a name of a stranger's DNS that points here is none of ours. */
+function requireOwnHost({ rawHeaders, headers }: IncomingMessage, port: number): void {
+  const hosts = rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
+  const own = /^(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d+))?$/i.exec(headers.host ?? '')
+  if (own && hosts.length === 1 && (own[1] ?? '80') === String(port)) return
+  const message = `This server answers to 127.0.0.1:${port}, localhost:${port} and [::1]:${port} only.`
+  throw new Refusal('bad_host', 421, 'bad_host', message)
+}
+
+/** A page that a person visits could otherwise have models work for it, and llama-server lets every page read the answer. */
+function requireNoForeignPage({ headers: { origin, 'sec-fetch-site': site } }: IncomingMessage): void {
+  const isOfPage = origin === undefined ? site === 'cross-site' : origin === 'null' || /^https?:/i.test(origin)
+  const isOfThisMachine = /^https?:\/\/(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?$/i.test(origin ?? '')
+  if (!isOfPage || isOfThisMachine) return
+  throw new Refusal('4xx', 403, 'foreign_page', 'Pages of other machines may not use the models of this one.')
+}
+
+/** What came of the body while the model was looked for. */
+async function readModel(request: IncomingMessage): Promise<{ read: Buffer[]; model: string | undefined }> {
+  const field = new ModelField()
+  const read: Buffer[] = []
+  while (!request.destroyed) {
+    const piece = request.read() as Buffer | null
+    if (piece !== null) {
+      read.push(piece)
+      field.push(piece)
+    } else if (isWhole(request) || field.isOver) break
+    else await somethingOf(request)
+  }
+  return { read, model: field.model }
+}
+
+function somethingOf(request: IncomingMessage): Promise<void> {
+  const events = ['readable', 'end', 'close'] as const
+  return new Promise((resolve) => {
+    const done = (): void => {
+      for (const event of events) request.off(event, done)
+      resolve()
+    }
+    for (const event of events) request.once(event, done)
+  })
+}
+
+function outcomeOf({ headersSent, statusCode }: ServerResponse): ProxyOutcome {
+  const outcomes = { 2: '2xx', 3: '3xx', 4: '4xx', 5: '5xx' } as const
+  const digit = Math.floor(statusCode / 100)
+  return headersSent && digit in outcomes ? outcomes[digit as keyof typeof outcomes] : 'other'
+}

@@ -1,0 +1,135 @@
+import { once } from 'node:events'
+import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
+import { Agent, type Dispatcher } from 'undici'
+import { hasBody, Refusal } from './refusal.ts'
+
+/** Pictures and long contexts fit many times. */
+export const maxBodyBytes = 128 * 1_024 * 1_024
+
+const maxEngineHeaderBytes = 64 * 1_024
+const connectMs = 10_000
+
+/** llama-server gives up an idle connection after five seconds: one is taken again only well before that. */
+const idleMs = 3_000
+
+/** Connections to engines, kept alive. An answer may take as long as it likes, as its headers may. */
+export const connectionsToEngines = (): Agent =>
+  new Agent({
+    ...{ headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: idleMs, keepAliveMaxTimeout: idleMs },
+    ...{ connect: { timeout: connectMs }, maxHeaderSize: maxEngineHeaderBytes },
+  })
+
+export interface Forwarded {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  /** What was read of the body so far; the rest follows from the request. */
+  readonly read: readonly Buffer[]
+  readonly engine: { readonly port: number; readonly title: string }
+  /** Escaped, with the query. */
+  readonly path: string
+  readonly connections: Agent
+}
+
+/**
+ * Sends a request to an engine and its answer to the client, piece by piece as each comes, and neither faster than the other side takes it. A
+ * client that goes away is gone for the engine at once. Throws Refusal where there is no answer; an answer that breaks off is cut.
+ */
+export async function forward({ request, response, read, engine, path, connections }: Forwarded): Promise<void> {
+  const leaving = new AbortController()
+  const onClose = (): void => {
+    if (!response.writableFinished) leaving.abort()
+  }
+  response.once('close', onClose)
+  if (response.destroyed) leaving.abort()
+  try {
+    const answer = await connections.request({
+      ...{ origin: `http://127.0.0.1:${engine.port}`, path, method: request.method as Dispatcher.HttpMethod },
+      ...{ headers: requestHeaders(request.headers), body: bodyOf(request, read), signal: leaving.signal },
+    })
+    response.writeHead(answer.statusCode, answerHeaders(answer.headers))
+    // The first byte must not wait for the second.
+    response.flushHeaders()
+    for await (const piece of answer.body as AsyncIterable<Buffer>) {
+      if (!response.write(piece)) await once(response, 'drain', { signal: leaving.signal })
+    }
+    response.end()
+  } catch (error) {
+    // Nobody is there to be told.
+    if (leaving.signal.aborted) return
+    throw error instanceof Refusal ? error : engineFailure(engine.title, error)
+  } finally {
+    response.off('close', onClose)
+  }
+}
+
+/** Nothing of its body is to come. */
+export const isWhole = (request: IncomingMessage): boolean => request.complete && request.readableLength === 0
+
+/** A body that is here already is sent in one piece. */
+function bodyOf(request: IncomingMessage, read: readonly Buffer[]): Buffer | Readable | null {
+  if (!hasBody(request)) return null
+  if (!isWhole(request)) return Readable.from(pieces(request, read), { objectMode: false })
+  return Buffer.concat(read)
+}
+
+async function* pieces(request: IncomingMessage, read: readonly Buffer[]): AsyncGenerator<Buffer> {
+  let bytes = 0
+  for (const piece of read) {
+    bytes += piece.length
+    yield piece
+  }
+  for await (const piece of request as AsyncIterable<Buffer>) {
+    bytes += piece.length
+    if (bytes > maxBodyBytes) throw bodyTooLarge()
+    yield piece
+  }
+}
+
+export const bodyTooLarge = (): Refusal =>
+  new Refusal(
+    ...(['4xx', 413, 'body_too_large'] as const),
+    `A request may have at most ${maxBodyBytes / 1_024 / 1_024} MiB: send smaller pictures or less text.`,
+  )
+
+function engineFailure(title: string, cause: unknown): Refusal {
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
+  const why = failures[code] ?? `its engine broke off or gave no answer that can be passed on (${code || 'no code'})`
+  const message = `${title} did not answer: ${why}. metal-agent status and metal-agent log say more; ask again once it serves.`
+  return new Refusal('5xx', 502, 'engine_failed', message, { cause })
+}
+
+const failures: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'its engine has ended',
+  ECONNRESET: 'its engine ended while it worked',
+  UND_ERR_CONNECT_TIMEOUT: 'its engine takes no connection',
+  UND_ERR_HEADERS_OVERFLOW: `its engine answered with more than ${maxEngineHeaderBytes / 1_024} KiB of headers`,
+}
+
+/** Each concerns one connection and not the message. */
+const hopByHop = new Set([
+  ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization'],
+  ...['te', 'trailer', 'transfer-encoding', 'upgrade', 'http2-settings'],
+])
+
+/** Who asked by which way is nothing for an engine, and a client could say anything of it. */
+const isOfTheWay = (name: string): boolean =>
+  name === 'host' || name === 'forwarded' || name === 'expect' || name.startsWith('x-forwarded-')
+
+const requestHeaders = (headers: IncomingHttpHeaders): OutgoingHttpHeaders =>
+  passedOn(headers, (name) => !isOfTheWay(name))
+
+const answerHeaders = (headers: IncomingHttpHeaders): OutgoingHttpHeaders => passedOn(headers, () => true)
+
+function passedOn(headers: IncomingHttpHeaders, isPassed: (name: string) => boolean): OutgoingHttpHeaders {
+  const named = new Set(
+    (headers.connection ?? '')
+      .toLowerCase()
+      .split(',')
+      .map((name) => name.trim()),
+  )
+  const kept = Object.entries(headers).filter(
+    ([name, value]) => value !== undefined && !hopByHop.has(name) && !named.has(name) && isPassed(name),
+  )
+  return Object.fromEntries(kept)
+}

@@ -1,0 +1,226 @@
+import { chmod, lstat, rm } from 'node:fs/promises'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  fromGateway,
+  gatewayProtocol,
+  lineReader,
+  toGateway,
+  type FromGateway,
+  type GatewayRoute,
+} from '../contract/gateway.ts'
+import { ClientDoor } from './client-door.ts'
+
+export interface GatewayOptions {
+  /** Where agents reach it, in a folder of this user alone. */
+  readonly socketPath: string
+  readonly version: string
+  readonly log: (text: string) => void
+  /** Called before anything is taken from anybody. */
+  readonly onListening?: () => void
+  /** For tests. */
+  readonly timings?: Partial<GatewayTimings>
+}
+
+interface GatewayTimings {
+  /** An agent that is silent for so long counts as gone. */
+  readonly agentGoneMs: number
+  /** How often engines are looked for while there is no agent. */
+  readonly lookMs: number
+  /** How long it stays without an agent and without an engine. */
+  readonly lingerMs: number
+}
+
+const usualTimings: GatewayTimings = { agentGoneMs: 180_000, lookMs: 15_000, lingerMs: 600_000 }
+
+/** How long requests may take that are in flight when it is told to end. */
+const endLimitMs = 600_000
+
+/** How long the agent is left waiting for that: it may have another gateway to start. */
+const agentWaitsMs = 1_000
+
+/** One agent; the next one comes before the last one is known to be gone. */
+const maxAgents = 4
+
+/** Answers until it is told to end, or until nobody needs it. Resolves then; throws where its socket cannot be used. */
+export async function runGateway(options: GatewayOptions): Promise<void> {
+  const ended = Promise.withResolvers<string>()
+  const agents = new AgentSocket({ ...options, onEnd: ended.resolve })
+  if (!(await agents.listen())) {
+    options.log('Another gateway answers on the socket.')
+    return
+  }
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => ended.resolve(signal))
+  options.log(`ends: ${await ended.promise}`)
+  await agents.close()
+}
+
+/** The end of the socket that agents talk to, and what they have told. */
+class AgentSocket {
+  readonly #options: GatewayOptions & { readonly onEnd: (why: string) => void }
+  readonly #timings: GatewayTimings
+  readonly #door: ClientDoor
+  readonly #server: Server
+  readonly #agents = new Set<Socket>()
+  #doorState: FromGateway | undefined
+  #heardAt = performance.now()
+  /** Since when there is neither an agent nor an engine. */
+  #uselessSince: number | undefined
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(options: GatewayOptions & { readonly onEnd: (why: string) => void }) {
+    this.#options = options
+    this.#timings = { ...usualTimings, ...options.timings }
+    this.#door = new ClientDoor({
+      log: options.log,
+      onListening: (door) => {
+        this.#doorState = { type: 'door', ...door }
+        for (const agent of this.#agents) send(agent, this.#doorState)
+      },
+    })
+    this.#server = createServer((socket) => this.#connected(socket))
+    this.#server.maxConnections = maxAgents
+  }
+
+  /** False where another gateway answers there. Throws where the folder is not this user's alone. */
+  async listen(): Promise<boolean> {
+    const { socketPath } = this.#options
+    const folder = await lstat(path.dirname(socketPath))
+    if (!folder.isDirectory() || folder.uid !== process.geteuid?.() || (folder.mode & 0o077) !== 0)
+      throw new Error(`${path.dirname(socketPath)} is not a folder of this user alone`)
+    if (!(await listened(this.#server, socketPath))) {
+      if (await answers({ path: socketPath })) return false
+      await rm(socketPath, { force: true })
+      if (!(await listened(this.#server, socketPath))) return false
+    }
+    await chmod(socketPath, 0o600)
+    this.#timer = setInterval(() => void this.#look(), this.#timings.lookMs)
+    this.#options.onListening?.()
+    return true
+  }
+
+  /** Nothing new is taken; resolves when what is in flight has ended. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer)
+    this.#server.close()
+    const closing = this.#door.close()
+    await within(agentWaitsMs, closing)
+    for (const agent of this.#agents) agent.end()
+    await within(endLimitMs, closing)
+  }
+
+  #connected(socket: Socket): void {
+    this.#agents.add(socket)
+    this.#heardAt = performance.now()
+    const read = lineReader((line) => this.#receive(socket, line))
+    socket.setEncoding('utf8').on('data', (text: string) => {
+      if (!read(text)) socket.destroy()
+    })
+    // An agent that vanished is no event; 'close' follows.
+    socket.on('error', () => socket.destroy())
+    socket.on('close', () => this.#agents.delete(socket))
+    send(socket, { type: 'hello', protocol: gatewayProtocol, version: this.#options.version, pid: process.pid })
+    if (this.#doorState) send(socket, this.#doorState)
+  }
+
+  #receive(socket: Socket, line: string): void {
+    const frame = toGateway.safeParse(parsed(line))
+    if (!frame.success) {
+      this.#options.log('An agent said what is not understood; it is let go.')
+      socket.destroy()
+      return
+    }
+    this.#heardAt = performance.now()
+    switch (frame.data.type) {
+      case 'routes':
+        this.#door.routes = frame.data.routes
+        this.#door.listen(frame.data.port)
+        return
+      case 'count':
+        send(socket, { type: 'counts', requests: Object.fromEntries(this.#door.counts) })
+        return
+      case 'end':
+        this.#options.onEnd('an agent said so')
+    }
+  }
+
+  /** While there is no agent: an engine that has ended is offered no more, and without any of them nobody needs the gateway. */
+  async #look(): Promise<void> {
+    const { agentGoneMs, lingerMs } = this.#timings
+    const isThere = this.#agents.size > 0 && performance.now() - this.#heardAt < agentGoneMs
+    if (!isThere) this.#door.routes = await withEngines(this.#door.routes)
+    if (isThere || this.#door.routes.some(({ port }) => port !== undefined)) {
+      this.#uselessSince = undefined
+      return
+    }
+    this.#uselessSince ??= performance.now()
+    if (performance.now() - this.#uselessSince >= lingerMs)
+      this.#options.onEnd('there is neither an agent nor an engine')
+  }
+}
+
+async function within(limitMs: number, work: Promise<void>): Promise<void> {
+  const limit = new AbortController()
+  await Promise.race([work, delay(limitMs, undefined, { signal: limit.signal }).catch(() => undefined)])
+  limit.abort()
+}
+
+const send = (socket: Socket, frame: FromGateway): void => {
+  if (socket.writable) socket.write(`${JSON.stringify(fromGateway.parse(frame))}\n`)
+}
+
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
+  }
+}
+
+const withEngines = (routes: readonly GatewayRoute[]): Promise<GatewayRoute[]> =>
+  Promise.all(
+    routes.map(async ({ port, ...route }) => {
+      if (port !== undefined && (await answers({ host: '127.0.0.1', port }))) return { ...route, port }
+      return { ...route, message: 'its engine has ended, and no agent runs that would start another.' }
+    }),
+  )
+
+/** Whether somebody takes a connection there. */
+function answers(where: { path: string } | { host: string; port: number }): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(where)
+    const tell = (isThere: boolean) => {
+      socket.destroy()
+      resolve(isThere)
+    }
+    socket.once('connect', () => tell(true))
+    socket.once('error', () => tell(false))
+  })
+}
+
+/** False where something is in the way. */
+function listened(server: Server, socketPath: string): Promise<boolean> {
+  // From its first moment on the socket is this user's alone.
+  const before = process.umask(0o177)
+  return new Promise<boolean>((resolve, reject) => {
+    const onError = (error: NodeJS.ErrnoException): void => {
+      if (error.code === 'EADDRINUSE') resolve(false)
+      else reject(error)
+    }
+    server.once('error', onError)
+    server.listen(socketPath, () => {
+      server.off('error', onError)
+      resolve(true)
+    })
+  }).finally(() => process.umask(before))
+}
+
+/** What strangers' bytes pass through never runs as root. Throws where that cannot be left. */
+export function dropRoot(): void {
+  if (process.geteuid?.() !== 0) return
+  process.setgroups?.([])
+  process.setgid?.(process.platform === 'darwin' ? 'nobody' : 'nogroup')
+  process.setuid?.('nobody')
+}

@@ -1,0 +1,85 @@
+/** What a client may ask of an engine: by runtime, method and path, as LLMKube 0.10 lists it. */
+
+const common = [
+  ...['GET /health', 'GET /v1/models', 'GET /metrics'],
+  ...['POST /v1/chat/completions', 'POST /v1/completions', 'POST /v1/embeddings', 'POST /v1/responses'],
+]
+
+const llamaServer = [
+  ...['/completion', '/completions', '/tokenize', '/detokenize', '/apply-template', '/embedding', '/embeddings'],
+  ...['/infill', '/rerank', '/reranking', '/v1/rerank', '/v1/messages', '/v1/messages/count_tokens'],
+].map((path) => `POST ${path}`)
+
+const vllmSwift = [
+  ...['/tokenize', '/detokenize', '/v1/messages', '/pooling', '/score', '/v1/score', '/rerank', '/v1/rerank'],
+  '/v2/rerank',
+].map((path) => `POST ${path}`)
+
+const ollama = [
+  ...['GET /', 'GET /api/tags', 'GET /api/version', 'GET /api/ps'],
+  ...['POST /api/chat', 'POST /api/generate', 'POST /api/embed', 'POST /api/embeddings', 'POST /api/show'],
+]
+
+const withCommon = (...more: string[]): ReadonlySet<string> => new Set([...common, ...more])
+
+/** A runtime that is not here may be asked nothing. */
+const allowed: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  ['llama-server', withCommon(...llamaServer, 'GET /props', 'GET /models')],
+  ['llamacpp', withCommon(...llamaServer, 'GET /props', 'GET /models')],
+  ['vllm-swift', withCommon(...vllmSwift, 'GET /version', 'GET /ping')],
+  ['ollama', withCommon(...ollama)],
+  ['mlx-server', withCommon()],
+  ['omlx', withCommon()],
+  ['tensorfold', withCommon()],
+])
+
+const pathsOfEngines: ReadonlySet<string> = new Set(
+  [...allowed.values()].flatMap((entries) => [...entries].map((entry) => entry.replace(/^\S+ /, ''))),
+)
+
+/** A request's target as it was sent, and its path as it is meant. */
+export interface Target {
+  /** Escaped, without the query. */
+  readonly sent: string
+  readonly path: string
+  /** With its question mark; empty where there is none. */
+  readonly query: string
+}
+
+/**
+ * Undefined where a proxy and an engine could read the path in two ways: not absolute, encoded twice, with an encoded slash, an empty segment,
+ * `.` or `..`, a slash at its end, a backslash or a control character.
+ */
+export function targetOf(url: string): Target | undefined {
+  const at = url.indexOf('?')
+  const sent = at === -1 ? url : url.slice(0, at)
+  const path = decoded(sent)
+  if (path === undefined || /%2f/i.test(sent) || /[\p{Cc}\\%#?]/u.test(path)) return undefined
+  const segments = path.split('/').slice(1)
+  if (!path.startsWith('/') || (path !== '/' && segments.some((one) => ['', '.', '..'].includes(one)))) return undefined
+  return { sent, path, query: at === -1 ? '' : url.slice(at) }
+}
+
+/** Exact and case-sensitive: HEAD and OPTIONS are not GET. */
+export function isAllowed(runtime: string, method: string, path: string): boolean {
+  const entries = allowed.get(runtime)
+  if (!entries) return false
+  return entries.has(`${method} ${path}`) || (method === 'GET' && isModelPath(path))
+}
+
+/** Whether some engine has it, whatever the method: such a path names no service. */
+export const isPathOfEngines = (path: string): boolean => pathsOfEngines.has(path) || isModelPath(path)
+
+/** `/v1/models/{id}`, of one segment. */
+export const modelInPath = (path: string): string | undefined => /^\/v1\/models\/([^/;]+)$/.exec(path)?.[1]
+
+const isModelPath = (path: string): boolean => modelInPath(path) !== undefined
+
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text)
+  } catch (error) {
+    if (error instanceof URIError) return undefined
+    throw error
+  }
+}

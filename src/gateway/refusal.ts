@@ -1,0 +1,44 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { ProxyOutcome } from '../contract/gateway.ts'
+
+/** Why a request is not forwarded, or was not answered: a sentence with what would help, in OpenAI's shape. */
+export class Refusal extends Error {
+  override readonly name = 'Refusal'
+  readonly outcome: ProxyOutcome
+  readonly status: number
+  readonly code: string
+
+  constructor(outcome: ProxyOutcome, status: number, code: string, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.outcome = outcome
+    this.status = status
+    this.code = code
+  }
+}
+
+/** An answer that has begun is cut instead, so that nobody takes it for whole. */
+export function refuse(response: ServerResponse, { status, code, message }: Refusal): void {
+  if (response.headersSent) {
+    cut(response)
+    return
+  }
+  const type = status >= 500 ? 'server_error' : 'invalid_request_error'
+  const body = `${JSON.stringify({ error: { message, type, code } })}\n`
+  response.writeHead(status, {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+    ...(status === 503 && { 'retry-after': '5' }),
+    // The rest of a body that nobody reads must not hold the connection.
+    ...(hasBody(response.req) && !response.req.complete && { connection: 'close' }),
+  })
+  response.end(response.req.method === 'HEAD' ? undefined : body)
+}
+
+export const hasBody = ({ headers }: IncomingMessage): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+
+/** In HTTP/1.0 the end of the connection is the end of the answer: only a reset tells that it is none. */
+export function cut(response: ServerResponse): void {
+  if (response.req.httpVersion === '1.0') response.socket?.resetAndDestroy()
+  else response.destroy()
+}

@@ -1,0 +1,186 @@
+import { execa } from 'execa'
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { AgentProcess } from '../support/agent-process.ts'
+import { AgentWorld, untilGone } from '../support/agent-world.ts'
+import { askAgainAndAgain } from '../support/endless-requests.ts'
+import { eventually } from '../support/eventually.ts'
+import { freePort, freePorts } from '../support/free-port.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { parsePrometheusText } from '../support/prometheus-text.ts'
+import { sampleServerPath, type SampleScript } from '../support/sample-servers/sample.ts'
+import { useLlamaServer } from '../support/skip.ts'
+
+interface Scene extends AsyncDisposable {
+  readonly world: AgentWorld
+  readonly url: string
+  readonly port: number
+  start(...more: string[]): Promise<AgentProcess>
+}
+
+/** Agents as processes, one after the other on the same state folder, with a client proxy. */
+async function scene(llamaServer = sampleServerPath): Promise<Scene> {
+  await using stack = new AsyncDisposableStack()
+  const sim = stack.use(await KubeSim.start())
+  const world = stack.use(await AgentWorld.open(sim.connection()))
+  const port = await freePort()
+  const folder = path.join(world.folder, 'agent')
+  let agent: AgentProcess | undefined
+  stack.defer(async () => {
+    await agent?.stop()
+  })
+  const owned = stack.move()
+  return {
+    ...{ world, port, url: `http://127.0.0.1:${port}` },
+    async start(...more) {
+      const args = ['--namespace', world.namespace, '--llama-server', llamaServer, '--allow-unsafe-extra-args', ...more]
+      agent = await AgentProcess.start({
+        folder,
+        kubeconfig: sim.kubeconfig(),
+        args: [...args, '--client-port', String(port)],
+      })
+      return agent
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+}
+
+const pidOf = async (agent: AgentProcess, msg: 'started the gateway' | 'took over the gateway'): Promise<number> =>
+  Number((await agent.logged(msg))['pid'])
+
+async function chat(url: string, body: object): Promise<{ status: number; text: string }> {
+  const answer = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], ...body }),
+  })
+  return { status: answer.status, text: await answer.text() }
+}
+
+test('programs of this machine reach every model by its name, and metrics count what they were answered', async () => {
+  await using there = await scene()
+  const { world, url } = there
+  const health = await freePorts(1)
+  const agent = await there.start('--port', String(health))
+  await world.apply('one')
+  await world.apply('two', { modelRef: 'two' })
+  await agent.service('one', 'ready')
+  await agent.service('two', 'ready')
+  for (const [model, answers] of Object.entries({ one: 'one', two: 'two', [`${world.namespace}/two`]: 'two' })) {
+    const { status, text } = await chat(url, { model })
+    expect([status, (JSON.parse(text) as { model: string }).model]).toEqual([200, answers])
+  }
+  const byPath = await chat(`${url}/${world.namespace}/one`, { model: 'whatever' })
+  expect((JSON.parse(byPath.text) as { model: string }).model).toBe('one')
+  expect((await chat(url, { model: 'gpt-4' })).status).toBe(404)
+  expect((await chat(url, {})).status).toBe(400)
+  expect((await fetch(`${url}/slots`)).status).toBe(403)
+  const listed = (await (await fetch(`${url}/v1/models`)).json()) as { data: { id: string }[] }
+  expect(listed.data.map(({ id }) => id).toSorted()).toEqual(['one', 'two'])
+  const metrics = await (await fetch(`http://127.0.0.1:${health}/metrics`)).text()
+  const family = parsePrometheusText(metrics).get('llmkube_metal_agent_client_proxy_requests_total')
+  const counts = family?.samples.map(({ labels, value }) => [labels['outcome'] ?? '', value] as const) ?? []
+  expect(Object.fromEntries(counts)).toEqual({
+    ...{ no_backend: 0, '2xx': 5, '3xx': 0, '4xx': 2, '5xx': 0, other: 0, bad_host: 0, path_forbidden: 1 },
+  })
+  expect((await agent.run('status')).stdout).toContain(`Local    ${url}/v1 for programs on this machine`)
+  // It is drained like any other: nothing is left of the agent, its servers and its gateway.
+  const pid = await pidOf(agent, 'started the gateway')
+  await agent.stop()
+  await untilGone(pid)
+})
+
+test('an agent that is killed and started again fails none of 50 streams, and no request that comes meanwhile', async () => {
+  await using there = await scene()
+  const { world, url, port } = there
+  const agent = await there.start()
+  await world.apply('tiny', { script: { tokenMs: 20 } satisfies SampleScript })
+  const server = await agent.service('tiny', 'ready')
+  const gateway = await pidOf(agent, 'started the gateway')
+  await eventually(async () => (await fetch(`${url}/health`)).ok)
+  const streams = Array.from({ length: 50 }, () => chat(url, { stream: true, max_tokens: 200, model: 'tiny' }))
+  await using asking = askAgainAndAgain(port, { tokens: 2 })
+  await eventually(() => asking.answered > 2)
+  agent.signal('SIGKILL')
+  await agent.exited
+  await asking.more()
+  const next = await there.start()
+  expect(await pidOf(next, 'took over the gateway')).toBe(gateway)
+  await next.service('tiny', 'ready')
+  await asking.more()
+  const answers = await Promise.all(streams)
+  expect({
+    whole: answers.filter(({ status, text }) => status === 200 && text.endsWith('data: [DONE]\n\n')).length,
+    failed: asking.failed,
+    server: (await next.service('tiny', 'ready')).pid,
+  }).toEqual({ whole: 50, failed: [], server: server.pid })
+})
+
+test('a gateway that is killed is back, and knows what serves', async () => {
+  await using there = await scene()
+  const { world, url } = there
+  const agent = await there.start()
+  await world.apply('tiny')
+  await agent.service('tiny', 'ready')
+  const first = await pidOf(agent, 'started the gateway')
+  await eventually(async () => (await fetch(`${url}/health`)).ok)
+  process.kill(first, 'SIGKILL')
+  const began = performance.now()
+  await eventually(async () => (await fetch(`${url}/health`)).ok)
+  const backMs = performance.now() - began
+  // Half a second on a machine that does nothing else.
+  expect(backMs).toBeLessThan(5_000)
+  const [started, again] = agent.log.filter(({ msg }) => msg === 'started the gateway').map(({ pid }) => pid)
+  expect([started, again !== first]).toEqual([first, true])
+})
+
+test('an agent that leaves its models to the next one leaves the gateway too', async () => {
+  await using there = await scene()
+  const { world, url } = there
+  const agent = await there.start()
+  await world.apply('tiny')
+  await agent.service('tiny', 'ready')
+  const gateway = await pidOf(agent, 'started the gateway')
+  await agent.run('shutdown', '--keep-serving')
+  await agent.exited
+  expect((await chat(url, { model: 'tiny' })).status).toBe(200)
+  const without = await there.start('--client-port', '0')
+  await without.service('tiny', 'ready')
+  await without.stop()
+  await untilGone(gateway)
+})
+
+const llamaServer = useLlamaServer()
+
+test('the real llama-server: by curl and by fetch, whole and streamed, many at once, and cancelled', async () => {
+  await using there = await scene(llamaServer)
+  const { world, url } = there
+  const agent = await there.start()
+  const file = path.join(world.folder, 'slow.gguf')
+  await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
+  await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
+  await world.applyService('llama')
+  const { port: enginePort } = await agent.service('llama', 'ready')
+  const body = { model: 'llama', max_tokens: 16, ignore_eos: true }
+  const curl = await execa('curl', ['-sS', `${url}/v1/completions`, '-d', JSON.stringify({ ...body, prompt: 'hello' })])
+  expect(JSON.parse(curl.stdout)).toMatchObject({ usage: { completion_tokens: 16 } })
+  const embedded = await chat(url, { ...body, stream: true, model: 'slow.gguf' })
+  expect(embedded.text.trimEnd().endsWith('data: [DONE]')).toBe(true)
+  const many = await Promise.all(Array.from({ length: 8 }, () => chat(url, body)))
+  expect(many.map(({ status }) => status)).toEqual(Array.from({ length: 8 }, () => 200))
+  const leaving = new AbortController()
+  const long = await fetch(`${url}/v1/completions`, {
+    ...{ method: 'POST', signal: leaving.signal },
+    body: JSON.stringify({ ...body, prompt: 'hello', stream: true, max_tokens: 3_000 }),
+  })
+  const reader = long.body?.getReader()
+  await reader?.read()
+  leaving.abort()
+  await reader?.closed.catch(() => undefined)
+  await eventually(async () => {
+    const metrics = await (await fetch(`http://127.0.0.1:${enginePort}/metrics`)).text()
+    return /^llamacpp:requests_processing 0$/m.test(metrics)
+  })
+})

@@ -1,0 +1,466 @@
+import fc from 'fast-check'
+import { once } from 'node:events'
+import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { ClientDoor } from '../../../src/gateway/client-door.ts'
+import { maxBodyBytes } from '../../../src/gateway/forward.ts'
+import { isAllowed } from '../../../src/gateway/paths.ts'
+import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
+import { engine, rawEngine, routeTo, type Engine } from './engines.ts'
+
+let door: ClientDoor
+let port: number
+const logged: string[] = []
+let problems: (string | undefined)[]
+
+beforeEach(async () => {
+  port = await freePort()
+  problems = []
+  logged.length = 0
+  const listening = Promise.withResolvers<undefined>()
+  door = new ClientDoor({
+    log: (line) => logged.push(line),
+    onListening: ({ problem }) => {
+      problems.push(problem)
+      listening.resolve(undefined)
+    },
+  })
+  door.listen(port)
+  await listening.promise
+})
+afterEach(async () => {
+  await door.close()
+  expect(logged).toEqual([])
+})
+
+interface Answer {
+  readonly status: number
+  readonly headers: IncomingMessage['headers']
+  readonly body: string
+}
+
+function open(options: RequestOptions, body?: string | Buffer): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const sent = httpRequest({ host: '127.0.0.1', port, agent: false, ...options }, resolve)
+    sent.once('error', reject)
+    sent.end(body)
+  })
+}
+
+async function ask(options: RequestOptions, body?: string | Buffer): Promise<Answer> {
+  const answer = await open(options, body)
+  return { status: answer.statusCode ?? 0, headers: answer.headers, body: await text(answer) }
+}
+
+const post = (path: string, body: object | string, headers: Record<string, string> = {}): Promise<Answer> =>
+  ask({ method: 'POST', path, headers }, typeof body === 'string' ? body : JSON.stringify(body))
+
+const errorOf = ({ status, body }: Answer): [number, string, string] => {
+  const { error } = JSON.parse(body) as { error: { message: string; type: string; code: string } }
+  return [status, error.code, error.message]
+}
+
+/** What bytes on a connection are answered with, until it ends. */
+async function raw(bytes: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  socket.on('error', () => socket.destroy())
+  socket.write(bytes)
+  let answered = ''
+  socket.setEncoding('latin1').on('data', (piece: string) => (answered += piece))
+  await once(socket, 'close')
+  return answered
+}
+
+const hello = (): Promise<Engine> =>
+  engine((request, response) => {
+    request.resume()
+    request.once('end', () => response.end('hello'))
+  })
+
+describe('a request goes', () => {
+  test('to the service that its model or its path names, and as it was sent', async () => {
+    const bodies: string[] = []
+    await using first = await hello()
+    await using second = await engine((request, response) => {
+      void text(request).then((body) => {
+        bodies.push(body)
+        response.setHeader('x-request', JSON.stringify(request.headers)).end('second')
+      })
+    })
+    door.routes = [routeTo('one', first.port), routeTo('two', second.port, { names: ['alias', 'two.gguf'] })]
+    const body = '{"stream": false ,"model":"alias","x":"\\u00e9"}'
+    const answer = await post('/v1/chat/completions?a=%2f&b', body, {
+      ...{
+        connection: 'x-mine, close',
+        'x-mine': 'a',
+        'x-forwarded-for': '10.0.0.1',
+        forwarded: 'for=a',
+        te: 'trailers',
+      },
+      ...{ upgrade: 'websocket', authorization: 'Bearer k', 'content-type': 'application/json' },
+      'content-length': String(Buffer.byteLength(body)),
+    })
+    expect([answer.status, answer.body, bodies]).toEqual([200, 'second', [body]])
+    expect(JSON.parse(String(answer.headers['x-request']))).toEqual({
+      ...{ host: `127.0.0.1:${second.port}`, connection: 'keep-alive', authorization: 'Bearer k' },
+      ...{ 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) },
+    })
+    expect((await ask({ path: '/default/one/metrics?x=1' })).body).toBe('hello')
+    expect((await post('/default/two/tokenize', { content: 'a' })).body).toBe('second')
+    expect([first.seen, second.seen]).toEqual([
+      ['GET /metrics?x=1'],
+      ['POST /v1/chat/completions?a=%2f&b', 'POST /tokenize'],
+    ])
+  })
+
+  test('without a name to the one that is there, with a body of any kind', async () => {
+    await using only = await engine((request, response) => void text(request).then((body) => response.end(body)))
+    door.routes = [routeTo('one', only.port)]
+    const large = 'x'.repeat(600_000)
+    expect((await post('/completion', { prompt: large })).body).toBe(JSON.stringify({ prompt: large }))
+    expect((await post('/completion', 'no JSON')).body).toBe('no JSON')
+    expect((await post('/completion', '')).body).toBe('')
+    expect((await post('/completion', '{"a":1}', { 'transfer-encoding': 'chunked' })).body).toBe('{"a":1}')
+    expect((await ask({ path: '/health' })).status).toBe(200)
+  })
+
+  test('nowhere, with a sentence, where nothing serves it', async () => {
+    door.routes = []
+    expect(errorOf(await post('/v1/chat/completions', { model: 'a' }))).toEqual([
+      ...[503, 'no_backend', 'No model serves on this machine: metal-agent status says why.'],
+    ])
+    door.routes = [routeTo('slow', undefined, { message: 'It loads its model.' }), routeTo('two', 1)]
+    const refused = await post('/v1/chat/completions', { model: 'slow' })
+    expect([errorOf(refused), refused.headers['retry-after']]).toEqual([
+      [503, 'not_serving', 'slow does not serve at the moment: It loads its model.'],
+      '5',
+    ])
+    expect(errorOf(await post('/v1/chat/completions', { model: 'gpt-4' }))).toEqual([
+      ...[404, 'model_not_found', 'No service here answers to the model "gpt-4". Here are: slow, two.'],
+    ])
+    expect(errorOf(await post('/v1/chat/completions', { model: 'two' }))[2]).toContain(
+      'two did not answer: its engine has ended',
+    )
+    expect(Object.fromEntries(door.counts)).toEqual({ no_backend: 2, '4xx': 1, '5xx': 1 })
+  })
+})
+
+describe('an answer', () => {
+  test('comes piece by piece, as the engine sends it', async () => {
+    const answers = Promise.withResolvers<{ write(piece: string): void; end(): void }>()
+    await using streaming = await engine((_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders()
+      answers.resolve({ write: (piece) => response.write(piece), end: () => response.end() })
+    })
+    door.routes = [routeTo('one', streaming.port)]
+    const answer = await open({ method: 'POST', path: '/v1/completions' }, '{"stream":true}')
+    const said = await answers.promise
+    for (const piece of ['data: 1\n\n', 'data: 2\n\n']) {
+      said.write(piece)
+      const [came] = (await once(answer, 'data')) as [Buffer]
+      expect(came.toString()).toBe(piece)
+    }
+    said.end()
+    await once(answer, 'end')
+  })
+
+  test('is one for many at once', async () => {
+    await using echoing = await engine((request, response) => void text(request).then((body) => response.end(body)))
+    door.routes = [routeTo('one', echoing.port)]
+    const bodies = Array.from({ length: 50 }, (_, index) => JSON.stringify({ model: 'one', index }))
+    const answers = await Promise.all(bodies.map((body) => post('/v1/completions', body)))
+    expect(answers.map(({ body }) => body)).toEqual(bodies)
+  })
+
+  test('waits for a client that is slow to read, and takes no memory for it', async () => {
+    let written = 0
+    await using endless = await engine((_request, response) => {
+      const piece = Buffer.alloc(65_536)
+      const more = (): void => {
+        while (!response.destroyed && written < 500 * 1_024 * 1_024) {
+          written += piece.length
+          if (!response.write(piece)) return void response.once('drain', more)
+        }
+      }
+      more()
+    })
+    door.routes = [routeTo('one', endless.port)]
+    const answer = await open({ path: '/props' })
+    answer.pause()
+    let before = -1
+    await eventually(() => {
+      const isHeld = written === before
+      before = written
+      return isHeld && written > 0
+    })
+    expect(written).toBeLessThan(64 * 1_024 * 1_024)
+    answer.destroy()
+  })
+
+  test('that nobody waits for any more is cancelled at the engine', async () => {
+    const gone = Promise.withResolvers<undefined>()
+    await using working = await engine((request, response) => {
+      response.once('close', () => gone.resolve(undefined))
+      if (request.url === '/v1/completions') response.write('a')
+    })
+    door.routes = [routeTo('one', working.port)]
+    const answer = await open({ method: 'POST', path: '/v1/completions' }, '{}')
+    answer.destroy()
+    await gone.promise
+    const silent = httpRequest({ host: '127.0.0.1', port, method: 'POST', path: '/completion' })
+    silent.on('error', () => undefined)
+    silent.end('{}')
+    await eventually(() => working.seen.length === 2)
+    silent.destroy()
+    await eventually(() => door.counts.get('other') === 1)
+  })
+
+  test.each([
+    ['in HTTP/1.1', 'POST /v1/completions HTTP/1.1', false],
+    ['in HTTP/1.0', 'POST /v1/completions HTTP/1.0', true],
+  ])('that breaks off at the engine is no whole one for a client: %s', async (_version, line, isReset) => {
+    await using dying = await rawEngine((socket) => {
+      socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n', () =>
+        setImmediate(() => socket.resetAndDestroy()),
+      )
+    })
+    door.routes = [routeTo('one', dying.port)]
+    const socket = connect(port, '127.0.0.1')
+    const failed = Promise.withResolvers<boolean>()
+    socket.on('error', () => failed.resolve(true))
+    socket.on('close', () => failed.resolve(false))
+    let answered = ''
+    socket.setEncoding('latin1').on('data', (piece: string) => (answered += piece))
+    socket.write(`${line}\r\nhost: 127.0.0.1:${port}\r\ncontent-length: 2\r\n\r\n{}`)
+    expect(await failed.promise).toBe(isReset)
+    expect(answered.endsWith('0\r\n\r\n')).toBe(false)
+    expect(Object.fromEntries(door.counts)).toEqual({ '5xx': 1 })
+  })
+
+  test.each([
+    ['101', 'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nbytes'],
+    ['garbage', 'no HTTP at all\r\n\r\n'],
+    ['nothing', ''],
+    ['50 MB of headers', `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(50_000_000)}\r\n\r\n`],
+  ])('of an engine that is %s is a 502 with a sentence', async (_what, bytes) => {
+    await using odd = await rawEngine((socket) => socket.end(bytes))
+    door.routes = [routeTo('one', odd.port)]
+    const [status, code, message] = errorOf(await post('/v1/completions', {}))
+    expect([status, code]).toEqual([502, 'engine_failed'])
+    expect(message).toMatch(/^one did not answer: its engine .*; ask again once it serves\.$/)
+  })
+
+  test('has neither what concerns one connection alone nor trailers', async () => {
+    await using trailing = await engine((_request, response) => {
+      response.writeHead(200, {
+        trailer: 'x-late',
+        'x-a': '1',
+        'keep-alive': 'timeout=77',
+        'set-cookie': ['a=1', 'b=2'],
+      })
+      response.write('a')
+      response.addTrailers({ 'x-late': 'b' })
+      response.end()
+    })
+    door.routes = [routeTo('one', trailing.port)]
+    const answer = await open({ path: '/props' })
+    expect(await text(answer)).toBe('a')
+    expect([answer.headers['x-a'], answer.headers['set-cookie'], answer.headers.trailer, answer.trailers]).toEqual([
+      ...['1', ['a=1', 'b=2'], undefined, {}],
+    ])
+    expect(answer.headers['keep-alive']).not.toBe('timeout=77')
+  })
+})
+
+describe('who may not ask', () => {
+  test.each(['evil.example', '127.0.0.1', 'localhost:1', '192.168.1.2:PORT', '127.0.0.1:PORT.', 'a@127.0.0.1:PORT'])(
+    'by the Host %j gets 421 before anything is looked up',
+    async (host) => {
+      door.routes = []
+      const refused = await ask({ path: '/v1/models', headers: { host: host.replace('PORT', String(port)) } })
+      expect(errorOf(refused).slice(0, 2)).toEqual([421, 'bad_host'])
+      expect(Object.fromEntries(door.counts)).toEqual({ bad_host: 1 })
+    },
+  )
+
+  test.each(['localhost:PORT', 'LocalHost:PORT', '[::1]:PORT'])('but by %j it is ours', async (host) => {
+    expect((await ask({ path: '/', headers: { host: host.replace('PORT', String(port)) } })).status).toBe(200)
+  })
+
+  test('without a Host, or with two, it is none', async () => {
+    const own = `host: 127.0.0.1:${port}\r\n`
+    const asked = (hosts: string) => raw(`GET / HTTP/1.1\r\n${hosts}connection: close\r\n\r\n`)
+    expect((await asked('')).slice(0, 12)).toBe('HTTP/1.1 421')
+    expect((await asked('host: \r\n')).slice(0, 12)).toBe('HTTP/1.1 421')
+    expect((await asked(`${own}host: evil.example\r\n`)).slice(0, 12)).toBe('HTTP/1.1 421')
+    expect((await asked(own)).slice(0, 12)).toBe('HTTP/1.1 200')
+  })
+
+  test.each([
+    [{ origin: 'https://evil.example' }, 403],
+    [{ origin: 'null' }, 403],
+    [{ origin: 'http://localhost.evil.example' }, 403],
+    [{ 'sec-fetch-site': 'cross-site' }, 403],
+    [{ origin: 'http://localhost:3000', 'sec-fetch-site': 'cross-site' }, 200],
+    [{ origin: 'chrome-extension://abc' }, 200],
+    [{ 'sec-fetch-site': 'none' }, 200],
+  ])('as a page: %j gets %i', async (headers, status) => {
+    expect((await ask({ path: '/v1/models', headers })).status).toBe(status)
+  })
+
+  test('what the list of paths forbids, no engine sees, of 5,000 that were made up', async () => {
+    const runtimes = ['llama-server', 'mlx-server', 'ollama', 'unknown']
+    await using stack = new AsyncDisposableStack()
+    const engines = await Promise.all(runtimes.map(async () => stack.use(await hello())))
+    door.routes = runtimes.map((runtime, index) => routeTo(runtime, engines[index]?.port, { runtime }))
+    const start = fc.constantFrom('', ...runtimes.map((name) => `/default/${name}`), '/default', '/x/y', '/.')
+    const words = [
+      'v1',
+      'models',
+      'api',
+      'pull',
+      'slots',
+      'lora-adapters',
+      '.',
+      '..',
+      '%2e%2e',
+      '%00',
+      ';',
+      '\\',
+      '',
+      'V1',
+    ]
+    const middle = fc.oneof(
+      fc.constantFrom(
+        '/v1/chat/completions',
+        '/v1/models/qwen',
+        '/tokenize',
+        '/api/pull',
+        '/api/chat',
+        '/props',
+        '/health',
+      ),
+      fc.array(fc.constantFrom(...words), { maxLength: 4 }).map((parts) => `/${parts.join('/')}`),
+    )
+    const odd = fc.string({
+      minLength: 1,
+      maxLength: 4,
+      unit: fc.constantFrom(...'a A / . % 2 f e ; : @ ! ?'.split(' ')),
+    })
+    const end = fc.oneof(
+      { weight: 3, arbitrary: fc.constantFrom('', '', '', '?a=/../', '/', '%2f', '%252fx', '/..', '#') },
+      odd,
+    )
+    const path = fc.tuple(start, middle, end).map((parts) => parts.join(''))
+    const method = fc.constantFrom('GET', 'GET', 'POST', 'POST', 'POST', 'HEAD', 'OPTIONS', 'DELETE')
+    const asked = fc.sample(fc.tuple(method, path), { numRuns: 5_000, seed: 1 })
+    const lines = asked.map(([verb, at]) => `${verb} ${at} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n\r\n`)
+    // Many on one connection, the last of which ends it.
+    const last = 'GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n'
+    for (let at = 0; at < lines.length; at += 500) await raw(`${lines.slice(at, at + 500).join('')}${last}`)
+    const total = [...door.counts.values()].reduce((sum, count) => sum + count, 0)
+    expect(total).toBe(lines.length + lines.length / 500)
+    const wrong = engines.flatMap(({ seen }, index) =>
+      seen.filter((line) => {
+        const [verb = '', url = ''] = line.split(' ')
+        const [plain = ''] = url.split('?')
+        return !isAllowed(runtimes[index] ?? '', verb, decodeURIComponent(plain))
+      }),
+    )
+    expect(wrong).toEqual([])
+    expect(engines.map(({ seen }) => seen.length > 0)).toEqual([true, true, true, false])
+    expect(door.counts.get('path_forbidden')).toBeGreaterThan(2_000)
+  })
+})
+
+describe('what is too much', () => {
+  test('a body beyond the limit, said before or not, gets 413 with a sentence', async () => {
+    await using only = await hello()
+    door.routes = [routeTo('one', only.port)]
+    const said = await raw(
+      `POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-length: ${maxBodyBytes + 1}\r\n\r\n{`,
+    )
+    expect(said).toMatch(/^HTTP\/1.1 413 [^]*"A request may have at most 128 MiB: send smaller pictures or less text."/)
+    expect(only.seen).toEqual([])
+    const sent = httpRequest({ host: '127.0.0.1', port, method: 'POST', path: '/v1/completions', agent: false })
+    sent.on('error', () => undefined)
+    const answered = once(sent, 'response') as Promise<[IncomingMessage]>
+    const piece = Buffer.alloc(1_048_576, ' ')
+    for (let mib = 0; mib <= 128; mib++) if (!sent.write(piece)) await Promise.race([once(sent, 'drain'), answered])
+    const [answer] = await answered
+    expect([answer.statusCode, (await text(answer)).includes('body_too_large')]).toEqual([413, true])
+  })
+
+  test('headers beyond 32 kB get 431', async () => {
+    const answer = await raw(`GET / HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\nx: ${'a'.repeat(40_000)}\r\n\r\n`)
+    expect(answer.slice(0, 12)).toBe('HTTP/1.1 431')
+  })
+
+  test('connections that never send a request make room for those that do', async () => {
+    await using only = await hello()
+    door.routes = [routeTo('one', only.port)]
+    const slow: Socket[] = []
+    const closed = { count: 0 }
+    for (let count = 0; count < 3_000; count++) {
+      const socket = connect(port, '127.0.0.1')
+      socket.on('error', () => undefined).on('close', () => (closed.count += 1))
+      socket.write('GET /health HTTP/1.1\r\nhost: ')
+      slow.push(socket)
+      if (count % 500 === 499) expect((await ask({ path: '/health' })).status).toBe(200)
+    }
+    await eventually(() => closed.count >= 1_900)
+    expect((await post('/v1/completions', {})).body).toBe('hello')
+    for (const socket of slow) socket.destroy()
+  })
+})
+
+describe('the door itself', () => {
+  test('lists what serves in OpenAI’s shape, by the shortest name', async () => {
+    door.routes = [
+      ...[routeTo('one', 1), routeTo('two', 2), routeTo('two', 3, { namespace: 'team', names: ['qwen'] })],
+      routeTo('three', undefined, { message: 'It is fetched.' }),
+    ]
+    const { body } = await ask({ path: '/v1/models' })
+    const list = JSON.parse(body) as { object: string; data: { id: string; object: string; owned_by: string }[] }
+    expect([list.object, list.data.map(({ id, object, owned_by: by }) => `${id} ${object} ${by}`)]).toEqual([
+      'list',
+      ['one model metalbar', 'default/two model metalbar', 'team/two model metalbar'],
+    ])
+    expect(JSON.parse((await ask({ path: '/v1/models/qwen' })).body)).toMatchObject({ id: 'team/two', object: 'model' })
+    expect(errorOf(await ask({ path: '/v1/models/nobody' })).slice(0, 2)).toEqual([404, 'model_not_found'])
+    expect(errorOf(await ask({ path: '/v1/models/three' })).slice(0, 2)).toEqual([503, 'not_serving'])
+  })
+
+  test('says at / what is here, in JSON and for people', async () => {
+    door.routes = [routeTo('one', 1), routeTo('two', undefined, { message: '<b>It</b> is fetched.' })]
+    expect(JSON.parse((await ask({ path: '/' })).body)).toMatchObject({
+      models: '/v1/models',
+      services: [
+        { id: 'one', service: 'default/one', path: '/default/one/v1', serves: true },
+        { id: 'two', serves: false, message: '<b>It</b> is fetched.' },
+      ],
+    })
+    const page = await ask({ path: '/', headers: { accept: 'text/html,*/*' } })
+    expect(page.headers['content-type']).toBe('text/html; charset=utf-8')
+    expect(page.headers['content-security-policy']).toContain("default-src 'none'")
+    expect(page.body).toContain('<b>two</b>: &#60;b&#62;It&#60;/b&#62; is fetched.')
+    for (const path of ['/healthz', '/readyz', '/favicon.ico', '/v1'])
+      expect(errorOf(await ask({ path })).slice(0, 2)).toEqual([403, 'path_forbidden'])
+  })
+
+  test('tries a port that is taken again, and has it as soon as it is free', async () => {
+    const second = new ClientDoor({
+      log: (line) => logged.push(line),
+      onListening: ({ problem }) => problems.push(problem),
+    })
+    second.listen(port)
+    await eventually(() => problems.includes('EADDRINUSE'))
+    await door.close()
+    await eventually(() => problems.at(-1) === undefined, { what: 'the port that is free' })
+    expect((await ask({ path: '/' })).status).toBe(200)
+    await second.close()
+  })
+})

@@ -1,0 +1,183 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
+import { connect, type Socket } from 'node:net'
+import path from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import {
+  fromGateway,
+  lineReader,
+  type FromGateway,
+  type GatewayRoute,
+  type ToGateway,
+} from '../../../src/contract/gateway.ts'
+import { runGateway } from '../../../src/gateway/gateway.ts'
+import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { engine, routeTo } from './engines.ts'
+
+const entry = path.join(import.meta.dirname, '../../../src/cli/metal-agent.ts')
+
+let folder: Awaited<ReturnType<typeof temporaryFolder>>
+let socketPath: string
+let port: number
+
+beforeEach(async () => {
+  folder = await temporaryFolder()
+  await chmod(folder.dir, 0o700)
+  socketPath = path.join(folder.dir, 'gateway.sock')
+  port = await freePort()
+})
+afterEach(() => folder[Symbol.asyncDispose]())
+
+/** The other end of the socket. */
+async function agent(): Promise<{
+  readonly heard: FromGateway[]
+  readonly socket: Socket
+  send(frame: ToGateway): void
+  tell(...routes: GatewayRoute[]): Promise<void>
+}> {
+  const heard: FromGateway[] = []
+  const socket = await eventually(async () => {
+    const one = connect(socketPath)
+    await once(one, 'connect')
+    return one
+  })
+  const read = lineReader((line) => heard.push(fromGateway.parse(JSON.parse(line))))
+  socket.setEncoding('utf8').on('data', (text: string) => read(text))
+  socket.on('error', () => socket.destroy())
+  const send = (frame: ToGateway): void => void socket.write(`${JSON.stringify(frame)}\n`)
+  return {
+    heard,
+    socket,
+    send,
+    tell: async (...routes) => {
+      send({ type: 'routes', port, routes })
+      await eventually(() => heard.some(({ type }) => type === 'door'))
+    },
+  }
+}
+
+const status = async (): Promise<number> => {
+  const answer = await fetch(`http://127.0.0.1:${port}/health`)
+  await answer.text()
+  return answer.status
+}
+
+describe('in this process', () => {
+  const logged: string[] = []
+  const run = (timings = {}): Promise<void> =>
+    runGateway({ socketPath, version: 'v', log: (line) => logged.push(line), timings })
+
+  test('it says hello, listens where it is told, forwards, counts, and ends when it is told', async () => {
+    await using quick = await engine((_request, response) => response.end('ok'))
+    const ended = run()
+    const first = await agent()
+    await first.tell(routeTo('quick', quick.port))
+    expect(await status()).toBe(200)
+    first.send({ type: 'count' })
+    await eventually(() => first.heard.length === 3)
+    expect(first.heard).toEqual([
+      { type: 'hello', protocol: 1, version: 'v', pid: process.pid },
+      { type: 'door', port },
+      { type: 'counts', requests: { '2xx': 1 } },
+    ])
+    expect((await stat(socketPath)).mode & 0o777).toBe(0o600)
+    first.send({ type: 'end' })
+    await ended
+    await expect(status()).rejects.toThrow('fetch failed')
+  })
+
+  test('it goes on without an agent, until its last engine has been gone for a while', async () => {
+    const quick = await engine((_request, response) => response.end('ok'))
+    const ended = run({ lookMs: 20, lingerMs: 60 })
+    const first = await agent()
+    await first.tell(routeTo('quick', quick.port))
+    first.socket.destroy()
+    // More looks than it takes to end one that nobody needs.
+    for (let looks = 0; looks < 20; looks++) expect(await status()).toBe(200)
+    await quick[Symbol.asyncDispose]()
+    await eventually(async () => (await status().catch(() => 503)) === 503)
+    await ended
+    expect(logged.at(-1)).toBe('ends: there is neither an agent nor an engine')
+  })
+
+  test('an agent keeps it also where nothing serves, and one that is silent for too long does not', async () => {
+    const ended = run({ lookMs: 10, lingerMs: 30, agentGoneMs: 400 })
+    const first = await agent()
+    await first.tell()
+    const began = performance.now()
+    await ended
+    expect(performance.now() - began).toBeGreaterThan(300)
+  })
+
+  test('requests in flight are answered before it ends', async () => {
+    const answers: (() => void)[] = []
+    await using slow = await engine((_request, response) => answers.push(() => response.end('late')))
+    const ended = run()
+    const first = await agent()
+    await first.tell(routeTo('slow', slow.port))
+    const asked = fetch(`http://127.0.0.1:${port}/health`)
+    await eventually(() => answers.length === 1)
+    first.send({ type: 'end' })
+    await once(first.socket, 'close')
+    await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed')
+    answers[0]?.()
+    expect(await (await asked).text()).toBe('late')
+    await ended
+  })
+
+  test('an agent that says what is not understood is let go, and the next one is heard', async () => {
+    const ended = run()
+    for (const line of ['{"type":"routes"}\n', 'no JSON\n', 'x'.repeat(9_000_000)]) {
+      const odd = await agent()
+      odd.socket.write(line)
+      await new Promise((resolve) => odd.socket.once('close', resolve))
+    }
+    const next = await agent()
+    await next.tell()
+    next.send({ type: 'end' })
+    await ended
+  })
+
+  test('a second one on the socket leaves it to the first, and one after a crash takes its place', async () => {
+    const ended = run()
+    const first = await agent()
+    await run()
+    first.send({ type: 'end' })
+    await ended
+    await writeFile(socketPath, '')
+    const again = run()
+    ;(await agent()).send({ type: 'end' })
+    await again
+  })
+
+  test('in a folder that others may look into it does not listen', async () => {
+    await chmod(folder.dir, 0o755)
+    await expect(run()).rejects.toThrow('is not a folder of this user alone')
+  })
+})
+
+describe('as a process', () => {
+  const start = (): ChildProcess =>
+    spawn(process.execPath, [entry, 'gateway', '--socket', socketPath], { stdio: 'ignore', detached: true })
+
+  test.runIf(process.platform === 'linux' && process.geteuid?.() === 0)('of root it is nobody', async () => {
+    const child = start()
+    const first = await agent()
+    await first.tell()
+    const ids = await readFile(`/proc/${child.pid}/status`, 'utf8')
+    const nobody = spawnSync('id', ['-u', 'nobody'], { encoding: 'utf8' }).stdout.trim()
+    expect(/^Uid:\s+(.*)$/m.exec(ids)?.[1]?.split('\t')).toEqual([nobody, nobody, nobody, nobody])
+    expect(/^Groups:[ \t]*(.*)$/m.exec(ids)?.[1]?.trim()).toBe('')
+    first.send({ type: 'end' })
+    expect(await once(child, 'exit')).toEqual([0, null])
+  })
+
+  test('it is in no help, and told by a person it says who starts it', () => {
+    const run = (...args: string[]) => spawnSync(process.execPath, [entry, ...args], { encoding: 'utf8' })
+    expect(run('--help').stdout).not.toMatch(/^ {2}gateway/m)
+    expect(run('gateway')).toMatchObject({ status: 2, stderr: 'metal-agent: the agent starts its gateway itself.\n' })
+  })
+})

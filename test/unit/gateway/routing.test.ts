@@ -1,0 +1,82 @@
+import { describe, expect, test } from 'vitest'
+import type { GatewayRoute } from '../../../src/contract/gateway.ts'
+import { targetOf, type Target } from '../../../src/gateway/paths.ts'
+import { directionOf, idOf, routeOf } from '../../../src/gateway/routing.ts'
+
+const route = (namespace: string, name: string, ...names: string[]): GatewayRoute => ({
+  ...{ namespace, name, names, runtime: 'llama-server', port: 1 },
+})
+const chat = route('default', 'chat', 'qwen', 'qwen.gguf')
+const code = route('default', 'code', 'coder')
+const otherChat = route('team', 'chat', 'qwen')
+const routes = [chat, code, otherChat]
+const target = (url: string): Target => targetOf(url) ?? { sent: '', path: '', query: '' }
+
+describe('the model of a request names', () => {
+  test.each([
+    ['a service', 'code', code],
+    ['namespace and service', 'team/chat', otherChat],
+    ['an alias', 'coder', code],
+    ['a file', 'qwen.gguf', chat],
+  ])('%s', (_what, model, found) => {
+    expect(routeOf(routes, model)).toBe(found)
+  })
+
+  test.each([
+    [
+      'chat',
+      400,
+      'Several services here answer to the model "chat": say which by namespace/name. Here are: default/chat, code, team/chat.',
+    ],
+    ['qwen', 400, 'Several services here answer to the model "qwen"'],
+    ['gpt-4', 404, 'No service here answers to the model "gpt-4". Here are: default/chat, code, team/chat.'],
+    ['x'.repeat(10_000), 404, `No service here answers to the model "${'x'.repeat(200)}…"`],
+    [undefined, 400, 'put "model" first, or the service in the path, such as /default/chat/v1/chat/completions.'],
+    ['', 400, 'The request names no model'],
+  ])('nothing for sure: %j', (model, status, message) => {
+    expect(() => routeOf(routes, model)).toThrow(
+      expect.objectContaining({ status, message: expect.stringContaining(message) as string }) as Error,
+    )
+  })
+
+  test('nothing, and there is one service', () => {
+    expect(routeOf([code], undefined)).toBe(code)
+    expect(() => routeOf([code], 'other')).toThrow('Here are: code.')
+    expect(() => routeOf([], 'code')).toThrow('No model serves on this machine')
+  })
+
+  test('a service before an alias of another one', () => {
+    const shadow = route('default', 'qwen')
+    expect(routeOf([shadow, chat], 'qwen')).toBe(shadow)
+  })
+})
+
+describe('a path', () => {
+  test('names a service, and the engine sees the rest as it was sent', () => {
+    expect(directionOf(routes, target('/team/chat/v1/models/a%2Eb?x=1'))).toEqual({
+      kind: 'service',
+      route: otherChat,
+      target: { path: '/v1/models/a.b', sent: '/v1/models/a%2Eb', query: '?x=1' },
+    })
+  })
+
+  test('of engines names none, also where a service is called so', () => {
+    const named = route('v1', 'chat')
+    expect(directionOf([named], target('/v1/chat/completions'))).toMatchObject({ kind: 'model' })
+  })
+
+  test('that no engine has is forbidden, with a service before it or without', () => {
+    for (const url of ['/slots', '/default/chat/slots', '/default/chat', '/default/chat/api/pull', '/nobody/there/x'])
+      expect(() => directionOf(routes, target(url))).toThrow(expect.objectContaining({ status: 403 }) as Error)
+  })
+
+  test('of a service that is not here says which are', () => {
+    expect(() => directionOf(routes, target('/default/gone/health'))).toThrow(
+      'There is no service default/gone on this machine. Here are: default/chat, code, team/chat.',
+    )
+  })
+})
+
+test('an id is as short as it can be', () => {
+  expect(routes.map((one) => idOf(one, routes))).toEqual(['default/chat', 'code', 'team/chat'])
+})
