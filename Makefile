@@ -15,7 +15,7 @@ build: $(installed)
 	@npm run --silent build
 
 demo: $(installed)
-	@npm run --silent build:window -- --logLevel warn && node demo/main.ts
+	@npm run --silent build:window -- --logLevel error && node demo/main.ts
 
 test: $(installed)
 	@npm run --silent test
