@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { build, buildBinary } from 'plist'
 import { expect, test } from 'vitest'
 import type { InstallationHost } from '../../../../src/installation/installation-host.ts'
-import { findGoAgentJobs } from '../../../../src/installation/migration/go-agent.ts'
+import { findGoAgentJobs, findGoAgents } from '../../../../src/installation/migration/go-agent.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const goJob = {
@@ -98,4 +98,22 @@ test('one that is named is read wherever it lies, and one that is not there is s
   expect(await findGoAgentJobs(mac.host, join(mac.dir, 'link.plist'))).toMatchObject({ jobs: [{ label: goJob.Label }] })
   const { problems } = await findGoAgentJobs(mac.host, join(mac.dir, 'no.plist'))
   expect(problems).toEqual([expect.stringMatching(/no\.plist cannot be read: ENOENT/)])
+})
+
+test('a Go agent that runs is known by its name and flags, or by what a plist starts, and our own command of that name is none', async () => {
+  const lines = [
+    '/usr/local/bin/llmkube-metal-agent --namespace default',
+    '/opt/models/llm-host',
+    '/opt/models/llm-host --namespace default',
+    '/opt/models/llm-hostess',
+    '/usr/local/bin/llmkube-metal-agent status',
+    '/usr/local/bin/llmkube-metal-agent',
+  ]
+  const processes = lines.map((commandLine, at) => ({
+    ...{ pid: at + 1, groupId: at + 1, startTime: '', suspended: false, cpuMs: 0 },
+    commandLine,
+  }))
+  const platform = { processes: () => Promise.resolve(processes) }
+  const found = await findGoAgents(platform, ['/opt/models/llm-host'], undefined)
+  expect(found.map(({ commandLine }) => commandLine)).toEqual([lines[0], lines[1], lines[2], lines[5]])
 })
