@@ -50,16 +50,8 @@ export class AgentProcess implements AsyncDisposable {
       launcher,
       [
         ...['--kubeconfig', kubeconfig, '--namespace', namespace, '--host-ip', publishedAddress],
-        ...[
-          '--state-dir',
-          stateDir,
-          '--model-store',
-          join(folder, 'models'),
-          '--port',
-          String(port),
-          '--client-port',
-          '0',
-        ],
+        ...['--state-dir', stateDir, '--model-store', join(folder, 'models')],
+        ...['--port', String(port), '--client-port', '0'],
         ...['--llama-server', sampleServerPath, '--allow-unsafe-extra-args', '--allowed-model-roots', dirname(folder)],
         ...['--allowed-download-hosts', '127.0.0.1'],
       ],

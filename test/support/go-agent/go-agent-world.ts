@@ -121,17 +121,8 @@ export class GoAgentWorld implements AsyncDisposable {
   flags(more: readonly string[] = []): string[] {
     return [
       ...['--namespace', this.cluster.namespace, '--model-store', this.store, '--llama-server', sampleServerPath],
-      ...[
-        '--port',
-        String(this.healthPort),
-        '--client-port',
-        '0',
-        '--host-ip',
-        goHostIp,
-        '--kubeconfig',
-        this.kubeconfig,
-        ...more,
-      ],
+      ...['--port', String(this.healthPort), '--client-port', '0', '--host-ip', goHostIp],
+      ...['--kubeconfig', this.kubeconfig, ...more],
     ]
   }
 

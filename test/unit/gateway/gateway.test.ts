@@ -1,6 +1,6 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
+import { chmod, chown, readFile, stat, writeFile } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -155,6 +155,11 @@ describe('in this process', () => {
 
   test('in a folder that others may look into it does not listen', async () => {
     await chmod(folder.dir, 0o755)
+    await expect(run()).rejects.toThrow('is not a folder of this user alone')
+  })
+
+  test.runIf(process.geteuid?.() === 0)('in a folder of another user neither, though root could', async () => {
+    await chown(folder.dir, 65_534, 65_534)
     await expect(run()).rejects.toThrow('is not a folder of this user alone')
   })
 })

@@ -77,6 +77,11 @@ describe('a path', () => {
   })
 })
 
+test('of many services the first twenty are named, and how many more there are', () => {
+  const many = Array.from({ length: 23 }, (_, index) => route('default', `s${index}`))
+  expect(() => routeOf(many, 'other')).toThrow('s18, s19 and 3 more (GET /v1/models).')
+})
+
 test('an id is as short as it can be', () => {
   expect(routes.map((one) => idOf(one, routes))).toEqual(['default/chat', 'code', 'team/chat'])
 })
