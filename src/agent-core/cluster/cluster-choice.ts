@@ -64,7 +64,7 @@ export class ClusterChoice {
         const message = `Context "${present.name}" now stands for ${server}, and the agent stays with ${present.server}`
         return { kind: 'otherServer', server, message }
       }
-      await present.renew()
+      await present.renewAfterChange()
       return { kind: 'renewed' }
     } catch (error) {
       if (!(error instanceof KubeconfigError)) throw error

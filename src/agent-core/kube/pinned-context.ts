@@ -95,6 +95,12 @@ export class PinnedContext {
     return renewing
   }
 
+  /** As {@link renew}, with what the kubeconfig says now: a renewal that is under way may have read it before it changed. */
+  async renewAfterChange(): Promise<void> {
+    await this.#renewing?.catch(() => undefined)
+    await this.renew()
+  }
+
   async #renew(): Promise<void> {
     const choice = this.#choice
     const config = await readKubeconfig(choice)

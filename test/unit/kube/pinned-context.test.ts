@@ -1,4 +1,5 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { renameSync, writeFileSync } from 'node:fs'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -48,6 +49,27 @@ test.each([
   const attempt = PinnedContext.load({ file: await file(), context, env: {} })
   await expect(attempt).rejects.toThrow(KubeconfigError)
   await expect(attempt).rejects.toThrow(sentence)
+})
+
+test('a change while the credentials are being read counts, at whatever moment it comes', async () => {
+  const server = 'https://192.0.2.30:6443'
+  const next = join(folder, 'next')
+  const after = await readFile(await kubeconfig('changing', server, 'after'))
+  const file = await kubeconfig('changing', server, 'before')
+  const before = await readFile(file)
+  const context = await PinnedContext.load({ file, env: {} })
+  const tokens: unknown[] = []
+  for (let turns = 0; turns < 12; turns += 1) {
+    await writeFile(file, before)
+    await context.renew()
+    const earlier = context.renew()
+    for (let turn = 0; turn < turns; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+    writeFileSync(next, after)
+    renameSync(next, file)
+    await Promise.all([earlier, context.renewAfterChange()])
+    tokens.push(context.config.getCurrentUser()?.token)
+  }
+  expect(new Set(tokens)).toEqual(new Set(['after']))
 })
 
 test('renewing takes new credentials but never another server', async () => {

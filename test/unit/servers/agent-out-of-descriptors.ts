@@ -20,17 +20,20 @@ const patience = new AbortController().signal
  * A process that may open few files. It starts servers, opens all that it may, and prints what it makes of its servers and ports meanwhile
  * and when it can open files again.
  */
-async function takeDescriptors(port: number): Promise<Disposable> {
+async function takeDescriptors(port: number): Promise<Disposable & { readonly takeAll: () => void }> {
   const taken: number[] = []
-  // Connections that are being closed give theirs back a moment later.
-  do {
+  const takeAll = (): void => {
     try {
       for (;;) taken.push(openSync('/dev/null', 'r'))
     } catch (error) {
       if (!hasCode(error, 'EMFILE')) throw error
     }
-  } while ((await probeHealth(port, 1_000, patience)).kind === 'answered')
+  }
+  // Connections that are being closed give theirs back a moment later.
+  do takeAll()
+  while ((await probeHealth(port, 1_000, patience)).kind === 'answered')
   return {
+    takeAll,
     [Symbol.dispose]: () => {
       for (const descriptor of taken) closeSync(descriptor)
     },
@@ -73,13 +76,16 @@ const range = { kind: 'range', from, to: from + 1 } as const
 
 const meanwhile: unknown[] = []
 {
-  using _ = await takeDescriptors(port)
+  using descriptors = await takeDescriptors(port)
   meanwhile.push(await probeHealth(port, 1_000, patience), await askActivity(port, 1_000))
   meanwhile.push(await reserved(range), await reserved(range))
   await reserved(fixed)
   meanwhile.push(await new StoreRecords(silentLog).in(room.folder).catch(ownFailure))
-  kubeconfig.lookAgain()
-  await eventually(() => kubeconfigTold.length > 0)
+  await eventually(() => {
+    descriptors.takeAll()
+    kubeconfig.lookAgain()
+    return kubeconfigTold.length > 0
+  })
   meanwhile.push([...new Set(kubeconfigTold)])
   const soFar = probes
   await eventually(() => probes > soFar + 10)
