@@ -52,13 +52,32 @@ export const heartbeatMs = 10_000
 /** Two thousand routes with long names fit. */
 const maxLineLength = 8 * 1_024 * 1_024
 
-/** Cuts text into lines and holds never more than one; the answer is false once a line is too long, and nothing is read then. */
-export function lineReader(onLine: (line: string) => void): (text: string) => boolean {
+/**
+ * Reads frames from text as it arrives. Returns false once a line is too long or no frame of the schema: the other side cannot be understood,
+ * and the connection is to be closed.
+ */
+export function frameReader<T>(schema: z.ZodType<T>, onFrame: (frame: T) => void): (text: string) => boolean {
   let pending = ''
   return (text) => {
-    const lines = (pending + text).split('\n')
-    pending = lines.pop() ?? ''
-    for (const line of lines) onLine(line)
+    const ends = text.split('\n')
+    const next = ends.pop() ?? ''
+    for (const end of ends) {
+      const frame = schema.safeParse(jsonIn(pending + end))
+      pending = ''
+      if (!frame.success) return false
+      onFrame(frame.data)
+    }
+    pending += next
     return pending.length <= maxLineLength
+  }
+}
+
+/** Undefined where the text is no JSON. */
+function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
   }
 }

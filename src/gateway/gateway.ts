@@ -3,12 +3,13 @@ import { connect, createServer, type Server, type Socket } from 'node:net'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
+  frameReader,
   fromGateway,
   gatewayProtocol,
-  lineReader,
   toGateway,
   type FromGateway,
   type GatewayRoute,
+  type ToGateway,
 } from '../contract/gateway.ts'
 import { ClientDoor } from './client-door.ts'
 
@@ -113,9 +114,11 @@ class AgentSocket {
   #connected(socket: Socket): void {
     this.#agents.add(socket)
     this.#heardAt = performance.now()
-    const read = lineReader((line) => this.#receive(socket, line))
+    const read = frameReader(toGateway, (frame) => this.#receive(socket, frame))
     socket.setEncoding('utf8').on('data', (text: string) => {
-      if (!read(text)) socket.destroy()
+      if (read(text)) return
+      this.#options.log('Closed the connection of an agent that sent no frame of this protocol.')
+      socket.destroy()
     })
     // An agent that vanished is no event; 'close' follows.
     socket.on('error', () => socket.destroy())
@@ -124,18 +127,12 @@ class AgentSocket {
     if (this.#doorState) send(socket, this.#doorState)
   }
 
-  #receive(socket: Socket, line: string): void {
-    const frame = toGateway.safeParse(parsed(line))
-    if (!frame.success) {
-      this.#options.log('An agent said what is not understood; it is let go.')
-      socket.destroy()
-      return
-    }
+  #receive(socket: Socket, frame: ToGateway): void {
     this.#heardAt = performance.now()
-    switch (frame.data.type) {
+    switch (frame.type) {
       case 'routes':
-        this.#door.routes = frame.data.routes
-        this.#door.listen(frame.data.port)
+        this.#door.routes = frame.routes
+        this.#door.listen(frame.port)
         return
       case 'count':
         send(socket, { type: 'counts', requests: Object.fromEntries(this.#door.counts) })
@@ -168,15 +165,6 @@ async function within(limitMs: number, work: Promise<void>): Promise<void> {
 
 const send = (socket: Socket, frame: FromGateway): void => {
   if (socket.writable) socket.write(`${JSON.stringify(fromGateway.parse(frame))}\n`)
-}
-
-function parsed(line: string): unknown {
-  try {
-    return JSON.parse(line)
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined
-    throw error
-  }
 }
 
 const withEngines = (routes: readonly GatewayRoute[]): Promise<GatewayRoute[]> =>

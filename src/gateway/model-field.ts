@@ -21,7 +21,7 @@ export class ModelField {
   #depth = 0
   #isInText = false
   #isEscaped = false
-  /** Of the outermost object: whether a key comes next, and the last key. */
+  /** Whether the next text in the outermost object is a key, and the last key there. */
   #isKey = true
   #key = ''
   #text: number[] = []

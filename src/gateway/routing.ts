@@ -19,7 +19,7 @@ export function directionOf(routes: readonly GatewayRoute[], target: Target): Di
   if (rest.length === 0 || !isPathOfEngines(path)) throw forbiddenPath(target.path)
   const route = routes.find((one) => one.namespace === namespace && one.name === name)
   if (!route) throw notFound(`There is no service ${namespace}/${name} on this machine`, routes)
-  // Of the escaped path the same two segments are left out, which no escaped slash can lengthen.
+  // The escaped path loses the same two segments: an escaped slash was refused before, so they are the same ones.
   return { kind: 'service', route, target: { ...target, path, sent: `/${target.sent.split('/').slice(3).join('/')}` } }
 }
 

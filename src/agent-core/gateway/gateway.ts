@@ -4,10 +4,10 @@ import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import {
+  frameReader,
   fromGateway,
   gatewayProtocol,
   heartbeatMs,
-  lineReader,
   type FromGateway,
   type GatewayRoute,
   type ProxyOutcome,
@@ -18,7 +18,7 @@ import type { PortHolder } from '../platform/platform.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { ensureSocketFolder, requireOwnSocket } from '../state/socket-path.ts'
 import { backOffCeilingMs } from '../util/back-off.ts'
-import { parseJson, readIfThere } from '../util/files.ts'
+import { readIfThere } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import { pause } from '../util/pause.ts'
 import { holdersText } from '../util/port-holders.ts'
@@ -28,7 +28,7 @@ import { within } from '../util/within.ts'
 export type GatewayCommand = () => Promise<readonly [program: string, ...args: string[]]>
 
 export interface GatewayOptions {
-  /** Of the client proxy; 0 = there is to be no gateway, and one that an earlier agent left is ended. */
+  /** Port of the client proxy on 127.0.0.1; 0 starts no gateway and ends one that an earlier agent left running. */
   readonly port: number
   readonly stateDir: string
   readonly socketPath: string
@@ -40,20 +40,20 @@ export interface GatewayOptions {
   readonly onChange: () => void
 }
 
-/** Starting takes a fraction of a second; one that takes so long is stuck. */
+/** A gateway that does not answer within this time is killed and started again; it usually takes a fraction of a second. */
 const startMs = 15_000
 const helloMs = 5_000
 const lookEveryMs = 10
 const countMs = 1_000
 const endMs = 5_000
 
-/** One that ran for so long had no trouble starting: a later end counts as the first. */
+/** A gateway that ran for this long resets the back-off: its next end counts as the first. */
 const stableMs = 60_000
 const backOff = { firstMs: 1_000, maxMs: 60_000 }
 
 /**
- * The process that forwards requests of this machine's programs to engines. It outlives this agent, as servers do, and the next one takes it
- * over by its socket: whoever answers there in our protocol is the gateway. One that ends is started again.
+ * Runs the gateway, the process that forwards requests of this machine's programs to engines. It outlives the agent, as servers do: the next
+ * agent connects to its socket and uses the gateway that answers there. A gateway that ends is started again.
  */
 export class Gateway implements AsyncDisposable {
   readonly #options: GatewayOptions
@@ -71,9 +71,8 @@ export class Gateway implements AsyncDisposable {
 
   /** For programs on this machine; undefined while it does not listen. */
   get url(): string | undefined {
-    return this.#link && this.#door?.problem === undefined && this.#door
-      ? `http://127.0.0.1:${this.#door.port}`
-      : undefined
+    const door = this.#link && this.#door
+    return door && door.problem === undefined ? `http://127.0.0.1:${door.port}` : undefined
   }
 
   /** What a person should know. */
@@ -108,7 +107,7 @@ export class Gateway implements AsyncDisposable {
     await this.#running
   }
 
-  /** It goes on without this agent. */
+  /** Disconnects; the gateway keeps running without this agent. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#leaving.abort()
     this.#link?.close()
@@ -171,7 +170,10 @@ export class Gateway implements AsyncDisposable {
     }
   }
 
-  /** Undefined where nobody answers, or somebody who speaks another protocol, who is told to end. Throws where a stranger may listen. */
+  /**
+   * Connects to a gateway that runs. Undefined where none answers; one of another protocol is told to end. Throws where the socket may be
+   * another user's.
+   */
   async #connect(): Promise<Link | undefined> {
     const { socketPath, stateDir } = this.#options
     await requireOwnSocket(socketPath, stateDir)
@@ -253,7 +255,7 @@ export class Gateway implements AsyncDisposable {
 
 const maxLogBytes = 1_048_576
 
-/** The gateway that an agent of this state folder left; undefined where there is none. Throws where a stranger may listen in its place. */
+/** The gateway that an agent of this state folder left running; undefined where there is none. Throws where the socket may be another user's. */
 export async function findGateway({
   socketPath,
   stateDir,
@@ -272,7 +274,7 @@ class Link {
   readonly #socket: Socket
   readonly #asked: ((counts: Partial<Record<ProxyOutcome, number>> | undefined) => void)[] = []
 
-  /** Undefined where nobody says hello. */
+  /** Undefined where no gateway greets within {@link helloMs}. */
   static async to(
     path: string,
     onDoor: (door: Extract<FromGateway, { type: 'door' }>) => void,
@@ -295,10 +297,8 @@ class Link {
   ) {
     this.#socket = socket
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
-    const read = lineReader((line) => {
-      const frame = fromGateway.safeParse(parseJson(line)).data
-      if (!frame) socket.destroy()
-      else if (frame.type === 'door') onDoor(frame)
+    const read = frameReader(fromGateway, (frame) => {
+      if (frame.type === 'door') onDoor(frame)
       else if (frame.type === 'counts') this.#asked.shift()?.(frame.requests)
       else {
         this.#hello = frame

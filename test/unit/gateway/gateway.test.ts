@@ -5,8 +5,8 @@ import { connect, type Socket } from 'node:net'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
+  frameReader,
   fromGateway,
-  lineReader,
   type FromGateway,
   type GatewayRoute,
   type ToGateway,
@@ -44,8 +44,10 @@ async function agent(): Promise<{
     await once(one, 'connect')
     return one
   })
-  const read = lineReader((line) => heard.push(fromGateway.parse(JSON.parse(line))))
-  socket.setEncoding('utf8').on('data', (text: string) => read(text))
+  const read = frameReader(fromGateway, (frame) => void heard.push(frame))
+  socket.setEncoding('utf8').on('data', (text: string) => {
+    if (!read(text)) throw new Error(`No frame of the gateway: ${text}`)
+  })
   socket.on('error', () => socket.destroy())
   const send = (frame: ToGateway): void => void socket.write(`${JSON.stringify(frame)}\n`)
   return {
