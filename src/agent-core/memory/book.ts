@@ -239,10 +239,6 @@ class Judgement {
     return fitsFirst ? undefined : 'InsufficientMemory'
   }
 
-  whyUnchecked(request: StartRequest): string | undefined {
-    return whyUnchecked(request, this.#machine)
-  }
-
   refusal(entry: WaitingRequest, reason: Refusal['reason'], unchecked?: string): Refusal {
     const { key, needBytes } = entry
     const room = this.roomFor(entry)
@@ -339,7 +335,7 @@ function foreseenStarts({ machine: now, holds: held, waiting }: Situation): Fore
   let { holds } = held.without([])
   let judgement = new Judgement({ machine, holds, waiting: left })
   for (const entry of waiting.ranked) {
-    const unchecked = judgement.whyUnchecked(entry)
+    const unchecked = whyUnchecked(entry, machine)
     const reason = judgement.reasonAgainst(entry, unchecked)
     const refusal = reason && judgement.refusal(entry, reason, unchecked)
     if (refusal && refusal.evictFirst.length === 0) {
@@ -433,7 +429,7 @@ export class MemoryBook {
     const since = known?.uid === request.uid ? Math.min(known.since, request.since) : request.since
     const entry = { ...waitingRequest(request), since }
     const judgement = this.#judgement()
-    const unchecked = judgement.whyUnchecked(request)
+    const unchecked = whyUnchecked(request, this.#machine)
     const reason = judgement.reasonAgainst(entry, unchecked)
     if (reason === undefined) this.#holds.reserve(request, 'current')
     // Without an estimate it waits for other news than freed memory.
@@ -487,7 +483,7 @@ export class MemoryBook {
       return { allowed: false, why: 'a second server of this service already starts' }
     }
     const judgement = this.#judgement()
-    const unchecked = judgement.whyUnchecked(request)
+    const unchecked = whyUnchecked(request, this.#machine)
     const entry: WaitingRequest = { ...waitingRequest(request), enforcement: 'enforce' }
     const reason = judgement.reasonAgainst(entry, unchecked)
     if (reason === undefined) return { allowed: true }
@@ -526,7 +522,7 @@ export class MemoryBook {
     const available = availableBytes === undefined ? {} : { availableBytes: availableBytes + freedBytes }
     const machine = { ...now, ...available }
     const judgement = new Judgement({ machine, holds, waiting: this.#waiting })
-    const unchecked = judgement.whyUnchecked(request)
+    const unchecked = whyUnchecked(request, machine)
     const entry = waitingRequest(request)
     const reason = judgement.reasonAgainst(entry, unchecked)
     return reason === undefined ? undefined : judgement.refusal(entry, reason, unchecked)

@@ -305,7 +305,7 @@ export class ClaimedSlice {
   }
 
   /** After all earlier turns; not at all where a gap in the watch has made it obsolete. */
-  inTurn<T>(work: () => Promise<T>): Promise<T | WriteResult> {
+  inTurn(work: () => Promise<WriteResult>): Promise<WriteResult> {
     return this.#queue.add(work)
   }
 
