@@ -1,18 +1,18 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { AgentProcess } from '../support/agent-process.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
-import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { HealthWatch, maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
 import { hostileModels, hostileWholeSpecs } from '../support/hostile-specs.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { tinyModel } from '../support/tiny-model.ts'
 
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
 const fuzzed = 12
@@ -51,14 +51,11 @@ test(
   async () => {
     await using folder = await temporaryFolder()
     await using sim = await KubeSim.start()
-    const store = path.join(folder.dir, 'models')
-    await mkdir(store, { mode: 0o700 })
-    const source = path.join(store, 'tiny.gguf')
-    await writeLlamaGguf(source, { metadata: { 'tokenizer.chat_template': '{% for a in b %}'.repeat(4_000) } })
+    const store = await tinyModel(sim, folder.dir, {
+      metadata: { 'tokenizer.chat_template': '{% for a in b %}'.repeat(4_000) },
+    })
     // The side file that the random specs name.
     await writeFile(path.join(store, 'a.gguf'), '\uFEFF'.repeat(200))
-    const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
-    sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
     await using watched = await watchedAgent({
       folder: folder.dir,
       kubeconfig: sim.kubeconfig(),
@@ -100,14 +97,8 @@ test(
 test(`a file of byte-order marks that a changed spec names beside the model never holds the event loop for ${maxHeldMs} ms, and what serves goes on`, async () => {
   await using folder = await temporaryFolder()
   await using sim = await KubeSim.start()
-  const store = path.join(folder.dir, 'models')
-  await mkdir(store, { mode: 0o700 })
-  const source = path.join(store, 'tiny.gguf')
-  await writeLlamaGguf(source)
-  const marks = path.join(store, 'marks.gguf')
+  const marks = path.join(await tinyModel(sim, folder.dir), 'marks.gguf')
   await writeFile(marks, '\uFEFF'.repeat(30))
-  const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
-  sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
   sim.create({ apiVersion, kind: 'InferenceService', metadata: { name: 'served' }, spec: { modelRef: 'tiny' } })
   await using watched = await watchedAgent({
     folder: folder.dir,

@@ -1,12 +1,10 @@
-import { mkdir } from 'node:fs/promises'
-import path from 'node:path'
 import { expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
-import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { tinyModel } from '../support/tiny-model.ts'
 
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
 const services = 1_000
@@ -14,12 +12,7 @@ const services = 1_000
 test(`${services} services that wait for memory never hold the event loop for ${maxHeldMs} ms, also when room appears`, async () => {
   await using folder = await temporaryFolder()
   await using sim = await KubeSim.start()
-  const store = path.join(folder.dir, 'models')
-  await mkdir(store, { mode: 0o700 })
-  const source = path.join(store, 'tiny.gguf')
-  await writeLlamaGguf(source)
-  const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
-  sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
+  await tinyModel(sim, folder.dir)
   await using watched = await watchedAgent({
     folder: folder.dir,
     kubeconfig: sim.kubeconfig(),

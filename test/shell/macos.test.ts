@@ -3,14 +3,13 @@ import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { keychainService } from '../../src/installation/uninstall/traces.ts'
-import { AgentProcess } from '../support/agent-process.ts'
+import { agentBesideApp } from '../support/agent-beside-app.ts'
 import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { isOnElectron } from '../support/real-electron/find-electron.ts'
-import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
-import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
+import { lives, ShellApp } from '../support/shell-app.ts'
 import { shellWorld } from '../support/shell-world.ts'
 import { skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -288,14 +287,9 @@ test('started without a terminal, the app finds a credential plugin and the kube
 
 test('where a metal-agent runs this node, the app says so, and takes its place when a person wants that: what serves goes on', async () => {
   await using world = await servingWorld()
-  await using folder = await temporaryFolder()
-  await using agent = await AgentProcess.start({
-    folder: folder.dir,
-    kubeconfig: world.sim.kubeconfig(),
-    args: ['--state-dir', stateDirIn(folder.dir), '--llama-server', sampleServerPath, '--allow-unsafe-extra-args'],
-  })
-  await agent.logged('cluster')
-  await using app = await ShellApp.start({ folder: folder.dir, preferences: world.preferences })
+  await using beside = await agentBesideApp(world)
+  const { agent, folder } = beside
+  await using app = await ShellApp.start({ folder, preferences: world.preferences })
   world.apply('tiny')
   await app.icon('serving')
   const pid = await app.serverOf('tiny')

@@ -9,14 +9,13 @@ import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import { hostAgent } from '../../src/serve/host-agent.ts'
-import { AgentProcess } from '../support/agent-process.ts'
+import { agentBesideApp } from '../support/agent-beside-app.ts'
 import { untilGone } from '../support/agent-world.ts'
 import { endlessAnswer } from '../support/endless-answer.ts'
 import { eventually } from '../support/eventually.ts'
 import { powerStandIns } from '../support/power/stand-ins.ts'
 import { isDrivenPacked, isOnElectron } from '../support/real-electron/find-electron.ts'
 import { Recorder } from '../support/running-agent.ts'
-import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { lives, ShellApp, stateDirIn, type ShellAppOptions } from '../support/shell-app.ts'
 import { statedInterfaces } from '../support/stated-interfaces.ts'
@@ -491,14 +490,9 @@ describe('beside another program', () => {
 
   test('where an agent runs on the state folder, the app shows that one, and leaves it running when it quits', async () => {
     await using world = await servingWorld()
-    await using folder = await temporaryFolder()
-    await using agent = await AgentProcess.start({
-      folder: folder.dir,
-      kubeconfig: world.sim.kubeconfig(),
-      args: ['--state-dir', stateDirIn(folder.dir), '--llama-server', sampleServerPath, '--allow-unsafe-extra-args'],
-    })
-    await agent.logged('cluster')
-    await using app = await ShellApp.start({ folder: folder.dir })
+    await using beside = await agentBesideApp(world)
+    const { agent, folder } = beside
+    await using app = await ShellApp.start({ folder })
     world.apply('tiny')
     await app.icon('serving')
     const quit = (await app.menu()).at(-1)

@@ -3,12 +3,10 @@ import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { AgentProcess } from '../support/agent-process.ts'
+import { agentBesideApp } from '../support/agent-beside-app.ts'
 import { eventually } from '../support/eventually.ts'
-import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld } from '../support/serving-world.ts'
-import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
+import { lives, ShellApp } from '../support/shell-app.ts'
 
 const asks = (app: ShellApp, verb: string, content?: unknown) =>
   app.ask({ do: 'forge', channel: `app:${verb}`, origin: 'app://metalbar', frame: 'main', content })
@@ -48,14 +46,9 @@ test('the app lists what it wrote, removes what is chosen after a yes, ends, and
 
 test('where another program runs the agent, that ends first, and what it served with it', async () => {
   await using world = await servingWorld()
-  await using folder = await temporaryFolder()
-  await using agent = await AgentProcess.start({
-    folder: folder.dir,
-    kubeconfig: world.sim.kubeconfig(),
-    args: ['--state-dir', stateDirIn(folder.dir), '--llama-server', sampleServerPath, '--allow-unsafe-extra-args'],
-  })
-  await agent.logged('cluster')
-  await using app = await ShellApp.start({ folder: folder.dir })
+  await using beside = await agentBesideApp(world)
+  const { agent, folder } = beside
+  await using app = await ShellApp.start({ folder })
   world.apply('tiny')
   await app.icon('serving')
   const pid = await app.serverOf('tiny')
