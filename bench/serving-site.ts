@@ -9,7 +9,7 @@ const changing = 'changing'
 /** What follows a start is over by then. */
 const settleSeconds = 15
 
-/** An agent that serves these, and knows a suspended service beside them that {@link changeOnce} changes; nothing else happens any more. */
+/** An agent that serves these, and knows a suspended service beside them that {@link changeOnce} changes; nothing else happens. */
 export async function startServing(site: Site, names: readonly string[]): Promise<AgentProcess> {
   const { admin, slices, modelFile } = site
   await using opening = new AsyncDisposableStack()

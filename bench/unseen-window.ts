@@ -22,7 +22,7 @@ export interface Compared {
 
 /**
  * What a page costs that nobody sees, or that is closed again: what the agent takes more than the one beside it, against the same before
- * there was a page, so that what else goes on on this machine is in both.
+ * there was a page, so that what else runs on this machine is in both.
  */
 export async function unseenWindow({ browser, site, agent, alone, seconds }: Compared): Promise<Row[]> {
   await using client = await agent.connect()

@@ -50,7 +50,7 @@ try {
     await interrupted
   }
 } catch (error) {
-  say(`\nThe demo cannot go on: ${error instanceof Error ? error.message : String(error)}`)
+  say(`\nThe demo cannot continue: ${error instanceof Error ? error.message : String(error)}`)
   exitCode = 1
 }
 if (!runsOnce) say('\nStopping: withdraw, let requests finish, stop the servers.')

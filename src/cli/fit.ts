@@ -24,7 +24,7 @@ import { parseModelSource } from '../agent-core/models/source.ts'
 import { Store } from '../agent-core/models/store/store.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import { PlatformError, type Platform } from '../agent-core/platform/platform.ts'
-import { findLlamaServer, devicesAsTold, LlamaServerDialects } from '../agent-core/runtimes/llama-server-binary.ts'
+import { findLlamaServer, listDevices, LlamaServerDialects } from '../agent-core/runtimes/llama-server-binary.ts'
 import { ProgramError } from '../agent-core/util/ask-program.ts'
 import { refKey } from '../agent-core/util/object-key.ts'
 import { cleanText } from '../contract/clean-text.ts'
@@ -57,11 +57,11 @@ export async function fit(given: string, options: FitOptions, io: CliIo): Promis
   const { sourceSecret, stateDir } = options
   if (sourceSecret !== undefined) {
     return withAgent({ io, stateDir }, async (agent) =>
-      told(await fitByAgent({ ...options, source: given, sourceSecret }, agent), options, io),
+      report(await fitByAgent({ ...options, source: given, sourceSecret }, agent), options, io),
     )
   }
   try {
-    return told(await fitHere(given, options, io), options, io)
+    return report(await fitHere(given, options, io), options, io)
   } catch (error) {
     if (!isSaid(error)) throw error
     io.stderr.write(`metal-agent: ${cleanText(error.message)}\n`)
@@ -69,7 +69,7 @@ export async function fit(given: string, options: FitOptions, io: CliIo): Promis
   }
 }
 
-function told({ estimate, decision, ways, machine }: Sized, { json }: FitOptions, io: CliIo): number {
+function report({ estimate, decision, ways, machine }: Sized, { json }: FitOptions, io: CliIo): number {
   const { holders } = machine
   const answer: FitAnswer = {
     items: estimate.items,
@@ -260,7 +260,7 @@ async function lookAt(io: CliIo): Promise<SizingView> {
 async function gpuLimit(platform: Platform, llamaServer: string | undefined, io: CliIo): Promise<number | undefined> {
   const set = await platform.gpuMemoryLimit()
   if (set !== undefined || platform.name !== 'darwin' || llamaServer === undefined) return set
-  return parseRecommendedWorkingSet(await devicesAsTold(llamaServer, environmentOf(io)))
+  return parseRecommendedWorkingSet(await listDevices(llamaServer, environmentOf(io)))
 }
 
 /** What a llama-server that is only asked something needs. */

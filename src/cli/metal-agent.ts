@@ -35,7 +35,7 @@ async function run(): Promise<never> {
   process.exit(code)
 }
 
-/** A sentence where this machine lacks something; anything else is a defect, whose place is told too. */
+/** A sentence where this machine lacks something; anything else is a defect, printed with its stack. */
 function problemOf(error: unknown): string {
   const why = ownFailure(error)
   if (why !== undefined)

@@ -78,7 +78,7 @@ async function done(request: MigrateRequest, scene: Scene): Promise<number> {
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /**
- * What would leave a paused Go agent behind is ended by no signal: the first has a move taken back, and what takes something back goes on to its
+ * What would leave a paused Go agent behind is ended by no signal: the first has a move taken back, and taking back runs to its
  * end. A terminal that closes sends one too.
  */
 async function toItsEnd<T>({ world, io, gaveUp }: Scene, work: () => Promise<T>): Promise<T> {
@@ -119,7 +119,7 @@ async function planned(request: MigrateRequest, scene: Scene): Promise<number> {
     return obstacle === undefined ? exitCodes.done : exitCodes.refused
   }
   if (!isConfirmed && !(await agreed(io))) return exitCodes.refused
-  return told(await toItsEnd(scene, () => migrate(world, inspection, record)), io)
+  return report(await toItsEnd(scene, () => migrate(world, inspection, record)), io)
 }
 
 function obstacleIn({ problems, refusals }: Inspection, anyway: boolean): string | undefined {
@@ -138,7 +138,7 @@ async function agreed({ ask, stdout, stderr }: CliIo): Promise<boolean> {
   return isAgreed
 }
 
-function told({ outcome, moved, isWell }: MigrationResult, io: CliIo): number {
+function report({ outcome, moved, isWell }: MigrationResult, io: CliIo): number {
   if (outcome === 'takenBack') {
     io.stdout.write('The Go agent serves as before; this agent was removed again.\n')
     return exitCodes.failed

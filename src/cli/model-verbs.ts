@@ -228,11 +228,11 @@ function applicationOf(
 
 const barWidth = 30
 
-/** A download as it goes on: one line that changes on a terminal, otherwise a line for each tenth and each new sentence. */
+/** The progress of a download: one line that changes on a terminal, otherwise a line for each tenth and each new sentence. */
 export class DownloadProgress {
   readonly #io: CliIo
   #isOpen = false
-  #told = ''
+  #lastLine = ''
 
   constructor(io: CliIo) {
     this.#io = io
@@ -253,8 +253,8 @@ export class DownloadProgress {
       return
     }
     const news = progress === undefined || progress.phase !== undefined ? sentence : tenthOf(progress)
-    if (news === this.#told) return
-    this.#told = news
+    if (news === this.#lastLine) return
+    this.#lastLine = news
     this.#io.stdout.write(`${news}\n`)
   }
 

@@ -20,7 +20,7 @@ import { exitCodes } from './io.ts'
 export interface ModelsAccess {
   view(): Promise<ModelStoreView>
   command(input: CommandInput): Promise<CommandResult>
-  /** Tells of a pull as it goes on, and resolves with its end. Throws LinkError. */
+  /** Reports the progress of a pull, and resolves with its end. Throws LinkError. */
   untilEnded(model: string, onNews: (download: DownloadView) => void): Promise<DownloadView>
 }
 

@@ -29,7 +29,7 @@ export function nodeVerbCommands(context: VerbContext): Command[] {
     agentVerb('serve-again', 'serve what is held back since this machine ended while models ran', context).action(
       (options: unknown) => sendPlain(context, options, { name: 'serveAgain' }),
     ),
-    agentVerb('resync', 'read everything in the cluster anew', context).action((options: unknown) =>
+    agentVerb('resync', 'read everything in the cluster again', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resync' }),
     ),
     agentVerb('shutdown', 'end the agent: withdraw, let requests finish, stop the servers', context)
@@ -64,7 +64,7 @@ function contextCommand(context: VerbContext): Command {
       const accept = anyway ? contextDoubt.options : []
       return sendPlain(context, options, { name: 'selectContext', context: name, accept })
     })
-  const reload = agentVerb('reload', 'read the kubeconfig anew', context).action((options: unknown) =>
+  const reload = agentVerb('reload', 'read the kubeconfig again', context).action((options: unknown) =>
     sendPlain(context, options, { name: 'reloadKubeconfig' }),
   )
   return group('context', 'show or choose the Kubernetes context', [list, use, reload])

@@ -79,7 +79,7 @@ const gatewayCommand =
 /** V8 compiles without threads of its own, each of which keeps tens of MiB, and keeps little garbage: half the memory at the same speed. */
 const leanNode = ['--max-semi-space-size=1', '--optimize-for-size', '--liftoff-only', '--single-threaded']
 
-/** How often the service looks whether the state folder is free: as fast as launchd would start it anew, without the start. */
+/** How often the service looks whether the state folder is free: as fast as launchd would restart it, without the start. */
 const lookMs = 5_000
 
 /**
@@ -116,7 +116,7 @@ interface End {
 }
 
 /**
- * The first signal ends the agent in good order, the second at once. A defect ends the agent alone: what serves goes on, and the exit code
+ * The first signal ends the agent in good order, the second at once. A defect ends the agent alone: what serves keeps serving, and the exit code
  * has launchd start the next agent, which takes it over. `end` does it on request.
  */
 function agentEnd(log: Logger): { readonly ended: Promise<End>; readonly end: (end: End) => void } {
@@ -134,7 +134,11 @@ function agentEnd(log: Logger): { readonly ended: Promise<End>; readonly end: (e
   }
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
   process.on('uncaughtException', (error) => {
-    log.error('defect', { error, stack: error.stack, text: 'the agent ends; its servers go on for the next one' })
+    log.error('defect', {
+      error,
+      stack: error.stack,
+      text: 'the agent ends; its servers keep running for the next one',
+    })
     end({ cause: 'a defect of the agent', code: exitCodes.failed, servers: 'keep' })
   })
   return { ended, end }
@@ -146,7 +150,7 @@ interface AgentLog {
   close(): Promise<void>
 }
 
-/** What a disk answers that may be better later: the agent serves meanwhile, and its log goes on when it can. */
+/** What a disk answers that may be better later: the agent serves meanwhile, and its log continues when it can. */
 const passing = ['ENOSPC', 'EDQUOT', 'EROFS', 'EIO', 'EMFILE', 'ENFILE']
 
 /** The agent's own log, on standard error or in the file that is set; otherwise one sentence why that file cannot be used. */

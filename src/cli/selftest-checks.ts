@@ -179,7 +179,7 @@ const uncompressed: Check = {
 
 const gpuLimit: Check = {
   id: 'gpu-limit',
-  asks: 'the GPU limit is told without root',
+  asks: 'the GPU limit can be read without root',
   expected: 'mebibytes, or 0 where macOS decides',
   isForMacs: true,
   answer: async ({ run }) => {
@@ -216,9 +216,9 @@ const goneFootprint: Check = {
     while (await asker.platform.isRunning({ pid, startTime: '' })) pid -= 1
     const answer = await footprintOf(asker, pid)
     const text = `${answer.stdout}\n${answer.stderr ?? ''}`
-    const isTold = text.includes('Unable to find pid') && !parseFootprints(answer.stdout, [pid]).has(pid)
+    const isSaid = text.includes('Unable to find pid') && !parseFootprints(answer.stdout, [pid]).has(pid)
     const strangers = /partial name/.test(text) ? ' (it looked for the number in names)' : ''
-    return judged(isTold, `${printed({ ...answer, stdout: '' })}${strangers}`)
+    return judged(isSaid, `${printed({ ...answer, stdout: '' })}${strangers}`)
   },
 }
 
@@ -355,7 +355,7 @@ const portFree: Check = {
 
 const listeners: Check = {
   id: 'listeners',
-  asks: 'who listens on a port is told',
+  asks: 'who listens on a port can be found',
   expected: 'this process alone',
   isForMacs: false,
   answer: async ({ platform }) => {
@@ -483,15 +483,15 @@ const zombie: Check = {
 
 const environment: Check = {
   id: 'environment',
-  asks: 'the environment of a process of ours is told',
+  asks: 'the environment of a process of ours can be read',
   expected: 'the value it was started with',
   isForMacs: false,
   // This program itself: macOS tells nobody the environment of what Apple ships, such as a shell.
   answer: async ({ platform }) => {
     const [name, value] = Object.entries(process.env).find(([, text = '']) => /^\S+$/.test(text)) ?? []
     if (name === undefined) return notAsked('this program was started without an environment')
-    const told = await platform.variableOf(process.pid, name)
-    return judged(told === value, told === undefined ? 'not told' : told === value ? 'the same' : 'another value')
+    const found = await platform.variableOf(process.pid, name)
+    return judged(found === value, found === undefined ? 'not found' : found === value ? 'the same' : 'another value')
   },
 }
 
@@ -500,7 +500,7 @@ const awkwardName = 'Büro 日本 a\\b 2^10'
 
 const workplace: Check = {
   id: 'workplace',
-  asks: 'the folder that a process works in is told letter by letter',
+  asks: 'the working directory of a process is read letter by letter',
   expected: `…/${awkwardName}`,
   isForMacs: false,
   answer: async ({ platform, temporaryDir, leftovers }) => {
@@ -512,7 +512,7 @@ const workplace: Check = {
     const child = await sleepingChild(leftovers, { cwd })
     const place = (await platform.workplaces()).find(({ pid }) => pid === child)
     const [found, wanted] = [place?.workingDirectory, await realpath(cwd)]
-    return judged(found === wanted, found === undefined ? 'not told' : `…/${path.basename(found)}`)
+    return judged(found === wanted, found === undefined ? 'not found' : `…/${path.basename(found)}`)
   },
 }
 

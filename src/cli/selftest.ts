@@ -100,12 +100,12 @@ async function withinLimit(answer: Promise<Finding>, limitMs: number, stop: Abor
 /** `macOS 26.1 (25B78), Apple M4 Max`; without what cannot be asked. */
 async function systemName(isMac: boolean, run: CommandRunner): Promise<string> {
   if (!isMac) return `Linux ${release()}`
-  const told = async (command: string, ...args: readonly string[]) =>
+  const answerOf = async (command: string, ...args: readonly string[]) =>
     (await run(command, args).catch(() => ({ stdout: '' }))).stdout.trim()
   const [version, build, chip] = await Promise.all([
-    told('/usr/bin/sw_vers', '-productVersion'),
-    told('/usr/bin/sw_vers', '-buildVersion'),
-    told('/usr/sbin/sysctl', '-n', 'machdep.cpu.brand_string'),
+    answerOf('/usr/bin/sw_vers', '-productVersion'),
+    answerOf('/usr/bin/sw_vers', '-buildVersion'),
+    answerOf('/usr/sbin/sysctl', '-n', 'machdep.cpu.brand_string'),
   ])
   return `macOS ${version} (${build})${chip === '' ? '' : `, ${chip}`}`
 }

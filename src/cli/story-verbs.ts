@@ -101,7 +101,7 @@ const logOptions = z.object({
 export function logVerb(context: VerbContext): Command {
   return agentVerb('logs', "print what a service's server wrote", context)
     .argument('<service>', 'name of the service, or namespace/name')
-    .option('-f, --follow', 'go on with what it writes')
+    .option('-f, --follow', 'keep printing what it writes')
     .option('--previous', 'of the run before this one')
     .option('-n, --lines <count>', `how many lines, at most ${maxLogLines}`, '200')
     .option('--namespace <namespace>', namespaceOption[1])
@@ -220,7 +220,7 @@ const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 8
 /** Longer ago than anything is kept, and short of where dates end. */
 const longestMs = 100 * 366 * 86_400_000
 
-/** The beginning of a time that is told as `24h`, `7d`, `2026-11-01` (from midnight here) or an RFC 3339 time. Throws VerbError. */
+/** The beginning of a time that is given as `24h`, `7d`, `2026-11-01` (from midnight here) or an RFC 3339 time. Throws VerbError. */
 export function parseSince(text: string, now: Date): Date {
   const span = /^(\d{1,9})([mhdw])$/.exec(text)
   const ms = Number(span?.[1]) * (unitMs[span?.[2] ?? ''] ?? NaN)

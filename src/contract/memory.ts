@@ -124,7 +124,7 @@ export const evictionPreviewView = z.object({
   evicted: services,
   /** They would keep running, since no budget ends a server, and not start again while the others run. */
   unfit: services,
-  /** They would go on waiting, or wait from now on. */
+  /** They would keep waiting, or begin to wait. */
   waits: services,
 })
 export type EvictionPreview = z.infer<typeof evictionPreviewView>

@@ -44,7 +44,7 @@ export type ModelStoreView = z.infer<typeof modelStoreView>
 
 export const downloadStates = ['waiting', 'downloading', 'done', 'failed', 'cancelled'] as const
 
-/** A download that a person asked for; those that services wait for are told with the service. */
+/** A download that a person asked for; those that services wait for show with the service. */
 export const downloadView = z.object({
   /** The Model's name in the store. */
   name: z.string(),

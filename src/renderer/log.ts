@@ -13,7 +13,7 @@ export interface LogTail {
   /** Oldest first. */
   readonly entries: readonly LogEntry[]
   readonly nextId: number
-  /** Where to go on; absent before the first chunk. */
+  /** Where to continue; absent before the first chunk. */
   readonly end: LogChunk['end'] | undefined
 }
 

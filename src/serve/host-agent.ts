@@ -204,7 +204,7 @@ async function noteLogFile({ stateDir, logFile }: AgentSettings, log: Logger): P
   }
 }
 
-/** The identity of this machine, or in one sentence why it cannot be told. */
+/** The identity of this machine, or in one sentence why it cannot be read. */
 async function identityIn(file: string): Promise<NodeIdentity | string> {
   try {
     return await loadNodeId({ file })

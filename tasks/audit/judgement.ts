@@ -69,7 +69,9 @@ export function judge({ printed, bundled, exceptions, today }: Question): Verdic
   )
   const over = exceptions.filter(({ until }) => until <= today)
   const notes = [
-    ...unused.map((one) => `The exception for ${one.package} (${one.advisory}) concerns nothing any more: remove it.`),
+    ...unused.map(
+      (one) => `The exception for ${one.package} (${one.advisory}) no longer concerns anything: remove it.`,
+    ),
     ...over.map(
       (one) => `The exception for ${one.package} (${one.advisory}) has ended on ${one.until}: look at it again.`,
     ),

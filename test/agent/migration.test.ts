@@ -126,7 +126,7 @@ describe('a move from the Go agent that does not go well', () => {
     ])
   })
 
-  test('goes on where it stood when it is begun again, names a later model that does not start here, and is final when it is confirmed', async () => {
+  test('continues where it stood when it is begun again, names a later model that does not start here, and is final when it is confirmed', async () => {
     await using scene = await GoAgentWorld.open(api().connection)
     await scene.apply('one')
     await scene.apply('refused', { spec: refusedSpec, bytes: gguf(5_000) })

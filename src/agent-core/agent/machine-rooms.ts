@@ -22,7 +22,7 @@ import { findMacmon } from '../power/macmon.ts'
 import { Power } from '../power/power.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/memory-guard.ts'
-import { type Binary, findLlamaServer, devicesAsTold } from '../runtimes/llama-server-binary.ts'
+import { type Binary, findLlamaServer, listDevices } from '../runtimes/llama-server-binary.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { Ledger } from '../servers/ledger.ts'
@@ -158,7 +158,7 @@ async function recommendedGpuBytes(context: RoomContext): Promise<number | undef
   const binary = await llamaServer(context)
   return binary.kind === 'missing'
     ? undefined
-    : parseRecommendedWorkingSet(await devicesAsTold(binary.path, launchEnvironment()))
+    : parseRecommendedWorkingSet(await listDevices(binary.path, launchEnvironment()))
 }
 
 function modelRoom({ options, metrics, snapshots, ends, settings, session }: RoomContext, servers: Servers): Models {

@@ -8,7 +8,7 @@ import type { PanicFuseView, PowerFigures, PowerView, SupplyView } from '../../c
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { type AgentSnapshot, type HostView, protocolVersion } from '../../contract/snapshot.ts'
 
-/** Readers are told at most this often; what changes in between is one change. */
+/** Readers get a change at most this often; what changes in between is one change. */
 const coalesceMs = 50
 
 /** The agent's state as one immutable value, composed only when it is read. */
@@ -45,7 +45,7 @@ export class SnapshotStore {
     this.#onLooker.add(listener)
   }
 
-  /** A menu or window that is open is told of changes; the icon alone does not count as looking. */
+  /** A menu or window that is open gets changes; the icon alone does not count as looking. */
   get hasReaders(): boolean {
     return seesFigures(this.#looker)
   }

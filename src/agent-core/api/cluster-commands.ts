@@ -63,7 +63,7 @@ export async function reloadKubeconfig({ session, agent }: Rooms): Outcome {
   }
 }
 
-/** Where the agent goes once the settings are kept. */
+/** Which cluster the agent moves to once the settings are kept. */
 export interface SessionMove {
   readonly context: PinnedContext
   /** Absent = all of them. */

@@ -52,7 +52,7 @@ export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { 
   }
 }
 
-/** Undoes every stop: the hold on this machine, and what the cluster was told. */
+/** Undoes every stop: the hold on this machine, and the stop in the cluster. */
 export async function start(rooms: Rooms, { service }: Extract<Command, { name: 'start' }>): Outcome {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
@@ -249,7 +249,7 @@ export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 
   return done(`${key} leaves the memory of this machine when its requests have finished; another machine may take it.`)
 }
 
-/** Ends whatever holds a service back on this machine; what the cluster was told stays. */
+/** Ends whatever holds a service back on this machine; a stop in the cluster stays. */
 export async function bringBack(rooms: Rooms, { service }: Extract<Command, { name: 'bringBack' }>): Outcome {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)

@@ -262,7 +262,7 @@ export class ClusterLink {
     this.#options.onLeft(isLeft)
   }
 
-  /** Pods are sent to servers that are gone until the cluster has heard of it, so it is told beside what is served next. */
+  /** Pods are sent to servers that are gone until the cluster knows, so it is written beside what is served next. */
   #releaseLate(session: ClusterSession, isMeant: (key: string) => boolean): void {
     const ended = new AbortController()
     const release = async (): Promise<void> => {
@@ -379,7 +379,7 @@ interface ClusterLinkOptions extends ClusterChoiceOptions {
   readonly open: (context: PinnedContext, hooks: SessionHooks) => ClusterSession
   /** What must be known before anything is decided in a session. */
   readonly beforeStart: () => Promise<void>
-  /** Called when services were left for good, so that what was told of them can be forgotten. */
+  /** Called when services were left for good, so that what was reported about them can be forgotten. */
   readonly onLeft: (isLeft: (key: string) => boolean) => void
   /** A move waits no longer for what it leaves, in milliseconds. */
   readonly leaveLimitMs: () => number

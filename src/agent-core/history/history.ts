@@ -26,7 +26,7 @@ interface HistoryQuestion {
   readonly limit: number
 }
 
-/** What happened here, bounded, and kept over restarts of the agent. What cannot be written is still told until the agent ends. */
+/** What happened here, bounded, and kept over restarts of the agent. What cannot be written is still shown until the agent ends. */
 export class History {
   readonly notice: string | undefined
   readonly #options: HistoryOptions

@@ -64,7 +64,7 @@ async function sentenceOn(api: KubeApi, error: unknown, silent: string | undefin
   return silent ?? `Its API server ${api.context.server} does not answer: ${rootMessage(error)}.`
 }
 
-/** How often a missing namespace is looked for again, since a person was told to create it. */
+/** How often a missing namespace is looked for again, since a sentence asks a person to create it. */
 const namespaceRetryMs = 15_000
 
 /** What every Service and EndpointSlice of an agent carries, ours and the Go agent's alike. */

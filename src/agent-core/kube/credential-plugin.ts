@@ -144,7 +144,7 @@ const defaultTimeLimitMs = 60_000
 /** How old what was read of a token file may be before it is read again, as in kubectl. */
 const tokenFileMs = 60_000
 
-/** How much of what a plugin says about its failure is told. */
+/** How much of what a plugin says about its failure is shown. */
 const maxSaidLength = 500
 
 export interface CredentialPluginsOptions {

@@ -28,7 +28,7 @@ export interface RequestOptions {
   readonly signal?: AbortSignal | undefined
   /** Caps the answer where the usual limit is too generous. */
   readonly maxBytes?: number | undefined
-  /** Told how many bytes the answer has. */
+  /** Called with the length of the answer in bytes. */
   readonly onRead?: (bytes: number) => void
 }
 

@@ -390,7 +390,7 @@ export class ListWatch<T extends KubeObject> {
     }
   }
 
-  /** Told once for all of them, since one who may make up names may make up many. */
+  /** Reported once for all of them, since whoever may make up names may make up many. */
   #ignore(raw: unknown, error: unknown): void {
     const { log, resource, onState } = this.#options
     if (this.#ignored !== undefined) return

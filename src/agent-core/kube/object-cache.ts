@@ -87,7 +87,7 @@ export class ObjectCache<T extends KubeObject> {
     }
   }
 
-  /** The answer to a request of our own. One that arrives after the watch told of the object's end brings nothing back. */
+  /** The answer to a request of our own. One that arrives after the watch reported the object's end brings nothing back. */
   assume(object: T): void {
     if (!this.#removed.has(object.metadata.uid)) this.upsert(object)
   }

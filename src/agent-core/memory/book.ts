@@ -231,7 +231,7 @@ class Judgement {
     this.#room = { budgetBytes, committedBytes, promisedBytes, ...(availableBytes !== undefined && { availableBytes }) }
   }
 
-  /** Why the start must wait; undefined where it may go on. */
+  /** Why the start must wait; undefined where it may begin. */
   reasonAgainst(entry: WaitingRequest, unchecked: string | undefined): Refusal['reason'] | undefined {
     if (unchecked !== undefined && entry.enforcement === 'enforce') return 'MemoryCheckFailed'
     if (this.#machine.pressure === 'critical') return 'MemoryPressure'

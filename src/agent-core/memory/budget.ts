@@ -144,7 +144,7 @@ export interface BudgetInputs {
   /** The agent's own; where both are set the bytes count. A fraction of 0 means automatic. */
   readonly settingFraction?: number
   readonly settingBytes?: number
-  /** What the GPU may keep in memory at most, where the system or llama-server told. */
+  /** What the GPU may keep in memory at most, where the system or llama-server says so. */
   readonly gpuLimitBytes?: number
   readonly platform: 'darwin' | 'linux'
 }

@@ -40,7 +40,7 @@ const gibibyte = 1024 * mebibyte
 /** How far an estimate may be wrong before it counts as growth. */
 const toleranceOf = (needBytes: number): number => Math.max(64 * mebibyte, needBytes * 0.05)
 
-/** How far past its need a server may go before people are told: as set, or the larger of 1 GiB and 15 %. */
+/** How far past its need a server may go before it is reported: as set, or the larger of 1 GiB and 15 %. */
 export const marginOf = (needBytes: number, setBytes?: number): number =>
   setBytes ?? Math.max(gibibyte, needBytes * 0.15)
 
@@ -93,9 +93,9 @@ const sentence = ({ needBytes = 0 }: GrownServer, excessBytes: number, why: stri
 export const excessAdvice =
   'A chat template or a grammar that makes long texts, or large pictures, may be the cause; fewer slots and a shorter context take less.'
 
-/** Steps of the figure that is told, so that a server that grows slowly is told of a few times and not all the time. */
+/** Steps of the reported figure, so that a server that grows slowly is reported a few times and not all the time. */
 const step = 1.5
-/** What was told is taken back below this share of it. */
+/** The report is taken back below this share of it. */
 const takenBackBelow = 0.8
 
 /**

@@ -156,7 +156,7 @@ interface StartAnswersOptions {
   readonly totalBytes: () => number | undefined
 }
 
-/** What a start is told: whether its server may have the memory, whether beside another, and what would make it fit. */
+/** The answer to a start: whether its server may have the memory, whether beside another, and what would make it fit. */
 class StartAnswers {
   readonly #options: StartAnswersOptions
 
@@ -322,7 +322,7 @@ export interface MemoryListener {
   readonly isWaiting?: () => boolean
 }
 
-/** What memory there is, which servers have it, which starts wait for it, and which may go on. */
+/** What memory there is, which servers have it, which starts wait for it, and which may begin. */
 export class Memory implements AsyncDisposable {
   readonly #options: MemoryOptions
   readonly #book: MemoryBook

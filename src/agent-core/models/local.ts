@@ -276,14 +276,14 @@ export class ModelRoots {
 
   /** A sentence about each listed folder that does not exist; it counts as soon as it does. */
   async missing(): Promise<string[]> {
-    const told = this.#roots.map(async (root) =>
+    const sentences = this.#roots.map(async (root) =>
       (await realFolder(root)) === undefined
         ? [
             `${root} of --allowed-model-roots was not found when the agent started, so no Model is served from it until it is there: create the folder, connect its volume or correct the setting.`,
           ]
         : [],
     )
-    return (await Promise.all(told)).flat()
+    return (await Promise.all(sentences)).flat()
   }
 }
 

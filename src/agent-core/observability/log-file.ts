@@ -32,7 +32,7 @@ export interface LogFileOptions {
   readonly now?: () => number
 }
 
-/** A disk that is full takes a short line now and then: it is not tried, nor told of, for each. */
+/** A disk that is full takes a short line now and then: it is neither tried nor reported for each. */
 const retryMs = 1_000
 
 export const mostLogFiles = 100

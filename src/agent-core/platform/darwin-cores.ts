@@ -24,7 +24,7 @@ export async function coreLevels(sysctl: (name: string) => Promise<string>): Pro
 
 /**
  * All cores but those that are slow to save power: a chip has one, two or three levels (Super, Performance, Efficiency).
- * A name that is not known is told by its place, since the last of several levels is the slowest. Undefined where they are not all told.
+ * A level of unknown name is judged by its place, since the last of several levels is the slowest. Undefined where one is missing.
  */
 export function performanceCoresIn(levels: readonly CoreLevel[]): number | undefined {
   const isEfficient = ({ name }: CoreLevel, index: number) =>

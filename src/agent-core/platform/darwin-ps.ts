@@ -19,7 +19,7 @@ const psLine =
 
 /**
  * Living processes; zombies, whose command is `<defunct>`, are left out. The start time is five words such as "Sat Nov 21 09:14:03 2026", by
- * the clock of the time zone that ps is told (`lstarted`, print.c of adv_cmds).
+ * the clock of the time zone that ps is given (`lstarted`, print.c of adv_cmds).
  */
 export function parsePs(text: string): ProcessFacts[] {
   return [...text.matchAll(psLine)]

@@ -273,7 +273,7 @@ export class DarwinPlatform implements Platform {
     return this.#interfaces()
   }
 
-  /** Without `-p` Time Machine is told by an attribute of the folder, which goes where the folder goes and takes no rights of root. */
+  /** Without `-p` the exclusion from Time Machine is an attribute of the folder, which goes where the folder goes and takes no rights of root. */
   async leaveOutOfBackups(folder: string): Promise<void> {
     const { exitCode, stderr = '' } = await this.#run(darwinCommands.tmutil, ['addexclusion', folder])
     if (exitCode !== 0) throw new PlatformError(`tmutil ended with code ${exitCode}: ${stderr.trim()}`)

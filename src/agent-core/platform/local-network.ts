@@ -75,7 +75,7 @@ export function isOnLink(address: string, interfaces: readonly HostInterface[]):
   })
 }
 
-/** From `netstat -rn`: whether a default router has told its hardware address, and still counts as there (no `R` for reject). */
+/** From `netstat -rn`: whether a default router's hardware address is known, and the router still counts as there (no `R` for reject). */
 export function routerAnswers(routes: string): boolean {
   const rows = routes.split('\n').map((line) => line.trim().split(/\s+/))
   const routers = rows.flatMap(([destination, gateway = '']) => (destination === 'default' ? [gateway] : []))

@@ -122,7 +122,7 @@ class Displacements implements Disposable {
 
   #displace(key: string, winner: string): void {
     const { servers, unloadReasons, narrator, enqueue, now } = this.#options
-    // Protection may have come since the book was told.
+    // Protection may have come since the book was asked.
     const target = this.#options.targetOf(key)
     if (!target || target.isProtected || unloadReasons.of(target.uid) || !isOnItsWay(servers.get(key))) return
     const message = `Evicted so that ${winner} can start, which has a higher priority.`

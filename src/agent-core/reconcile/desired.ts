@@ -30,7 +30,7 @@ interface Annotations {
   readonly notices: readonly string[]
 }
 
-/** What a person said on the object itself. A mistake takes effect nowhere and is told. */
+/** What a person said on the object itself. A mistake takes effect nowhere and is reported. */
 function readAnnotations(annotations: Readonly<Record<string, string>>): Annotations {
   const known: readonly string[] = [...Object.values(annotationKeys), ...ownKeys]
   const unknown = Object.keys(annotations).filter((key) => key.startsWith(prefix) && !known.includes(key))
@@ -57,7 +57,7 @@ export type Desired =
   | { readonly kind: 'gone'; readonly message: string }
   /** The Model is for another accelerator. */
   | { readonly kind: 'notOurs'; readonly message: string }
-  /** For other agents: this one was told to keep away. */
+  /** For other agents: this one is to keep away. */
   | { readonly kind: 'excluded'; readonly message: string }
   /** A person wants it elsewhere or nowhere, although the cluster wants it. */
   | { readonly kind: 'held'; readonly reason: 'Held' | 'MemoryExceeded'; readonly message: string }

@@ -183,7 +183,7 @@ export class MemoryGuard implements Disposable {
     session()?.reconciler.enqueue(key)
   }
 
-  /** Counts its ends in a row; the last one allowed holds the service, and is told by the sentence that this answers. */
+  /** Counts its ends in a row; the last one allowed holds the service, with the sentence that this returns. */
   #hold(key: string, pid: number, { sentence }: ExcessVerdict): string | undefined {
     const { servers, session, unloadReasons, now } = this.#options
     const { reconciler, clusterUrl } = session() ?? {}

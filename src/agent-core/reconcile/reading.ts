@@ -10,7 +10,7 @@ import { keyOf } from '../util/object-key.ts'
 export class ServiceNames {
   readonly #byName = new Map<string, Map<string, ObjectMeta>>()
 
-  /** To be told of every change of the cache. */
+  /** To be called at every change of the cache. */
   follow({ key, before, after }: Pick<CacheChange<InferenceService>, 'key' | 'before' | 'after'>): void {
     const metadata = after?.metadata ?? before?.metadata
     if (!metadata) return

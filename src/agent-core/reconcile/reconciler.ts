@@ -198,8 +198,8 @@ export class Reconciler {
   }
 
   /**
-   * After {@link leave}: what has not come down yet, with the sentence that people read of it. Nothing of the others runs, and what the
-   * cluster could be told of them it was told.
+   * After {@link leave}: what has not come down yet, with its sentence for people. Of the others nothing runs, and they are withdrawn as
+   * far as the cluster takes it.
    */
   get stillHere(): { readonly key: string; readonly message: string }[] {
     return [...this.#services.values()].flatMap(({ key, stillHere }) =>

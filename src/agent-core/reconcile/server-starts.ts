@@ -112,7 +112,7 @@ export class ServerStarts {
     servers.clearBackOff(key)
   }
 
-  /** To be told of each change of a server of the service. */
+  /** To be called at each change of a server of the service. */
   changed(state: ServerState): void {
     if (isOutcome(state) && this.#restart === 'underWay') this.#restart = 'none'
   }

@@ -185,7 +185,7 @@ interface UnloadReasonsOptions {
  */
 export class UnloadReasons {
   readonly notices: readonly string[]
-  /** No agent wrote the file before: what the cluster was told of idle services is all there is. */
+  /** No agent wrote the file before: what the cluster's objects say of idle services is all there is. */
   readonly isNew: boolean
   readonly #file: StateFile<ReasonFile>
   readonly #log: Logger

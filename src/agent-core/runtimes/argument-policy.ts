@@ -6,7 +6,7 @@ import { flagName, llamaServerFlags, type ValueKind } from './llama-server-flags
 export interface ArgumentPolicy {
   /** `--allow-unsafe-extra-args`. */
   readonly allowsUnsafe: boolean
-  /** Absolute folders below which a file must lie that a server is told to read. */
+  /** Absolute folders below which every file must lie that a server's arguments name. */
   readonly modelRoots: readonly string[]
 }
 

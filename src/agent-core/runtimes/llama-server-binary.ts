@@ -21,10 +21,10 @@ export const findLlamaServer = (search: ExecutableSearch): Promise<Binary> => fi
 const devicesLimitMs = 10_000
 
 /**
- * What this llama-server tells of the machine's devices, among it how much Metal recommends to keep in GPU memory at most.
+ * What `--list-devices` prints, which includes how much GPU memory Metal recommends to use at most.
  * Throws ProgramError.
  */
-export async function devicesAsTold(llamaServer: string, env: Readonly<Record<string, string>>): Promise<string> {
+export async function listDevices(llamaServer: string, env: Readonly<Record<string, string>>): Promise<string> {
   const { stdout, stderr } = await askProgram({
     command: llamaServer,
     args: ['--list-devices'],

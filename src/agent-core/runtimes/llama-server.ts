@@ -36,7 +36,7 @@ export interface LlamaServerInput {
   /** Absolute path of the GGUF file. */
   readonly modelPath: string
   readonly port: number
-  /** What clients are told as the model's name, as LLMKube's agent says it; absent = the path, which llama-server tells otherwise. */
+  /** The model's name towards clients, as LLMKube's agent passes it; absent = llama-server's default, the path. */
   readonly alias?: string | undefined
   /** `Model.spec.hardware.gpu.layers`; absent or 0 = all of them, negative is passed on. */
   readonly gpuLayers?: number | undefined

@@ -48,7 +48,10 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
     log.warn('processes not seen', { error })
     if (lacksFiles(error)) throw error
     const why = messageOf(error)
-    return [...notices, `Servers that an earlier agent left running were not taken over and go on unattended: ${why}`]
+    return [
+      ...notices,
+      `Servers that an earlier agent left running were not taken over and keep running unattended: ${why}`,
+    ]
   }
   const { adopt, reap } = judge(entries, sight)
   const adopted = new Set(adopt.map(runOfEntry))

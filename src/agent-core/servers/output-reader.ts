@@ -90,7 +90,7 @@ export async function tail(
 }
 
 export interface FollowOptions {
-  /** Where to go on; absent = with what is written from now on. */
+  /** Where to continue; absent = with what is written from now on. */
   readonly from?: OutputCursor | undefined
   readonly signal: AbortSignal
 }

@@ -116,7 +116,7 @@ export class PersonSettings {
 
   /**
    * What sets these settings back to what they are now; undefined where one of them was never set and has no value that says so, or has
-   * a value with something in it that is told to nobody.
+   * a value with something in it that is shown to nobody.
    */
   personsOf(patch: SettingsPatch): SettingsPatch | undefined {
     const { settings } = this.#persons

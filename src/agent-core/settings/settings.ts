@@ -38,7 +38,7 @@ function fieldOf({ schema, default: fallback, flagTakes, required }: SettingRow)
   return required ? accepted : accepted.optional()
 }
 
-/** What an agent is told when it starts. Messages complete the sentence "<name of the setting> …". */
+/** What an agent is given when it starts. Messages complete the sentence "<name of the setting> …". */
 export const agentSettings = z
   .object({
     ...(mapRows(allRows, fieldOf) as Shape),

@@ -68,7 +68,7 @@ const listenerRows = {
   },
 } as const satisfies Readonly<Record<string, SettingRow>>
 
-/** Keys of `spec.runtime`, of which the agent can be told a default; `llamacpp` and `llama-server` are the same. */
+/** Keys of `spec.runtime`, one of which can be the agent's default; `llamacpp` and `llama-server` are the same. */
 const runtimeNames = ['llama-server', 'llamacpp', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
 const logFormats = ['auto', 'text', 'json'] as const
 

@@ -4,8 +4,8 @@ const toleranceMs = 1_000
 let setByMs = 0
 
 /**
- * Milliseconds since 1970 as of the start of this process, going on from there however the wall clock is set meanwhile: for deadlines and
- * for spans of time. What people are told goes through {@link wallTimeOf}.
+ * Milliseconds since 1970 as of the start of this process, continuing from there however the wall clock is set meanwhile: for deadlines and
+ * for spans of time. What people see goes through {@link wallTimeOf}.
  */
 export const steadyNow = (): number => Math.floor(performance.timeOrigin + performance.now())
 

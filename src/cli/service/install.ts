@@ -57,7 +57,7 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
     const inUse = (await installedServices(host)).flatMap((one) => one.plan?.program[0] ?? [])
     const copy = await copyFor(plan, host, inUse)
     const outcome = await installService(plan, { host, work: workOf(io), force, copy })
-    return told(outcome, host, io)
+    return report(outcome, host, io)
   })
 }
 
@@ -75,7 +75,7 @@ function kindFor({ daemon = false }: InstallRequest, { platform, user, isRoot }:
 }
 
 /** Says how an installation went; answers the exit code. */
-export function told(outcome: InstallOutcome, host: InstallationHost, io: CliIo): number {
+export function report(outcome: InstallOutcome, host: InstallationHost, io: CliIo): number {
   const { manager, file, changes, isTightened, keptAt, started, servers } = outcome
   const done = {
     written: `${manager.file} is written: the service starts ${manager.starts}.`,

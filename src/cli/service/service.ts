@@ -19,7 +19,7 @@ import { VerbError } from '../agent-session.ts'
 import { flagTable, type FlagDefaults } from '../flags.ts'
 import { exitCodes, isYes, type CliIo } from '../io.ts'
 import { servingText } from '../uninstall.ts'
-import { lastExitText, startedText, told } from './install.ts'
+import { lastExitText, startedText, report } from './install.ts'
 import { agentsOf, hostOf, saying, serviceHost, workOf } from './service-host.ts'
 import { asArguments, defaultsOf, placeWarnings, serviceFlags } from './service-plan.ts'
 
@@ -161,7 +161,7 @@ export function setFlag(name: string, value: string, io: CliIo): Promise<number>
     for (const sentence of placeWarnings({ flags })) io.stderr.write(`metal-agent: ${sentence}\n`)
     const changed = { ...plan, flags, exitTimeoutS: exitTimeoutS(settings.drainLimitMs) }
     const outcome = await installService(changed, { host, work: workOf(io), force: false })
-    return told(outcome, host, io)
+    return report(outcome, host, io)
   })
 }
 

@@ -119,7 +119,7 @@ export const command = (
   input: CommandInput,
 ): Promise<CommandResult | undefined> => answer(view, () => link.command(input))
 
-/** The same for what is more than a command; no result = the person did not go on with it. */
+/** The same for what is more than a command; no result = the person cancelled it. */
 export async function answer(
   view: AgentViewStore,
   run: () => Promise<CommandResult | undefined>,

@@ -34,7 +34,7 @@ export function tellNews({ view, log, prefer, onAction }: TellNewsOptions): () =
     prefer({ loginItemOffered: true }).catch((error: unknown) => log.warn('the offer is not remembered', { error }))
   }
   view.subscribe((state, before) => {
-    // Until it is known whether a person wants to be told, nothing counts as told.
+    // Until it is known whether a person wants notifications, nothing counts as notified.
     if (!state.snapshot || !state.preferences) return
     if (state.snapshot === before.snapshot && before.preferences) return
     paced.next(state.snapshot)

@@ -91,7 +91,7 @@ async function untilGone(folder: string, file: string, limit: AbortSignal): Prom
 }
 
 export interface OwnCommand {
-  /** The command itself, or Electron, which is Node.js where it is told so. */
+  /** The command itself, or Electron, which runs as Node.js where ELECTRON_RUN_AS_NODE is set. */
   readonly program: string
   /** The built `metal-agent` that Electron runs; undefined in a package, whose Electron refuses to be Node.js. */
   readonly script?: string | undefined

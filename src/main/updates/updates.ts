@@ -21,7 +21,7 @@ export interface UpdatesOptions {
   /** On the disk that updates come to; undefined where that is not known. */
   readonly freeBytes: () => Promise<number | undefined>
   readonly onState: (state: UpdateState) => void
-  /** Ends the agent, whose servers go on, and calls `finish` when nothing but the app itself is left. */
+  /** Ends the agent, whose servers keep running, and calls `finish` when nothing but the app itself is left. */
   readonly endBy: (finish: () => void) => Promise<void>
   /** Opens the app again, since it ended for an update that macOS then did not take. */
   readonly relaunch: () => void
@@ -67,7 +67,7 @@ export class Updates {
     })
   }
 
-  /** By itself: what goes wrong is told only to who looks. Answers a newer version that was not known before. */
+  /** Without a person asking: failures show only where a person looks. Answers a newer version that was not known before. */
   async lookQuietly(): Promise<string | undefined> {
     const { log } = this.#options
     const former = this.#state

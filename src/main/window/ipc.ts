@@ -180,7 +180,7 @@ export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, control
   doing(channels.focus, z.boolean(), (hasKeys) => controls.onFocus(hasKeys))
 }
 
-/** What the app's own window is told of the app; never the token. */
+/** What the app's own window may know of the app; never the token. */
 export async function appState(
   view: AgentViewStore,
   token: Pick<KeptToken, 'state'>,

@@ -28,7 +28,7 @@ const focusLimitMs = 300
 /** How long macOS takes to lay out the menu bar after displays changed. */
 const layoutMs = 300
 
-/** A click on the icon takes the keys from the window. Both are told in either order, no further apart than this. */
+/** A click on the icon takes the keys from the window. Electron reports both in either order, no further apart than this. */
 const sameClickMs = 250
 
 /** What a click on the icon means: one that has closed the window, since it took the keys from it, must not open it again. */

@@ -94,7 +94,7 @@ interface UpdateNewsProps {
   readonly act: (action: UpdateAction) => void
 }
 
-/** What waits for a person or went wrong; an update that is only available is told in the menu and in the settings. */
+/** What waits for a person or went wrong; an update that is only available shows in the menu and in the settings. */
 function UpdateNews({ state: { update, lastUpdate }, act }: UpdateNewsProps) {
   const dismiss = (
     <Button look="plain" label={updateWords.dismiss} onPress={() => act('dismiss')}>

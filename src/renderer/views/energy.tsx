@@ -165,7 +165,7 @@ const restPattern = 'energy-rest'
 /** Level, since the drawing is stretched sideways. */
 const restLine = 2
 
-/** Energy of each hour or day; the part of the services is told from the rest by colour and by a pattern of the rest. */
+/** Energy of each hour or day; colour and a pattern set the part of the services apart from the rest. */
 function EnergyBars({ spans, time, chosen, services }: EnergyBarsProps) {
   const bars = energyBars(spans, chosen)
   const name = chosen && energyWords.service(chosen, services)

@@ -48,7 +48,7 @@ const afterFirstMs = 500
 export function useLaterParts(): void {
   useEffect(() => {
     const timer = setTimeout(() => {
-      // Tried again, and told, where a person turns to it.
+      // Tried again, and reported, when a person opens it.
       for (const part of Object.values(parts)) part.load().catch(reportError)
     }, afterFirstMs)
     return () => clearTimeout(timer)

@@ -80,7 +80,7 @@ function PullModel() {
   )
 }
 
-/** Downloads that a person asked for; those of services are told with the service. */
+/** Downloads that a person asked for; those of services show with the service. */
 function Downloads() {
   const downloads = useSnapshot((snapshot) => snapshot.downloads)
   if (downloads.length === 0) return null

@@ -64,7 +64,7 @@ export function SettingsCluster() {
   )
 }
 
-/** The address that pods are told, and those that it may be. A choice takes effect at once. */
+/** The address that is published to pods, and the others to choose from. A choice takes effect at once. */
 export function SettingsNetwork() {
   const host = useSnapshot((snapshot) => snapshot.host)
   const state = useWindow(({ requests }) => requests['hostAddress']?.state)

@@ -549,7 +549,7 @@ const wrongLength = (shown: string, wanted: number, found: number): ModelError =
 const endless = (shown: string, bytes: number): ModelError =>
   ModelError.untilRepairedThere(
     'WrongLength',
-    `${shown} does not say its length and goes on after ${formatBytes(bytes)}: give an address that says how long the file is.`,
+    `${shown} does not say its length and still sends after ${formatBytes(bytes)}: give an address that says how long the file is.`,
   )
 
 const replaced = (path: string): ModelError =>

@@ -283,7 +283,7 @@ export interface HubQuestion {
   readonly namespace?: string | undefined
 }
 
-/** What an answer of the Hub that is not a success means; undefined = go on. Codes: `X-Error-Code` as huggingface_hub knows them. */
+/** What an answer of the Hub that is not a success means; undefined = the answer can be used. Codes: `X-Error-Code` as huggingface_hub knows them. */
 export function hubRefusal(
   status: number,
   headers: Headers,

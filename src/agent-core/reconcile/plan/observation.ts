@@ -131,7 +131,7 @@ export interface PublicationView {
   readonly serviceMessage: string
   /** Others change the Service again and again: it is put right no sooner than `mendAt`, and as a sentence. */
   readonly serviceEdits?: { readonly message: string; readonly mendAt: number } | undefined
-  /** What pods are told now. */
+  /** What is published to pods now. */
   readonly shown: { readonly address: string; readonly port: number; readonly ready: boolean } | undefined
   /** False while core/v1 Endpoints, or details of the slice, still tell something else. */
   readonly complete: boolean

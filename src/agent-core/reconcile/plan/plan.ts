@@ -40,7 +40,7 @@ import {
 import { unknownDigest } from '../../servers/adoption.ts'
 import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
 
-/** Pods are told of a server that answers, and only of one. */
+/** Published is a server that answers, and only one. */
 function answerStep(observed: Observation, server: Running): Plan {
   if (server.kind === 'ready') return publishStep(observed, server.port, observed.address)
   const isPublished = observed.publication.shown?.ready === true && isWritable(observed) && !isTrusted(server)
@@ -143,7 +143,7 @@ function staysAway(observed: Observation, { kind, message: why }: NonNullable<Ob
   }
   const { publication, server } = observed
   const isShown = publication.shown?.ready === true && server.kind === 'ready'
-  // Nothing is short: where the cluster cannot be told that it is gone, it stays for now.
+  // Nothing is short: where it cannot be withdrawn from the cluster, it stays for now.
   if (isShown && !isWritable(observed)) return unreachable(observed, 'ready', 'Serving')
   return leaveMemory(observed, why) ?? rest('stopped', 'Idle', `${why} It serves again as soon as it is started.`)
 }
@@ -230,7 +230,7 @@ function replaceStep(observed: Observation, server: Running, { settlesAt }: Serv
     return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
   const isPublished = publication.shown?.ready === true
-  // What pods are sent to is not taken away before they are told.
+  // A server is withdrawn before it is stopped.
   if (isPublished && !isWritable(observed) && (server.kind === 'ready' || isTrusted(server))) {
     const { message, at } = observed.clusterRetry ?? {}
     return rest(...shownAs(observed, server), `${whyStopped(observed, server)} ${message ?? ''}`.trim(), at)
@@ -307,7 +307,7 @@ const heldStep = (observed: Observation, desired: Serve): Plan =>
       whileFetched(observed, desired) ??
       serverStep(observed, desired))
 
-/** A download may take hours: pods are told of the server that answers meanwhile, and of no other. */
+/** A download may take hours: the server that answers meanwhile stays published, and no other. */
 function whileFetched(observed: Observation, desired: Serve): Plan | undefined {
   const fetching = fetchStep(observed, desired)
   const { server } = observed
@@ -489,7 +489,7 @@ function withNotice(next: Plan, { desired, excess }: Observation): Plan {
   return { ...next, message: [next.message, ...notices].filter((sentence) => sentence !== undefined).join(' ') }
 }
 
-/** The controller gets a moment to take up what is published or withdrawn; after that people are told. */
+/** The controller gets a moment to take up what is published or withdrawn; after that it is reported. */
 function withDisagreement(next: Plan, { disagreement, now }: Observation): Plan {
   if (!disagreement || next.forget || next.step.do !== 'rest') return next
   const reportedAt = disagreement.since + disagreementAfterMs

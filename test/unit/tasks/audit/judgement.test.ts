@@ -37,7 +37,7 @@ test('an exception holds for its package and advisory until its day', () => {
   })
   expect(ask({ package: 'zod' })).toEqual({
     outcome: 'concerned',
-    lines: [line, `The exception for zod (${url}) concerns nothing any more: remove it.`],
+    lines: [line, `The exception for zod (${url}) no longer concerns anything: remove it.`],
   })
   expect(ask({ advisory: 'https://github.com/advisories/GHSA-0000-0000-0000' }).outcome).toBe('concerned')
 })
