@@ -3,7 +3,7 @@ import { z } from 'zod'
 /** What an agent and its gateway say to each other over the gateway's socket: one JSON object a line, in both directions. */
 
 /** Rises when one side could misread the other; an agent replaces a gateway that speaks another. */
-export const gatewayProtocol = 1
+export const gatewayProtocol = 2
 
 /** The label of `client_proxy_requests_total`; those before `bad_host` are the Go agent's 0.9. */
 export const proxyOutcomes = [
@@ -40,8 +40,13 @@ export type ToGateway = z.infer<typeof toGateway>
 export const fromGateway = z.discriminatedUnion('type', [
   /** First, in every version of the protocol. */
   z.object({ type: z.literal('hello'), protocol: z.int(), version: z.string().max(100), pid: z.int().positive() }),
-  /** After each change: whether it listens at the port that it was told, and the system's code for why not. */
-  z.object({ type: z.literal('door'), port: z.int(), problem: z.string().max(100).optional() }),
+  /** After each change, and all of them after `hello`: whether it listens at this address, and the system's code for why not. */
+  z.object({
+    type: z.literal('door'),
+    host: z.string().max(100),
+    port: z.int(),
+    problem: z.string().max(100).optional(),
+  }),
   /** Since its start; a missing outcome did not happen. */
   z.object({ type: z.literal('counts'), requests: z.partialRecord(z.enum(proxyOutcomes), z.int().nonnegative()) }),
 ])

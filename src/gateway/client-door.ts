@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { FromGateway, GatewayRoute, ProxyOutcome } from '../contract/gateway.ts'
+import type { GatewayRoute, ProxyOutcome } from '../contract/gateway.ts'
 import { bodyTooLarge, connectionsToEngines, forward, isWhole, maxBodyBytes } from './forward.ts'
 import { ModelField } from './model-field.ts'
 import { isAllowed, modelInPath, targetOf, type Target } from './paths.ts'
@@ -17,81 +17,51 @@ const maxConnections = 1_024
 /** Each takes a connection to an engine, which works at a few of them at a time. */
 const maxInFlight = 1_024
 
-const listenAgainMs = 5_000
-
 /** The log is not to grow with the requests. */
 const maxDefectsLogged = 100
 
-export interface ClientDoorOptions {
-  readonly log: (text: string) => void
-  /** It listens, or does not. */
-  readonly onListening: (door: Omit<Extract<FromGateway, { type: 'door' }>, 'type'>) => void
-}
-
 /**
  * The client proxy: one address on 127.0.0.1 for every model that serves on this machine. It goes to whoever the request names, and passes on
- * what the runtime's list of paths allows.
+ * what the runtime's list of paths allows. It takes connections that come at the address, and does not listen itself.
  */
 export class ClientDoor {
   routes: readonly GatewayRoute[] = []
   readonly counts = new Map<ProxyOutcome, number>()
-  readonly #options: ClientDoorOptions
+  readonly #log: (text: string) => void
   readonly #engines = connectionsToEngines()
+  readonly #http: Server
+  readonly #connections = new Set<Socket>()
   /** Without a request, those that wait longest first. */
   readonly #waiting = new Set<Socket>()
+  readonly #empty = Promise.withResolvers<undefined>()
+  #isClosing = false
   #inFlight = 0
   #defects = 0
-  #server: Server | undefined
-  #port = 0
-  #again: NodeJS.Timeout | undefined
 
-  constructor(options: ClientDoorOptions) {
-    this.#options = options
-  }
-
-  /** A port that is taken is tried again until it is free. */
-  listen(port: number): void {
-    if (port === this.#port) return
-    void this.close()
-    this.#port = port
-    this.#listen(port)
-  }
-
-  /** Takes no more requests; resolves when those in flight have ended. */
-  async close(): Promise<void> {
-    clearTimeout(this.#again)
-    const server = this.#server
-    this.#server = undefined
-    this.#port = 0
-    if (server?.listening !== true) return
-    const { promise, resolve } = Promise.withResolvers<undefined>()
-    server.close(() => resolve(undefined))
-    for (const socket of this.#waiting) socket.destroy()
-    await promise
-  }
-
-  #listen(port: number): void {
-    const server = createServer(
+  constructor(log: (text: string) => void) {
+    this.#log = log
+    this.#http = createServer(
       {
         ...{ headersTimeout: headersMs, connectionsCheckingInterval: lookEveryMs, keepAliveTimeout: idleMs },
         // A missing or doubled Host is for us to refuse, in the shape of all refusals.
         ...{ maxHeaderSize: maxHeaderBytes, requireHostHeader: false },
       },
-      (request, response) => void this.#answer(server, request, response),
+      (request, response) => void this.#answer(request, response),
     )
-    this.#server = server
-    server.on('connection', (socket: Socket) => this.#connected(socket))
-    server.on('error', (error: NodeJS.ErrnoException) => {
-      if (this.#server !== server || server.listening) return
-      this.#options.onListening({ port, problem: error.code ?? error.message })
-      this.#again = setTimeout(() => this.#listen(port), listenAgainMs)
-    })
-    server.listen({ host: '127.0.0.1', port, exclusive: true }, () => this.#options.onListening({ port }))
+    // Node looks for slow connections from this event on, which a server has no other reason for that is given its connections.
+    this.#http.emit('listening')
   }
 
-  #connected(socket: Socket): void {
+  /** Takes a connection, unless too many have come that ask nothing. */
+  connect(socket: Socket): void {
+    this.#connections.add(socket)
     this.#waiting.add(socket)
-    socket.once('close', () => this.#waiting.delete(socket))
+    socket.once('close', () => {
+      this.#connections.delete(socket)
+      this.#waiting.delete(socket)
+      if (this.#isClosing && this.#connections.size === 0) this.#closed()
+    })
+    this.#http.emit('connection', socket)
     if (this.#waiting.size <= maxConnections) return
     for (const oldest of this.#waiting) {
       oldest.destroy()
@@ -99,15 +69,29 @@ export class ClientDoor {
     }
   }
 
+  /** Ends connections without a request; resolves when requests in flight have ended. */
+  async close(): Promise<void> {
+    this.#isClosing = true
+    for (const socket of this.#waiting) socket.destroy()
+    if (this.#connections.size === 0) this.#closed()
+    await this.#empty.promise
+  }
+
+  #closed(): void {
+    // Ends its look for slow connections.
+    this.#http.close(() => undefined)
+    this.#empty.resolve(undefined)
+  }
+
   /** Never rejects. */
-  async #answer(server: Server, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { socket } = request
     this.#waiting.delete(socket)
     response.once('close', () => {
       if (socket.destroyed) return
       // A door that is closed waits for no further request.
-      if (server.listening) this.#waiting.add(socket)
-      else socket.end()
+      if (this.#isClosing) socket.end()
+      else this.#waiting.add(socket)
     })
     let outcome: ProxyOutcome | undefined
     this.#inFlight += 1
@@ -126,12 +110,12 @@ export class ClientDoor {
   #defect(error: unknown): Refusal {
     this.#defects += 1
     if (this.#defects <= maxDefectsLogged)
-      this.#options.log(`A request failed: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
+      this.#log(`A request failed: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
     return new Refusal('5xx', 500, 'gateway_failed', 'The client proxy failed to answer; gateway.log says why.')
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    requireOwnHost(request, this.#port)
+    requireOwnHost(request)
     requireNoForeignPage(request)
     if (this.#inFlight > maxInFlight) throw tooMany
     const { method = '', url = '' } = request
@@ -225,7 +209,7 @@ const pathOf = ({ namespace, name }: GatewayRoute): string => `/${namespace}/${n
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`)
 
 /** As `Host` names this very door; a name of a stranger's DNS that points here is none of ours. */
-function requireOwnHost({ rawHeaders, headers }: IncomingMessage, port: number): void {
+function requireOwnHost({ rawHeaders, headers, socket: { localPort: port } }: IncomingMessage): void {
   const hosts = rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
   const own = /^(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d+))?$/i.exec(headers.host ?? '')
   if (own && hosts.length === 1 && (own[1] ?? '80') === String(port)) return

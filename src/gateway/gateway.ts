@@ -12,6 +12,7 @@ import {
   type ToGateway,
 } from '../contract/gateway.ts'
 import { ClientDoor } from './client-door.ts'
+import { Listeners } from './listeners.ts'
 
 export interface GatewayOptions {
   /** Where agents reach it, in a folder of this user alone. */
@@ -62,9 +63,9 @@ class AgentSocket {
   readonly #options: GatewayOptions & { readonly onEnd: (why: string) => void }
   readonly #timings: GatewayTimings
   readonly #door: ClientDoor
+  readonly #listeners: Listeners
   readonly #server: Server
   readonly #agents = new Set<Socket>()
-  #doorState: FromGateway | undefined
   #heardAt = performance.now()
   /** Since when there is neither an agent nor an engine. */
   #uselessSince: number | undefined
@@ -73,12 +74,9 @@ class AgentSocket {
   constructor(options: GatewayOptions & { readonly onEnd: (why: string) => void }) {
     this.#options = options
     this.#timings = { ...usualTimings, ...options.timings }
-    this.#door = new ClientDoor({
-      log: options.log,
-      onListening: (door) => {
-        this.#doorState = { type: 'door', ...door }
-        for (const agent of this.#agents) send(agent, this.#doorState)
-      },
+    this.#door = new ClientDoor(options.log)
+    this.#listeners = new Listeners((state) => {
+      for (const agent of this.#agents) send(agent, { type: 'door', ...state })
     })
     this.#server = createServer((socket) => this.#connected(socket))
     this.#server.maxConnections = maxAgents
@@ -105,6 +103,7 @@ class AgentSocket {
   async close(): Promise<void> {
     clearInterval(this.#timer)
     this.#server.close()
+    this.#listeners.set([])
     const closing = this.#door.close()
     await within(agentWaitsMs, closing)
     for (const agent of this.#agents) agent.end()
@@ -124,7 +123,7 @@ class AgentSocket {
     socket.on('error', () => socket.destroy())
     socket.on('close', () => this.#agents.delete(socket))
     send(socket, { type: 'hello', protocol: gatewayProtocol, version: this.#options.version, pid: process.pid })
-    if (this.#doorState) send(socket, this.#doorState)
+    for (const state of this.#listeners.states) send(socket, { type: 'door', ...state })
   }
 
   #receive(socket: Socket, frame: ToGateway): void {
@@ -132,7 +131,9 @@ class AgentSocket {
     switch (frame.type) {
       case 'routes':
         this.#door.routes = frame.routes
-        this.#door.listen(frame.port)
+        this.#listeners.set([
+          { host: '127.0.0.1', port: frame.port, onConnection: (client) => this.#door.connect(client) },
+        ])
         return
       case 'count':
         send(socket, { type: 'counts', requests: Object.fromEntries(this.#door.counts) })

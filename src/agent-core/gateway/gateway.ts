@@ -223,12 +223,13 @@ export class Gateway implements AsyncDisposable {
   }
 
   async #heard(door: Extract<FromGateway, { type: 'door' }>): Promise<void> {
+    if (door.host !== '127.0.0.1' || door.port !== this.#options.port) return
     this.#door = door
     if (door.problem === undefined) {
       this.#say(undefined)
       return
     }
-    const where = `port ${door.port} on 127.0.0.1`
+    const where = `port ${door.port} on ${door.host}`
     const taken =
       door.problem === 'EADDRINUSE'
         ? `${where} is taken by ${holdersText(await this.#options.holders(door.port), 'another program')}: stop it or choose another port with --client-port`

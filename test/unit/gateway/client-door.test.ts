@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ClientDoor } from '../../../src/gateway/client-door.ts'
 import { maxBodyBytes } from '../../../src/gateway/forward.ts'
+import { Listeners } from '../../../src/gateway/listeners.ts'
 import { isAllowed } from '../../../src/gateway/paths.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
@@ -14,24 +15,19 @@ import { engine, rawEngine, routeTo, type Engine } from './engines.ts'
 let door: ClientDoor
 let port: number
 const logged: string[] = []
-let problems: (string | undefined)[]
+let listeners: Listeners
 
 beforeEach(async () => {
   port = await freePort()
-  problems = []
   logged.length = 0
   const listening = Promise.withResolvers<undefined>()
-  door = new ClientDoor({
-    log: (line) => logged.push(line),
-    onListening: ({ problem }) => {
-      problems.push(problem)
-      listening.resolve(undefined)
-    },
-  })
-  door.listen(port)
+  door = new ClientDoor((line) => logged.push(line))
+  listeners = new Listeners(() => listening.resolve(undefined))
+  listeners.set([{ host: '127.0.0.1', port, onConnection: (socket) => door.connect(socket) }])
   await listening.promise
 })
 afterEach(async () => {
+  listeners.set([])
   await door.close()
   expect(logged).toEqual([])
 })
@@ -449,18 +445,5 @@ describe('the door itself', () => {
     expect(page.body).toContain('<b>two</b>: &#60;b&#62;It&#60;/b&#62; is fetched.')
     for (const path of ['/healthz', '/readyz', '/favicon.ico', '/v1'])
       expect(errorOf(await ask({ path })).slice(0, 2)).toEqual([403, 'path_forbidden'])
-  })
-
-  test('tries a port that is taken again, and has it as soon as it is free', async () => {
-    const second = new ClientDoor({
-      log: (line) => logged.push(line),
-      onListening: ({ problem }) => problems.push(problem),
-    })
-    second.listen(port)
-    await eventually(() => problems.includes('EADDRINUSE'))
-    await door.close()
-    await eventually(() => problems.at(-1) === undefined, { what: 'the port that is free' })
-    expect((await ask({ path: '/' })).status).toBe(200)
-    await second.close()
   })
 })

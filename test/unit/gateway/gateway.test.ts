@@ -81,8 +81,8 @@ describe('in this process', () => {
     first.send({ type: 'count' })
     await eventually(() => first.heard.length === 3)
     expect(first.heard).toEqual([
-      { type: 'hello', protocol: 1, version: 'v', pid: process.pid },
-      { type: 'door', port },
+      { type: 'hello', protocol: 2, version: 'v', pid: process.pid },
+      { type: 'door', host: '127.0.0.1', port },
       { type: 'counts', requests: { '2xx': 1 } },
     ])
     expect((await stat(socketPath)).mode & 0o777).toBe(0o600)
