@@ -44,14 +44,15 @@ test('a move that is killed says in each phase where it stands, goes on from the
     ['[5/5]', 'This agent is installed, and serves one, two. The Go agent does not run.'],
   ] as const
   for (const [at, where] of stands) {
-    const { signal } = await migrateProcess(scene, 'migrate', { at, signal: 'SIGKILL' })
-    expect([signal, await standing(scene)]).toEqual([
+    const move = await migrateProcess(scene, 'migrate', { at, signal: 'SIGKILL' })
+    const isSaid = JSON.stringify(move, undefined, 2)
+    expect([move.signal, await standing(scene)], isSaid).toEqual([
       'SIGKILL',
       expect.stringMatching(/^A move from the Go agent was begun on \S+ and stands in the middle\. /) as unknown,
     ])
     // What serves is as the agent says just then, which on a busy machine may miss a health check.
     const stand = `${where} "metal-agent migrate" continues, "metal-agent migrate --undo" goes back.`
-    await eventually(async () => (await standing(scene)).includes(stand), { what: stand })
+    await eventually(async () => (await standing(scene)).includes(stand), { what: `${stand} after ${isSaid}` })
   }
   expect((await migrateVerb(scene, 'plan')).said).toContain('stands in the middle')
   expect(await migrateVerb(scene, 'migrate')).toMatchObject({ code: 0, complained: '' })

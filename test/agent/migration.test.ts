@@ -171,6 +171,31 @@ describe('a move from the Go agent that does not go well', () => {
     expect([await scene.goStarts('two'), await isRunning(two)]).toEqual([[two], true])
   })
 
+  test('waits where this agent has not heard yet that the Go agent gave a service up', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    await scene.apply('one')
+    await scene.startGoAgent({}, ['one'])
+    let late = 0
+    const tell = (sentence: string): void => {
+      if (sentence.includes('its requests finish')) late = 2
+    }
+    const world = scene.world({ tell })
+    const theirs = async () =>
+      eventually(async () => {
+        const seen = await world.ownAgent()
+        return seen?.services[0]?.state === 'foreign' ? seen : undefined
+      })
+    let before: ReturnType<typeof theirs> | undefined
+    const ownAgent: MigrationWorld['ownAgent'] = async () => {
+      const now = await world.ownAgent()
+      if (now?.cluster.state === 'live') before ??= theirs()
+      return late-- > 0 ? before : now
+    }
+    const record = await MigrationRecord.open(scene.stateDir)
+    const result = await migrate({ ...world, ownAgent }, await look(world), record)
+    expect([result, late < 0]).toMatchObject([{ outcome: 'done', isWell: true }, true])
+  })
+
   test('whose service could not be installed goes on with that when it is repeated', async () => {
     await using scene = await GoAgentWorld.open(api().connection)
     await scene.apply('one')

@@ -218,16 +218,20 @@ async function untilServed(
 ): Promise<string | undefined> {
   const { namespace, name } = service
   let shown = ''
+  let wasTaken = false
   let waitsSince: number | undefined
   for (;;) {
     signal.throwIfAborted()
     const view = (await ownAgent())?.services.find((one) => one.namespace === namespace && one.name === name)
     if (view?.state === 'ready') return undefined
+    wasTaken ||= view?.state === 'fetching' || view?.state === 'starting'
     if (view && view.message !== shown) {
       shown = view.message
       tell(`${namespace}/${name}: ${shown}`)
     }
-    if (view && (view.state === 'refused' || failures.has(view.reason))) return view.message
+    // Until the watch has told the agent that the service was given up, it shows the Go agent as the one that publishes it.
+    const isStillTheirs = view?.state === 'foreign' && !wasTaken
+    if (view && !isStillTheirs && (view.state === 'refused' || failures.has(view.reason))) return view.message
     const waits = view === undefined || view.state === 'waiting' || view.state === 'foreign' || view.state === 'stopped'
     waitsSince = waits ? (waitsSince ?? performance.now()) : undefined
     if (waitsSince !== undefined && performance.now() - waitsSince > waitingLimitMs) {
