@@ -12,6 +12,9 @@ export const proxyOutcomes = [
 ] as const
 export type ProxyOutcome = (typeof proxyOutcomes)[number]
 
+/** More services than a Mac ever has; of more than that the gateway knows those that serve, and the first of the others. */
+export const maxRoutes = 2_000
+
 /** One service, and the engine on 127.0.0.1 that serves it. */
 export const gatewayRoute = z.object({
   namespace: z.string().max(300),
@@ -28,8 +31,20 @@ export const gatewayRoute = z.object({
 export type GatewayRoute = z.infer<typeof gatewayRoute>
 
 export const toGateway = z.discriminatedUnion('type', [
-  /** All there is, after each change and every {@link heartbeatMs}. */
-  z.object({ type: z.literal('routes'), port: z.int().min(1).max(65_535), routes: z.array(gatewayRoute).max(2_000) }),
+  /** First of each connection: all that serves, and what there is room for of the others. */
+  z.object({
+    type: z.literal('routes'),
+    port: z.int().min(1).max(65_535),
+    routes: z.array(gatewayRoute).max(maxRoutes),
+  }),
+  /** What has changed since; `gone` names services as namespace/name. */
+  z.object({
+    type: z.literal('changes'),
+    routes: z.array(gatewayRoute).max(maxRoutes),
+    gone: z.array(z.string().max(601)).max(maxRoutes),
+  }),
+  /** Every {@link heartbeatMs}. */
+  z.object({ type: z.literal('alive') }),
   /** Answered with `counts`. */
   z.object({ type: z.literal('count') }),
   /** It listens no longer, finishes what it forwards, and ends. */

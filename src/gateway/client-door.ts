@@ -5,7 +5,7 @@ import { bodyTooLarge, connectionsToEngines, forward, isWhole, maxBodyBytes } fr
 import { ModelField } from './model-field.ts'
 import { isAllowed, modelInPath, targetOf, type Target } from './paths.ts'
 import { refuse, Refusal } from './refusal.ts'
-import { directionOf, forbiddenPath, idOf, routeOf } from './routing.ts'
+import { forbiddenPath, isServing, RouteTable, serviceOf } from './routing.ts'
 
 const headersMs = 10_000
 /** How soon after its time a connection without headers is ended. */
@@ -25,7 +25,6 @@ const maxDefectsLogged = 100
  * what the runtime's list of paths allows. It takes connections that come at the address, and does not listen itself.
  */
 export class ClientDoor {
-  routes: readonly GatewayRoute[] = []
   readonly counts = new Map<ProxyOutcome, number>()
   readonly #log: (text: string) => void
   readonly #engines = connectionsToEngines()
@@ -34,6 +33,7 @@ export class ClientDoor {
   /** Without a request, those that wait longest first. */
   readonly #waiting = new Set<Socket>()
   readonly #empty = Promise.withResolvers<undefined>()
+  #table = new RouteTable([])
   #isClosing = false
   #inFlight = 0
   #defects = 0
@@ -50,6 +50,10 @@ export class ClientDoor {
     )
     // Node looks for slow connections from this event on, which a server has no other reason for that is given its connections.
     this.#http.emit('listening')
+  }
+
+  set routes(routes: readonly GatewayRoute[]) {
+    this.#table = new RouteTable(routes)
   }
 
   /** Takes a connection, unless too many have come that ask nothing. */
@@ -121,21 +125,20 @@ export class ClientDoor {
     const { method = '', url = '' } = request
     const target = targetOf(url)
     if (!target) throw forbiddenPath(url)
-    const { routes } = this
-    const asked = method === 'GET' ? ownAnswer(routes, target, request.headers.accept) : undefined
+    const table = this.#table
+    const asked = method === 'GET' ? ownAnswer(table, target, request.headers.accept) : undefined
     if (asked) {
       response.writeHead(200, asked.headers).end(asked.body)
       return
     }
-    const direction = directionOf(routes, target)
+    const direction = table.directionOf(target)
     if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
     const { read, model } = direction.kind === 'service' ? { read: [], model: undefined } : await readModel(request)
-    const route = direction.kind === 'service' ? direction.route : routeOf(routes, model)
+    const route = direction.kind === 'service' ? direction.route : table.routeOf(model)
     if (!isAllowed(route.runtime, method, direction.target.path)) throw forbiddenPath(`${method} ${target.path}`)
-    const title = idOf(route, routes)
+    const title = table.idOf(route)
     if (route.port === undefined) {
-      const message = `${title} does not serve at the moment: ${route.message ?? 'metal-agent status says why.'}`
-      throw new Refusal('no_backend', 503, 'not_serving', message)
+      throw notServing(title, route)
     }
     const path = `${direction.target.sent}${direction.target.query}`
     const engine = { port: route.port, title }
@@ -148,32 +151,35 @@ const tooMany = new Refusal(
   `More than ${maxInFlight} requests are in flight: ask again when some of them have been answered.`,
 )
 
+const unexplained = 'metal-agent status says why.'
+
+const notServing = (title: string, { message = unexplained }: GatewayRoute): Refusal =>
+  new Refusal('no_backend', 503, 'not_serving', `${title} does not serve at the moment: ${message}`)
+
 /** What can be said without an engine. */
 function ownAnswer(
-  routes: readonly GatewayRoute[],
+  table: RouteTable,
   { path }: Target,
   accept = '',
 ): { headers: Record<string, string>; body: string } | undefined {
-  const serving = routes.filter(({ port }) => port !== undefined)
-  const models = serving.map((route) => ({
-    ...{ id: idOf(route, routes), object: 'model', created: startedAt, owned_by: 'metalbar' },
-  }))
-  if (path === '/v1/models') return json({ object: 'list', data: models })
+  const modelOf = (route: GatewayRoute) => ({
+    ...{ id: table.idOf(route), object: 'model', created: startedAt, owned_by: 'metalbar' },
+  })
+  if (path === '/v1/models') return json({ object: 'list', data: table.serving.map(modelOf) })
   const id = modelInPath(path)
   if (id !== undefined) {
-    const wanted = idOf(routeOf(routes, id), routes)
-    const model = models.find((one) => one.id === wanted)
-    if (!model) throw new Refusal('no_backend', 503, 'not_serving', `${wanted} does not serve at the moment.`)
-    return json(model)
+    const route = table.routeOf(id)
+    if (!isServing(route)) throw notServing(table.idOf(route), route)
+    return json(modelOf(route))
   }
   if (path !== '/') return undefined
-  if (accept.includes('text/html')) return { headers: pageHeaders, body: page(routes) }
-  const services = routes.map((route) => ({
-    id: idOf(route, routes),
-    service: `${route.namespace}/${route.name}`,
+  if (accept.includes('text/html')) return { headers: pageHeaders, body: page(table) }
+  const services = table.all.map((route) => ({
+    id: table.idOf(route),
+    service: serviceOf(route),
     path: pathOf(route),
-    serves: route.port !== undefined,
-    ...(route.message !== undefined && { message: route.message }),
+    serves: isServing(route),
+    ...(!isServing(route) && { message: route.message ?? unexplained }),
   }))
   return json({ what: `${about} ${howToAsk}`, models: '/v1/models', services })
 }
@@ -195,16 +201,16 @@ const pageHeaders = {
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
 }
 
-function page(routes: readonly GatewayRoute[]): string {
-  const items = routes.map((route) => {
-    const state = route.port === undefined ? (route.message ?? 'does not serve at the moment') : 'serves'
-    return `<li><b>${escaped(idOf(route, routes))}</b>: ${escaped(state)} (<code>${escaped(pathOf(route))}</code>)</li>`
+function page(table: RouteTable): string {
+  const items = table.all.map((route) => {
+    const state = isServing(route) ? 'serves' : (route.message ?? unexplained)
+    return `<li><b>${escaped(table.idOf(route))}</b>: ${escaped(state)} (<code>${escaped(pathOf(route))}</code>)</li>`
   })
   const list = items.length === 0 ? '<p>No model serves at the moment.</p>' : `<ul>${items.join('')}</ul>`
   return `<!doctype html><html lang="en"><meta charset="utf-8"><title>Metalbar</title><h1>Metalbar</h1><p>${about}</p><p>${howToAsk}</p>${list}</html>\n`
 }
 
-const pathOf = ({ namespace, name }: GatewayRoute): string => `/${namespace}/${name}/v1`
+const pathOf = (route: GatewayRoute): string => `/${serviceOf(route)}/v1`
 
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`)
 

@@ -13,6 +13,7 @@ import {
 } from '../contract/gateway.ts'
 import { ClientDoor } from './client-door.ts'
 import { Listeners } from './listeners.ts'
+import { serviceOf } from './routing.ts'
 
 export interface GatewayOptions {
   /** Where agents reach it, in a folder of this user alone. */
@@ -66,6 +67,7 @@ class AgentSocket {
   readonly #listeners: Listeners
   readonly #server: Server
   readonly #agents = new Set<Socket>()
+  #routes: ReadonlyMap<string, GatewayRoute> = new Map()
   #heardAt = performance.now()
   /** Since when there is neither an agent nor an engine. */
   #uselessSince: number | undefined
@@ -130,10 +132,17 @@ class AgentSocket {
     this.#heardAt = performance.now()
     switch (frame.type) {
       case 'routes':
-        this.#door.routes = frame.routes
+        this.#know(byService(frame.routes))
         this.#listeners.set([
           { host: '127.0.0.1', port: frame.port, onConnection: (client) => this.#door.connect(client) },
         ])
+        return
+      case 'changes': {
+        const gone = new Set(frame.gone)
+        this.#know(byService([...this.#routes.values(), ...frame.routes].filter((one) => !gone.has(serviceOf(one)))))
+        return
+      }
+      case 'alive':
         return
       case 'count':
         send(socket, { type: 'counts', requests: Object.fromEntries(this.#door.counts) })
@@ -143,12 +152,20 @@ class AgentSocket {
     }
   }
 
+  #know(routes: ReadonlyMap<string, GatewayRoute>): void {
+    this.#routes = routes
+    this.#door.routes = [...routes.values()]
+  }
+
   /** While there is no agent: an engine that has ended is offered no more, and without any of them nobody needs the gateway. */
   async #look(): Promise<void> {
     const { agentGoneMs, lingerMs } = this.#timings
     const isThere = this.#agents.size > 0 && performance.now() - this.#heardAt < agentGoneMs
-    if (!isThere) this.#door.routes = await withEngines(this.#door.routes)
-    if (isThere || this.#door.routes.some(({ port }) => port !== undefined)) {
+    const before = this.#routes
+    const routes = isThere ? before : byService(await withEngines([...before.values()]))
+    // An agent that has come meanwhile knows better.
+    if (this.#routes === before) this.#know(routes)
+    if (isThere || this.#routes.values().some(({ port }) => port !== undefined)) {
       this.#uselessSince = undefined
       return
     }
@@ -168,10 +185,15 @@ const send = (socket: Socket, frame: FromGateway): void => {
   if (socket.writable) socket.write(`${JSON.stringify(fromGateway.parse(frame))}\n`)
 }
 
+/** By namespace/name; the last one of a service counts. */
+const byService = (routes: readonly GatewayRoute[]): Map<string, GatewayRoute> =>
+  new Map(routes.map((route) => [serviceOf(route), route]))
+
 const withEngines = (routes: readonly GatewayRoute[]): Promise<GatewayRoute[]> =>
   Promise.all(
     routes.map(async ({ port, ...route }) => {
-      if (port !== undefined && (await answers({ host: '127.0.0.1', port }))) return { ...route, port }
+      if (port === undefined) return { ...route, message: 'no agent runs that would start it.' }
+      if (await answers({ host: '127.0.0.1', port })) return { ...route, port }
       return { ...route, message: 'its engine has ended, and no agent runs that would start another.' }
     }),
   )

@@ -8,61 +8,99 @@ export type Direction =
   /** The request's `model` decides. */
   | { readonly kind: 'model'; readonly target: Target }
 
-/**
- * `/NAMESPACE/NAME/…` names a service, and the engine sees the rest; a path that engines have names none, whatever services are called.
- * Throws Refusal.
- */
-export function directionOf(routes: readonly GatewayRoute[], target: Target): Direction {
-  if (isPathOfEngines(target.path)) return { kind: 'model', target }
-  const [, namespace = '', name = '', ...rest] = target.path.split('/')
-  const path = `/${rest.join('/')}`
-  if (rest.length === 0 || !isPathOfEngines(path)) throw forbiddenPath(target.path)
-  const route = routes.find((one) => one.namespace === namespace && one.name === name)
-  if (!route) throw notFound(`There is no service ${namespace}/${name} on this machine`, routes)
-  // The escaped path loses the same two segments: an escaped slash was refused before, so they are the same ones.
-  return { kind: 'service', route, target: { ...target, path, sent: `/${target.sent.split('/').slice(3).join('/')}` } }
-}
+export const serviceOf = ({ namespace, name }: Pick<GatewayRoute, 'namespace' | 'name'>): string =>
+  `${namespace}/${name}`
 
-/** The one service that a request means by its `model`. Throws Refusal. */
-export function routeOf(routes: readonly GatewayRoute[], model: string | undefined): GatewayRoute {
-  if (routes.length === 0) {
-    throw new Refusal('no_backend', 503, 'no_backend', 'No model serves on this machine: metal-agent status says why.')
+export const isServing = ({ port }: GatewayRoute): boolean => port !== undefined
+
+/** The services that are known at a time, and by which names requests mean them. */
+export class RouteTable {
+  readonly all: readonly GatewayRoute[]
+  readonly serving: readonly GatewayRoute[]
+  readonly #byService: ReadonlyMap<string, GatewayRoute>
+  readonly #byName: ReadonlyMap<string, readonly GatewayRoute[]>
+  readonly #byAlias: ReadonlyMap<string, readonly { readonly route: GatewayRoute }[]>
+
+  constructor(routes: readonly GatewayRoute[]) {
+    this.all = routes
+    this.serving = routes.filter(isServing)
+    this.#byService = new Map(routes.map((route) => [serviceOf(route), route]))
+    this.#byName = Map.groupBy(routes, ({ name }) => name)
+    const aliases = routes.flatMap((route) => route.names.map((alias) => ({ alias, route })))
+    this.#byAlias = Map.groupBy(aliases, ({ alias }) => alias)
   }
-  if (model === undefined || model === '') {
-    const [only, another] = routes
-    if (only && !another) return only
+
+  /** The shortest name by which a request reaches it. */
+  idOf(route: GatewayRoute): string {
+    return this.#byName.get(route.name)?.length === 1 ? route.name : serviceOf(route)
+  }
+
+  /**
+   * `/NAMESPACE/NAME/…` names a service, and the engine sees the rest; a path that engines have names none, whatever services are called.
+   * Throws Refusal.
+   */
+  directionOf(target: Target): Direction {
+    if (isPathOfEngines(target.path)) return { kind: 'model', target }
+    const [, namespace = '', name = '', ...rest] = target.path.split('/')
+    const path = `/${rest.join('/')}`
+    if (rest.length === 0 || !isPathOfEngines(path)) throw forbiddenPath(target.path)
+    const route = this.#byService.get(`${namespace}/${name}`)
+    if (!route) throw this.#notFound(`There is no service ${namespace}/${name} on this machine`)
+    // The escaped path loses the same two segments: an escaped slash was refused before, so they are the same ones.
+    const sent = `/${target.sent.split('/').slice(3).join('/')}`
+    return { kind: 'service', route, target: { ...target, path, sent } }
+  }
+
+  /** The one service that a request means by its `model`; without one, the only one that serves. Throws Refusal. */
+  routeOf(model: string | undefined): GatewayRoute {
+    if (this.all.length === 0) {
+      throw new Refusal(
+        'no_backend',
+        503,
+        'no_backend',
+        'No model serves on this machine: metal-agent status says why.',
+      )
+    }
+    if (model === undefined || model === '') return onlyOne(this.all) ?? this.#refuseWithoutModel()
+    const exact = this.#byService.get(model)
+    // The first way in which a model names a service decides.
+    const named = (exact && [exact]) ?? this.#byName.get(model) ?? this.#byAlias.get(model)?.map(({ route }) => route)
+    if (!named) throw this.#notFound(`No service here answers to the model ${shown(model)}`)
+    const route = onlyOne(named)
+    if (route) return route
+    const message = `Several services here answer to the model ${shown(model)}: say which by namespace/name. ${this.#offered()}`
+    throw new Refusal('4xx', 400, 'model_ambiguous', message)
+  }
+
+  #refuseWithoutModel(): never {
+    const [example] = [...this.serving, ...this.all]
     throw new Refusal(
       '4xx',
       400,
       'model_missing',
-      `The request names no model, or not in its first 256 kB, and several are here: put "model" first, or the service in the path, such as /${routes[0]?.namespace}/${routes[0]?.name}/v1/chat/completions. ${offered(routes)}`,
+      `The request names no model, or not in its first 256 kB, and several are here: put "model" first, or the service in the path, such as /${example?.namespace}/${example?.name}/v1/chat/completions. ${this.#offered()}`,
     )
   }
-  for (const isMeant of waysToName) {
-    const [found, another] = routes.filter((route) => isMeant(route, model))
-    if (found && !another) return found
-    if (another) {
-      throw new Refusal(
-        '4xx',
-        400,
-        'model_ambiguous',
-        `Several services here answer to the model ${shown(model)}: say which by namespace/name. ${offered(routes)}`,
-      )
-    }
+
+  #notFound(what: string): Refusal {
+    return new Refusal('4xx', 404, 'model_not_found', `${what}. ${this.#offered()}`)
   }
-  throw notFound(`No service here answers to the model ${shown(model)}`, routes)
+
+  #offered(): string {
+    const { serving } = this
+    if (serving.length === 0) return 'No model serves at the moment: GET / says why.'
+    const ids = serving.slice(0, mostListed).map((route) => this.idOf(route))
+    const more = serving.length > mostListed ? ` and ${serving.length - mostListed} more (GET /v1/models)` : ''
+    return `Here are: ${ids.join(', ')}${more}.`
+  }
 }
 
-/** The first way in which a model names a service decides. */
-const waysToName: readonly ((route: GatewayRoute, model: string) => boolean)[] = [
-  (route, model) => `${route.namespace}/${route.name}` === model,
-  (route, model) => route.name === model,
-  (route, model) => route.names.includes(model),
-]
-
-/** The shortest name by which a request reaches it. */
-export const idOf = (route: GatewayRoute, routes: readonly GatewayRoute[]): string =>
-  routes.filter(({ name }) => name === route.name).length === 1 ? route.name : `${route.namespace}/${route.name}`
+/** What serves comes before what does not: a service that waits takes no name from one that answers. */
+function onlyOne(routes: readonly GatewayRoute[]): GatewayRoute | undefined {
+  const [serving, another] = routes.filter(isServing)
+  if (serving) return another ? undefined : serving
+  return routes.length === 1 ? routes[0] : undefined
+}
 
 export const forbiddenPath = (path: string): Refusal =>
   new Refusal(
@@ -71,16 +109,6 @@ export const forbiddenPath = (path: string): Refusal =>
     'path_forbidden',
     `${shown(path)} is not among what may be asked here: GET / lists what is, and POST /v1/chat/completions is the usual one.`,
   )
-
-const notFound = (what: string, routes: readonly GatewayRoute[]): Refusal =>
-  new Refusal('4xx', 404, 'model_not_found', `${what}. ${offered(routes)}`)
-
-function offered(routes: readonly GatewayRoute[]): string {
-  if (routes.length === 0) return 'No model serves at the moment.'
-  const ids = routes.map((route) => idOf(route, routes))
-  const more = ids.length > mostListed ? ` and ${ids.length - mostListed} more (GET /v1/models)` : ''
-  return `Here are: ${ids.slice(0, mostListed).join(', ')}${more}.`
-}
 
 const mostListed = 20
 

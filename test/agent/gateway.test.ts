@@ -1,6 +1,7 @@
 import { execa } from 'execa'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
@@ -90,6 +91,27 @@ test('programs of this machine reach every model by its name, and metrics count 
   const pid = await pidOf(agent, 'started the gateway')
   await agent.stop()
   await untilGone(pid)
+})
+
+test('a service that does not serve says why, in the words of every other surface', async () => {
+  await using there = await scene()
+  const { world, url } = there
+  const agent = await there.start()
+  await world.apply('held')
+  await world.applyService('lacking', { modelRef: 'nothing' })
+  await agent.service('held', 'ready')
+  await agent.run('stop', 'held')
+  for (const [name, state] of [['held', 'stopped'] as const, ['lacking', 'waiting'] as const]) {
+    await eventually(async () => {
+      const { message } = await agent.service(name, state)
+      const error = { message: `${name} does not serve at the moment: ${message}`, type: 'server_error' }
+      const said = `${JSON.stringify({ error: { ...error, code: 'not_serving' } })}\n`
+      return isDeepStrictEqual(await chat(url, { model: name }), { status: 503, text: said })
+    })
+  }
+  const { services } = (await (await fetch(url)).json()) as { services: { id: string; serves: boolean }[] }
+  expect(services.map(({ id, serves }) => `${id} ${serves}`).toSorted()).toEqual(['held false', 'lacking false'])
+  expect(await (await fetch(`${url}/v1/models`)).json()).toEqual({ object: 'list', data: [] })
 })
 
 test('an agent that is killed and started again fails none of 50 streams, and no request that comes meanwhile', async () => {

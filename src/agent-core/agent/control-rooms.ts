@@ -12,7 +12,7 @@ import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
 import { clusterSession, type ClusterSession } from '../cluster/cluster-session.ts'
 import { Gateway } from '../gateway/gateway.ts'
-import { gatewayRoutes } from '../gateway/routes.ts'
+import { Routes } from '../gateway/routes.ts'
 import { History } from '../history/history.ts'
 import { doubtAbout } from '../kube/cluster.ts'
 import { KubeconfigWatch } from '../kube/kubeconfig.ts'
@@ -112,7 +112,9 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
+  const gateway = gatewayRoom(context, inputs)
   const link = linkRoom(context, inputs, {
+    gateway,
     unloadReasons,
     narrator,
     guard,
@@ -124,7 +126,8 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     history,
     pin,
   })
-  const gateway = gatewayRoom(context, inputs)
+  // It is let go before the cluster is, so that it keeps what it was told last.
+  ends.use(gateway)
   const kept = { settings, unloadReasons, history, narrator, address, sleep, fuse, supply, link, gateway }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [
@@ -139,7 +142,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
 }
 
 function gatewayRoom(
-  { options, ends, metrics, snapshots, session }: RoomContext,
+  { options, metrics, snapshots, session }: RoomContext,
   { rooms: { servers } }: ControlInputs,
 ): Gateway | undefined {
   const { settings, platform, log, gateway: how } = options
@@ -151,14 +154,13 @@ function gatewayRoom(
     }
     return undefined
   }
-  const gateway = ends.use(
-    new Gateway({
-      ...{ port: clientPort, stateDir, command: how.command, log, onChange: () => snapshots.changed() },
-      socketPath: socketPathFor(stateDir, how.temporaryDir, 'gateway.sock'),
-      routes: () => gatewayRoutes(servers, (key) => session()?.reconciler.report(key)?.plan.message),
-      holders: async (port) => (await platform.portListeners(port, noGroup)).others,
-    }),
-  )
+  const routes = new Routes(servers)
+  const gateway = new Gateway({
+    ...{ port: clientPort, stateDir, command: how.command, log, onChange: () => snapshots.changed() },
+    socketPath: socketPathFor(stateDir, how.temporaryDir, 'gateway.sock'),
+    routes: () => routes.now(session()?.reconciler.outlooks() ?? []),
+    holders: async (port) => (await platform.portListeners(port, noGroup)).others,
+  })
   servers.onChange(() => gateway.routesChanged())
   snapshots.register(() => ({ notices: [gateway.notice] }))
   metrics.beforeRender(async () => {
@@ -320,7 +322,10 @@ function sleepRoom(
   return sleep
 }
 
-type LinkedRooms = Pick<ControlRooms, 'unloadReasons' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'> & {
+type LinkedRooms = Pick<
+  ControlRooms,
+  'unloadReasons' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply' | 'gateway'
+> & {
   readonly guard: MemoryGuard
 }
 
@@ -350,7 +355,10 @@ function linkRoom(
     onMoved: () => watch.lookAgain(),
     onWatchFailures: (failures) => metrics.set('watch_consecutive_failures', failures),
     log: options.log,
-    onChange: () => snapshots.changed(),
+    onChange: () => {
+      snapshots.changed()
+      kept.gateway?.reasonsChanged()
+    },
   })
   snapshots.register(() => {
     const reports = link.session?.reconciler.reports() ?? []
@@ -443,7 +451,7 @@ function commandRooms(
     fuse,
     supply,
     link,
-  }: Omit<ControlRooms, 'commands' | 'notices' | 'sleep'>,
+  }: Omit<ControlRooms, 'commands' | 'notices' | 'sleep' | 'gateway'>,
 ): Rooms {
   const { platform, log, onShutdown, onLogLevel } = options
   return {

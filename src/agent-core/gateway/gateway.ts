@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { isDeepStrictEqual } from 'node:util'
 import {
   frameReader,
   fromGateway,
@@ -13,6 +12,7 @@ import {
   type ProxyOutcome,
   type ToGateway,
 } from '../../contract/gateway.ts'
+import { changesSince } from './routes.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PortHolder } from '../platform/platform.ts'
 import { launchEnvironment } from '../servers/launch.ts'
@@ -20,6 +20,7 @@ import { ensureSocketFolder, requireOwnSocket } from '../state/socket-path.ts'
 import { backOffCeilingMs } from '../util/back-off.ts'
 import { readIfThere } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
+import { refKey } from '../util/object-key.ts'
 import { pause } from '../util/pause.ts'
 import { holdersText } from '../util/port-holders.ts'
 import { within } from '../util/within.ts'
@@ -45,6 +46,7 @@ const startMs = 15_000
 const helloMs = 5_000
 const lookEveryMs = 10
 const countMs = 1_000
+const reasonsMs = 1_000
 const endMs = 5_000
 
 /** A gateway that ran for this long resets the back-off: its next end counts as the first. */
@@ -62,8 +64,10 @@ export class Gateway implements AsyncDisposable {
   #running: Promise<void> | undefined
   #door: Extract<FromGateway, { type: 'door' }> | undefined
   #problem: string | undefined
-  #told: readonly GatewayRoute[] = []
+  /** As the gateway knows it, by namespace/name. */
+  #told = new Map<string, GatewayRoute>()
   #isTelling = false
+  #reasonsTimer: NodeJS.Timeout | undefined
 
   constructor(options: GatewayOptions) {
     this.#options = options
@@ -91,8 +95,16 @@ export class Gateway implements AsyncDisposable {
     this.#isTelling = true
     queueMicrotask(() => {
       this.#isTelling = false
-      this.#tell(false)
+      this.#tellChanges()
     })
+  }
+
+  /** Why services do not serve changes all the time where many wait: nobody misses what is told within a second. */
+  reasonsChanged(): void {
+    this.#reasonsTimer ??= setTimeout(() => {
+      this.#reasonsTimer = undefined
+      this.#tellChanges()
+    }, reasonsMs).unref()
   }
 
   /** By outcome, since the gateway's start; undefined where it does not say. */
@@ -103,6 +115,7 @@ export class Gateway implements AsyncDisposable {
   /** In good order: it finishes what it forwards, and ends. */
   async end(): Promise<void> {
     this.#leaving.abort()
+    clearTimeout(this.#reasonsTimer)
     await this.#link?.end()
     await this.#running
   }
@@ -110,6 +123,7 @@ export class Gateway implements AsyncDisposable {
   /** Disconnects; the gateway keeps running without this agent. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#leaving.abort()
+    clearTimeout(this.#reasonsTimer)
     this.#link?.close()
     await this.#running
   }
@@ -158,9 +172,9 @@ export class Gateway implements AsyncDisposable {
     }
     log.info(found ? 'took over the gateway' : 'started the gateway', { pid: link.pid, version: link.version })
     this.#link = link
-    const heartbeat = setInterval(() => this.#tell(true), heartbeatMs).unref()
+    const heartbeat = setInterval(() => link.send({ type: 'alive' }), heartbeatMs).unref()
     try {
-      this.#tell(true)
+      this.#tellAll(link)
       await link.closed
     } finally {
       clearInterval(heartbeat)
@@ -214,12 +228,24 @@ export class Gateway implements AsyncDisposable {
     )
   }
 
-  #tell(isHeartbeat: boolean): void {
+  #tellAll(link: Link): void {
+    this.#told = new Map()
+    const { routes } = this.#changes()
+    link.send({ type: 'routes', port: this.#options.port, routes })
+  }
+
+  #tellChanges(): void {
     if (!this.#link) return
-    const routes = this.#options.routes()
-    if (!isHeartbeat && isDeepStrictEqual(routes, this.#told)) return
-    this.#told = routes
-    this.#link.send({ type: 'routes', port: this.#options.port, routes })
+    const { routes, gone } = this.#changes()
+    if (routes.length > 0 || gone.length > 0) this.#link.send({ type: 'changes', routes, gone })
+  }
+
+  #changes(): { readonly routes: GatewayRoute[]; readonly gone: string[] } {
+    const { routes, gone, isAll } = changesSince(this.#told, this.#options.routes())
+    if (!isAll) this.reasonsChanged()
+    for (const key of gone) this.#told.delete(key)
+    for (const route of routes) this.#told.set(refKey(route), route)
+    return { routes, gone }
   }
 
   async #heard(door: Extract<FromGateway, { type: 'door' }>): Promise<void> {

@@ -1,29 +1,79 @@
 import { basename } from 'node:path'
-import type { GatewayRoute } from '../../contract/gateway.ts'
+import { isDeepStrictEqual } from 'node:util'
+import { maxRoutes, type GatewayRoute } from '../../contract/gateway.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
-import { splitKey } from '../util/object-key.ts'
+import { refKey, splitKey } from '../util/object-key.ts'
 
 const maxNameLength = 1_024
+const maxMessageLength = 1_000
 
-/** Where requests for each service go, as far as its server is or comes back. `why`: what a person is told of a service. */
-export function gatewayRoutes(
-  servers: Pick<Servers, 'state' | 'commandOf'>,
-  why: (key: string) => string | undefined,
-): GatewayRoute[] {
-  return [...servers.state()]
-    .filter(([, state]) => state.kind !== 'exited' || state.cause !== 'stopped')
-    .map(([key, state]) => {
-      const port = portOf(state)
-      return {
-        ...splitKey(key),
-        runtime: 'llama-server',
-        names: namesOf(servers.commandOf(key) ?? []),
-        ...(port === undefined ? { message: sentence(why(key) ?? 'its server does not serve yet.', 1_000) } : { port }),
-      }
-    })
+/** What a person is told of a service, and what its model is called. */
+export interface KnownService {
+  readonly key: string
+  readonly message: string
+  readonly names: readonly string[]
 }
+
+/** Where requests for each service go that serves, and why for each that does not. */
+export class Routes {
+  readonly #servers: Pick<Servers, 'state' | 'commandOf'>
+  /** With what each was made of: to clean a thousand sentences again and again takes longer than requests should wait. */
+  #waiting = new Map<string, { readonly known: KnownService; readonly route: GatewayRoute }>()
+
+  constructor(servers: Pick<Servers, 'state' | 'commandOf'>) {
+    this.#servers = servers
+  }
+
+  /** What serves comes first. What has not changed since it was last asked is the same object. */
+  now(services: readonly KnownService[]): GatewayRoute[] {
+    const serving = new Map<string, GatewayRoute>()
+    const known = new Map(services.map((service) => [service.key, service]))
+    for (const [key, state] of this.#servers.state()) {
+      const port = portOf(state)
+      const names = namesOf(this.#servers.commandOf(key) ?? [])
+      if (port !== undefined) serving.set(key, { ...routeOf(key, names), port })
+      else if (!known.has(key) && (state.kind !== 'exited' || state.cause !== 'stopped'))
+        known.set(key, { key, names, message: 'its server does not serve yet.' })
+    }
+    const waiting = [...known.values()].filter(({ key }) => !serving.has(key)).map((service) => this.#wait(service))
+    this.#waiting = new Map(waiting.map((one) => [one.known.key, one]))
+    return [...serving.values(), ...waiting.map(({ route }) => route)].slice(0, maxRoutes)
+  }
+
+  #wait(known: KnownService): { readonly known: KnownService; readonly route: GatewayRoute } {
+    const before = this.#waiting.get(known.key)
+    if (before?.known.message === known.message && isDeepStrictEqual(before.known.names, known.names)) return before
+    const message = sentence(known.message, maxMessageLength)
+    return { known, route: { ...routeOf(known.key, namesFrom(known.names)), message } }
+  }
+}
+
+const routeOf = (key: string, names: string[]): GatewayRoute => ({ ...splitKey(key), runtime: 'llama-server', names })
+
+/** At a time, so that the gateway goes on with its requests in between. */
+const mostReasons = 100
+
+/** What a gateway is to be told that knows of `told`; `isAll` where nothing more is to be told after that. */
+export function changesSince(
+  told: ReadonlyMap<string, GatewayRoute>,
+  now: readonly GatewayRoute[],
+): { readonly routes: GatewayRoute[]; readonly gone: string[]; readonly isAll: boolean } {
+  const changed = now.filter((route) => !isSame(told.get(refKey(route)), route))
+  const isUrgent = (route: GatewayRoute): boolean =>
+    route.port !== undefined || told.get(refKey(route))?.port !== undefined
+  const reasons = changed.filter((route) => !isUrgent(route))
+  const present = new Set(now.map(refKey))
+  return {
+    routes: [...changed.filter(isUrgent), ...reasons.slice(0, mostReasons)],
+    gone: [...told.keys()].filter((key) => !present.has(key)),
+    isAll: reasons.length <= mostReasons,
+  }
+}
+
+const isSame = (before: GatewayRoute | undefined, after: GatewayRoute): boolean =>
+  before === after || isDeepStrictEqual(before, after)
 
 /** A server that an earlier agent left serves on before it is asked for the first time. One that does not answer may yet answer this one. */
 function portOf(state: ServerState): number | undefined {
@@ -35,8 +85,13 @@ function portOf(state: ServerState): number | undefined {
 function namesOf(command: readonly string[]): string[] {
   const aliases = valuesOf(command, '--alias', '-a').flatMap((text) => text.split(','))
   const files = valuesOf(command, '--model', '-m').map((file) => basename(file))
-  const names = [...aliases, ...files, ...files.map((file) => file.replace(/\.gguf$/i, ''))]
-  return [...new Set(names)].filter((name) => name !== '' && name.length <= maxNameLength).slice(0, 20)
+  return namesFrom([...aliases, ...files])
+}
+
+/** A file is called with its ending and without. */
+function namesFrom(names: readonly string[]): string[] {
+  const all = [...names, ...names.map((name) => name.replace(/\.gguf$/i, ''))]
+  return [...new Set(all)].filter((name) => name !== '' && name.length <= maxNameLength).slice(0, 20)
 }
 
 const valuesOf = (command: readonly string[], ...flags: readonly string[]): string[] =>

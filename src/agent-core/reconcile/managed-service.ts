@@ -1,3 +1,4 @@
+import { basename } from 'node:path'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { ClusterWrites } from './cluster-writes.ts'
 import type { Desired } from './desired.ts'
@@ -163,6 +164,14 @@ export class ManagedService {
       unloadReason: this.#unloadReason(),
       fetch: this.#fetch,
     })
+  }
+
+  /** Undefined where it is not shown. */
+  get outlook(): { readonly key: string; readonly message: string; readonly names: readonly string[] } | undefined {
+    if (!this.#last || this.#last.plan.forget) return undefined
+    const service = this.#rooms.cluster.inferenceServices.get(this.#namespace, this.#name)
+    const files = this.modelFiles.map((file) => basename(file))
+    return { key: this.key, message: this.#last.plan.message, names: [service?.spec.value.modelRef ?? '', ...files] }
   }
 
   /** The service as others may have to take it out of memory. */

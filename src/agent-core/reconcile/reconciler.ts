@@ -223,6 +223,11 @@ export class Reconciler {
     return [...this.#services.values()].flatMap((service) => service.report() ?? [])
   }
 
+  /** Of every service that is shown: what a person is told of it, and what its model is called. Less than a report of each would cost. */
+  outlooks(): NonNullable<ManagedService['outlook']>[] {
+    return [...this.#services.values()].flatMap((service) => service.outlook ?? [])
+  }
+
   /** No further pass; downloads under way are dropped. What runs and is published stays as it is. */
   async stop(): Promise<void> {
     this.#isStopped = true

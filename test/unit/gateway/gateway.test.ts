@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
   frameReader,
   fromGateway,
+  gatewayProtocol,
   type FromGateway,
   type GatewayRoute,
   type ToGateway,
@@ -81,7 +82,7 @@ describe('in this process', () => {
     first.send({ type: 'count' })
     await eventually(() => first.heard.length === 3)
     expect(first.heard).toEqual([
-      { type: 'hello', protocol: 2, version: 'v', pid: process.pid },
+      { type: 'hello', protocol: gatewayProtocol, version: 'v', pid: process.pid },
       { type: 'door', host: '127.0.0.1', port },
       { type: 'counts', requests: { '2xx': 1 } },
     ])
@@ -89,6 +90,31 @@ describe('in this process', () => {
     first.send({ type: 'end' })
     await ended
     await expect(status()).rejects.toThrow('fetch failed')
+  })
+
+  test('of what it knows only that changes that it is told of', async () => {
+    await using quick = await engine((_request, response) => response.end('ok'))
+    const ended = run()
+    const first = await agent()
+    const services = async (): Promise<string[]> => {
+      const answer = await fetch(`http://127.0.0.1:${port}/`)
+      const said = (await answer.json()) as { services: { id: string; serves: boolean; message?: string }[] }
+      return said.services.map(({ id, serves, message }) => `${id} ${serves} ${message ?? ''}`.trim())
+    }
+    await first.tell(
+      routeTo('a', undefined, { message: 'It waits.' }),
+      routeTo('b', quick.port),
+      routeTo('c', quick.port),
+    )
+    first.send({ type: 'changes', routes: [routeTo('a', quick.port), routeTo('d', quick.port)], gone: ['default/c'] })
+    await eventually(async () => (await services()).length === 3)
+    expect(await services()).toEqual(['a true', 'b true', 'd true'])
+    first.send({ type: 'alive' })
+    first.send({ type: 'changes', routes: [routeTo('b', undefined, { message: 'It crashed.' })], gone: [] })
+    await eventually(async () => (await services())[1] !== 'b true')
+    expect(await services()).toEqual(['a true', 'b false It crashed.', 'd true'])
+    first.send({ type: 'end' })
+    await ended
   })
 
   test('it goes on without an agent, until its last engine has been gone for a while', async () => {

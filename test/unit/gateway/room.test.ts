@@ -88,6 +88,21 @@ test('it is started, told what serves as that changes, asked what it counts, and
   expect(lines.map((line) => line['msg'])).toEqual(['started the gateway'])
 })
 
+test('of many services that wait it is told why, a part at a time', async () => {
+  const gateway = room()
+  await listening(gateway)
+  const names = Array.from({ length: 150 }, (_, index) => `s${index}`)
+  routes = [
+    ...names.map((name) => routeTo(name, undefined, { message: `${name} waits.` })),
+    routeTo('quick', quick.port),
+  ]
+  gateway.reasonsChanged()
+  const last = async () => (await fetch(`http://127.0.0.1:${port}/default/s149/health`)).text()
+  await eventually(async () => (await last()).includes('s149 does not serve at the moment: s149 waits.'))
+  expect(await status()).toBe(200)
+  await gateway.end()
+})
+
 test('the next agent takes over the same process, and an agent that goes ends none', async () => {
   const first = room()
   await listening(first)

@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest'
-import { gatewayRoutes } from '../../../src/agent-core/gateway/routes.ts'
+import { describe, expect, test } from 'vitest'
+import { changesSince, Routes, type KnownService } from '../../../src/agent-core/gateway/routes.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
+import { maxRoutes, toGateway, type GatewayRoute } from '../../../src/contract/gateway.ts'
 
 const ready: ServerState = { kind: 'ready', since: 0, readySince: 0, pid: 1, port: 4_000, healthy: true }
 const exited = {
@@ -15,19 +16,23 @@ const exited = {
 const crashed: ServerState = { ...exited, cause: 'itself', message: 'It crashed.', tail: [] }
 const command = ['/bin/llama-server', '--model', '/models/Qwen.GGUF', '--port', '4000', '--alias=qwen,small', '-a', 'q']
 
-function routesOf(states: Record<string, ServerState>, { argv }: { argv?: readonly string[] } = { argv: command }) {
+function routesOf(states: Record<string, ServerState>, known: readonly KnownService[] = [], argv?: readonly string[]) {
   const servers = { state: () => new Map(Object.entries(states)), commandOf: () => argv }
-  return gatewayRoutes(servers, (key) => (key === 'default/known' ? 'It waits for memory.' : undefined))
+  return new Routes(servers).now(known)
 }
 
+const waiting = (key: string, message = 'It waits for memory.', ...names: string[]): KnownService => ({
+  ...{ key, message, names },
+})
+
 test('a server that serves is reached by its port, its aliases and the file of its model', () => {
-  expect(routesOf({ 'default/one': ready })).toEqual([
+  expect(routesOf({ 'default/one': ready }, [], command)).toEqual([
     {
       ...{ namespace: 'default', name: 'one', runtime: 'llama-server', port: 4_000 },
       names: ['qwen', 'small', 'q', 'Qwen.GGUF', 'Qwen'],
     },
   ])
-  expect(routesOf({ 'default/one': { ...ready, healthy: false, trouble: 'silent' } }, {})).toMatchObject([
+  expect(routesOf({ 'default/one': { ...ready, healthy: false, trouble: 'silent' } })).toMatchObject([
     { port: 4_000, names: [] },
   ])
 })
@@ -38,16 +43,71 @@ test('one that an earlier agent left serves on before it was asked', () => {
   expect(routesOf({ 'default/found': found, 'default/own': own }).map(({ port }) => port)).toEqual([4_000, undefined])
 })
 
-test('one that does not serve says why, and one that was stopped is none', () => {
+test('what serves comes first, and what does not says why', () => {
   const states = {
     'default/known': crashed,
     'default/loading': { kind: 'loading', since: 0, pid: 1, port: 1 },
     'default/leaving': { kind: 'stopping', since: 0, cause: 'stopped', pid: 1, port: 1 },
     'default/stopped': { ...crashed, cause: 'stopped' },
+    'default/serving': ready,
   } as const
-  expect(routesOf(states).map(({ name, port, message }) => [name, port, message])).toEqual([
-    ['known', undefined, 'It waits for memory.'],
+  const known = [
+    waiting('default/never'),
+    waiting('default/known', 'It crashed.'),
+    waiting('default/serving', 'Serves.'),
+  ]
+  expect(routesOf(states, known).map(({ name, port, message }) => [name, port, message])).toEqual([
+    ['serving', 4_000, undefined],
+    ['never', undefined, 'It waits for memory.'],
+    ['known', undefined, 'It crashed.'],
     ['loading', undefined, 'its server does not serve yet.'],
     ['leaving', undefined, 'its server does not serve yet.'],
   ])
+})
+
+test('a model that waits has the names that it will have', () => {
+  expect(routesOf({}, [waiting('default/one', 'It waits.', 'qwen', 'Qwen.GGUF', '')])[0]?.names).toEqual([
+    ...['qwen', 'Qwen.GGUF', 'Qwen'],
+  ])
+})
+
+test('of more services than the gateway knows those that serve are kept', () => {
+  const known = Array.from({ length: maxRoutes + 5 }, (_, index) => waiting(`default/s${index}`))
+  const routes = routesOf({ 'default/one': ready }, known)
+  expect([routes.length, routes[0]?.name, routes.at(-1)?.name]).toEqual([maxRoutes, 'one', `s${maxRoutes - 2}`])
+  expect(toGateway.safeParse({ type: 'routes', port: 1, routes }).success).toBe(true)
+})
+
+describe('the gateway is told', () => {
+  const route = (name: string, more: Partial<GatewayRoute> = {}): GatewayRoute => ({
+    ...{ namespace: 'default', name, runtime: 'llama-server', names: [] },
+    ...more,
+  })
+  const told = (...routes: GatewayRoute[]) => new Map(routes.map((one) => [`default/${one.name}`, one]))
+
+  test('what is new, other than it was, or gone', () => {
+    const before = told(route('same', { port: 1 }), route('moved', { port: 2 }), route('gone', { port: 3 }))
+    const now = [route('same', { port: 1 }), route('moved', { port: 4 }), route('new', { message: 'It waits.' })]
+    expect(changesSince(before, now)).toEqual({ routes: now.slice(1), gone: ['default/gone'], isAll: true })
+  })
+
+  test('at once of what begins or ceases to serve, and of a thousand reasons by and by', () => {
+    const names = Array.from({ length: 1_000 }, (_, index) => `s${index}`)
+    const before = told(...names.map((name) => route(name, { message: 'It waits.' })), route('ceases', { port: 1 }))
+    const now = [
+      ...names.map((name) => route(name, { message: 'It still waits.' })),
+      ...[route('ceases', { message: 'It crashed.' }), route('begins', { port: 2 })],
+    ]
+    const { routes, isAll } = changesSince(before, now)
+    expect([routes[0]?.name, routes[1]?.name, routes.length, isAll]).toEqual(['ceases', 'begins', 102, false])
+  })
+
+  test('nothing of what has not changed, which is not made again', () => {
+    const servers = { state: () => new Map(), commandOf: () => undefined }
+    const routes = new Routes(servers)
+    const [first] = routes.now([waiting('default/one')])
+    expect(routes.now([waiting('default/one')])[0]).toBe(first)
+    expect(routes.now([waiting('default/one', 'It fetches.')])[0]).not.toBe(first)
+    expect(routes.now([waiting('default/one', 'It fetches.', 'qwen')])[0]?.names).toEqual(['qwen'])
+  })
 })

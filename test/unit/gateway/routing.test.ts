@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { GatewayRoute } from '../../../src/contract/gateway.ts'
 import { targetOf, type Target } from '../../../src/gateway/paths.ts'
-import { directionOf, idOf, routeOf } from '../../../src/gateway/routing.ts'
+import { RouteTable } from '../../../src/gateway/routing.ts'
 
 const route = (namespace: string, name: string, ...names: string[]): GatewayRoute => ({
   ...{ namespace, name, names, runtime: 'llama-server', port: 1 },
@@ -10,6 +10,7 @@ const chat = route('default', 'chat', 'qwen', 'qwen.gguf')
 const code = route('default', 'code', 'coder')
 const otherChat = route('team', 'chat', 'qwen')
 const routes = [chat, code, otherChat]
+const table = new RouteTable(routes)
 const target = (url: string): Target => targetOf(url) ?? { sent: '', path: '', query: '' }
 
 describe('the model of a request names', () => {
@@ -19,7 +20,7 @@ describe('the model of a request names', () => {
     ['an alias', 'coder', code],
     ['a file', 'qwen.gguf', chat],
   ])('%s', (_what, model, found) => {
-    expect(routeOf(routes, model)).toBe(found)
+    expect(table.routeOf(model)).toBe(found)
   })
 
   test.each([
@@ -34,26 +35,36 @@ describe('the model of a request names', () => {
     [undefined, 400, 'put "model" first, or the service in the path, such as /default/chat/v1/chat/completions.'],
     ['', 400, 'The request names no model'],
   ])('nothing for sure: %j', (model, status, message) => {
-    expect(() => routeOf(routes, model)).toThrow(
+    expect(() => table.routeOf(model)).toThrow(
       expect.objectContaining({ status, message: expect.stringContaining(message) as string }) as Error,
     )
   })
 
   test('nothing, and there is one service', () => {
-    expect(routeOf([code], undefined)).toBe(code)
-    expect(() => routeOf([code], 'other')).toThrow('Here are: code.')
-    expect(() => routeOf([], 'code')).toThrow('No model serves on this machine')
+    expect(new RouteTable([code]).routeOf(undefined)).toBe(code)
+    expect(() => new RouteTable([code]).routeOf('other')).toThrow('Here are: code.')
+    expect(() => new RouteTable([]).routeOf('code')).toThrow('No model serves on this machine')
+  })
+
+  test('nothing, or several services of which one serves', () => {
+    const waiting = { ...otherChat, port: undefined }
+    expect(new RouteTable([waiting, code]).routeOf(undefined)).toBe(code)
+    expect(new RouteTable([waiting, chat, code]).routeOf('chat')).toBe(chat)
+    expect(new RouteTable([waiting, chat, code]).routeOf('qwen')).toBe(chat)
+    expect(new RouteTable([waiting]).routeOf(undefined)).toBe(waiting)
+    const others = new RouteTable([waiting, { ...code, port: undefined }])
+    expect(() => others.routeOf(undefined)).toThrow('No model serves at the moment: GET / says why.')
   })
 
   test('a service before an alias of another one', () => {
     const shadow = route('default', 'qwen')
-    expect(routeOf([shadow, chat], 'qwen')).toBe(shadow)
+    expect(new RouteTable([shadow, chat]).routeOf('qwen')).toBe(shadow)
   })
 })
 
 describe('a path', () => {
   test('names a service, and the engine sees the rest as it was sent', () => {
-    expect(directionOf(routes, target('/team/chat/v1/models/a%2Eb?x=1'))).toEqual({
+    expect(table.directionOf(target('/team/chat/v1/models/a%2Eb?x=1'))).toEqual({
       kind: 'service',
       route: otherChat,
       target: { path: '/v1/models/a.b', sent: '/v1/models/a%2Eb', query: '?x=1' },
@@ -62,16 +73,16 @@ describe('a path', () => {
 
   test('of engines names none, also where a service is called so', () => {
     const named = route('v1', 'chat')
-    expect(directionOf([named], target('/v1/chat/completions'))).toMatchObject({ kind: 'model' })
+    expect(new RouteTable([named]).directionOf(target('/v1/chat/completions'))).toMatchObject({ kind: 'model' })
   })
 
   test('that no engine has is forbidden, with a service before it or without', () => {
     for (const url of ['/slots', '/default/chat/slots', '/default/chat', '/default/chat/api/pull', '/nobody/there/x'])
-      expect(() => directionOf(routes, target(url))).toThrow(expect.objectContaining({ status: 403 }) as Error)
+      expect(() => table.directionOf(target(url))).toThrow(expect.objectContaining({ status: 403 }) as Error)
   })
 
   test('of a service that is not here says which are', () => {
-    expect(() => directionOf(routes, target('/default/gone/health'))).toThrow(
+    expect(() => table.directionOf(target('/default/gone/health'))).toThrow(
       'There is no service default/gone on this machine. Here are: default/chat, code, team/chat.',
     )
   })
@@ -79,9 +90,9 @@ describe('a path', () => {
 
 test('of many services the first twenty are named, and how many more there are', () => {
   const many = Array.from({ length: 23 }, (_, index) => route('default', `s${index}`))
-  expect(() => routeOf(many, 'other')).toThrow('s18, s19 and 3 more (GET /v1/models).')
+  expect(() => new RouteTable(many).routeOf('other')).toThrow('s18, s19 and 3 more (GET /v1/models).')
 })
 
 test('an id is as short as it can be', () => {
-  expect(routes.map((one) => idOf(one, routes))).toEqual(['default/chat', 'code', 'team/chat'])
+  expect(routes.map((one) => table.idOf(one))).toEqual(['default/chat', 'code', 'team/chat'])
 })
