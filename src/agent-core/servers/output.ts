@@ -511,13 +511,12 @@ async function copyRange(
 ): Promise<number> {
   const buffer = Buffer.allocUnsafe(Math.min(copyBytes, to - from))
   let at = from
-  while (at < to) {
+  for (;;) {
     const { bytesRead } = await source.read(buffer, 0, Math.min(buffer.length, to - at), at)
-    if (bytesRead === 0) break
+    if (bytesRead === 0) return at
     await target.writeFile(buffer.subarray(0, bytesRead))
     at += bytesRead
   }
-  return at
 }
 
 /** History is worth less than a disk that is not full: the file is cut in any case, which makes room for its last part. */

@@ -10,7 +10,6 @@ import {
 } from './launch.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
 import { OutputError, type ServiceOutput } from './output.ts'
-import type { Poller } from './poller.ts'
 import { NoPortError } from './ports.ts'
 import type { RunFolder } from './run-folder.ts'
 import { ServerRun, type RunContext, type RunEnd } from './server-run.ts'
@@ -105,9 +104,9 @@ export class ServerProcess {
     return this.#state
   }
 
-  /** Undefined before there is a process. */
-  get poller(): Poller | undefined {
-    return this.#run?.poller
+  /** Its process, and how to ask what it does; undefined before there is one. */
+  get run(): Pick<ServerRun, 'pid' | 'port' | 'poller'> | undefined {
+    return this.#run
   }
 
   /** An earlier agent started it. */

@@ -168,7 +168,7 @@ export class Servers implements AsyncDisposable {
    * same time, it is the same wait; with a server that takes its place it begins again.
    */
   limitIdleness(key: string, limit: IdleLimit | undefined): void {
-    this.#of(key)?.poller?.limitIdleness(limit)
+    this.#of(key)?.run?.poller.limitIdleness(limit)
   }
 
   /** What each server that runs may load again; `files` undefined where an earlier agent started it and did not note that. */

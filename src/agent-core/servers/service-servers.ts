@@ -183,10 +183,9 @@ export class ServiceServers {
   /** Those with counters to read. */
   counted(): CountedServer[] {
     return this.#all().flatMap((server) => {
-      const { folder, state, poller, facts, sleepsWhenIdle, isFound } = server
-      if (!folder || !poller || (state.kind !== 'ready' && state.kind !== 'stopping')) return []
-      const { pid, port } = state
-      if (pid === undefined || port === undefined) return []
+      const { folder, state, run, facts, sleepsWhenIdle, isFound } = server
+      if (!folder || !run || (state.kind !== 'ready' && state.kind !== 'stopping')) return []
+      const { pid, port, poller } = run
       return [
         {
           ...{ key: this.#options.key, role: this.#roleOf(server), digest: facts.digest },
@@ -314,11 +313,8 @@ const wasStopped = (state: ServerState): boolean =>
   state.kind === 'exited' && state.settled && state.cause === 'stopped'
 
 function logState(log: Logger, key: string, state: ServerState): void {
-  const about = {
-    service: key,
-    ...('pid' in state && { pid: state.pid }),
-    ...('port' in state && { port: state.port }),
-  }
+  const { pid, port }: Pick<ServerState, 'kind'> & { readonly pid?: number; readonly port?: number } = state
+  const about = { service: key, pid, port }
   switch (state.kind) {
     case 'starting':
       if (state.pid !== undefined) log.debug('started server', about)

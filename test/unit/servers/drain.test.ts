@@ -20,6 +20,7 @@ test('requests in flight are answered to their end before a stop, and told meanw
   await untilInFlight(port)
   const stopping = room.servers.stop('a/b')
   const { since, drain } = await room.reached('stopping', { where: (state) => state.drain !== undefined })
+  expect(room.servers.counted()).toMatchObject([{ port, isWell: false }])
   expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
   expect(stoppings(room)).toEqual(['none', 1, 0, 'none'])
   const restMs = (drain?.endsAt ?? 0) - since

@@ -63,6 +63,18 @@ test.each([
   expect(await room.settled()).toMatchObject({ cause: 'itself', outOf: 'serving', ...expected })
 })
 
+test('a server that ends soon after it was ready, twice, has failed twice', async () => {
+  await using room = await ServerRoom.create()
+  const failures: number[] = []
+  for (let run = 0; run < 2; run++) {
+    const from = room.changes.length
+    room.start()
+    process.kill((await room.reached('ready', { from })).pid, 'SIGKILL')
+    failures.push((await room.reached('exited', { from, where: ({ settled }) => settled })).failures)
+  }
+  expect(failures).toEqual([1, 2])
+})
+
 test('a grandchild that outlives its parent is ended with it, and the port is free again', async () => {
   await using room = await ServerRoom.create()
   room.start({ grandchild: { ignoreSigterm: true } })

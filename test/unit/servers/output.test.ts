@@ -170,6 +170,8 @@ test('a full disk stops neither the server nor the agent: the file is cut, and i
     status: 200,
     state: { kind: 'ready', pid, healthy: true },
   })
+  // A twentieth of the limit.
+  await eventually(async () => Object.values(await sizesIn(dirname(servers.files().logFile))).includes(2_000))
   expect(warnings[0]).toEqual([
     'older output of a server is lost: it could not be copied',
     {

@@ -36,11 +36,12 @@ async function scene({ sleepsWhenIdle = false } = {}) {
     onReading: () => void (facts.readings += 1),
     now: () => facts.now,
   })
+  const close = () => void server.close()
   const end = () => {
     poller[Symbol.dispose]()
-    server.close()
+    close()
   }
-  return { facts, poller, [Symbol.dispose]: end }
+  return { facts, poller, close, [Symbol.dispose]: end }
 }
 
 test('those who look at the same time share one question, and an answer is as good as it is fresh', async () => {
@@ -82,7 +83,7 @@ test('connections are counted only where they are asked for and the server does 
   await poller.look({ connections: true })
   facts.counts = false
   await poller.look()
-  expect(facts.counted).toBe(0)
+  expect([facts.counted, facts.readings]).toEqual([0, 1])
   facts.connections = 3
   expect(await poller.look({ connections: true })).toMatchObject({ answer: 'untold', requests: 3, work: undefined })
 })
@@ -108,17 +109,19 @@ test('it is idle for as long as nothing is in flight and no work was done; what 
   expect(idle).toEqual([0, 100, 0, 50, 0, 10, 10, 30])
 })
 
-test('a server that does not answer counts as used', async () => {
-  const world = await scene()
+test('a server that does not answer counts as used, also where nobody is connected', async () => {
+  using world = await scene()
   const { facts, poller } = world
   await poller.look()
   facts.now = 500
-  world[Symbol.dispose]()
-  const gone = new Poller({
-    ...{ port: 1, sleepsWhenIdle: false, log: silentLog, onReading: () => undefined, now: () => facts.now },
-    platform: { establishedConnections: () => Promise.resolve(0) },
-  })
-  expect(await gone.look()).toEqual({ answer: 'silent', requests: undefined, work: undefined, idleForMs: 0 })
+  expect((await poller.look()).idleForMs).toBe(500)
+  world.close()
+  facts.now = 700
+  const gone = { answer: 'silent', work: undefined, idleForMs: 0 }
+  expect([await poller.look(), await poller.look({ connections: true })]).toEqual([
+    { ...gone, requests: undefined },
+    { ...gone, requests: 0 },
+  ])
 })
 
 test('the time for which the machine slept is no idle time', async () => {

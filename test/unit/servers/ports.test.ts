@@ -205,6 +205,20 @@ test('a server that finds its fixed port taken is told as such, although it exit
   expect(thieves.strangers).toHaveLength(1)
 })
 
+test('a server that ends because its port was taken is started on the next one of the range', async () => {
+  const from = await freePorts(2)
+  await using room = await ServerRoom.create()
+  room.start(
+    { crashAtStart: { message: 'bind: Address already in use' } },
+    { port: { kind: 'range', from, to: from + 1 } },
+  )
+  expect((await room.reached('failedToSpawn')).message).toMatch(/^No port from /)
+  const tried = room.changes.flatMap(({ state }) =>
+    state.kind === 'starting' && state.port !== undefined ? [state.port] : [],
+  )
+  expect(tried).toEqual([from, from + 1])
+})
+
 test('20 servers started at the same time get 20 ports', async () => {
   await using room = await ServerRoom.create()
   const keys = Array.from({ length: 20 }, (_, n) => `n/s${n}`)

@@ -8,7 +8,10 @@ import { livingPids, ServerRoom } from './server-room.ts'
 test('a server starts, loads and is ready, and answers on the port it was given', async () => {
   await using room = await ServerRoom.create()
   room.start({ loadMs: 300 })
+  await room.reached('loading')
+  expect(room.servers.counted()).toEqual([])
   const ready = await room.reached('ready')
+  expect(room.servers.counted()).toMatchObject([{ pid: ready.pid, port: ready.port, isWell: true }])
   expect(room.kinds()).toEqual(['starting', 'starting', 'loading', 'ready'])
   expect(ready).toMatchObject({ healthy: true, since: ready.readySince })
   expect((await fetch(`http://127.0.0.1:${ready.port}/health`)).status).toBe(200)

@@ -149,5 +149,5 @@ function isOneRequest({ counters: before }: Reading, { counters: after }: Readin
   return slots / decodes >= oneSlot.from && slots / decodes <= oneSlot.to
 }
 
-const perSecond = (tokens: number | undefined, seconds: number | undefined): number | undefined =>
-  tokens === undefined || seconds === undefined || tokens <= 0 || seconds <= 0 ? undefined : tokens / seconds
+const perSecond = (tokens = 0, seconds = 0): number | undefined =>
+  tokens > 0 && seconds > 0 ? tokens / seconds : undefined

@@ -2,13 +2,14 @@ import { expect, test } from 'vitest'
 import type { RuntimeCounters } from '../../../../src/agent-core/servers/probe.ts'
 import { RunCounts } from '../../../../src/agent-core/servers/figures/run-counts.ts'
 
-/** Readings two seconds apart. */
-function readings(...told: readonly RuntimeCounters[]) {
+function readingsEvery(ms: number, ...told: readonly RuntimeCounters[]) {
   const counts = new RunCounts()
-  const stretches = told.map((counters, index) => counts.add({ counters, askedAt: index * 2_000, at: index * 2_000 }))
-  const now = (told.length - 1) * 2_000
-  return { counts, last: stretches.at(-1), stretches, rates: counts.rates(now), now }
+  const stretches = told.map((counters, index) => counts.add({ counters, askedAt: index * ms, at: index * ms }))
+  const now = (told.length - 1) * ms
+  return { counts, last: stretches.at(-1), rates: counts.rates(now), now }
 }
+
+const readings = (...told: readonly RuntimeCounters[]) => readingsEvery(2_000, ...told)
 
 const idle: RuntimeCounters = {
   ...{ promptTokens: 1_000, promptSeconds: 10, cachedTokens: 0, generatedTokens: 5_000, generationSeconds: 500 },
@@ -48,6 +49,15 @@ test('a counter that goes back began anew, and one that is missing stays missing
   expect(last).not.toHaveProperty('promptSeconds')
 })
 
+test.each<[string, RuntimeCounters]>([
+  ['no seconds', { promptTokens: 1_400 }],
+  ['no tokens', { promptSeconds: 12 }],
+  ['seconds in which nothing was read', { promptTokens: 1_000, promptSeconds: 12 }],
+  ['tokens in no time', { promptTokens: 1_400, promptSeconds: 10 }],
+])('of %s there is no rate', (_, counters) => {
+  expect(readings(idle, counters).rates).toEqual({})
+})
+
 test('an answer that was asked for before the last one came is not read', () => {
   const { counts } = readings(idle, ended)
   expect(counts.add({ counters: idle, askedAt: 1_999, at: 2_500 })).toBeUndefined()
@@ -60,7 +70,10 @@ test('during a long answer its decodes tell how fast it is, once its prompt is r
   const reading = (decodes: number) => readings(idle, running, { ...running, decodes }).rates.generation
   const writing = (decodes: number, changes: RuntimeCounters = {}) =>
     readings(idle, running, read, { ...read, decodes, ...changes }).rates.generation
-  expect([reading(5_060), writing(5_110), writing(5_017)]).toEqual([undefined, 50, undefined])
+  expect([reading(5_060), writing(5_110), writing(5_018), writing(5_017)]).toEqual([undefined, 50, 4, undefined])
+  const writingFor = (ms: number) =>
+    readingsEvery(ms, idle, running, read, { ...read, decodes: 5_018 }).rates.generation
+  expect([writingFor(1_000), writingFor(999)]).toEqual([8, undefined])
   expect(writing(5_110, { requestsRunning: 2 })).toBeUndefined()
   expect(writing(5_110, { draftedTokens: 400 })).toBeUndefined()
 })
