@@ -35,11 +35,9 @@ export interface LaunchdJob {
  * output is for people and may change, so that whatever is missing is left out.
  */
 export function parseLaunchdJob(output: string): LaunchdJob {
-  const fields = new Map<string, string>()
-  for (const line of output.split('\n')) {
-    const [, name, value] = /^\t([^\t=][^=]*?) = (.*)$/.exec(line) ?? []
-    if (name !== undefined && value !== undefined && !fields.has(name)) fields.set(name, value)
-  }
+  const lines = output.split('\n').map((line) => /^\t([^\t=][^=]*?) = (.*)$/.exec(line) ?? [])
+  // Of a name that comes again the first line counts.
+  const fields = new Map(lines.map(([, name = '', value = '']) => [name, value] as const).toReversed())
   const pid = fields.get('pid') ?? ''
   return { pid: /^\d{1,10}$/.test(pid) ? Number(pid) : undefined, lastExit: lastExitOf(fields) }
 }

@@ -28,7 +28,7 @@ ${lines.map((line) => `\t${line}`).join('\n')}
 `
 
 test.for([
-  [['state = running', 'pid = 4711', 'last exit code = (never exited)'], { pid: 4711 }],
+  [['state = running', 'pid = 4711', 'pid = 2', 'last exit code = (never exited)'], { pid: 4711 }],
   [['state = not running', 'last exit code = 0'], { lastExit: { code: 0 } }],
   [['state = spawn scheduled', 'last exit code = 78: EX_CONFIG'], { lastExit: { code: 78 } }],
   [

@@ -92,6 +92,14 @@ test('each default that differs is announced, with the flag that keeps it', () =
   expect(changed).toContain(
     '--memory-fraction: there 75 % of 192 GiB may be taken by one model, here 90 % by all models together; "-- --memory-fraction 0.75" keeps it.',
   )
+  const share = (totalBytes: number, flags: readonly string[] = []) =>
+    planMigration(findings({ totalBytes, command: readGoAgentCommand(flags) })).changed[0]
+  const together = expect.stringContaining('each model is compared with the budget by itself') as string
+  expect([share(128 * 2 ** 30 - 1), share(128 * 2 ** 30), share(128 * 2 ** 30, ['--memory-fraction=0.5'])]).toEqual([
+    together,
+    expect.stringContaining('75 % of 128 GiB'),
+    together,
+  ])
   expect(changed).toContainEqual(expect.stringContaining('--allow-unsafe-extra-args: there 0.9 passes every argument'))
   expect(changed).toContain(
     'there the log is /tmp/llmkube-metal-agent.log, here the log is in /Users/me/Library/Logs/Metalbar.',

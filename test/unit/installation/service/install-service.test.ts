@@ -8,6 +8,7 @@ import { installedServices, serviceManager } from '../../../../src/installation/
 import { restartService, uninstallService } from '../../../../src/installation/service/change-service.ts'
 import type { ServicePlan } from '../../../../src/installation/service/service-plan.ts'
 import { copiesFolder, serviceCommandIn, versionedCopyOf } from '../../../../src/installation/versioned-copy.ts'
+import { LaunchctlJob } from '../../../../src/installation/service/launchd.ts'
 import { launchctlStandIn, type LaunchctlStandIn } from '../../../support/launchctl-stand-in.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 import { examplePlan } from './example-plans.ts'
@@ -200,12 +201,19 @@ test.for([
 test('launchd that is still ending the job of before is asked again', async () => {
   await using mac = await macAt()
   await mac.launchctl.fails('bootstrap', 5, 'Bootstrap failed: 5: Input/output error')
-  await mac.launchctl.fails('bootstrap', 37, 'Bootstrap failed: 37: Operation already in progress')
-  const { file } = await mac.install()
-  expect([file, (await mac.launchctl.calls()).filter((call) => call.startsWith('bootstrap'))]).toMatchObject([
+  const { file, started } = await mac.install()
+  expect([file, started?.kind, (await mac.launchctl.calls()).filter((call) => call.startsWith('bootstrap'))]).toEqual([
     'written',
-    { length: 2 },
+    'answers',
+    [expect.any(String), expect.any(String)],
   ])
+})
+
+test('launchd that is loading the job already is not asked again', async () => {
+  await using mac = await macAt()
+  await mac.launchctl.fails('bootstrap', 37, 'Bootstrap failed: 37: Operation already in progress')
+  await new LaunchctlJob(mac.host, 'gui/501', 'dev.metalbar.x').load(mac.file)
+  expect((await mac.launchctl.calls()).filter((call) => call.startsWith('bootstrap'))).toHaveLength(1)
 })
 
 test('a Mac on which nobody is logged in at the screen is named with the way that is left, and nothing stays behind', async () => {
