@@ -49,7 +49,6 @@ interface HeldClaimOptions {
   readonly renew: () => Promise<WriteResult | undefined>
   /** Whether the claim must be confirmed before it is relied on. */
   readonly isDoubtful: () => boolean
-  readonly onLost: () => void
   /** Something changed that no watch tells: the claim was lost, or could not be renewed. */
   readonly onChange: (key: string) => void
 }
@@ -115,7 +114,7 @@ class HeldClaim {
   }
 
   async #beat(): Promise<Beat> {
-    const { key, log, renew, isDoubtful, onLost, onChange } = this.#options
+    const { key, log, renew, isDoubtful, onChange } = this.#options
     const wasUncertain = this.#saidUncertain
     try {
       const result = await renew()
@@ -123,7 +122,6 @@ class HeldClaim {
       if (result.kind === 'dropped') return 'failed'
       if (result.kind !== 'done') {
         log.warn('claim lost', { key, reason: result.message })
-        onLost()
         onChange(key)
         return 'ended'
       }
@@ -437,11 +435,14 @@ export class ClaimedSlice {
     const held: HeldClaim = new HeldClaim(target, epoch, {
       ...this.#options,
       key: this.#key,
-      renew: () => this.#queue.add(async () => (this.#held === held ? this.#renew(held.target) : undefined)),
+      renew: () =>
+        this.#queue.add(async () => {
+          if (this.#held !== held) return undefined
+          const result = await this.#renew(held.target)
+          if (result.kind !== 'done') this.#letGo()
+          return result
+        }),
       isDoubtful: () => this.isDoubtful,
-      onLost: () => {
-        if (this.#held === held) this.#letGo()
-      },
     })
     return held
   }
