@@ -1,6 +1,6 @@
 import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { Logger } from '../observability/logger.ts'
-import { backOffCeilingMs } from '../util/back-off.ts'
+import { backOffCeilingMs, type BackOff } from '../util/back-off.ts'
 import type { Executable } from '../util/find-executable.ts'
 import { within } from '../util/within.ts'
 import { macmonSource } from './macmon.ts'
@@ -41,6 +41,7 @@ export interface PowerOptions {
   readonly source?: PowerSource | undefined
   readonly lookMs?: number | undefined
   readonly stallMs?: number | undefined
+  readonly backOff?: BackOff
   /** Instead of process.kill. */
   readonly kill?: Kill | undefined
 }
@@ -69,7 +70,7 @@ const lookLimitMs = 150_000
 /** While nobody looks: the longest that sudo's rule names, since each sample wakes the machine. */
 const unseenIntervalMs = 10_000
 /** sudo writes each refusal to the system's log, so a missing rule is not asked for every second. */
-const backOff = { firstMs: 1_000, maxMs: 60_000 }
+const usualBackOff: BackOff = { firstMs: 1_000, maxMs: 60_000 }
 /** After this many samples the next failure counts as the first again. */
 const soundSamples = 10
 /** A sample is known to be whole when the next one begins, and a machine that swaps is late. */
@@ -200,6 +201,7 @@ export class Power {
   async #keepMeasuring(sampling: Sampling): Promise<void> {
     const { source, stopped } = sampling
     const { signal } = sampling.stop
+    const { backOff = usualBackOff } = this.#options
     const isStopped = (): boolean => signal.aborted
     await this.#untilExited(sampling)
     let failures = 0

@@ -45,6 +45,7 @@ class Trial implements AsyncDisposable {
         findMacmon({ given: this.settings.macmon, system: 'darwin', homebrewFolders: this.homebrewFolders }),
       lookMs: never,
       stallMs: never,
+      backOff: { firstMs: 100, maxMs: 1_000 },
       ...options,
     })
   }
@@ -268,6 +269,14 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     )
     await it.power[Symbol.asyncDispose]()
     await it.nothingRuns()
+  })
+
+  test('it waits twice as long after each failure in a row', async () => {
+    await using it = await trial({ mode: 'asks', options: { backOff: { firstMs: 100, maxMs: 60_000 } } })
+    const from = performance.now()
+    it.power.look()
+    await eventually(async () => (await it.standIns.calls()).length >= 4)
+    expect(performance.now() - from).toBeGreaterThan(100 + 200 + 400)
   })
 
   test('the same failure again is logged once, and the rule that comes counts', async () => {
