@@ -24,7 +24,7 @@ const longest = [
   'unit/power/',
   'unit/reconcile/',
   'unit/models/download/',
-  'unit/process/',
+  'unit/servers/',
 ]
 
 /** Starts the longest files first. */
