@@ -12,6 +12,54 @@ export const proxyOutcomes = [
 ] as const
 export type ProxyOutcome = (typeof proxyOutcomes)[number]
 
+export const codeClasses = ['2xx', '3xx', '4xx', '5xx', 'none'] as const
+export type CodeClass = (typeof codeClasses)[number]
+
+/** What came of a request whose service is known; `answered`: the engine did, whatever it said. */
+export const requestReasons = [
+  ...['answered', 'client_left', 'not_serving', 'engine_failed'],
+  ...['path_forbidden', 'body_too_large', 'refused', 'gateway_failed'],
+] as const
+export type RequestReason = (typeof requestReasons)[number]
+
+/** As OpenTelemetry calls them: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/ */
+export const genAiOperations = ['chat', 'text_completion', 'embeddings'] as const
+export type GenAiOperation = (typeof genAiOperations)[number]
+export const tokenTypes = ['input', 'output'] as const
+
+/** Bounds of histograms. Those of tokens are the ones that OpenTelemetry asks for. */
+export const firstByteBounds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120] as const
+export const tokenBounds = Array.from({ length: 14 }, (_, index) => 4 ** index)
+export const perTokenBounds = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5] as const
+
+const count = z.int().nonnegative()
+
+/** How many values lie between each bound and the one before; the last are those above all bounds. */
+const histogram = (bounds: readonly number[]) =>
+  z.object({ counts: z.array(count).length(bounds.length + 1), sum: z.number().nonnegative() })
+export type HistogramCounts = z.infer<ReturnType<typeof histogram>>
+
+/** Of one service, since the gateway's start. */
+const serviceCounts = z.object({
+  namespace: z.string().max(300),
+  name: z.string().max(300),
+  requests: z
+    .array(z.object({ code: z.enum(codeClasses), reason: z.enum(requestReasons), count }))
+    .max(codeClasses.length * requestReasons.length),
+  /** Bytes of bodies. */
+  received: count,
+  sent: count,
+  /** Requests in flight: before the first byte of their answer, and after it. */
+  waiting: count,
+  streaming: count,
+  firstByte: histogram(firstByteBounds),
+  perToken: histogram(perTokenBounds),
+  tokens: z
+    .array(z.object({ operation: z.enum(genAiOperations), type: z.enum(tokenTypes), tokens: histogram(tokenBounds) }))
+    .max(genAiOperations.length * tokenTypes.length),
+})
+export type ServiceCounts = z.infer<typeof serviceCounts>
+
 /** More services than a Mac ever has; of more than that the gateway knows those that serve, and the first of the others. */
 export const maxRoutes = 2_000
 
@@ -63,9 +111,14 @@ export const fromGateway = z.discriminatedUnion('type', [
     problem: z.string().max(100).optional(),
   }),
   /** Since its start; a missing outcome did not happen. */
-  z.object({ type: z.literal('counts'), requests: z.partialRecord(z.enum(proxyOutcomes), z.int().nonnegative()) }),
+  z.object({
+    type: z.literal('counts'),
+    requests: z.partialRecord(z.enum(proxyOutcomes), count),
+    services: z.array(serviceCounts).max(maxRoutes),
+  }),
 ])
 export type FromGateway = z.infer<typeof fromGateway>
+export type GatewayCounts = Omit<Extract<FromGateway, { type: 'counts' }>, 'type'>
 
 export const heartbeatMs = 10_000
 

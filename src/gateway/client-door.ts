@@ -1,6 +1,14 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { GatewayRoute, ProxyOutcome } from '../contract/gateway.ts'
+import {
+  requestReasons,
+  type CodeClass,
+  type GatewayCounts,
+  type GatewayRoute,
+  type ProxyOutcome,
+  type RequestReason,
+} from '../contract/gateway.ts'
+import { Figures, type Exchange } from './figures.ts'
 import { bodyTooLarge, connectionsToEngines, forward, isWhole, maxBodyBytes } from './forward.ts'
 import { ModelField } from './model-field.ts'
 import { isAllowed, modelInPath, targetOf, type Target } from './paths.ts'
@@ -25,7 +33,7 @@ const maxDefectsLogged = 100
  * what the runtime's list of paths allows. It takes connections that come at the address, and does not listen itself.
  */
 export class ClientDoor {
-  readonly counts = new Map<ProxyOutcome, number>()
+  readonly #outcomes = new Map<ProxyOutcome, number>()
   readonly #log: (text: string) => void
   readonly #engines = connectionsToEngines()
   readonly #http: Server
@@ -35,6 +43,7 @@ export class ClientDoor {
   readonly #empty = Promise.withResolvers<undefined>()
   #table = new RouteTable([])
   #isClosing = false
+  readonly #figures = new Figures()
   #inFlight = 0
   #defects = 0
 
@@ -54,6 +63,10 @@ export class ClientDoor {
 
   set routes(routes: readonly GatewayRoute[]) {
     this.#table = new RouteTable(routes)
+  }
+
+  get counts(): GatewayCounts {
+    return { requests: Object.fromEntries(this.#outcomes), services: this.#figures.counts() }
   }
 
   /** Takes a connection, unless too many have come that ask nothing. */
@@ -97,18 +110,20 @@ export class ClientDoor {
       if (this.#isClosing) socket.end()
       else this.#waiting.add(socket)
     })
-    let outcome: ProxyOutcome | undefined
+    const asked: Asked = { at: performance.now() }
+    let refusal: Refusal | undefined
     this.#inFlight += 1
     try {
-      await this.#serve(request, response)
+      await this.#serve(request, response, asked)
     } catch (error) {
-      const refusal = error instanceof Refusal ? error : this.#defect(error)
-      outcome = refusal.outcome
+      refusal = error instanceof Refusal ? error : this.#defect(error)
       refuse(response, refusal)
     }
     this.#inFlight -= 1
-    const counted = outcome ?? outcomeOf(response)
-    this.counts.set(counted, (this.counts.get(counted) ?? 0) + 1)
+    const outcome = refusal?.outcome ?? codeOf(response) ?? 'other'
+    this.#outcomes.set(outcome, (this.#outcomes.get(outcome) ?? 0) + 1)
+    const reason = refusal ? reasonOf(refusal) : response.writableEnded ? 'answered' : 'client_left'
+    asked.exchange?.ended(codeOf(response) ?? 'none', reason)
   }
 
   #defect(error: unknown): Refusal {
@@ -118,7 +133,7 @@ export class ClientDoor {
     return new Refusal('5xx', 500, 'gateway_failed', 'The client proxy failed to answer; gateway.log says why.')
   }
 
-  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void> {
     requireOwnHost(request)
     requireNoForeignPage(request)
     if (this.#inFlight > maxInFlight) throw tooMany
@@ -126,15 +141,17 @@ export class ClientDoor {
     const target = targetOf(url)
     if (!target) throw forbiddenPath(url)
     const table = this.#table
-    const asked = method === 'GET' ? ownAnswer(table, target, request.headers.accept) : undefined
-    if (asked) {
-      response.writeHead(200, asked.headers).end(asked.body)
+    const own = method === 'GET' ? ownAnswer(table, target, request.headers.accept) : undefined
+    if (own) {
+      response.writeHead(200, own.headers).end(own.body)
       return
     }
     const direction = table.directionOf(target)
     if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
     const { read, model } = direction.kind === 'service' ? { read: [], model: undefined } : await readModel(request)
     const route = direction.kind === 'service' ? direction.route : table.routeOf(model)
+    const exchange = this.#figures.begin(route, direction.target.path, asked.at)
+    asked.exchange = exchange
     if (!isAllowed(route.runtime, method, direction.target.path)) throw forbiddenPath(`${method} ${target.path}`)
     const title = table.idOf(route)
     if (route.port === undefined) {
@@ -142,7 +159,7 @@ export class ClientDoor {
     }
     const path = `${direction.target.sent}${direction.target.query}`
     const engine = { port: route.port, title }
-    await forward({ request, response, read, engine, path, connections: this.#engines })
+    await forward({ request, response, read, engine, path, connections: this.#engines, exchange })
   }
 }
 
@@ -257,8 +274,17 @@ function somethingOf(request: IncomingMessage): Promise<void> {
   })
 }
 
-function outcomeOf({ headersSent, statusCode }: ServerResponse): ProxyOutcome {
-  const outcomes = { 2: '2xx', 3: '3xx', 4: '4xx', 5: '5xx' } as const
+/** Undefined before its head was sent. */
+function codeOf({ headersSent, statusCode }: ServerResponse): Exclude<CodeClass, 'none'> | undefined {
+  const codes = { 2: '2xx', 3: '3xx', 4: '4xx', 5: '5xx' } as const
   const digit = Math.floor(statusCode / 100)
-  return headersSent && digit in outcomes ? outcomes[digit as keyof typeof outcomes] : 'other'
+  return headersSent && digit in codes ? codes[digit as keyof typeof codes] : undefined
+}
+
+const reasonOf = ({ code }: Refusal): RequestReason => requestReasons.find((reason) => reason === code) ?? 'refused'
+
+/** One request, as far as it is understood. */
+interface Asked {
+  readonly at: number
+  exchange?: Exchange
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { Agent, type Dispatcher } from 'undici'
+import type { Exchange } from './figures.ts'
 import { hasBody, Refusal } from './refusal.ts'
 
 /** Pictures and long contexts fit many times. */
@@ -29,13 +30,15 @@ export interface Forwarded {
   /** Escaped, with the query. */
   readonly path: string
   readonly connections: Agent
+  readonly exchange: Exchange
 }
 
 /**
  * Sends a request to an engine and its answer to the client, piece by piece as each comes, and neither faster than the other side takes it. A
  * client that goes away is gone for the engine at once. Throws Refusal where there is no answer; an answer that breaks off is cut.
  */
-export async function forward({ request, response, read, engine, path, connections }: Forwarded): Promise<void> {
+export async function forward(forwarded: Forwarded): Promise<void> {
+  const { request, response, engine, path, connections, exchange } = forwarded
   const leaving = new AbortController()
   const onClose = (): void => {
     if (!response.writableFinished) leaving.abort()
@@ -45,12 +48,14 @@ export async function forward({ request, response, read, engine, path, connectio
   try {
     const answer = await connections.request({
       ...{ origin: `http://127.0.0.1:${engine.port}`, path, method: request.method as Dispatcher.HttpMethod },
-      ...{ headers: requestHeaders(request.headers), body: bodyOf(request, read), signal: leaving.signal },
+      ...{ headers: requestHeaders(request.headers), body: bodyOf(forwarded), signal: leaving.signal },
     })
     response.writeHead(answer.statusCode, answerHeaders(answer.headers))
+    exchange.answered(answer.statusCode, answer.headers)
     // The first byte must not wait for the second.
     response.flushHeaders()
     for await (const piece of answer.body as AsyncIterable<Buffer>) {
+      exchange.sent(piece)
       if (!response.write(piece)) await once(response, 'drain', { signal: leaving.signal })
     }
     response.end()
@@ -67,20 +72,25 @@ export async function forward({ request, response, read, engine, path, connectio
 export const isWhole = (request: IncomingMessage): boolean => request.complete && request.readableLength === 0
 
 /** A body that is here already is sent in one piece. */
-function bodyOf(request: IncomingMessage, read: readonly Buffer[]): Buffer | Readable | null {
+function bodyOf(forwarded: Forwarded): Buffer | Readable | null {
+  const { request, read, exchange } = forwarded
   if (!hasBody(request)) return null
-  if (!isWhole(request)) return Readable.from(pieces(request, read), { objectMode: false })
-  return Buffer.concat(read)
+  if (!isWhole(request)) return Readable.from(pieces(forwarded), { objectMode: false })
+  const body = Buffer.concat(read)
+  exchange.received(body.length)
+  return body
 }
 
-async function* pieces(request: IncomingMessage, read: readonly Buffer[]): AsyncGenerator<Buffer> {
+async function* pieces({ request, read, exchange }: Forwarded): AsyncGenerator<Buffer> {
   let bytes = 0
   for (const piece of read) {
     bytes += piece.length
+    exchange.received(piece.length)
     yield piece
   }
   for await (const piece of request as AsyncIterable<Buffer>) {
     bytes += piece.length
+    exchange.received(piece.length)
     if (bytes > maxBodyBytes) throw bodyTooLarge()
     yield piece
   }

@@ -145,7 +145,7 @@ class AgentSocket {
       case 'alive':
         return
       case 'count':
-        send(socket, { type: 'counts', requests: Object.fromEntries(this.#door.counts) })
+        send(socket, { type: 'counts', ...this.#door.counts })
         return
       case 'end':
         this.#options.onEnd('an agent said so')

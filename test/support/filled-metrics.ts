@@ -1,3 +1,4 @@
+import type { HistogramCounts } from '../../src/contract/gateway.ts'
 import type { AgentMetrics } from '../../src/agent-core/observability/agent-metrics.ts'
 import {
   labelCombinations,
@@ -15,10 +16,15 @@ export function fillMetrics(metrics: AgentMetrics, services: readonly ServiceKey
     counter: metrics.add.bind(metrics) as Say,
     histogram: metrics.observe.bind(metrics) as Say,
   }
+  const setWhole = metrics.setHistogram.bind(metrics) as (name: string, whole: HistogramCounts, labels: object) => void
   metrics.keepServices(services)
   for (const [name, row] of Object.entries<MetricRow>(metricTable)) {
     for (const service of row.perService ? services : [{}]) {
-      for (const labels of labelCombinations(row)) say[row.type](name, 1.5, { ...labels, ...service })
+      for (const labels of labelCombinations(row)) {
+        const all = { ...labels, ...service }
+        if (row.isCountedElsewhere) setWhole(name, { counts: [...(row.buckets ?? []), 0].map(() => 1), sum: 1.5 }, all)
+        else say[row.type](name, 1.5, all)
+      }
     }
   }
 }

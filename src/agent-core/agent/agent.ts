@@ -59,7 +59,7 @@ export class Agent {
     this.#context.ends.use(this.#snapshots)
     this.#snapshots.register(() => ({ notices: this.#notices }))
     this.#rooms = machineRooms(this.#context)
-    followForScrapes(this.#context, this.#rooms)
+    followForScrapes(this.#context, this.#rooms, () => this.#kept?.gateway)
   }
 
   /** The machine is about to sleep: nothing is published until {@link resume}. */

@@ -38,7 +38,6 @@ import { withoutUnfinished } from '../util/files.ts'
 import { refKey } from '../util/object-key.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { LinkError } from '../../contract/client.ts'
-import { proxyOutcomes } from '../../contract/gateway.ts'
 
 /** What outlives the agent in its state folder, and what stands on it. */
 export interface ControlRooms {
@@ -142,7 +141,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
 }
 
 function gatewayRoom(
-  { options, metrics, snapshots, session }: RoomContext,
+  { options, snapshots, session }: RoomContext,
   { rooms: { servers } }: ControlInputs,
 ): Gateway | undefined {
   const { settings, platform, log, gateway: how } = options
@@ -163,12 +162,6 @@ function gatewayRoom(
   })
   servers.onChange(() => gateway.routesChanged())
   snapshots.register(() => ({ notices: [gateway.notice] }))
-  metrics.beforeRender(async () => {
-    const counts = await gateway.counts()
-    if (!counts) return
-    for (const outcome of proxyOutcomes)
-      metrics.setTotal('client_proxy_requests_total', counts[outcome] ?? 0, { outcome })
-  })
   return gateway
 }
 

@@ -10,6 +10,7 @@ import { Models } from '../models/models.ts'
 import type { AgentMetrics } from '../observability/agent-metrics.ts'
 import {
   memoryMetricsFeed,
+  gatewayMetricsFeed,
   runtimeMetricsFeed,
   serviceMetricsFeed,
   sessionMetricsFeed,
@@ -212,15 +213,17 @@ function powerRoom(context: RoomContext, energy: Energy): Power {
 export function followForScrapes(
   { metrics, snapshots, session }: RoomContext,
   { figures, spending }: Pick<MachineRooms, 'figures' | 'spending'>,
+  gateway: Parameters<typeof gatewayMetricsFeed>[1],
 ): void {
   const services = serviceMetricsFeed(metrics)
   const runtimes = runtimeMetricsFeed(metrics, figures)
   const ofSession = sessionMetricsFeed(metrics, session)
+  const ofGateway = gatewayMetricsFeed(metrics, gateway)
   metrics.beforeRender(async () => {
     const snapshot = snapshots.get()
     services(snapshot)
     ofSession()
-    await runtimes(snapshot.services)
+    await Promise.all([runtimes(snapshot.services), ofGateway(snapshot.services)])
     spending.show(snapshot.services)
   })
 }

@@ -8,8 +8,8 @@ import {
   gatewayProtocol,
   heartbeatMs,
   type FromGateway,
+  type GatewayCounts,
   type GatewayRoute,
-  type ProxyOutcome,
   type ToGateway,
 } from '../../contract/gateway.ts'
 import { changesSince } from './routes.ts'
@@ -107,8 +107,8 @@ export class Gateway implements AsyncDisposable {
     }, reasonsMs).unref()
   }
 
-  /** By outcome, since the gateway's start; undefined where it does not say. */
-  counts(): Promise<Partial<Record<ProxyOutcome, number>> | undefined> {
+  /** What the gateway has counted since its start; undefined where it does not say. */
+  counts(): Promise<GatewayCounts | undefined> {
     return this.#link?.counts() ?? Promise.resolve(undefined)
   }
 
@@ -299,7 +299,7 @@ class Link {
   readonly closed: Promise<void>
   #hello: Extract<FromGateway, { type: 'hello' }> | undefined
   readonly #socket: Socket
-  readonly #asked: ((counts: Partial<Record<ProxyOutcome, number>> | undefined) => void)[] = []
+  readonly #asked: ((counts: GatewayCounts | undefined) => void)[] = []
 
   /** Undefined where no gateway greets within {@link helloMs}. */
   static async to(
@@ -326,7 +326,7 @@ class Link {
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
     const read = frameReader(fromGateway, (frame) => {
       if (frame.type === 'door') onDoor(frame)
-      else if (frame.type === 'counts') this.#asked.shift()?.(frame.requests)
+      else if (frame.type === 'counts') this.#asked.shift()?.(frame)
       else {
         this.#hello = frame
         onHello()
@@ -358,8 +358,8 @@ class Link {
     if (this.#socket.writable) this.#socket.write(`${JSON.stringify(frame)}\n`)
   }
 
-  async counts(): Promise<Partial<Record<ProxyOutcome, number>> | undefined> {
-    const { promise, resolve } = Promise.withResolvers<Partial<Record<ProxyOutcome, number>> | undefined>()
+  async counts(): Promise<GatewayCounts | undefined> {
+    const { promise, resolve } = Promise.withResolvers<GatewayCounts | undefined>()
     this.#asked.push(resolve)
     this.send({ type: 'count' })
     const timer = setTimeout(() => resolve(undefined), countMs)

@@ -1,17 +1,18 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import {
+  exportedName,
   labelCombinations,
   labelNames,
   type LabelsOf,
   type MetricName,
   type MetricNameOf,
-  metricPrefix,
   type MetricRow,
   metricTable,
   type ServiceKey,
 } from './metric-table.ts'
 import { keyOf } from '../util/object-key.ts'
+import type { HistogramCounts } from '../../contract/gateway.ts'
 
 /** Each has some fifty series; a Mac serves a handful, and a cluster may name any number. */
 const seriesForServices = 100
@@ -27,6 +28,7 @@ export class AgentMetrics {
   readonly #gauges = new Map<string, Gauge>()
   readonly #counters = new Map<string, Counter>()
   readonly #histograms = new Map<string, Histogram>()
+  readonly #wholeHistograms = new Map<string, WholeHistogram>()
   readonly #refreshers: (() => void | Promise<void>)[] = []
   /** By key, those that have series. */
   readonly #services = new Map<string, ServiceKey>()
@@ -63,6 +65,17 @@ export class AgentMetrics {
     if (this.#isKept(name, series)) this.#histograms.get(name)?.observe(series, value)
   }
 
+  /** As {@link setTotal}; undefined: nothing is counted. */
+  setHistogram<N extends MetricNameOf<'histogram'>>(
+    name: N,
+    whole: HistogramCounts | undefined,
+    ...[labels]: LabelsOf<N>
+  ): void {
+    const series = seriesOf(name, labels)
+    if (whole === undefined) this.#wholeHistograms.get(name)?.remove(series)
+    else if (this.#isKept(name, series)) this.#wholeHistograms.get(name)?.set(series, whole)
+  }
+
   /** For figures that are brought up to date only when they are read. Must not reject. */
   beforeRender(refresh: () => void | Promise<void>): void {
     this.#refreshers.push(refresh)
@@ -93,8 +106,12 @@ export class AgentMetrics {
 
   #define(name: MetricName, row: MetricRow): void {
     const { type, help, buckets } = row
-    const base = { name: `${metricPrefix}${name}`, help, labelNames: labelNames(row), registers: [this.#registry] }
-    if (type === 'histogram') {
+    const base = { name: exportedName(name, row), help, labelNames: labelNames(row), registers: [this.#registry] }
+    if (row.isCountedElsewhere) {
+      const histogram = new WholeHistogram(base.name, help, buckets ?? [])
+      this.#wholeHistograms.set(name, histogram)
+      histogram.register(this.#registry)
+    } else if (type === 'histogram') {
       this.#histograms.set(name, new Histogram({ ...base, ...(buckets && { buckets: [...buckets] }) }))
     } else if (type === 'counter') {
       const counter = new Counter(base)
@@ -134,9 +151,56 @@ export class AgentMetrics {
   #removeSeries({ namespace, name }: ServiceKey): void {
     for (const [metric, row] of rows) {
       if (!row.perService) continue
-      const owner = this.#gauges.get(metric) ?? this.#counters.get(metric) ?? this.#histograms.get(metric)
-      for (const labels of labelCombinations(row)) owner?.remove({ ...labels, namespace, name })
+      const owner =
+        this.#gauges.get(metric) ??
+        this.#counters.get(metric) ??
+        this.#histograms.get(metric) ??
+        this.#wholeHistograms.get(metric)
+      for (const labels of labelCombinations(row)) owner?.remove(seriesOf(metric, { ...labels, namespace, name }))
     }
+  }
+}
+
+/** prom-client's own can only be told of one value after the other. */
+class WholeHistogram {
+  readonly #name: string
+  readonly #help: string
+  readonly #bounds: readonly number[]
+  readonly #series = new Map<string, { readonly labels: Series; readonly whole: HistogramCounts }>()
+
+  constructor(name: string, help: string, bounds: readonly number[]) {
+    this.#name = name
+    this.#help = help
+    this.#bounds = bounds
+  }
+
+  set(labels: Series, whole: HistogramCounts): void {
+    this.#series.set(JSON.stringify(labels), { labels, whole })
+  }
+
+  remove(labels: Series): void {
+    this.#series.delete(JSON.stringify(labels))
+  }
+
+  /** A registry asks no more of a metric than its name and `get`. */
+  register(registry: Registry): void {
+    const metric = { name: this.#name, get: () => Promise.resolve(this.#get()) }
+    registry.registerMetric(metric as unknown as Histogram)
+  }
+
+  #get(): object {
+    const name = this.#name
+    const values = [...this.#series.values()].flatMap(({ labels, whole }) => {
+      let below = 0
+      const buckets = whole.counts.map((count, index) => {
+        below += count
+        const le = this.#bounds[index] ?? '+Inf'
+        return { metricName: `${name}_bucket`, labels: { ...labels, le }, value: below }
+      })
+      const sum = { metricName: `${name}_sum`, labels, value: whole.sum }
+      return [...buckets, sum, { metricName: `${name}_count`, labels, value: below }]
+    })
+    return { name, help: this.#help, type: 'histogram', values }
   }
 }
 

@@ -2,6 +2,15 @@ import type { AgentMetrics } from './agent-metrics.ts'
 import { metricTable, type ServiceKey } from './metric-table.ts'
 import type { ServerRole, ServerState } from '../servers/server-state.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
+import {
+  codeClasses,
+  genAiOperations,
+  proxyOutcomes,
+  requestReasons,
+  tokenTypes,
+  type GatewayCounts,
+  type ServiceCounts,
+} from '../../contract/gateway.ts'
 import type { PowerFigures } from '../../contract/power.ts'
 import type { RuntimeFigures as RuntimeView, ServiceState } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
@@ -153,6 +162,47 @@ export function runtimeMetricsFeed(
       metrics.set('requests_running', now?.requestsRunning, service)
       metrics.set('requests_waiting', now?.requestsWaiting, service)
       metrics.set('kv_cache_used_ratio', now?.kvUse, service)
+    }
+  }
+}
+
+/** A scrape asks the gateway; one that does not answer leaves what it said last. Never rejects. */
+export function gatewayMetricsFeed(
+  metrics: AgentMetrics,
+  gateway: () => { counts(): Promise<GatewayCounts | undefined> } | undefined,
+): (services: readonly ServiceKey[]) => Promise<void> {
+  return async (present) => {
+    const counts = await gateway()?.counts()
+    if (!counts) return
+    for (const outcome of proxyOutcomes)
+      metrics.setTotal('client_proxy_requests_total', counts.requests[outcome] ?? 0, { outcome })
+    const known = new Map(counts.services.map((service) => [refKey(service), service]))
+    for (const service of present) setGatewayCounts(metrics, service, known.get(refKey(service)))
+  }
+}
+
+/** Without counts: those of a gateway before this one are forgotten. */
+function setGatewayCounts(metrics: AgentMetrics, service: ServiceKey, counts: ServiceCounts | undefined): void {
+  const requests = new Map(counts?.requests.map(({ code, reason, count }) => [`${code} ${reason}`, count]))
+  for (const code of codeClasses) {
+    for (const reason of requestReasons)
+      metrics.setTotal('gateway_requests_total', requests.get(`${code} ${reason}`), { ...service, code, reason })
+  }
+  metrics.set('gateway_requests_in_flight', counts?.waiting, { ...service, phase: 'waiting' })
+  metrics.set('gateway_requests_in_flight', counts?.streaming, { ...service, phase: 'streaming' })
+  metrics.setHistogram('gateway_time_to_first_byte_seconds', counts?.firstByte, service)
+  metrics.setTotal('gateway_request_bytes_total', counts?.received, service)
+  metrics.setTotal('gateway_response_bytes_total', counts?.sent, service)
+  metrics.setHistogram('gen_ai_server_time_per_output_token_seconds', counts?.perToken, service)
+  const tokens = new Map(counts?.tokens.map((one) => [`${one.operation} ${one.type}`, one.tokens]))
+  for (const operation of genAiOperations) {
+    for (const type of tokenTypes) {
+      const labels = {
+        gen_ai_operation_name: operation,
+        gen_ai_token_type: type,
+        gen_ai_provider_name: 'llama.cpp',
+      } as const
+      metrics.setHistogram('gen_ai_client_token_usage', tokens.get(`${operation} ${type}`), { ...service, ...labels })
     }
   }
 }

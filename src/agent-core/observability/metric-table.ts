@@ -1,7 +1,19 @@
-import { proxyOutcomes } from '../../contract/gateway.ts'
+import {
+  codeClasses,
+  firstByteBounds,
+  genAiOperations,
+  perTokenBounds,
+  proxyOutcomes,
+  requestReasons,
+  tokenBounds,
+  tokenTypes,
+} from '../../contract/gateway.ts'
 
-/** Before every name of the table. */
+/** Before every name of the table but those of OpenTelemetry. */
 export const metricPrefix = 'llmkube_metal_agent_'
+
+export const exportedName = (name: string, { origin }: Pick<MetricRow, 'origin'>): string =>
+  origin === 'otel' ? name : `${metricPrefix}${name}`
 
 /** Why nothing is evicted at critical pressure, in the Go agent's words. */
 const evictionSkipReasons = [
@@ -17,6 +29,9 @@ const evictionSkipReasons = [
 const watchedKinds = ['inferenceservices', 'models', 'services', 'endpointslices'] as const
 
 const tokenKinds = ['prompt', 'generated'] as const
+
+/** The label that OpenTelemetry requires; it has no value for local engines. */
+const genAiProviders = ['llama.cpp'] as const
 
 const pressureLevels = ['normal', 'warning', 'critical', 'unknown'] as const
 
@@ -283,6 +298,68 @@ export const metricTable = {
     perService: true,
     help: 'Energy of a service by its generated tokens, both while power was measured, since the agent began',
   },
+  gateway_requests_total: {
+    type: 'counter',
+    origin: 'ours',
+    perService: true,
+    labels: { code: codeClasses, reason: requestReasons },
+    startsAbsent: true,
+    help: "Requests for a service through the gateway, by the class of the answer and what came of them; answered = the engine's own answer",
+  },
+  gateway_requests_in_flight: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    labels: { phase: ['waiting', 'streaming'] },
+    help: 'Requests in the gateway: before the first byte of their answer, and after it',
+  },
+  gateway_time_to_first_byte_seconds: {
+    type: 'histogram',
+    origin: 'ours',
+    unit: 'seconds',
+    perService: true,
+    buckets: firstByteBounds,
+    isCountedElsewhere: true,
+    help: "Time from a request to the gateway to the first byte of the engine's answer",
+  },
+  gateway_request_bytes_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'bytes',
+    perService: true,
+    startsAbsent: true,
+    help: 'Bytes of the bodies of requests through the gateway',
+  },
+  gateway_response_bytes_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'bytes',
+    perService: true,
+    startsAbsent: true,
+    help: 'Bytes of the bodies of answers through the gateway',
+  },
+  gen_ai_client_token_usage: {
+    type: 'histogram',
+    origin: 'otel',
+    perService: true,
+    labels: {
+      gen_ai_operation_name: genAiOperations,
+      gen_ai_provider_name: genAiProviders,
+      gen_ai_token_type: tokenTypes,
+    },
+    buckets: tokenBounds,
+    isCountedElsewhere: true,
+    help: 'Tokens of one request through the gateway, as the engine says with its answer',
+  },
+  gen_ai_server_time_per_output_token_seconds: {
+    type: 'histogram',
+    origin: 'otel',
+    unit: 'seconds',
+    perService: true,
+    buckets: perTokenBounds,
+    isCountedElsewhere: true,
+    help: 'Time that a token of an answer took after the first, as llama-server says with its answer',
+  },
   metrics_services_left_out: {
     type: 'gauge',
     origin: 'ours',
@@ -317,14 +394,19 @@ export interface MetricRow {
   readonly help: string
   /** What the name ends with, before the `_total` of a counter. */
   readonly unit?: 'bytes' | 'seconds' | 'watts' | 'joules' | 'ratio'
-  /** `go`: the Go agent's own, whose name, type and labels dashboards have and which therefore never change. */
-  readonly origin: 'go' | 'ours'
+  /**
+   * `go`: the Go agent's own, whose name, type and labels dashboards have and which therefore never change. `otel`: of OpenTelemetry's semantic
+   * conventions, as Prometheus writes their names.
+   */
+  readonly origin: 'go' | 'ours' | 'otel'
   /** It has the labels `name` and `namespace`, and its series go with the service. */
   readonly perService?: true
   /** Every value that a label may have, so that there is an end to the number of series. */
   readonly labels?: Readonly<Record<string, readonly string[]>>
   /** Bucket bounds of a histogram, in its unit; absent = the Go agent's, 5 ms to 10 s. */
   readonly buckets?: readonly number[]
+  /** It is counted in another process, and known here as a whole. */
+  readonly isCountedElsewhere?: true
   /** A counter that not every machine or service has: it begins with its first figure rather than at 0. */
   readonly startsAbsent?: true
 }

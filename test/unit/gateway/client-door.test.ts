@@ -140,7 +140,7 @@ describe('a request goes', () => {
     expect(errorOf(await post('/v1/chat/completions', { model: 'two' }))[2]).toContain(
       'two did not answer: its engine has ended',
     )
-    expect(Object.fromEntries(door.counts)).toEqual({ no_backend: 2, '4xx': 1, '5xx': 1 })
+    expect(door.counts.requests).toEqual({ no_backend: 2, '4xx': 1, '5xx': 1 })
   })
 })
 
@@ -211,7 +211,7 @@ describe('an answer', () => {
     silent.end('{}')
     await eventually(() => working.seen.length === 2)
     silent.destroy()
-    await eventually(() => door.counts.get('other') === 1)
+    await eventually(() => door.counts.requests.other === 1)
   })
 
   test.each([
@@ -233,7 +233,7 @@ describe('an answer', () => {
     socket.write(`${line}\r\nhost: 127.0.0.1:${port}\r\ncontent-length: 2\r\n\r\n{}`)
     expect(await failed.promise).toBe(isReset)
     expect(answered.endsWith('0\r\n\r\n')).toBe(false)
-    expect(Object.fromEntries(door.counts)).toEqual({ '5xx': 1 })
+    expect(door.counts.requests).toEqual({ '5xx': 1 })
   })
 
   test.each([
@@ -278,7 +278,7 @@ describe('who may not ask', () => {
       door.routes = []
       const refused = await ask({ path: '/v1/models', headers: { host: host.replace('PORT', String(port)) } })
       expect(errorOf(refused).slice(0, 2)).toEqual([421, 'bad_host'])
-      expect(Object.fromEntries(door.counts)).toEqual({ bad_host: 1 })
+      expect(door.counts.requests).toEqual({ bad_host: 1 })
     },
   )
 
@@ -357,7 +357,7 @@ describe('who may not ask', () => {
     // Many on one connection, the last of which ends it.
     const last = 'GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n'
     for (let at = 0; at < lines.length; at += 500) await raw(`${lines.slice(at, at + 500).join('')}${last}`)
-    const total = [...door.counts.values()].reduce((sum, count) => sum + count, 0)
+    const total = Object.values(door.counts.requests).reduce((sum, count) => sum + count, 0)
     expect(total).toBe(lines.length + lines.length / 500)
     const wrong = engines.flatMap(({ seen }, index) =>
       seen.filter((line) => {
@@ -368,7 +368,7 @@ describe('who may not ask', () => {
     )
     expect(wrong).toEqual([])
     expect(engines.map(({ seen }) => seen.length > 0)).toEqual([true, true, true, false])
-    expect(door.counts.get('path_forbidden')).toBeGreaterThan(2_000)
+    expect(door.counts.requests.path_forbidden).toBeGreaterThan(2_000)
   })
 })
 
@@ -410,6 +410,72 @@ describe('what is too much', () => {
     await eventually(() => closed.count >= 1_900)
     expect((await post('/v1/completions', {})).body).toBe('hello')
     for (const socket of slow) socket.destroy()
+  })
+})
+
+describe('what is counted by service', () => {
+  const usage = { usage: { prompt_tokens: 7, completion_tokens: 300 } }
+  const of = (name: string) => door.counts.services.find((one) => one.name === name)
+  const requestsOf = (name: string) => of(name)?.requests.map(({ code, reason, count }) => `${code} ${reason} ${count}`)
+
+  test('are answers and refusals, bytes, the time of the first byte, and tokens where the engine says them', async () => {
+    await using one = await engine((request, response) => {
+      void text(request).then((body) => {
+        response.statusCode = body.includes('bad') ? 400 : 200
+        response.end(JSON.stringify(usage))
+      })
+    })
+    door.routes = [routeTo('one', one.port), routeTo('two', undefined, { message: 'It waits.' })]
+    await post('/v1/chat/completions', { model: 'one' })
+    await post('/v1/chat/completions', { model: 'one', bad: true })
+    await post('/v1/completions', { model: 'one' })
+    await post('/tokenize', { model: 'one' })
+    await ask({ path: '/default/one/api/tags' })
+    await post('/v1/chat/completions', { model: 'two' })
+    await post('/v1/chat/completions', { model: 'nobody' })
+    expect(requestsOf('one')).toEqual(['2xx answered 3', '4xx answered 1', '4xx path_forbidden 1'])
+    expect(requestsOf('two')).toEqual(['5xx not_serving 1'])
+    expect(door.counts.services.length).toBe(2)
+    const counts = of('one')
+    expect(counts).toMatchObject({
+      received: 3 * 15 + 26,
+      sent: 4 * JSON.stringify(usage).length,
+      waiting: 0,
+      streaming: 0,
+    })
+    expect(counts?.firstByte.counts.reduce((sum, count) => sum + count, 0)).toBe(4)
+    const tokens = counts?.tokens.map(({ operation, type, tokens: { counts: buckets, sum } }) => [
+      ...[operation, type, sum, buckets.indexOf(1)],
+    ])
+    // 7 is at most 16, the third bound, and 300 at most 1024, the sixth.
+    expect(tokens).toEqual([
+      ['chat', 'input', 7, 2],
+      ['chat', 'output', 300, 5],
+      ['text_completion', 'input', 7, 2],
+      ['text_completion', 'output', 300, 5],
+    ])
+  })
+
+  test('are requests that wait, that stream, and that their client left', async () => {
+    const go = Promise.withResolvers<undefined>()
+    await using one = await engine((_request, response) => void go.promise.then(() => response.write('a')))
+    door.routes = [routeTo('one', one.port)]
+    const leaving = httpRequest({ host: '127.0.0.1', port, path: '/v1/chat/completions', method: 'POST' })
+    leaving.on('error', () => undefined).end('{"model":"one"}')
+    await eventually(() => of('one')?.waiting === 1)
+    go.resolve(undefined)
+    await eventually(() => of('one')?.streaming === 1 && of('one')?.waiting === 0)
+    leaving.destroy()
+    await eventually(() => of('one')?.streaming === 0)
+    expect(requestsOf('one')).toEqual(['2xx client_left 1'])
+    expect(of('one')?.tokens).toEqual([])
+  })
+
+  test('of at most 200 services', async () => {
+    door.routes = Array.from({ length: 205 }, (_, index) => routeTo(`s${index}`, undefined))
+    for (let index = 0; index < 205; index += 1) await ask({ path: `/default/s${index}/health` })
+    await ask({ path: '/default/s0/health' })
+    expect([door.counts.services.length, requestsOf('s0'), of('s204')]).toEqual([200, ['5xx not_serving 2'], undefined])
   })
 })
 

@@ -80,7 +80,7 @@ test('it is started, told what serves as that changes, asked what it counts, and
   routes = [routeTo('quick', undefined, { message: 'It loads.' })]
   gateway.routesChanged()
   await eventually(async () => (await status()) === 503)
-  expect(await gateway.counts()).toMatchObject({ '2xx': 1 })
+  expect(await gateway.counts()).toMatchObject({ requests: { '2xx': 1 } })
   await gateway.end()
   const [started] = said('started the gateway')
   await eventually(() => !kill(started?.['pid'], 0))

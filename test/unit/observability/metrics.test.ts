@@ -49,7 +49,7 @@ test('every metric that is declared is written by the source, by the method of i
   const sources = await Promise.all(names.map((name) => readFile(join(core, name), 'utf8')))
   const written = new Set(
     sources.flatMap((text) =>
-      [...text.matchAll(/\.(?:set|setTotal|add|observe)\(\s*'(\w+)'/g)].map(([, name]) => name),
+      [...text.matchAll(/\.(?:set|setTotal|setHistogram|add|observe)\(\s*'(\w+)'/g)].map(([, name]) => name),
     ),
   )
   const unwritten = Object.keys(metricTable).filter((name) => !written.has(name))
