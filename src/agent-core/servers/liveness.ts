@@ -43,30 +43,27 @@ export const missedAfterMs = ({ everyMs, answerWithinMs, followUpMs }: LivenessT
   everyMs + answerWithinMs + (misses - 1) * (followUpMs + answerWithinMs)
 
 /** What one probe, and what was seen around it, says. */
-export type Look =
+type Look =
   | { readonly kind: 'alive' }
   /** `working`: it was silent, but seen to do something since the last look. */
   | { readonly kind: 'missed'; readonly trouble: Trouble; readonly working: boolean }
 
 /** Misses are counted, never timed: no probe is missed while the machine sleeps. */
-export interface Pulse {
+interface Pulse {
   readonly missed: number
   readonly excused: number
 }
 
-export const steadyPulse: Pulse = { missed: 0, excused: 0 }
+const steadyPulse: Pulse = { missed: 0, excused: 0 }
 
-export function afterLook(pulse: Pulse, look: Look, { misses, excusedMisses }: LivenessTimings): Pulse {
+function afterLook(pulse: Pulse, look: Look, { misses, excusedMisses }: LivenessTimings): Pulse {
   if (look.kind === 'alive') return steadyPulse
   const { missed, excused } = pulse
   if (!look.working || excused >= excusedMisses) return { missed: missed + 1, excused }
   return { missed: missed < misses ? 0 : missed, excused: excused + 1 }
 }
 
-export function verdictOn(
-  { missed }: Pulse,
-  { misses, hungMisses }: LivenessTimings,
-): 'healthy' | 'unhealthy' | 'hung' {
+function verdictOn({ missed }: Pulse, { misses, hungMisses }: LivenessTimings): 'healthy' | 'unhealthy' | 'hung' {
   if (missed >= hungMisses) return 'hung'
   return missed >= misses ? 'unhealthy' : 'healthy'
 }

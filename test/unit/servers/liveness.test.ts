@@ -1,16 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import {
   advanceOf,
-  afterLook,
   livenessTimings,
   missedAfterMs,
-  steadyPulse,
-  verdictOn,
+  watchLiveness,
   type Advance,
-  type Look,
 } from '../../../src/agent-core/servers/liveness.ts'
 import { cpuMsOf } from '../../../src/agent-core/servers/process-group.ts'
-import { watchLiveness } from '../../../src/agent-core/servers/liveness.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ask, livingPids, ServerRoom, untilInFlight } from './server-room.ts'
 
@@ -26,40 +22,9 @@ const liveness = {
   stuckLooks: 3,
 }
 
-describe('the verdict', () => {
-  const timings = { ...livenessTimings, misses: 3, hungMisses: 5, excusedMisses: 4 }
-  const looks: Readonly<Record<string, Look>> = {
-    '+': { kind: 'alive' },
-    '-': { kind: 'missed', trouble: 'silent', working: false },
-    w: { kind: 'missed', trouble: 'silent', working: true },
-  }
-
-  test.each([
-    ['a server that answers', '+++', 'healthy'],
-    ['fewer misses than the limit', '--', 'healthy'],
-    ['misses that are not in a row', '--+--', 'healthy'],
-    ['as many misses as the limit', '---', 'unhealthy'],
-    ['an answer after them', '---+', 'healthy'],
-    ['misses that go on', '-----', 'hung'],
-    ['silence in which it works', '-wwww', 'healthy'],
-    ['work after misses', '--w--', 'healthy'],
-    ['work for longer than is forgiven', 'wwwwwww', 'unhealthy'],
-    ['… and still no answer', 'wwwwwwwww', 'hung'],
-    ['work of one that was given up: it has to answer', '---w', 'unhealthy'],
-    ['… but is not ended while it works', '---wwww-', 'unhealthy'],
-  ])('%s', (_, story, verdict) => {
-    const pulse = story
-      .split('')
-      .reduce((before, sign) => afterLook(before, looks[sign] ?? { kind: 'alive' }, timings), steadyPulse)
-    expect(verdictOn(pulse, timings)).toBe(verdict)
-  })
-
-  test('with the defaults, one that hangs is unhealthy within 20 s and ended within 40 s', () => {
-    const { misses, hungMisses } = livenessTimings
-    expect([missedAfterMs(livenessTimings, misses), missedAfterMs(livenessTimings, hungMisses)]).toEqual([
-      18_000, 33_000,
-    ])
-  })
+test('with the defaults, one that hangs is unhealthy within 20 s and ended within 40 s', () => {
+  const { misses, hungMisses } = livenessTimings
+  expect([missedAfterMs(livenessTimings, misses), missedAfterMs(livenessTimings, hungMisses)]).toEqual([18_000, 33_000])
 })
 
 describe('requests in flight', () => {
@@ -181,19 +146,27 @@ test.each([
   await answer
 })
 
-/** What is told about a server that answers so, one probe after the other. */
 const unknownUse = { requests: undefined, work: undefined, idleForMs: 0 }
 
-async function toldOver(answers: readonly (number | 'silent' | 'cannotAsk')[]): Promise<unknown[]> {
+/** `works`: no answer, but the processor is used. */
+type Answer = number | 'silent' | 'works' | 'cannotAsk'
+
+/** What is told about a server that answers so, one probe after the other. */
+async function toldOver(answers: readonly Answer[]): Promise<unknown[]> {
   const told: unknown[] = []
   const end = new AbortController()
+  const process = { pid: 1, groupId: 1, startTime: '', commandLine: '', suspended: false }
   let asked = 0
+  let cpuMs = 0
   const hang = await watchLiveness({
     port: 1,
-    timings: { ...liveness, everyMs: 1, followUpMs: 1, hungMisses: 6, progressEveryMs: never },
+    timings: {
+      ...{ ...liveness, everyMs: 1, followUpMs: 1, progressEveryMs: never },
+      ...{ misses: 3, hungMisses: 6, excusedMisses: 4 },
+    },
     signal: end.signal,
     asksForProgress: true,
-    members: () => Promise.resolve([]),
+    members: () => Promise.resolve([{ ...process, cpuMs }]),
     onHealth: (healthy, trouble) => told.push(trouble ?? healthy),
     onProbe: () => {},
     poller: { look: () => Promise.resolve({ ...unknownUse, answer: 'silent' }) },
@@ -201,28 +174,39 @@ async function toldOver(answers: readonly (number | 'silent' | 'cannotAsk')[]): 
     probe: () => {
       const answer = answers[asked++]
       if (answer === undefined) end.abort()
-      return Promise.resolve(
-        typeof answer === 'number'
-          ? { kind: 'answered', status: answer }
-          : { kind: answer ?? 'silent', reason: 'scripted' },
-      )
+      if (answer === 'works') cpuMs += 1_000
+      if (typeof answer === 'number') return Promise.resolve({ kind: 'answered', status: answer })
+      return Promise.resolve({ kind: answer === 'cannotAsk' ? answer : 'silent', reason: 'scripted' })
     },
   })
   return hang === undefined ? told : [...told, `hung: ${hang}`]
 }
 
-test.each<[string, Parameters<typeof toldOver>[0], unknown[]]>([
-  ['answers', [200, 200, 200, 200], []],
-  ['is busy with itself', [503, 503, 503, 503, 503], []],
-  ['fails', [500, 500, 500, 500], ['failing']],
-  ['fails on and on', [500, 500, 500, 500, 500, 500], ['failing', 'hung: failing']],
-  ['falls silent after it failed', [500, 500, 500, 'silent'], ['failing', 'silent']],
+const times = (count: number, answer: Answer): Answer[] => Array.from({ length: count }, () => answer)
+
+test.each<[string, Answer[], unknown[]]>([
+  ['answers', times(4, 200), []],
+  ['is busy with itself', times(5, 503), []],
+  ['is silent for less than the limit', [...times(2, 'silent'), 200, ...times(2, 'silent'), 200], []],
+  ['fails', times(4, 500), ['failing']],
+  ['fails on and on', times(6, 500), ['failing', 'hung: failing']],
+  ['falls silent after it failed', [...times(3, 500), 'silent'], ['failing', 'silent']],
+  ['works in its silence', ['silent', ...times(4, 'works'), 200], []],
+  ['works between its misses', [...times(2, 'silent'), 'works', ...times(2, 'silent')], []],
+  ['works for longer than is forgiven', ['silent', ...times(7, 'works')], ['silent']],
+  ['works and still does not answer', ['silent', ...times(10, 'works')], ['silent', 'hung: silent']],
+  ['works after it was given up, and has to answer', [...times(3, 'silent'), ...times(2, 'works')], ['silent']],
+  [
+    'is not ended while it works',
+    [...times(3, 'silent'), ...times(4, 'works'), ...times(2, 'silent'), 200],
+    ['silent', true],
+  ],
   [
     'cannot be asked by this process',
-    ['silent', ...Array.from({ length: 8 }, () => 'cannotAsk' as const), 'silent', 200],
+    ['silent', ...times(8, 'cannotAsk'), 'silent', 200],
     ['could not ask a server whether it is well'],
   ],
-  ['comes back, and goes again', ['silent', 'silent', 'silent', 200, 500, 500, 500], ['silent', true, 'failing']],
+  ['comes back, and goes again', [...times(3, 'silent'), 200, ...times(3, 500)], ['silent', true, 'failing']],
 ])('a server that %s', async (_, answers, told) => {
   expect(await toldOver(answers)).toEqual(told)
 })
