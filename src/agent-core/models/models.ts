@@ -46,7 +46,7 @@ export interface FetchState {
 export interface ModelsState {
   directory: string
   /** Why the store cannot be used: one sentence. */
-  problem?: string
+  readonly problem: string | undefined
   /** Problems found at the start, one sentence each. */
   warnings: readonly string[]
   /** Sorted by model, then source. */
@@ -204,7 +204,7 @@ export class Models {
     }))
     return {
       directory: this.#store.directory,
-      ...(problem !== undefined && { problem }),
+      problem,
       warnings: this.#warnings,
       fetches: fetches.sort((a, b) => a.model.localeCompare(b.model) || a.source.localeCompare(b.source)),
       downloads: this.#pulls.views(),

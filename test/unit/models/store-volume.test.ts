@@ -81,3 +81,15 @@ test('one look is taken at a time, however often it is asked for, and the next o
     ['model store cannot be used', 'model store can be used again'],
   ])
 })
+
+test.each([
+  ['/tmp/models', ['model store may be emptied by a restart']],
+  ['/var/lib/models', []],
+])('that a store in %s may be emptied by a restart is logged at the start, where it may', (directory, expected) => {
+  const said: string[] = []
+  const log = { ...silentLog, info: (message: string) => void said.push(message) }
+  const watch = new StoreWatch({ directory, homeFile: join(folder.dir, 'home.json'), log, onChange: () => undefined })
+  watch.start()
+  watch.stop()
+  expect(said).toEqual(expected)
+})

@@ -445,10 +445,8 @@ class Attempt {
     const isSame = sha256 !== undefined || validator(remote) !== undefined
     if (meaning.kind === 'part' && isSame && (total ?? 0) > segmentBytes) this.#grow()
     const received = await this.#store(body, start, end)
-    if (meaning.kind === 'whole') {
-      if (total !== undefined && received < total) throw truncated(this.#shown, received, total)
-      this.#wholeBytes = received
-    } else if (received < end) throw truncated(this.#shown, this.#doneBytes, total)
+    if (end !== Infinity && received < end) throw truncated(this.#shown, this.#doneBytes, total)
+    if (meaning.kind === 'whole') this.#wholeBytes = received
     else if (total === undefined && end < range[1]) this.#wholeBytes = end
   }
 

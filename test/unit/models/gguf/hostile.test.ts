@@ -61,6 +61,13 @@ test.each([
   expect(parse(bytes, { pieceBytes: 65_536, sizeKnown: false })).toBe('Malformed')
 })
 
+test('arrays in arrays are read four deep, and no deeper', () => {
+  const deep = (depth: number) =>
+    header({ keys: 1n, rest: Buffer.concat([text('k'), ...nested(depth - 1), Buffer.alloc(4), uint64(0n)]) })
+  const outcomes = [4, 5].map((depth) => parse(deep(depth), { pieceBytes: 65_536, sizeKnown: true }))
+  expect(outcomes).toEqual(['a header', 'Malformed'])
+})
+
 test('more keys than any model has, or more bytes of their names, are refused with a sentence', () => {
   const keys = (count: number, name: (index: number) => string) =>
     header({ keys: BigInt(count), rest: Buffer.concat(Array.from({ length: count }, (_, index) => key(name(index)))) })

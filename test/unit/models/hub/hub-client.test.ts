@@ -43,6 +43,13 @@ describe('an answer of the Hub is bounded', () => {
     ])
   })
 
+  test('in the length of a path, which no file system could keep', async () => {
+    await using hub = await startFakeHub()
+    await hub.addRepo('org/repo', { 'M.gguf': Buffer.from('GGUF') })
+    hub.listings.push([500, 501].map((length) => ({ type: 'file', path: 'x'.repeat(length), size: 1 })))
+    expect((await client(hub).list('org/repo', 'main')).map(({ path }) => path.length)).toEqual([500])
+  })
+
   test('in bytes', async () => {
     await using hub = await startFakeHub()
     await hub.addRepo('org/repo', { 'M.gguf': Buffer.from('GGUF') })
