@@ -705,6 +705,10 @@ describe('publishing when the cluster misbehaves', () => {
     })
     await serve(agent, target)
     expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
+    const { hits } = forbidden
+    using looks = vi.spyOn(EndpointsWriter.prototype, 'lookAtAll')
+    await eventually(() => looks.mock.settledResults.length > 3)
+    expect(forbidden.hits).toBe(hits)
     forbidden.remove()
     agent.clock.now += 30_000
     await eventually(() => cluster.find('endpoints', 'legacy'))

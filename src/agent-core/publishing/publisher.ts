@@ -119,7 +119,7 @@ const pause = (ms: number, signal: AbortSignal): Promise<boolean> => delay(ms, t
 export interface PublicationView {
   readonly claim: ClaimJudgement
   readonly service: ServiceView
-  /** True also where there is no Service of ours to be out of date. */
+  /** Whether the Service says what is wanted; true where there is none. */
   readonly serviceUpToDate: boolean
   /** Only while others change the Service again and again. */
   readonly serviceEdits: Edits | undefined

@@ -113,10 +113,10 @@ export class ServiceWriter {
     return this.#lookAtEdits(target, this.#cached(target), publication)
   }
 
-  /** True also where there is none of ours to be out of date. */
+  /** Whether it says what is wanted, whosever it is; true where there is none. */
   isCurrent(target: PublishTarget, publication: Publication): boolean {
     const service = this.#cached(target)
-    return !service || judgeService(service, target).kind !== 'ours' || serviceIsCurrent(service, publication)
+    return !service || serviceIsCurrent(service, publication)
   }
 
   /** A dry run tells whether the name is free and acceptable before anything is claimed; undefined = it is. */
