@@ -162,7 +162,7 @@ export class PanicFuse implements Disposable {
   async leaving(): Promise<void> {
     const runs = [...this.#options.servers.state().values()].some((state) => !isOver(state))
     // Written before anything else: a machine that is shut down may not wait for more.
-    if (runs && this.#bootId !== '') await this.#note((state) => withAgent(state, this.#bootId))
+    if (runs) await this.#note((state) => withAgent(state, this.#bootId))
   }
 
   /** Whether the model may start now. If it may, it has the turn until it has loaded, ended, or {@link forget} is called. */

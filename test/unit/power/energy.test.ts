@@ -77,7 +77,10 @@ test('energy of the machine and of each service, its tokens, and what they cost'
 
 test('the share of the power now is said while it is known, and not when it is old or nothing is measured', async () => {
   await using it = await trial()
-  it.draw(30, 3)
+  it.state.totals.set('a/one', { generatedTokens: 0 })
+  it.draw(30, 1)
+  expect(it.energy.shareWatts('a/one')).toBeUndefined()
+  it.draw(30, 2)
   it.state.totals
     .set('a/one', { generatedTokens: 20 })
     .set('a/two', { generatedTokens: 10 })

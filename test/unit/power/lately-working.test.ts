@@ -73,16 +73,23 @@ test('one that computes is at work at the first look, and one that has stopped i
   expect(await working.has({ run: 'has computed', pid: 2 })).toBe(false)
 })
 
-test('a server that starts is work under way, and one that was found running and has not been asked is not', async () => {
-  const isUnderWay = (unasked: boolean) => {
-    const starting: ServerState = { kind: 'starting', since: 0, ...(unasked && { unasked }) }
-    return isWorkUnderWay({
-      servers: { state: () => new Map([['a/b', starting]]), counted: () => [] },
-      working: new LatelyWorking(() => Promise.resolve([])),
-      freshMs: 0,
-    })
-  }
-  expect([await isUnderWay(false), await isUnderWay(true)]).toEqual([true, false])
+test.each<[what: string, state: ServerState, isWork: boolean]>([
+  ['starts', { kind: 'starting', since: 0 }, true],
+  ['was found running and has not been asked', { kind: 'starting', since: 0, unasked: true }, false],
+  ['loads', { kind: 'loading', since: 0, pid: 1, port: 1 }, true],
+  [
+    'finishes its requests',
+    { kind: 'stopping', since: 0, cause: 'stopped', drain: { requestsInFlight: 1, endsAt: 0 } },
+    true,
+  ],
+  ['ends without any', { kind: 'stopping', since: 0, cause: 'stopped' }, false],
+])('whether a server that %s is work under way', async (_, state, isWork) => {
+  const isUnderWay = await isWorkUnderWay({
+    servers: { state: () => new Map([['a/b', state]]), counted: () => [] },
+    working: new LatelyWorking(() => Promise.resolve([])),
+    freshMs: 0,
+  })
+  expect(isUnderWay).toBe(isWork)
 })
 
 test('what worked counts for ten seconds more, as the GPU may still compute; of a run that is over nothing is kept', async () => {

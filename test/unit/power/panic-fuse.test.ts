@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import type { ServerListener } from '../../../src/agent-core/servers/servers.ts'
 import { PanicFuse, type PanicFuseOptions } from '../../../src/agent-core/power/panic-fuse.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -99,7 +100,8 @@ describe('a machine that stays up for half an hour after a start', () => {
     using _fuse = fuse
     const began = Date.now()
     for (let minutes = 0; minutes < 40; minutes += 10) {
-      expect(fuse.view?.state).toBe(minutes < 30 ? 'inTurn' : undefined)
+      const inTurn = { state: 'inTurn', since: new Date(began).toISOString() }
+      expect(fuse.view).toEqual(minutes < 30 ? expect.objectContaining(inTurn) : undefined)
       start()
       await vi.advanceTimersByTimeAsync(10 * minuteMs)
     }
@@ -124,6 +126,18 @@ describe('a machine that stays up for half an hour after a start', () => {
     wake.mockRestore()
     expect([during, fuse.view]).toEqual(['inTurn', undefined])
   })
+})
+
+test.each<[when: string, does: string, state: ServerState, leftIn: string | null]>([
+  ['while a model loads', 'notes the boot', { kind: 'loading', since: 0, pid: 1, port: 1 }, 'two'],
+  ['when nothing runs', 'notes nothing', { kind: 'failedToSpawn', since: 0, message: '', failures: 1 }, null],
+])('an agent that is asked to end %s %s', async (_when, _does, state, leftIn) => {
+  const servers = { ...noServers, state: () => new Map([['a/b', state]]) }
+  const { fuse, folder } = await fuseAfterEnd({ servers })
+  await using _folder = folder
+  using _fuse = fuse
+  await fuse.leaving()
+  expect(JSON.parse(await readFile(join(folder.dir, 'panic-fuse.json'), 'utf8'))).toMatchObject({ leftIn })
 })
 
 test('a late report of a panic is told', async () => {

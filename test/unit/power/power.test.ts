@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { PowerFigures } from '../../../src/contract/power.ts'
 import { findMacmon } from '../../../src/agent-core/power/macmon.ts'
 import { Power, type PowerOptions, type PowerSettings } from '../../../src/agent-core/power/power.ts'
+import type { Kill } from '../../../src/agent-core/power/power-source.ts'
 import { eventually } from '../../support/eventually.ts'
 import { powerStandIns, type PowerMode, type PowerStandIns } from '../../support/power/stand-ins.ts'
 import { Recorder } from '../../support/running-agent.ts'
@@ -172,8 +173,13 @@ describe('power is measured only while it is asked for and somebody looks', () =
 })
 
 describe('what goes wrong is said in one sentence, and figures are gone rather than old', () => {
-  test('powermetrics that ends is started anew', async () => {
-    await using it = await trial({ mode: 'ends' })
+  test('powermetrics that ends is started anew, and what is left of it is signalled once, at its end', async () => {
+    const signals: unknown[] = []
+    const kill: Kill = (pid, signal) => {
+      signals.push(signal)
+      return process.kill(pid, signal)
+    }
+    await using it = await trial({ mode: 'ends', options: { kill } })
     it.power.look()
     expect(await it.state('failed')).toBe(
       'powermetrics ended (exit code 70): powermetrics: unable to sample. It is tried again.',
@@ -181,6 +187,8 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     expect(it.told.at(-1)).toBeUndefined()
     await it.standIns.mode('measures')
     await it.state('measuring')
+    const { length } = await it.standIns.calls()
+    expect(signals).toEqual(Array(length - 1).fill('SIGTERM'))
     expect(it.log.warnings).toHaveLength(1)
   })
 
