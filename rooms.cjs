@@ -43,7 +43,7 @@ const faces = {
     'settings',
   ],
   cluster: ['cluster-choice', 'cluster-link', 'cluster-session'],
-  gateway: ['gateway', 'routes'],
+  gateway: ['api-keys', 'doors', 'gateway', 'routes'],
   history: ['history'],
   kube: [
     'api-error',
@@ -55,6 +55,7 @@ const faces = {
     'object-cache',
     'pinned-context',
     'resources',
+    'secrets',
     'status-writer',
   ],
   memory: [
@@ -140,6 +141,7 @@ const faces = {
     'figures/runtime-figures',
     'launch',
     'ledger',
+    'listening',
     'liveness',
     'output',
     'output-reader',

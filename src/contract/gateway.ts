@@ -63,7 +63,18 @@ export type ServiceCounts = z.infer<typeof serviceCounts>
 /** More services than a Mac ever has; of more than that the gateway knows those that serve, and the first of the others. */
 export const maxRoutes = 2_000
 
-/** One service, and the engine on 127.0.0.1 that serves it. */
+const port = z.int().min(1).max(65_535)
+
+/** How a service is reached at the published address. */
+export const publishedAccess = z.object({
+  /** Those of its Service, which Pods put into `Host`. */
+  servicePorts: z.array(port).min(1).max(2),
+  /** The SHA-256 (hex) of the API key that it asks for; `none`: it asks for none; `nobody`: it asks for one that nobody can have. */
+  key: z.union([z.enum(['none', 'nobody']), z.string().regex(/^[0-9a-f]{64}$/)]),
+})
+export type PublishedAccess = z.infer<typeof publishedAccess>
+
+/** One service, and the engine that serves it. */
 export const gatewayRoute = z.object({
   namespace: z.string().max(300),
   name: z.string().max(300),
@@ -71,8 +82,21 @@ export const gatewayRoute = z.object({
   runtime: z.string().max(100),
   /** What a request may call it besides its name: the engine's alias, the model's file. */
   names: z.array(z.string().max(1_024)).max(20),
+  /** Where the engine is asked; absent = 127.0.0.1. */
+  host: z.ipv4().optional(),
   /** Absent while nothing serves it. */
-  port: z.int().min(1).max(65_535).optional(),
+  port: port.optional(),
+  /** Absent where no engine of it relies on the gateway at the published address. */
+  published: z
+    .object({
+      /** Absent while the agent does not know it: as before. */
+      address: z.ipv4().optional(),
+      /** Of each engine that listens at 127.0.0.1; requests come to the same port of the address. */
+      ports: z.array(port).max(3),
+      /** Absent while the agent does not know it: as before. */
+      access: publishedAccess.optional(),
+    })
+    .optional(),
   /** Why nothing serves it, and what comes next. */
   message: z.string().max(1_000).optional(),
 })
@@ -82,7 +106,8 @@ export const toGateway = z.discriminatedUnion('type', [
   /** First of each connection: all that serves, and what there is room for of the others. */
   z.object({
     type: z.literal('routes'),
-    port: z.int().min(1).max(65_535),
+    /** Of the client proxy; 0 = there is none. */
+    port: port.or(z.literal(0)),
     routes: z.array(gatewayRoute).max(maxRoutes),
   }),
   /** What has changed since; `gone` names services as namespace/name. */

@@ -44,6 +44,8 @@ export const serviceReasons = [
   'ModelMissing',
   'ServiceNameTaken',
   'NoHostAddress',
+  'NoGateway',
+  'NoApiKey',
   'ClaimedElsewhere',
   'ClaimOverwritten',
   'ClusterDisagrees',

@@ -180,6 +180,24 @@ export const serverRows = {
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
+export const listenModes = ['all', 'published', 'gateway'] as const
+/** Where model servers listen: at every address, at the published one alone, or on this machine, with the gateway before them. */
+export type ListenMode = (typeof listenModes)[number]
+
+export const publishingRows = {
+  listen: {
+    kind: 'choice',
+    schema: z.enum(listenModes, { error: `must be ${listenModes.slice(0, -1).join(', ')} or ${listenModes.at(-1)}` }),
+    default: 'all',
+    group: 'Publishing',
+    flag: 'listen',
+    help: 'where model servers listen: all (every address of this machine, open to its networks without a password), published (the published address alone, as open), or gateway (this machine alone; the gateway listens at the published address, checks each request and asks for an API key where a service names one)',
+    counts: 'nextServer',
+    // It opens models to a network.
+    trust: 'shell',
+  },
+} as const satisfies Readonly<Record<string, EditableRow>>
+
 const endpointMessage = 'must be an http:// or https:// address of at most 1000 characters'
 
 export const modelRows = {
@@ -517,6 +535,7 @@ export const editableRows = {
   ...serverRows,
   ...modelRows,
   ...memoryRows,
+  ...publishingRows,
   ...powerRows,
   ...agentRows,
 } as const

@@ -2,11 +2,14 @@ import { once } from 'node:events'
 import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { Agent, type Dispatcher } from 'undici'
+import { AddressScan, encodingRefused, rewritten, rulesOf } from './body-rules.ts'
 import type { Exchange } from './figures.ts'
 import { hasBody, Refusal } from './refusal.ts'
 
 /** Pictures and long contexts fit many times. */
 export const maxBodyBytes = 128 * 1_024 * 1_024
+/** A body that is changed is read as a whole. */
+const maxChangedBytes = 32 * 1_024 * 1_024
 
 const maxEngineHeaderBytes = 64 * 1_024
 const connectMs = 10_000
@@ -26,7 +29,17 @@ export interface Forwarded {
   readonly response: ServerResponse
   /** What was read of the body so far; the rest follows from the request. */
   readonly read: readonly Buffer[]
-  readonly engine: { readonly port: number; readonly title: string }
+  readonly engine: {
+    /** Absent = 127.0.0.1. */
+    readonly host?: string | undefined
+    readonly port: number
+    readonly title: string
+    readonly runtime: string
+    /** What the engine calls the model that it serves. */
+    readonly model: string | undefined
+  }
+  /** Headers that are not for the engine. */
+  readonly hidden?: readonly string[]
   /** Escaped, with the query. */
   readonly path: string
   readonly connections: Agent
@@ -46,9 +59,14 @@ export async function forward(forwarded: Forwarded): Promise<void> {
   response.once('close', onClose)
   if (response.destroyed) leaving.abort()
   try {
+    const { headers, body } = await messageFor(forwarded)
     const answer = await connections.request({
-      ...{ origin: `http://127.0.0.1:${engine.port}`, path, method: request.method as Dispatcher.HttpMethod },
-      ...{ headers: requestHeaders(request.headers), body: bodyOf(forwarded), signal: leaving.signal },
+      ...{
+        origin: `http://${engine.host ?? '127.0.0.1'}:${engine.port}`,
+        path,
+        method: request.method as Dispatcher.HttpMethod,
+      },
+      ...{ headers, body, signal: leaving.signal },
     })
     response.writeHead(answer.statusCode, answerHeaders(answer.headers))
     exchange.answered(answer.statusCode, answer.headers)
@@ -71,35 +89,49 @@ export async function forward(forwarded: Forwarded): Promise<void> {
 /** Nothing of its body is to come. */
 export const isWhole = (request: IncomingMessage): boolean => request.complete && request.readableLength === 0
 
-/** A body that is here already is sent in one piece. */
-function bodyOf(forwarded: Forwarded): Buffer | Readable | null {
-  const { request, read, exchange } = forwarded
-  if (!hasBody(request)) return null
-  if (!isWhole(request)) return Readable.from(pieces(forwarded), { objectMode: false })
-  const body = Buffer.concat(read)
-  exchange.received(body.length)
-  return body
+/** What the engine is sent. A body that is here already is sent in one piece. Throws Refusal. */
+async function messageFor(forwarded: Forwarded) {
+  const { request, read, engine, exchange, hidden = [] } = forwarded
+  const headers = requestHeaders(request.headers, hidden)
+  if (!hasBody(request)) return { headers, body: null }
+  const encoding = request.headers['content-encoding'] ?? 'identity'
+  if (encoding.toLowerCase() !== 'identity') throw encodingRefused
+  const rules = rulesOf(engine.runtime)
+  if (rules.model !== undefined) {
+    const whole: Buffer[] = []
+    for await (const piece of pieces(forwarded, maxChangedBytes)) whole.push(piece)
+    const { 'content-length': _length, ...others } = headers
+    return { headers: others, body: rewritten(Buffer.concat(whole), rules, engine.model) }
+  }
+  if (!isWhole(request)) return { headers, body: Readable.from(pieces(forwarded), { objectMode: false }) }
+  const whole = Buffer.concat(read)
+  exchange.received(whole.length)
+  new AddressScan().push(whole)
+  return { headers, body: whole }
 }
 
-async function* pieces({ request, read, exchange }: Forwarded): AsyncGenerator<Buffer> {
+/** The body as it comes, looked at. Throws Refusal. */
+async function* pieces({ request, read, exchange }: Forwarded, maxBytes = maxBodyBytes): AsyncGenerator<Buffer> {
+  const scan = new AddressScan()
   let bytes = 0
-  for (const piece of read) {
+  for await (const piece of everyPiece(request, read)) {
     bytes += piece.length
     exchange.received(piece.length)
-    yield piece
-  }
-  for await (const piece of request as AsyncIterable<Buffer>) {
-    bytes += piece.length
-    exchange.received(piece.length)
-    if (bytes > maxBodyBytes) throw bodyTooLarge()
+    if (bytes > maxBytes) throw bodyTooLarge(maxBytes)
+    scan.push(piece)
     yield piece
   }
 }
 
-export const bodyTooLarge = (): Refusal =>
+async function* everyPiece(request: IncomingMessage, read: readonly Buffer[]): AsyncGenerator<Buffer> {
+  yield* read
+  yield* request as AsyncIterable<Buffer>
+}
+
+export const bodyTooLarge = (maxBytes = maxBodyBytes): Refusal =>
   new Refusal(
     ...(['4xx', 413, 'body_too_large'] as const),
-    `A request may have at most ${maxBodyBytes / 1_024 / 1_024} MiB: send smaller pictures or less text.`,
+    `A request may have at most ${maxBytes / 1_024 / 1_024} MiB: send smaller pictures or less text.`,
   )
 
 function engineFailure(title: string, cause: unknown): Refusal {
@@ -126,8 +158,8 @@ const hopByHop = new Set([
 const isOfTheWay = (name: string): boolean =>
   name === 'host' || name === 'forwarded' || name === 'expect' || name.startsWith('x-forwarded-')
 
-const requestHeaders = (headers: IncomingHttpHeaders): OutgoingHttpHeaders =>
-  passedOn(headers, (name) => !isOfTheWay(name))
+const requestHeaders = (headers: IncomingHttpHeaders, hidden: readonly string[]): OutgoingHttpHeaders =>
+  passedOn(headers, (name) => !isOfTheWay(name) && !hidden.includes(name))
 
 const answerHeaders = (headers: IncomingHttpHeaders): OutgoingHttpHeaders => passedOn(headers, () => true)
 

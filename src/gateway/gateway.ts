@@ -12,7 +12,9 @@ import {
   type ToGateway,
 } from '../contract/gateway.ts'
 import { ClientDoor } from './client-door.ts'
+import { Figures } from './figures.ts'
 import { Listeners } from './listeners.ts'
+import { PublishedDoor } from './published-door.ts'
 import { serviceOf } from './routing.ts'
 
 export interface GatewayOptions {
@@ -64,9 +66,12 @@ class AgentSocket {
   readonly #options: GatewayOptions & { readonly onEnd: (why: string) => void }
   readonly #timings: GatewayTimings
   readonly #door: ClientDoor
+  readonly #published: PublishedDoor
   readonly #listeners: Listeners
   readonly #server: Server
   readonly #agents = new Set<Socket>()
+  /** 0 = there is no client proxy. */
+  #clientPort = 0
   #routes: ReadonlyMap<string, GatewayRoute> = new Map()
   #heardAt = performance.now()
   /** Since when there is neither an agent nor an engine. */
@@ -76,7 +81,9 @@ class AgentSocket {
   constructor(options: GatewayOptions & { readonly onEnd: (why: string) => void }) {
     this.#options = options
     this.#timings = { ...usualTimings, ...options.timings }
-    this.#door = new ClientDoor(options.log)
+    const figures = new Figures()
+    this.#door = new ClientDoor(options.log, figures)
+    this.#published = new PublishedDoor(options.log, figures)
     this.#listeners = new Listeners((state) => {
       for (const agent of this.#agents) send(agent, { type: 'door', ...state })
     })
@@ -106,7 +113,7 @@ class AgentSocket {
     clearInterval(this.#timer)
     this.#server.close()
     this.#listeners.set([])
-    const closing = this.#door.close()
+    const closing = Promise.all([this.#door.close(), this.#published.close()])
     await within(agentWaitsMs, closing)
     for (const agent of this.#agents) agent.end()
     await within(endLimitMs, closing)
@@ -132,10 +139,8 @@ class AgentSocket {
     this.#heardAt = performance.now()
     switch (frame.type) {
       case 'routes':
+        this.#clientPort = frame.port
         this.#know(byService(frame.routes))
-        this.#listeners.set([
-          { host: '127.0.0.1', port: frame.port, onConnection: (client) => this.#door.connect(client) },
-        ])
         return
       case 'changes': {
         const gone = new Set(frame.gone)
@@ -154,7 +159,13 @@ class AgentSocket {
 
   #know(routes: ReadonlyMap<string, GatewayRoute>): void {
     this.#routes = routes
-    this.#door.routes = [...routes.values()]
+    const all = [...routes.values()]
+    this.#door.routes = all
+    // Without an agent the cluster calls these services stale and sends nobody here.
+    const isAlone = performance.now() - this.#heardAt >= this.#timings.agentGoneMs
+    const published = this.#published.told(isAlone ? [] : all)
+    const client = { host: '127.0.0.1', port: this.#clientPort, onConnection: (one: Socket) => this.#door.connect(one) }
+    this.#listeners.set(client.port === 0 ? published : [client, ...published])
   }
 
   /** While there is no agent: an engine that has ended is offered no more, and without any of them nobody needs the gateway. */
@@ -175,7 +186,7 @@ class AgentSocket {
   }
 }
 
-async function within(limitMs: number, work: Promise<void>): Promise<void> {
+async function within(limitMs: number, work: Promise<unknown>): Promise<void> {
   const limit = new AbortController()
   await Promise.race([work, delay(limitMs, undefined, { signal: limit.signal }).catch(() => undefined)])
   limit.abort()
@@ -193,7 +204,7 @@ const withEngines = (routes: readonly GatewayRoute[]): Promise<GatewayRoute[]> =
   Promise.all(
     routes.map(async ({ port, ...route }) => {
       if (port === undefined) return { ...route, message: 'no agent runs that would start it.' }
-      if (await answers({ host: '127.0.0.1', port })) return { ...route, port }
+      if (await answers({ host: route.host ?? '127.0.0.1', port })) return { ...route, port }
       return { ...route, message: 'its engine has ended, and no agent runs that would start another.' }
     }),
   )

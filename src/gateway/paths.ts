@@ -28,6 +28,8 @@ const allowed: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['llamacpp', withCommon(...llamaServer, 'GET /props', 'GET /models')],
   ['vllm-swift', withCommon(...vllmSwift, 'GET /version', 'GET /ping')],
   ['ollama', withCommon(...ollama)],
+  // Its list of models names all that the person has.
+  ['mlx-lm', new Set(['GET /health', 'POST /v1/chat/completions', 'POST /v1/completions'])],
   ['mlx-server', withCommon()],
   ['omlx', withCommon()],
   ['tensorfold', withCommon()],
@@ -64,7 +66,7 @@ export function targetOf(url: string): Target | undefined {
 export function isAllowed(runtime: string, method: string, path: string): boolean {
   const entries = allowed.get(runtime)
   if (!entries) return false
-  return entries.has(`${method} ${path}`) || (method === 'GET' && isModelPath(path))
+  return entries.has(`${method} ${path}`) || (method === 'GET' && isModelPath(path) && entries.has('GET /v1/models'))
 }
 
 /** Whether some engine has it, whatever the method: such a path names no service. */

@@ -28,6 +28,7 @@ export function refuse(response: ServerResponse, { status, code, message }: Refu
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(body),
     ...(status === 503 && { 'retry-after': '5' }),
+    ...(status === 401 && { 'www-authenticate': 'Bearer' }),
     // The rest of a body that nobody reads must not hold the connection.
     ...(hasBody(response.req) && !response.req.complete && { connection: 'close' }),
   })

@@ -11,6 +11,7 @@ import { evictionSettings, launchRules, portPolicy, specPolicy } from '../api/se
 import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
 import { clusterSession, type ClusterSession } from '../cluster/cluster-session.ts'
+import { ApiKeys } from '../gateway/api-keys.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { Routes } from '../gateway/routes.ts'
 import { History } from '../history/history.ts'
@@ -21,6 +22,7 @@ import { countUnload, sessionCounters } from '../observability/metric-feeds.ts'
 import { PanicFuse } from '../power/panic-fuse.ts'
 import { Sleep } from '../power/sleep.ts'
 import { Supply } from '../power/supply.ts'
+import { servicePortsOf } from '../publishing/objects.ts'
 import { FirewallWatch } from '../publishing/firewall-watch.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
@@ -31,11 +33,12 @@ import { ServerLaunches } from '../reconcile/server-launches.ts'
 import { tokenIn } from '../reconcile/model-request.ts'
 import { LlamaServerDialects } from '../runtimes/llama-server-binary.ts'
 import { launchEnvironment } from '../servers/launch.ts'
+import { hostFor } from '../servers/listening.ts'
 import { longestStopMs } from '../servers/termination.ts'
 import { PersonSettings } from '../settings/person-settings.ts'
 import { socketPathFor } from '../state/socket-path.ts'
 import { withoutUnfinished } from '../util/files.ts'
-import { refKey } from '../util/object-key.ts'
+import { refKey, splitKey } from '../util/object-key.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { LinkError } from '../../contract/client.ts'
 
@@ -106,14 +109,16 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
   const guard = guardRoom(context, inputs, unloadReasons)
   evictionRoom(context, inputs, { unloadReasons, narrator })
-  const address = addressRoom(context, { settings, history })
+  const address = addressRoom(context, { settings, history }, () => gateway?.routesChanged())
   firewallRoom(context, inputs.rooms)
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
-  const gateway = gatewayRoom(context, inputs)
+  const apiKeys = apiKeyRoom(context, () => gateway)
+  const gateway = gatewayRoom(context, inputs, { address, apiKeys })
   const link = linkRoom(context, inputs, {
     gateway,
+    apiKeys,
     unloadReasons,
     narrator,
     guard,
@@ -140,9 +145,18 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
 }
 
+function apiKeyRoom({ ends, session, options: { log } }: RoomContext, gateway: () => Gateway | undefined): ApiKeys {
+  const onChange = (key: string): void => {
+    gateway()?.routesChanged()
+    session()?.reconciler.enqueue(key)
+  }
+  return ends.use(new ApiKeys({ api: () => session()?.cluster.api, onChange, log }))
+}
+
 function gatewayRoom(
   { options, snapshots, session }: RoomContext,
   { rooms: { servers } }: ControlInputs,
+  { address, apiKeys }: Pick<ControlRooms, 'address'> & { readonly apiKeys: ApiKeys },
 ): Gateway | undefined {
   const { settings, platform, log, gateway: how } = options
   const { stateDir, clientPort } = settings
@@ -153,12 +167,25 @@ function gatewayRoom(
     }
     return undefined
   }
-  const routes = new Routes(servers)
+  const published = (key: string) => {
+    const { ip } = address.facts
+    if (address.isKnown && ip === undefined) return undefined
+    const { namespace, name } = splitKey(key)
+    const service = session()?.cluster.inferenceServices.get(namespace, name)
+    const asked = apiKeys.askedFor(key)
+    const servicePorts = servicePortsOf(service?.spec.value.endpoint?.port).map(({ port }) => port)
+    return {
+      ...(ip !== undefined && { address: ip }),
+      ...(service && asked !== undefined && { access: { servicePorts, key: asked } }),
+    }
+  }
+  const routes = new Routes({ servers, published })
   const gateway = new Gateway({
     ...{ port: clientPort, stateDir, command: how.command, log, onChange: () => snapshots.changed() },
     socketPath: socketPathFor(stateDir, how.temporaryDir, 'gateway.sock'),
     routes: () => routes.now(session()?.reconciler.outlooks() ?? []),
     holders: async (port) => (await platform.portListeners(port, noGroup)).others,
+    onDoors: () => session()?.reconciler.enqueueAll(),
   })
   servers.onChange(() => gateway.routesChanged())
   snapshots.register(() => ({ notices: [gateway.notice] }))
@@ -217,6 +244,7 @@ function evictionRoom(
 function addressRoom(
   { ends, snapshots, session, options: { platform, log } }: RoomContext,
   { settings, history }: Pick<ControlRooms, 'settings' | 'history'>,
+  onMoved: () => void,
 ): PublishedAddress {
   const address = ends.use(
     new PublishedAddress({
@@ -227,6 +255,7 @@ function addressRoom(
       log,
       onChange: () => {
         session()?.reconciler.enqueueAll()
+        onMoved()
         snapshots.changed()
       },
     }),
@@ -320,6 +349,7 @@ type LinkedRooms = Pick<
   'unloadReasons' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply' | 'gateway'
 > & {
   readonly guard: MemoryGuard
+  readonly apiKeys: ApiKeys
 }
 
 function linkRoom(
@@ -381,7 +411,7 @@ function linkRoom(
 function openSession(
   context: RoomContext,
   { rooms, machine }: ControlInputs,
-  { unloadReasons, narrator, guard, address, sleep, fuse, supply }: LinkedRooms,
+  { unloadReasons, narrator, guard, address, sleep, fuse, supply, gateway, apiKeys }: LinkedRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -389,6 +419,9 @@ function openSession(
   const { models, servers, memory } = rooms
   const { performanceCores, hasMetal } = machine()
   const settings = context.settings()
+  const listen = () => context.settings().listen
+  // They are those of the cluster that was served before.
+  apiKeys.forgetAll()
   const launches = new ServerLaunches({
     settings: {
       defaultRuntime: settings.runtime,
@@ -397,6 +430,7 @@ function openSession(
       performanceCores,
       policy: specPolicy(settings),
       port: portPolicy(settings),
+      host: () => hostFor(listen(), address.facts.ip),
       rules: () => launchRules(context.settings()),
     },
     models,
@@ -422,16 +456,26 @@ function openSession(
     settings: {
       allowlist: settings.inferenceServiceAllowlist,
       port: portPolicy(settings),
+      listen,
       refreshEveryMs: () => context.settings().refreshEveryMs,
       idleMinuteMs,
     },
     hostAddress: () => address.facts,
     excessOf: (key) => guard.notice(key),
+    apiKeys,
+    door: (at, port) => gateway?.door(at, port) ?? noGateway,
     silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence,
     log,
     onChange,
   })
 }
+
+/** Only the command starts it. */
+const noGateway = {
+  kind: 'closed',
+  message:
+    'The gateway does not run here, so nobody listens for it at the published address: set --listen all or published.',
+} as const
 
 function commandRooms(
   { options, snapshots }: RoomContext,

@@ -12,6 +12,7 @@ import {
   type GatewayRoute,
   type ToGateway,
 } from '../../contract/gateway.ts'
+import { Doors, type DoorState } from './doors.ts'
 import { changesSince } from './routes.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PortHolder } from '../platform/platform.ts'
@@ -29,7 +30,7 @@ import { within } from '../util/within.ts'
 export type GatewayCommand = () => Promise<readonly [program: string, ...args: string[]]>
 
 export interface GatewayOptions {
-  /** Port of the client proxy on 127.0.0.1; 0 starts no gateway and ends one that an earlier agent left running. */
+  /** Port of the client proxy on 127.0.0.1; 0 = there is none, and a gateway only where services need it at the published address. */
   readonly port: number
   readonly stateDir: string
   readonly socketPath: string
@@ -39,6 +40,8 @@ export interface GatewayOptions {
   readonly holders: (port: number) => Promise<readonly PortHolder[]>
   readonly log: Logger
   readonly onChange: () => void
+  /** Whether it listens at the published address may have changed. */
+  readonly onDoors: () => void
 }
 
 /** A gateway that does not answer within this time is killed and started again; it usually takes a fraction of a second. */
@@ -60,7 +63,11 @@ const backOff = { firstMs: 1_000, maxMs: 60_000 }
 export class Gateway implements AsyncDisposable {
   readonly #options: GatewayOptions
   readonly #leaving = new AbortController()
+  readonly #doors: Doors
   #link: Link | undefined
+  #isStarted = false
+  /** It is started whenever it does not run. */
+  #isKept = false
   #running: Promise<void> | undefined
   #door: Extract<FromGateway, { type: 'door' }> | undefined
   #problem: string | undefined
@@ -71,6 +78,7 @@ export class Gateway implements AsyncDisposable {
 
   constructor(options: GatewayOptions) {
     this.#options = options
+    this.#doors = new Doors(options.onDoors)
   }
 
   /** For programs on this machine; undefined while it does not listen. */
@@ -86,7 +94,13 @@ export class Gateway implements AsyncDisposable {
 
   /** To be called once, when it is known what serves. */
   start(): void {
-    this.#running ??= this.#options.port === 0 ? this.#endEarlier() : this.#keepRunning()
+    this.#isStarted = true
+    if (!this.#runWhereNeeded()) this.#running = this.#endEarlier()
+  }
+
+  /** Whether it listens there for a service. */
+  door(address: string, port: number): DoorState {
+    return this.#doors.at(address, port)
   }
 
   /** Told in the same turn of the event loop, once for all changes in it. */
@@ -95,6 +109,7 @@ export class Gateway implements AsyncDisposable {
     this.#isTelling = true
     queueMicrotask(() => {
       this.#isTelling = false
+      this.#runWhereNeeded()
       this.#tellChanges()
     })
   }
@@ -116,6 +131,7 @@ export class Gateway implements AsyncDisposable {
   async end(): Promise<void> {
     this.#leaving.abort()
     clearTimeout(this.#reasonsTimer)
+    this.#doors[Symbol.dispose]()
     await this.#link?.end()
     await this.#running
   }
@@ -124,8 +140,21 @@ export class Gateway implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#leaving.abort()
     clearTimeout(this.#reasonsTimer)
+    this.#doors[Symbol.dispose]()
     this.#link?.close()
     await this.#running
+  }
+
+  /** False where nobody needs it. */
+  #runWhereNeeded(): boolean {
+    if (this.#isKept) return true
+    const { port, routes } = this.#options
+    if (!this.#isStarted || (port === 0 && !routes().some(({ published }) => published))) return false
+    this.#isKept = true
+    this.#doors.await()
+    const ended = this.#running ?? Promise.resolve()
+    this.#running = ended.then(() => this.#keepRunning())
+    return true
   }
 
   async #endEarlier(): Promise<void> {
@@ -138,7 +167,7 @@ export class Gateway implements AsyncDisposable {
 
   /** Never rejects. */
   async #keepRunning(): Promise<void> {
-    const { log } = this.#options
+    const { log, port } = this.#options
     const { signal } = this.#leaving
     const hasLeft = (): boolean => signal.aborted
     for (let failures = 0; !hasLeft();) {
@@ -150,9 +179,9 @@ export class Gateway implements AsyncDisposable {
       } catch (error) {
         if (hasLeft()) return
         log.warn('no gateway', { error })
-        this.#say(
-          `There is no client proxy on 127.0.0.1:${this.#options.port}: ${messageOf(error)}. It is tried again.`,
-        )
+        const what = port === 0 ? 'no gateway' : `no client proxy on 127.0.0.1:${port}`
+        this.#say(`There is ${what}: ${messageOf(error)}. It is tried again.`)
+        this.#doors.failed(`the gateway could not be started (${messageOf(error)})`)
       }
       if (performance.now() - began >= stableMs) failures = 0
       // The first end is answered at once: its clients wait.
@@ -172,6 +201,7 @@ export class Gateway implements AsyncDisposable {
     }
     log.info(found ? 'took over the gateway' : 'started the gateway', { pid: link.pid, version: link.version })
     this.#link = link
+    this.#doors.there()
     const heartbeat = setInterval(() => link.send({ type: 'alive' }), heartbeatMs).unref()
     try {
       this.#tellAll(link)
@@ -180,6 +210,7 @@ export class Gateway implements AsyncDisposable {
       clearInterval(heartbeat)
       this.#link = undefined
       this.#door = undefined
+      this.#doors.lost()
       this.#options.onChange()
     }
   }
@@ -245,10 +276,12 @@ export class Gateway implements AsyncDisposable {
     if (!isAll) this.reasonsChanged()
     for (const key of gone) this.#told.delete(key)
     for (const route of routes) this.#told.set(refKey(route), route)
+    this.#doors.onlyAt(new Set([...this.#told.values()].flatMap(doorsOf)))
     return { routes, gone }
   }
 
   async #heard(door: Extract<FromGateway, { type: 'door' }>): Promise<void> {
+    this.#doors.heard(door)
     if (door.host !== '127.0.0.1' || door.port !== this.#options.port) return
     this.#door = door
     if (door.problem === undefined) {
@@ -279,6 +312,9 @@ export class Gateway implements AsyncDisposable {
     return (text ?? '').trim().slice(-1_000)
   }
 }
+
+const doorsOf = ({ published }: GatewayRoute): string[] =>
+  published ? published.ports.map((port) => `${published.address}:${port}`) : []
 
 const maxLogBytes = 1_048_576
 

@@ -2,7 +2,8 @@ import { basename } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { maxRoutes, type GatewayRoute } from '../../contract/gateway.ts'
 import { sentence } from '../../contract/clean-text.ts'
-import type { ServerState } from '../servers/server-state.ts'
+import { askedAt, loopback } from '../servers/listening.ts'
+import { isOver, type ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
 
@@ -16,24 +17,34 @@ export interface KnownService {
   readonly names: readonly string[]
 }
 
+type Published = NonNullable<GatewayRoute['published']>
+
+export interface RoutesOptions {
+  readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf'>
+  /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
+  readonly published: (key: string) => Omit<Published, 'ports'> | undefined
+}
+
 /** Where requests for each service go that serves, and why for each that does not. */
 export class Routes {
-  readonly #servers: Pick<Servers, 'state' | 'commandOf'>
+  readonly #options: RoutesOptions
   /** With what each was made of: to clean a thousand sentences again and again takes longer than requests should wait. */
   #waiting = new Map<string, { readonly known: KnownService; readonly route: GatewayRoute }>()
 
-  constructor(servers: Pick<Servers, 'state' | 'commandOf'>) {
-    this.#servers = servers
+  constructor(options: RoutesOptions) {
+    this.#options = options
   }
 
   /** What serves comes first. What has not changed since it was last asked is the same object. */
   now(services: readonly KnownService[]): GatewayRoute[] {
+    const { servers } = this.#options
     const serving = new Map<string, GatewayRoute>()
     const known = new Map(services.map((service) => [service.key, service]))
-    for (const [key, state] of this.#servers.state()) {
+    for (const [key, state] of servers.state()) {
       const port = portOf(state)
-      const names = namesOf(this.#servers.commandOf(key) ?? [])
-      if (port !== undefined) serving.set(key, { ...routeOf(key, names), port })
+      const names = namesOf(servers.commandOf(key) ?? [])
+      if (port !== undefined)
+        serving.set(key, { ...routeOf(key, names), ...this.#engine(key, port), ...this.#published(key) })
       else if (!known.has(key) && (state.kind !== 'exited' || state.cause !== 'stopped'))
         known.set(key, { key, names, message: 'its server does not serve yet.' })
     }
@@ -42,11 +53,31 @@ export class Routes {
     return [...serving.values(), ...waiting.map(({ route }) => route)].slice(0, maxRoutes)
   }
 
+  #engine(key: string, port: number): Pick<GatewayRoute, 'host' | 'port'> {
+    const host = askedAt(this.#options.servers.hostOf(key) ?? loopback)
+    return { port, ...(host !== loopback && { host }) }
+  }
+
+  /** Where the gateway is to listen for the service: for each engine of it that no other machine reaches. */
+  #published(key: string): Pick<GatewayRoute, 'published'> {
+    const { servers, published } = this.#options
+    const engines = [
+      [servers.hostOf(key), servers.get(key)],
+      [servers.hostOf(key, 'successor'), servers.successor(key)],
+      [servers.hostOf(key, 'retiring'), servers.retiring(key)],
+    ] as const
+    const ports = engines.flatMap(([host, state]) => (host === loopback ? (engineOf(state) ?? []) : []))
+    const where = ports.length === 0 ? undefined : published(key)
+    return where ? { published: { ...where, ports } } : {}
+  }
+
   #wait(known: KnownService): { readonly known: KnownService; readonly route: GatewayRoute } {
     const before = this.#waiting.get(known.key)
-    if (before?.known.message === known.message && isDeepStrictEqual(before.known.names, known.names)) return before
+    const published = this.#published(known.key)
+    const isSameWait = before?.known.message === known.message && isDeepStrictEqual(before.known.names, known.names)
+    if (isSameWait && isDeepStrictEqual(before.route.published, published.published)) return before
     const message = sentence(known.message, maxMessageLength)
-    return { known, route: { ...routeOf(known.key, namesFrom(known.names)), message } }
+    return { known, route: { ...routeOf(known.key, namesFrom(known.names)), message, ...published } }
   }
 }
 
@@ -62,7 +93,7 @@ export function changesSince(
 ): { readonly routes: GatewayRoute[]; readonly gone: string[]; readonly isAll: boolean } {
   const changed = now.filter((route) => !isSame(told.get(refKey(route)), route))
   const isUrgent = (route: GatewayRoute): boolean =>
-    route.port !== undefined || told.get(refKey(route))?.port !== undefined
+    [route, told.get(refKey(route))].some((one) => one?.port !== undefined || one?.published !== undefined)
   const reasons = changed.filter((route) => !isUrgent(route))
   const present = new Set(now.map(refKey))
   return {
@@ -74,6 +105,10 @@ export function changesSince(
 
 const isSame = (before: GatewayRoute | undefined, after: GatewayRoute): boolean =>
   before === after || isDeepStrictEqual(before, after)
+
+/** The port of an engine that runs. */
+const engineOf = (state: ServerState | undefined): number | undefined =>
+  state && !isOver(state) && state.kind !== 'exited' && 'port' in state ? state.port : undefined
 
 /** A server that an earlier agent left serves on before it is asked for the first time. One that does not answer may yet answer this one. */
 function portOf(state: ServerState): number | undefined {

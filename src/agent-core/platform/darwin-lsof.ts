@@ -1,7 +1,7 @@
 import type { PortHolder, Workplace } from './platform.ts'
 
-/** From `lsof -Fpgc`: one field a line, its letter first; every process opens with `p`. */
-export function parseLsof(text: string): (PortHolder & { pid: number; groupId: number })[] {
+/** From `lsof -Fpgcn`: one field a line, its letter first; every process opens with `p`, and has a name such as `*:8080` for each socket. */
+export function parseLsof(text: string): (PortHolder & { pid: number; groupId: number; names: string[] })[] {
   return text
     .split(/^p/m)
     .slice(1)
@@ -9,7 +9,8 @@ export function parseLsof(text: string): (PortHolder & { pid: number; groupId: n
       const [pid, ...fields] = block.split('\n')
       const value = (letter: string) => fields.find((field) => field.startsWith(letter))?.slice(1)
       const command = decoded(value('c'))
-      return { pid: Number(pid), groupId: Number(value('g')), ...(command === undefined ? {} : { command }) }
+      const names = fields.filter((field) => field.startsWith('n')).map((field) => field.slice(1))
+      return { pid: Number(pid), groupId: Number(value('g')), names, ...(command === undefined ? {} : { command }) }
     })
 }
 

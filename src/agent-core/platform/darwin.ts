@@ -221,9 +221,14 @@ export class DarwinPlatform implements Platform {
   }
 
   /** Processes of other users are invisible to lsof: a port without a visible holder is not ours either. */
-  async portListeners(port: number, groupId: number): Promise<PortListeners> {
-    const { stdout } = await this.#run(darwinCommands.lsof, ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpgc'])
-    const listeners = parseLsof(stdout)
+  async portListeners(port: number, groupId: number, host = '0.0.0.0'): Promise<PortListeners> {
+    const { stdout } = await this.#run(darwinCommands.lsof, ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpgcn'])
+    const listeners = parseLsof(stdout).filter(
+      ({ names }) =>
+        host === '0.0.0.0' ||
+        names.length === 0 ||
+        names.some((name) => name.startsWith('*:') || name.startsWith(`${host}:`)),
+    )
     return {
       ours: listeners.filter((listener) => listener.groupId === groupId).map(({ pid }) => pid),
       others: listeners

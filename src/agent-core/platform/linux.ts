@@ -180,8 +180,8 @@ export class LinuxPlatform implements Platform {
   }
 
   /** The leader first: it is nearly always the listener, which spares looking through every process for the rest of its group. */
-  async portListeners(port: number, groupId: number): Promise<PortListeners> {
-    const inodes = await listeningInodes(port)
+  async portListeners(port: number, groupId: number, host?: string): Promise<PortListeners> {
+    const inodes = await listeningInodes(port, host)
     if (inodes.size === 0) return { ours: [], others: [] }
     const isLeader = livingStat(groupId)?.groupId === groupId
     const leader = await heldBy(isLeader ? [groupId] : [], inodes)

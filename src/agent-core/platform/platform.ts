@@ -131,7 +131,8 @@ export interface Platform {
   hasPanicReportSince(time: Date): Promise<boolean>
   /** Another after every login at the screen; undefined where no user is logged in there. */
   loginSession(): Promise<string | undefined>
-  portListeners(port: number, groupId: number): Promise<PortListeners>
+  /** `host`: only those that may get what is sent to this address; absent or 0.0.0.0 = all. */
+  portListeners(port: number, groupId: number, host?: string): Promise<PortListeners>
   /** TCP connections to this port of this host that are open at both ends, from any address and of any process. */
   establishedConnections(port: number): Promise<number>
   /** Undefined where cores do not come in two kinds, or the system does not say. */

@@ -77,9 +77,17 @@ export const parseVariable = (environ: string, name: string): string | undefined
 const listenState = '0A'
 const establishedState = '01'
 
-/** Inodes of the sockets that listen on `port`, from /proc/net/tcp or tcp6. */
-export const parseListeningInodes = (text: string, port: number): string[] =>
-  socketsOn(text, port, listenState).flatMap((fields) => fields[9] ?? [])
+/** Inodes of the sockets that listen on `port`, from /proc/net/tcp or tcp6; `host`: only of those that get what is sent there. */
+export const parseListeningInodes = (text: string, port: number, host = '0.0.0.0'): string[] =>
+  socketsOn(text, port, listenState)
+    .filter(([, local = '']) => listensAt(local.split(':', 1)[0] ?? '', host))
+    .flatMap((fields) => fields[9] ?? [])
+
+/** `address`: hexadecimal, each four bytes as a number of this machine, which counts from the lowest. */
+function listensAt(address: string, host: string): boolean {
+  const wanted = Buffer.from(host.split('.').map(Number).toReversed()).toString('hex').toUpperCase()
+  return host === '0.0.0.0' || /^0+$/.test(address) || address === wanted || address.endsWith(`FFFF0000${wanted}`)
+}
 
 /** How many connections to `port` are established, from /proc/net/tcp or tcp6: the ends that have it as their own. */
 export const countEstablished = (text: string, port: number): number => socketsOn(text, port, establishedState).length

@@ -3,8 +3,8 @@ import type { PortHolder } from './platform.ts'
 import { allPids, readNow, readProc, unlessGone } from './proc-reads.ts'
 import { parseListeningInodes } from './proc-files.ts'
 
-export async function listeningInodes(port: number): Promise<Set<string>> {
-  return new Set((await tcpTables()).flatMap((table) => parseListeningInodes(table, port)))
+export async function listeningInodes(port: number, host?: string): Promise<Set<string>> {
+  return new Set((await tcpTables()).flatMap((table) => parseListeningInodes(table, port, host)))
 }
 
 export async function tcpTables(): Promise<string[]> {

@@ -224,6 +224,11 @@ export class PublishedAddress implements Disposable {
     return this.#current
   }
 
+  /** False before the first look. */
+  get isKnown(): boolean {
+    return this.#current !== nothingChosen
+  }
+
   get facts(): AddressFacts {
     const { current } = this
     if (current.kind === 'none') return { ip: undefined, message: current.message }

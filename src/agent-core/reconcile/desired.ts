@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
 import { contentKey } from './model-request.ts'
+import { apiKeyAnnotation } from '../gateway/api-keys.ts'
 import { runtimeAnnotation } from '../runtimes/resolution.ts'
 import type { Hold, ServiceReason } from '../../contract/service.ts'
 
@@ -9,6 +10,7 @@ export const annotationKeys = {
   runtime: runtimeAnnotation,
   /** Minutes without a request after which the server is stopped. */
   idleMinutes: 'metalbar.dev/idle-minutes',
+  apiKeySecret: apiKeyAnnotation,
 } as const
 
 /** Written by ourselves. */

@@ -279,10 +279,11 @@ export class ManagedService {
   }
 
   /** What follows from the reading before anything is decided. */
-  #heed({ service, model, desired, durations }: Reading): void {
-    const { cluster, unloadReasons, admission, servers, enqueue } = this.#rooms
+  #heed({ service, model, desired, durations, apiKeySecret }: Reading): void {
+    const { cluster, unloadReasons, admission, servers, apiKeys, enqueue } = this.#rooms
     this.#durations = durations
     if (service) {
+      apiKeys.want(this.key, apiKeySecret)
       this.#meet(service)
       admission.know(this.key, {
         priority: service.spec.value.priority,
@@ -337,13 +338,14 @@ export class ManagedService {
   }
 
   async #rest(reading: Reading, next: Plan, observed: Observation): Promise<Rest> {
-    const { unloadReasons, admission, fuse, publisher, servers, narrator } = this.#rooms
+    const { unloadReasons, admission, fuse, publisher, servers, narrator, apiKeys } = this.#rooms
     if (next.state !== 'starting' && !waitsForFuse.has(next.reason)) fuse.forget(this.key)
     if (next.forget && observed.desired.kind === 'gone') {
       admission.forget(this.key)
       publisher.forget(this.key)
       servers.forget(this.key)
       narrator.forget(this.key)
+      apiKeys.forget(this.key)
       if (this.#metadata) unloadReasons.forget(this.#metadata.uid)
       return { kind: 'gone' }
     }

@@ -1,7 +1,7 @@
-import { z } from 'zod'
 import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
-import { type ModelSpec, resources } from '../kube/resources.ts'
+import type { ModelSpec } from '../kube/resources.ts'
+import { readSecret } from '../kube/secrets.ts'
 import { type HubToken, hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret } from '../models/hub/token.ts'
 import type { ModelRequest } from '../models/models.ts'
 import { selectionDigest } from '../models/selection.ts'
@@ -71,26 +71,13 @@ export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: Fet
   }
 }
 
-const secretShape = z.object({
-  metadata: z.object({ labels: z.record(z.string(), z.string()).default({}) }).default({ labels: {} }),
-  data: z.record(z.string(), z.string()).default({}),
-})
-
 /** Read at each use, so that a new token counts at once and none is kept. Throws ModelError. */
 export async function tokenIn(api: Pick<KubeApi, 'get'>, namespace: string, name: string): Promise<HubToken> {
-  const found = await api.get(resources.secrets, namespace, name).catch((error: unknown) => {
+  const found = await readSecret(api, namespace, name).catch((error: unknown) => {
     if (isApiError(error, 404)) throw secretMissing(namespace, name)
     throw secretUnreadable(namespace, name, rootMessage(error), error)
   })
-  const parsed = secretShape.safeParse(found)
-  if (!parsed.success) throw secretUnreadable(namespace, name, 'it is not a Secret as Kubernetes has them')
-  const decoded = Object.entries(parsed.data.data).map(([key, value]) => [
-    key,
-    Buffer.from(value, 'base64').toString('utf8'),
-  ])
-  const isForHub = parsed.data.metadata.labels[hubTokenLabel] === 'true'
-  return tokenOfSecret(
-    { namespace, name, isForHub },
-    z.record(z.string(), z.string()).parse(Object.fromEntries(decoded)),
-  )
+  if (!found) throw secretUnreadable(namespace, name, 'it is not a Secret as Kubernetes has them')
+  const isForHub = found.labels[hubTokenLabel] === 'true'
+  return tokenOfSecret({ namespace, name, isForHub }, found.values)
 }

@@ -194,6 +194,8 @@ const troubles = new Set<ServiceReason>([
   'ModelMissing',
   'ServiceNameTaken',
   'NoHostAddress',
+  'NoGateway',
+  'NoApiKey',
   'ClaimOverwritten',
   'ClusterDisagrees',
   'HeldAfterPanic',

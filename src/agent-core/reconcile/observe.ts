@@ -7,13 +7,16 @@ import {
   type Observation,
   type PublicationView,
   type ServerView,
+  type Unreached,
 } from './plan/observation.ts'
 import type { ClusterWrites } from './cluster-writes.ts'
 import type { ModelFetch } from './model-fetch.ts'
+import { listenObstacle, unreached, type ReachInputs } from './reach.ts'
 import type { Reading } from './reading.ts'
 import type { ServerStarts } from './server-starts.ts'
 import { drainFigures } from './server-view.ts'
 import type { ServiceRooms } from './service-rooms.ts'
+import { isOver, type ServerState } from '../servers/server-state.ts'
 
 /** What one service has of its own. */
 export interface ObservedService {
@@ -34,6 +37,8 @@ type Rooms = Pick<
   | 'admission'
   | 'fuse'
   | 'hostAddress'
+  | 'apiKeys'
+  | 'door'
   | 'silenceOf'
   | 'excessOf'
   | 'settings'
@@ -47,15 +52,22 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
   const { server, successor, retiring } = starts.views()
   const publication = publicationView(publisher.observe(target), { now, ownsService })
   const figures = drainFigures([servers.get(key), servers.successor(key), servers.retiring(key)])
+  const address = hostAddress()
+  const reach: ReachInputs = { key, address, apiKeySecret: reading.apiKeySecret, rooms }
+  const notReached = {
+    server: unreachedAs('current', servers.get(key), reach, servers),
+    successor: unreachedAs('successor', servers.successor(key), reach, servers),
+  }
   return {
     now,
     desired: reading.desired,
-    address: hostAddress(),
+    address,
     fetch: fetch.view(),
     server,
     successor,
     retiring,
-    ...memoryView(reading, rooms, service, server),
+    ...startView(reading, rooms, service, { server, reach, isMisplaced: notReached.server?.kind === 'misplaced' }),
+    unreached: notReached,
     stopReason: starts.stopReason,
     publication,
     unloaded: unloadReason?.kind === 'idle' || unloadReason?.kind === 'displaced' ? unloadReason : undefined,
@@ -70,16 +82,35 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
   }
 }
 
-function memoryView(
-  { desired, desiredServer }: Reading,
+function unreachedAs(
+  role: 'current' | 'successor',
+  state: ServerState | undefined,
+  reach: ReachInputs,
+  servers: Pick<Rooms['servers'], 'hostOf'>,
+): Unreached | undefined {
+  const host = servers.hostOf(reach.key, role)
+  if (host === undefined || !state || isOver(state) || !('port' in state)) return undefined
+  return unreached({ host, port: state.port }, reach)
+}
+
+interface StartInputs {
+  readonly server: ServerView
+  readonly reach: ReachInputs
+  readonly isMisplaced: boolean
+}
+
+function startView(
+  { desired, desiredServer, now }: Reading,
   { settings, servers, admission, fuse }: Rooms,
   { key, starts }: ObservedService,
-  server: ServerView,
+  { server, reach, isMisplaced }: StartInputs,
 ): Pick<Observation, 'beside' | 'instead' | 'obstacle'> {
-  const { beside, instead, noMemory } = admission.view(key, desiredServer)
-  const obstacle = fuse.obstacleOf(key, desiredServer?.digest) ?? noMemory
+  const cannotListen = listenObstacle(reach, now)
+  const { beside, instead = cannotListen?.message, noMemory } = admission.view(key, desiredServer)
+  const obstacle = fuse.obstacleOf(key, desiredServer?.digest) ?? cannotListen ?? noMemory
   const runs = server.kind === 'ready' || server.kind === 'starting'
-  const isReplaced = runs && desired.kind === 'serve' && (server.digest !== desired.digest || starts.isRestartAsked)
+  const isReplaced =
+    runs && desired.kind === 'serve' && (server.digest !== desired.digest || starts.isRestartAsked || isMisplaced)
   if (!isReplaced && !starts.hasSuccessor) return { beside: notAsked, instead, obstacle }
   const why = beside && noPortBeside(settings.port, servers.running)
   return { beside: why === undefined ? beside : { allowed: false, why }, instead, obstacle }

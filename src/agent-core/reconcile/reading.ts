@@ -2,7 +2,7 @@ import type { Cluster } from '../kube/cluster.ts'
 import type { CacheChange } from '../kube/object-cache.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
 import { collidesWith, isOwnedBy, labels, type PublishTarget, serviceNameOf } from '../publishing/objects.ts'
-import { type Desired, type DesiredInputs, desiredOf } from './desired.ts'
+import { annotationKeys, type Desired, type DesiredInputs, desiredOf } from './desired.ts'
 import { digestWith } from './model-request.ts'
 import { keyOf } from '../util/object-key.ts'
 
@@ -59,6 +59,8 @@ export interface Reading {
   /** Only where `desired` is to serve. */
   readonly desiredServer: DesiredServer | undefined
   readonly target: PublishTarget
+  /** The Secret with the API key that whoever asks is to have; undefined where the service asks for none. */
+  readonly apiKeySecret: string | undefined
   /** The Service under this name was made for this very object. */
   readonly ownsService: boolean
   readonly durations: Durations
@@ -114,6 +116,7 @@ export function read(inputs: ReadingInputs): Reading {
     desired: withPatience(desired, durations),
     desiredServer: desiredServerOf(desired, service, model),
     target,
+    apiKeySecret: service?.metadata.annotations[annotationKeys.apiKeySecret],
     ownsService: published !== undefined && isOwnedBy(published, target),
     durations,
   }

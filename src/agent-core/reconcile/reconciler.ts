@@ -55,6 +55,8 @@ export interface ReconcilerOptions {
   readonly settings: ServiceSettings
   /** The address that is published for servers. */
   readonly hostAddress: ServiceRooms['hostAddress']
+  readonly apiKeys: ServiceRooms['apiKeys']
+  readonly door: ServiceRooms['door']
   readonly excessOf: ServiceRooms['excessOf']
   readonly silenceOf: ServiceRooms['silenceOf']
   readonly onPass?: WorkQueueOptions['onPass']

@@ -90,6 +90,8 @@ interface ServerPlace {
   /** See LlamaServerInput. */
   readonly alias?: string | undefined
   readonly mmproj?: string | undefined
+  /** Where it listens; absent = everywhere. */
+  readonly host?: string | undefined
   readonly dialect?: LlamaServerDialect
   /** Keeps the cache of prompts to what was counted for it; in MiB. */
   readonly cacheRamMiB?: number | undefined
@@ -100,13 +102,16 @@ export function commandLine(
   spec: InferenceServiceSpec,
   model: ModelSpec,
   { performanceCores }: RuntimeSettings,
-  { modelPath, mmproj, alias, dialect, cacheRamMiB }: ServerPlace,
+  { modelPath, host, mmproj, alias, dialect, cacheRamMiB }: ServerPlace,
 ): (port: number) => string[] {
   const gpuLayers = model.hardware?.gpu?.layers
   const projector = mmproj === undefined ? [] : ['--mmproj', mmproj]
   const promptCache = cacheRamMiB === undefined ? [] : ['--cache-ram', String(cacheRamMiB)]
   return (port) => [
-    ...llamaServerArgv({ spec, modelPath, port, gpuLayers, performanceCores, alias, ...(dialect && { dialect }) }),
+    ...llamaServerArgv({
+      ...{ spec, modelPath, host, port, gpuLayers, performanceCores, alias },
+      ...(dialect && { dialect }),
+    }),
     ...projector,
     ...promptCache,
   ]

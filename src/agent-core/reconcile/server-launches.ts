@@ -10,6 +10,8 @@ import { sideFileStamp, sizeUp, type Need } from './sizing.ts'
 
 export interface LaunchSettings extends RuntimeSettings {
   readonly port: PortPolicy
+  /** Where a server that is started now listens. */
+  readonly host: () => string
   /** For every server, as they are at its start. */
   readonly rules: () => GeneralRules
 }
@@ -101,6 +103,7 @@ export class ServerLaunches {
     const argv = commandLine(desiredServer.spec, desiredServer.model, settings, {
       modelPath: model.path,
       mmproj: model.mmproj,
+      host: settings.host(),
       alias: desiredServer.spec.modelRef || undefined,
       ...(dialect && { dialect }),
       ...(dialect?.boundsPromptCache === true && { cacheRamMiB: estimate?.cacheRamThatHolds }),

@@ -1,5 +1,7 @@
 import type { Cluster } from '../kube/cluster.ts'
 import type { Memory } from '../memory/memory.ts'
+import type { ApiKeys } from '../gateway/api-keys.ts'
+import type { DoorState } from '../gateway/doors.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PanicFuse } from '../power/panic-fuse.ts'
@@ -12,11 +14,13 @@ import type { Narrator } from './narrator.ts'
 import type { Observation, Silence } from './plan/observation.ts'
 import type { ServerLaunches } from './server-launches.ts'
 import type { ServiceNames } from './reading.ts'
+import type { ListenMode } from '../../contract/settings-table.ts'
 
 export interface ServiceSettings {
   /** Names of the InferenceServices this agent may claim; empty = all. */
   readonly allowlist: readonly string[]
   readonly port: PortPolicy
+  readonly listen: () => ListenMode
   /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
   readonly refreshEveryMs: () => number
   /** How long a minute of `metalbar.dev/idle-minutes` is. */
@@ -38,6 +42,9 @@ export interface ServiceRooms {
   readonly names: Pick<ServiceNames, 'sharing'>
   readonly settings: ServiceSettings
   readonly hostAddress: () => Observation['address']
+  readonly apiKeys: Pick<ApiKeys, 'want' | 'forget' | 'stateOf'>
+  /** Whether the gateway listens there. */
+  readonly door: (address: string, port: number) => DoorState
   /** See `Observation.excess`. */
   readonly excessOf: (key: string) => string | undefined
   readonly silenceOf: (key: string) => Silence | undefined

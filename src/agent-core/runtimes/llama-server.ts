@@ -35,6 +35,8 @@ export interface LlamaServerInput {
   readonly spec: LlamaServerSpec
   /** Absolute path of the GGUF file. */
   readonly modelPath: string
+  /** Where it listens; absent = everywhere, as for a digest. */
+  readonly host?: string | undefined
   readonly port: number
   /** The model's name towards clients, as LLMKube's agent passes it; absent = llama-server's default, the path. */
   readonly alias?: string | undefined
@@ -56,18 +58,19 @@ const defaultBatchSize = 2048
  * choice to llama-server and a reasoning budget of 0 is not passed, as there; `extraArgs` come last and win. Only memory locking and what
  * keeps others out follow what the installed llama-server understands.
  *
- * Without `dialect` and `alias` the digest that decides about restarts is taken over them, so that is what object and person ask for. An
+ * Without `dialect`, `host` and `alias` the digest that decides about restarts is taken over them, so that is what object and person ask for. An
  * argument that an update adds belongs beside `alias`: in the digest it would restart every server, as would another form of an old one.
  */
 export function llamaServerArgv(input: LlamaServerInput): string[] {
-  const { spec, modelPath, port, alias, gpuLayers, performanceCores, dialect = classicDialect } = input
+  const { spec, modelPath, host = '0.0.0.0', port, alias, gpuLayers, performanceCores } = input
+  const { dialect = classicDialect } = input
   const extraArgs = spec.extraArgs ?? []
   const given = (flag: string) => extraArgs.some((argument) => argument === flag || argument.startsWith(`${flag}=`))
   const unlessGiven = (flag: string, ...values: string[]) => (given(flag) ? [] : [flag, ...values])
 
   return [
     ...['--model', modelPath],
-    ...['--host', '0.0.0.0'],
+    ...['--host', host],
     ...['--port', String(port)],
     ...['--n-gpu-layers', String(gpuLayers === undefined || gpuLayers === 0 ? allLayers : gpuLayers)],
     ...['--ctx-size', String(positive(spec.contextSize) ?? defaultContextSize)],

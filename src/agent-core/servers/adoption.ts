@@ -4,6 +4,7 @@ import type { Platform, ProcessFacts, Workplace } from '../platform/platform.ts'
 import { lacksFiles } from '../util/error-code.ts'
 import { messageOf } from '../util/message-of.ts'
 import { digestVariable, type GeneralRules } from './launch.ts'
+import { everyAddress, hostInText } from './listening.ts'
 import {
   digestOf,
   runOfEntry,
@@ -216,7 +217,7 @@ function intended(entry: LedgerEntry, sight: Sight, placed: ReadonlyMap<number, 
 
 function adoptable(entry: LedgerEntry, leader: ProcessFacts, { loginSession }: HostSession): AdoptableServer {
   const digest = entry.loginSession === loginSession ? entry.digest : unknownDigest
-  return { ...entry, digest, process: processOf(leader) }
+  return { ...entry, digest, process: processOf(leader), ...hostIn(leader) }
 }
 
 function rebuilt(run: string, leader: ProcessFacts, sight: Sight): AdoptableServer | undefined {
@@ -236,6 +237,7 @@ function rebuilt(run: string, leader: ProcessFacts, sight: Sight): AdoptableServ
     ...sight.host,
     intendedAt: new Date().toISOString(),
     process: processOf(leader),
+    ...hostIn(leader),
   }
 }
 
@@ -250,6 +252,11 @@ const processOf = ({ pid, startTime, commandLine }: ProcessFacts): Noted => ({
   startTime,
   commandLineDigest: digestOf(commandLine),
 })
+
+const hostIn = ({ commandLine }: ProcessFacts): Pick<AdoptableServer, 'host'> => {
+  const host = hostInText(commandLine)
+  return host === undefined || host === everyAddress ? {} : { host }
+}
 
 const isLeader = ({ pid, groupId }: ProcessFacts): boolean => pid === groupId
 

@@ -29,6 +29,8 @@ export interface LookOptions {
 }
 
 export interface PollerOptions {
+  /** Where it is asked; absent = this machine's loopback address. */
+  readonly host?: string
   readonly port: number
   readonly sleepsWhenIdle: boolean
   readonly platform: Pick<Platform, 'establishedConnections'>
@@ -132,8 +134,8 @@ export class Poller implements Disposable {
   }
 
   async #ask(withinMs: number): Promise<Asked> {
-    const { port, onReading } = this.#options
-    const activity = await askActivity(port, withinMs, this.#ended.signal)
+    const { host, port, onReading } = this.#options
+    const activity = await askActivity(port, withinMs, this.#ended.signal, host)
     if (activity.kind === 'counted' && !this.#ended.signal.aborted) onReading(activity.reading)
     this.#last = { activity, at: this.#now() }
     return this.#last

@@ -6,6 +6,7 @@ import { holdersText } from '../util/port-holders.ts'
 import { ownFailure } from '../util/error-code.ts'
 import { messageOf } from '../util/message-of.ts'
 import type { PortPolicy } from './launch.ts'
+import { everyAddress, loopback } from './listening.ts'
 
 /** One sentence why there is no port, for the person who set the policy. */
 export class NoPortError extends Error {
@@ -44,6 +45,8 @@ interface ReserveOptions {
   /** Ports that turned out to be taken after all. */
   readonly avoid?: ReadonlySet<number>
   readonly setting?: string | undefined
+  /** Where the server will listen; absent = everywhere. */
+  readonly host?: string
 }
 
 /** Hands out ports no other server of ours has and nothing else listens on, until they are given back. */
@@ -62,7 +65,7 @@ export class Ports {
   /** Where pods are still sent for the service, its next server listens if it can. Throws NoPortError. */
   async reserve(
     policy: PortPolicy,
-    { key = '', avoid: taken = new Set(), setting }: ReserveOptions = {},
+    { key = '', avoid: taken = new Set(), setting, host }: ReserveOptions = {},
   ): Promise<PortReservation> {
     const { own, besides } = this.#published(key)
     const avoid = new Set([...taken, ...besides])
@@ -73,21 +76,24 @@ export class Ports {
             `Port ${policy.port}${by(setting)} is still published for another service of this machine: it can be used when that is withdrawn.`,
           )
         }
-        return this.#reserveFixed(policy.port, setting)
+        return this.#reserveFixed(policy.port, setting, host)
       case 'range':
         for (const port of this.#inOrder(policy, own)) {
-          if (!avoid.has(port) && (await this.#take(port)) !== undefined) return this.#reservation(port)
+          const where = port === own ? host : undefined
+          if (!avoid.has(port) && (await this.#take(port, { host: where })) !== undefined) {
+            return this.#reservation(port)
+          }
         }
         throw new NoPortError(
           `No port from ${policy.from} to ${policy.to} is free: widen the range${by(setting)} or stop what uses them.`,
         )
       case 'ephemeral':
         // Anybody who may write slices can write a port into one: only one that a server of ours had is taken again.
-        if (own !== undefined && this.#givenBack.has(own) && !avoid.has(own) && (await this.#take(own)) !== undefined) {
-          return this.#reservation(own)
+        if (own !== undefined && this.#givenBack.has(own) && !avoid.has(own)) {
+          if ((await this.#take(own, { host })) !== undefined) return this.#reservation(own)
         }
         for (let tries = 0; tries < ephemeralTries; tries++) {
-          const port = await this.#take(0, avoid)
+          const port = await this.#take(0, { avoid })
           if (port !== undefined) return this.#reservation(port)
         }
         throw new NoPortError('The system has no free port to offer: stop what uses them.')
@@ -100,19 +106,19 @@ export class Ports {
     return this.#reservation(port)
   }
 
-  /** Can anything listen on the port now? */
-  async isFree(port: number): Promise<boolean> {
-    return (await bind(port)) !== undefined
+  /** Can anything listen there now? */
+  async isFree(port: number, host?: string): Promise<boolean> {
+    return (await bind(port, { host })) !== undefined
   }
 
   /**
    * The processes that keep the port of a server that ended; undefined where it is free. A process that left the server's group may do so:
    * it is not ours to signal, but people are told.
    */
-  async keepersOf(port: number): Promise<readonly PortHolder[] | undefined> {
+  async keepersOf(port: number, host?: string): Promise<readonly PortHolder[] | undefined> {
     const deadline = performance.now() + closingLimitMs
     for (;;) {
-      if (await this.isFree(port)) return undefined
+      if (await this.isFree(port, host)) return undefined
       const holders = await this.#holders(port)
       if (holders.some(({ pid }) => pid !== undefined)) return holders
       if (performance.now() >= deadline) return holders.length === 0 ? undefined : holders
@@ -120,35 +126,40 @@ export class Ports {
     }
   }
 
-  async #reserveFixed(port: number, setting: string | undefined): Promise<PortReservation> {
+  async #reserveFixed(port: number, setting: string | undefined, host: string | undefined): Promise<PortReservation> {
     if (this.#reserved.has(port)) {
       throw new NoPortError(
         `Port ${port} already belongs to another service of this agent: a fixed port${by(setting)} is for one service, so use a range of ports.`,
       )
     }
-    if ((await this.#take(port)) === undefined) {
+    if ((await this.#take(port, { host })) === undefined) {
       throw new NoPortError(portTakenMessage(port, await this.#holders(port), setting))
     }
     return this.#reservation(port)
   }
 
   /** Reserved before the test, so that two starts at the same time never test the same port. */
-  async #take(wanted: number, avoid: ReadonlySet<number> = new Set()): Promise<number | undefined> {
+  async #take(
+    wanted: number,
+    { avoid = new Set(), host }: { avoid?: ReadonlySet<number>; host?: string | undefined } = {},
+  ): Promise<number | undefined> {
     if (wanted !== 0) {
       if (this.#reserved.has(wanted)) return undefined
       this.#reserved.add(wanted)
       let port: number | undefined
       try {
-        port = await bind(wanted)
+        port = await bind(wanted, { host })
         return port
       } finally {
         if (port === undefined) this.#reserved.delete(wanted)
       }
     }
-    return bind(0, (port) => {
-      if (this.#reserved.has(port) || avoid.has(port)) return false
-      this.#reserved.add(port)
-      return true
+    return bind(0, {
+      accept: (port) => {
+        if (this.#reserved.has(port) || avoid.has(port)) return false
+        this.#reserved.add(port)
+        return true
+      },
     })
   }
 
@@ -180,14 +191,22 @@ export function portTakenMessage(port: number, holders: readonly PortHolder[], s
 
 const by = (setting: string | undefined) => (setting === undefined ? '' : ` (${setting})`)
 
+interface BindOptions {
+  /** Absent = every address. */
+  readonly host?: string | undefined
+  /** Asked while the port is held. */
+  readonly accept?: (port: number) => boolean
+}
+
 /**
- * Listens for an instant where the server will, on every address, and then on loopback: macOS and the BSDs, with the SO_REUSEADDR that Node.js
- * sets, let somebody listen on all addresses of a port although another has one of them, who then gets what is meant for us. `accept` is
- * asked while the port is held.
+ * Listens for an instant where the server will: at its own address, or on every address and then on loopback. macOS and the BSDs, with the
+ * SO_REUSEADDR that Node.js sets, let somebody listen on all addresses of a port although another has one of them, who then gets what is
+ * meant for us. A port that is new to a service is looked at on every address, so that the gateway can listen there too.
  */
-async function bind(wanted: number, accept: (port: number) => boolean = () => true): Promise<number | undefined> {
-  const port = await listenOnce(wanted, '0.0.0.0')
-  if (port === undefined || (await listenOnce(port, '127.0.0.1', accept)) === undefined) return undefined
+async function bind(wanted: number, { host = everyAddress, accept }: BindOptions = {}): Promise<number | undefined> {
+  if (host !== everyAddress) return listenOnce(wanted, host, accept)
+  const port = await listenOnce(wanted, everyAddress)
+  if (port === undefined || (await listenOnce(port, loopback, accept)) === undefined) return undefined
   return port
 }
 

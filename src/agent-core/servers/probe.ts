@@ -1,8 +1,7 @@
 import { connect } from 'node:net'
 import { ownFailure } from '../util/error-code.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-
-const host = '127.0.0.1'
+import { loopback } from './listening.ts'
 
 /** A counters' answer beyond this is another program's, which may say as much as it likes. */
 const maxAnswerLength = 256 * 1_024
@@ -15,6 +14,7 @@ type Exchange =
   | { readonly kind: 'cannotAsk'; readonly reason: string }
 
 interface Question {
+  readonly host: string
   readonly port: number
   readonly path: string
   readonly timeLimitMs: number
@@ -35,7 +35,7 @@ const readBuffer = Buffer.allocUnsafe(16_384)
  * kept. It is written to the socket itself, as a request of node:http costs three times as much, for every server and every few seconds.
  * Never rejects.
  */
-function exchange({ port, path, timeLimitMs, signal, statusOnly }: Question): Promise<Exchange> {
+function exchange({ host, port, path, timeLimitMs, signal, statusOnly }: Question): Promise<Exchange> {
   return new Promise((resolve) => {
     let text = ''
     let status: number | undefined
@@ -76,11 +76,17 @@ function exchange({ port, path, timeLimitMs, signal, statusOnly }: Question): Pr
 export type ProbeAnswer =
   { readonly kind: 'answered'; readonly status: number } | Exclude<Exchange, { kind: 'answered' }>
 
-export type HealthProbe = (port: number, timeLimitMs: number, signal: AbortSignal) => Promise<ProbeAnswer>
+/** `host`: this machine's loopback address where it is not said. */
+export type HealthProbe = (
+  port: number,
+  timeLimitMs: number,
+  signal: AbortSignal,
+  host?: string,
+) => Promise<ProbeAnswer>
 
 /** Asks `/health`, which llama-server answers however busy it is. Never rejects. */
-export const probeHealth: HealthProbe = async (port, timeLimitMs, signal) => {
-  const answer = await exchange({ port, path: '/health', timeLimitMs, signal, statusOnly: true })
+export const probeHealth: HealthProbe = async (port, timeLimitMs, signal, host = loopback) => {
+  const answer = await exchange({ host, port, path: '/health', timeLimitMs, signal, statusOnly: true })
   return answer.kind === 'answered' ? { kind: 'answered', status: answer.status } : answer
 }
 
@@ -123,9 +129,14 @@ export type Activity =
   | { readonly kind: 'cannotAsk' }
 
 /** Asks for llama-server's own counters, once. Of a server of ours, its poller is asked instead: see Poller. Never rejects. */
-export async function askActivity(port: number, timeLimitMs: number, signal?: AbortSignal): Promise<Activity> {
+export async function askActivity(
+  port: number,
+  timeLimitMs: number,
+  signal?: AbortSignal,
+  host = loopback,
+): Promise<Activity> {
   const askedAt = steadyNow()
-  const answer = await exchange({ port, path: '/metrics', timeLimitMs, signal, statusOnly: false })
+  const answer = await exchange({ host, port, path: '/metrics', timeLimitMs, signal, statusOnly: false })
   return answer.kind === 'answered' ? activityFrom(answer.text, askedAt) : { kind: answer.kind }
 }
 

@@ -19,6 +19,8 @@ import { longestStopMs, type EndOptions } from './termination.ts'
 /** What a server serves and is expected to hold, as noted at its start. */
 export interface ServerFacts {
   readonly digest: string
+  /** The address that it listens at. */
+  readonly host: string
   /** The estimate of its memory. */
   readonly needBytes: number | undefined
   /** The part of it that is mapped from files: some systems do not measure that. */
@@ -189,7 +191,8 @@ export class ServerProcess {
   async #follow({ server, folder }: Extract<ServerOrigin, { kind: 'found' }>): Promise<Exited | undefined> {
     const { ports, output } = this.#options
     using _ = ports.keep(server.port)
-    this.#run = new ServerRun({ ...this.#options, ...server, output: output.run(folder) })
+    const { host } = this.facts
+    this.#run = new ServerRun({ ...this.#options, ...server, host, output: output.run(folder) })
     const end = await this.#run.untilOver()
     return end && this.#final(end)
   }
@@ -197,11 +200,13 @@ export class ServerProcess {
   /** On one port after the other, until one is not taken. Undefined where the server was let go. */
   async #launch({ launch, beside }: Extract<ServerOrigin, { kind: 'launch' }>): Promise<Exited | undefined> {
     const { output, ports, log, now, key } = this.#options
+    const { host } = this.facts
     const avoid = new Set<number>()
     const folder = await output.begin(beside)
     this.#folder = folder
     for (let attempt = 1; ; attempt++) {
-      using reservation = await ports.reserve(launch.port, { key, avoid, setting: launch.settingNames?.port })
+      const setting = launch.settingNames?.port
+      using reservation = await ports.reserve(launch.port, { key, host, avoid, setting })
       avoid.add(reservation.port)
       const run = await this.#spawn(launch, folder, reservation.port)
       if (!run) return this.#neverStarted()
@@ -225,7 +230,8 @@ export class ServerProcess {
     await ledger.intend(folder, launch, { key, port, outputOffset, role: role() })
     if (this.#stopAsked()) return undefined
     const process = await spawnServer(launch, { port, output: file.fd, workingDirectory: folder.workingDirectory })
-    this.#run = new ServerRun({ ...this.#options, output, process, port, outputOffset })
+    const { host } = this.facts
+    this.#run = new ServerRun({ ...this.#options, output, process, host, port, outputOffset })
     void ledger.identify(folder.name, process.pid)
     if (this.#stopAsked()) this.#run.end('stopped', { graceMs: this.#stopWithin })
     else this.#set({ kind: 'starting', since: now(), pid: process.pid, port })

@@ -5,6 +5,7 @@ import { messageOf } from '../util/message-of.ts'
 import { exitMessage, guessCause, readEvidence, saysAddressInUse } from './crash-cause.ts'
 import { defaultStartupStallMs, defaultStopGraceMs, type LaunchRules, type RunningProcess } from './launch.ts'
 import { missedAfterMs, watchLiveness, type LivenessTimings } from './liveness.ts'
+import { askedAt } from './listening.ts'
 import type { RunOutput } from './output.ts'
 import { Poller } from './poller.ts'
 import { portTakenMessage, type Ports } from './ports.ts'
@@ -31,6 +32,8 @@ export interface RunContext {
 
 export interface ServerRunOptions extends RunContext {
   readonly process: RunningProcess
+  /** The address that it listens at. */
+  readonly host: string
   readonly port: number
   readonly output: RunOutput
   /** Where in the output of the run its own begins. */
@@ -57,6 +60,7 @@ export class ServerRun {
   readonly port: number
   readonly poller: Poller
   readonly #options: ServerRunOptions
+  readonly #probe: HealthProbe
   readonly #group: ProcessGroup
   readonly #letGo = Promise.withResolvers<undefined>()
   /** Aborted as soon as the run is to end, or has ended. */
@@ -70,9 +74,10 @@ export class ServerRun {
 
   constructor(options: ServerRunOptions) {
     this.#options = options
-    const { process, port, platform, launch, log, now, readySince, onCounters } = options
+    const { process, host, port, platform, launch, log, now, readySince, onCounters, probe } = options
     this.pid = process.pid
     this.port = port
+    this.#probe = (at, timeLimitMs, signal) => probe(at, timeLimitMs, signal, askedAt(host))
     this.#readySince = readySince
     this.#isHealthy = readySince !== undefined
     this.#group = new ProcessGroup({
@@ -82,7 +87,7 @@ export class ServerRun {
       ...{ now, log },
     })
     const { sleepsWhenIdle = false } = launch
-    this.poller = new Poller({ port, sleepsWhenIdle, platform, log, onReading: onCounters })
+    this.poller = new Poller({ host: askedAt(host), port, sleepsWhenIdle, platform, log, onReading: onCounters })
   }
 
   /**
@@ -172,7 +177,7 @@ export class ServerRun {
 
   async #untilReady(signal: AbortSignal) {
     const { pid, port } = this
-    const { platform, probe, liveness, now, process } = this.#options
+    const { platform, liveness, now, process, host } = this.#options
     // A server that was found running counts as what it was until it has been silent for as long as makes any server unhealthy.
     const endTrust = () => {
       this.#isHealthy = false
@@ -183,10 +188,10 @@ export class ServerRun {
     try {
       return await watchStart({
         port,
-        probe,
+        probe: this.#probe,
         signal,
         stallMs: this.#readySince === undefined ? this.#stallMs : missedAfterMs(liveness, liveness.hungMisses),
-        listeners: () => platform.portListeners(port, pid),
+        listeners: () => platform.portListeners(port, pid, host),
         figures: () => this.#startFigures(),
         onLoading: () => {
           clearTimeout(trust)
@@ -210,9 +215,9 @@ export class ServerRun {
   /** Resolves with the kind of hang, or undefined when the signal ended the watch. */
   #untilHung(signal: AbortSignal, readySince: number): Promise<Hang | undefined> {
     const { pid, port, poller } = this
-    const { launch, probe, liveness: timings, onProbe, now } = this.#options
+    const { launch, liveness: timings, onProbe, now } = this.#options
     return watchLiveness({
-      ...{ port, signal, probe, poller, timings, onProbe },
+      ...{ port, signal, probe: this.#probe, poller, timings, onProbe },
       members: () => this.#group.members(),
       asksForProgress: launch.sleepsWhenIdle !== true,
       onHealth: (healthy, trouble) => {
@@ -239,7 +244,7 @@ export class ServerRun {
       this.#termination?.cause === 'portTaken' ||
       (this.#termination === undefined && this.#outOf === 'start' && saysAddressInUse(evidence))
     const portLeft = await this.#orSentence(async () => {
-      const keepers = await ports.keepersOf(this.port)
+      const keepers = await ports.keepersOf(this.port, this.#options.host)
       return keepers && this.#portTakenMessage(keepers)
     })
     const left = membersLeft ?? (portTaken ? undefined : portLeft)

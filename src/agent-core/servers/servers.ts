@@ -143,6 +143,11 @@ export class Servers implements AsyncDisposable {
     return this.#of(key, role)?.facts.digest
   }
 
+  /** The address that it listens at. */
+  hostOf(key: string, role: ServerRole = 'current'): string | undefined {
+    return this.#of(key, role)?.facts.host
+  }
+
   /** The estimate of its memory, in bytes; undefined where there is none. */
   needOf(key: string, role: ServerRole = 'current'): number | undefined {
     return this.#of(key, role)?.facts.needBytes

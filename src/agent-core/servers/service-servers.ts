@@ -1,6 +1,7 @@
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs, type BackOff } from '../util/back-off.ts'
 import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
+import { everyAddress, hostIn } from './listening.ts'
 import type { LedgerEntry } from './ledger.ts'
 import type { LookOptions, Use } from './poller.ts'
 import type { CountersReading } from './probe.ts'
@@ -17,7 +18,11 @@ import {
 import { isOver, stableAfterMs, type Exited, type Failure, type ServerRole, type ServerState } from './server-state.ts'
 
 /** What the ledger says of a server that is provably the same as when it was noted. */
-export type AdoptableServer = LedgerEntry & { readonly process: NonNullable<LedgerEntry['process']> }
+export type AdoptableServer = LedgerEntry & {
+  readonly process: NonNullable<LedgerEntry['process']>
+  /** The address that it listens at; absent = all. */
+  readonly host?: string
+}
 
 /** A server that runs and has been ready, with how to ask what it does. */
 export interface CountedServer {
@@ -247,7 +252,8 @@ export class ServiceServers {
   }
 
   #launch(role: 'current' | 'successor', launch: ServerLaunch, beside: RunFolder | undefined): void {
-    this.#begin({ role, facts: factsIn(launch), rules: launch, origin: { kind: 'launch', launch, beside } })
+    const facts = factsIn({ ...launch, host: hostIn(launch.argv(0)) })
+    this.#begin({ role, facts, rules: launch, origin: { kind: 'launch', launch, beside } })
   }
 
   #begin({ role, facts, rules, origin }: Beginning): ServerProcess {
@@ -298,14 +304,16 @@ const retryDelayMs = (failures: number, servedMs: number, random: () => number):
   failures === 1 && servedMs > 0 ? 0 : jitteredMs(crashBackOff, failures, random)
 
 type FactsNoted = Pick<LedgerEntry, 'digest' | 'needBytes' | 'mappedBytes' | 'isMapped'> & {
+  readonly host?: string
   readonly files?: readonly string[] | undefined
 }
 
 /** The ledger of an earlier version has the whole need of a mapped server alone: then all of it counts as mapped. */
-const factsIn = ({ digest, needBytes, mappedBytes, isMapped = false, files }: FactsNoted): ServerFacts => ({
+const factsIn = ({ digest, host = everyAddress, files, ...need }: FactsNoted): ServerFacts => ({
   digest,
-  needBytes,
-  mappedBytes: mappedBytes ?? (isMapped ? (needBytes ?? 0) : 0),
+  host,
+  needBytes: need.needBytes,
+  mappedBytes: need.mappedBytes ?? (need.isMapped === true ? (need.needBytes ?? 0) : 0),
   files,
 })
 

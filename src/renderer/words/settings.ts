@@ -302,6 +302,11 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Bring evicted models back after',
     help: 'How long memory pressure must be normal before an evicted model comes back.',
   },
+  listen: {
+    title: 'Where models listen',
+    help: 'At all addresses, a model is open to every network of this machine without a password; at the published address alone it is as open to those who reach that. Behind the gateway it listens on this machine only, and the gateway checks each request at the published address and asks for an API key where the service names one.',
+    choices: { all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' },
+  },
   sleepPolicy: {
     title: 'Keep this machine awake',
     help: 'While a model loads or requests run, the system does not go to sleep by itself; the display may.',

@@ -56,6 +56,7 @@ const fromDefaults = {
   evictionShare: 0.5,
   evictionAtAdmission: false,
   comeBackMs: 120_000,
+  listen: 'all',
   sleepPolicy: 'on-mains',
   pauseOnBattery: false,
   applePowerEnabled: false,

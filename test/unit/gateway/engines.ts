@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer as createSocketServer, type AddressInfo, type Socket } from 'node:net'
 import type { GatewayRoute } from '../../../src/contract/gateway.ts'
+import { isAllowed } from '../../../src/gateway/paths.ts'
 
 export interface Engine extends AsyncDisposable {
   readonly port: number
@@ -51,3 +52,11 @@ export const routeTo = (name: string, port: number | undefined, more: Partial<Ga
   ...(port !== undefined && { port }),
   ...more,
 })
+
+/** The requests that it saw although the list of its runtime has them not. */
+export const forbiddenOf = ({ seen }: Engine, runtime: string): string[] =>
+  seen.filter((line) => {
+    const [verb = '', url = ''] = line.split(' ')
+    const [plain = ''] = url.split('?')
+    return !isAllowed(runtime, verb, decodeURIComponent(plain))
+  })

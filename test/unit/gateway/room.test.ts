@@ -43,6 +43,7 @@ function room(more: Partial<GatewayOptions> = {}): Gateway {
     holders: () => Promise.resolve([{ pid: 4711, command: 'squatter' }]),
     log: createLog({ level: 'debug', format: 'json', stream: { write: (line: string) => lines.push(read(line)) } }),
     onChange: () => undefined,
+    onDoors: () => undefined,
     ...more,
   })
   gateway.start()

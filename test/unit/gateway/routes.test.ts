@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { changesSince, Routes, type KnownService } from '../../../src/agent-core/gateway/routes.ts'
+import { changesSince, Routes, type KnownService, type RoutesOptions } from '../../../src/agent-core/gateway/routes.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import { maxRoutes, toGateway, type GatewayRoute } from '../../../src/contract/gateway.ts'
 
@@ -16,9 +16,19 @@ const exited = {
 const crashed: ServerState = { ...exited, cause: 'itself', message: 'It crashed.', tail: [] }
 const command = ['/bin/llama-server', '--model', '/models/Qwen.GGUF', '--port', '4000', '--alias=qwen,small', '-a', 'q']
 
+/** Of servers that listen everywhere, unless the test says otherwise. */
+function routes(states: Record<string, ServerState>, argv?: readonly string[], more: Partial<RoutesOptions> = {}) {
+  const all = new Map(Object.entries(states))
+  const none = (): undefined => undefined
+  const servers = {
+    ...{ state: () => all, get: (key: string) => all.get(key), successor: none, retiring: none },
+    ...{ hostOf: () => '0.0.0.0', commandOf: () => argv },
+  }
+  return new Routes({ servers, published: none, ...more })
+}
+
 function routesOf(states: Record<string, ServerState>, known: readonly KnownService[] = [], argv?: readonly string[]) {
-  const servers = { state: () => new Map(Object.entries(states)), commandOf: () => argv }
-  return new Routes(servers).now(known)
+  return routes(states, argv).now(known)
 }
 
 const waiting = (key: string, message = 'It waits for memory.', ...names: string[]): KnownService => ({
@@ -103,11 +113,54 @@ describe('the gateway is told', () => {
   })
 
   test('nothing of what has not changed, which is not made again', () => {
-    const servers = { state: () => new Map(), commandOf: () => undefined }
-    const routes = new Routes(servers)
-    const [first] = routes.now([waiting('default/one')])
-    expect(routes.now([waiting('default/one')])[0]).toBe(first)
-    expect(routes.now([waiting('default/one', 'It fetches.')])[0]).not.toBe(first)
-    expect(routes.now([waiting('default/one', 'It fetches.', 'qwen')])[0]?.names).toEqual(['qwen'])
+    const all = routes({})
+    const [first] = all.now([waiting('default/one')])
+    expect(all.now([waiting('default/one')])[0]).toBe(first)
+    expect(all.now([waiting('default/one', 'It fetches.')])[0]).not.toBe(first)
+    expect(all.now([waiting('default/one', 'It fetches.', 'qwen')])[0]?.names).toEqual(['qwen'])
   })
 })
+
+describe('where no other machine reaches an engine, the gateway is to listen', () => {
+  const access = { servicePorts: [8080], key: 'none' as const }
+  const behind = { published: () => ({ address: '10.0.0.1', access }) }
+  const servers = (hosts: Record<string, string>, states: Record<string, ServerState>): RoutesOptions['servers'] => ({
+    state: () => new Map(states['current'] ? [['ns/a', states['current']]] : []),
+    ...{ get: () => states['current'], successor: () => states['successor'], retiring: () => states['retiring'] },
+    ...{ hostOf: (_key: string, role?: string) => hosts[role ?? 'current'], commandOf: () => undefined },
+  })
+  const loopback = { current: '127.0.0.1', successor: '127.0.0.1', retiring: '127.0.0.1' }
+
+  test('at the port of each of a service, also before it serves and while it finishes', () => {
+    const successor: ServerState = { kind: 'loading', since: 0, pid: 2, port: 4_001 }
+    const retiring: ServerState = { kind: 'stopping', since: 0, cause: 'stopped', pid: 3, port: 4_002 }
+    const all = new Routes({ servers: servers(loopback, { current: ready, successor, retiring }), ...behind })
+    expect(all.now([])[0]).toMatchObject({
+      port: 4_000,
+      published: { address: '10.0.0.1', ports: [4_000, 4_001, 4_002], access },
+    })
+    const loading = new Routes({ servers: servers(loopback, { current: successor }), ...behind })
+    const [route] = loading.now([waiting('ns/a', 'It loads.')])
+    expect([route?.port, route?.published?.ports]).toEqual([undefined, [4_001]])
+  })
+
+  test('and nowhere else', () => {
+    const hosts = { current: '10.0.0.1', retiring: '127.0.0.1' }
+    const states = { current: ready, retiring: crashed }
+    const [route] = new Routes({ servers: servers(hosts, states), ...behind }).now([])
+    expect(route).toMatchObject({ port: 4_000, host: '10.0.0.1' })
+    expect(route?.published).toBeUndefined()
+    expect(routes({ 'ns/a': ready }, undefined, behind).now([])[0]?.published).toBeUndefined()
+  })
+
+  test('it is told at once of where to listen, also for what does not serve yet', () => {
+    const reasons = Array.from({ length: 200 }, (_, index) => ({ ...splitOf(`ns/s${index}`), message: 'It waits.' }))
+    const loads = { ...splitOf('ns/z'), message: 'It loads.', published: { ports: [1] } }
+    expect(changesSince(new Map(), [...reasons, loads]).routes[0]).toBe(loads)
+  })
+})
+
+const splitOf = (key: string) => {
+  const [namespace = '', name = ''] = key.split('/')
+  return { namespace, name, runtime: 'llama-server', names: [] }
+}

@@ -19,7 +19,7 @@ function mac(answers: Record<string, string | CommandResult>) {
 }
 
 const psAll = '/bin/ps -axww -o pid=,pgid=,stat=,rss=,time=,lstart=,command='
-const lsofOn52011 = '/usr/sbin/lsof -nP -iTCP:52011 -sTCP:LISTEN -Fpgc'
+const lsofOn52011 = '/usr/sbin/lsof -nP -iTCP:52011 -sTCP:LISTEN -Fpgcn'
 const displays = '/usr/sbin/system_profiler SPDisplaysDataType -json'
 const isArm = '/usr/sbin/sysctl -n hw.optional.arm64'
 
@@ -248,6 +248,17 @@ describe('processes on macOS', () => {
     expect(await platform.portListeners(52_011, 934)).toEqual({
       ours: [934],
       others: [{ pid: 411, command: 'ControlCenter' }],
+    })
+  })
+
+  test('of the listeners, only who gets what is sent to an address counts, where one is named', async () => {
+    const stdout =
+      'p934\ng934\ncllama-server\nf12\nn127.0.0.1:52011\np411\ng411\ncnode\nf9\nn192.168.1.2:52011\np5\ng5\ncall\nf9\nn*:52011\n'
+    const platform = mac({ [lsofOn52011]: { exitCode: 0, stdout } })
+    const all = { pid: 5, command: 'all' }
+    expect(await platform.portListeners(52_011, 934, '127.0.0.1')).toEqual({ ours: [934], others: [all] })
+    expect(await platform.portListeners(52_011, 934, '192.168.1.2')).toEqual({
+      ...{ ours: [], others: [{ pid: 411, command: 'node' }, all] },
     })
   })
 

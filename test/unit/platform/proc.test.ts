@@ -33,6 +33,20 @@ describe('proc files', () => {
     expect([parseListeningInodes(table, 8080), countEstablished(table, 8080)]).toEqual([['1001', '1004'], 1])
   })
 
+  test('of those that listen, only who gets what is sent to an address counts, where one is named', () => {
+    const line = (local: string, inode: number) =>
+      `   0: ${local}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 ${inode} 1 0 100 0 0 10 0`
+    const mapped = '0000000000000000FFFF00000100007F'
+    const table = ['  sl', line('0100007F', 1), line('0201A8C0', 2), line('00000000', 3), line(mapped, 4)].join('\n')
+    expect(['0.0.0.0', '127.0.0.1', '192.168.1.2'].map((host) => parseListeningInodes(table, 8080, host))).toEqual([
+      ...[
+        ['1', '2', '3', '4'],
+        ['1', '3', '4'],
+        ['2', '3'],
+      ],
+    ])
+  })
+
   test('meminfo without the figures is no answer', () => {
     expect(parseMeminfo('MemTotal:       16384 kB\nMemAvailable:    8192 kB\n')).toEqual({
       totalBytes: 16 * 1024 ** 2,

@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { unknownDigest } from '../../../src/agent-core/servers/adoption.ts'
 import type { Desired } from '../../../src/agent-core/reconcile/desired.ts'
-import type { Observation, PublicationView, ServerView } from '../../../src/agent-core/reconcile/plan/observation.ts'
+import type {
+  Observation,
+  PublicationView,
+  ServerView,
+  Unreached,
+} from '../../../src/agent-core/reconcile/plan/observation.ts'
 import { plan } from '../../../src/agent-core/reconcile/plan/plan.ts'
 
 const now = 1_000_000
@@ -109,6 +114,13 @@ const next = { ...starting, digest: 'd2' } as const satisfies ServerView
 const nextReady: ServerView = { kind: 'ready', digest: 'd2', port: 5002 }
 const nextFailed = { ...crashed, digest: 'd2' } as const
 const flipped: PublicationView = { ...shownReady, shown: { address: ip, port: 5002, ready: true } }
+
+const answering = { publication: claimed, fetch: fetched, server: ready } as const satisfies Partial<Observation>
+const told = { publication: shownReady } as const satisfies Partial<Observation>
+const closed: Unreached = { kind: 'closed', reason: 'NoGateway', message: 'Nobody listens there.' }
+const notKnown: Unreached = { kind: 'unknown', reason: 'NoGateway', message: 'The gateway is asked to listen.' }
+const misplaced: Unreached = { kind: 'misplaced', reason: 'NoHostAddress', message: 'It listens elsewhere.' }
+const exposed: Unreached = { kind: 'exposed', reason: 'NoApiKey', message: 'It is open to all.' }
 
 /** [the observation, the next step, the state people see]; the rows of one block tell one story in order. */
 const stories: Record<string, readonly (readonly [string, Partial<Observation>, string, string])[]> = {
@@ -251,6 +263,87 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     [
       'without a host address nothing is started',
       { publication: nothingPublished, address: { ip: undefined, message: 'No network.' } },
+      'rest',
+      'waiting',
+    ],
+  ],
+  'pods are told of a server that they reach, and of no other': [
+    [
+      'one that nobody reaches yet is not published',
+      { ...answering, unreached: { server: closed } },
+      'rest',
+      'unready',
+    ],
+    ['and withdrawn where it was', { ...answering, ...told, unreached: { server: closed } }, 'withdraw', 'unready'],
+    [
+      'but not while the cluster does not answer',
+      { ...answering, ...told, unreached: { server: closed }, clusterRetry: outage },
+      'rest',
+      'unready',
+    ],
+    [
+      'what is not known yet stays published',
+      { ...answering, ...told, unreached: { server: notKnown } },
+      'rest',
+      'ready',
+    ],
+    ['and is not published before', { ...answering, unreached: { server: notKnown } }, 'rest', 'unready'],
+    [
+      'one that listens at an address that is published no longer is replaced, beside where there is room',
+      { ...answering, ...told, unreached: { server: misplaced }, beside: fits },
+      'startBeside',
+      'ready',
+    ],
+    [
+      'in its place where there is none: it is withdrawn first',
+      { ...answering, ...told, unreached: { server: misplaced } },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'its successor takes over once it is reached',
+      {
+        ...{ ...answering, successor: { ...nextReady, digest: 'd1' } },
+        unreached: { server: misplaced, successor: notKnown },
+      },
+      'rest',
+      'unready',
+    ],
+    [
+      'and then at once',
+      { ...answering, successor: { ...nextReady, digest: 'd1' }, unreached: { server: misplaced } },
+      'publish',
+      'ready',
+    ],
+    [
+      'a successor that is misplaced by now makes room for the next',
+      {
+        ...{ ...answering, successor: { ...nextReady, digest: 'd1' } },
+        unreached: { server: misplaced, successor: misplaced },
+      },
+      'dropSuccessor',
+      'ready',
+    ],
+    [
+      'what is open without the key that it asks for is withdrawn',
+      { ...answering, ...told, unreached: { server: exposed } },
+      'withdraw',
+      'stopping',
+    ],
+    ['then stopped', { ...answering, unreached: { server: exposed } }, 'stop', 'stopping'],
+    [
+      'also while its Model is missing',
+      { ...answering, fetch: idle.fetch, desired: modelMissing, unreached: { server: exposed } },
+      'stop',
+      'stopping',
+    ],
+    [
+      'and not started again where nobody asks for the key',
+      {
+        publication: claimed,
+        fetch: fetched,
+        obstacle: { reason: 'NoApiKey', message: 'Open to all.', retryAt: now + 5 },
+      },
       'rest',
       'waiting',
     ],

@@ -45,6 +45,21 @@ describe('ports', () => {
     )
   })
 
+  test('where the gateway still listens for a service its next server listens, at another address, and no other service does', async () => {
+    const from = await freePorts(2)
+    // Only Linux has it from the start; elsewhere nobody listens there.
+    await using gateway = process.platform === 'linux' ? await stranger(from, '127.0.0.2') : undefined
+    const ports = new Ports({ published: (key) => ({ own: key === 'ns/a' ? from : undefined, besides: new Set() }) })
+    const policy = { kind: 'range', from, to: from + 1 } as const
+    const take = async (key: string): Promise<number> => {
+      using reservation = await ports.reserve(policy, { key, host: '127.0.0.1' })
+      return reservation.port
+    }
+    expect(await take('ns/a')).toBe(from)
+    if (gateway) expect(await take('ns/b')).toBe(from + 1)
+    expect([await ports.isFree(from, '127.0.0.1'), await ports.keepersOf(from, '127.0.0.1')]).toEqual([true, undefined])
+  })
+
   test('where pods are still sent for another service nobody else listens, and a port given back comes last', async () => {
     const from = await freePorts(3)
     const published = new Map<string, number>()

@@ -33,6 +33,7 @@ const kept = {
     evictionShare: 0.25,
     evictionAtAdmission: true,
     comeBackMs: 1_000,
+    listen: 'gateway',
     sleepPolicy: 'while-serving',
     pauseOnBattery: true,
     applePowerEnabled: true,

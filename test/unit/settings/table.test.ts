@@ -22,7 +22,7 @@ const samples: Readonly<Partial<Record<SettingKind, readonly string[]>>> = {
   switch: ['on', 'off'],
   path: ['/a', `/${'a'.repeat(999)}`, `/${'a'.repeat(1_000)}`],
   executable: ['/a', `/${'a'.repeat(999)}`],
-  choice: ['enforce', 'warn', 'macmon', 'never', 'debug', 'info', 'error'],
+  choice: ['enforce', 'warn', 'macmon', 'never', 'debug', 'info', 'error', 'gateway'],
   text: ['a', 'a'.repeat(63), 'a'.repeat(64), 'https://hub.lan', 'ftp://hub.lan', `http://h/${'a'.repeat(1_000)}`],
 }
 const samplesOf = ({ kind, default: fallback }: SettingRow): readonly string[] =>
@@ -73,12 +73,21 @@ describe('the table of settings', () => {
     },
   )
 
-  test('what a page in a browser may not set chooses what is run, read, trusted or served, or has root do something', () => {
+  test('what a page in a browser may not set chooses what is run, read, trusted, served or opened to a network, or has root do something', () => {
     const onlyByShell = settingNames.filter(
       (name) => trustOf({ name: 'updateSettings', settings: { [name]: null } }) === 'shell',
     )
     const power = ['applePowerEnabled', 'powerSource', 'macmon', 'energyLedger']
-    const shell = ['kubeconfig', 'namespace', 'llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile', ...power]
+    const shell = [
+      'kubeconfig',
+      'namespace',
+      'llamaServer',
+      'hubEndpoint',
+      'hubTokenFile',
+      'caFile',
+      'listen',
+      ...power,
+    ]
     expect(onlyByShell).toEqual(shell)
   })
 })

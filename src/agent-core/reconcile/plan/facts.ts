@@ -34,6 +34,10 @@ export function leadsToSuccessor({ successor, publication: { shown } }: Observat
   return answers && shown?.ready === true && shown.port === successor.port
 }
 
+/** It listens at an address that is published no longer. */
+export const isMisplaced = ({ unreached }: Observation, role: 'server' | 'successor' = 'server'): boolean =>
+  unreached?.[role]?.kind === 'misplaced'
+
 /** A server of ours answers, as far as is known, at the port that pods are sent to. */
 export const answersPods = ({ server, successor, publication: { shown } }: Observation): boolean =>
   shown?.ready === true &&
@@ -142,8 +146,9 @@ const clockTime = (at: number): string => `${wallTimeOf(at).toISOString().slice(
 export const startMessageOf = (server: Running): string =>
   server.kind === 'ready' ? 'The new one answers.' : server.message
 
-export function whyRestarted({ restartAsked }: Observation, { digest }: Running): string {
-  if (restartAsked) return 'The server is restarted on request'
+export function whyRestarted(observed: Observation, { digest }: Running): string {
+  if (isMisplaced(observed)) return 'The address of this machine changed: the server is restarted to listen at it'
+  if (observed.restartAsked) return 'The server is restarted on request'
   if (digest !== unknownDigest) return 'The specification changed: the server is restarted with it'
   return 'It is not certain what the server found running was started with: it is restarted'
 }

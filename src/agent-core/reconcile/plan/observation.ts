@@ -146,6 +146,24 @@ export type MemoryReason = Extract<ServiceReason, 'InsufficientMemory' | 'Memory
 /** Why a server may not be started now. */
 export type StartObstacle = MemoryReason | 'HeldAfterPanic' | 'StartsInTurn'
 
+/** Where it would listen, a server would be of no use, or open to all. */
+export type ListenObstacle = 'NoHostAddress' | 'NoApiKey'
+
+/** Why requests to the published address would not reach a server although it answers here. */
+export interface Unreached {
+  readonly reason: ServiceReason
+  /** A sentence, with what to do about it. */
+  readonly message: string
+  readonly kind:
+    | 'closed'
+    /** Told soon: what is published stays until then, and nothing else is published. */
+    | 'unknown'
+    /** It listens at an address that is published no longer: another server takes its place. */
+    | 'misplaced'
+    /** Everybody reaches it without the API key that its service asks for: it is stopped. */
+    | 'exposed'
+}
+
 export interface Observation {
   readonly now: number
   readonly desired: Desired
@@ -162,7 +180,10 @@ export interface Observation {
   /** Why the desired server would not fit even in place of the present one, as a sentence. */
   readonly instead: string | undefined
   /** Why the desired server may not be started now. */
-  readonly obstacle: { readonly reason: StartObstacle; readonly message: string } | undefined
+  readonly obstacle:
+    { readonly reason: StartObstacle | ListenObstacle; readonly message: string; readonly retryAt?: number } | undefined
+  /** Absent = requests reach it. */
+  readonly unreached?: { readonly server?: Unreached | undefined; readonly successor?: Unreached | undefined }
   /** It is to leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
   readonly unloaded: Extract<UnloadReason, { kind: 'idle' | 'displaced' }> | undefined
   /** Why the server was asked to stop; empty where it was not. */

@@ -6,6 +6,7 @@ import {
   isAnyAlive,
   isForeign,
   isHeld,
+  isMisplaced,
   isModelWanted,
   isOurService,
   isPublished,
@@ -36,6 +37,7 @@ import {
   type Silence,
   type Step,
   unreachable,
+  type Unreached,
 } from './observation.ts'
 import { unknownDigest } from '../../servers/adoption.ts'
 import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
@@ -56,6 +58,15 @@ function publishStep(observed: Observation, port: number, address: Observation['
       : rest('unready', 'NoHostAddress', address.message)
   }
   const serving = [`Serving at ${address.ip}:${port}.`, address.warning, message]
+  const unreached = observed.unreached?.server
+  if (unreached?.kind === 'unknown') {
+    const isShown = shown?.ready === true && shown.port === port
+    return isShown ? rest('ready', 'Serving', serving.filter(Boolean).join(' ')) : unready(unreached)
+  }
+  if (unreached) {
+    const isShown = shown?.ready === true && isWritable(observed)
+    return isShown ? act({ do: 'withdraw' }, 'unready', unreached.reason, unreached.message) : unready(unreached)
+  }
   if (isPublished(observed.publication, { address: address.ip, port })) {
     return rest('ready', 'Serving', serving.filter(Boolean).join(' '), retryAt)
   }
@@ -69,6 +80,8 @@ function publishStep(observed: Observation, port: number, address: Observation['
       )
     : unreachable(observed, 'unready', 'Starting')
 }
+
+const unready = ({ reason, message }: Unreached): Plan => rest('unready', reason, message)
 
 /** Whatever else is to be done, and however long it takes: pods are not sent to a server that does not answer. */
 export function withdrawSilent(observed: Observation): Plan | undefined {
@@ -160,7 +173,8 @@ function yieldTo(observed: Observation): Plan {
 function fetchStep(observed: Observation, { digest }: Serve): Plan | undefined {
   const { fetch, server, successor, now, restartAsked } = observed
   if (isRunning(successor) && successor.digest === digest) return undefined
-  if (isRunning(server) && server.digest === digest && !restartAsked && successor.kind === 'none') return undefined
+  const isKept = isRunning(server) && server.digest === digest && !restartAsked && !isMisplaced(observed)
+  if (isKept && successor.kind === 'none') return undefined
   const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
   switch (fetch.kind) {
     case 'done':
@@ -195,6 +209,8 @@ function takeOverStep(observed: Observation, digest?: string): Plan | undefined 
   if (successor.kind !== 'ready' || address.ip === undefined || !isWritable(observed)) return undefined
   const { port } = successor
   const isFlipped = isPublished(publication, { address: address.ip, port })
+  // Pods are not sent to it before they reach it.
+  if (!isFlipped && observed.unreached?.successor) return undefined
   const step: Step = isFlipped ? { do: 'promote' } : { do: 'publish', address: address.ip, port }
   return act(
     step,
@@ -207,7 +223,8 @@ function takeOverStep(observed: Observation, digest?: string): Plan | undefined 
 function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
   const { server, successor } = observed
   if (successor.kind === 'none' || successor.kind === 'stopping') return undefined
-  if (successor.digest === digest || isUnsettled(observed) || leadsToSuccessor(observed)) return undefined
+  const isWanted = successor.digest === digest && !isMisplaced(observed, 'successor')
+  if (isWanted || isUnsettled(observed) || leadsToSuccessor(observed)) return undefined
   const as = isRunning(server) ? shownAs(observed, server) : (['starting', 'Starting'] as const)
   return act(
     { do: 'dropSuccessor' },
@@ -361,13 +378,13 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'ready':
       break
   }
-  const isReplaced = server.digest !== desired.digest || observed.restartAsked || successor.kind !== 'none'
-  return isReplaced ? replaceStep(observed, server, desired) : answerStep(observed, server)
+  const isOther = server.digest !== desired.digest || observed.restartAsked || isMisplaced(observed)
+  return isOther || successor.kind !== 'none' ? replaceStep(observed, server, desired) : answerStep(observed, server)
 }
 
 /** It is asked again when what stands in its way is gone, not by the clock. */
 const heldByObstacle = ({ obstacle }: Observation): Plan | undefined =>
-  obstacle && rest('waiting', obstacle.reason, obstacle.message)
+  obstacle && rest('waiting', obstacle.reason, obstacle.message, obstacle.retryAt)
 
 type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
 
@@ -507,8 +524,17 @@ function mendOf(observed: Observation): 'withdrawDead' | 'unpublish' | undefined
   return publication.claim === 'previous' ? 'unpublish' : undefined
 }
 
+/** A service that asks for an API key is open to nobody without one. */
+function closeExposed(observed: Observation): Plan | undefined {
+  const { server, successor } = observed.unreached ?? {}
+  const exposed = [server, successor].find((one) => one?.kind === 'exposed')
+  return exposed && leaveMemory(observed, exposed.message, { as: ['stopping', exposed.reason] })
+}
+
 function nextStep(observed: Observation): Plan {
   const { desired } = observed
+  const closing = closeExposed(observed)
+  if (closing) return closing
   switch (desired.kind) {
     case 'unknown':
       return rest('waiting', 'Pending', desired.message)

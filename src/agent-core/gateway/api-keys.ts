@@ -1,0 +1,151 @@
+import { createHash } from 'node:crypto'
+import { isApiError, rootMessage } from '../kube/api-error.ts'
+import { readSecret } from '../kube/secrets.ts'
+import type { KubeApi } from '../kube/kube-api.ts'
+import type { Logger } from '../observability/logger.ts'
+import { pause } from '../util/pause.ts'
+import { splitKey } from '../util/object-key.ts'
+import { secretName } from '../../contract/names.ts'
+
+/** On the InferenceService: the Secret of its namespace whose `token` whoever asks has to show. */
+export const apiKeyAnnotation = 'metalbar.dev/api-key-secret'
+
+/** A key that was replaced or deleted is noticed within five seconds, the reading included. */
+const usualReadEveryMs = 3_000
+
+/** It has to fit among the headers of a request. */
+const maxKeyLength = 4_096
+
+export type ApiKeyState =
+  /** Not read yet, or the cluster did not answer: what the gateway knows counts. */
+  | { readonly kind: 'unknown'; readonly message: string }
+  | { readonly kind: 'known'; readonly sha256: string }
+  /** Nobody gets in; a sentence that says what to do. */
+  | { readonly kind: 'unusable'; readonly message: string }
+
+export interface ApiKeysOptions {
+  /** Of the cluster that is served; undefined while there is none. */
+  readonly api: () => Pick<KubeApi, 'get'> | undefined
+  /** The key of this service is another one, can be used or can be used no longer. */
+  readonly onChange: (key: string) => void
+  readonly log: Logger
+  /** For tests. */
+  readonly readEveryMs?: number
+}
+
+/**
+ * The API keys that services ask for, as digests: read from their Secrets by name every few seconds, only while there are such services.
+ * Secrets are not watched, and a key is neither kept nor logged.
+ */
+export class ApiKeys implements AsyncDisposable {
+  readonly #options: ApiKeysOptions
+  readonly #leaving = new AbortController()
+  /** By service: the Secret that it names, null where it asks for no key. */
+  readonly #wanted = new Map<string, string | null>()
+  readonly #states = new Map<string, ApiKeyState>()
+  #reading: Promise<void> | undefined
+
+  constructor(options: ApiKeysOptions) {
+    this.#options = options
+  }
+
+  /** To be told of each service that there is; `secret`: what its annotation says, undefined where it has none. */
+  want(key: string, secret: string | undefined): void {
+    const before = this.#wanted.get(key)
+    if (before === (secret ?? null)) return
+    this.#wanted.set(key, secret ?? null)
+    this.#states.delete(key)
+    this.#options.onChange(key)
+    if (secret !== undefined) this.#reading ??= this.#keepReading().finally(() => (this.#reading = undefined))
+  }
+
+  forget(key: string): void {
+    this.#wanted.delete(key)
+    this.#states.delete(key)
+  }
+
+  /** Another cluster is served. */
+  forgetAll(): void {
+    this.#wanted.clear()
+    this.#states.clear()
+  }
+
+  /** Of a service that asks for a key. */
+  stateOf(key: string): ApiKeyState {
+    return this.#states.get(key) ?? { kind: 'unknown', message: 'Its Secret with the API key is being read.' }
+  }
+
+  /** What the gateway is to ask for: a digest, nothing (`none`), or a key that nobody has; undefined = as before. */
+  askedFor(key: string): string | undefined {
+    const wanted = this.#wanted.get(key)
+    if (wanted === undefined) return undefined
+    if (wanted === null) return 'none'
+    const state = this.stateOf(key)
+    if (state.kind === 'unknown') return undefined
+    return state.kind === 'known' ? state.sha256 : 'nobody'
+  }
+
+  /** Some service asks for a key. */
+  get isReading(): boolean {
+    return this.#reading !== undefined
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#leaving.abort()
+    await this.#reading
+  }
+
+  /** Until no service asks for a key. Never rejects. */
+  async #keepReading(): Promise<void> {
+    const { readEveryMs = usualReadEveryMs } = this.#options
+    do {
+      const asking = [...this.#wanted].flatMap(([key, secret]) => (secret === null ? [] : [{ key, secret }]))
+      if (asking.length === 0) return
+      await Promise.all(asking.map(({ key, secret }) => this.#readOne(key, secret)))
+    } while (await pause(readEveryMs, this.#leaving.signal))
+  }
+
+  async #readOne(key: string, secret: string): Promise<void> {
+    const found = await this.#find(key, secret)
+    const before = this.#states.get(key)
+    if (this.#wanted.get(key) !== secret) return
+    // A key that is known stays valid while the cluster does not answer.
+    if (found.kind === 'unknown' && before?.kind === 'known') return
+    this.#states.set(key, found)
+    if (JSON.stringify(found) === JSON.stringify(before)) return
+    if (found.kind !== 'known') this.#options.log.warn('no API key', { service: key, text: found.message })
+    this.#options.onChange(key)
+  }
+
+  async #find(key: string, secret: string): Promise<ApiKeyState> {
+    const { namespace } = splitKey(key)
+    if (!secretName.safeParse(secret).success) {
+      return unusable(`${apiKeyAnnotation} names no Secret: give the name of one in ${namespace}, or remove it.`)
+    }
+    const named = `Secret ${namespace}/${secret}, which ${apiKeyAnnotation} names,`
+    const api = this.#options.api()
+    if (!api) return { kind: 'unknown', message: `${named} cannot be read: there is no cluster.` }
+    try {
+      const token = (await readSecret(api, namespace, secret))?.values['token']?.trim() ?? ''
+      if (token === '') return unusable(`${named} has no key "token": put the API key there.`)
+      if (token.length > maxKeyLength || !/^[\x21-\x7e]+$/.test(token)) {
+        return unusable(
+          `${named} has under "token" what no client can send: the API key must be at most ${maxKeyLength} visible ASCII characters.`,
+        )
+      }
+      return { kind: 'known', sha256: createHash('sha256').update(token).digest('hex') }
+    } catch (error) {
+      if (isApiError(error, 404)) return unusable(`${named} does not exist: create it with the API key under "token".`)
+      const why = rootMessage(error)
+      if (isApiError(error, 401, 403)) {
+        return unusable(`${named} cannot be read (${why}): allow this agent to get Secrets in ${namespace}.`)
+      }
+      return { kind: 'unknown', message: `${named} cannot be read at the moment (${why}); it is tried again.` }
+    }
+  }
+}
+
+const unusable = (why: string): ApiKeyState => ({
+  kind: 'unusable',
+  message: `Nobody can use it: ${why} Until then no requests are sent here.`,
+})

@@ -1,0 +1,98 @@
+import type { FromGateway } from '../../contract/gateway.ts'
+
+/** Whether the gateway listens at an address. */
+export type DoorState =
+  | { readonly kind: 'open' }
+  /** It is asked to, or was when it was heard last. */
+  | { readonly kind: 'unknown'; readonly message: string }
+  /** A sentence that says why. */
+  | { readonly kind: 'closed'; readonly message: string }
+
+/** One that ended is back well within this time. */
+const backWithinMs = 2_000
+/** The first one of this agent is found or started within this time, or it is known why not. */
+const foundWithinMs = 15_000
+
+/** What is known of the addresses at which the gateway listens, besides the client proxy's. */
+export class Doors implements Disposable {
+  readonly #onChange: () => void
+  readonly #states = new Map<string, string | undefined>()
+  #is: 'awaited' | 'there' | 'away' = 'awaited'
+  #why: string | undefined
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(onChange: () => void) {
+    this.#onChange = onChange
+  }
+
+  at(host: string, port: number): DoorState {
+    const where = `${host}:${port}`
+    if (this.#is === 'away') {
+      return { kind: 'closed', message: `Nobody listens at ${where}: ${this.#why ?? 'the gateway does not run'}.` }
+    }
+    const isTold = this.#is === 'there' && this.#states.has(where)
+    if (!isTold) return { kind: 'unknown', message: `The gateway is asked to listen at ${where}.` }
+    const problem = this.#states.get(where)
+    if (problem === undefined) return { kind: 'open' }
+    const message = `The gateway cannot listen at ${where}: ${problems[problem] ?? problem}. It is tried again every few seconds.`
+    return { kind: 'closed', message }
+  }
+
+  /** To be called when the gateway is to be there soon. */
+  await(): void {
+    this.#awayAfter(foundWithinMs)
+  }
+
+  /** A gateway is there, and says of each address how it is. */
+  there(): void {
+    clearTimeout(this.#timer)
+    this.#states.clear()
+    this.#is = 'there'
+    this.#why = undefined
+    this.#onChange()
+  }
+
+  heard({ host, port, problem }: Omit<Extract<FromGateway, { type: 'door' }>, 'type'>): void {
+    this.#states.set(`${host}:${port}`, problem)
+    this.#onChange()
+  }
+
+  /** It listens at these addresses at most. */
+  onlyAt(addresses: ReadonlySet<string>): void {
+    for (const where of this.#states.keys()) if (!addresses.has(where)) this.#states.delete(where)
+  }
+
+  /** The gateway has ended, and another one is started. */
+  lost(): void {
+    if (this.#is !== 'there') return
+    this.#is = 'awaited'
+    this.#awayAfter(backWithinMs)
+    this.#onChange()
+  }
+
+  /** `why` completes "Nobody listens: …". */
+  failed(why: string): void {
+    this.#why = why
+    this.#away()
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer)
+  }
+
+  #awayAfter(ms: number): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.#away(), ms).unref()
+  }
+
+  #away(): void {
+    clearTimeout(this.#timer)
+    this.#is = 'away'
+    this.#onChange()
+  }
+}
+
+const problems: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there, so stop it or choose other ports with --port-range',
+  EADDRNOTAVAIL: 'this machine does not have that address',
+}

@@ -1,0 +1,49 @@
+import type { ListenObstacle, Observation, Unreached } from './plan/observation.ts'
+import type { ServiceRooms } from './service-rooms.ts'
+import { apiKeyAnnotation } from '../gateway/api-keys.ts'
+import { everyAddress, loopback } from '../servers/listening.ts'
+
+/** A setting may change, or the machine get its address: neither brings the service back into the queue. */
+const lookAgainMs = 5_000
+
+export interface ReachInputs {
+  readonly key: string
+  readonly address: Observation['address']
+  /** The Secret that its annotation names. */
+  readonly apiKeySecret: string | undefined
+  readonly rooms: Pick<ServiceRooms, 'apiKeys' | 'door' | 'settings'>
+}
+
+/** Why requests to the published address do not reach the server that listens there; undefined where they do. */
+export function unreached(
+  { host, port }: { readonly host: string; readonly port: number },
+  { key, address: { ip }, apiKeySecret, rooms }: ReachInputs,
+): Unreached | undefined {
+  if (host !== loopback) {
+    if (apiKeySecret !== undefined) return { kind: 'exposed', reason: 'NoApiKey', message: openToAll }
+    if (ip === undefined || host === everyAddress || host === ip) return undefined
+    const message = `The server listens at ${host}, which is the published address no longer.`
+    return { kind: 'misplaced', reason: 'NoHostAddress', message }
+  }
+  if (ip === undefined) return undefined
+  const apiKey = apiKeySecret === undefined ? undefined : rooms.apiKeys.stateOf(key)
+  if (apiKey?.kind === 'unusable') return { kind: 'closed', reason: 'NoApiKey', message: apiKey.message }
+  if (apiKey?.kind === 'unknown') return { kind: 'unknown', reason: 'NoApiKey', message: apiKey.message }
+  const door = rooms.door(ip, port)
+  return door.kind === 'open' ? undefined : { ...door, reason: 'NoGateway' }
+}
+
+/** Why a server that is started now would be of no use, or open without the key that its service asks for. */
+export function listenObstacle(
+  { address: { ip, warning }, apiKeySecret, rooms: { settings } }: ReachInputs,
+  now: number,
+): { readonly reason: ListenObstacle; readonly message: string; readonly retryAt: number } | undefined {
+  const mode = settings.listen()
+  const retryAt = now + lookAgainMs
+  if (apiKeySecret !== undefined && mode !== 'gateway') return { reason: 'NoApiKey', message: openToAll, retryAt }
+  if (mode === 'all' || ip === undefined || warning === undefined) return undefined
+  const message = `${ip} is on no interface of this machine, so nothing here can listen at it, which --listen ${mode} asks for: set --listen all, or choose an address of this machine.`
+  return { reason: 'NoHostAddress', message, retryAt }
+}
+
+const openToAll = `Its annotation ${apiKeyAnnotation} asks for an API key, which only the gateway checks: set --listen gateway, or remove the annotation. Without that its server would be open to everybody, and does not run.`

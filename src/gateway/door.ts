@@ -1,0 +1,170 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import {
+  requestReasons,
+  type CodeClass,
+  type GatewayCounts,
+  type GatewayRoute,
+  type ProxyOutcome,
+  type RequestReason,
+} from '../contract/gateway.ts'
+import { Figures, type Exchange } from './figures.ts'
+import { refuse, Refusal } from './refusal.ts'
+
+const headersMs = 10_000
+/** How soon after its time a connection without headers is ended. */
+const lookEveryMs = 2_000
+const idleMs = 120_000
+const maxHeaderBytes = 32 * 1_024
+/** Where there are more, one that has no request yet makes room: who only holds connections keeps nobody out. */
+const maxConnections = 1_024
+/** Each takes a connection to an engine, which works at a few of them at a time. */
+const maxInFlight = 1_024
+
+/** The log is not to grow with the requests. */
+const maxDefectsLogged = 100
+
+/** One request, as far as it is understood. */
+export interface Asked {
+  readonly at: number
+  exchange?: Exchange
+}
+
+/** Takes connections and answers what comes over them, within bounds of connections, headers, time and requests. It does not listen itself. */
+export abstract class Door {
+  readonly #outcomes = new Map<ProxyOutcome, number>()
+  readonly #figures: Figures
+  readonly #log: (text: string) => void
+  readonly #http: Server
+  readonly #connections = new Set<Socket>()
+  /** Without a request, those that wait longest first. */
+  readonly #waiting = new Set<Socket>()
+  readonly #empty = Promise.withResolvers<undefined>()
+  #isClosing = false
+  #inFlight = 0
+  #defects = 0
+
+  /** `figures`: those of several doors may be the same. */
+  constructor(log: (text: string) => void, figures = new Figures()) {
+    this.#log = log
+    this.#figures = figures
+    this.#http = createServer(
+      {
+        ...{ headersTimeout: headersMs, connectionsCheckingInterval: lookEveryMs, keepAliveTimeout: idleMs },
+        // A missing or doubled Host is for us to refuse, in the shape of all refusals.
+        ...{ maxHeaderSize: maxHeaderBytes, requireHostHeader: false },
+      },
+      (request, response) => void this.#answer(request, response),
+    )
+    // Node looks for slow connections from this event on, which a server has no other reason for that is given its connections.
+    this.#http.emit('listening')
+  }
+
+  /** Throws Refusal. */
+  protected abstract serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void>
+
+  /** To be called by `serve` once it knows whom the request is for. */
+  protected begin(asked: Asked, route: GatewayRoute, path: string): Exchange {
+    const exchange = this.#figures.begin(route, path, asked.at)
+    asked.exchange = exchange
+    return exchange
+  }
+
+  get counts(): GatewayCounts {
+    return { requests: Object.fromEntries(this.#outcomes), services: this.#figures.counts() }
+  }
+
+  /** To be called by `serve` before anything that costs. Throws Refusal. */
+  protected requireRoom(): void {
+    if (this.#inFlight > maxInFlight) throw tooMany
+  }
+
+  /** Takes a connection, unless too many have come that ask nothing. */
+  connect(socket: Socket): void {
+    this.#connections.add(socket)
+    this.#waiting.add(socket)
+    socket.once('close', () => {
+      this.#connections.delete(socket)
+      this.#waiting.delete(socket)
+      if (this.#isClosing && this.#connections.size === 0) this.#closed()
+    })
+    this.#http.emit('connection', socket)
+    if (this.#waiting.size <= maxConnections) return
+    for (const oldest of this.#waiting) {
+      oldest.destroy()
+      return
+    }
+  }
+
+  /** Ends connections without a request; resolves when requests in flight have ended. */
+  async close(): Promise<void> {
+    this.#isClosing = true
+    for (const socket of this.#waiting) socket.destroy()
+    if (this.#connections.size === 0) this.#closed()
+    await this.#empty.promise
+  }
+
+  #closed(): void {
+    // Ends its look for slow connections.
+    this.#http.close(() => undefined)
+    this.#empty.resolve(undefined)
+  }
+
+  /** Never rejects. */
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { socket } = request
+    this.#waiting.delete(socket)
+    response.once('close', () => {
+      if (socket.destroyed) return
+      // A door that is closed waits for no further request.
+      if (this.#isClosing) socket.end()
+      else this.#waiting.add(socket)
+    })
+    const asked: Asked = { at: performance.now() }
+    let refusal: Refusal | undefined
+    this.#inFlight += 1
+    try {
+      await this.serve(request, response, asked)
+    } catch (error) {
+      refusal = error instanceof Refusal ? error : this.#defect(error)
+      refuse(response, refusal)
+    }
+    this.#inFlight -= 1
+    const outcome = refusal?.outcome ?? codeOf(response) ?? 'other'
+    this.#outcomes.set(outcome, (this.#outcomes.get(outcome) ?? 0) + 1)
+    const reason = refusal ? reasonOf(refusal) : response.writableEnded ? 'answered' : 'client_left'
+    asked.exchange?.ended(codeOf(response) ?? 'none', reason)
+  }
+
+  #defect(error: unknown): Refusal {
+    this.#defects += 1
+    if (this.#defects <= maxDefectsLogged)
+      this.#log(`A request failed: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
+    return new Refusal('5xx', 500, 'gateway_failed', 'The gateway failed to answer; gateway.log says why.')
+  }
+}
+
+const tooMany = new Refusal(
+  ...(['5xx', 503, 'too_many_requests'] as const),
+  `More than ${maxInFlight} requests are in flight: ask again when some of them have been answered.`,
+)
+
+/** What the request says of whom it is meant for; undefined where it says nothing, or two things. */
+export function hostOf({ rawHeaders, headers }: IncomingMessage): { name: string; port: number } | undefined {
+  const hosts = rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
+  const [, name = '', port = '80'] = /^(\[[\da-f:]+\]|[^:@/\s]+)(?::(\d{1,5}))?$/i.exec(headers.host ?? '') ?? []
+  return hosts.length === 1 && name !== '' ? { name: name.toLowerCase(), port: Number(port) } : undefined
+}
+
+/** Whether a page of a browser asks, and not a program. */
+export const isOfPage = ({ headers: { origin } }: IncomingMessage): boolean =>
+  origin !== undefined && (origin === 'null' || /^https?:/i.test(origin))
+
+/** Undefined before its head was sent. */
+function codeOf({ headersSent, statusCode }: ServerResponse): Exclude<CodeClass, 'none'> | undefined {
+  const codes = { 2: '2xx', 3: '3xx', 4: '4xx', 5: '5xx' } as const
+  const digit = Math.floor(statusCode / 100)
+  return headersSent && digit in codes ? codes[digit as keyof typeof codes] : undefined
+}
+
+const reasonOf = ({ code }: Refusal): RequestReason => requestReasons.find((reason) => reason === code) ?? 'refused'

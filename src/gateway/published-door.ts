@@ -1,0 +1,160 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import type { GatewayRoute, PublishedAccess } from '../contract/gateway.ts'
+import { Door, hostOf, isOfPage, type Asked } from './door.ts'
+import type { Figures } from './figures.ts'
+import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes } from './forward.ts'
+import type { Listener } from './listeners.ts'
+import { isAllowed, targetOf } from './paths.ts'
+import { Refusal } from './refusal.ts'
+import { forbiddenPath } from './routing.ts'
+
+/** How long the last key of a service is good after the next one is known. */
+const lastKeyMs = 600_000
+
+/** A service at the published address, as it was told last. */
+interface Service {
+  readonly route: GatewayRoute
+  readonly address: string | undefined
+  readonly access: PublishedAccess | undefined
+  /** The key before the present one, and until when it is good. */
+  readonly lastKey: { readonly sha256: string; readonly until: number } | undefined
+}
+
+/** An address at which requests for one service come. */
+interface Entrance {
+  readonly service: Service
+  readonly port: number
+}
+
+/**
+ * The published address: Pods and other machines reach each service that listens on this machine alone at the engine's port of it. A request
+ * must name the service in its `Host`, show the API key where the service asks for one, and ask what the runtime's list of paths allows.
+ */
+export class PublishedDoor extends Door {
+  readonly #engines = connectionsToEngines()
+  readonly #now: () => number
+  #services: ReadonlyMap<string, Service> = new Map()
+  #entrances: ReadonlyMap<string, Entrance> = new Map()
+
+  /** `now`: on the monotonic clock. */
+  constructor(log: (text: string) => void, figures?: Figures, now: () => number = () => performance.now()) {
+    super(log, figures)
+    this.#now = now
+  }
+
+  /** What an agent does not say of a service stays as it was. Returns where there is to be listened. */
+  told(routes: readonly GatewayRoute[]): Listener[] {
+    const services = routes.map((route) => {
+      const key = `${route.namespace}/${route.name}`
+      return [key, serviceNow(route, this.#services.get(key), this.#now())] as const
+    })
+    this.#services = new Map(services)
+    const entrances = services.flatMap(([, service]) => entrancesOf(service))
+    this.#entrances = new Map(entrances.map((one) => [keyOf(one.service.address, one.port), one]))
+    return entrances.flatMap(({ service: { address: host }, port }) =>
+      host === undefined ? [] : [{ host, port, onConnection: (socket: Socket) => this.connect(socket) }],
+    )
+  }
+
+  protected async serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void> {
+    const { localAddress, localPort } = request.socket
+    const entrance = this.#entrances.get(keyOf(localAddress, localPort))
+    const { access, route } = entrance?.service ?? {}
+    if (!entrance || !access || !route) throw nothingHere
+    requireOwnHost(request, entrance, access)
+    if (isOfPage(request) || request.headers['sec-fetch-site'] !== undefined) throw noPages
+    this.requireRoom()
+    this.#requireKey(request, entrance.service, access)
+    const { method = '', url = '' } = request
+    const target = targetOf(url)
+    const exchange = this.begin(asked, route, target?.path ?? '')
+    if (!target || !isAllowed(route.runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
+    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
+    await forward({
+      ...{ request, response, read: [], path: `${target.sent}${target.query}`, connections: this.#engines, exchange },
+      hidden: access.key === 'none' ? [] : keyHeaders,
+      engine: { port: entrance.port, title: route.name, runtime: route.runtime, model: route.names[0] },
+    })
+  }
+
+  #requireKey({ headers }: IncomingMessage, { lastKey }: Service, { key }: PublishedAccess): void {
+    if (key === 'none') return
+    const bearer = /^bearer (.*)$/i.exec(headers.authorization ?? '')?.[1]?.trimStart()
+    const [shown = ''] = [bearer ?? headers['x-api-key']].flat()
+    const good = [key, ...(lastKey && lastKey.until > this.#now() ? [lastKey.sha256] : [])]
+    if (shown !== '' && good.map((one) => isDigestOf(one, shown)).includes(true)) return
+    throw keyNeeded
+  }
+}
+
+/** Those in which a key comes; the engine has no need of it. */
+const keyHeaders = ['authorization', 'x-api-key'] as const
+
+const keyOf = (address: string | undefined, port: number | undefined): string => `${address} ${port}`
+
+function serviceNow(route: GatewayRoute, before: Service | undefined, now: number): Service {
+  const { published } = route
+  const access = published?.access ?? before?.access
+  const isRotated = isKey(before?.access?.key) && isKey(access?.key) && before.access.key !== access.key
+  const rotated = isRotated ? { sha256: before.access.key, until: now + lastKeyMs } : before?.lastKey
+  return {
+    ...{ route, access, address: published?.address ?? before?.address },
+    // A key that was taken away counts no longer, nor does the one before it.
+    lastKey: isKey(access?.key) ? rotated : undefined,
+  }
+}
+
+const isKey = (key: string | undefined): key is string => key !== undefined && key !== 'none' && key !== 'nobody'
+
+const entrancesOf = (service: Service): Entrance[] =>
+  service.address === undefined ? [] : (service.route.published?.ports ?? []).map((port) => ({ service, port }))
+
+/** In a time that says nothing of either. */
+function isDigestOf(sha256: string, text: string): boolean {
+  const [wanted, shown] = [Buffer.from(sha256, 'hex'), createHash('sha256').update(text).digest()]
+  return wanted.length === shown.length && timingSafeEqual(wanted, shown)
+}
+
+/**
+ * A page that has its own name lead to this machine sends that name with the port that it connects to. So a name that could be somebody's in
+ * the DNS counts only with a port of the Service, by which Pods ask; `….svc` and `….svc.cluster.local` are nobody's.
+ */
+function requireOwnHost(
+  request: IncomingMessage,
+  { service, port }: Entrance,
+  { servicePorts }: PublishedAccess,
+): void {
+  const { route, address } = service
+  const host = hostOf(request)
+  const name = route.name.replaceAll('.', '-')
+  const [short, long] = [`${name}.${route.namespace}`, `${name}.${route.namespace}.svc`]
+  const isOwn = (): boolean => {
+    if (!host) return false
+    const asked = host.name.replace(/\.$/, '')
+    if (asked === address) return host.port === port
+    if (asked === long || asked === `${long}.cluster.local`) return true
+    const isServicePort = servicePorts.includes(host.port)
+    if (asked === name) return isServicePort
+    return isServicePort && host.port !== port && (asked === short || asked.startsWith(`${long}.`))
+  }
+  if (isOwn()) return
+  const message = `This server answers to ${address}:${port} and to its Service: ${name}:${servicePorts[0]}, ${short}:${servicePorts[0]} and ${long}. Have an Ingress send ${long} as the Host.`
+  throw new Refusal('bad_host', 421, 'bad_host', message)
+}
+
+const nothingHere = new Refusal(
+  ...(['no_backend', 503, 'not_serving'] as const),
+  'No model serves here at the moment: metal-agent status on that machine says why.',
+)
+
+const noPages = new Refusal(
+  ...(['4xx', 403, 'foreign_page'] as const),
+  'Pages may not use this model: ask from a program, such as the server of the page.',
+)
+
+const keyNeeded = new Refusal(
+  ...(['4xx', 401, 'invalid_api_key'] as const),
+  'This model asks for an API key: send it as "Authorization: Bearer KEY". Whoever runs the service has it.',
+)
