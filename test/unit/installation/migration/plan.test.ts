@@ -87,6 +87,11 @@ test('the smallest model goes first; each is told with its one restart, and so i
   expect(text).toContain('Process 42 (port 5002) serves nothing that is published and is ended.')
   expect(text).toContain('Models: 5.0 GB in 2 files get a second name in /Users/me/models')
   expect(text).not.toContain('In the way')
+  const why = 'A server of the Go agent cannot be taken over as it runs'
+  expect([text, planText(planMigration(findings({ cluster: cluster([]) })))].map((one) => one.includes(why))).toEqual([
+    true,
+    false,
+  ])
 })
 
 test('each default that differs is announced, with the flag that keeps it', () => {
