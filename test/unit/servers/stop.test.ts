@@ -164,6 +164,8 @@ describe('a stop at any time', () => {
     const stopped = Promise.withResolvers<unknown>()
     let times = 0
     const stopAsArgumentsAreMade = (port: number) => {
+      // Without a port they only say where it will listen.
+      if (port === 0) return argv(port)
       // The ledger notes them first; the second time the process is spawned in the same turn.
       times += 1
       if (times === 2) stopped.resolve(room.servers.stop('a/b', { graceMs: 1_000 }))
@@ -205,6 +207,17 @@ test('stops at the same time join, and the shorter grace counts', async () => {
   const stops = [room.servers.stop('a/b', { graceMs: 60_000 }), room.servers.stop('a/b', { graceMs: 50 })]
   expect(await Promise.all(stops)).toEqual([{ stopped: true }, { stopped: true }])
   expect(room.kinds().filter((kind) => kind === 'stopping')).toHaveLength(1)
+})
+
+test('a shorter grace counts from when it is asked for, also after SIGTERM was sent', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ ignoreSigterm: true })
+  await room.reached('ready')
+  const patient = room.servers.stop('a/b', { graceMs: 60_000, drainMs: 0 })
+  const from = performance.now()
+  expect(await room.servers.stop('a/b', { graceMs: 300 })).toEqual({ stopped: true })
+  expect([await patient, performance.now() - from >= 300]).toEqual([{ stopped: true }, true])
+  expect(room.servers.get('a/b')).toMatchObject({ signal: 'SIGKILL' })
 })
 
 test('all servers stop at the same time', async () => {
