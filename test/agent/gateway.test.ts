@@ -1,6 +1,10 @@
 import { execa } from 'execa'
+import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
+import { request, type IncomingMessage } from 'node:http'
 import path from 'node:path'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
 import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
@@ -19,7 +23,11 @@ interface Scene extends AsyncDisposable {
   readonly url: string
   readonly port: number
   start(...more: string[]): Promise<AgentProcess>
+  /** One of a later version. */
+  startLater(): Promise<AgentProcess>
 }
+
+const laterVersion = fileURLToPath(new URL('../support/agent-of-next-version.ts', import.meta.url))
 
 /** Agents as processes, one after the other on the same state folder, with a client proxy. */
 async function scene(llamaServer = sampleServerPath): Promise<Scene> {
@@ -32,18 +40,19 @@ async function scene(llamaServer = sampleServerPath): Promise<Scene> {
   stack.defer(async () => {
     await agent?.stop()
   })
+  const start = async (more: readonly string[], command?: readonly string[]): Promise<AgentProcess> => {
+    const args = ['--namespace', world.namespace, '--llama-server', llamaServer, '--allow-unsafe-extra-args', ...more]
+    agent = await AgentProcess.start({
+      ...{ folder, kubeconfig: sim.kubeconfig(), args: [...args, '--client-port', String(port)] },
+      ...(command && { command }),
+    })
+    return agent
+  }
   const owned = stack.move()
   return {
     ...{ world, port, url: `http://127.0.0.1:${port}` },
-    async start(...more) {
-      const args = ['--namespace', world.namespace, '--llama-server', llamaServer, '--allow-unsafe-extra-args', ...more]
-      agent = await AgentProcess.start({
-        folder,
-        kubeconfig: sim.kubeconfig(),
-        args: [...args, '--client-port', String(port)],
-      })
-      return agent
-    },
+    start: (...more) => start(more),
+    startLater: () => start([], [process.execPath, laterVersion]),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }
@@ -58,6 +67,14 @@ async function chat(url: string, body: object): Promise<{ status: number; text: 
     body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], ...body }),
   })
   return { status: answer.status, text: await answer.text() }
+}
+
+/** On a connection of its own. */
+async function streamed(port: number, body: object): Promise<string> {
+  const sent = request({ host: '127.0.0.1', port, method: 'POST', path: '/v1/chat/completions', agent: false })
+  sent.end(JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], stream: true, ...body }))
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+  return `${answer.statusCode} ${await text(answer)}`
 }
 
 test('programs of this machine reach every model by its name, and metrics count what they were answered', async () => {
@@ -114,15 +131,15 @@ test('a service that does not serve says why, in the words of every other surfac
   expect(await (await fetch(`${url}/v1/models`)).json()).toEqual({ object: 'list', data: [] })
 })
 
-test('an agent that is killed and started again fails none of 50 streams, and no request that comes meanwhile', async () => {
+test('an agent that is killed and started again, and one of a later version, fail none of 300 streams and no request that comes meanwhile', async () => {
   await using there = await scene()
   const { world, url, port } = there
   const agent = await there.start()
-  await world.apply('tiny', { script: { tokenMs: 20 } satisfies SampleScript })
+  await world.apply('tiny', { script: { tokenMs: 250 } satisfies SampleScript })
   const server = await agent.service('tiny', 'ready')
   const gateway = await pidOf(agent, 'started the gateway')
   await eventually(async () => (await fetch(`${url}/health`)).ok)
-  const streams = Array.from({ length: 50 }, () => chat(url, { stream: true, max_tokens: 200, model: 'tiny' }))
+  const streams = Array.from({ length: 300 }, () => streamed(port, { max_tokens: 60, model: 'tiny' }))
   await using asking = askAgainAndAgain(port, { tokens: 2 })
   await eventually(() => asking.answered > 2)
   agent.signal('SIGKILL')
@@ -130,14 +147,19 @@ test('an agent that is killed and started again fails none of 50 streams, and no
   await asking.more()
   const next = await there.start()
   expect(await pidOf(next, 'took over the gateway')).toBe(gateway)
-  await next.service('tiny', 'ready')
+  next.signal('SIGKILL')
+  await next.exited
+  const later = await there.startLater()
+  expect((await later.logged('replaced the gateway'))['pid']).toBe(gateway)
+  await later.service('tiny', 'ready')
   await asking.more()
   const answers = await Promise.all(streams)
   expect({
-    whole: answers.filter(({ status, text }) => status === 200 && text.endsWith('data: [DONE]\n\n')).length,
+    whole: answers.filter((answer) => answer.startsWith('200 ') && answer.endsWith('data: [DONE]\n\n')).length,
     failed: asking.failed,
-    server: (await next.service('tiny', 'ready')).pid,
-  }).toEqual({ whole: 50, failed: [], server: server.pid })
+    server: (await later.service('tiny', 'ready')).pid,
+  }).toEqual({ whole: 300, failed: [], server: server.pid })
+  await untilGone(gateway)
 })
 
 test('a gateway that is killed is back, and knows what serves', async () => {
