@@ -130,11 +130,14 @@ const faces = {
   ],
   runtimes: [
     'argument-policy',
+    'dialect',
     'environment-policy',
     'llama-server',
-    'llama-server-binary',
     'llama-server-flags',
+    'mlx-lm',
     'resolution',
+    'runtime',
+    'runtimes',
   ],
   servers: [
     'adoption',

@@ -24,7 +24,8 @@ import { parseModelSource } from '../agent-core/models/source.ts'
 import { Store } from '../agent-core/models/store/store.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import { PlatformError, type Platform } from '../agent-core/platform/platform.ts'
-import { findLlamaServer, listDevices, LlamaServerDialects } from '../agent-core/runtimes/llama-server-binary.ts'
+import { Dialects } from '../agent-core/runtimes/dialect.ts'
+import { findLlamaServer, listDevices, llamaServerRuntime } from '../agent-core/runtimes/llama-server.ts'
 import { ProgramError } from '../agent-core/util/ask-program.ts'
 import { refKey } from '../agent-core/util/object-key.ts'
 import { cleanText } from '../contract/clean-text.ts'
@@ -104,7 +105,7 @@ async function fitHere(given: string, options: FitOptions, io: CliIo): Promise<S
   })
   const { llamaServer, metal } = machine
   const dialect =
-    llamaServer === undefined ? undefined : await new LlamaServerDialects().of(llamaServer, environmentOf(io))
+    llamaServer === undefined ? undefined : await new Dialects().of(llamaServerRuntime, llamaServer, environmentOf(io))
   const wish = wishOf(options)
   return { ...fitOf(estimator(model, wish, { metal, dialect }), wish, machine), machine }
 }

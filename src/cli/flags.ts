@@ -64,7 +64,7 @@ function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: Flag
 const asFlagValue = (value: SettingRow['default'], kind: FlagKind): FlagValue =>
   typeof value === 'object' ? value.join(',') : (value ?? emptyValues[kind])
 
-const otherRuntime = { group: 'Not in effect yet', notInEffect: 'only the runtime llama-server is built yet' } as const
+const otherRuntime = { group: 'Not in effect yet', notInEffect: 'this runtime is not built yet' } as const
 
 /** Actions, other ways to state a setting, and what the Go agent takes and we do not have yet. */
 const otherFlags: Readonly<Record<string, Flag>> = {

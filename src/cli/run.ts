@@ -14,7 +14,7 @@ import { hasCode } from '../agent-core/util/files.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { LinkError } from '../contract/client.ts'
 import { serviceVariable } from '../installation/service/service-plan.ts'
-import { onceCopied } from '../installation/versioned-copy.ts'
+import { versionedCopyOf } from '../installation/versioned-copy.ts'
 import { hostAgent, type HostedAgent, type HostOptions, type HostResult } from '../serve/host-agent.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
@@ -69,12 +69,12 @@ async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform,
 }
 
 /** A command in one file is copied below the state folder, from where the gateway outlives an update of the app that it came with. */
-function gatewayCommand(self: NonNullable<CliIo['self']>, stateDir: string): GatewayCommand {
-  const [program, ...args] = self
-  if (!isSelfContained()) return () => Promise.resolve([program, ...leanNode, ...args])
-  const copy = onceCopied({ command: program, version: buildInfo.version, stateDir, inUse: [program] })
-  return async () => [await copy()]
-}
+const gatewayCommand =
+  (self: NonNullable<CliIo['self']>, stateDir: string): GatewayCommand =>
+  async () =>
+    isSelfContained()
+      ? [await versionedCopyOf({ command: self[0], version: buildInfo.version, stateDir, inUse: [self[0]] })]
+      : [self[0], ...leanNode, ...self.slice(1)]
 
 /** V8 compiles without threads of its own, each of which keeps tens of MiB, and keeps little garbage: half the memory at the same speed. */
 const leanNode = ['--max-semi-space-size=1', '--optimize-for-size', '--liftoff-only', '--single-threaded']

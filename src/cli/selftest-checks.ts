@@ -17,7 +17,7 @@ import {
 import { darwinCommands } from '../agent-core/platform/darwin.ts'
 import type { HostInterface, Platform } from '../agent-core/platform/platform.ts'
 import { chooseHostAddress, isVirtual } from '../agent-core/publishing/host-address.ts'
-import { findLlamaServer } from '../agent-core/runtimes/llama-server-binary.ts'
+import { findLlamaServer } from '../agent-core/runtimes/llama-server.ts'
 import { Ports } from '../agent-core/servers/ports.ts'
 import { signalGroup } from '../agent-core/util/signal-group.ts'
 import { formatBytes } from '../contract/format.ts'

@@ -18,7 +18,16 @@ export type SettingKind =
   | 'number'
   | 'switch'
 
-export const settingGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Power', 'Agent'] as const
+export const settingGroups = [
+  'Cluster',
+  'Models',
+  'llama-server',
+  'MLX',
+  'Memory',
+  'Publishing',
+  'Power',
+  'Agent',
+] as const
 
 /** When a change takes effect; completes "<setting> …" and "A change …". */
 export const countsTexts = {
@@ -155,6 +164,32 @@ export const serverRows = {
     help: 'path of the llama-server binary',
     counts: 'nextServer',
     trust: 'shell',
+  },
+  mlxLm: {
+    kind: 'executable',
+    schema: absolutePath,
+    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
+    group: 'MLX',
+    flag: 'mlx-lm-bin',
+    flagTakes: {
+      what: 'a name without a slash is looked for in PATH',
+      why: 'so does --llama-server',
+      schema: nonEmpty,
+    },
+    help: 'path of mlx_lm.server',
+    counts: 'nextServer',
+    trust: 'shell',
+  },
+  mlxLmStartupStallMs: {
+    kind: 'duration',
+    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
+    default: 300_000,
+    group: 'MLX',
+    flag: 'mlx-lm-startup-timeout',
+    flagTakes: zeroMeansDefault,
+    help: 'longest time without progress while mlx-lm loads a model',
+    counts: 'nextServer',
+    trust: 'page',
   },
   drainLimitMs: {
     kind: 'duration',

@@ -18,6 +18,7 @@ export const startSettingNames = [
   'allowedDownloadHosts',
   'hubLoginNamespaces',
   'runtime',
+  'runtimes',
   'allowUnsafeExtraArgs',
   'allowedEnv',
   'llamaServerPort',

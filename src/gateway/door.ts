@@ -40,7 +40,7 @@ export abstract class Door {
   /** Without a request, those that wait longest first. */
   readonly #waiting = new Set<Socket>()
   readonly #empty = Promise.withResolvers<undefined>()
-  #end: 'at once' | 'as they come' | undefined
+  #isClosing = false
   #inFlight = 0
   #defects = 0
 
@@ -86,7 +86,7 @@ export abstract class Door {
     socket.once('close', () => {
       this.#connections.delete(socket)
       this.#waiting.delete(socket)
-      if (this.#end !== undefined && this.#connections.size === 0) this.#ended()
+      if (this.#isClosing && this.#connections.size === 0) this.#closed()
     })
     this.#http.emit('connection', socket)
     if (this.#waiting.size <= maxConnections) return
@@ -96,18 +96,15 @@ export abstract class Door {
     }
   }
 
-  /**
-   * Resolves when requests in flight have ended, and with them all connections. Those without a request end at once, or, where another process
-   * takes new ones, with their next request or when it is their time: a client that sends one at this moment is to be answered.
-   */
-  async close(when: 'at once' | 'as they come'): Promise<void> {
-    this.#end = when
-    if (when === 'at once') for (const socket of this.#waiting) socket.destroy()
-    if (this.#connections.size === 0) this.#ended()
+  /** Ends connections without a request; resolves when requests in flight have ended. */
+  async close(): Promise<void> {
+    this.#isClosing = true
+    for (const socket of this.#waiting) socket.destroy()
+    if (this.#connections.size === 0) this.#closed()
     await this.#empty.promise
   }
 
-  #ended(): void {
+  #closed(): void {
     // Ends its look for slow connections.
     this.#http.close(() => undefined)
     this.#empty.resolve(undefined)
@@ -120,10 +117,9 @@ export abstract class Door {
     response.once('close', () => {
       if (socket.destroyed) return
       // A door that is closed waits for no further request.
-      if (this.#end === 'at once') socket.end()
+      if (this.#isClosing) socket.end()
       else this.#waiting.add(socket)
     })
-    if (this.#end !== undefined) response.setHeader('connection', 'close')
     const asked: Asked = { at: performance.now() }
     let refusal: Refusal | undefined
     this.#inFlight += 1

@@ -142,6 +142,7 @@ const ofGroup: Readonly<Record<SettingRow['group'], SettingSection>> = {
   Cluster: 'cluster',
   Models: 'models',
   'llama-server': 'runtimes',
+  MLX: 'runtimes',
   Memory: 'memory',
   Publishing: 'network',
   Power: 'power',
@@ -158,6 +159,7 @@ const elsewhere: Readonly<Partial<Record<StartSettingName, SettingSection>>> = {
   llamaServerPort: 'network',
   portRange: 'network',
   runtime: 'runtimes',
+  runtimes: 'runtimes',
 }
 
 export const sectionOf = ({ name }: SettingView): SettingSection => ofGroup[editableRow(name).group]

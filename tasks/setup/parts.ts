@@ -1,8 +1,9 @@
 import { chromiumPart } from './chromium.ts'
 import { controlPlanePart } from './control-plane.ts'
 import { llamaServerPart } from './llama-server.ts'
+import { mlxLmPart } from './mlx-lm.ts'
 import { nodesForMacsPart } from './nodes-for-macs.ts'
 import type { Part } from './part.ts'
 
 /** Everything the tests need beside npm's packages. */
-export const parts: readonly Part[] = [controlPlanePart, llamaServerPart, chromiumPart, nodesForMacsPart]
+export const parts: readonly Part[] = [controlPlanePart, llamaServerPart, mlxLmPart, chromiumPart, nodesForMacsPart]

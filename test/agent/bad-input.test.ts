@@ -41,9 +41,9 @@ const sentences = {
   huggingFace:
     'hf://org does not name a Hugging Face repository: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
   s3: 's3://bucket/m.gguf is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.',
-  mlx: 'The runtime "llamacpp" (spec.runtime) cannot serve a Model of format "mlx": use a GGUF model; runtimes for MLX are not available yet.',
+  mlx: 'The runtime "llama-server" (annotation metalbar.dev/runtime) cannot serve a Model of format "mlx": leave the runtime to the format or choose mlx-lm, or use a Model of another format.',
   unknownRuntime:
-    'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, or correct the name.',
+    'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server or mlx-lm, or correct the name.',
   outOfRange:
     'InferenceService default/wide is not usable: spec.replicas: Too big: expected number to be <=10. Correct it and apply it again.',
   fieldsAbsent: 'InferenceService default/bare names no Model; set spec.modelRef.',
@@ -225,7 +225,7 @@ describe('a service that cannot be served', () => {
   test.concurrent('its Model has the format mlx', async () => {
     const { sim, agent, goodModel } = there
     sim.create(model('mlx', goodModel, { format: 'mlx' }))
-    sim.create(inferenceService('mlx'))
+    sim.create(inferenceService('mlx', {}, { annotations: { 'metalbar.dev/runtime': 'llama-server' } }))
     await tells(there, 'mlx', ['refused', 'Refused', 'Refused'], sentences.mlx)
     sim.patch({ resource: 'models', name: 'mlx' }, { spec: { format: 'gguf' } })
     await agent.service('mlx', 'ready')

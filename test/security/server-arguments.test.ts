@@ -4,13 +4,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { inferenceServiceSpec, modelSpec } from '../../src/agent-core/kube/resources.ts'
 import { isModel, ModelRoots } from '../../src/agent-core/models/local.ts'
-import {
-  commandLine,
-  environmentOf,
-  type SpecPolicy,
-  specRefusal,
-} from '../../src/agent-core/reconcile/runtime-choice.ts'
+import { environmentOf, type SpecPolicy, specRefusal } from '../../src/agent-core/reconcile/runtime-choice.ts'
 import { judgeArguments, startProblem } from '../../src/agent-core/runtimes/argument-policy.ts'
+import { llamaServerRuntime } from '../../src/agent-core/runtimes/llama-server.ts'
 import { flagName, llamaServerFlags, flagsIn } from '../../src/agent-core/runtimes/llama-server-flags.ts'
 import { askProgram } from '../../src/agent-core/util/ask-program.ts'
 import { launchEnvironment } from '../../src/agent-core/servers/launch.ts'
@@ -21,7 +17,8 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const roots = ['/store/models', '/lent']
 const usual: SpecPolicy = { allowsUnsafe: false, allowedEnv: [], modelRoots: roots }
 const unsafe: SpecPolicy = { ...usual, allowsUnsafe: true }
-const judged = (...args: string[]) => judgeArguments(args, usual)
+const { flags } = llamaServerRuntime
+const judged = (...args: string[]) => judgeArguments(args, usual, flags)
 
 describe('the flags of the installed llama-server', () => {
   const llamaServer = useLlamaServer()
@@ -82,19 +79,22 @@ test.each([
   ['pages in a browser', ['--cors-origins', '*'], false],
   ['a machine that does nothing else', ['--prio', '3'], false],
 ])('%s is refused with the flag, why, and what allows it', (_, args, loadsCode) => {
-  const refusal = judgeArguments(args, usual)
+  const refusal = judgeArguments(args, usual, flags)
   expect(refusal).toMatchObject({ loadsCode })
   expect(refusal?.message).toMatch(
     /^spec\.extraArgs: \S.* is refused: .+\. Take it out, or allow it on this machine with --allow-unsafe-extra-args\.$/,
   )
-  expect(judgeArguments(args, unsafe)).toBeUndefined()
+  expect(judgeArguments(args, unsafe, flags)).toBeUndefined()
 })
 
 test.each([[['--host', '0.0.0.0']], [['--port=1']], [['--reuse-port']], [['-m', '/x']], [['--model', '/x']]])(
   '%j is refused whatever a person allowed',
   (args) => {
     const message: unknown = expect.stringMatching(/ is refused: the agent .+\. Take it out\.$/)
-    expect([judgeArguments(args, usual), judgeArguments(args, unsafe)]).toMatchObject([{ message }, { message }])
+    expect([judgeArguments(args, usual, flags), judgeArguments(args, unsafe, flags)]).toMatchObject([
+      { message },
+      { message },
+    ])
   },
 )
 
@@ -140,11 +140,12 @@ test('a file is judged where its links lead, and a flag by what the installed bi
   const look = (args: string[], known: string[] | undefined) =>
     startProblem(args, {
       policy,
+      flags,
       executable: '/bin/llama-server',
       known: known && new Set(known),
       allowsFile: async (path) => (await models.allows(path, 'default')) && (await isModel(path)),
     })
-  expect(judgeArguments(['--lora', join(store, 'link.gguf')], policy)).toBeUndefined()
+  expect(judgeArguments(['--lora', join(store, 'link.gguf')], policy, flags)).toBeUndefined()
   expect([
     await look(['--lora', join(store, 'adapter.gguf')], ['--lora']),
     await look(['--lora', join(store, 'link.gguf')], ['--lora']),
@@ -172,9 +173,8 @@ test(`of ${runs} random specs none that passes has a flag that runs programs, bi
       const model = modelSpec.safeParse(rawModel).data
       if (!parsed.success || model === undefined || specRefusal(parsed.data, usual) !== undefined) return
       passed += 1
-      const place = { modelPath: '/store/models/m.gguf' }
-      const settings = { defaultRuntime: 'llama-server', llamaServer: undefined, performanceCores: 4, policy: usual }
-      const argv = commandLine(parsed.data, model, settings, place)(8080)
+      const place = { modelPath: '/store/models/m.gguf', port: 8080, performanceCores: 4 }
+      const argv = llamaServerRuntime.argv({ spec: parsed.data, model, ...place })
       expect(dangersIn(argv)).toEqual([])
       expect(Object.keys(environmentOf(parsed.data, [])).filter((name) => name !== 'OMP_NUM_THREADS')).toEqual([])
     }),

@@ -80,6 +80,7 @@ export interface ServiceOptions {
 
 export interface ModelOptions {
   readonly source?: string
+  readonly format?: string
   readonly accelerator?: string
   readonly refreshPolicy?: 'OnChange'
   readonly namespace?: string
@@ -195,13 +196,13 @@ export class AgentWorld implements AsyncDisposable {
 
   applyModel(
     name: string,
-    { source = this.modelUrl, accelerator = 'metal', namespace, refreshPolicy }: ModelOptions = {},
+    { source = this.modelUrl, format = 'gguf', accelerator = 'metal', namespace, refreshPolicy }: ModelOptions = {},
   ) {
     return this.admin.apply({
       apiVersion,
       kind: 'Model',
       metadata: { name, ...(namespace !== undefined && { namespace }) },
-      spec: { source, format: 'gguf', hardware: { accelerator }, ...(refreshPolicy && { refreshPolicy }) },
+      spec: { source, format, hardware: { accelerator }, ...(refreshPolicy && { refreshPolicy }) },
     })
   }
 

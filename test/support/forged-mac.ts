@@ -72,7 +72,7 @@ export function forgedMac({ lacksUsage = false, model = '/dev/null', answers = {
       ? (await readFile(`/proc/${pid}/environ`, 'utf8')).replaceAll('\0', ' ')
       : ''
   const lsof = async (args: readonly string[]): Promise<CommandResult> => {
-    if (args.at(-1) === '-Fpgc') {
+    if (args.at(-1) === '-Fpgcn') {
       const groupId = (await host.process(process.pid))?.groupId
       return ended(`p${process.pid}\ng${groupId}\ncnode\nf12`)
     }

@@ -1,3 +1,4 @@
+import { llamaServerRuntime } from '../../src/agent-core/runtimes/llama-server.ts'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { cleanLines, cleanText, cutText, sentence } from '../../src/contract/clean-text.ts'
@@ -45,7 +46,8 @@ const functions: Readonly<Record<string, (text: string) => unknown>> = {
       ...{ code: 1, signal: null, executable: '/x', outOf: 'start', system: 'linux', totalBytes: 1 },
       ...{ firstError: text, tail: [text] },
     }),
-  'an argument': (text) => judgeArguments(['--alias', text, text], { allowsUnsafe: false, modelRoots: ['/m'] }),
+  'an argument': (text) =>
+    judgeArguments(['--alias', text, text], { allowsUnsafe: false, modelRoots: ['/m'] }, llamaServerRuntime.flags),
 }
 
 /** What patterns begin, repeat and end with. */

@@ -13,7 +13,9 @@ import { keyOf, refKey } from '../util/object-key.ts'
 import { followForScrapes, machineRooms, type MachineRooms, type RoomContext } from './machine-rooms.ts'
 import type { Readiness } from '../observability/health-server.ts'
 import { AgentMetrics } from '../observability/agent-metrics.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
 import { adoptServers } from '../servers/adoption.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 import { isOver } from '../servers/server-state.ts'
 import type { ReadableOutput } from '../servers/output.ts'
 import { noAddress } from '../publishing/host-address.ts'
@@ -249,7 +251,7 @@ export class Agent {
     const { platform, log, settings } = this.#options
     const { ledger, servers } = this.#rooms
     const { stateDir } = settings
-    const rules = launchRules(this.#settings)
+    const rules = (runtime: ServerRuntime) => launchRules(this.#settings, runtimes[runtime])
     const onBoot = fuse.booted.bind(fuse)
     this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules, onBoot }))
     servers.sweepRuns().catch((error: unknown) => log.warn('output of earlier servers not looked through', { error }))

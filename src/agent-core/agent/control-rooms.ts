@@ -1,13 +1,13 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { llamaServer, type MachineRooms, type RoomContext } from './machine-rooms.ts'
+import { findRuntime, llamaServer, type MachineRooms, type RoomContext } from './machine-rooms.ts'
 import { figuresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
 import type { Rooms } from '../api/command.ts'
 import { Commands } from '../api/commands.ts'
 import { ModelLooks } from '../api/fit-query.ts'
 import { Runtimes } from '../api/machine-queries.ts'
 import type { Sources } from '../api/queries.ts'
-import { evictionSettings, launchRules, portPolicy, specPolicy } from '../api/settings.ts'
+import { evictionSettings, launchRules, offered, portPolicy, specPolicy } from '../api/settings.ts'
 import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
 import { clusterSession, type ClusterSession } from '../cluster/cluster-session.ts'
@@ -31,9 +31,10 @@ import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
 import { tokenIn } from '../reconcile/model-request.ts'
-import { LlamaServerDialects } from '../runtimes/llama-server-binary.ts'
+import { Dialects } from '../runtimes/dialect.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
 import { launchEnvironment } from '../servers/launch.ts'
-import { hostFor } from '../servers/listening.ts'
+import { hostFor, loopback } from '../servers/listening.ts'
 import { longestStopMs } from '../servers/termination.ts'
 import { PersonSettings } from '../settings/person-settings.ts'
 import { socketPathFor } from '../state/socket-path.ts'
@@ -158,11 +159,11 @@ function gatewayRoom(
   { rooms: { servers } }: ControlInputs,
   { address, apiKeys }: Pick<ControlRooms, 'address'> & { readonly apiKeys: ApiKeys },
 ): Gateway | undefined {
-  const { settings, platform, log, version, gateway: how } = options
+  const { settings, platform, log, gateway: how } = options
   const { stateDir, clientPort } = settings
   if (!how) {
     if (clientPort > 0) {
-      const text = `Nothing listens at port ${clientPort} for programs on this machine: an app that is run from its source has no client proxy.`
+      const text = `Nothing listens at port ${clientPort} for programs on this machine: only the command starts the client proxy yet, as metal-agent in a terminal or as a service.`
       log.info('no client proxy', { text })
     }
     return undefined
@@ -181,12 +182,11 @@ function gatewayRoom(
   }
   const routes = new Routes({ servers, published })
   const gateway = new Gateway({
-    ...{ port: clientPort, stateDir, command: how.command, version, log, onChange: () => snapshots.changed() },
+    ...{ port: clientPort, stateDir, command: how.command, log, onChange: () => snapshots.changed() },
     socketPath: socketPathFor(stateDir, how.temporaryDir, 'gateway.sock'),
     routes: () => routes.now(session()?.reconciler.outlooks() ?? []),
     holders: async (port) => (await platform.portListeners(port, noGroup)).others,
     onDoors: () => session()?.reconciler.enqueueAll(),
-    commandLine: async (pid) => (await platform.process(pid))?.commandLine,
   })
   servers.onChange(() => gateway.routesChanged())
   snapshots.register(() => ({ notices: [gateway.notice] }))
@@ -426,16 +426,17 @@ function openSession(
   const launches = new ServerLaunches({
     settings: {
       defaultRuntime: settings.runtime,
+      offered: settings.runtimes,
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
-      llamaServer: started.llamaServer,
+      programs: { 'llama-server': started.llamaServer, 'mlx-lm': started.mlxLm },
       performanceCores,
       policy: specPolicy(settings),
-      port: portPolicy(settings),
-      host: () => hostFor(listen(), address.facts.ip),
-      rules: () => launchRules(context.settings()),
+      port: (runtime) => portPolicy(settings, runtime),
+      host: (runtime) => (runtime.isBehindGateway ? loopback : hostFor(listen(), address.facts.ip)),
+      rules: (runtime) => launchRules(context.settings(), runtime),
     },
     models,
-    findBinary: () => llamaServer(context),
+    findBinary: (runtime) => findRuntime(context, runtime),
     allowsFile: (path, namespace) => models.allowsFile(path, namespace),
     metal: hasMetal,
   })
@@ -456,7 +457,7 @@ function openSession(
     launches,
     settings: {
       allowlist: settings.inferenceServiceAllowlist,
-      port: portPolicy(settings),
+      port: (runtime) => portPolicy(settings, runtime),
       listen,
       refreshEveryMs: () => context.settings().refreshEveryMs,
       idleMinuteMs,
@@ -533,7 +534,7 @@ const pauseNotices = (since: string | undefined): string[] =>
 export class AskedBefore {
   readonly looks = new ModelLooks()
   readonly runtimes = new Runtimes()
-  readonly dialects = new LlamaServerDialects()
+  readonly dialects = new Dialects()
 }
 
 interface QueriedRooms {
@@ -566,7 +567,7 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
     },
     fit: {
       looks: asked.looks,
-      dialect: (executable) => asked.dialects.of(executable, launchEnvironment()),
+      dialect: (executable) => asked.dialects.of(runtimes['llama-server'], executable, launchEnvironment()),
       tokenIn: async (namespace, secret) => {
         const { session } = link
         if (!session)
@@ -578,7 +579,7 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
       },
       watchedNamespace: () => context.settings().namespace,
     },
-    runtimes: asked.runtimes,
+    runtimes: () => asked.runtimes.view(offered(context.settings()), (runtime) => findRuntime(context, runtime)),
     hubLogin: { env, home: homedir(), keptHubToken },
     powerRule: { platform: platform.name, ...powerTrial },
     energy,

@@ -23,14 +23,16 @@ import { findMacmon } from '../power/macmon.ts'
 import { Power } from '../power/power.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/memory-guard.ts'
-import { type Binary, findLlamaServer, listDevices } from '../runtimes/llama-server-binary.ts'
+import { listDevices } from '../runtimes/llama-server.ts'
+import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { Ledger } from '../servers/ledger.ts'
 import { nothingPublished } from '../servers/ports.ts'
 import { Servers } from '../servers/servers.ts'
 import type { AgentSettings } from '../settings/settings.ts'
-import type { Executable } from '../util/find-executable.ts'
+import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { splitKey } from '../util/object-key.ts'
 import { seesFigures } from '../../contract/client.ts'
 
@@ -48,9 +50,16 @@ export interface RoomContext {
 }
 
 /** Looked for at each call: an installation while the agent runs counts. */
-export function llamaServer({ options: { platform, env }, settings }: RoomContext): Promise<Binary> {
-  return findLlamaServer({ given: settings().llamaServer, system: platform.name, path: env['PATH'] })
+export function findRuntime(
+  { options: { platform, env }, settings }: RoomContext,
+  { name, program }: ProcessRuntime,
+): Promise<Executable> {
+  const { llamaServer, mlxLm } = settings()
+  const given = { 'llama-server': llamaServer, 'mlx-lm': mlxLm }[name]
+  return findExecutable(program, { given, system: platform.name, path: env['PATH'] })
 }
+
+export const llamaServer = (context: RoomContext): Promise<Executable> => findRuntime(context, runtimes['llama-server'])
 
 /** The same for macmon. */
 function macmon({ options: { platform, env }, settings }: RoomContext): Promise<Executable> {

@@ -4,7 +4,7 @@ import { asAskedOnce, type ModelChoice, ModelError } from '../models/errors.ts'
 import { GgufError } from '../models/gguf/gguf.ts'
 import type { HubToken } from '../models/hub/token.ts'
 import type { Models } from '../models/models.ts'
-import type { LlamaServerDialect } from '../runtimes/llama-server-binary.ts'
+import type { Dialect } from '../runtimes/dialect.ts'
 import { untilAborted } from '../util/until-aborted.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { LinkError } from '../../contract/client.ts'
@@ -18,7 +18,7 @@ export interface FitSources {
   readonly sizing: SizingSources
   readonly models: Pick<Models, 'lookHere' | 'lookThere' | 'view'>
   readonly looks: ModelLooks
-  readonly dialect: (executable: string) => Promise<LlamaServerDialect>
+  readonly dialect: (executable: string) => Promise<Dialect>
   /** Reads the Hub token from a Secret. Throws ModelError if the Secret cannot be used, and LinkError without a cluster. */
   readonly tokenIn: (namespace: string, secret: string) => Promise<HubToken>
   /** Undefined: all namespaces are watched. */

@@ -6,7 +6,7 @@ import { fewestEvictions, roomWithout, fits, type Room, type Shortage, shortageO
 import { type ServerChange, waysToFit, type WayToFit } from '../memory/ways-to-fit.ts'
 import type { GgufFields, GgufHeader } from '../models/gguf/gguf.ts'
 import type { ModelLook } from '../models/look.ts'
-import type { LlamaServerDialect } from '../runtimes/llama-server-binary.ts'
+import type { Dialect } from '../runtimes/dialect.ts'
 import { llamaServerArgv } from '../runtimes/llama-server.ts'
 import { refKey } from '../util/object-key.ts'
 import { sentence } from '../../contract/clean-text.ts'
@@ -279,7 +279,7 @@ export interface ServingWish {
 interface ServingHost {
   readonly metal: boolean
   /** Absent = the classic one. */
-  readonly dialect: LlamaServerDialect | undefined
+  readonly dialect: Dialect | undefined
 }
 
 /** The estimate with a change applied, as the agent would start the server. It throws RangeError where the header cannot be right. */
@@ -295,6 +295,7 @@ export function estimator(
         ...model,
         ...(tokens !== undefined && { contextTokens: tokens }),
         slots: change.slots ?? slots ?? 1,
+        metal,
       })
     }
   }

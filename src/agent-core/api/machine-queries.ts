@@ -1,3 +1,4 @@
+import { dirname, join } from 'node:path'
 import { stat } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import type { HeldMemory } from '../memory/holds.ts'
@@ -6,7 +7,10 @@ import type { PowerCommands } from '../power/powermetrics.ts'
 import { fragmentFile, fragmentFor, hasRuleFile, leaveOf, ruleState } from '../power/sudoers.ts'
 import { chooseHostAddress, type HostAddress, type HostCandidate } from '../publishing/host-address.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
-import type { Binary } from '../runtimes/llama-server-binary.ts'
+import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
+import type { Executable } from '../util/find-executable.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
 import { splitKey } from '../util/object-key.ts'
@@ -20,7 +24,7 @@ export interface SizingSources {
   readonly platform: SizingView['platform']
   readonly memory: Pick<Memory, 'fresh' | 'view' | 'budget' | 'problem' | 'book' | 'applications'>
   readonly metal: boolean
-  readonly llamaServer: () => Promise<Binary>
+  readonly llamaServer: () => Promise<Executable>
   readonly modelStore: string
 }
 
@@ -121,23 +125,31 @@ type Facts = Omit<RuntimeView, 'name'>
 
 /** Every runtime that this agent can serve a model with. */
 export class Runtimes {
-  #known: { readonly stamp: string; readonly facts: Promise<Facts> } | undefined
+  readonly #known = new Map<string, { readonly stamp: string; readonly facts: Promise<Facts> }>()
 
-  async view(llamaServer: () => Promise<Binary>): Promise<{ runtimes: RuntimeView[] }> {
-    const binary = await llamaServer()
-    const facts = binary.kind === 'missing' ? { message: binary.message } : await this.#factsOf(binary.path)
-    return { runtimes: [{ name: 'llama-server', ...facts }] }
+  /** In the order of preference. */
+  async view(
+    offered: readonly ServerRuntime[],
+    find: (runtime: ProcessRuntime) => Promise<Executable>,
+  ): Promise<{ runtimes: RuntimeView[] }> {
+    const views = offered.map(async (name) => {
+      const runtime = runtimes[name]
+      const binary = await find(runtime)
+      const facts = binary.kind === 'missing' ? { message: binary.message } : await this.#factsOf(runtime, binary.path)
+      return { name, ...facts }
+    })
+    return { runtimes: await Promise.all(views) }
   }
 
   /** The binary is asked once for its file as it is; one that did not answer is asked again by the next question. */
-  async #factsOf(path: string): Promise<Facts> {
+  async #factsOf(runtime: ProcessRuntime, path: string): Promise<Facts> {
     const stamp = await stampOf(path)
-    const known = this.#known
+    const known = this.#known.get(path)
     if (known?.stamp === stamp) return known.facts
-    const asked = { stamp, facts: askedOf(path) }
-    this.#known = asked
+    const asked = { stamp, facts: askedOf(runtime, path) }
+    this.#known.set(path, asked)
     const facts = await asked.facts
-    if (facts.message !== undefined && this.#known === asked) this.#known = undefined
+    if (facts.message !== undefined && this.#known.get(path) === asked) this.#known.delete(path)
     return facts
   }
 }
@@ -147,16 +159,16 @@ async function stampOf(path: string): Promise<string> {
   return JSON.stringify([path, found?.mtimeMs, found?.size, found?.ino])
 }
 
-async function askedOf(path: string): Promise<Facts> {
+async function askedOf({ version: { args, shownBy, beside } }: ProcessRuntime, path: string): Promise<Facts> {
   try {
     const env = launchEnvironment()
     const { stdout, stderr } = await askProgram({
-      command: path,
-      args: ['--version'],
+      command: beside === undefined ? path : join(dirname(path), beside),
+      args,
       env,
       timeLimitMs: versionLimitMs,
     })
-    const version = /^version: *(\S.*)$/m.exec(`${stderr}\n${stdout}`)?.[1]
+    const version = shownBy.exec(`${stderr}\n${stdout}`)?.[1]
     return { path, ...(version !== undefined && { version: sentence(version, maxVersionBytes) }) }
   } catch (error) {
     if (!(error instanceof ProgramError)) throw error

@@ -41,7 +41,7 @@ export interface Sources {
   readonly models: Models
   readonly sizing: SizingSources & Pick<EvictionPreviewSources, 'memory'>
   readonly fit: Omit<FitSources, 'sizing' | 'models'>
-  readonly runtimes: Runtimes
+  readonly runtimes: () => ReturnType<Runtimes['view']>
   readonly powerRule: PowerRuleSources
   readonly hubLogin: Omit<LoginSources, 'hubTokenFile'>
   readonly energy: Pick<Energy, 'view'>
@@ -89,7 +89,7 @@ async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Pr
       return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
     }
     case 'runtimes':
-      return sources.runtimes.view(sources.sizing.llamaServer)
+      return sources.runtimes()
     case 'models':
       return sources.models.view()
     case 'hubLogin':

@@ -1,3 +1,6 @@
+import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { doubtInMove, moveOfNews, sessionMove, type SessionMove } from './cluster-commands.ts'
@@ -148,10 +151,17 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
 
 /** What each room takes from the settings of the agent. */
 
-export const launchRules = ({ startupStallMs, drainLimitMs }: AgentSettings): GeneralRules => ({
-  startupStallMs,
-  drainLimitMs,
-  settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
+/** The runtimes that this machine offers, the preferred one first. */
+export const offered = ({ runtimes: chosen }: AgentSettings): readonly ServerRuntime[] =>
+  chosen ?? (Object.keys(runtimes) as ServerRuntime[])
+
+export const launchRules = (settings: AgentSettings, { name, startupFlag }: ProcessRuntime): GeneralRules => ({
+  startupStallMs: { 'llama-server': settings.startupStallMs, 'mlx-lm': settings.mlxLmStartupStallMs }[name],
+  drainLimitMs: settings.drainLimitMs,
+  settingNames: {
+    startupStall: startupFlag,
+    port: name === 'llama-server' ? '--llama-server-port or --port-range' : '--port-range',
+  },
 })
 
 export const memorySettings = (settings: AgentSettings): MemorySettings => ({
@@ -197,9 +207,11 @@ export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings):
   count: serverLogFiles,
 })
 
-export function portPolicy({ llamaServerPort, portRange }: AgentSettings): PortPolicy {
+export function portPolicy({ llamaServerPort, portRange }: AgentSettings, runtime: ServerRuntime): PortPolicy {
   if (portRange) return { kind: 'range', ...portRange }
-  return llamaServerPort > 0 ? { kind: 'fixed', port: llamaServerPort } : { kind: 'ephemeral' }
+  return runtime === 'llama-server' && llamaServerPort > 0
+    ? { kind: 'fixed', port: llamaServerPort }
+    : { kind: 'ephemeral' }
 }
 
 export const specPolicy = (settings: AgentSettings): SpecPolicy => ({

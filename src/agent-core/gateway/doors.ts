@@ -43,9 +43,10 @@ export class Doors implements Disposable {
     this.#awayAfter(foundWithinMs)
   }
 
-  /** A gateway is there, and has begun to say of each address how it is. */
+  /** A gateway is there, and says of each address how it is. */
   there(): void {
     clearTimeout(this.#timer)
+    this.#states.clear()
     this.#is = 'there'
     this.#why = undefined
     this.#onChange()
@@ -64,7 +65,6 @@ export class Doors implements Disposable {
   /** The gateway has ended, and another one is started. */
   lost(): void {
     if (this.#is !== 'there') return
-    this.#states.clear()
     this.#is = 'awaited'
     this.#awayAfter(backWithinMs)
     this.#onChange()

@@ -20,7 +20,7 @@ export interface KnownService {
 type Published = NonNullable<GatewayRoute['published']>
 
 export interface RoutesOptions {
-  readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf'>
+  readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf' | 'runtimeOf'>
   /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
   readonly published: (key: string) => Omit<Published, 'ports'> | undefined
 }
@@ -44,7 +44,11 @@ export class Routes {
       const port = portOf(state)
       const names = namesOf(servers.commandOf(key) ?? [])
       if (port !== undefined)
-        serving.set(key, { ...routeOf(key, names), ...this.#engine(key, port), ...this.#published(key) })
+        serving.set(key, {
+          ...routeOf(key, names, servers.runtimeOf(key)),
+          ...this.#engine(key, port),
+          ...this.#published(key),
+        })
       else if (!known.has(key) && (state.kind !== 'exited' || state.cause !== 'stopped'))
         known.set(key, { key, names, message: 'its server does not serve yet.' })
     }
@@ -81,7 +85,11 @@ export class Routes {
   }
 }
 
-const routeOf = (key: string, names: string[]): GatewayRoute => ({ ...splitKey(key), runtime: 'llama-server', names })
+const routeOf = (key: string, names: string[], runtime = 'llama-server'): GatewayRoute => ({
+  ...splitKey(key),
+  runtime,
+  names,
+})
 
 /** At a time, so that the gateway goes on with its requests in between. */
 const mostReasons = 100

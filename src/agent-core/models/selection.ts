@@ -339,7 +339,7 @@ function noGguf(files: readonly Candidate[], place: Place): ModelError {
   return repairable(
     place,
     'NoSuchFile',
-    `${place.name} has no GGUF model: it has ${listed(files, place)}; give ${hasSafetensors ? 'a GGUF conversion of it, since models for MLX cannot be served here yet' : 'another source'}.`,
+    `${place.name} has no GGUF model: it has ${listed(files, place)}; give ${hasSafetensors ? 'a GGUF conversion of it, or set spec.format to mlx to serve it by mlx-lm' : 'another source'}.`,
   )
 }
 

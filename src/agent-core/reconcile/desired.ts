@@ -3,6 +3,7 @@ import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMe
 import { contentKey } from './model-request.ts'
 import { apiKeyAnnotation } from '../gateway/api-keys.ts'
 import { runtimeAnnotation } from '../runtimes/resolution.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 import type { Hold, ServiceReason } from '../../contract/service.ts'
 
 /** Every key of ours that a person may set on an InferenceService. */
@@ -89,6 +90,7 @@ export type Desired =
     }
   | {
       readonly kind: 'serve'
+      readonly runtime: ServerRuntime
       /** What of the Model a fetch depends on: see `contentKey`. */
       readonly source: string
       /** Over what reaches the command line or the model, and nothing else: another digest restarts the server. */
@@ -105,7 +107,7 @@ export type Desired =
 export const scaledToZero = 'Scaled to zero replicas.'
 
 export type RuntimeChoice =
-  | { readonly ok: true; readonly digest: string; readonly notice?: string }
+  | { readonly ok: true; readonly runtime: ServerRuntime; readonly digest: string; readonly notice?: string }
   | { readonly ok: false; readonly message: string; readonly reason?: undefined }
   | (SpecRefusal & {
       readonly ok: false
@@ -206,6 +208,7 @@ function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: I
   const notice = [runtime.notice, ...notices].filter((sentence) => sentence !== undefined).join(' ')
   return {
     kind: 'serve',
+    runtime: runtime.runtime,
     source: contentKey(model.spec.value),
     digest: runtime.digest,
     ...(idleMinutes !== undefined && { idleMinutes }),

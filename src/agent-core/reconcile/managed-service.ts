@@ -372,9 +372,9 @@ export class ManagedService {
     if (this.#metadata && this.#last) this.#idleness.begin(this.#metadata, this.#last.observed.desired)
   }
 
-  async #soonerStart({ model }: Reading, { server, successor, desired }: Observation) {
+  async #soonerStart({ model, desiredServer }: Reading, { server, successor, desired }: Observation) {
     if ((server.kind !== 'failed' && successor.kind !== 'failed') || desired.kind !== 'serve') return undefined
-    return this.#starts.soonerStart(model, this.#fetch.model)
+    return this.#starts.soonerStart(model, desiredServer?.runtime, this.#fetch.model)
   }
 
   /** The object as it is now, with the writes since the reading. */

@@ -53,7 +53,13 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
   const publication = publicationView(publisher.observe(target), { now, ownsService })
   const figures = drainFigures([servers.get(key), servers.successor(key), servers.retiring(key)])
   const address = hostAddress()
-  const reach: ReachInputs = { key, address, apiKeySecret: reading.apiKeySecret, rooms }
+  const reach: ReachInputs = {
+    key,
+    address,
+    apiKeySecret: reading.apiKeySecret,
+    runtime: reading.desiredServer?.runtime,
+    rooms,
+  }
   const notReached = {
     server: unreachedAs('current', servers.get(key), reach, servers),
     successor: unreachedAs('successor', servers.successor(key), reach, servers),
@@ -112,7 +118,7 @@ function startView(
   const isReplaced =
     runs && desired.kind === 'serve' && (server.digest !== desired.digest || starts.isRestartAsked || isMisplaced)
   if (!isReplaced && !starts.hasSuccessor) return { beside: notAsked, instead, obstacle }
-  const why = beside && noPortBeside(settings.port, servers.running)
+  const why = beside && desiredServer && noPortBeside(settings.port(desiredServer.runtime), servers.running)
   return { beside: why === undefined ? beside : { allowed: false, why }, instead, obstacle }
 }
 

@@ -1,7 +1,9 @@
 import type { ListenObstacle, Observation, Unreached } from './plan/observation.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 import { apiKeyAnnotation } from '../gateway/api-keys.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
 import { everyAddress, loopback } from '../servers/listening.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 
 /** A setting may change, or the machine get its address: neither brings the service back into the queue. */
 const lookAgainMs = 5_000
@@ -11,6 +13,8 @@ export interface ReachInputs {
   readonly address: Observation['address']
   /** The Secret that its annotation names. */
   readonly apiKeySecret: string | undefined
+  /** What a server that is started now would be of. */
+  readonly runtime: ServerRuntime | undefined
   readonly rooms: Pick<ServiceRooms, 'apiKeys' | 'door' | 'settings'>
 }
 
@@ -35,14 +39,14 @@ export function unreached(
 
 /** Why a server that is started now would be of no use, or open without the key that its service asks for. */
 export function listenObstacle(
-  { address: { ip, warning }, apiKeySecret, rooms: { settings } }: ReachInputs,
+  { address: { ip, warning }, apiKeySecret, runtime, rooms: { settings } }: ReachInputs,
   now: number,
 ): { readonly reason: ListenObstacle; readonly message: string; readonly retryAt: number } | undefined {
-  const mode = settings.listen()
+  const mode = runtime && runtimes[runtime].isBehindGateway ? 'gateway' : settings.listen()
   const retryAt = now + lookAgainMs
   if (apiKeySecret !== undefined && mode !== 'gateway') return { reason: 'NoApiKey', message: openToAll, retryAt }
   if (mode === 'all' || ip === undefined || warning === undefined) return undefined
-  const message = `${ip} is on no interface of this machine, so nothing here can listen at it, which --listen ${mode} asks for: set --listen all, or choose an address of this machine.`
+  const message = `${ip} is on no interface of this machine, so nothing here can listen at it, which ${runtime === undefined || !runtimes[runtime].isBehindGateway ? `--listen ${mode} asks for: set --listen all, or` : `${runtime} needs:`} choose an address of this machine.`
   return { reason: 'NoHostAddress', message, retryAt }
 }
 

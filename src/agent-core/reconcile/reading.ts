@@ -4,6 +4,7 @@ import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMe
 import { collidesWith, isOwnedBy, labels, type PublishTarget, serviceNameOf } from '../publishing/objects.ts'
 import { annotationKeys, type Desired, type DesiredInputs, desiredOf } from './desired.ts'
 import { digestWith } from './model-request.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 import { keyOf } from '../util/object-key.ts'
 
 /** InferenceServices by the Service name that they would have, so that a look at one costs no look through all of them. */
@@ -37,6 +38,7 @@ export interface DesiredServer {
   readonly spec: InferenceServiceSpec
   readonly model: ModelSpec
   readonly modelStatus: Model['status']
+  readonly runtime: ServerRuntime
   readonly digest: string
 }
 
@@ -162,8 +164,8 @@ function desiredServerOf(
   model: Model | undefined,
 ): DesiredServer | undefined {
   if (desired.kind !== 'serve' || service?.spec.ok !== true || model?.spec.ok !== true) return undefined
-  const { digest } = desired
-  return { service, spec: service.spec.value, model: model.spec.value, modelStatus: model.status, digest }
+  const { digest, runtime } = desired
+  return { service, spec: service.spec.value, model: model.spec.value, modelStatus: model.status, runtime, digest }
 }
 
 function targetOf({ cluster, namespace, name, lastSeen }: ReadingInputs, service: InferenceService | undefined) {

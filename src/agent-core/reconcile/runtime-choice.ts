@@ -1,13 +1,12 @@
 import type { InferenceService, InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
-import { overrideCount } from '../memory/estimate/server-arguments.ts'
 import type { RuntimeChoice, SpecRefusal } from './desired.ts'
 import { modelIdentity } from './model-request.ts'
-import { type ArgumentPolicy, judgeArguments, textProblem } from '../runtimes/argument-policy.ts'
+import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy.ts'
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
-import type { LlamaServerDialect } from '../runtimes/llama-server-binary.ts'
-import { llamaServerArgv } from '../runtimes/llama-server.ts'
 import { resolveRuntime, runtimeAnnotation, servingDigest } from '../runtimes/resolution.ts'
-import { formatCount } from '../../contract/format.ts'
+import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 
 /** Variables of `spec.env` that carry their value, whether or not a server gets them; absent and empty are the same there. */
 const statedEnvironment = ({ env }: InferenceServiceSpec): Record<string, string> =>
@@ -70,10 +69,12 @@ const listed = (names: readonly string[]): string =>
     : `${names.slice(0, maxListed).join(', ')} and ${names.length - maxListed} more`
 
 export interface RuntimeSettings {
-  /** `--runtime`: for a service that names none. */
-  readonly defaultRuntime: string
-  /** As given; where it really is gets looked up at every start. */
-  readonly llamaServer: string | undefined
+  /** `--runtime`, where a person gave it. */
+  readonly defaultRuntime: string | undefined
+  /** `--runtimes`; absent = all. */
+  readonly offered?: readonly ServerRuntime[] | undefined
+  /** The programs that were given; where they really are gets looked up at every start. */
+  readonly programs: Readonly<Partial<Record<ServerRuntime, string | undefined>>>
   readonly performanceCores: number | undefined
   readonly policy: SpecPolicy
 }
@@ -84,43 +85,6 @@ export interface SpecPolicy extends ArgumentPolicy {
   readonly allowedEnv: readonly string[]
 }
 
-/** Values that are known only when the server is started here. */
-interface ServerPlace {
-  readonly modelPath: string
-  /** See LlamaServerInput. */
-  readonly alias?: string | undefined
-  readonly mmproj?: string | undefined
-  /** Where it listens; absent = everywhere. */
-  readonly host?: string | undefined
-  readonly dialect?: LlamaServerDialect
-  /** Keeps the cache of prompts to what was counted for it; in MiB. */
-  readonly cacheRamMiB?: number | undefined
-}
-
-/** The command line of a service but for what is only known at its start. */
-export function commandLine(
-  spec: InferenceServiceSpec,
-  model: ModelSpec,
-  { performanceCores }: RuntimeSettings,
-  { modelPath, host, mmproj, alias, dialect, cacheRamMiB }: ServerPlace,
-): (port: number) => string[] {
-  const gpuLayers = model.hardware?.gpu?.layers
-  const projector = mmproj === undefined ? [] : ['--mmproj', mmproj]
-  const promptCache = cacheRamMiB === undefined ? [] : ['--cache-ram', String(cacheRamMiB)]
-  return (port) => [
-    ...llamaServerArgv({
-      ...{ spec, modelPath, host, port, gpuLayers, performanceCores, alias },
-      ...(dialect && { dialect }),
-    }),
-    ...projector,
-    ...promptCache,
-  ]
-}
-
-/** llama-server counts every request but a health check as use, and wakes up for it. */
-export const sleepsWhenIdle = ({ extraArgs }: InferenceServiceSpec): boolean =>
-  extraArgs.some((argument) => argument.split('=')[0] === '--sleep-idle-seconds')
-
 export const chooseRuntime =
   (settings: RuntimeSettings) =>
   (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec): RuntimeChoice => {
@@ -129,53 +93,35 @@ export const chooseRuntime =
       specRuntime: spec.runtime,
       modelFormat: model.format,
       flag: settings.defaultRuntime,
+      offered: settings.offered,
     })
     if (resolution.kind === 'refused') return { ok: false, message: resolution.message }
+    const runtime = runtimes[resolution.runtime]
+    const { performanceCores } = settings
     const digest = servingDigest({
-      executable: settings.llamaServer ?? resolution.runtime,
+      executable: settings.programs[runtime.name] ?? runtime.name,
       // The source stands for the file: where it lies is our own business, as is each argument that only a start adds.
-      argv: commandLine(spec, model, settings, { modelPath: '' }),
+      argv: (port) => runtime.argv({ spec, model, modelPath: '', port, performanceCores }),
       // Includes variables that no server gets: a change of what a person allows must not restart a running server.
       env: statedEnvironment(spec),
       modelSource: modelIdentity(model),
     })
-    const refusal = specRefusal(spec, settings.policy)
+    const refusal = specRefusal(spec, settings.policy, runtime)
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
     const notice = environmentNotice(spec, settings.policy.allowedEnv)
-    return { ok: true, digest, ...(notice !== undefined && { notice }) }
+    return { ok: true, runtime: runtime.name, digest, ...(notice !== undefined && { notice }) }
   }
 
 /** What a spec may not ask of a server of this machine. */
-export function specRefusal(spec: InferenceServiceSpec, policy: SpecPolicy): SpecRefusal | undefined {
-  const args = judgeArguments(spec.extraArgs, policy)
+export function specRefusal(
+  spec: InferenceServiceSpec,
+  policy: SpecPolicy,
+  { flags, fieldProblem }: Pick<ProcessRuntime, 'flags' | 'fieldProblem'> = runtimes['llama-server'],
+): SpecRefusal | undefined {
+  const args = judgeArguments(spec.extraArgs, policy, flags)
   if (args !== undefined) return { reason: 'ExtraArgsRejected', ...args }
   const env = environmentRefusal(spec)
   if (env !== undefined) return { reason: 'EnvironmentRejected', ...env }
-  const field = fieldProblem(spec) ?? overridesProblem(spec)
+  const field = fieldProblem(spec)
   return field === undefined ? undefined : { reason: 'Refused', message: field, loadsCode: false }
-}
-
-/** Each is compared with every tensor of the model, by the agent that sizes it up and by llama-server. */
-const maxOverrides = 256
-
-function overridesProblem({ tensorOverrides, extraArgs }: InferenceServiceSpec): string | undefined {
-  const count = overrideCount([...tensorOverrides.flatMap((text) => ['--override-tensor', text]), ...extraArgs])
-  if (count <= maxOverrides) return undefined
-  return `spec.tensorOverrides is refused: with those of spec.extraArgs it holds ${formatCount(count)} different overrides, and at most ${maxOverrides} are taken. Take some out: one pattern can name many tensors.`
-}
-
-/** Texts that become the value of a flag must not look like another. */
-function fieldProblem(spec: InferenceServiceSpec): string | undefined {
-  const { cacheTypeK, cacheTypeV, cacheTypeCustomK, cacheTypeCustomV, reasoningBudgetMessage } = spec
-  const texts = { cacheTypeK, cacheTypeV, cacheTypeCustomK, cacheTypeCustomV, reasoningBudgetMessage }
-  const lists = { metadataOverrides: spec.metadataOverrides, tensorOverrides: spec.tensorOverrides }
-  const values = [
-    ...Object.entries(texts).map(([name, text]) => [name, text ?? ''] as const),
-    ...Object.entries(lists).flatMap(([name, all]) => all.map((text) => [name, text] as const)),
-  ]
-  for (const [name, text] of values) {
-    const problem = textProblem(text)
-    if (problem !== undefined) return `spec.${name} is refused: ${problem}. Correct it.`
-  }
-  return undefined
 }

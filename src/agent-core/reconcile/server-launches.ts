@@ -2,24 +2,28 @@ import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../servers/launch.ts'
-import { filesIn, startProblem, withLocalFiles } from '../runtimes/argument-policy.ts'
-import { type Binary, LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-binary.ts'
-import { chooseRuntime, commandLine, environmentOf, type RuntimeSettings, sleepsWhenIdle } from './runtime-choice.ts'
+import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
+import { type Dialect, Dialects } from '../runtimes/dialect.ts'
+import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
+import type { Executable } from '../util/find-executable.ts'
+import { chooseRuntime, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
 import type { DesiredServer } from './reading.ts'
-import { sideFileStamp, sizeUp, type Need } from './sizing.ts'
+import { sideFileStamp, sizeUp, sizeUpFolder, type Need } from './sizing.ts'
 
 export interface LaunchSettings extends RuntimeSettings {
-  readonly port: PortPolicy
-  /** Where a server that is started now listens. */
-  readonly host: () => string
-  /** For every server, as they are at its start. */
-  readonly rules: () => GeneralRules
+  readonly port: (runtime: ServerRuntime) => PortPolicy
+  /** Where a server of the runtime that is started now listens. */
+  readonly host: (runtime: ProcessRuntime) => string
+  /** For every server of the runtime, as they are at its start. */
+  readonly rules: (runtime: ProcessRuntime) => GeneralRules
 }
 
 export interface ServerLaunchesOptions {
   readonly settings: LaunchSettings
   readonly models: Pick<Models, 'header'>
-  readonly findBinary: () => Promise<Binary>
+  readonly findBinary: (runtime: ProcessRuntime) => Promise<Executable>
   /** Whether a spec of the namespace may name this file; links are followed. */
   readonly allowsFile: (path: string, namespace: string) => Promise<boolean>
   /** The GPU shares the memory of this machine. */
@@ -30,36 +34,40 @@ export interface ServerLaunchesOptions {
 export interface PreparedServer {
   readonly desiredServer: DesiredServer
   readonly model: LocalModel
-  readonly binary: Binary
+  readonly binary: Executable
   readonly env: Readonly<Record<string, string>>
   /** Absent where there is no binary to ask. */
-  readonly dialect: LlamaServerDialect | undefined
+  readonly dialect: Dialect | undefined
 }
 
 /** Turns a desired server into a command line and into the memory that it will hold, from the same arguments. */
 export class ServerLaunches {
   readonly chooseRuntime: ReturnType<typeof chooseRuntime>
   readonly #options: ServerLaunchesOptions
-  readonly #dialects = new LlamaServerDialects()
+  readonly #dialects = new Dialects()
 
   constructor(options: ServerLaunchesOptions) {
     this.#options = options
     this.chooseRuntime = chooseRuntime(options.settings)
   }
 
-  /** Asks the binary in advance, so that the first start does not wait for its answer. */
+  /** Asks llama-server in advance, so that the first start does not wait for its answer. */
   async learnDialect(): Promise<void> {
-    const binary = await this.findBinary()
-    if (binary.kind === 'found') await this.#dialects.of(binary.path, launchEnvironment())
+    const runtime = runtimes['llama-server']
+    const binary = await this.#options.findBinary(runtime)
+    if (binary.kind === 'found') await this.#dialects.of(runtime, binary.path, launchEnvironment())
   }
 
-  findBinary(): Promise<Binary> {
-    return this.#options.findBinary()
+  findBinary(runtime: ServerRuntime): Promise<Executable> {
+    return this.#options.findBinary(runtimes[runtime])
   }
 
-  async prepare(desiredServer: DesiredServer, model: LocalModel, binary: Binary): Promise<PreparedServer> {
-    const env = launchEnvironment(environmentOf(desiredServer.spec, this.#options.settings.policy.allowedEnv))
-    const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, launchEnvironment()) : undefined
+  async prepare(desiredServer: DesiredServer, model: LocalModel, binary: Executable): Promise<PreparedServer> {
+    const runtime = runtimes[desiredServer.runtime]
+    const asked = environmentOf(desiredServer.spec, this.#options.settings.policy.allowedEnv)
+    const env = launchEnvironment({ ...asked, ...runtime.environment })
+    const dialect =
+      binary.kind === 'found' ? await this.#dialects.of(runtime, binary.path, launchEnvironment()) : undefined
     return { desiredServer, model, binary, env, dialect }
   }
 
@@ -68,6 +76,7 @@ export class ServerLaunches {
     const { settings, allowsFile } = this.#options
     return startProblem(desiredServer.spec.extraArgs, {
       policy: settings.policy,
+      flags: runtimes[desiredServer.runtime].flags,
       executable,
       known: dialect?.flags,
       allowsFile: (path) => allowsFile(path, desiredServer.service.metadata.namespace),
@@ -77,7 +86,8 @@ export class ServerLaunches {
   /** Tells one need from another: what is worked out for one server holds as long as this is the same. */
   async needKey(prepared: PreparedServer): Promise<string> {
     const { desiredServer, model, env } = prepared
-    const sides = await sideFileStamp(this.#argv(prepared, {}), env)
+    const isGguf = runtimes[desiredServer.runtime].sizing === 'gguf'
+    const sides = isGguf ? await sideFileStamp(this.#argv(prepared, {}), env) : ''
     return `${desiredServer.digest} ${model.path} ${model.revision} ${sides}`.trimEnd()
   }
 
@@ -85,6 +95,10 @@ export class ServerLaunches {
   sizeUp(prepared: PreparedServer, of: string): Promise<Need> {
     const { desiredServer, model, env } = prepared
     const { models, metal } = this.#options
+    if (runtimes[desiredServer.runtime].sizing === 'safetensors') {
+      const spec = (change: ServerChange) => changed(desiredServer.spec, change)
+      return sizeUpFolder({ of, folder: model.path, spec, metal })
+    }
     return sizeUp({
       ...{ of, models, model, env, metal },
       status: desiredServer.modelStatus,
@@ -93,35 +107,40 @@ export class ServerLaunches {
   }
 
   #argv({ desiredServer, model, dialect }: PreparedServer, change: ServerChange): string[] {
-    const where = { modelPath: model.path, mmproj: model.mmproj, ...(dialect && { dialect }) }
-    return commandLine(changed(desiredServer.spec, change), desiredServer.model, this.#options.settings, where)(0)
+    const { performanceCores } = this.#options.settings
+    return runtimes[desiredServer.runtime].argv({
+      ...{ spec: changed(desiredServer.spec, change), model: desiredServer.model, performanceCores },
+      ...{ modelPath: model.path, mmproj: model.mmproj, port: 0, dialect },
+    })
   }
 
   launch({ desiredServer, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {
     const { settings } = this.#options
     const { estimate } = need
-    const argv = commandLine(desiredServer.spec, desiredServer.model, settings, {
-      modelPath: model.path,
-      mmproj: model.mmproj,
-      host: settings.host(),
-      alias: desiredServer.spec.modelRef || undefined,
-      ...(dialect && { dialect }),
-      ...(dialect?.boundsPromptCache === true && { cacheRamMiB: estimate?.cacheRamThatHolds }),
-    })
+    const runtime = runtimes[desiredServer.runtime]
+    const host = settings.host(runtime)
+    const argv = (port: number): string[] =>
+      runtime.argv({
+        ...{ spec: desiredServer.spec, model: desiredServer.model, performanceCores: settings.performanceCores },
+        ...{ modelPath: model.path, mmproj: model.mmproj, host, port, dialect },
+        alias: desiredServer.spec.modelRef || undefined,
+        ...(dialect?.boundsPromptCache === true && { promptCacheMiB: estimate?.cacheRamThatHolds }),
+      })
     return {
       uid: desiredServer.service.metadata.uid,
       digest: desiredServer.digest,
+      runtime: runtime.name,
       executable,
       argv,
-      localCommand: (port) => withLocalFiles(argv(port)),
+      localCommand: (port) => runtime.localCommand(argv(port)),
       env,
-      port: settings.port,
-      ...settings.rules(),
-      sleepsWhenIdle: sleepsWhenIdle(desiredServer.spec),
+      port: settings.port(runtime.name),
+      ...settings.rules(runtime),
+      sleepsWhenIdle: runtime.sleepsWhenIdle(desiredServer.spec),
       files: [
         model.path,
         ...(model.mmproj === undefined ? [] : [model.mmproj]),
-        ...filesIn(desiredServer.spec.extraArgs),
+        ...filesIn(desiredServer.spec.extraArgs, runtime.flags.table),
       ],
       ...(estimate && { needBytes: estimate.total, mappedBytes: estimate.mappedBytes ?? 0 }),
     }

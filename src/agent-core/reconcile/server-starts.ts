@@ -11,11 +11,12 @@ import type { DesiredServer, Reading } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
 import { isOnItsWay, serverView, type StartFailure } from './server-view.ts'
 import type { Need } from './sizing.ts'
-import type { Binary } from '../runtimes/llama-server-binary.ts'
 import { unknownDigest } from '../servers/adoption.ts'
 import type { StopOptions } from '../servers/server-process.ts'
 import { isOver, type ServerState } from '../servers/server-state.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 import type { Servers } from '../servers/servers.ts'
+import type { Executable } from '../util/find-executable.ts'
 
 /** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
 const lookForChangesEveryMs = 5_000
@@ -127,7 +128,7 @@ export class ServerStarts {
     const { key, servers, launches } = this.#options
     if (role === 'current') this.#stopReason = ''
     if (!(await isThere(file.path))) return false
-    const binary = await launches.findBinary()
+    const binary = await launches.findBinary(desiredServer.runtime)
     const inputs = await inputsOf(model, binary, file)
     const before = role === 'current' ? this.#current : this.#successor
     if (before?.digest !== desiredServer.digest || this.#inputs !== inputs) servers.clearBackOff(key)
@@ -180,7 +181,7 @@ export class ServerStarts {
   /** Asks admission whether the desired server fits beside the running one, or in its place. */
   async compare({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: LocalModel): Promise<void> {
     const { key, launches, admission } = this.#options
-    const binary = await launches.findBinary()
+    const binary = await launches.findBinary(desiredServer.runtime)
     const looked = await this.#prepare('successor', desiredServer, file, binary)
     if (looked) await admission.compare(key, desiredServer, await this.#needOf(looked.prepared))
     else this.#inputs = await inputsOf(model, binary, file)
@@ -210,9 +211,13 @@ export class ServerStarts {
   }
 
   /** A start in back-off waits no longer when its inputs have changed. Returns when to try again. */
-  async soonerStart(model: Model | undefined, file: LocalModel | undefined): Promise<number> {
+  async soonerStart(
+    model: Model | undefined,
+    runtime: ServerRuntime | undefined,
+    file: LocalModel | undefined,
+  ): Promise<number> {
     const { key, servers, launches, now } = this.#options
-    const inputs = await inputsOf(model, await launches.findBinary(), file)
+    const inputs = await inputsOf(model, runtime && (await launches.findBinary(runtime)), file)
     const waitsForBackOff = servers.backOff(key) !== undefined
     if (inputs === this.#inputs || !waitsForBackOff) return now() + lookForChangesEveryMs
     servers.clearBackOff(key)
@@ -220,7 +225,7 @@ export class ServerStarts {
   }
 
   /** Before its files are looked at for their size. Undefined where it could not be started, which counts as a start that failed. */
-  async #prepare(role: 'current' | 'successor', desiredServer: DesiredServer, file: LocalModel, binary: Binary) {
+  async #prepare(role: 'current' | 'successor', desiredServer: DesiredServer, file: LocalModel, binary: Executable) {
     const { launches } = this.#options
     const { digest } = desiredServer
     if (binary.kind === 'missing') {
@@ -268,8 +273,11 @@ export class ServerStarts {
   }
 }
 
-const inputsOf = (model: Model | undefined, binary: Binary, file: LocalModel | undefined): Promise<string> =>
-  startInputs(model, [binary.kind === 'found' ? binary.path : undefined, file?.path])
+const inputsOf = (
+  model: Model | undefined,
+  binary: Executable | undefined,
+  file: LocalModel | undefined,
+): Promise<string> => startInputs(model, [binary?.kind === 'found' ? binary.path : undefined, file?.path])
 
 /**
  * What a start depends on that no digest covers: the object behind the model, and the very files (such as a binary that was

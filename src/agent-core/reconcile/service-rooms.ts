@@ -1,3 +1,4 @@
+import type { ServerRuntime } from '../servers/probe.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { ApiKeys } from '../gateway/api-keys.ts'
@@ -19,7 +20,7 @@ import type { ListenMode } from '../../contract/settings-table.ts'
 export interface ServiceSettings {
   /** Names of the InferenceServices this agent may claim; empty = all. */
   readonly allowlist: readonly string[]
-  readonly port: PortPolicy
+  readonly port: (runtime: ServerRuntime) => PortPolicy
   readonly listen: () => ListenMode
   /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
   readonly refreshEveryMs: () => number

@@ -9,11 +9,13 @@ import {
   serverArguments,
   type ServerArguments,
 } from '../memory/estimate/server-arguments.ts'
+import { estimateMlx, MlxFolderError, readMlxFolder } from '../memory/estimate/mlx.ts'
 import type { Changeable } from '../memory/memory.ts'
 import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import { parseShard, shardPaths } from '../models/selection.ts'
-import type { Model } from '../kube/resources.ts'
+import type { InferenceServiceSpec, Model } from '../kube/resources.ts'
+import { slotsOf } from '../runtimes/mlx-lm.ts'
 
 /** The estimate of what a server will hold. */
 export interface Need {
@@ -89,6 +91,41 @@ export async function sizeUp({ of, models, model, status, argv, env, metal }: Si
   } catch (error) {
     if (error instanceof RangeError) return unknown(error.message)
     throw error
+  }
+}
+
+/** The same for a model in the format of MLX: from the headers of its weights and its config.json. Never rejects. */
+export async function sizeUpFolder({
+  of,
+  folder,
+  spec,
+  metal,
+}: {
+  readonly of: string
+  readonly folder: string
+  readonly spec: (change: ServerChange) => InferenceServiceSpec
+  readonly metal: boolean
+}): Promise<Need> {
+  try {
+    const model = await readMlxFolder(folder)
+    const estimateAt = (change: ServerChange): Estimate => {
+      const { contextSize, extraArgs, ...rest } = spec(change)
+      const contextTokens = contextSize !== undefined && contextSize > 0 ? { contextTokens: contextSize } : {}
+      return estimateMlx({ ...model, ...contextTokens, slots: slotsOf(rest), extraArgs, metal })
+    }
+    const estimate = estimateAt({})
+    const { contextTokens, slots } = estimate
+    return {
+      ...{ of, estimate, whyUnknown: undefined },
+      changeable: {
+        ...(contextTokens !== undefined && { contextTokens }),
+        ...(slots !== undefined && { slots }),
+        estimateAt: (change) => totalOf(() => estimateAt(change)),
+      },
+    }
+  } catch (error) {
+    if (!(error instanceof MlxFolderError) && !(error instanceof RangeError)) throw error
+    return { of, estimate: undefined, whyUnknown: error.message, changeable: {} }
   }
 }
 

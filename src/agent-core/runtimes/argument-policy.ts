@@ -1,6 +1,6 @@
 import { basename, dirname, isAbsolute, normalize } from 'node:path'
 import { isBelow } from '../util/is-below.ts'
-import { flagName, llamaServerFlags, type ValueKind } from './llama-server-flags.ts'
+import { flagName, type FlagTable, type ValueKind } from './llama-server-flags.ts'
 
 /** What a person of this machine decided about what a spec may ask of a server. */
 export interface ArgumentPolicy {
@@ -17,24 +17,40 @@ interface ArgumentRefusal {
   readonly loadsCode: boolean
 }
 
+/** The flags of a runtime, each with a judgement. */
+export interface ServerFlags {
+  readonly table: FlagTable
+  /** Whose `--help` says how they are written. */
+  readonly program: string
+  /** What a person installs to have the program. */
+  readonly product: string
+  /** It takes the beginning of a long flag for the flag. */
+  readonly abbreviates?: boolean
+}
+
 export const unsafeFlag = '--allow-unsafe-extra-args'
 
 /**
- * Judges the arguments that a spec adds to a server's command line, as llama-server would read them. A value never begins with a
+ * Judges the arguments that a spec adds to a server's command line, as its program would read them. A value never begins with a
  * dash unless it is a number, so that no build, however many values it takes for a flag, finds a flag where this found a value.
  * Pure: what needs a look at the machine is judged by {@link startProblem}.
  */
-export function judgeArguments(args: readonly string[], policy: ArgumentPolicy): ArgumentRefusal | undefined {
+export function judgeArguments(
+  args: readonly string[],
+  policy: ArgumentPolicy,
+  flags: ServerFlags,
+): ArgumentRefusal | undefined {
+  const { table } = flags
   const names = args.map((argument) => read(argument).name)
-  const ours = names.find((name) => llamaServerFlags.get(name)?.verdict === 'ours')
-  const loadsCode = names.some((name) => isCode(name))
+  const ours = names.find((name) => standsForOurs(name, flags))
+  const loadsCode = names.some((name) => isCode(name, table))
   if (ours !== undefined)
-    return { message: `spec.extraArgs: ${ours} is refused: ${whyOf(ours)}. Take it out.`, loadsCode }
+    return { message: `spec.extraArgs: ${ours} is refused: ${whyOf(ours, table)}. Take it out.`, loadsCode }
   if (policy.allowsUnsafe) return undefined
-  const problem = uses(args).find((use) => problemWith(use, policy) !== undefined)
+  const problem = uses(args, table).find((use) => problemWith(use, policy, flags) !== undefined)
   if (problem === undefined) return undefined
   const { name } = problem
-  const what = `spec.extraArgs: ${shown(name)} is refused: ${problemWith(problem, policy) ?? ''}`
+  const what = `spec.extraArgs: ${shown(name)} is refused: ${problemWith(problem, policy, flags) ?? ''}`
   return {
     message: `${what}. Take it out, or allow it on this machine with ${unsafeFlag}.`,
     loadsCode,
@@ -43,6 +59,7 @@ export function judgeArguments(args: readonly string[], policy: ArgumentPolicy):
 
 interface StartLook {
   readonly policy: ArgumentPolicy
+  readonly flags: ServerFlags
   readonly executable: string
   /** The flags it knows; undefined where it does not say. */
   readonly known: ReadonlySet<string> | undefined
@@ -51,23 +68,23 @@ interface StartLook {
 }
 
 /**
- * What this machine has against arguments that were judged: a flag that the installed llama-server does not know or a link that leads out of the model roots.
+ * What this machine has against arguments that were judged: a flag that the installed build does not know or a link that leads out of the model roots.
  */
 export async function startProblem(
   args: readonly string[],
-  { policy, executable, known, allowsFile }: StartLook,
+  { policy, flags: { table, product }, executable, known, allowsFile }: StartLook,
 ): Promise<string | undefined> {
   if (policy.allowsUnsafe || args.length === 0) return undefined
   if (known === undefined) {
-    return `spec.extraArgs cannot be judged, for ${executable} does not answer --help. Install llama.cpp again, or take them out.`
+    return `spec.extraArgs cannot be judged, for ${executable} does not answer --help. Install ${product} again, or take them out.`
   }
-  const used = uses(args)
+  const used = uses(args, table)
   const unknown = used.find(({ name }) => !known.has(name))
   if (unknown !== undefined) {
-    return `spec.extraArgs: ${shown(unknown.name)} is refused: ${executable} does not know it. Take it out, or install another version of llama.cpp.`
+    return `spec.extraArgs: ${shown(unknown.name)} is refused: ${executable} does not know it. Take it out, or install another version of ${product}.`
   }
   for (const use of used) {
-    for (const path of pathsOf(use)) {
+    for (const path of pathsOf(use, table)) {
       if (await allowsFile(path)) continue
       return `spec.extraArgs: ${shown(use.name)} is refused: its file is not a model in the model store or an allowed model root.`
     }
@@ -76,7 +93,8 @@ export async function startProblem(
 }
 
 /** Absolute paths of the files that arguments name, as far as the flags are known. */
-export const filesIn = (args: readonly string[]): readonly string[] => uses(args).flatMap(pathsOf)
+export const filesIn = (args: readonly string[], table: FlagTable): readonly string[] =>
+  uses(args, table).flatMap((use) => pathsOf(use, table))
 
 /** Undefined where the text may stand as the value of a flag that takes any text. */
 export const textProblem = (text: string): string | undefined => {
@@ -91,11 +109,11 @@ interface Use {
 }
 
 /** Absent from the table = takes nothing; it is refused anyway. */
-function uses(args: readonly string[]): Use[] {
+function uses(args: readonly string[], table: FlagTable): Use[] {
   const found: Use[] = []
   for (let at = 0; at < args.length; at++) {
     const { name, joined } = read(args[at] ?? '')
-    const judgement = llamaServerFlags.get(name)
+    const judgement = table.get(name)
     const count = judgement?.verdict === 'allowed' ? valueCounts[judgement.takes] : 0
     const values = joined === undefined ? args.slice(at + 1, at + 1 + count) : [joined]
     if (joined === undefined) at += count
@@ -122,12 +140,12 @@ const valueCounts: Readonly<Record<ValueKind, number>> = {
 
 const number = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i
 
-function problemWith(use: Use, { modelRoots }: ArgumentPolicy): string | undefined {
+function problemWith(use: Use, { modelRoots }: ArgumentPolicy, { table, program }: ServerFlags): string | undefined {
   const { name, values } = use
-  const judgement = llamaServerFlags.get(name)
+  const judgement = table.get(name)
   if (judgement === undefined) {
     return name.startsWith('-')
-      ? 'this agent does not know it; write flags as llama-server --help does'
+      ? `this agent does not know it; write flags as ${program} --help does`
       : 'it is neither a flag nor the value of one'
   }
   if (judgement.verdict !== 'allowed') return judgement.why
@@ -140,14 +158,14 @@ function problemWith(use: Use, { modelRoots }: ArgumentPolicy): string | undefin
   }
   const text = values.map(textProblem).find((problem) => problem !== undefined)
   if (text !== undefined) return text
-  const outside = pathsOf(use).some((path) => !isBelowAny(path, modelRoots))
+  const outside = pathsOf(use, table).some((path) => !isBelowAny(path, modelRoots))
   return outside
     ? 'a file must be given by its absolute path below the model store or an allowed model root'
     : undefined
 }
 
-function pathsOf({ name, values }: Use): readonly string[] {
-  const judgement = llamaServerFlags.get(name)
+function pathsOf({ name, values }: Use, table: FlagTable): readonly string[] {
+  const judgement = table.get(name)
   if (judgement?.verdict !== 'allowed') return []
   switch (judgement.takes) {
     case 'paths':
@@ -173,7 +191,7 @@ export interface LocalCommand {
  * llama-server tells every client the paths that it was given, and with them the name of a person: each folder of a file gets a link in its
  * working directory. Of folders and not of files, since the parts of a split model are found by the name of the first.
  */
-export function withLocalFiles(argv: readonly string[]): LocalCommand {
+export function withLocalFiles(argv: readonly string[], table: FlagTable): LocalCommand {
   const links = new Map<string, string>()
   const local = (path: string): string => {
     const folder = dirname(path)
@@ -185,7 +203,7 @@ export function withLocalFiles(argv: readonly string[]): LocalCommand {
   for (let at = 0; at < argv.length; at++) {
     const argument = argv[at] ?? ''
     const { name, joined } = read(argument)
-    const judgement = llamaServerFlags.get(name)
+    const judgement = table.get(name)
     const takes = judgement?.verdict === 'allowed' ? judgement.takes : isModel(name) ? 'paths' : 'none'
     const values = joined === undefined ? argv.slice(at + 1, at + 1 + valueCounts[takes]) : [joined]
     const given = values.map((value) => withLocalPaths(value, isModel(name) ? 'path' : takes, local))
@@ -209,13 +227,20 @@ function withLocalPaths(value: string, takes: ValueKind | 'path', local: (path: 
 const isBelowAny = (path: string, roots: readonly string[]): boolean =>
   isAbsolute(path) && normalize(path) === path && roots.some((root) => isBelow(path, root))
 
-const whyOf = (name: string): string => {
-  const judgement = llamaServerFlags.get(name)
-  return judgement === undefined || judgement.verdict === 'allowed' ? '' : judgement.why
+function standsForOurs(name: string, { table, abbreviates = false }: ServerFlags): boolean {
+  if (table.get(name)?.verdict === 'ours') return true
+  if (!abbreviates || table.has(name) || !/^--\w/.test(name)) return false
+  return [...table].some(([flag, { verdict }]) => verdict === 'ours' && flag.startsWith(name))
 }
 
-function isCode(name: string): boolean {
-  const judgement = llamaServerFlags.get(name)
+const whyOf = (name: string, table: FlagTable): string => {
+  const judgement = table.get(name)
+  if (judgement === undefined) return 'it stands for one that the agent alone sets'
+  return judgement.verdict === 'allowed' ? '' : judgement.why
+}
+
+function isCode(name: string, table: FlagTable): boolean {
+  const judgement = table.get(name)
   return judgement?.verdict === 'refused' && judgement.loadsCode
 }
 

@@ -21,10 +21,12 @@ type FlagJudgement =
       readonly loadsCode: boolean
     }
 
-const allowed = (takes: ValueKind, names: string) => named(names, { verdict: 'allowed', takes })
-const ours = (why: string, names: string) => named(names, { verdict: 'ours', why })
-const refused = (why: string, names: string) => named(names, { verdict: 'refused', why, loadsCode: false })
-const code = (why: string, names: string) => named(names, { verdict: 'refused', why, loadsCode: true })
+export type FlagTable = ReadonlyMap<string, FlagJudgement>
+
+export const allowed = (takes: ValueKind, names: string) => named(names, { verdict: 'allowed', takes })
+export const ours = (why: string, names: string) => named(names, { verdict: 'ours', why })
+export const refused = (why: string, names: string) => named(names, { verdict: 'refused', why, loadsCode: false })
+export const code = (why: string, names: string) => named(names, { verdict: 'refused', why, loadsCode: true })
 
 const named = (names: string, judgement: FlagJudgement): [string, FlagJudgement][] =>
   names
@@ -36,7 +38,7 @@ const named = (names: string, judgement: FlagJudgement): [string, FlagJudgement]
  * Every flag of llama-server 11434, and those of earlier builds that people use, with a judgement each. A flag that is not listed is
  * refused: a flag of a newer build is judged before it may be used.
  */
-export const llamaServerFlags: ReadonlyMap<string, FlagJudgement> = new Map([
+export const llamaServerFlags: FlagTable = new Map([
   ...allowed(
     'none',
     `--swa-full --perf --no-perf -e --escape --no-escape -kvo --kv-offload -nkvo --no-kv-offload --repack -nr --no-repack
@@ -137,7 +139,7 @@ export const llamaServerFlags: ReadonlyMap<string, FlagJudgement> = new Map([
   ),
 ])
 
-/** llama-server takes underscores for dashes in long flags. */
+/** llama-server takes underscores for dashes in long flags; no flag of another runtime has one. */
 export const flagName = (argument: string): string =>
   argument.startsWith('--') ? argument.replaceAll('_', '-') : argument
 

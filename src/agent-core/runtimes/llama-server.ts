@@ -1,4 +1,70 @@
-import { classicDialect, type LlamaServerDialect } from './llama-server-binary.ts'
+import type { InferenceServiceSpec } from '../kube/resources.ts'
+import { overrideCount } from '../memory/estimate/server-arguments.ts'
+import { formatCount } from '../../contract/format.ts'
+import { askProgram } from '../util/ask-program.ts'
+import { findExecutable, type Executable, type ExecutableSearch } from '../util/find-executable.ts'
+import { textProblem, withLocalFiles } from './argument-policy.ts'
+import type { Dialect } from './dialect.ts'
+import { flagsIn, llamaServerFlags } from './llama-server-flags.ts'
+import type { ProcessRuntime } from './runtime.ts'
+
+const program = {
+  name: 'llama-server',
+  flag: '--llama-server',
+  notInstalled: {
+    darwin:
+      'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
+    linux:
+      'llama-server is not on PATH: install llama.cpp, with "brew install llama.cpp" or as a package, or say where it is with --llama-server.',
+  },
+}
+
+export const findLlamaServer = (search: ExecutableSearch): Promise<Executable> => findExecutable(program, search)
+
+const devicesLimitMs = 10_000
+
+/**
+ * What `--list-devices` prints, which includes how much GPU memory Metal recommends to use at most.
+ * Throws ProgramError.
+ */
+export async function listDevices(llamaServer: string, env: Readonly<Record<string, string>>): Promise<string> {
+  const { stdout, stderr } = await askProgram({
+    command: llamaServer,
+    args: ['--list-devices'],
+    env,
+    timeLimitMs: devicesLimitMs,
+  })
+  return `${stdout}\n${stderr}`
+}
+
+/** Every llama.cpp up to 2026, and what LLMKube documents. */
+export const classicDialect: Dialect = {
+  lockMemory: ['--mlock'],
+  boundsPromptCache: false,
+  reserve: [],
+  flags: undefined,
+}
+
+/** Reads a dialect out of what `llama-server --help` prints: later builds refuse to start with `--mlock`. */
+export function dialectFrom(help: string): Dialect {
+  const flags = flagsIn(help)
+  return {
+    lockMemory: memoryLock(help, flags),
+    boundsPromptCache: flags.has('--cache-ram'),
+    reserve: [
+      // No origin at all: what comes after the flag is a list.
+      ...(flags.has('--cors-origins') ? ['--cors-origins', ''] : []),
+      ...(flags.has('--no-slots') ? ['--no-slots'] : []),
+    ],
+    flags,
+  }
+}
+
+function memoryLock(help: string, flags: ReadonlySet<string>): readonly string[] {
+  if (flags.has('--mlock')) return classicDialect.lockMemory
+  if (flags.has('--load-mode')) return ['--load-mode', help.includes('mmap+mlock') ? 'mmap+mlock' : 'mlock']
+  return []
+}
 
 /** The fields of `InferenceService.spec` that reach llama-server, named as in the CRD. */
 export interface LlamaServerSpec {
@@ -45,7 +111,7 @@ export interface LlamaServerInput {
   /** Absent where cores do not come in two kinds. */
   readonly performanceCores?: number | undefined
   /** Flag dialect of the binary that is started; absent = the classic one, as for a digest. */
-  readonly dialect?: LlamaServerDialect
+  readonly dialect?: Dialect
 }
 
 /** More layers than any model has: all of them on the GPU. */
@@ -130,4 +196,56 @@ const each = (name: string, values: readonly string[] | undefined) => (values ??
 function text(name: string, ...values: (string | undefined)[]): string[] {
   const value = values.find((candidate) => candidate !== undefined && candidate !== '')
   return value === undefined ? [] : [name, value]
+}
+
+/** Each is compared with every tensor of the model, by the agent that sizes it up and by llama-server. */
+const maxOverrides = 256
+
+function overridesProblem({ tensorOverrides, extraArgs }: InferenceServiceSpec): string | undefined {
+  const count = overrideCount([...tensorOverrides.flatMap((text) => ['--override-tensor', text]), ...extraArgs])
+  if (count <= maxOverrides) return undefined
+  return `spec.tensorOverrides is refused: with those of spec.extraArgs it holds ${formatCount(count)} different overrides, and at most ${maxOverrides} are taken. Take some out: one pattern can name many tensors.`
+}
+
+/** Texts that become the value of a flag must not look like another. */
+function textFieldProblem(spec: InferenceServiceSpec): string | undefined {
+  const { cacheTypeK, cacheTypeV, cacheTypeCustomK, cacheTypeCustomV, reasoningBudgetMessage } = spec
+  const texts = { cacheTypeK, cacheTypeV, cacheTypeCustomK, cacheTypeCustomV, reasoningBudgetMessage }
+  const lists = { metadataOverrides: spec.metadataOverrides, tensorOverrides: spec.tensorOverrides }
+  const values = [
+    ...Object.entries(texts).map(([name, text]) => [name, text ?? ''] as const),
+    ...Object.entries(lists).flatMap(([name, all]) => all.map((text) => [name, text] as const)),
+  ]
+  for (const [name, text] of values) {
+    const problem = textProblem(text)
+    if (problem !== undefined) return `spec.${name} is refused: ${problem}. Correct it.`
+  }
+  return undefined
+}
+
+export const llamaServerRuntime: ProcessRuntime = {
+  name: 'llama-server',
+  aliases: ['llamacpp'],
+  formats: 'any',
+  program,
+  flags: { table: llamaServerFlags, program: 'llama-server', product: 'llama.cpp' },
+  version: { args: ['--version'], shownBy: /^version: *(\S.*)$/m },
+  startupFlag: '--llama-server-startup-timeout',
+  dialectFrom,
+  usualDialect: classicDialect,
+  argv: ({ spec, model, modelPath, host, port, performanceCores, alias, mmproj, dialect, promptCacheMiB }) => [
+    ...llamaServerArgv({
+      ...{ spec, modelPath, host, port, performanceCores, alias, gpuLayers: model.hardware?.gpu?.layers },
+      ...(dialect && { dialect }),
+    }),
+    ...(mmproj === undefined ? [] : ['--mmproj', mmproj]),
+    ...(promptCacheMiB === undefined ? [] : ['--cache-ram', String(promptCacheMiB)]),
+  ],
+  localCommand: (argv) => withLocalFiles(argv, llamaServerFlags),
+  environment: {},
+  fieldProblem: (spec) => textFieldProblem(spec) ?? overridesProblem(spec),
+  // Every request but a health check counts as use, and wakes it up.
+  sleepsWhenIdle: ({ extraArgs }) => extraArgs.some((argument) => argument.split('=')[0] === '--sleep-idle-seconds'),
+  sizing: 'gguf',
+  isBehindGateway: false,
 }

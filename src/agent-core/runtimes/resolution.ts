@@ -1,4 +1,6 @@
 import { createHash } from 'node:crypto'
+import type { ServerRuntime } from '../servers/probe.ts'
+import { runtimes } from './runtimes.ts'
 
 /** On the InferenceService: which runtime serves it on this Mac. The CRD's own field cannot name most of them. */
 export const runtimeAnnotation = 'metalbar.dev/runtime'
@@ -9,52 +11,71 @@ export interface RuntimeInput {
   readonly specRuntime?: string | undefined
   /** `Model.spec.format`; empty counts as gguf. */
   readonly modelFormat?: string | undefined
-  /** `--runtime`. */
+  /** `--runtime`, where a person gave it. */
   readonly flag?: string | undefined
+  /** `--runtimes`: what this machine offers, in the order of preference; absent = all. */
+  readonly offered?: readonly ServerRuntime[] | undefined
 }
 
 /** A refusal waits for a change of its inputs: trying again would not help. */
 export type RuntimeResolution =
-  | { readonly kind: 'runtime'; readonly runtime: 'llama-server' }
+  | {
+      readonly kind: 'runtime'
+      readonly runtime: ServerRuntime
+      /** What decided, such as "spec.runtime". */ readonly from: string
+    }
   | {
       readonly kind: 'refused'
-      readonly cause: 'unknown' | 'notAvailableYet' | 'formatMismatch'
+      readonly cause: 'unknown' | 'notAvailableYet' | 'notOffered' | 'formatMismatch'
       readonly message: string
     }
 
-/** LLMKube's schema fills this in by default: for a Model that llama.cpp cannot read it does not count as a choice. */
+/** LLMKube's schema fills this in by default: it counts as a choice only where nothing else was said and llama.cpp can read the Model. */
 const schemaDefault = 'llamacpp'
 
-const aliases = new Map([
-  ['llama-server', 'llama-server'],
-  ['llamacpp', 'llama-server'],
-])
+const all = Object.values(runtimes)
+const names: ReadonlyMap<string, ServerRuntime> = new Map(
+  all.flatMap(({ name, aliases }) => [name, ...aliases].map((one) => [one, name])),
+)
 const laterRuntimes = ['omlx', 'ollama', 'vllm-swift', 'mlx-server']
-const mlxRuntimes = ['omlx', 'vllm-swift', 'mlx-server']
+const known = Object.keys(runtimes) as readonly ServerRuntime[]
 
-export function resolveRuntime({ annotation, specRuntime, modelFormat, flag }: RuntimeInput): RuntimeResolution {
-  const format = modelFormat === undefined || modelFormat === '' ? 'gguf' : modelFormat.toLowerCase()
-  const { name, from } = chosen(annotation, specRuntime, flag, format)
+/** The annotation, else `spec.runtime`, else `--runtime`, else what the format of the Model needs. */
+export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
+  const { modelFormat = '', offered = known } = input
+  const format = modelFormat === '' ? 'gguf' : modelFormat.toLowerCase()
+  const { name, from } = chosen(input, format, offered)
+  const choice = `The runtime "${name}" (${from})`
 
   if (laterRuntimes.includes(name)) {
     return refused(
       'notAvailableYet',
-      `The runtime "${name}" (${from}) is not available yet: this agent runs llama-server, so use that with a GGUF model.`,
+      `${choice} is not available yet: this agent runs llama-server for GGUF models and mlx-lm for MLX models, so use one of them.`,
     )
   }
-  if (!aliases.has(name)) {
-    return refused(
-      'unknown',
-      `The runtime "${name}" (${from}) does not run on this machine: use llama-server, or correct the name.`,
-    )
+  const runtime = names.get(name)
+  if (runtime === undefined) {
+    return refused('unknown', `${choice} does not run on this machine: use ${listed(offered)}, or correct the name.`)
   }
-  if (format === 'mlx') {
+  if (!offered.includes(runtime)) {
+    return refused('notOffered', `${choice} is not offered by this machine, whose --runtimes are ${listed(offered)}.`)
+  }
+  if (!serves(runtime, format)) {
+    const other = all.find((one) => serves(one.name, format))?.name ?? 'llama-server'
     return refused(
       'formatMismatch',
-      `The runtime "${name}" (${from}) cannot serve a Model of format "mlx": use a GGUF model; runtimes for MLX are not available yet.`,
+      `${choice} cannot serve a Model of format "${format}": leave the runtime to the format or choose ${other}, or use a Model of another format.`,
     )
   }
-  return { kind: 'runtime', runtime: 'llama-server' }
+  return { kind: 'runtime', runtime, from }
+}
+
+const listed = (runtimes: readonly string[]): string => runtimes.join(' or ')
+
+function serves(runtime: ServerRuntime, format: string): boolean {
+  const { formats } = runtimes[runtime]
+  if (formats !== 'any') return formats.includes(format)
+  return !all.some((other) => other.formats !== 'any' && other.formats.includes(format))
 }
 
 interface Choice {
@@ -63,16 +84,16 @@ interface Choice {
 }
 
 function chosen(
-  annotation: string | undefined,
-  specRuntime: string | undefined,
-  flag: string | undefined,
+  { annotation, specRuntime, flag }: RuntimeInput,
   format: string,
+  offered: readonly ServerRuntime[],
 ): Choice {
   if (annotation) return { name: annotation.trim(), from: `annotation ${runtimeAnnotation}` }
-  const flagFits = flag !== undefined && format === 'mlx' && mlxRuntimes.includes(flag)
-  if (specRuntime && !(specRuntime === schemaDefault && flagFits)) return { name: specRuntime, from: 'spec.runtime' }
+  const isDefault = specRuntime === schemaDefault && (flag !== undefined || !serves('llama-server', format))
+  if (specRuntime && !isDefault) return { name: specRuntime, from: 'spec.runtime' }
   if (flag) return { name: flag, from: '--runtime' }
-  return { name: 'llama-server', from: 'the default' }
+  const name = [...offered, ...known].find((one) => serves(one, format)) ?? 'llama-server'
+  return { name, from: `the format ${format} of its Model` }
 }
 
 const refused = (

@@ -14,6 +14,7 @@ import {
   type LedgerContent,
   type LedgerEntry,
 } from './ledger.ts'
+import type { ServerRuntime } from './probe.ts'
 import { ProcessGroup } from './process-group.ts'
 import { keyOfRun, runOfPlace, serverFolders, type ServerFolders } from './run-folder.ts'
 import type { Servers } from './servers.ts'
@@ -25,7 +26,7 @@ export interface AdoptionOptions {
   readonly platform: Pick<Platform, 'processes' | 'workplaces' | 'variableOf' | 'process' | 'processGroup'>
   readonly log: Logger
   readonly stateDir: string
-  readonly rules: GeneralRules
+  readonly rules: (runtime: ServerRuntime) => GeneralRules
   /** What the ledger had, before anything of it is forgotten. */
   readonly onBoot?: (boot: { readonly bootId: string; readonly starts: LedgerContent['entries'] }) => Promise<void>
 }
@@ -59,7 +60,7 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
   for (const run of entries.map(runOfEntry)) if (!adopted.has(run)) ledger.forget(run)
   for (const entry of adopt) {
     ledger.keep(entry)
-    servers.adopt(entry, rules)
+    servers.adopt(entry, rules(entry.runtime ?? 'llama-server'))
   }
   const left = await Promise.all(reap.map((leftover) => ended(leftover, options)))
   return [...notices, ...left.filter((sentence) => sentence !== undefined)]

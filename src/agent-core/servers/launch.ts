@@ -2,6 +2,7 @@ import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
 import { mkdir, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../util/message-of.ts'
+import type { ServerRuntime } from './probe.ts'
 import type { Exit } from './server-state.ts'
 
 /** Where a server may listen. */
@@ -16,6 +17,8 @@ export interface PortRange {
 
 /** The rules that count for as long as a server runs, also where an earlier agent spawned it. */
 export interface LaunchRules {
+  /** Decides how it is asked whether it is ready, healthy and at work; absent = llama-server. */
+  readonly runtime?: ServerRuntime
   /** Absolute path. */
   readonly executable: string
   /** The longest time a start may go without progress: no growth of memory, no output. */

@@ -20,6 +20,8 @@ const ledgerEntry = z.object({
   /** Uid of the InferenceService. */
   uid: z.string(),
   digest: z.string(),
+  /** Absent = llama-server. */
+  runtime: z.enum(['llama-server', 'mlx-lm']).optional(),
   executable: z.string(),
   /** The arguments of the executable; absent where they are too long to be noted, and in ledgers of agents that did not note them. */
   argv: z.array(z.string()).optional(),
@@ -135,10 +137,25 @@ export class Ledger {
     { key, role, ...where }: { key: string; role: ServerRole; port: number; outputOffset: number },
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
-    const { uid, digest, executable, sleepsWhenIdle = false, needBytes, mappedBytes = 0, files: loaded } = launch
+    const {
+      uid,
+      digest,
+      runtime,
+      executable,
+      sleepsWhenIdle = false,
+      needBytes,
+      mappedBytes = 0,
+      files: loaded,
+    } = launch
     const argv = launch.argv(where.port)
     const place = { key, ...(role !== 'current' && { role }) }
-    const files = { executable, ...(isNotedWhole(argv) && { argv: [...argv] }), workingDirectory, logFile }
+    const files = {
+      ...(runtime && { runtime }),
+      executable,
+      ...(isNotedWhole(argv) && { argv: [...argv] }),
+      workingDirectory,
+      logFile,
+    }
     const memory = {
       ...(needBytes !== undefined && { needBytes }),
       ...(mappedBytes > 0 && { mappedBytes, isMapped: true }),

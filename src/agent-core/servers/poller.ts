@@ -1,6 +1,6 @@
 import type { Platform } from '../platform/platform.ts'
 import type { Logger } from '../observability/logger.ts'
-import { askActivity, type Activity, type CountersReading } from './probe.ts'
+import { askActivity, type Activity, type CountersReading, type ServerProtocol } from './probe.ts'
 
 /** What a server was seen to do at one look. */
 export interface Use {
@@ -34,6 +34,8 @@ export interface PollerOptions {
   readonly port: number
   readonly sleepsWhenIdle: boolean
   readonly platform: Pick<Platform, 'establishedConnections'>
+  /** Absent = as llama-server is asked. */
+  readonly activity?: ServerProtocol['activity']
   readonly onReading: (reading: CountersReading) => void
   readonly log: Logger
   /** On the monotonic clock, in milliseconds. */
@@ -134,8 +136,8 @@ export class Poller implements Disposable {
   }
 
   async #ask(withinMs: number): Promise<Asked> {
-    const { host, port, onReading } = this.#options
-    const activity = await askActivity(port, withinMs, this.#ended.signal, host)
+    const { host, port, onReading, activity: ask = askActivity } = this.#options
+    const activity = await ask(port, withinMs, this.#ended.signal, host)
     if (activity.kind === 'counted' && !this.#ended.signal.aborted) onReading(activity.reading)
     this.#last = { activity, at: this.#now() }
     return this.#last

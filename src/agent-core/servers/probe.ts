@@ -1,5 +1,6 @@
 import { connect } from 'node:net'
 import { ownFailure } from '../util/error-code.ts'
+import { pause } from '../util/pause.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { loopback } from './listening.ts'
 
@@ -17,6 +18,8 @@ interface Question {
   readonly host: string
   readonly port: number
   readonly path: string
+  /** JSON to be posted; absent = GET. */
+  readonly body?: string
   readonly timeLimitMs: number
   readonly signal?: AbortSignal | undefined
   /** The status alone is waited for, not the text. */
@@ -35,7 +38,7 @@ const readBuffer = Buffer.allocUnsafe(16_384)
  * kept. It is written to the socket itself, as a request of node:http costs three times as much, for every server and every few seconds.
  * Never rejects.
  */
-function exchange({ host, port, path, timeLimitMs, signal, statusOnly }: Question): Promise<Exchange> {
+function exchange({ host, port, path, body, timeLimitMs, signal, statusOnly }: Question): Promise<Exchange> {
   return new Promise((resolve) => {
     let text = ''
     let status: number | undefined
@@ -53,7 +56,10 @@ function exchange({ host, port, path, timeLimitMs, signal, statusOnly }: Questio
     }
     const socket = connect({ host, port, onread: { buffer: readBuffer, callback: onData } })
     // HTTP/1.0: the answer comes whole instead of in chunks, and ends with the connection.
-    socket.write(`GET ${path} HTTP/1.0\r\nHost: ${host}:${port}\r\nConnection: close\r\n\r\n`)
+    const [method, content] = body === undefined ? ['GET', ''] : ['POST', contentHeaders(body)]
+    socket.write(
+      `${method} ${path} HTTP/1.0\r\nHost: ${host}:${port}\r\nConnection: close\r\n${content}\r\n${body ?? ''}`,
+    )
     const limit = setTimeout(() => socket.destroy(new Error(`no answer within ${timeLimitMs} ms`)), timeLimitMs)
     limit.unref()
     const onAbort = () => socket.destroy(new Error('the question was withdrawn'))
@@ -72,6 +78,9 @@ function exchange({ host, port, path, timeLimitMs, signal, statusOnly }: Questio
   })
 }
 
+const contentHeaders = (body: string): string =>
+  `Content-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n`
+
 /** Any answer is a sign of life; the caller decides what it means. */
 export type ProbeAnswer =
   { readonly kind: 'answered'; readonly status: number } | Exclude<Exchange, { kind: 'answered' }>
@@ -89,6 +98,57 @@ export const probeHealth: HealthProbe = async (port, timeLimitMs, signal, host =
   const answer = await exchange({ host, port, path: '/health', timeLimitMs, signal, statusOnly: true })
   return answer.kind === 'answered' ? { kind: 'answered', status: answer.status } : answer
 }
+
+/** How the servers of a runtime are asked. */
+export interface ServerProtocol {
+  /** For one start: answers 200 once the model itself can answer, and 503 while it is being loaded. */
+  readonly readiness: () => HealthProbe
+  readonly health: HealthProbe
+  readonly activity: (port: number, timeLimitMs: number, signal?: AbortSignal, host?: string) => Promise<Activity>
+}
+
+/** mlx-lm says 503 where its model cannot be loaded or the thread that computes has died: it never serves again. */
+const probeMlxLm: HealthProbe = async (...question) => {
+  const answer = await probeHealth(...question)
+  return answer.kind === 'answered' && answer.status === 503 ? { ...answer, status: 500 } : answer
+}
+
+const oneToken = JSON.stringify({ model: 'default_model', prompt: 'a', max_tokens: 1 })
+
+/** A start without progress ends long before. */
+const longestLoadMs = 6 * 3_600_000
+
+/**
+ * mlx-lm is healthy before its model is loaded, so it is asked for a token. The question stays open until it is answered: each one that is
+ * given up would be computed all the same.
+ */
+function firstToken(): HealthProbe {
+  let asked: Promise<Exchange> | undefined
+  return async (port, timeLimitMs, signal, host = loopback) => {
+    const health = await probeMlxLm(port, timeLimitMs, signal, host)
+    if (health.kind !== 'answered' || health.status !== 200) return health
+    asked ??= exchange({
+      ...{ host, port, path: '/v1/completions', body: oneToken },
+      ...{ timeLimitMs: longestLoadMs, signal, statusOnly: true },
+    })
+    const waited = new AbortController()
+    const answer = await Promise.race([asked, pause(timeLimitMs, waited.signal).then(() => undefined)])
+    waited.abort()
+    if (answer === undefined) return { kind: 'answered', status: 503 }
+    asked = undefined
+    if (answer.kind !== 'answered') return answer
+    return { kind: 'answered', status: answer.status === 200 ? 200 : 500 }
+  }
+}
+
+export const serverProtocols = {
+  'llama-server': { readiness: () => probeHealth, health: probeHealth, activity: askActivity },
+  // It counts nothing; open connections say whether it is used.
+  'mlx-lm': { readiness: firstToken, health: probeMlxLm, activity: () => Promise.resolve({ kind: 'untold' }) },
+} as const satisfies Readonly<Record<string, ServerProtocol>>
+
+/** The runtimes whose servers this agent starts. */
+export type ServerRuntime = keyof typeof serverProtocols
 
 /** 503 is how llama-server says that it is busy with itself; other answers from 500 on mean that it cannot serve. */
 export const isAlive = (status: number): boolean => status < 500 || status === 503

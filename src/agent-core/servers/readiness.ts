@@ -1,5 +1,5 @@
 import type { PortHolder, PortListeners } from '../platform/platform.ts'
-import type { HealthProbe } from './probe.ts'
+import { isAlive, type HealthProbe } from './probe.ts'
 import { ownFailure } from '../util/error-code.ts'
 import { pause } from '../util/pause.ts'
 
@@ -29,6 +29,8 @@ export interface StartFigures {
 export type StartVerdict =
   | { readonly kind: 'ready' }
   | { readonly kind: 'stalled' }
+  /** It says over and over that it cannot serve. */
+  | { readonly kind: 'failing' }
   /** Something else answers on the port. */
   | { readonly kind: 'portTaken'; readonly holders: readonly PortHolder[] }
   /** The signal ended the watch. */
@@ -40,6 +42,9 @@ const probeLimitMs = 2_000
 /** An answer without a visible listener: the listener has just gone, or is hidden from us, which further such answers show. */
 const unseenAnswersAllowed = 3
 
+/** It may still be setting up when it is asked for the first time. */
+const failuresAllowed = 3
+
 /** Follows a start until the server answers 200 on its own port, or makes no progress for too long. */
 export async function watchStart(watch: StartWatch): Promise<StartVerdict> {
   const { port, stallMs, probe, signal } = watch
@@ -47,6 +52,7 @@ export async function watchStart(watch: StartWatch): Promise<StartVerdict> {
   const progress = new StartProgress(watch)
   let loading = false
   let unseen = 0
+  let failures = 0
   let wasAsked = true
 
   for (;;) {
@@ -63,6 +69,8 @@ export async function watchStart(watch: StartWatch): Promise<StartVerdict> {
       if (verdict.kind === 'foreign') return { kind: 'portTaken', holders: verdict.holders }
       if (verdict.kind === 'unseen' && ++unseen >= unseenAnswersAllowed) return { kind: 'portTaken', holders: [] }
       if (verdict.kind === 'ours' && answer.status === 200) return { kind: 'ready' }
+      if (verdict.kind === 'ours' && !isAlive(answer.status) && ++failures >= failuresAllowed)
+        return { kind: 'failing' }
       if (verdict.kind === 'ours' && answer.status === 503 && !loading) {
         loading = true
         watch.onLoading()

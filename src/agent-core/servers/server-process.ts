@@ -11,6 +11,7 @@ import {
 import { LedgerError, type Ledger } from './ledger.ts'
 import { OutputError, type ServiceOutput } from './output.ts'
 import { NoPortError } from './ports.ts'
+import type { ServerRuntime } from './probe.ts'
 import type { RunFolder } from './run-folder.ts'
 import { ServerRun, type RunContext, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type Failure, type ServerRole, type ServerState } from './server-state.ts'
@@ -114,6 +115,10 @@ export class ServerProcess {
   /** An earlier agent started it. */
   get isFound(): boolean {
     return this.#options.origin.kind === 'found'
+  }
+
+  get runtime(): ServerRuntime {
+    return this.#options.launch.runtime ?? 'llama-server'
   }
 
   get sleepsWhenIdle(): boolean {

@@ -9,7 +9,7 @@ import { askedAt } from './listening.ts'
 import type { RunOutput } from './output.ts'
 import { Poller } from './poller.ts'
 import { portTakenMessage, type Ports } from './ports.ts'
-import type { CountersReading, HealthProbe } from './probe.ts'
+import type { CountersReading, HealthProbe, ServerProtocol, ServerRuntime } from './probe.ts'
 import { cpuMsOf, endGroup, ProcessGroup, residentBytesOf } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
 import type { Evidence, Exit, Exited, Hang, ServerState } from './server-state.ts'
@@ -20,7 +20,7 @@ export interface RunContext {
   readonly launch: LaunchRules
   readonly ports: Ports
   readonly platform: Pick<Platform, 'name' | 'process' | 'processGroup' | 'portListeners' | 'establishedConnections'>
-  readonly probe: HealthProbe
+  readonly protocols: Readonly<Record<ServerRuntime, ServerProtocol>>
   readonly liveness: LivenessTimings
   readonly log: Logger
   readonly now: () => number
@@ -60,7 +60,6 @@ export class ServerRun {
   readonly port: number
   readonly poller: Poller
   readonly #options: ServerRunOptions
-  readonly #probe: HealthProbe
   readonly #group: ProcessGroup
   readonly #letGo = Promise.withResolvers<undefined>()
   /** Aborted as soon as the run is to end, or has ended. */
@@ -74,10 +73,9 @@ export class ServerRun {
 
   constructor(options: ServerRunOptions) {
     this.#options = options
-    const { process, host, port, platform, launch, log, now, readySince, onCounters, probe } = options
+    const { process, host, port, platform, launch, log, now, readySince, onCounters } = options
     this.pid = process.pid
     this.port = port
-    this.#probe = (at, timeLimitMs, signal) => probe(at, timeLimitMs, signal, askedAt(host))
     this.#readySince = readySince
     this.#isHealthy = readySince !== undefined
     this.#group = new ProcessGroup({
@@ -87,7 +85,11 @@ export class ServerRun {
       ...{ now, log },
     })
     const { sleepsWhenIdle = false } = launch
-    this.poller = new Poller({ host: askedAt(host), port, sleepsWhenIdle, platform, log, onReading: onCounters })
+    const { activity } = this.#protocol
+    this.poller = new Poller({
+      ...{ host: askedAt(host), port, sleepsWhenIdle, platform, log, activity },
+      onReading: onCounters,
+    })
   }
 
   /**
@@ -148,6 +150,7 @@ export class ServerRun {
     try {
       const verdict = await this.#untilReady(signal)
       if (verdict.kind === 'stalled') this.#endSilent()
+      if (verdict.kind === 'failing') this.#endHung('failing')
       if (verdict.kind === 'portTaken') this.end('portTaken', { holders: verdict.holders })
       if (verdict.kind !== 'ready' || signal.aborted) return
       const readySince = this.#readySince ?? now()
@@ -188,7 +191,7 @@ export class ServerRun {
     try {
       return await watchStart({
         port,
-        probe: this.#probe,
+        probe: this.#at(this.#protocol.readiness()),
         signal,
         stallMs: this.#readySince === undefined ? this.#stallMs : missedAfterMs(liveness, liveness.hungMisses),
         listeners: () => platform.portListeners(port, pid, host),
@@ -217,7 +220,7 @@ export class ServerRun {
     const { pid, port, poller } = this
     const { launch, liveness: timings, onProbe, now } = this.#options
     return watchLiveness({
-      ...{ port, signal, probe: this.#probe, poller, timings, onProbe },
+      ...{ port, signal, probe: this.#at(this.#protocol.health), poller, timings, onProbe },
       members: () => this.#group.members(),
       asksForProgress: launch.sleepsWhenIdle !== true,
       onHealth: (healthy, trouble) => {
@@ -299,6 +302,17 @@ export class ServerRun {
 
   #portTakenMessage(holders: readonly PortHolder[] = []): string {
     return portTakenMessage(this.port, holders, this.#options.launch.settingNames?.port)
+  }
+
+  /** Asks it where it listens. */
+  #at(probe: HealthProbe): HealthProbe {
+    const host = askedAt(this.#options.host)
+    return (port, timeLimitMs, signal) => probe(port, timeLimitMs, signal, host)
+  }
+
+  get #protocol(): ServerProtocol {
+    const { protocols, launch } = this.#options
+    return protocols[launch.runtime ?? 'llama-server']
   }
 
   get #outOf(): 'start' | 'serving' {

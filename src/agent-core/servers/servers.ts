@@ -7,7 +7,7 @@ import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { defaultOutputLimits, namesIn, ServiceOutput, type OutputLimits, type ReadableOutput } from './output.ts'
 import type { IdleLimit } from './poller.ts'
 import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
-import { probeHealth, type CountersReading, type HealthProbe } from './probe.ts'
+import { serverProtocols, type CountersReading, type ServerProtocol, type ServerRuntime } from './probe.ts'
 import { ExitWatch } from './process-group.ts'
 import { keyOfRun, serverFolders } from './run-folder.ts'
 import type { ServerProcess, StopOptions, StopReport } from './server-process.ts'
@@ -27,7 +27,7 @@ export interface ServersOptions {
   /** [0, 1) */
   readonly random?: () => number
   readonly liveness?: LivenessTimings
-  readonly probe?: HealthProbe
+  readonly protocols?: Readonly<Record<ServerRuntime, ServerProtocol>>
   /** See {@link Ports}. */
   readonly published?: (key: string) => PublishedPorts
   /** Told of every health check of a server that was ready. */
@@ -58,7 +58,7 @@ export class Servers implements AsyncDisposable {
       now: steadyNow,
       random: Math.random,
       liveness: livenessTimings,
-      probe: probeHealth,
+      protocols: serverProtocols,
       published: () => nothingPublished,
       onProbe: () => {},
       onCounters: () => {},
@@ -189,6 +189,11 @@ export class Servers implements AsyncDisposable {
   /** What the servers of the key write and wrote, whether one runs or not. */
   outputOf(key: string): ReadableOutput {
     return this.#outputOf(key)
+  }
+
+  /** Which runtime the present server of the key is of. */
+  runtimeOf(key: string): ServerRuntime {
+    return this.#of(key)?.runtime ?? 'llama-server'
   }
 
   /** The command line of the present server of the key; undefined where none was started, or an earlier agent did not note it. */

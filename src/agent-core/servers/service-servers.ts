@@ -45,7 +45,7 @@ export interface CountedServer {
 
 export interface ServiceServersOptions extends Pick<
   ServerProcessOptions,
-  'key' | 'output' | 'ledger' | 'ports' | 'platform' | 'probe' | 'liveness' | 'log' | 'now' | 'onProbe'
+  'key' | 'output' | 'ledger' | 'ports' | 'platform' | 'protocols' | 'liveness' | 'log' | 'now' | 'onProbe'
 > {
   readonly folders: ServerFolders
   /** Watches servers that an earlier agent started. */
@@ -130,7 +130,7 @@ export class ServiceServers {
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
     const { key, exits, folders, log } = this.#options
     const { role = 'current', port, outputOffset, readySince } = entry
-    const { executable, argv, workingDirectory, sleepsWhenIdle } = entry
+    const { runtime, executable, argv, workingDirectory, sleepsWhenIdle } = entry
     const { pid, startTime } = entry.process
     const process = { pid, startTime, exited: exits.exitOf({ pid, startTime }) }
     const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }
@@ -140,7 +140,7 @@ export class ServiceServers {
     const server = this.#begin({
       role,
       facts: factsIn(entry),
-      rules: { ...rules, executable, sleepsWhenIdle },
+      rules: { ...rules, ...(runtime && { runtime }), executable, sleepsWhenIdle },
       origin: { kind: 'found', server: { process, port, outputOffset, command, ...ready }, folder },
     })
     if (role === 'retiring') this.#retire(server)

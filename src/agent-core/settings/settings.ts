@@ -122,6 +122,8 @@ type Value = AgentSettings[StartSettingName]
 /** Example values of settings that may have none. */
 const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = {
   context: 'NAME',
+  runtime: 'llama-server',
+  runtimes: ['llama-server', 'mlx-lm'],
   inferenceServiceAllowlist: ['NAME'],
   allowedModelRoots: ['~/models'],
   allowedDownloadHosts: ['nas.lan'],

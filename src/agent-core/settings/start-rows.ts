@@ -69,7 +69,9 @@ const listenerRows = {
 } as const satisfies Readonly<Record<string, SettingRow>>
 
 /** Keys of `spec.runtime`, one of which can be the agent's default; `llamacpp` and `llama-server` are the same. */
-const runtimeNames = ['llama-server', 'llamacpp', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
+const runtimeNames = ['llama-server', 'llamacpp', 'mlx-lm', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
+const offeredRuntimes = ['llama-server', 'mlx-lm'] as const
+const offeredMessage = `must be runtimes separated by commas, from ${offeredRuntimes.join(', ')}`
 const logFormats = ['auto', 'text', 'json'] as const
 
 const rangeMessage = 'must be two ports from 1 to 65535, the lower first, such as 30000-30099'
@@ -187,7 +189,7 @@ export const startRows = {
   runtime: {
     kind: 'choice',
     schema: z.enum(runtimeNames, { error: `must be one of ${runtimeNames.join(', ')}` }),
-    default: 'llama-server',
+    defaultMeans: 'llama-server for GGUF, mlx-lm for MLX and safetensors',
     group: 'Models',
     flag: 'runtime',
     flagTakes: {
@@ -195,7 +197,17 @@ export const startRows = {
       why: 'so does the Go agent',
       read: (name: string) => name || undefined,
     },
-    help: 'runtime of a service that names none: llama-server, omlx, ollama, vllm-swift or mlx-server',
+    help: 'runtime of a service that names none: llama-server, mlx-lm, omlx, ollama, vllm-swift or mlx-server',
+  },
+  runtimes: {
+    kind: 'list',
+    schema: z
+      .array(z.enum(offeredRuntimes, { error: offeredMessage }), { error: offeredMessage })
+      .min(1, offeredMessage),
+    defaultMeans: 'all that are known',
+    group: 'Models',
+    flag: 'runtimes',
+    help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm',
   },
   allowUnsafeExtraArgs: {
     kind: 'switch',

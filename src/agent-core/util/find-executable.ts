@@ -15,7 +15,8 @@ export interface ExecutableSearch {
 export type Executable =
   { readonly kind: 'found'; readonly path: string } | { readonly kind: 'missing'; readonly message: string }
 
-interface Wanted {
+/** A program that a person installs. */
+export interface Wanted {
   readonly name: string
   /** With dashes. */
   readonly flag: string

@@ -22,7 +22,7 @@ export type GoAgentFlag = FlagSpec & Fate
 
 const kept = { kept: true } as const
 const text = { kind: 'string', default: '' } as const
-const otherRuntime = { kept: false, why: 'only the runtime llama-server is built here yet' } as const
+const otherRuntime = { kept: false, why: 'this runtime is not built here yet' } as const
 const noRelay = { kept: false, why: 'this agent publishes its servers directly, and has no ingress' } as const
 
 /** Every flag of 0.9.19 with its default, then those of 0.10. */

@@ -17,7 +17,6 @@ export const stateNames = {
       'agent.lock',
       'agent.sock',
       'gateway.sock',
-      'gateway.pid',
       'node.json',
       'ledger.json',
       'absences.json',

@@ -228,6 +228,14 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Path of llama-server',
     help: 'The program that serves models. Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
   },
+  mlxLm: {
+    title: 'Path of mlx-lm',
+    help: 'Its program mlx_lm.server serves MLX models. Left empty: it is looked for where llama-server is.',
+  },
+  mlxLmStartupStallMs: {
+    title: 'Longest wait for an MLX model that loads',
+    help: 'An mlx-lm that makes no progress for this long while it loads its model is restarted.',
+  },
   drainLimitMs: {
     title: 'Time for requests to finish',
     help: 'How long a stopping server may take to finish requests. 0s cuts them off.',
@@ -401,7 +409,15 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'Models of these namespaces may be downloaded with the token of this machine.',
     none: 'none: only downloads that you start yourself use it',
   },
-  runtime: { title: 'Runtime of a service that names none', help: 'Only llama-server is built yet.' },
+  runtime: {
+    title: 'Runtime of a service that names none',
+    help: 'Left empty: llama-server for GGUF models, mlx-lm for MLX models.',
+  },
+  runtimes: {
+    title: 'Runtimes offered',
+    help: 'Which runtimes serve models here, the preferred one first.',
+    none: 'all',
+  },
   allowUnsafeExtraArgs: {
     title: 'Pass on unsafe arguments',
     help: 'Lets anyone who may write an InferenceService run programs, and read and write files, as this user.',

@@ -8,7 +8,9 @@ async function told(folder: string, script: string) {
   const path = join(folder, 'llama-server')
   await writeFile(path, `#!/bin/sh\n${script}\n`)
   await chmod(path, 0o755)
-  const { runtimes: found } = await new Runtimes().view(() => Promise.resolve({ kind: 'found', path }))
+  const { runtimes: found } = await new Runtimes().view(['llama-server'], () =>
+    Promise.resolve({ kind: 'found', path }),
+  )
   return found.map(({ name, version, message }) => ({ name, version, message }))
 }
 
@@ -21,7 +23,7 @@ test('llama-server is found with the version that it tells of itself', async () 
 test('what tells no version, or cannot be run, is found without one', async () => {
   await using folder = await temporaryFolder()
   expect(await told(folder.dir, 'echo hello')).toEqual([{ name: 'llama-server' }])
-  const { runtimes: found } = await new Runtimes().view(() =>
+  const { runtimes: found } = await new Runtimes().view(['llama-server'], () =>
     Promise.resolve({ kind: 'found', path: join(folder.dir, 'gone') }),
   )
   expect(found).toMatchObject([
@@ -31,7 +33,7 @@ test('what tells no version, or cannot be run, is found without one', async () =
 
 test('where it is missing it is said what to do', async () => {
   const message = 'llama-server is not installed here: install it with "brew install llama.cpp".'
-  expect(await new Runtimes().view(() => Promise.resolve({ kind: 'missing', message }))).toEqual({
+  expect(await new Runtimes().view(['llama-server'], () => Promise.resolve({ kind: 'missing', message }))).toEqual({
     runtimes: [{ name: 'llama-server', message }],
   })
 })
@@ -45,7 +47,8 @@ test('questions at once start llama-server once, and later ones only after its f
     await chmod(path, 0o755)
   }
   const found = new Runtimes()
-  const version = async () => (await found.view(() => Promise.resolve({ kind: 'found', path }))).runtimes[0]?.version
+  const version = async () =>
+    (await found.view(['llama-server'], () => Promise.resolve({ kind: 'found', path }))).runtimes[0]?.version
   const started = async () => (await readFile(starts, 'utf8')).trim().split('\n').length
   await write('1')
   expect([await Promise.all([version(), version(), version()]), await version(), await started()]).toEqual([
@@ -61,7 +64,8 @@ test('one that could not be run is asked again', async () => {
   await using folder = await temporaryFolder()
   const path = join(folder.dir, 'llama-server')
   const found = new Runtimes()
-  const view = async () => (await found.view(() => Promise.resolve({ kind: 'found', path }))).runtimes[0]
+  const view = async () =>
+    (await found.view(['llama-server'], () => Promise.resolve({ kind: 'found', path }))).runtimes[0]
   await writeFile(path, "#!/bin/sh\necho 'version: 7'\n")
   expect((await view())?.message).toContain('could not be run')
   await chmod(path, 0o755)

@@ -34,9 +34,9 @@ const fromDefaults = {
   allowedDownloadHosts: [],
   hubLoginNamespaces: [],
   stateDir: '/home/me/state',
-  runtime: 'llama-server',
   llamaServerPort: 0,
   startupStallMs: 120_000,
+  mlxLmStartupStallMs: 300_000,
   drainLimitMs: 30_000,
   port: 9090,
   clientPort: 9999,
@@ -206,7 +206,7 @@ test.each([
   ],
   [
     ['--runtime', 'olama'],
-    '--runtime must be one of llama-server, llamacpp, omlx, ollama, vllm-swift, mlx-server, not "olama": did you mean ollama?',
+    '--runtime must be one of llama-server, llamacpp, mlx-lm, omlx, ollama, vllm-swift, mlx-server, not "olama": did you mean ollama?',
   ],
   [['--server-log-size', '20MB'], '--server-log-size wants a size such as 512Ki, 20Mi or 1Gi, not "20MB".'],
   [['--server-log-size', '63Ki'], '--server-log-size must be at least 64Ki, not 64512.'],
@@ -233,7 +233,7 @@ test('flags of what is not built yet are read, and said to change nothing when t
     ...['--omlx-bin', '/x', '--max-watch-failures', '5'],
   )
   expect(startNotices(given)).toEqual([
-    '--omlx-bin is not in effect: only the runtime llama-server is built yet.',
+    '--omlx-bin is not in effect: this runtime is not built yet.',
     '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
   ])
 })
@@ -270,7 +270,8 @@ test('every flag of the Go agent has its default here, and the help names each f
   const ours = Object.fromEntries(Object.keys(goDefaults).map((name) => [name, table[name]?.default]))
   const named = [...helpText(defaults, []).matchAll(/^ {2}--([\w-]+)/gm)].map(([, name]) => name)
   expect({ ours, named }).toEqual({
-    ours: { ...goDefaults, 'model-store': defaults.modelStore },
+    // The format of a Model decides where nobody does.
+    ours: { ...goDefaults, 'model-store': defaults.modelStore, runtime: '' },
     named: Object.keys(table),
   })
 })

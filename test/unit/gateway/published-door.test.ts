@@ -33,7 +33,7 @@ beforeEach(() => {
 })
 afterEach(async () => {
   listeners.set([])
-  await door.close('at once')
+  await door.close()
   await stack.disposeAsync()
   expect(logged).toEqual([])
 })

@@ -22,7 +22,7 @@ function routes(states: Record<string, ServerState>, argv?: readonly string[], m
   const none = (): undefined => undefined
   const servers = {
     ...{ state: () => all, get: (key: string) => all.get(key), successor: none, retiring: none },
-    ...{ hostOf: () => '0.0.0.0', commandOf: () => argv },
+    ...{ hostOf: () => '0.0.0.0', commandOf: () => argv, runtimeOf: () => 'llama-server' as const },
   }
   return new Routes({ servers, published: none, ...more })
 }
@@ -128,6 +128,7 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     state: () => new Map(states['current'] ? [['ns/a', states['current']]] : []),
     ...{ get: () => states['current'], successor: () => states['successor'], retiring: () => states['retiring'] },
     ...{ hostOf: (_key: string, role?: string) => hosts[role ?? 'current'], commandOf: () => undefined },
+    runtimeOf: () => 'mlx-lm',
   })
   const loopback = { current: '127.0.0.1', successor: '127.0.0.1', retiring: '127.0.0.1' }
 

@@ -80,7 +80,14 @@ function desiredServer(key: string, spec: Partial<InferenceServiceSpec> = {}, di
   })
   if (!service.spec.ok) throw new Error(service.spec.message)
   const model = { source: 's', format: 'gguf', files: [], refreshPolicy: 'IfNotPresent' } as const
-  return { service, spec: service.spec.value, model: { ...model, files: [] }, modelStatus: { phase: '' }, digest }
+  return {
+    service,
+    spec: service.spec.value,
+    model: { ...model, files: [] },
+    modelStatus: { phase: '' },
+    runtime: 'llama-server',
+    digest,
+  }
 }
 
 const needing = (gigabytes: number): Need => ({

@@ -306,7 +306,7 @@ describe('a server', () => {
 
 const observed: Observation = {
   now: 0,
-  desired: { kind: 'serve', source: 's', digest: 'd' },
+  desired: { kind: 'serve', runtime: 'llama-server', source: 's', digest: 'd' },
   address: { ip: '192.0.2.7', message: '' },
   fetch: { kind: 'none' },
   server: { kind: 'none' },

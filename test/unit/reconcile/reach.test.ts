@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { ApiKeyState } from '../../../src/agent-core/gateway/api-keys.ts'
 import type { DoorState } from '../../../src/agent-core/gateway/doors.ts'
 import { listenObstacle, unreached, type ReachInputs } from '../../../src/agent-core/reconcile/reach.ts'
+import type { ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
 import type { ListenMode } from '../../../src/contract/settings-table.ts'
 
 const ip = '10.0.0.1'
@@ -16,6 +17,7 @@ interface Given {
   readonly apiKey?: ApiKeyState
   readonly door?: DoorState
   readonly listen?: ListenMode
+  readonly runtime?: ServerRuntime
 }
 
 const inputs = ({
@@ -29,6 +31,7 @@ const inputs = ({
   key: 'ns/a',
   address: { ip: 'ip' in given ? given.ip : ip, message: '', ...(warning !== undefined && { warning }) },
   apiKeySecret: secret,
+  runtime: given.runtime,
   rooms: {
     apiKeys: { stateOf: () => apiKey, want: () => undefined, forget: () => undefined },
     door: () => door,
@@ -74,6 +77,16 @@ describe('a server is not started', () => {
     ['nor the gateway', { listen: 'gateway', warning: 'not here' }, 'NoHostAddress'],
     ['where it asks for a key and would be open without: all', { listen: 'all', secret: 's' }, 'NoApiKey'],
     ['where it asks for a key and would be open without: published', { listen: 'published', secret: '' }, 'NoApiKey'],
+    [
+      'but mlx-lm, which is behind the gateway in every mode',
+      { listen: 'all', secret: '', runtime: 'mlx-lm' },
+      undefined,
+    ],
+    [
+      'mlx-lm where the address is not this machine’s',
+      { listen: 'all', warning: 'Not here.', runtime: 'mlx-lm' },
+      'NoHostAddress',
+    ],
   ])('%s', (_what, given, expected) => {
     expect(listenObstacle(inputs(given), 0)?.reason).toBe(expected)
   })

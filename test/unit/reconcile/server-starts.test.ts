@@ -17,6 +17,7 @@ const desiredServer = (digest: string): DesiredServer => ({
   spec: service.spec.value,
   model: model.spec.value,
   modelStatus: model.status,
+  runtime: 'llama-server',
   digest,
 })
 

@@ -6,8 +6,9 @@ import {
   findLlamaServer,
   classicDialect,
   dialectFrom,
-  LlamaServerDialects,
-} from '../../../src/agent-core/runtimes/llama-server-binary.ts'
+  llamaServerRuntime,
+} from '../../../src/agent-core/runtimes/llama-server.ts'
+import { Dialects } from '../../../src/agent-core/runtimes/dialect.ts'
 import { llamaServerArgv } from '../../../src/agent-core/runtimes/llama-server.ts'
 
 let folder = ''
@@ -122,11 +123,11 @@ test('a binary that was replaced is asked again', async () => {
     await writeFile(binary, `#!/bin/sh\necho '${help}'\n`)
     await chmod(binary, 0o755)
   }
-  const dialects = new LlamaServerDialects()
+  const dialects = new Dialects()
   await install('--mlock')
-  const before = await dialects.of(binary, env)
+  const before = await dialects.of(llamaServerRuntime, binary, env)
   await install('--load-mode MODE mmap+mlock')
-  expect([before, await dialects.of(binary, env)]).toMatchObject([
+  expect([before, await dialects.of(llamaServerRuntime, binary, env)]).toMatchObject([
     { lockMemory: ['--mlock'], boundsPromptCache: false },
     { lockMemory: ['--load-mode', 'mmap+mlock'], boundsPromptCache: false },
   ])
@@ -136,17 +137,17 @@ test('a binary that has no help is started with the documented arguments', async
   const binary = join(scripts, 'silent')
   await writeFile(binary, '#!/bin/sh\nexit 1\n')
   await chmod(binary, 0o755)
-  expect(await new LlamaServerDialects().of(binary, env)).toEqual(classicDialect)
+  expect(await new Dialects().of(llamaServerRuntime, binary, env)).toEqual(classicDialect)
 })
 
 test('a binary that did not answer is asked again at the next start, although its file is the same', async () => {
   const binary = join(scripts, 'late')
   await writeFile(binary, `#!/bin/sh\ntest -e ${scripts}/ready || exit 1\necho '--load-mode MODE mlock'\n`)
   await chmod(binary, 0o755)
-  const dialects = new LlamaServerDialects()
-  expect((await dialects.of(binary, env)).lockMemory).toEqual(['--mlock'])
+  const dialects = new Dialects()
+  expect((await dialects.of(llamaServerRuntime, binary, env)).lockMemory).toEqual(['--mlock'])
   await writeFile(join(scripts, 'ready'), '')
-  expect((await dialects.of(binary, env)).lockMemory).toEqual(['--load-mode', 'mlock'])
+  expect((await dialects.of(llamaServerRuntime, binary, env)).lockMemory).toEqual(['--load-mode', 'mlock'])
 })
 
 test('the other spelling takes the place of --mlock in the command line', () => {

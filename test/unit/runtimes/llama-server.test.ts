@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { filesIn, withLocalFiles } from '../../../src/agent-core/runtimes/argument-policy.ts'
+import { llamaServerFlags } from '../../../src/agent-core/runtimes/llama-server-flags.ts'
 import { llamaServerArgv, type LlamaServerInput } from '../../../src/agent-core/runtimes/llama-server.ts'
 
 const argv = (spec: LlamaServerInput['spec'], more: Partial<LlamaServerInput> = {}) =>
@@ -34,7 +35,7 @@ test('every file is named below a link to its folder in the working directory', 
     ...['--lora=/store/a.gguf,/lent/b.gguf', '--control_vector_scaled', '/store/c:d.gguf:0.5'],
     ...['--mmproj', '/store/p.gguf', '--lora', 'relative.gguf', '--lora'],
   ]
-  const { argv: local, links } = withLocalFiles(given)
+  const { argv: local, links } = withLocalFiles(given, llamaServerFlags)
   expect(local).toEqual([
     ...['--model', 'model/qwen-00001-of-00002.gguf', '--host', '0.0.0.0', '--chat-template', '/Users/ada/x'],
     ...['--mmproj', '/Users/ada/m,odels/mmproj.gguf', '-md', 'files-2/draft.gguf'],
@@ -172,5 +173,5 @@ describe('one field at a time', () => {
 
 test('the files that further arguments name are known, so that they are not deleted while the server runs', () => {
   const args = ['--lora', '/m/a.gguf,/m/b.gguf', '--temp', '1', '--lora-scaled=/m/c.gguf:0.5', '-md', '/m/d.gguf']
-  expect(filesIn(args)).toEqual(['/m/a.gguf', '/m/b.gguf', '/m/c.gguf', '/m/d.gguf'])
+  expect(filesIn(args, llamaServerFlags)).toEqual(['/m/a.gguf', '/m/b.gguf', '/m/c.gguf', '/m/d.gguf'])
 })

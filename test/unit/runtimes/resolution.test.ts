@@ -4,44 +4,63 @@ import { chooseRuntime } from '../../../src/agent-core/reconcile/runtime-choice.
 import { llamaServerArgv, type LlamaServerSpec } from '../../../src/agent-core/runtimes/llama-server.ts'
 import { resolveRuntime, type RuntimeInput, servingDigest } from '../../../src/agent-core/runtimes/resolution.ts'
 
-const llamaServer = { kind: 'runtime', runtime: 'llama-server' }
+const by = (runtime: string, from: string) => ({ kind: 'runtime', runtime, from })
 const refused = (cause: string, message: string) => ({ kind: 'refused', cause, message })
 const notYet = (runtime: string, from: string) =>
   refused(
     'notAvailableYet',
-    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server, so use that with a GGUF model.`,
+    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server for GGUF models and mlx-lm for MLX models, so use one of them.`,
   )
+const byAnnotation = 'annotation metalbar.dev/runtime'
+const gguf = 'the format gguf of its Model'
 
 test.each<[string, RuntimeInput, unknown]>([
-  ['nothing said', {}, llamaServer],
-  ['the schema’s default', { specRuntime: 'llamacpp', modelFormat: 'gguf' }, llamaServer],
+  ['nothing said', {}, by('llama-server', gguf)],
+  ['an empty format is gguf', { modelFormat: '' }, by('llama-server', gguf)],
+  ['an MLX model', { modelFormat: 'MLX' }, by('mlx-lm', 'the format mlx of its Model')],
+  ['safetensors', { modelFormat: 'safetensors' }, by('mlx-lm', 'the format safetensors of its Model')],
+  ['custom formats pass', { modelFormat: 'custom' }, by('llama-server', 'the format custom of its Model')],
+  ['the schema’s default with a model of llama.cpp', { specRuntime: 'llamacpp' }, by('llama-server', 'spec.runtime')],
   [
-    'the schema’s default wins over --runtime where the format fits',
-    { specRuntime: 'llamacpp', flag: 'ollama' },
-    llamaServer,
-  ],
-  ['the Go agent’s key', { specRuntime: 'llama-server' }, llamaServer],
-  ['an annotation wins over all', { annotation: 'llama-server', specRuntime: 'ollama', flag: 'omlx' }, llamaServer],
-  ['safetensors pass', { modelFormat: 'safetensors' }, llamaServer],
-  ['custom formats pass', { modelFormat: 'custom' }, llamaServer],
-  ['an empty format is gguf', { modelFormat: '' }, llamaServer],
-  [
-    'a runtime to come, by annotation',
-    { annotation: 'mlx-server' },
-    notYet('mlx-server', 'annotation metalbar.dev/runtime'),
-  ],
-  ['a runtime to come, by flag', { flag: 'ollama' }, notYet('ollama', '--runtime')],
-  [
-    '--runtime decides for an mlx Model the schema gave llamacpp',
-    { specRuntime: 'llamacpp', modelFormat: 'mlx', flag: 'omlx' },
-    notYet('omlx', '--runtime'),
-  ],
-  [
-    'mlx with llama-server',
+    'the schema’s default with an MLX model is no choice',
     { specRuntime: 'llamacpp', modelFormat: 'mlx' },
+    by('mlx-lm', 'the format mlx of its Model'),
+  ],
+  [
+    '--runtime that a person gave wins over the schema’s default',
+    { specRuntime: 'llamacpp', flag: 'ollama' },
+    notYet('ollama', '--runtime'),
+  ],
+  ['the Go agent’s key', { specRuntime: 'llama-server', flag: 'mlx-lm' }, by('llama-server', 'spec.runtime')],
+  [
+    'an annotation wins over all',
+    { annotation: 'mlx-lm', specRuntime: 'ollama', flag: 'omlx', modelFormat: 'mlx' },
+    by('mlx-lm', byAnnotation),
+  ],
+  ['--runtime alone', { flag: 'mlx-lm', modelFormat: 'mlx' }, by('mlx-lm', '--runtime')],
+  ['a runtime to come, by annotation', { annotation: 'mlx-server' }, notYet('mlx-server', byAnnotation)],
+  [
+    'llama-server for an MLX model',
+    { specRuntime: 'llama-server', modelFormat: 'mlx' },
     refused(
       'formatMismatch',
-      'The runtime "llamacpp" (spec.runtime) cannot serve a Model of format "mlx": use a GGUF model; runtimes for MLX are not available yet.',
+      'The runtime "llama-server" (spec.runtime) cannot serve a Model of format "mlx": leave the runtime to the format or choose mlx-lm, or use a Model of another format.',
+    ),
+  ],
+  [
+    'mlx-lm for a GGUF model',
+    { annotation: 'mlx-lm' },
+    refused(
+      'formatMismatch',
+      'The runtime "mlx-lm" (annotation metalbar.dev/runtime) cannot serve a Model of format "gguf": leave the runtime to the format or choose llama-server, or use a Model of another format.',
+    ),
+  ],
+  [
+    'what this machine does not offer',
+    { modelFormat: 'mlx', offered: ['llama-server'] },
+    refused(
+      'notOffered',
+      'The runtime "mlx-lm" (the format mlx of its Model) is not offered by this machine, whose --runtimes are llama-server.',
     ),
   ],
   [
@@ -49,7 +68,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { specRuntime: 'vllm' },
     refused(
       'unknown',
-      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, or correct the name.',
+      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server or mlx-lm, or correct the name.',
     ),
   ],
   [
@@ -57,7 +76,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { annotation: 'lama-server' },
     refused(
       'unknown',
-      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, or correct the name.',
+      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server or mlx-lm, or correct the name.',
     ),
   ],
 ])('%s', (_, input, expected) => {
@@ -139,7 +158,12 @@ test.each<[string, object, string]>([
   ],
 ])('a spec %s has the digest that earlier builds gave it', (_, spec, recorded) => {
   const policy = { allowsUnsafe: true, modelRoots: [], allowedEnv: [] }
-  const choose = chooseRuntime({ defaultRuntime: '', llamaServer: '/opt/llama-server', performanceCores: 8, policy })
+  const choose = chooseRuntime({
+    defaultRuntime: undefined,
+    programs: { 'llama-server': '/opt/llama-server' },
+    performanceCores: 8,
+    policy,
+  })
   const model = modelSpec.parse({ source: 'https://example.test/m.gguf', hardware: { gpu: { layers: 20 } } })
   const choice = choose(
     { metadata: { annotations: {} } } as Parameters<typeof choose>[0],

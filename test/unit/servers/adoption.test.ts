@@ -15,7 +15,7 @@ import type { ProcessFacts } from '../../../src/agent-core/platform/platform.ts'
 import { eventually } from '../../support/eventually.ts'
 import type { SampleScript } from '../../support/sample-servers/sample.ts'
 import { silentLog } from '../../support/silent-log.ts'
-import { livingPids, platform, ServerRoom } from './server-room.ts'
+import { livingPids, platform, probedBy, ServerRoom } from './server-room.ts'
 
 describe('which processes are taken over', () => {
   const commandLine = '/bin/server --model a.gguf --host 0.0.0.0 --port 5001 --metrics'
@@ -237,8 +237,9 @@ describe('a server that an agent left behind', () => {
     let seesFrom = Infinity
     await using room = await ServerRoom.create({
       liveness: { ...livenessTimings, ...quick },
-      probe: async (...question) =>
+      ...probedBy(async (...question) =>
         performance.now() < seesFrom ? { kind: 'cannotAsk', reason: 'no file descriptors' } : probeHealth(...question),
+      ),
     })
     const pid = await serverLeftIn(room)
     // Longer than it is trusted where it is silent.
@@ -327,5 +328,5 @@ const adoptIn = (room: ServerRoom, changes: Partial<Parameters<typeof adoptServe
     },
     log: silentLog,
     stateDir: room.folder,
-    rules: {},
+    rules: () => ({}),
   })

@@ -12,7 +12,7 @@ import { messageOf } from '../../../src/agent-core/util/message-of.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePorts } from '../../support/free-port.ts'
 import { silentLog } from '../../support/silent-log.ts'
-import { ask, ServerRoom, untilInFlight } from './server-room.ts'
+import { ask, probedBy, ServerRoom, untilInFlight } from './server-room.ts'
 
 const patience = new AbortController().signal
 
@@ -44,10 +44,10 @@ let probes = 0
 const liveness = { ...livenessTimings, everyMs: 20, followUpMs: 20, misses: 2, hungMisses: 4 }
 await using room = await ServerRoom.create({
   liveness,
-  probe: (...question) => {
+  ...probedBy((...question) => {
     probes += 1
     return probeHealth(...question)
-  },
+  }),
 })
 room.start()
 const { pid, port } = await room.reached('ready')

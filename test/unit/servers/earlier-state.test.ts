@@ -15,7 +15,7 @@ async function opened({ outputBytes = 1_000_000 } = {}) {
   const { servers: recorded } = stack.use(await restoreState(room.folder))
   const pidOf = (name: string) => recorded.find((one) => one.name === name)?.pid
   const { ledger, servers, folder: stateDir } = room
-  const adopt = () => adoptServers({ ledger, servers, platform, log: silentLog, stateDir, rules: {} })
+  const adopt = () => adoptServers({ ledger, servers, platform, log: silentLog, stateDir, rules: () => ({}) })
   const owned = stack.move()
   return { room, recorded, pidOf, adopt, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }

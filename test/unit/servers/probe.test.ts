@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer as createHttpServer } from 'node:http'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
-import { probeHealth, activityFrom, askActivity } from '../../../src/agent-core/servers/probe.ts'
+import { probeHealth, activityFrom, askActivity, serverProtocols } from '../../../src/agent-core/servers/probe.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ask, ServerRoom } from './server-room.ts'
 
@@ -152,5 +152,44 @@ test('a server without counters is told from one that does not answer, and from 
     { kind: 'untold' },
     { kind: 'silent' },
     { kind: 'silent' },
+  ])
+})
+
+test('mlx-lm is asked for one token while it loads, however often it is looked at, and counts as loading until it answers', async () => {
+  const asked: string[] = []
+  const loaded = Promise.withResolvers<undefined>()
+  await using server = createHttpServer((request, response) => {
+    request.resume()
+    if (request.url === '/health') return void response.end('{}')
+    asked.push(`${request.method ?? ''} ${request.url ?? ''}`)
+    return void loaded.promise.then(() => response.end('{}'))
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  const probe = serverProtocols['mlx-lm'].readiness()
+  const look = () => probe(port, 50, new AbortController().signal)
+  expect([await look(), await look()]).toEqual([
+    { kind: 'answered', status: 503 },
+    { kind: 'answered', status: 503 },
+  ])
+  loaded.resolve(undefined)
+  await eventually(async () => {
+    const answer = await look()
+    return answer.kind === 'answered' && answer.status === 200
+  })
+  expect(asked).toEqual(['POST /v1/completions'])
+})
+
+test('mlx-lm that says it is unavailable never serves again, while llama-server is only busy', async () => {
+  await using server = createHttpServer((_request, response) => void response.writeHead(503).end())
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  const { signal } = new AbortController()
+  expect([
+    await serverProtocols['mlx-lm'].health(port, 1_000, signal),
+    await serverProtocols['llama-server'].health(port, 1_000, signal),
+  ]).toEqual([
+    { kind: 'answered', status: 500 },
+    { kind: 'answered', status: 503 },
   ])
 })

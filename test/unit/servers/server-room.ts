@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Logger } from '../../../src/agent-core/observability/logger.ts'
-import { askActivity } from '../../../src/agent-core/servers/probe.ts'
+import { askActivity, serverProtocols, type HealthProbe } from '../../../src/agent-core/servers/probe.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { launchEnvironment, type ServerLaunch } from '../../../src/agent-core/servers/launch.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
@@ -14,6 +14,12 @@ import { sampleServerPath, sampleScriptArgs, type SampleScript } from '../../sup
 export const platform = hostPlatform()
 
 const silent: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
+
+/** Servers of llama-server whose health is asked for so. */
+export const probedBy = (probe: HealthProbe): Pick<ServersOptions, 'protocols'> => {
+  const llamaServer = { ...serverProtocols['llama-server'], readiness: () => probe, health: probe }
+  return { protocols: { ...serverProtocols, 'llama-server': llamaServer } }
+}
 
 type StateOf<K extends ServerState['kind']> = Extract<ServerState, { kind: K }>
 

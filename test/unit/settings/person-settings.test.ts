@@ -11,6 +11,8 @@ const kept = {
   schema: 1,
   settings: {
     llamaServer: '/opt/llama-server',
+    mlxLm: '/opt/mlx/mlx_lm.server',
+    mlxLmStartupStallMs: 400_000,
     namespace: null,
     kubeconfig: '/home/me/lab.kubeconfig',
     drainLimitMs: 1,

@@ -82,6 +82,7 @@ describe('the table of settings', () => {
       'kubeconfig',
       'namespace',
       'llamaServer',
+      'mlxLm',
       'hubEndpoint',
       'hubTokenFile',
       'caFile',

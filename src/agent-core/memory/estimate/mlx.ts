@@ -45,6 +45,10 @@ interface MlxInputs {
   readonly contextTokens?: number
   /** How many conversations at once. */
   readonly slots?: number
+  /** The server's own arguments. */
+  readonly extraArgs?: readonly string[]
+  /** The GPU shares the memory of this machine. */
+  readonly metal?: boolean
 }
 
 /** Bytes of a cached element: mlx-lm caches in the type of the activations, float16 or bfloat16. */
@@ -55,21 +59,26 @@ const cacheStep = 256
 /** prefill_step_size of mlx_lm/generate.py. */
 const prefillTokens = 2048
 /** Python or Swift with MLX and Metal: assumed. */
-const runtimeBytes = 512 * mebibyte
-/** Where neither a person nor the model says it. */
-const assumedContext = 2048
+const metalBytes = 512 * mebibyte
+/** Python with mlx-lm and MLX on the processor, measured on Linux. */
+const processorBytes = 96 * mebibyte
+/** mlx-lm has no limit of its own, and few conversations reach the length that a model was trained with. */
+const assumedContext = 8192
+/** More prompts than these are not worth their memory. */
+const maxPromptCacheBytes = 4 * 1024 * mebibyte
 
 /**
  * What a server for MLX models will hold. Weights are exact; the cache follows mlx-lm's `KVCache` and `RotatingKVCache`
  * (mlx_lm/models/cache.py) and, for latent attention, deepseek_v3.py; compute is reckoned as for llama.cpp and not measured.
  */
-export function estimateMlx({ config: raw, tensorBytes, contextTokens, slots = 1 }: MlxInputs): Estimate {
+export function estimateMlx(inputs: MlxInputs): Estimate {
+  const { config: raw, tensorBytes, contextTokens, slots = 1, extraArgs = [], metal = true } = inputs
+  const runtimeBytes = metal ? metalBytes : processorBytes
   const parsed = config.safeParse(raw)
-  const rest = { promptCache: 0, mmproj: 0 }
   if (!parsed.success) {
     const overhead = Math.ceil(tensorBytes * 1.2) - tensorBytes + runtimeBytes
     return estimateOf(
-      { weights: tensorBytes, kv: 0, compute: 0, ...rest, overhead },
+      { weights: tensorBytes, kv: 0, compute: 0, promptCache: 0, mmproj: 0, overhead },
       {
         guess:
           'config.json does not say what the model is made of: a fifth of its size and 512 MiB stand for all else.',
@@ -79,7 +88,9 @@ export function estimateMlx({ config: raw, tensorBytes, contextTokens, slots = 1
     )
   }
   const model = parsed.data
-  const context = contextTokens ?? model.max_position_embeddings ?? assumedContext
+  const context = contextTokens ?? Math.min(model.max_position_embeddings ?? assumedContext, assumedContext)
+  const kv = slots * mlxCacheBytes(model, context) * shareOfBits(extraArgs)
+  const promptCache = Math.min(Math.ceil(kv / mebibyte) * mebibyte, maxPromptCacheBytes)
   const tokens = Math.min(prefillTokens, context)
   const used = model.num_experts_per_tok ?? 0
   const feedForward =
@@ -89,19 +100,34 @@ export function estimateMlx({ config: raw, tensorBytes, contextTokens, slots = 1
   return estimateOf(
     {
       weights: tensorBytes,
-      kv: slots * mlxCacheBytes(model, context),
+      kv,
       compute: tokens * (5 * model.hidden_size + feedForward) * cached + slots * (model.vocab_size ?? 0) * float,
-      ...rest,
+      ...{ promptCache, mmproj: 0 },
       overhead: runtimeBytes,
     },
     {
       guess: 'The compute buffers of MLX and its own memory are assumed, not measured.',
       notes: [],
-      gpuBytes: tensorBytes + slots * mlxCacheBytes(model, context),
+      gpuBytes: tensorBytes + kv + promptCache,
+      cacheRamThatHolds: promptCache / mebibyte,
       contextTokens: context,
       slots,
     },
   )
+}
+
+/** A quantised cache keeps a scale and a bias of 16 bits each for a group of values (mlx_lm/models/cache.py). */
+function shareOfBits(extraArgs: readonly string[]): number {
+  const bits = numberAfter('--kv-bits', extraArgs)
+  if (bits === undefined || bits <= 0 || bits > 8) return 1
+  return (bits + 32 / (numberAfter('--kv-group-size', extraArgs) ?? 64)) / 16
+}
+
+/** Undefined where the flag is not there, or has no positive number. */
+function numberAfter(flag: string, words: readonly string[]): number | undefined {
+  const at = words.findIndex((word) => word === flag || word.startsWith(`${flag}=`))
+  const text = words[at]?.split('=')[1] ?? words[at + 1]
+  return at === -1 || !(Number(text) > 0) ? undefined : Number(text)
 }
 
 /** Size of one conversation's cache. */

@@ -1,0 +1,55 @@
+import { stat } from 'node:fs/promises'
+import { askProgram, ProgramError } from '../util/ask-program.ts'
+
+/** How one build of a runtime spells what builds spell differently. */
+export interface Dialect {
+  /** Keeps the model in memory; empty where the build has no word for it. */
+  readonly lockMemory: readonly string[]
+  /** Its cache of prompts can be bounded: llama-server's grows to 8 GiB of the host's memory otherwise. */
+  readonly boundsPromptCache: boolean
+  /** Keeps pages in a browser and the prompts of others away, as far as the build can. */
+  readonly reserve: readonly string[]
+  /** Every flag it knows; undefined where it does not say. */
+  readonly flags: ReadonlySet<string> | undefined
+}
+
+/** llama-server answers in milliseconds, Python in seconds; a binary that is scanned at its first start may take longer. */
+const helpLimitMs = 20_000
+
+/** Asks each binary once, and again when its file changed. */
+export class Dialects {
+  readonly #known = new Map<string, { readonly stamp: string; readonly dialect: Promise<Dialect> }>()
+
+  /**
+   * The usual one where the binary does not say: its own error is then what a person reads. `env` is the agent's own, never a
+   * service's: the first answer is kept for all services.
+   */
+  async of(
+    { dialectFrom, usualDialect }: { readonly dialectFrom: (help: string) => Dialect; readonly usualDialect: Dialect },
+    executable: string,
+    env: Readonly<Record<string, string>>,
+  ): Promise<Dialect> {
+    const { mtimeMs, size, ino } = await stat(executable)
+    const stamp = `${mtimeMs} ${size} ${ino}`
+    const known = this.#known.get(executable)
+    if (known?.stamp === stamp) return known.dialect
+    const asked = helpOf(executable, env).then((help) => {
+      if (help !== undefined) return dialectFrom(help)
+      // An answer that did not come is asked for again at the next start.
+      if (this.#known.get(executable)?.stamp === stamp) this.#known.delete(executable)
+      return usualDialect
+    })
+    this.#known.set(executable, { stamp, dialect: asked })
+    return asked
+  }
+}
+
+async function helpOf(command: string, env: Readonly<Record<string, string>>): Promise<string | undefined> {
+  const answer = await askProgram({ command, args: ['--help'], env, timeLimitMs: helpLimitMs }).catch(
+    (error: unknown) => {
+      if (error instanceof ProgramError) return undefined
+      throw error
+    },
+  )
+  return answer?.exitCode === 0 ? `${answer.stdout}\n${answer.stderr}` : undefined
+}

@@ -1,0 +1,98 @@
+import { basename } from 'node:path'
+import type { InferenceServiceSpec } from '../kube/resources.ts'
+import { mebibyte } from '../memory/estimate/items.ts'
+import { allowed, code, flagsIn, ours, refused, type FlagTable } from './llama-server-flags.ts'
+import type { ProcessRuntime } from './runtime.ts'
+
+/** Every flag of mlx-lm 0.32.2. What is not listed is refused. */
+const flags: FlagTable = new Map([
+  ...allowed('none', '--use-default-chat-template'),
+  ...allowed(
+    'number',
+    `--temp --top-p --top-k --min-p --max-tokens --prefill-step-size --prompt-cache-size --kv-bits --kv-group-size
+    --quantized-kv-start`,
+  ),
+  ...allowed('text', '--chat-template-args --log-level'),
+
+  ...ours('the agent decides where the server listens', '--host --port --allowed-origins'),
+  ...ours('the agent gives the server the folder of the Model', '--model'),
+  ...ours(
+    'spec.parallelSlots says how many requests are answered at once',
+    '--decode-concurrency --prompt-concurrency',
+  ),
+  ...ours('the agent bounds the cache of prompts by what was counted for it', '--prompt-cache-bytes'),
+
+  ...code('with it the server runs Python out of the folder of the model', '--trust-remote-code'),
+
+  ...refused('a draft model is not counted against the memory of this machine yet', '--draft-model --num-draft-tokens'),
+  ...refused('its folder could be any folder of this machine', '--adapter-path'),
+  ...refused('the template of the model is what its clients expect', '--chat-template'),
+  ...refused('the model is served by this machine alone', '--pipeline'),
+  ...refused('the server would print something and end', '-h --help'),
+])
+
+/** Requests that are answered at once where the spec does not say; llama-server has as many slots. */
+export const defaultSlots = 4
+
+export const slotsOf = ({ parallelSlots }: Pick<InferenceServiceSpec, 'parallelSlots'>): number =>
+  parallelSlots !== undefined && parallelSlots > 0 ? parallelSlots : defaultSlots
+
+/** The name of the link to the model's folder in the working directory: clients are told what the server was given. */
+const modelLink = 'model'
+
+/**
+ * mlx-lm's server, as pip, uv and Homebrew install it: one model per process. Any request can have it load another model, from a folder or the
+ * Hub, or fetch a picture: it listens on loopback alone, and the gateway before it decides what a request may say.
+ */
+export const mlxLmRuntime: ProcessRuntime = {
+  name: 'mlx-lm',
+  aliases: [],
+  formats: ['mlx', 'safetensors'],
+  program: {
+    name: 'mlx_lm.server',
+    flag: '--mlx-lm-bin',
+    notInstalled: {
+      darwin:
+        'mlx-lm is not installed here: install it with "brew install mlx-lm" or "uv tool install mlx-lm", or say where mlx_lm.server is with --mlx-lm-bin.',
+      linux:
+        "mlx_lm.server is not on PATH: install it with \"uv tool install 'mlx-lm' --with 'mlx[cpu]'\", or say where it is with --mlx-lm-bin.",
+    },
+  },
+  flags: { table: flags, program: 'mlx_lm.server', product: 'mlx-lm', abbreviates: true },
+  version: { args: ['--version'], shownBy: /^(\d\S*)$/m, beside: 'mlx_lm' },
+  startupFlag: '--mlx-lm-startup-timeout',
+  dialectFrom: (help) => ({
+    ...{ lockMemory: [], reserve: [], flags: flagsIn(help) },
+    boundsPromptCache: flagsIn(help).has('--prompt-cache-bytes'),
+  }),
+  usualDialect: { lockMemory: [], reserve: [], boundsPromptCache: true, flags: undefined },
+  argv: ({ spec, modelPath, port, promptCacheMiB }) => {
+    const slots = String(slotsOf(spec))
+    return [
+      ...['--model', modelPath],
+      ...['--host', '127.0.0.1'],
+      ...['--port', String(port)],
+      // No page of another origin may read an answer.
+      ...['--allowed-origins', ''],
+      ...['--log-level', 'WARNING'],
+      ...['--decode-concurrency', slots, '--prompt-concurrency', slots],
+      ...(promptCacheMiB === undefined ? [] : ['--prompt-cache-bytes', String(promptCacheMiB * mebibyte)]),
+      ...spec.extraArgs,
+    ]
+  },
+  localCommand: (argv) => {
+    const folder = argv[argv.indexOf('--model') + 1] ?? ''
+    const words = argv.map((word, at) => (argv[at - 1] === '--model' ? modelLink : word))
+    return basename(folder) === '' ? { argv, links: new Map() } : { argv: words, links: new Map([[modelLink, folder]]) }
+  },
+  environment: {
+    // Nothing is fetched, and other models of this person are not listed.
+    ...{ HF_HUB_OFFLINE: '1', TRANSFORMERS_OFFLINE: '1', HF_HUB_CACHE: '.' },
+    // What it prints is there when it ends.
+    PYTHONUNBUFFERED: '1',
+  },
+  fieldProblem: () => undefined,
+  sleepsWhenIdle: () => false,
+  sizing: 'safetensors',
+  isBehindGateway: true,
+}

@@ -1,0 +1,60 @@
+import type { InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
+import type { Wanted } from '../util/find-executable.ts'
+import type { LocalCommand, ServerFlags } from './argument-policy.ts'
+import type { Dialect } from './dialect.ts'
+
+/** What a command line is made of. What is absent is known only when a server is started here, and left out of a digest. */
+export interface CommandInput {
+  readonly spec: InferenceServiceSpec
+  readonly model: ModelSpec
+  /** Absolute path of the model's file or folder; empty for a digest. */
+  readonly modelPath: string
+  /** Where it listens; absent = everywhere, as for a digest. */
+  readonly host?: string | undefined
+  readonly port: number
+  /** Absent where cores do not come in two kinds. */
+  readonly performanceCores?: number | undefined
+  /** The model's name towards clients, as LLMKube's agent passes it. */
+  readonly alias?: string | undefined
+  readonly mmproj?: string | undefined
+  readonly dialect?: Dialect | undefined
+  /** Keeps the cache of prompts to what was counted for it. */
+  readonly promptCacheMiB?: number | undefined
+}
+
+/** A runtime of which this agent starts a process for each service. */
+export interface ProcessRuntime {
+  readonly name: ServerRuntime
+  /** What else an annotation, `spec.runtime` and `--runtime` may call it. */
+  readonly aliases: readonly string[]
+  /** The values of `Model.spec.format` that it serves; `any` = all that no other runtime is for. */
+  readonly formats: readonly string[] | 'any'
+  readonly program: Wanted
+  readonly flags: ServerFlags
+  /** How it is asked for its version; the first group of `shownBy` is the version. */
+  readonly version: {
+    readonly args: readonly string[]
+    readonly shownBy: RegExp
+    /** A program beside its own that knows it. */ readonly beside?: string
+  }
+  /** The flag for {@link ServerLaunch.startupStallMs}. */
+  readonly startupFlag: string
+  /** How a build spells what builds spell differently, out of its `--help`. */
+  readonly dialectFrom: (help: string) => Dialect
+  /** Where it does not answer `--help`. */
+  readonly usualDialect: Dialect
+  readonly argv: (input: CommandInput) => string[]
+  /** The same with links in the working directory in the place of the model's folders. */
+  readonly localCommand: (argv: readonly string[]) => LocalCommand
+  /** For every server, whatever its service says. */
+  readonly environment: Readonly<Record<string, string>>
+  /** One sentence where a field of the spec cannot be passed on. */
+  readonly fieldProblem: (spec: InferenceServiceSpec) => string | undefined
+  /** It frees its memory when idle, and counts a look at its counters as use. */
+  readonly sleepsWhenIdle: (spec: InferenceServiceSpec) => boolean
+  /** What its models are, and with that how its memory is estimated. */
+  readonly sizing: 'gguf' | 'safetensors'
+  /** Whoever reaches it can have it do more than serve its model: it listens on loopback alone, whatever `--listen` says. */
+  readonly isBehindGateway: boolean
+}

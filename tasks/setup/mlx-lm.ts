@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { buildOnce, partFolder } from './cache.ts'
+import type { Found, Part } from './part.ts'
+import { isExecutable, onPath, run } from './tools.ts'
+
+const version = '0.32.2'
+/** mlx-lm with everything it imports, as wheels for Linux and for Macs with Apple silicon. */
+const requirements = join(import.meta.dirname, 'mlx-lm.requirements.txt')
+
+const program = 'mlx_lm.server'
+
+/** A virtual environment may be moved, but not the scripts in it, which name its first place. */
+const launcher = (verb: string) => `#!/bin/sh
+exec "$(dirname "$0")/venv/bin/python" -m mlx_lm${verb} "$@"
+`
+const programs = { [program]: launcher(' server'), mlx_lm: launcher('') }
+
+const inputs = [readFileSync(requirements, 'utf8'), ...Object.values(programs)]
+
+/** mlx-lm's server: the one METALBAR_MLX names, the one on PATH, else one made of PyPI's wheels. On Linux MLX computes on the processor. */
+export const mlxLmPart: Part = {
+  name: 'mlx-lm',
+  about: `mlx-lm ${version}'s server; a minute and 400 MB, once`,
+  required: true,
+  find: () => findNamed(process.env['METALBAR_MLX']) ?? findOnPath() ?? findBuilt(),
+  lacks: () => Promise.resolve(missingTool()),
+  build: (logFile) => buildOnce(builtFolder(), (folder) => build(folder, logFile)),
+}
+
+function findNamed(path: string | undefined): Found | undefined {
+  if (path === undefined || path === '') return undefined
+  return isExecutable(path)
+    ? { found: true, path, origin: 'METALBAR_MLX' }
+    : { found: false, reason: `METALBAR_MLX names ${path}, which is not an executable file` }
+}
+
+function findOnPath(): Found | undefined {
+  const path = onPath(program)
+  return path === undefined ? undefined : { found: true, path, origin: 'PATH' }
+}
+
+function findBuilt(): Found {
+  const path = join(builtFolder(), program)
+  return isExecutable(path)
+    ? { found: true, path, origin: 'built' }
+    : { found: false, reason: `${program} is neither on PATH nor built: run \`make setup\`` }
+}
+
+const builtFolder = (): string => partFolder('mlx-lm', version, inputs)
+
+const missingTool = (): string | undefined =>
+  onPath('python3') === undefined
+    ? 'Python 3.10 or newer is needed to run it: get it from https://www.python.org/downloads/, or install mlx-lm'
+    : undefined
+
+async function build(folder: string, logFile: string): Promise<void> {
+  const venv = join(folder, 'venv')
+  await run('python3', ['-m', 'venv', venv], { logFile })
+  const pip = ['-m', 'pip', '--no-input', '--disable-pip-version-check', 'install', '--no-cache-dir']
+  await run(join(venv, 'bin', 'python'), [...pip, '--only-binary', ':all:', '--require-hashes', '-r', requirements], {
+    logFile,
+  })
+  for (const [name, script] of Object.entries(programs)) await writeFile(join(folder, name), script, { mode: 0o755 })
+}

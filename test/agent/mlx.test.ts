@@ -1,0 +1,89 @@
+import { execa } from 'execa'
+import { mkdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, inject, test } from 'vitest'
+import { AgentProcess } from '../support/agent-process.ts'
+import { AgentWorld, untilGone } from '../support/agent-world.ts'
+import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { freePort } from '../support/free-port.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { useMlxLm } from '../support/mlx-lm.ts'
+import { writeMlxModel } from '../support/mlx-writer.ts'
+import { createNetworkNamespace } from '../support/network-namespace.ts'
+import { missingNetworkNamespaces, skipWhen, useLlamaServer } from '../support/skip.ts'
+
+const controlPlane = inject('controlPlane')
+const llamaServer = useLlamaServer()
+const mlxLm = useMlxLm()
+skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
+
+const body = (model: string) => JSON.stringify({ model, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }] })
+
+describe('a GGUF and an MLX model on one agent', () => {
+  skipWhen(missingNetworkNamespaces())
+
+  test('each by its format: both answer the cluster and this machine, outlive the agent with their processes, and are stopped alone', async () => {
+    if ('missing' in controlPlane) return
+    await using other = await createNetworkNamespace()
+    await using world = await AgentWorld.open(controlPlane.connection)
+    const gguf = path.join(world.folder, 'lent', 'tiny.gguf')
+    const mlx = path.join(world.folder, 'lent', 'mlx')
+    await mkdir(path.join(world.folder, 'lent'))
+    await writeMlxModel(mlx)
+    await writeLlamaGguf(gguf)
+    const clientPort = await freePort()
+    const file = await writeKubeconfig(path.join(world.folder, 'kubeconfig'), controlPlane.connection)
+    const kubeconfig = await readFile(file, 'utf8')
+    const start = () =>
+      AgentProcess.start({
+        folder: path.join(world.folder, 'agent'),
+        kubeconfig,
+        args: [
+          ...['--namespace', world.namespace, '--allowed-model-roots', path.join(world.folder, 'lent')],
+          ...['--llama-server', llamaServer, '--mlx-lm-bin', mlxLm, '--host-ip', other.here],
+          ...['--client-port', String(clientPort)],
+        ],
+      })
+    const asked = async (service: string, { port = 0 }: { readonly port?: number | undefined }) => {
+      const url = `http://${other.here}:${port}/v1/chat/completions`
+      const [command, ...args] = other.enter(['curl', '-sS', '--max-time', '60', '-d', body(service), url])
+      const here = await fetch(`http://127.0.0.1:${clientPort}/v1/chat/completions`, {
+        ...{ method: 'POST', headers: { 'content-type': 'application/json' }, body: body(service) },
+      })
+      const [there, text] = [(await execa(command, args)).stdout, await here.text()]
+      return [there, text].map((answer) => (JSON.parse(answer) as { object?: string }).object)
+    }
+    const answers = ['chat.completion', 'chat.completion']
+
+    await using first = await start()
+    await world.apply('words', { source: gguf })
+    await world.applyModel('apples', { source: mlx, format: 'mlx' })
+    await world.applyService('apples')
+    const [words, apples] = [await first.service('words', 'ready'), await first.service('apples', 'ready')]
+    expect([await asked('words', words), await asked('apples', apples)]).toEqual([answers, answers])
+    expect(await world.published('apples')).toEqual({ address: other.here, port: apples.port, ready: true })
+    // Whoever reached mlx-lm itself could have it load anything: only the gateway does.
+    const models = other.enter([
+      'curl',
+      '-s',
+      '-w',
+      '%{http_code}',
+      '-o',
+      '/dev/null',
+      `http://${other.here}:${apples.port}/v1/models`,
+    ])
+    expect((await execa(models[0], models.slice(1))).stdout).toBe('403')
+
+    await first.run('shutdown', '--keep-serving')
+    await first.exited
+    await using second = await start()
+    expect([await second.service('words', 'ready'), await second.service('apples', 'ready')]).toMatchObject([
+      { pid: words.pid },
+      { pid: apples.pid },
+    ])
+    expect(await asked('apples', apples)).toEqual(answers)
+    await world.deleteService('apples')
+    await untilGone(apples.pid ?? 0)
+    expect((await second.service('words', 'ready')).pid).toBe(words.pid)
+  })
+})
