@@ -9,13 +9,13 @@ const limits = { unit: 90_000, withParts: 120_000, wholeAgent: 180_000 }
 
 const ownOfElectron = 'test/shell/real-electron.test.ts'
 
-const warden = 'test/support/run-warden/global-setup.ts'
+const ofEveryRun = ['test/support/run-warden/global-setup.ts', 'test/support/compile-cache/global-setup.ts']
 
 const project = (name: string, testTimeout: number, setups: string[] = [], exclude: string[] = []) => {
-  const globalSetup = [warden, ...setups]
-  return {
-    test: { name, include: [`test/${name}/**/*.test.ts`], testTimeout, hookTimeout: 180_000, globalSetup, exclude },
-  }
+  const globalSetup = [...ofEveryRun, ...setups]
+  const include = [`test/${name}/**/*.test.ts`]
+  // Tests change nothing for good, so that one process runs file after file and loads each module, which takes it a second, once.
+  return { test: { name, include, testTimeout, hookTimeout: 180_000, globalSetup, exclude, isolate: false } }
 }
 
 const realApiServer = ['test/support/control-plane/global-setup.ts']
@@ -39,6 +39,9 @@ const suitesOnElectron = [
   'figures',
 ]
 
+/** Some tests of the app run parts of it in their process, on a stand-in in place of the module of Electron. */
+const isolate = true
+
 /** Tests of the project `shell` once more: on Electron itself, where there is one. */
 const onElectron = {
   test: {
@@ -46,6 +49,7 @@ const onElectron = {
     include: suitesOnElectron.map((name) => `test/shell/${name}.test.ts`),
     setupFiles: ['test/support/real-electron/skip-without-electron.ts'],
     env: { METALBAR_TEST_SHELL: 'electron' },
+    isolate,
   },
 }
 
@@ -54,23 +58,26 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     reporters: ['default', './tasks/test-results.ts'],
     projects: [
-      // They change nothing for good, so that one process runs file after file and loads each module once.
-      { test: { ...project('unit', limits.unit).test, isolate: false } },
+      project('unit', limits.unit),
       project('kube', limits.withParts, realApiServer),
       project('agent', limits.wholeAgent, [...realApiServer, ...builtAgent]),
       project('security', limits.wholeAgent, [...realApiServer, ...builtAgent]),
-      project(
-        'shell',
-        limits.withParts,
-        [...realApiServer, 'test/support/electron-stand-in/global-setup.ts'],
-        [ownOfElectron],
-      ),
+      {
+        test: {
+          ...project(
+            'shell',
+            limits.withParts,
+            [...realApiServer, 'test/support/electron-stand-in/global-setup.ts'],
+            [ownOfElectron],
+          ).test,
+          isolate,
+        },
+      },
       onElectron,
-      // Neither do they, so that a browser is started for each process and not for each file.
+      // Its environment ends the browser of a process, which all of its files share.
       {
         test: {
           ...project('window', limits.withParts, ['test/support/window/global-setup.ts']).test,
-          isolate: false,
           environment: './test/support/window/environment.ts',
         },
       },

@@ -1,6 +1,9 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
-/** Files whose tests take longest on two cores, longest first, so that the run does not end waiting for one long file that started last. */
+/**
+ * Files whose tests take longest on two cores, longest first, so that the run does not end waiting for one long file that started last. Those
+ * of a project follow one another, so that a process can go on with the next file of it.
+ */
 const longest = [
   'window/states',
   'shell/menu-bar',
@@ -13,13 +16,13 @@ const longest = [
   'agent/estimate',
   'agent/mishaps',
   'agent/',
+  'shell/',
+  'security/',
   'window/views',
   'window/keyboard-views',
   'window/real-',
-  'security/',
-  'kube/',
-  'shell/',
   'window/',
+  'kube/',
   'unit/tasks/',
   'unit/power/',
   'unit/reconcile/',

@@ -1,3 +1,4 @@
+import { flushCompileCache } from 'node:module'
 import { z } from 'zod'
 import { Agent } from '../../src/agent-core/agent/agent.ts'
 import { agentSettings } from '../../src/agent-core/settings/settings.ts'
@@ -20,3 +21,5 @@ const agent = new Agent({
   log: { debug: () => {}, info: say, warn: say, error: say },
 })
 await agent.start()
+// It is killed, and would leave the next one to compile all of this again.
+flushCompileCache()

@@ -7,6 +7,7 @@ import { main } from '../../src/cli/main.ts'
 import { agentSnapshot, type AgentSnapshot } from '../../src/contract/snapshot.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
 import { agentEntryVariable } from './built-agent/entry.ts'
+import { compileCacheOfRun } from './compile-cache/compile-cache.ts'
 import { eventually } from './eventually.ts'
 import { removeFolder } from './temporary-folder.ts'
 
@@ -86,6 +87,7 @@ export class AgentProcess implements AsyncDisposable {
         PATH: [path.dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(path.delimiter),
         TMPDIR: tmpdir(),
         LANG: 'C.UTF-8',
+        ...compileCacheOfRun(),
         ...env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],

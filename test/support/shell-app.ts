@@ -8,6 +8,7 @@ import type { ServiceView } from '../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
 import { connectToAgent, type AgentClient } from '../../src/serve/client/agent-client.ts'
 import { writeAppState } from './app-state.ts'
+import { compileCacheOfRun } from './compile-cache/compile-cache.ts'
 import type { ControlRequest } from './electron-stand-in/control.ts'
 import type { ShownEntry } from './electron-stand-in/menu.ts'
 import { chromiumVariable } from './electron-stand-in/page.ts'
@@ -248,6 +249,7 @@ const environment = (folder: string, { chromium = '', env = {} }: ShellAppOption
   PATH: [path.dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(path.delimiter),
   TMPDIR: tmpdir(),
   LANG: 'C.UTF-8',
+  ...compileCacheOfRun(),
   [chromiumVariable]: chromium,
   ...env,
 })

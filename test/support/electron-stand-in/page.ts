@@ -1,4 +1,4 @@
-import { chromium, type BrowserContext, type CDPSession, type Page, type Route } from 'playwright'
+import type { BrowserContext, CDPSession, Page, Route } from 'playwright'
 import { invoke } from './ipc-main.ts'
 import { pageScript, preloadScript, receiveName, sendName, type FromApp, type ToApp } from './preload-script.ts'
 import { answerFor, inside, isStandard, outside, privilegesOf } from './protocol.ts'
@@ -19,6 +19,8 @@ let chromiumOfTest: Promise<BrowserContext> | undefined
 async function connected(): Promise<BrowserContext> {
   const endpoint = process.env[chromiumVariable]
   if (endpoint === undefined) throw new Error(`A window needs Chromium: ${chromiumVariable} must name its endpoint.`)
+  // Most apps of tests never show a window, and Playwright is most of what the stand-in loads.
+  const { chromium } = await import('playwright')
   const [context] = (await chromium.connectOverCDP(endpoint)).contexts()
   if (!context) throw new Error('Chromium has no default context.')
   return context

@@ -5,6 +5,7 @@ import type { CliIo } from '../../../src/cli/io.ts'
 import { migrateHere, type MigrateRequest } from '../../../src/cli/migrate.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
 import { agentEntryVariable } from '../built-agent/entry.ts'
+import { compileCacheOfRun } from '../compile-cache/compile-cache.ts'
 import type { GoAgentWorld } from './go-agent-world.ts'
 
 /** What `migrate-process.ts` is told. */
@@ -75,7 +76,7 @@ export async function migrateProcess(
   const told: MigrateScene = { host, folder: cluster.folder, entry: agentEntry, request: requestOf(deed), signals }
   const script = path.join(import.meta.dirname, 'migrate-process.ts')
   const { exitCode, signal, stdout, stderr } = await execa(process.execPath, [script], {
-    env: { ...host.env, [sceneVariable]: JSON.stringify(told) },
+    env: { ...host.env, ...compileCacheOfRun(), [sceneVariable]: JSON.stringify(told) },
     extendEnv: false,
     reject: false,
     // By its command line it would count as a process of this world, whose group is the one of the tests.
