@@ -23,7 +23,7 @@ import { samplePower } from './sample-power.ts'
 import { tellSteps, tellWhyItWaits } from './steps.ts'
 
 const runsOnce = process.env['ONCE'] === '1'
-const sampleServer = join(import.meta.dirname, '../test/support/sample-servers/sample-server.mjs')
+const sampleServer = join(import.meta.dirname, '../test/support/sample-servers/sample-server.cjs')
 const agentProgram = join(import.meta.dirname, '../src/cli/metal-agent.ts')
 /** Slow enough to be seen: the second model takes about five seconds. */
 const slowBytesPerSecond = 3_000_000

@@ -55,7 +55,7 @@ const sentences = {
   portTaken:
     'Port <port> (--llama-server-port or --port-range) is taken by process <pid> (<command>): stop it, or choose another port.',
   exitsAtStart:
-    'sample-server.mjs exited with code 1 while starting: error: unknown model architecture: "banana". This llama-server does not know this kind of model: upgrade llama.cpp, or choose another model.',
+    'sample-server.cjs exited with code 1 while starting: error: unknown model architecture: "banana". This llama-server does not know this kind of model: upgrade llama.cpp, or choose another model.',
   diskFull:
     'The model needs 200 kB and 655 B stay in reserve, but the volume of <folder>/models has <size> free: make room there or choose another --model-store.',
 } as const
@@ -492,8 +492,7 @@ async function machine({ args, prepare, ...options }: MachineOptions = {}): Prom
 async function installSample(folder: string, mode: number): Promise<void> {
   const file = path.join(folder, 'bin/llama-server')
   await mkdir(path.dirname(file), { recursive: true })
-  await writeFile(`${file}.mjs`, await readFile(sampleServerPath))
-  await writeFile(file, `#!/bin/sh\nexec node "$0.mjs" "$@"\n`)
+  await writeFile(file, await readFile(sampleServerPath))
   await chmod(file, mode)
 }
 

@@ -15,7 +15,7 @@ import { patienceMs } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 
 const crashAtStart = { message: 'loading\nerror: no such tensor\nexiting' }
-const sentence = 'sample-server.mjs exited with code 1 while starting: error: no such tensor.'
+const sentence = 'sample-server.cjs exited with code 1 while starting: error: no such tensor.'
 
 /** The first attempt follows at once, the next one long after any test. */
 function patientAfterTwo(): () => number {

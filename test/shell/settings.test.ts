@@ -31,7 +31,7 @@ test('the app may set what takes a shell, each to its effect: executable, namesp
   const { world, app } = shell
   const page = await shell.open()
 
-  const llamaServer = join(app.folder, 'llama-server-of-mine.mjs')
+  const llamaServer = join(app.folder, 'llama-server-of-mine')
   await symlink(sampleServerPath, llamaServer)
   expect(await send(page, { name: 'updateSettings', settings: { llamaServer } })).toBe('done')
   world.apply('tiny')

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 
 /** An executable that takes llama-server's arguments and speaks its HTTP; it says that it is a sample. */
-export const sampleServerPath = fileURLToPath(new URL('sample-server.mjs', import.meta.url))
+export const sampleServerPath = fileURLToPath(new URL('sample-server.cjs', import.meta.url))
 
 export interface Crash {
   readonly message?: string

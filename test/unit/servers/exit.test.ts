@@ -41,7 +41,7 @@ test('a kill from outside is told with the memory that was measured before, and 
     recent: memory !== undefined && memory.ageMs < 60_000,
   }).toEqual({ plausible: true, recent: true })
   expect(message).toMatch(
-    /^sample-server.mjs was ended by SIGKILL while it was serving\. It was killed from outside, perhaps by the kernel for want of memory \(it had [\d.]+ MB of [\d.]+ GB (right|\d+ s) before\): /,
+    /^sample-server.cjs was ended by SIGKILL while it was serving\. It was killed from outside, perhaps by the kernel for want of memory \(it had [\d.]+ MB of [\d.]+ GB (right|\d+ s) before\): /,
   )
 })
 
@@ -53,7 +53,7 @@ test.each([
   [{ crash: { message: 'segfault to come', signal: 'SIGSEGV' as const } }, { code: null, signal: 'SIGSEGV' }],
   [
     { crash: { message: 'all done', exitCode: 0 } },
-    { code: 0, signal: null, message: 'sample-server.mjs exited with code 0 while it was serving.' },
+    { code: 0, signal: null, message: 'sample-server.cjs exited with code 0 while it was serving.' },
   ],
 ])('an end while serving is told with what is known (%j)', async (script, expected) => {
   await using room = await ServerRoom.create()

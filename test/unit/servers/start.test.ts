@@ -89,7 +89,7 @@ describe('a start that fails', () => {
         'load_model: failed to load model',
         'main: exiting due to model loading error',
       ],
-      message: 'sample-server.mjs exited with code 3 while starting: load_model: failed to load model.',
+      message: 'sample-server.cjs exited with code 3 while starting: load_model: failed to load model.',
       failures: 1,
       retryAt: expect.any(Number) as number,
     })
@@ -183,7 +183,7 @@ describe('a start that takes its time', () => {
       outOf: 'start',
       failures: 1,
       message:
-        'sample-server.mjs made no progress for 0.6 s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended; if this model needs longer, raise --llama-server-startup-timeout.',
+        'sample-server.cjs made no progress for 0.6 s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended; if this model needs longer, raise --llama-server-startup-timeout.',
     })
     expect(room.kinds()).toEqual(['starting', 'starting', 'loading', 'stopping', 'exited', 'settled'])
   })

@@ -13,7 +13,7 @@ test('a stop ends the server in order and leaves nothing', async () => {
     cause: 'stopped',
     code: 0,
     failures: 0,
-    message: 'sample-server.mjs was stopped.',
+    message: 'sample-server.cjs was stopped.',
   })
   expect(room.servers.get('a/b')).not.toHaveProperty('retryAt')
   expect([await livingPids(pid), await platform.portListeners(port, pid)]).toEqual([[], { ours: [], others: [] }])
