@@ -25,7 +25,7 @@ soak: $(installed)
 	@node tasks/setup/main.ts && node test/soak/main.ts
 
 lint: $(installed)
-	@npm run --silent format && npm run --silent lint && npm run --silent types
+	@npm run --silent format && npm run --silent lint
 
 bench: $(installed)
 	@node tasks/setup/main.ts && node bench/main.ts
