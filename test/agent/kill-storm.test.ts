@@ -13,7 +13,7 @@ import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { serversIn } from '../support/servers-in.ts'
 import { SliceWatch } from '../support/slice-watch.ts'
 
-const kills = Number(process.env['KILL_STORM_KILLS'] ?? 40)
+const kills = Number(process.env['KILL_STORM_KILLS'] ?? 24)
 /** Longest life, but for a machine on which starting a server takes longer: else no agent would get as far as a start. */
 const shortLifeMs = 500
 /** After the agent's first line of log, or after it sees the cluster, where most of its work is. */

@@ -7,7 +7,6 @@ import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
 import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
 import { errorCode } from '../../src/agent-core/util/error-code.ts'
 import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
-import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { ApiServer, useControlPlane } from '../support/control-plane/control-plane.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
@@ -17,35 +16,19 @@ import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { skipWhen } from '../support/skip.ts'
 import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
 
-/** An API server of its own, which can be switched off and on. */
-interface Switchable extends AsyncDisposable {
-  readonly connection: ClusterConnection
-  off(): Promise<void>
-  on(): Promise<void>
-}
-
-const switchable: readonly { name: string; start: () => Promise<Switchable>; missing: string | undefined }[] = [
-  { name: 'kube-sim', start: startSim, missing: undefined },
-  {
-    name: 'a real API server',
-    start: startReal,
-    missing: missingControlPlane(),
-  },
-]
-
 // Each has a cluster and agents of its own and waits most of its time, so all run at once.
-describe.concurrent.each(switchable)('an outage of $name', ({ start, missing }) => {
-  skipWhen(missing)
+describe.concurrent('an outage of a real API server', () => {
+  skipWhen(missingControlPlane())
   test('stops no server, a crash meanwhile restarts here, and the slice is true again afterwards', async () => {
-    await using cluster = await start()
-    await using world = await AgentWorld.open(cluster.connection)
+    await using server = await ApiServer.start()
+    await using world = await AgentWorld.open(server.connection)
     const agent = await world.startAgent()
     await world.apply('steady')
     await world.apply('crashes')
     const steady = await agent.untilReady('steady')
     const before = await agent.untilReady('crashes')
 
-    await cluster.off()
+    await server.stop()
     await agent.untilCluster('stale')
     expect(agent.agent.readiness().ready).toBe(true)
     process.kill(before.pid, 'SIGKILL')
@@ -59,7 +42,7 @@ describe.concurrent.each(switchable)('an outage of $name', ({ start, missing }) 
     expect(agent.view('steady')).toMatchObject({ state: 'ready', pid: steady.pid })
     expect(await commandLineOf(steady.pid)).toBeDefined()
 
-    await cluster.on()
+    await server.restart()
     await agent.untilCluster('live')
     await eventually(async () => {
       expect(await world.published('crashes')).toEqual({ address: hostIp, port, ready: true })
@@ -357,24 +340,4 @@ async function overtime(limitMs: number): Promise<never> {
 function missingControlPlane(): string | undefined {
   const controlPlane = inject('controlPlane')
   return 'missing' in controlPlane ? controlPlane.missing : undefined
-}
-
-async function startSim(): Promise<Switchable> {
-  const sim = await KubeSim.start()
-  return {
-    connection: sim.connection(),
-    off: () => sim.stop(),
-    on: () => sim.start(),
-    [Symbol.asyncDispose]: () => sim[Symbol.asyncDispose](),
-  }
-}
-
-async function startReal(): Promise<Switchable> {
-  const server = await ApiServer.start()
-  return {
-    connection: server.connection,
-    off: () => server.stop(),
-    on: () => server.restart(),
-    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
-  }
 }

@@ -1,4 +1,4 @@
-import { readFile, truncate } from 'node:fs/promises'
+import { readFile, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { livenessTimings } from '../../src/agent-core/servers/liveness.ts'
@@ -8,21 +8,27 @@ import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { boundedServer, growingTemplate } from '../support/memory/growing-template.ts'
 import { useLlamaServer } from '../support/skip.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const llamaServer = useLlamaServer()
 const mebibyte = 1024 ** 2
 let sim: KubeSim
+/** Large enough to answer at a hundred tokens a second or so. */
+let slow: Buffer
 beforeAll(async () => {
   sim = await KubeSim.start()
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'slow.gguf')
+  await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
+  slow = await readFile(file)
 })
 afterAll(() => sim[Symbol.asyncDispose]())
 
-/** A world with one model that is large enough to answer at a hundred tokens a second or so. */
+/** A world with the slow model, which is a file of its folder too. */
 async function openWorld(): Promise<AgentWorld> {
   const world = await AgentWorld.open(sim.connection())
-  const file = join(world.folder, 'slow.gguf')
-  await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
-  await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
+  await writeFile(join(world.folder, 'slow.gguf'), slow)
+  await world.applyModel('llama', { source: world.files.serve('/slow.gguf', slow).url })
   return world
 }
 

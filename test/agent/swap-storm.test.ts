@@ -11,7 +11,7 @@ import { eventually } from '../support/eventually.ts'
 import { PublishedPort } from '../support/published-port.ts'
 import { serversIn } from '../support/servers-in.ts'
 
-const kills = Number(process.env['SWAP_STORM_KILLS'] ?? 15)
+const kills = Number(process.env['SWAP_STORM_KILLS'] ?? 8)
 const seed = Number(process.env['SWAP_STORM_SEED'] ?? Date.now() % 2 ** 31)
 /** After it took over what runs: then come the swaps. */
 const lives = fc.sample(fc.integer({ min: 0, max: 4_000 }), { seed, numRuns: kills })

@@ -4,45 +4,12 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { ApiServer, TestCluster, useControlPlane } from '../support/control-plane/control-plane.ts'
+import { useControlPlane } from '../support/control-plane/control-plane.ts'
 import { eventually } from '../support/eventually.ts'
 
 const cluster = useControlPlane()
-
-const inference = 'inference.llmkube.dev/v1alpha1'
-const service = (name: string) => ({
-  apiVersion: inference,
-  kind: 'InferenceService',
-  metadata: { name },
-  spec: { modelRef: 'tiny' },
-})
-test('a private API server counts requests and keeps its data, address and tokens over an outage', async () => {
-  await using server = await ApiServer.start()
-  await using alone = await TestCluster.open(server.connection)
-  const before = await alone.requestCounts()
-  const created = await alone.admin.create(service('survivor'))
-  const after = await alone.requestCounts()
-  const name = 'POST inferenceservices'
-  expect((after[name] ?? 0) - (before[name] ?? 0)).toBe(1)
-
-  await server.kill()
-  await expect(alone.admin.get(service('survivor'))).rejects.toThrow()
-  await server.restart()
-  expect((await alone.admin.get(service('survivor')))?.metadata.uid).toBe(created.metadata.uid)
-})
-
-test('a halted API server is silent with its connections open, and goes on where it was', async () => {
-  await using server = await ApiServer.start({ crds: null })
-  await using alone = await TestCluster.open(server.connection)
-  server.pause()
-  const answer = alone.admin.request({ method: 'GET', path: '/readyz' }).then(({ status }) => status)
-  await expect(Promise.race([answer, delay(300, 'silence')])).resolves.toBe('silence')
-  server.resume()
-  await expect(answer).resolves.toBe(200)
-})
 
 test('a private API server ends with the process that started it, however that ends', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'metalbar-killed-'))
