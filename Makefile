@@ -20,9 +20,10 @@ demo: $(installed)
 test: $(installed)
 	@npm run --silent test
 
-# FAULTS=1000 SEED=7, or REPLAY=file
+# FAULTS=1000 SEED=7, or REPLAY=file; PATHS=100000 asks the gateway's doors for paths that were made up instead
 soak: $(installed)
-	@node tasks/setup/main.ts && node test/soak/main.ts
+	@node tasks/setup/main.ts && \
+	  $(if $(PATHS),FORGED_PATHS=$(PATHS) npx vitest run --project unit test/unit/gateway -t 'that were made up',node test/soak/main.ts)
 
 lint: $(installed)
 	@npm run --silent format && npm run --silent lint

@@ -98,7 +98,7 @@ async function run(): Promise<void> {
   using _look = await lookAt(door, 'quick')
   say(`\nA Pod asks http://quick:8080/v1/chat/completions "${question}"`)
   const answer = await askLikeAPod(cluster, 'quick', question)
-  say(`  Service quick, EndpointSlice: ${answer.url} (this host, so reached as ${answer.via})`)
+  say(`  Service quick, EndpointSlice: ${answer.url}, where the gateway passes it on to the server on 127.0.0.1`)
   say(`  completion: ${JSON.stringify(answer.content)}`)
   if ('path' in real) say('  (a random-weight model of 0.5 MB has no better words; the path is the real one)')
   const proxy = door.get().host.clientProxy
@@ -172,6 +172,7 @@ async function startAgent(
     hubEndpoint,
     port: 0,
     clientPort: await usualOrFreePort(),
+    listen: 'gateway',
     applePowerEnabled: true,
     applePowerIntervalMs: 500,
     logLevel: process.env['LOG_LEVEL'] ?? 'error',

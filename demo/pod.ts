@@ -1,3 +1,5 @@
+import { request as httpRequest } from 'node:http'
+import { json } from 'node:stream/consumers'
 import { z } from 'zod'
 import type { KubeSim } from '../test/support/kube-sim/kube-sim.ts'
 
@@ -11,15 +13,14 @@ const completion = z.object({ choices: z.array(z.object({ message: z.object({ co
 const words = 'root ::= [a-z] [a-z ]*'
 
 export interface Answer {
+  /** Where the slice sends it. */
   readonly url: string
-  /** How the URL was really reached from here. */
-  readonly via: string
   readonly content: string
 }
 
 /**
- * What a Pod's request for `http://<name>:8080` comes down to: the Service's port by name, the slice's ready address
- * for it. This host's own address is answered over loopback, as the demo stays on this machine.
+ * A Pod's request for `http://<name>:8080` as the cluster passes it on: to the slice's ready address and its port, with the name that the Pod
+ * asked for as its Host.
  */
 export async function askLikeAPod(cluster: KubeSim, name: string, question: string): Promise<Answer> {
   const [found] = cluster.list('endpointslices', { labelSelector: `kubernetes.io/service-name=${name}` })
@@ -27,24 +28,37 @@ export async function askLikeAPod(cluster: KubeSim, name: string, question: stri
   const address = endpoints.find(({ conditions }) => conditions.ready)?.addresses[0]
   const port = ports.find((one) => one.name === 'http')?.port
   if (address === undefined || port === undefined) throw new Error(`No ready address is published for ${name}.`)
-  const via = `http://127.0.0.1:${port}`
-  return { url: `http://${address}:${port}`, via, content: await askAt(via, name, question) }
+  const url = `http://${address}:${port}`
+  return { url, content: await askAt(url, name, question, { host: `${name}:8080` }) }
 }
 
 /** As a program of this machine asks the client proxy: by the model's name. */
-export async function askAt(url: string, name: string, question: string): Promise<string> {
-  const response = await fetch(`${url}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({
+export async function askAt(
+  url: string,
+  name: string,
+  question: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<{ status: number | undefined; body: unknown }>()
+  const sent = httpRequest(
+    `${url}/v1/chat/completions`,
+    { method: 'POST', headers: { 'content-type': 'application/json', ...headers } },
+    (answer) => {
+      json(answer).then((body) => resolve({ status: answer.statusCode, body }), reject)
+    },
+  )
+  sent.on('error', reject)
+  sent.end(
+    JSON.stringify({
       model: name,
       messages: [{ role: 'user', content: question }],
       max_tokens: 24,
       temperature: 0,
       grammar: words,
     }),
-  })
-  if (!response.ok) throw new Error(`${name} answered HTTP ${response.status}: ${await response.text()}`)
-  const { choices } = completion.parse(await response.json())
+  )
+  const { status, body } = await promise
+  if (status !== 200) throw new Error(`${name} answered HTTP ${status}: ${JSON.stringify(body)}`)
+  const { choices } = completion.parse(body)
   return choices[0]?.message.content ?? ''
 }

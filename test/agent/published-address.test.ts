@@ -1,9 +1,12 @@
 import { execa } from 'execa'
+import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ServiceView } from '../../src/contract/service.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
+import { useControlPlane } from '../support/control-plane/control-plane.ts'
+import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -11,6 +14,7 @@ import { createNetworkNamespace, type NetworkNamespace } from '../support/networ
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { missingNetworkNamespaces, skipWhen } from '../support/skip.ts'
 
+const cluster = useControlPlane()
 const missing = missingNetworkNamespaces()
 skipWhen(missing)
 
@@ -30,12 +34,13 @@ interface Scene extends AsyncDisposable {
   start(...more: string[]): Promise<AgentProcess>
 }
 
-/** Agents as processes, one after the other on the same state folder. */
-async function scene(): Promise<Scene> {
+/** Agents as processes, one after the other on the same state folder; on the simulation unless told. */
+async function scene(connection = sim.connection()): Promise<Scene> {
   await using stack = new AsyncDisposableStack()
-  const world = stack.use(await AgentWorld.open(sim.connection()))
+  const world = stack.use(await AgentWorld.open(connection))
   const clientPort = await freePort()
   const folder = path.join(world.folder, 'agent')
+  const kubeconfig = await readFile(await writeKubeconfig(path.join(world.folder, 'kubeconfig'), connection), 'utf8')
   let agent: AgentProcess | undefined
   stack.defer(async () => {
     await agent?.stop()
@@ -47,7 +52,7 @@ async function scene(): Promise<Scene> {
       const args = ['--namespace', world.namespace, '--llama-server', sampleServerPath, '--allow-unsafe-extra-args']
       agent = await AgentProcess.start({
         folder,
-        kubeconfig: sim.kubeconfig(),
+        kubeconfig,
         args: [...args, '--host-ip', other.here, '--client-port', String(clientPort), ...more],
       })
       return agent
@@ -91,6 +96,13 @@ async function statusHere(address: string, port: number | undefined): Promise<nu
   }
 }
 
+/** The text of each file below it. */
+async function filesBelow(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile())
+  return Promise.all(files.map((file) => readFile(path.join(file.parentPath, file.name), 'latin1')))
+}
+
 const serving = (agent: AgentProcess): Promise<ServiceView> => agent.service('tiny', 'ready')
 
 /** The other machine, loopback on this one. */
@@ -129,4 +141,88 @@ describe('a model is reached', () => {
     expect(await askedThere(`http://${other.here}:${behind.port}/slots`)).toEqual([403, 'path_forbidden'])
     expect(await there.world.published('tiny')).toEqual({ address: other.here, port: behind.port, ready: true })
   })
+})
+
+const withAnnotations = (name: string, annotations: Readonly<Record<string, string>>) => ({ name, annotations })
+const bearer = (key: string): string => `Authorization: Bearer ${key}`
+const secret = (world: AgentWorld, token: string) =>
+  world.admin.apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quick-key' }, stringData: { token } })
+
+test('a service that names a Secret is open to who has its key alone, a new one counts within seconds, and none leaves the agent', async () => {
+  await using there = await scene(cluster().connection)
+  const { world } = there
+  const first = await there.start('--listen', 'gateway', '--log-level', 'debug')
+  await world.applyModel('tiny')
+  const annotations = { 'metalbar.dev/api-key-secret': 'quick-key' }
+  await world.admin.apply({
+    ...{ apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'InferenceService' },
+    ...{ metadata: withAnnotations('tiny', annotations), spec: { modelRef: 'tiny' } },
+  })
+  const { message } = await first.service('tiny', 'unready', 'NoApiKey')
+  expect(message).toContain(`Secret ${world.namespace}/quick-key`)
+  expect(await world.published('tiny')).toBeUndefined()
+  await secret(world, 'key-one')
+  const served = await serving(first)
+  const url = chatAt(other.here, served.port)
+  const statuses = async (...keys: string[]) =>
+    Promise.all(keys.map(async (key) => (await askedThere(url, bearer(key)))[0]))
+  expect(await statuses('key-one', 'key-two')).toEqual([200, 401])
+  await secret(world, 'key-two')
+  const began = performance.now()
+  await eventually(async () => (await statuses('key-two'))[0] === 200)
+  const tookMs = performance.now() - began
+  expect(tookMs).toBeLessThan(5_000)
+  expect(await statuses('key-one', 'key-two', 'key-three')).toEqual([200, 200, 401])
+  await first.run('shutdown', '--keep-serving')
+  await first.exited
+  // The next agent asks for the key too, although servers that it starts would be open to all.
+  const second = await there.start()
+  expect((await serving(second)).pid).toBe(served.pid)
+  expect(await statuses('key-one', 'key-two', 'key-three')).toEqual([200, 200, 401])
+  await world.admin.delete({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quick-key' } })
+  await world.untilNotReady('tiny')
+  expect(await statuses('key-one', 'key-two')).toEqual([401, 401])
+  if (served.pid !== undefined) process.kill(served.pid, 'SIGKILL')
+  expect((await second.service('tiny', 'waiting', 'NoApiKey')).message).toContain('set --listen gateway')
+  expect(await statuses('key-two')).toEqual([0])
+  const told = [first.stderr, second.stderr, JSON.stringify(await second.snapshot())]
+  const kept = await filesBelow(second.stateDir)
+  expect([...told, ...kept].filter((text) => /key-(?:one|two)/.test(text))).toEqual([])
+})
+
+test('at another published address the gateway listens at once, and a server that listens at the last one itself is replaced', async () => {
+  await using there = await scene()
+  const { world } = there
+  const next = await other.alsoHere()
+  const agentAt = async (address: string, before?: AgentProcess): Promise<AgentProcess> => {
+    await before?.run('shutdown', '--keep-serving')
+    await before?.exited
+    return there.start('--host-ip', address)
+  }
+  const publishedAt = async (agent: AgentProcess, address: string): Promise<ServiceView> => {
+    await eventually(async () => (await world.published('tiny'))?.address === address)
+    return serving(agent)
+  }
+  const askedAt = async (port: number | undefined): Promise<number[]> => [
+    (await askedThere(chatAt(other.here, port)))[0],
+    (await askedThere(chatAt(next, port)))[0],
+  ]
+  const first = await agentAt(other.here)
+  await first.snapshotWhenUp()
+  await first.run('settings', 'set', 'listen', 'gateway')
+  await world.apply('tiny')
+  const behind = await publishedAt(first, other.here)
+  const second = await agentAt(next, first)
+  const moved = await publishedAt(second, next)
+  expect([moved.pid, await askedAt(moved.port)]).toEqual([behind.pid, [0, 200]])
+  await second.run('settings', 'set', 'listen', 'published')
+  await second.run('restart', 'tiny')
+  const itself = await second.shows(
+    ({ services: [one] }) => one?.pid !== moved.pid && one?.state === 'ready' && one,
+    'it',
+  )
+  expect(await askedAt(itself.port)).toEqual([0, 200])
+  const third = await agentAt(other.here, second)
+  const replaced = await publishedAt(third, other.here)
+  expect([replaced.pid !== itself.pid, await askedAt(replaced.port)]).toEqual([true, [200, 0]])
 })

@@ -8,6 +8,8 @@ export interface NetworkNamespace extends AsyncDisposable {
   readonly here: string
   /** The other side's. */
   readonly there: string
+  /** Gives this side one more address, which the other side reaches too. */
+  alsoHere(): Promise<string>
   /** The command and arguments that run a program over there. */
   enter(command: readonly string[]): [string, ...string[]]
 }
@@ -36,6 +38,12 @@ export async function createNetworkNamespace(): Promise<NetworkNamespace> {
   return {
     here,
     there,
+    async alsoHere() {
+      const address = `${subnet}.9`
+      await ip('address', 'add', `${address}/32`, 'dev', near)
+      await ip('-n', name, 'route', 'add', address, 'via', here)
+      return address
+    },
     enter: (command) => ['ip', 'netns', 'exec', name, ...command],
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   }

@@ -472,7 +472,7 @@ function openSession(
   })
 }
 
-/** Only the command starts it. */
+/** Every door, where this host was given no command that starts the gateway. */
 const noGateway = {
   kind: 'closed',
   message:

@@ -16,10 +16,11 @@ const quiet = [
 /** Chromium refuses to sandbox what root runs. */
 const asRoot = process.getuid?.() === 0 ? ['--no-sandbox'] : []
 
-export function startBrowser(executablePath: string): Promise<Browser> {
+/** `more`: further arguments of Chromium. */
+export function startBrowser(executablePath: string, more: readonly string[] = []): Promise<Browser> {
   return chromium.launch({
     executablePath,
-    args: [...quiet, ...asRoot],
+    args: [...quiet, ...asRoot, ...more],
     // Signals are for the program that started it, which would else go on without the browser.
     ...{ handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false },
   })

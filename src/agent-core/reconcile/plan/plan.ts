@@ -60,7 +60,7 @@ function publishStep(observed: Observation, port: number, address: Observation['
   const serving = [`Serving at ${address.ip}:${port}.`, address.warning, message]
   const unreached = observed.unreached?.server
   if (unreached?.kind === 'unknown') {
-    const isShown = shown?.ready === true && shown.port === port
+    const isShown = shown?.ready === true && shown.address === address.ip && shown.port === port
     return isShown ? rest('ready', 'Serving', serving.filter(Boolean).join(' ')) : unready(unreached)
   }
   if (unreached) {
