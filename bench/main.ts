@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
 import { carriers } from './carriers.ts'
+import { gateway } from './gateway.ts'
 import { idle } from './idle.ts'
 import { life } from './life.ts'
 import { lookedAt } from './looked-at.ts'
@@ -27,6 +28,7 @@ const groups = [
   idle,
   lookedAt,
   carriers,
+  gateway,
   window,
   shell,
   scrape,

@@ -45,6 +45,11 @@ export class World implements AsyncDisposable {
     return folder
   }
 
+  /** What the launcher starts with Node.js. */
+  get bundle(): string {
+    return join(this.#folder, 'installed/out/cli/metal-agent.js')
+  }
+
   /** As `make package` makes it; answers the one file. */
   async buildSelfContained(): Promise<string> {
     const file = join(this.#folder, 'metal-agent')

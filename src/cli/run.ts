@@ -4,7 +4,7 @@ import { buildInfo } from '../agent-core/agent/build-info.ts'
 import { LogFile } from '../agent-core/observability/log-file.ts'
 import { createLog, type Log } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import type { GatewayCommand } from '../agent-core/gateway/gateway.ts'
+import { nodeOptionsOfGateway, type GatewayCommand } from '../agent-core/gateway/gateway.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
@@ -73,11 +73,11 @@ const gatewayCommand =
   (self: NonNullable<CliIo['self']>, stateDir: string): GatewayCommand =>
   async () =>
     isSelfContained()
-      ? [await versionedCopyOf({ command: self[0], version: buildInfo.version, stateDir, inUse: [self[0]] })]
-      : [self[0], ...leanNode, ...self.slice(1)]
-
-/** V8 compiles without threads of its own, each of which keeps tens of MiB, and keeps little garbage: half the memory at the same speed. */
-const leanNode = ['--max-semi-space-size=1', '--optimize-for-size', '--liftoff-only', '--single-threaded']
+      ? [
+          await versionedCopyOf({ command: self[0], version: buildInfo.version, stateDir, inUse: [self[0]] }),
+          `--node-options=${nodeOptionsOfGateway.join(' ')}`,
+        ]
+      : [self[0], ...nodeOptionsOfGateway, ...self.slice(1)]
 
 /** How often the service looks whether the state folder is free: as fast as launchd would restart it, without the start. */
 const lookMs = 5_000

@@ -23,6 +23,8 @@ export async function writeBlob(bundle: CommandBundle, node: string): Promise<st
     // It would belong to one processor and one version of V8, and cost memory.
     useCodeCache: false,
     execArgv: await optionsOfLauncher(),
+    // Others follow as `--node-options=…`, which the gateway is started with.
+    execArgvExtension: 'cli',
   }
   await writeFile(path.join(bundle.folder, 'sea.json'), JSON.stringify(config))
   await execa(node, ['--experimental-sea-config', 'sea.json'], { cwd: bundle.folder })

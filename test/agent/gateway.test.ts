@@ -6,6 +6,7 @@ import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { isDeepStrictEqual } from 'node:util'
+import OpenAI from 'openai'
 import { expect, test } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
@@ -198,33 +199,87 @@ test('an agent that leaves its models to the next one leaves the gateway too', a
 
 const llamaServer = useLlamaServer()
 
-test('the real llama-server: by curl and by fetch, whole and streamed, many at once, and cancelled', async () => {
+test("the real llama-server by OpenAI's own client and curl: whole, streamed, many at once, cancelled, tools and embeddings", async () => {
   await using there = await scene(llamaServer)
   const { world, url } = there
-  const agent = await there.start()
+  const health = await freePort()
+  const agent = await there.start('--port', String(health))
   const file = path.join(world.folder, 'slow.gguf')
   await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
   await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
   await world.applyService('llama')
+  await world.applyService('vectors', { modelRef: 'llama', spec: { extraArgs: ['--embeddings', '--pooling', 'mean'] } })
   const { port: enginePort } = await agent.service('llama', 'ready')
-  const body = { model: 'llama', max_tokens: 16, ignore_eos: true }
-  const curl = await execa('curl', ['-sS', `${url}/v1/completions`, '-d', JSON.stringify({ ...body, prompt: 'hello' })])
+  await agent.service('vectors', 'ready')
+  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
+  const messages = [{ role: 'user' as const, content: 'hello' }]
+  const short = { model: 'slow.gguf', messages, max_completion_tokens: 16, ignore_eos: true }
+
+  expect((await client.models.list()).data.map(({ id }) => id).toSorted()).toEqual(['llama', 'vectors'])
+  const body = JSON.stringify({ model: 'llama', max_tokens: 16, ignore_eos: true, prompt: 'hello' })
+  const curl = await execa('curl', ['-sS', `${url}/v1/completions`, '-d', body])
   expect(JSON.parse(curl.stdout)).toMatchObject({ usage: { completion_tokens: 16 } })
-  const embedded = await chat(url, { ...body, stream: true, model: 'slow.gguf' })
-  expect(embedded.text.trimEnd().endsWith('data: [DONE]')).toBe(true)
-  const many = await Promise.all(Array.from({ length: 8 }, () => chat(url, body)))
-  expect(many.map(({ status }) => status)).toEqual(Array.from({ length: 8 }, () => 200))
-  const leaving = new AbortController()
-  const long = await fetch(`${url}/v1/completions`, {
-    ...{ method: 'POST', signal: leaving.signal },
-    body: JSON.stringify({ ...body, prompt: 'hello', stream: true, max_tokens: 3_000 }),
+
+  const stream = await client.chat.completions.create({
+    ...short,
+    model: 'llama',
+    stream: true,
+    stream_options: { include_usage: true },
   })
-  const reader = long.body?.getReader()
-  await reader?.read()
-  leaving.abort()
-  await reader?.closed.catch(() => undefined)
+  let tokens: number | undefined
+  for await (const { usage } of stream) tokens = usage?.completion_tokens
+  expect(tokens).toBe(16)
+
+  const many = await Promise.all(
+    Array.from({ length: 8 }, () => client.chat.completions.create({ ...short, model: 'llama' })),
+  )
+  expect(many.map((answer) => answer.usage?.completion_tokens)).toEqual(Array.from({ length: 8 }, () => 16))
+
+  const parameters = { type: 'object', properties: { city: { enum: ['Paris'] } }, required: ['city'] }
+  const asked = await client.chat.completions.create({
+    ...{ model: 'llama', messages, max_completion_tokens: 4, tool_choice: 'required' as const },
+    tools: [{ type: 'function', function: { name: 'weather', parameters } }],
+  })
+  expect(asked.usage?.completion_tokens).toBe(4)
+
+  const { data } = await client.embeddings.create({ model: 'vectors', input: ['one', 'two'] })
+  expect(data.map(({ embedding }) => embedding.length)).toEqual([256, 256])
+
+  const long = await client.chat.completions.create({
+    ...short,
+    model: 'llama',
+    stream: true,
+    max_completion_tokens: 3_000,
+  })
+  for await (const _ of long) break
   await eventually(async () => {
     const metrics = await (await fetch(`http://127.0.0.1:${enginePort}/metrics`)).text()
     return /^llamacpp:requests_processing 0$/m.test(metrics)
   })
+  await expect(client.chat.completions.create({ ...short, model: 'gpt-4' })).rejects.toMatchObject({
+    ...{
+      status: 404,
+      code: 'model_not_found',
+      message: expect.stringContaining('Here are: llama, vectors.') as string,
+    },
+  })
+
+  const { samples = [] } =
+    parsePrometheusText(await (await fetch(`http://127.0.0.1:${health}/metrics`)).text()).get(
+      'gen_ai_client_token_usage',
+    ) ?? {}
+  const counted = samples
+    .filter(({ name }) => name.endsWith('_count'))
+    .map(({ labels, value }) =>
+      [labels['name'], labels['gen_ai_operation_name'], labels['gen_ai_token_type'], value].join(' '),
+    )
+  expect(counted.toSorted()).toEqual([
+    ...[
+      'llama chat input 10',
+      'llama chat output 10',
+      'llama text_completion input 1',
+      'llama text_completion output 1',
+    ],
+    'vectors embeddings input 1',
+  ])
 })

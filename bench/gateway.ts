@@ -1,0 +1,212 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { Agent, request } from 'node:http'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { execa } from 'execa'
+import { Gateway, nodeOptionsOfGateway, type GatewayCommand } from '../src/agent-core/gateway/gateway.ts'
+import { eventually } from '../test/support/eventually.ts'
+import { freePort } from '../test/support/free-port.ts'
+import { silentLog } from '../test/support/silent-log.ts'
+import { cpuShares, memoryOf } from './proc.ts'
+import type { Group, Row } from './row.ts'
+import { statisticsOf } from './statistics.ts'
+import { isExecutable, onPath } from '../tasks/setup/tools.ts'
+
+const batches = 9
+const requestsPerBatch = 300
+const streams = 50
+const tokens = 100
+/** 100 tokens a second in each stream, of which no engine on a Mac sends 50 at once. */
+const everyMs = 10
+const idleParts = 3
+
+/** One way to the engine. */
+interface Way extends AsyncDisposable {
+  readonly name: string
+  readonly port: number
+  /** Absent where it is the engine itself. */
+  readonly pid?: number
+}
+
+interface Round {
+  /** Of requests one after the other on one connection. */
+  readonly requestMs: number
+  readonly firstByteMs: number
+  readonly streamsMs: number
+  /** Answers that came to no end. */
+  readonly broken: number
+}
+
+/** What the gateway adds to an engine that answers at once, beside Go's reverse proxy; in turns, so that all have the same load. */
+export const gateway: Group = {
+  name: 'gateway',
+  measure: async (world, { emptySeconds }) => {
+    await using stack = new AsyncDisposableStack()
+    const engine = stack.use(
+      await startChild('direct', process.execPath, [path.join(import.meta.dirname, 'gateway-engine.ts')]),
+    )
+    const byNode = stack.use(
+      await startGateway('gateway', engine.port, [process.execPath, ...nodeOptionsOfGateway, world.bundle]),
+    )
+    const options = `--node-options=${nodeOptionsOfGateway.join(' ')}`
+    const oneFile = stack.use(
+      await startGateway('gateway as one file', engine.port, [await world.buildSelfContained(), options]),
+    )
+    const go = await startGo(engine.port)
+    if (go) stack.use(go)
+    if (!go) console.log(`${goName} is left out: Go is not on this machine.`)
+    const ways = [byNode, oneFile, ...(go ? [go] : [])]
+    const measured = new Map<Way, Round[]>([engine, ...ways].map((way) => [way, []]))
+    for (let batch = -1; batch < batches; batch += 1) {
+      for (const [way, rounds] of measured) {
+        const round = await measureOnce(way.port)
+        // The first one is compiled for.
+        if (batch >= 0) rounds.push(round)
+      }
+    }
+    const rows: Row[] = []
+    for (const way of ways)
+      rows.push(...(await rowsOf(way, measured.get(way) ?? [], measured.get(engine) ?? [], emptySeconds)))
+    return rows
+  },
+}
+
+async function rowsOf(
+  way: Way,
+  rounds: readonly Round[],
+  direct: readonly Round[],
+  idleSeconds: number,
+): Promise<Row[]> {
+  const isOurs = way.name !== goName
+  const added = (of: (round: Round) => number): number[] =>
+    rounds.map((round, index) => of(round) - of(direct[index] ?? round))
+  const pid = way.pid ?? 0
+  const broken = rounds.reduce((sum, round) => sum + round.broken, 0)
+  if (isOurs && broken > 0) throw new Error(`${broken} streams through the ${way.name} broke off.`)
+  const resident = memoryOf(pid).residentMiB
+  const cpu = isOurs ? await cpuShares(pid, idleSeconds, idleParts) : []
+  const median = (of: (round: Round) => number): string => statisticsOf(direct.map(of)).median.toFixed(2)
+  return [
+    {
+      what: `${way.name}: added to a request`,
+      ...{ unit: 'ms', values: added(({ requestMs }) => requestMs), ...(isOurs && { goal: 0.25 }) },
+      note: `median of ${requestsPerBatch} on one connection; ${median(({ requestMs }) => requestMs)} ms directly`,
+    },
+    {
+      what: `${way.name}: added to the first byte of ${streams} streams`,
+      ...{ unit: 'ms', values: added(({ firstByteMs }) => firstByteMs) },
+      note: `${median(({ firstByteMs }) => firstByteMs)} ms directly`,
+    },
+    {
+      what: `${way.name}: added to the time of ${streams} streams`,
+      unit: '%',
+      values: rounds.map(({ streamsMs }, index) => 100 * (streamsMs / (direct[index]?.streamsMs ?? streamsMs) - 1)),
+      ...(isOurs && { goal: 5 }),
+      note: `${tokens} tokens in each, one every ${everyMs} ms${broken > 0 ? `; ${broken} streams broke off` : ''}`,
+    },
+    { what: `${way.name}: resident memory`, unit: 'MiB', values: [resident], ...(isOurs && { goal: 70 }) },
+    ...(isOurs ? [{ what: `${way.name}: CPU while nothing asks`, unit: '%' as const, values: cpu, goal: 0.05 }] : []),
+  ]
+}
+
+async function measureOnce(port: number): Promise<Round> {
+  const agent = new Agent({ keepAlive: true, maxSockets: streams })
+  const times: number[] = []
+  for (let asked = 0; asked < requestsPerBatch; asked += 1)
+    times.push((await ask(agent, port, { stream: false })).allMs)
+  const began = performance.now()
+  const body = { stream: true, tokens, everyMs }
+  const answers = await Promise.all(Array.from({ length: streams }, () => ask(agent, port, body)))
+  const streamsMs = performance.now() - began
+  agent.destroy()
+  return {
+    requestMs: statisticsOf(times).median,
+    firstByteMs: statisticsOf(answers.map(({ firstByteMs }) => firstByteMs)).median,
+    streamsMs,
+    broken: answers.filter(({ isWhole }) => !isWhole).length,
+  }
+}
+
+function ask(
+  agent: Agent,
+  port: number,
+  fields: object,
+): Promise<{ firstByteMs: number; allMs: number; isWhole: boolean }> {
+  const body = JSON.stringify({ model: 'engine', messages: [{ role: 'user', content: 'Hello' }], ...fields })
+  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }
+  return new Promise((resolve, reject) => {
+    const began = performance.now()
+    let firstByteMs = 0
+    const sent = request({ agent, host: '127.0.0.1', port, path: '/v1/chat/completions', method: 'POST', headers })
+    sent.once('error', reject)
+    sent.once('response', (answer) => {
+      answer.on('error', () => undefined)
+      answer.once('data', () => (firstByteMs = performance.now() - began))
+      answer.on('data', () => undefined)
+      answer.once('close', () => resolve({ firstByteMs, allMs: performance.now() - began, isWhole: answer.complete }))
+    })
+    sent.end(body)
+  })
+}
+
+/** A program that says its port on its first line. */
+async function startChild(name: string, program: string, args: readonly string[]): Promise<Way> {
+  const child: ChildProcess = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [line] = (await once(child.stdout ?? child, 'data')) as [Buffer]
+  return {
+    ...{ name, port: Number(line.toString()), pid: child.pid ?? 0 },
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGKILL')
+      await once(child, 'exit')
+    },
+  }
+}
+
+async function startGateway(
+  name: string,
+  enginePort: number,
+  command: Awaited<ReturnType<GatewayCommand>>,
+): Promise<Way> {
+  await using opening = new AsyncDisposableStack()
+  const folder = await mkdtemp(path.join(tmpdir(), 'metalbar-gateway-'))
+  opening.defer(() => rm(folder, { recursive: true, force: true }))
+  const port = await freePort()
+  const routes = [{ namespace: 'default', name: 'engine', runtime: 'llama-server', names: [], port: enginePort }]
+  const room = new Gateway({
+    ...{ port, stateDir: folder, socketPath: path.join(folder, 'gateway.sock'), log: silentLog },
+    ...{
+      routes: () => routes,
+      command: () => Promise.resolve(command),
+      onChange: () => undefined,
+      onDoors: () => undefined,
+    },
+    holders: () => Promise.resolve([]),
+  })
+  opening.defer(() => room.end())
+  room.start()
+  await eventually(() => room.url, { what: name })
+  const stack = opening.move()
+  return { name, port, pid: room.pid ?? 0, [Symbol.asyncDispose]: () => stack.disposeAsync() }
+}
+
+const usualGo = ['/usr/local/go/bin/go', '/opt/homebrew/bin/go']
+const goName = "Go's reverse proxy"
+
+/** Undefined where there is no Go. */
+async function startGo(enginePort: number): Promise<Way | undefined> {
+  const go = onPath('go') ?? usualGo.find(isExecutable)
+  if (go === undefined) return undefined
+  const folder = await mkdtemp(path.join(tmpdir(), 'metalbar-go-'))
+  const program = path.join(folder, 'proxy')
+  await execa(go, ['build', '-o', program, path.join(import.meta.dirname, 'go-proxy/main.go')])
+  const way = await startChild(goName, program, [`http://127.0.0.1:${enginePort}`])
+  return {
+    ...way,
+    async [Symbol.asyncDispose]() {
+      await way[Symbol.asyncDispose]()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
