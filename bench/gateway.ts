@@ -151,9 +151,11 @@ function ask(
   })
 }
 
-/** A program that says its port on its first line. */
+/** A program that says its port on its first line. It has a session of its own, as the gateway: Linux shares a busy processor by session. */
 async function startChild(name: string, program: string, args: readonly string[]): Promise<Way> {
-  const child: ChildProcess = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child: ChildProcess = spawn(program, args, {
+    ...{ stdio: ['ignore', 'pipe', 'inherit'], detached: true },
+  })
   const [line] = (await once(child.stdout ?? child, 'data')) as [Buffer]
   return {
     ...{ name, port: Number(line.toString()), pid: child.pid ?? 0 },

@@ -118,12 +118,29 @@ export const toGateway = z.discriminatedUnion('type', [
   }),
   /** Every {@link heartbeatMs}. */
   z.object({ type: z.literal('alive') }),
+  /** Whether `open` is to be told, at once and after each change. */
+  z.object({ type: z.literal('watch'), isOn: z.boolean() }),
   /** Answered with `counts`. */
   z.object({ type: z.literal('count') }),
   /** It listens no longer, finishes what it forwards, and ends. */
   z.object({ type: z.literal('end') }),
 ])
 export type ToGateway = z.infer<typeof toGateway>
+
+export const maxOpen = 200
+
+const doors = ['clientProxy', 'published'] as const
+export type DoorName = (typeof doors)[number]
+
+/** Requests in flight of one client for one service. */
+const openRequests = z.object({
+  namespace: z.string().max(300),
+  name: z.string().max(300),
+  door: z.enum(doors),
+  address: z.string().max(100),
+  requests: z.int().positive(),
+})
+export type OpenRequests = z.infer<typeof openRequests>
 
 export const fromGateway = z.discriminatedUnion('type', [
   /** First, in every version of the protocol. */
@@ -135,6 +152,8 @@ export const fromGateway = z.discriminatedUnion('type', [
     port: z.int(),
     problem: z.string().max(100).optional(),
   }),
+  /** Of more clients than that the first ones. */
+  z.object({ type: z.literal('open'), requests: z.array(openRequests).max(maxOpen) }),
   /** Since its start; a missing outcome did not happen. */
   z.object({
     type: z.literal('counts'),

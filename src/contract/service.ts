@@ -142,6 +142,10 @@ export const serviceFigures = z.object({
   heldBytes: z.number().nonnegative().optional(),
   /** Absent while no server of it was asked. */
   runtime: runtimeFigures.optional(),
+  /** Requests in flight through the gateway, by the address of their client; absent where there is none. */
+  gateway: z
+    .array(z.object({ door: z.enum(['clientProxy', 'published']), address: z.string(), requests: z.int().positive() }))
+    .optional(),
   /** An estimate of the part of the machine's power that it draws; absent while that is not known. */
   powerShareWatts: z.number().nonnegative().optional(),
 })

@@ -12,6 +12,7 @@ import { forbiddenPath, isServing, RouteTable, serviceOf } from './routing.ts'
  * what the runtime's list of paths allows. It takes connections that come at the address, and does not listen itself.
  */
 export class ClientDoor extends Door {
+  protected readonly name = 'clientProxy'
   readonly #engines = connectionsToEngines()
   #table = new RouteTable([])
 

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import {
   requestReasons,
   type CodeClass,
+  type DoorName,
   type GatewayCounts,
   type GatewayRoute,
   type ProxyOutcome,
@@ -27,6 +28,8 @@ const maxDefectsLogged = 100
 /** One request, as far as it is understood. */
 export interface Asked {
   readonly at: number
+  /** Of the client; empty where it is gone already. */
+  readonly address: string
   exchange?: Exchange
 }
 
@@ -60,12 +63,14 @@ export abstract class Door {
     this.#http.emit('listening')
   }
 
+  protected abstract readonly name: DoorName
+
   /** Throws Refusal. */
   protected abstract serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void>
 
   /** To be called by `serve` once it knows whom the request is for. */
   protected begin(asked: Asked, route: GatewayRoute, path: string): Exchange {
-    const exchange = this.#figures.begin(route, path, asked.at)
+    const exchange = this.#figures.begin(route, path, { ...asked, door: this.name })
     asked.exchange = exchange
     return exchange
   }
@@ -120,7 +125,7 @@ export abstract class Door {
       if (this.#isClosing) socket.end()
       else this.#waiting.add(socket)
     })
-    const asked: Asked = { at: performance.now() }
+    const asked: Asked = { at: performance.now(), address: socket.remoteAddress ?? '' }
     let refusal: Refusal | undefined
     this.#inFlight += 1
     try {

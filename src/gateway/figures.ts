@@ -1,12 +1,15 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import {
   firstByteBounds,
+  maxOpen,
   perTokenBounds,
   tokenBounds,
   type CodeClass,
+  type DoorName,
   type GatewayRoute,
   type GenAiOperation,
   type HistogramCounts,
+  type OpenRequests,
   type RequestReason,
   type ServiceCounts,
 } from '../contract/gateway.ts'
@@ -16,16 +19,43 @@ import { AnswerEnds, operationOf } from './usage.ts'
 /** Of more services than that nothing is counted by service: the agent has series for half of them. */
 const maxServices = 200
 
+/** Who asked, when and where. */
+interface Caller {
+  readonly at: number
+  readonly address: string
+  readonly door: DoorName
+}
+
 /** What was asked of each service since this process began. Nothing of a request or an answer is kept but sizes, times and counts. */
 export class Figures {
   readonly #services = new Map<string, ServiceFigures>()
+  readonly #open = new Map<string, OpenRequests>()
+  readonly #onOpen: () => void
 
-  /** `at`: when the request came. */
-  begin(route: GatewayRoute, path: string, at: number): Exchange {
+  /** `onOpen`: requests in flight are others than before. */
+  constructor(onOpen: () => void = () => undefined) {
+    this.#onOpen = onOpen
+  }
+
+  begin(route: GatewayRoute, path: string, { at, ...client }: Caller): Exchange {
     const key = serviceOf(route)
     const known = this.#services.get(key) ?? new ServiceFigures(route)
     if (this.#services.size < maxServices) this.#services.set(key, known)
-    return new Exchange(known, operationOf(path), at)
+    this.#count(route, client, 1)
+    return new Exchange(known, operationOf(path), { at, onEnd: () => this.#count(route, client, -1) })
+  }
+
+  /** By service and client, those that began first before the others. */
+  get open(): OpenRequests[] {
+    return [...this.#open.values()].slice(0, maxOpen)
+  }
+
+  #count({ namespace, name }: GatewayRoute, { address, door }: Omit<Caller, 'at'>, more: number): void {
+    const key = `${namespace}/${name} ${door} ${address}`
+    const requests = (this.#open.get(key)?.requests ?? 0) + more
+    if (requests > 0) this.#open.set(key, { namespace, name, door, address, requests })
+    else this.#open.delete(key)
+    this.#onOpen()
   }
 
   counts(): ServiceCounts[] {
@@ -82,10 +112,16 @@ export class Exchange {
   readonly #figures: ServiceFigures
   readonly #operation: GenAiOperation | undefined
   readonly #at: number
+  readonly #onEnd: () => void
   #ends: AnswerEnds | undefined
   #isStreaming = false
 
-  constructor(figures: ServiceFigures, operation: GenAiOperation | undefined, at: number) {
+  constructor(
+    figures: ServiceFigures,
+    operation: GenAiOperation | undefined,
+    { at, onEnd }: { readonly at: number; readonly onEnd: () => void },
+  ) {
+    this.#onEnd = onEnd
     this.#figures = figures
     this.#operation = operation
     this.#at = at
@@ -117,6 +153,7 @@ export class Exchange {
     if (this.#isStreaming) figures.streaming -= 1
     else figures.waiting -= 1
     figures.ended(code, reason)
+    this.#onEnd()
     const usage = reason === 'answered' ? this.#ends?.usage() : undefined
     if (!usage || !this.#operation) return
     figures.used(this.#operation, 'input', usage.input)

@@ -45,6 +45,9 @@ const endLimitMs = 600_000
 /** How long the agent is left waiting for that: it may have another gateway to start. */
 const agentWaitsMs = 1_000
 
+/** Requests come and go faster than a person can read. */
+const openEveryMs = 500
+
 /** One agent; the next one comes before the last one is known to be gone. */
 const maxAgents = 4
 
@@ -65,11 +68,15 @@ export async function runGateway(options: GatewayOptions): Promise<void> {
 class AgentSocket {
   readonly #options: GatewayOptions & { readonly onEnd: (why: string) => void }
   readonly #timings: GatewayTimings
+  readonly #figures: Figures
   readonly #door: ClientDoor
   readonly #published: PublishedDoor
   readonly #listeners: Listeners
   readonly #server: Server
   readonly #agents = new Set<Socket>()
+  /** Those of them that somebody looks at requests in flight by. */
+  readonly #watching = new Set<Socket>()
+  #openTimer: NodeJS.Timeout | undefined
   /** 0 = there is no client proxy. */
   #clientPort = 0
   #routes: ReadonlyMap<string, GatewayRoute> = new Map()
@@ -81,7 +88,8 @@ class AgentSocket {
   constructor(options: GatewayOptions & { readonly onEnd: (why: string) => void }) {
     this.#options = options
     this.#timings = { ...usualTimings, ...options.timings }
-    const figures = new Figures()
+    const figures = new Figures(() => this.#openChanged())
+    this.#figures = figures
     this.#door = new ClientDoor(options.log, figures)
     this.#published = new PublishedDoor(options.log, figures)
     this.#listeners = new Listeners((state) => {
@@ -111,6 +119,7 @@ class AgentSocket {
   /** Nothing new is taken; resolves when what is in flight has ended. */
   async close(): Promise<void> {
     clearInterval(this.#timer)
+    clearTimeout(this.#openTimer)
     this.#server.close()
     this.#listeners.set([])
     const closing = Promise.all([this.#door.close(), this.#published.close()])
@@ -130,7 +139,10 @@ class AgentSocket {
     })
     // An agent that vanished is no event; 'close' follows.
     socket.on('error', () => socket.destroy())
-    socket.on('close', () => this.#agents.delete(socket))
+    socket.on('close', () => {
+      this.#agents.delete(socket)
+      this.#watching.delete(socket)
+    })
     send(socket, { type: 'hello', protocol: gatewayProtocol, version: this.#options.version, pid: process.pid })
     for (const state of this.#listeners.states) send(socket, { type: 'door', ...state })
   }
@@ -149,12 +161,29 @@ class AgentSocket {
       }
       case 'alive':
         return
+      case 'watch':
+        if (frame.isOn) this.#watching.add(socket)
+        else this.#watching.delete(socket)
+        if (frame.isOn) this.#tellOpen(socket)
+        return
       case 'count':
         send(socket, { type: 'counts', ...this.#door.counts })
         return
       case 'end':
         this.#options.onEnd('an agent said so')
     }
+  }
+
+  #openChanged(): void {
+    if (this.#watching.size === 0) return
+    this.#openTimer ??= setTimeout(() => {
+      this.#openTimer = undefined
+      for (const agent of this.#watching) this.#tellOpen(agent)
+    }, openEveryMs).unref()
+  }
+
+  #tellOpen(agent: Socket): void {
+    send(agent, { type: 'open', requests: this.#figures.open })
   }
 
   #know(routes: ReadonlyMap<string, GatewayRoute>): void {

@@ -33,6 +33,7 @@ interface Entrance {
  * must name the service in its `Host`, show the API key where the service asks for one, and ask what the runtime's list of paths allows.
  */
 export class PublishedDoor extends Door {
+  protected readonly name = 'published'
   readonly #engines = connectionsToEngines()
   readonly #now: () => number
   #services: ReadonlyMap<string, Service> = new Map()

@@ -41,7 +41,7 @@ import { socketPathFor } from '../state/socket-path.ts'
 import { withoutUnfinished } from '../util/files.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-import { LinkError } from '../../contract/client.ts'
+import { LinkError, seesFigures } from '../../contract/client.ts'
 
 /** What outlives the agent in its state folder, and what stands on it. */
 export interface ControlRooms {
@@ -190,6 +190,7 @@ function gatewayRoom(
   })
   servers.onChange(() => gateway.routesChanged())
   snapshots.register(() => ({ notices: [gateway.notice] }))
+  snapshots.onLooker((looker) => gateway.watch(seesFigures(looker)))
   return gateway
 }
 
@@ -389,9 +390,16 @@ function linkRoom(
     const { memory, figures, energy } = inputs.rooms
     const runtime = (key: string) => figures.view(key)
     const share = (key: string) => energy.shareWatts(key)
+    const inFlight = (key: string) => kept.gateway?.openOf(key) ?? []
     return {
       services: reports.map(serviceViewOf),
-      figures: figuresOf(reports, { footprints: memory.view?.footprints, held: memory.held() }, runtime, share),
+      figures: figuresOf(
+        reports,
+        { footprints: memory.view?.footprints, held: memory.held() },
+        runtime,
+        share,
+        inFlight,
+      ),
     }
   })
   snapshots.register(() => ({ notices: link.notices() }))

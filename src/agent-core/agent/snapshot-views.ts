@@ -8,6 +8,7 @@ import { clusterAgreement, type Observation } from '../reconcile/plan/observatio
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { Exited } from '../servers/server-state.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
+import type { OpenRequests } from '../../contract/gateway.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
 import type {
   CrashView,
@@ -102,6 +103,7 @@ export function figuresOf(
   { footprints = none, held = none }: MemoryParts = {},
   runtimeOf: (key: string) => RuntimeFigures | undefined = () => undefined,
   shareWattsOf: (key: string) => number | undefined = () => undefined,
+  gatewayOf: (key: string) => readonly OpenRequests[] = () => [],
 ): Record<string, ServiceFigures> {
   const known = reports.flatMap((report) => {
     const { key } = report
@@ -112,12 +114,14 @@ export function figuresOf(
     const heldBytes = sumOf(held, key)
     const runtime = runtimeOf(key)
     const shareWatts = shareWattsOf(key)
+    const clients = gatewayOf(key).map(({ door, address, requests }) => ({ door, address, requests }))
     const figures = {
       ...(progress && { progress }),
       ...(drain && { requestsInFlight: drain.requestsInFlight }),
       ...(footprintBytes !== undefined && { footprintBytes }),
       ...(heldBytes !== undefined && heldBytes > (footprintBytes ?? 0) && { heldBytes }),
       ...(runtime && { runtime }),
+      ...(clients.length > 0 && { gateway: clients }),
       // To a tenth, so that it stays the same while nothing changes that a person can tell.
       ...(shareWatts !== undefined && { powerShareWatts: Math.round(shareWatts * 10) / 10 }),
     }

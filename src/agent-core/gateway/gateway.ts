@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import {
   frameReader,
   fromGateway,
@@ -10,6 +11,7 @@ import {
   type FromGateway,
   type GatewayCounts,
   type GatewayRoute,
+  type OpenRequests,
   type ToGateway,
 } from '../../contract/gateway.ts'
 import { Doors, type DoorState } from './doors.ts'
@@ -80,6 +82,8 @@ export class Gateway implements AsyncDisposable {
   #running: Promise<void> | undefined
   #door: Extract<FromGateway, { type: 'door' }> | undefined
   #problem: string | undefined
+  #open: readonly OpenRequests[] = []
+  #isWatched = false
   /** As the gateway knows it, by namespace/name. */
   #told = new Map<string, GatewayRoute>()
   #isTelling = false
@@ -139,6 +143,19 @@ export class Gateway implements AsyncDisposable {
   /** What the gateway has counted since its start; undefined where it does not say. */
   counts(): Promise<GatewayCounts | undefined> {
     return this.#link?.counts() ?? Promise.resolve(undefined)
+  }
+
+  /** Whether anybody looks at {@link openOf}: what nobody sees is not told. */
+  watch(isOn: boolean): void {
+    if (isOn === this.#isWatched) return
+    this.#isWatched = isOn
+    this.#link?.send({ type: 'watch', isOn })
+    if (!isOn) this.#open = []
+  }
+
+  /** Requests in flight for a service, while somebody looks. */
+  openOf(key: string): readonly OpenRequests[] {
+    return this.#open.filter((one) => refKey(one) === key)
   }
 
   /** In good order: it finishes what it forwards, and ends. */
@@ -219,11 +236,13 @@ export class Gateway implements AsyncDisposable {
     const heartbeat = setInterval(() => link.send({ type: 'alive' }), heartbeatMs).unref()
     try {
       this.#tellAll(link)
+      if (this.#isWatched) link.send({ type: 'watch', isOn: true })
       await link.closed
     } finally {
       clearInterval(heartbeat)
       this.#link = undefined
       this.#door = undefined
+      this.#open = []
       this.#doors.lost()
       this.#options.onChange()
     }
@@ -236,7 +255,7 @@ export class Gateway implements AsyncDisposable {
   async #connect(): Promise<Link | undefined> {
     const { socketPath, stateDir } = this.#options
     await requireOwnSocket(socketPath, stateDir)
-    const link = await Link.to(socketPath, (door) => void this.#heard(door))
+    const link = await Link.to(socketPath, (news) => this.#hear(news))
     if (!link || link.protocol === gatewayProtocol) return link
     this.#options.log.info('replaces a gateway of another version', { pid: link.pid, version: link.version })
     await link.end()
@@ -294,6 +313,14 @@ export class Gateway implements AsyncDisposable {
     return { routes, gone }
   }
 
+  #hear(news: News): void {
+    if (news.type === 'door') void this.#heard(news)
+    else if (this.#isWatched && !isDeepStrictEqual(news.requests, this.#open)) {
+      this.#open = news.requests
+      this.#options.onChange()
+    }
+  }
+
   async #heard(door: Extract<FromGateway, { type: 'door' }>): Promise<void> {
     this.#doors.heard(door)
     if (door.host !== '127.0.0.1' || door.port !== this.#options.port) return
@@ -343,6 +370,8 @@ export async function findGateway({
   return { pid: link.pid, end: () => link.end() }
 }
 
+type News = Extract<FromGateway, { type: 'door' | 'open' }>
+
 /** One connection to a gateway. */
 class Link {
   /** Resolves in the turn in which the end is known. */
@@ -352,12 +381,9 @@ class Link {
   readonly #asked: ((counts: GatewayCounts | undefined) => void)[] = []
 
   /** Undefined where no gateway greets within {@link helloMs}. */
-  static async to(
-    path: string,
-    onDoor: (door: Extract<FromGateway, { type: 'door' }>) => void,
-  ): Promise<Link | undefined> {
+  static async to(path: string, onNews: (news: News) => void): Promise<Link | undefined> {
     const greeted = Promise.withResolvers<boolean>()
-    const link = new Link(connect(path), onDoor, () => greeted.resolve(true))
+    const link = new Link(connect(path), onNews, () => greeted.resolve(true))
     const timer = setTimeout(() => greeted.resolve(false), helloMs)
     void link.closed.then(() => greeted.resolve(false))
     const isThere = await greeted.promise
@@ -367,15 +393,11 @@ class Link {
     return undefined
   }
 
-  private constructor(
-    socket: Socket,
-    onDoor: (door: Extract<FromGateway, { type: 'door' }>) => void,
-    onHello: () => void,
-  ) {
+  private constructor(socket: Socket, onNews: (news: News) => void, onHello: () => void) {
     this.#socket = socket
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
     const read = frameReader(fromGateway, (frame) => {
-      if (frame.type === 'door') onDoor(frame)
+      if (frame.type === 'door' || frame.type === 'open') onNews(frame)
       else if (frame.type === 'counts') this.#asked.shift()?.(frame)
       else {
         this.#hello = frame

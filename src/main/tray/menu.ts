@@ -84,8 +84,16 @@ function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {
           { kind: 'command', command: { name: 'pauseNode' } },
           { toolTip: 'Withdraws its endpoints and keeps its models loaded.' },
         ),
+    ...proxyEntries(view),
     ...(offersPower(view) ? [line('Measure power…', { kind: 'measurePower' })] : []),
   ]
+}
+
+function proxyEntries({ snapshot }: AgentView): MenuEntry[] {
+  const proxy = snapshot?.host.clientProxy
+  if (proxy === undefined) return []
+  const url = `${proxy}/v1`
+  return [line('Copy URL for programs on this Mac', { kind: 'copy', text: url }, { toolTip: url })]
 }
 
 function appEntries(view: AgentView): MenuEntry[] {

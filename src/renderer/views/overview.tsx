@@ -13,6 +13,7 @@ import { AppBanners, Banners } from './banners.tsx'
 import { deletionOf, isDeletion } from './delete-service.tsx'
 import { FirstRun } from './first-run.tsx'
 import { Later } from './later.tsx'
+import { CopyUrl } from './service-cards.tsx'
 import { ServiceDetail } from './service-detail.tsx'
 import { ServiceList } from './service-list.tsx'
 import styles from './overview.module.css'
@@ -110,8 +111,14 @@ function NoServices() {
 /** What concerns the whole machine. */
 function NodeActions() {
   const paused = useSnapshot(({ host }) => host.paused)
+  const proxy = useSnapshot(({ host }) => host.clientProxy)
   return (
     <section className={styles['node']} aria-label={nodeWords.title}>
+      {proxy !== undefined && (
+        <p className={styles['proxy']}>
+          {nodeWords.proxy} <CopyUrl url={`${proxy}/v1`} />
+        </p>
+      )}
       <div className={styles['actions']}>
         {!paused && (
           <AskButton about="node" command={{ name: 'pauseNode' }}>

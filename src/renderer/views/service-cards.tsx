@@ -119,9 +119,13 @@ function factsOf(runtime: RuntimeFigures): [name: string, value: ReactNode][] {
 }
 
 /** Where the server is reached: by pods, and from this Mac. */
-export function ServiceAddresses({ service: { url, port, address } }: { readonly service: ServiceView }) {
+export function ServiceAddresses({ service }: { readonly service: ServiceView }) {
+  const { uid, namespace, name, url, port, address } = service
+  const proxy = useSnapshot(({ host }) => host.clientProxy)
+  const clients = useSnapshot(({ figures }) => figures[uid]?.gateway)
   if (url === undefined && port === undefined) return null
-  const local = port === undefined ? undefined : `http://127.0.0.1:${port}`
+  const server = port === undefined ? undefined : `http://127.0.0.1:${port}`
+  const local = server === undefined || proxy === undefined ? server : `${proxy}/${namespace}/${name}`
   return (
     <Card title={addressWords.title}>
       <Facts
@@ -131,6 +135,12 @@ export function ServiceAddresses({ service: { url, port, address } }: { readonly
             ? []
             : [[addressWords.published, <CopyUrl key="published" url={`http://${address}:${port}`} />] as const]),
           [addressWords.here, local === undefined ? addressWords.notRunning : <CopyUrl url={local} />],
+          ...(server === undefined || server === local
+            ? []
+            : [[addressWords.server, <CopyUrl key="server" url={server} />] as const]),
+          ...(local === undefined || proxy === undefined
+            ? []
+            : [[addressWords.clients, addressWords.from(clients)] as const]),
         ]}
       />
       {url !== undefined && (
@@ -141,7 +151,7 @@ export function ServiceAddresses({ service: { url, port, address } }: { readonly
   )
 }
 
-const CopyUrl = ({ url }: { readonly url: string }) => (
+export const CopyUrl = ({ url }: { readonly url: string }) => (
   <CopyButton text={url} label={addressWords.copy(url)}>
     <Sentence text={url} />
   </CopyButton>

@@ -115,11 +115,25 @@ function runtimeRow({ state, generatedTokensPerSecond, requestsRunning, slow }: 
   ].join(' · ')
 }
 
+const who = (address: string): string => (/^(?:127\.|::1$|::ffff:127\.)/.test(address) ? 'this Mac' : address)
+
 export const addressWords = {
   title: 'Addresses',
   pods: 'For pods',
   published: 'As published',
   here: 'On this Mac',
+  server: 'The server itself',
+  clients: 'Asking now',
+  /** `2 requests from this Mac · 1 request from 10.0.0.7, to the published address` */
+  from: (clients: ServiceFigures['gateway'] = []): string =>
+    clients.length === 0
+      ? 'nobody'
+      : clients
+          .map(({ door, address, requests }) => {
+            const where = door === 'published' ? ', to the published address' : ''
+            return `${requests === 1 ? '1 request' : `${requests} requests`} from ${who(address)}${where}`
+          })
+          .join(' · '),
   notPublished: 'no Service yet',
   notRunning: 'no server runs',
   copy: (url: string) => `Copy URL ${url}`,
@@ -175,7 +189,12 @@ export const serverWords = {
   unquoted: 'Do not paste this: it is cut, or its quotes are lost because an earlier version started it.',
 } as const
 
-export const nodeWords = { title: 'This machine', pause: 'Pause this machine', resync: 'Resync' } as const
+export const nodeWords = {
+  title: 'This machine',
+  pause: 'Pause this machine',
+  resync: 'Resync',
+  proxy: 'Programs on this Mac reach every model at',
+} as const
 
 const size = (bytes: number | undefined) => (bytes === undefined ? notReported : formatBytes(bytes))
 

@@ -103,11 +103,16 @@ export function working(): FakeAgent {
     kvUse: 0.37,
     lastRequestAt: '2026-01-02T03:04:00.000Z',
   }
+  const gateway: AgentSnapshot['figures'][string]['gateway'] = [
+    { door: 'clientProxy', address: '127.0.0.1', requests: 2 },
+    { door: 'published', address: '10.0.0.7', requests: 1 },
+  ]
   const service = { ...ready, memory: { ...needs(9.8), items: { ...itemsOf(8.2), kv: 0.9 * gigabyte } } }
   const agent = new FakeAgent(
     sampleSnapshot({
       services: [service],
-      figures: { ready: { footprintBytes: 9.1 * gigabyte, runtime, powerShareWatts: 31.5 } },
+      host: { ...sampleSnapshot().host, clientProxy: 'http://127.0.0.1:9999' },
+      figures: { ready: { footprintBytes: 9.1 * gigabyte, runtime, powerShareWatts: 31.5, gateway } },
       ...memoryWith([service]),
       ...measuring,
     }),

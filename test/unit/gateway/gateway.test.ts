@@ -117,6 +117,36 @@ describe('in this process', () => {
     await ended
   })
 
+  test('who is being answered it tells an agent that looks, at once and as it changes, and no other', async () => {
+    const answers: (() => void)[] = []
+    await using slow = await engine((_request, response) => answers.push(() => response.end('late')))
+    const ended = run()
+    const [first, other] = [await agent(), await agent()]
+    await first.tell(routeTo('slow', slow.port))
+    const openOf = ({ heard }: { readonly heard: readonly FromGateway[] }) =>
+      heard.filter(({ type }) => type === 'open')
+    const asked = Promise.all([status(), status()])
+    await eventually(() => answers.length === 2)
+    first.send({ type: 'watch', isOn: true })
+    await eventually(() => openOf(first).length === 1)
+    for (const answer of answers) answer()
+    await asked
+    await eventually(() => openOf(first).length === 2)
+    first.send({ type: 'watch', isOn: false })
+    first.send({ type: 'count' })
+    await eventually(() => first.heard.some(({ type }) => type === 'counts'))
+    const client = { namespace: 'default', name: 'slow', door: 'clientProxy', address: '127.0.0.1', requests: 2 }
+    expect([openOf(first), openOf(other)]).toEqual([
+      [
+        { type: 'open', requests: [client] },
+        { type: 'open', requests: [] },
+      ],
+      [],
+    ])
+    first.send({ type: 'end' })
+    await ended
+  })
+
   test('it goes on without an agent, until its last engine has been gone for a while', async () => {
     const quick = await engine((_request, response) => response.end('ok'))
     const ended = run({ lookMs: 20, lingerMs: 60 })

@@ -104,6 +104,31 @@ test('of many services that wait it is told why, a part at a time', async () => 
   await gateway.end()
 })
 
+test('while somebody looks it knows who is being answered', async () => {
+  const answers: (() => void)[] = []
+  await using slow = await engine((_request, response) => answers.push(() => response.end('late')))
+  routes = [routeTo('slow', slow.port)]
+  let changes = 0
+  const gateway = room({ onChange: () => (changes += 1) })
+  await listening(gateway)
+  const asked = status()
+  await eventually(() => answers.length === 1)
+  expect(gateway.openOf('default/slow')).toEqual([])
+  const before = changes
+  gateway.watch(true)
+  await eventually(() => gateway.openOf('default/slow').length === 1)
+  expect([changes - before, gateway.openOf('default/slow')[0]?.requests, gateway.openOf('default/other')]).toEqual([
+    1,
+    1,
+    [],
+  ])
+  gateway.watch(false)
+  expect(gateway.openOf('default/slow')).toEqual([])
+  answers[0]?.()
+  expect(await asked).toBe(200)
+  await gateway.end()
+})
+
 test('the next agent takes over the same process, and an agent that goes ends none', async () => {
   const first = room()
   await listening(first)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { firstServiceCommand } from '../../../src/renderer/first-run.ts'
-import { progressWords } from '../../../src/renderer/words/services.ts'
+import { addressWords, progressWords } from '../../../src/renderer/words/services.ts'
 
 test.each([
   {
@@ -40,4 +40,15 @@ test.each([
 test('a context with a space in its name reaches kubectl as one word', () => {
   const [line] = firstServiceCommand({ context: "kim's lab" }).split('\n')
   expect(line).toBe(`kubectl --context 'kim'\\''s lab' --namespace default apply -f - <<EOF`)
+})
+
+test('who asks is told by address and door', () => {
+  const clients = [
+    { door: 'clientProxy', address: '127.0.0.1', requests: 2 },
+    { door: 'published', address: '10.0.0.7', requests: 1 },
+  ] as const
+  expect(addressWords.from([...clients])).toBe(
+    '2 requests from this Mac · 1 request from 10.0.0.7, to the published address',
+  )
+  expect(addressWords.from()).toBe('nobody')
 })
