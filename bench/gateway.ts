@@ -5,13 +5,14 @@ import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { execa } from 'execa'
-import { Gateway, nodeOptionsOfGateway, type GatewayCommand } from '../src/agent-core/gateway/gateway.ts'
+import { Gateway, nodeOptionsOfGateway, ofOneFile, type GatewayCommand } from '../src/agent-core/gateway/gateway.ts'
 import { eventually } from '../test/support/eventually.ts'
 import { freePort } from '../test/support/free-port.ts'
 import { silentLog } from '../test/support/silent-log.ts'
 import { cpuShares, memoryOf } from './proc.ts'
 import type { Group, Row } from './row.ts'
 import { statisticsOf } from './statistics.ts'
+import { packageVersion } from '../tasks/build-info.ts'
 import { isExecutable, onPath } from '../tasks/setup/tools.ts'
 
 const batches = 9
@@ -50,9 +51,8 @@ export const gateway: Group = {
     const byNode = stack.use(
       await startGateway('gateway', engine.port, [process.execPath, ...nodeOptionsOfGateway, world.bundle]),
     )
-    const options = `--node-options=${nodeOptionsOfGateway.join(' ')}`
     const oneFile = stack.use(
-      await startGateway('gateway as one file', engine.port, [await world.buildSelfContained(), options]),
+      await startGateway('gateway as one file', engine.port, ofOneFile(await world.buildSelfContained())),
     )
     const go = await startGo(engine.port)
     if (go) stack.use(go)
@@ -184,7 +184,7 @@ async function startGateway(
       onChange: () => undefined,
       onDoors: () => undefined,
     },
-    holders: () => Promise.resolve([]),
+    ...{ version: packageVersion(), holders: () => Promise.resolve([]), commandLine: () => Promise.resolve(undefined) },
   })
   opening.defer(() => room.end())
   room.start()

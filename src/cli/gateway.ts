@@ -4,12 +4,16 @@ import { dropRoot, runGateway } from '../gateway/gateway.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
 /** `metal-agent gateway --socket PATH`, which only an agent starts: the process that forwards requests to engines. Answers the exit code. */
-export async function runGatewayVerb([flag, socketPath = '']: readonly string[], { stderr }: CliIo): Promise<number> {
+export async function runGatewayVerb(
+  [flag, socketPath = '', successor]: readonly string[],
+  { stderr }: CliIo,
+): Promise<number> {
   if (flag !== '--socket' || !path.isAbsolute(socketPath)) {
     stderr.write('metal-agent: the agent starts its gateway itself.\n')
     return exitCodes.wrongUsage
   }
   const log = (text: string): void => void stderr.write(`${new Date().toISOString()} ${text}\n`)
-  await runGateway({ socketPath, version: buildInfo.version, log, onListening: dropRoot })
+  const isSuccessor = successor === '--successor'
+  await runGateway({ socketPath, version: buildInfo.version, log, isSuccessor, onListening: dropRoot })
   return exitCodes.done
 }

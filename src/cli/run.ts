@@ -4,7 +4,7 @@ import { buildInfo } from '../agent-core/agent/build-info.ts'
 import { LogFile } from '../agent-core/observability/log-file.ts'
 import { createLog, type Log } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import { nodeOptionsOfGateway, type GatewayCommand } from '../agent-core/gateway/gateway.ts'
+import { nodeOptionsOfGateway, ofOneFile, type GatewayCommand } from '../agent-core/gateway/gateway.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
@@ -14,7 +14,7 @@ import { hasCode } from '../agent-core/util/files.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { LinkError } from '../contract/client.ts'
 import { serviceVariable } from '../installation/service/service-plan.ts'
-import { versionedCopyOf } from '../installation/versioned-copy.ts'
+import { onceCopied } from '../installation/versioned-copy.ts'
 import { hostAgent, type HostedAgent, type HostOptions, type HostResult } from '../serve/host-agent.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
@@ -69,15 +69,12 @@ async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform,
 }
 
 /** A command in one file is copied below the state folder, from where the gateway outlives an update of the app that it came with. */
-const gatewayCommand =
-  (self: NonNullable<CliIo['self']>, stateDir: string): GatewayCommand =>
-  async () =>
-    isSelfContained()
-      ? [
-          await versionedCopyOf({ command: self[0], version: buildInfo.version, stateDir, inUse: [self[0]] }),
-          `--node-options=${nodeOptionsOfGateway.join(' ')}`,
-        ]
-      : [self[0], ...nodeOptionsOfGateway, ...self.slice(1)]
+function gatewayCommand(self: NonNullable<CliIo['self']>, stateDir: string): GatewayCommand {
+  const [program, ...args] = self
+  if (!isSelfContained()) return () => Promise.resolve([program, ...nodeOptionsOfGateway, ...args])
+  const copy = onceCopied({ command: program, version: buildInfo.version, stateDir, inUse: [program] })
+  return async () => ofOneFile(await copy())
+}
 
 /** How often the service looks whether the state folder is free: as fast as launchd would restart it, without the start. */
 const lookMs = 5_000

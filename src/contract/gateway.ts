@@ -102,26 +102,30 @@ export const gatewayRoute = z.object({
 })
 export type GatewayRoute = z.infer<typeof gatewayRoute>
 
+/** First of each connection: all that serves, and what there is room for of the others. */
+export const allRoutes = z.object({
+  type: z.literal('routes'),
+  /** Of the client proxy; 0 = there is none. */
+  port: port.or(z.literal(0)),
+  routes: z.array(gatewayRoute).max(maxRoutes),
+})
+
 export const toGateway = z.discriminatedUnion('type', [
-  /** First of each connection: all that serves, and what there is room for of the others. */
-  z.object({
-    type: z.literal('routes'),
-    /** Of the client proxy; 0 = there is none. */
-    port: port.or(z.literal(0)),
-    routes: z.array(gatewayRoute).max(maxRoutes),
-  }),
+  allRoutes,
   /** What has changed since; `gone` names services as namespace/name. */
   z.object({
     type: z.literal('changes'),
     routes: z.array(gatewayRoute).max(maxRoutes),
     gone: z.array(z.string().max(601)).max(maxRoutes),
   }),
-  /** Every {@link heartbeatMs}. */
-  z.object({ type: z.literal('alive') }),
+  /** Every {@link heartbeatMs}, answered with `pong`: by this each side knows that the other one is not gone and does not hang. */
+  z.object({ type: z.literal('ping') }),
   /** Whether `open` is to be told, at once and after each change. */
   z.object({ type: z.literal('watch'), isOn: z.boolean() }),
   /** Answered with `counts`. */
   z.object({ type: z.literal('count') }),
+  /** It starts this program as the gateway that takes its place; answered with `replaced`. */
+  z.object({ type: z.literal('replace'), command: z.array(z.string().max(4_096)).min(1).max(50) }),
   /** It listens no longer, finishes what it forwards, and ends. */
   z.object({ type: z.literal('end') }),
 ])
@@ -152,6 +156,9 @@ export const fromGateway = z.discriminatedUnion('type', [
     port: z.int(),
     problem: z.string().max(100).optional(),
   }),
+  z.object({ type: z.literal('pong') }),
+  /** Another gateway answers at the socket now; or why there is none, and this one continues. */
+  z.object({ type: z.literal('replaced'), problem: z.string().max(1_000).optional() }),
   /** Of more clients than that the first ones. */
   z.object({ type: z.literal('open'), requests: z.array(openRequests).max(maxOpen) }),
   /** Since its start; a missing outcome did not happen. */
@@ -164,7 +171,7 @@ export const fromGateway = z.discriminatedUnion('type', [
 export type FromGateway = z.infer<typeof fromGateway>
 export type GatewayCounts = Omit<Extract<FromGateway, { type: 'counts' }>, 'type'>
 
-export const heartbeatMs = 10_000
+export const heartbeatMs = 2_000
 
 /** Two thousand routes with long names fit. */
 const maxLineLength = 8 * 1_024 * 1_024

@@ -43,7 +43,7 @@ export abstract class Door {
   /** Without a request, those that wait longest first. */
   readonly #waiting = new Set<Socket>()
   readonly #empty = Promise.withResolvers<undefined>()
-  #isClosing = false
+  #end: 'at once' | 'as they come' | undefined
   #inFlight = 0
   #defects = 0
 
@@ -91,7 +91,7 @@ export abstract class Door {
     socket.once('close', () => {
       this.#connections.delete(socket)
       this.#waiting.delete(socket)
-      if (this.#isClosing && this.#connections.size === 0) this.#closed()
+      if (this.#end !== undefined && this.#connections.size === 0) this.#ended()
     })
     this.#http.emit('connection', socket)
     if (this.#waiting.size <= maxConnections) return
@@ -101,15 +101,18 @@ export abstract class Door {
     }
   }
 
-  /** Ends connections without a request; resolves when requests in flight have ended. */
-  async close(): Promise<void> {
-    this.#isClosing = true
-    for (const socket of this.#waiting) socket.destroy()
-    if (this.#connections.size === 0) this.#closed()
+  /**
+   * Resolves when requests in flight have ended, and with them all connections. Those without a request end at once, or, where another process
+   * takes new ones, with their next request or when it is their time: a client that sends one at this moment is to be answered.
+   */
+  async close(when: 'at once' | 'as they come'): Promise<void> {
+    this.#end = when
+    if (when === 'at once') for (const socket of this.#waiting) socket.destroy()
+    if (this.#connections.size === 0) this.#ended()
     await this.#empty.promise
   }
 
-  #closed(): void {
+  #ended(): void {
     // Ends its look for slow connections.
     this.#http.close(() => undefined)
     this.#empty.resolve(undefined)
@@ -122,9 +125,10 @@ export abstract class Door {
     response.once('close', () => {
       if (socket.destroyed) return
       // A door that is closed waits for no further request.
-      if (this.#isClosing) socket.end()
+      if (this.#end === 'at once') socket.end()
       else this.#waiting.add(socket)
     })
+    if (this.#end !== undefined) response.setHeader('connection', 'close')
     const asked: Asked = { at: performance.now(), address: socket.remoteAddress ?? '' }
     let refusal: Refusal | undefined
     this.#inFlight += 1

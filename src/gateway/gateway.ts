@@ -1,4 +1,5 @@
-import { chmod, lstat, rm } from 'node:fs/promises'
+import { once } from 'node:events'
+import { chmod, lstat, rename, rm } from 'node:fs/promises'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -13,6 +14,7 @@ import {
 } from '../contract/gateway.ts'
 import { ClientDoor } from './client-door.ts'
 import { Figures } from './figures.ts'
+import { handOver, inherit, type Told } from './hand-over.ts'
 import { Listeners } from './listeners.ts'
 import { PublishedDoor } from './published-door.ts'
 import { serviceOf } from './routing.ts'
@@ -22,6 +24,8 @@ export interface GatewayOptions {
   readonly socketPath: string
   readonly version: string
   readonly log: (text: string) => void
+  /** An earlier gateway started it over IPC to take its place. */
+  readonly isSuccessor?: boolean
   /** Called before anything is taken from anybody. */
   readonly onListening?: () => void
   /** For tests. */
@@ -55,7 +59,8 @@ const maxAgents = 4
 export async function runGateway(options: GatewayOptions): Promise<void> {
   const ended = Promise.withResolvers<string>()
   const agents = new AgentSocket({ ...options, onEnd: ended.resolve })
-  if (!(await agents.listen())) {
+  if (options.isSuccessor === true) await agents.inherit()
+  else if (!(await agents.listen())) {
     options.log('Another gateway answers on the socket.')
     return
   }
@@ -72,14 +77,14 @@ class AgentSocket {
   readonly #door: ClientDoor
   readonly #published: PublishedDoor
   readonly #listeners: Listeners
-  readonly #server: Server
   readonly #agents = new Set<Socket>()
   /** Those of them that somebody looks at requests in flight by. */
   readonly #watching = new Set<Socket>()
   #openTimer: NodeJS.Timeout | undefined
-  /** 0 = there is no client proxy. */
-  #clientPort = 0
+  #server = createServer()
+  #told: Told | undefined
   #routes: ReadonlyMap<string, GatewayRoute> = new Map()
+  #replacement: 'begun' | 'done' | undefined
   #heardAt = performance.now()
   /** Since when there is neither an agent nor an engine. */
   #uselessSince: number | undefined
@@ -95,8 +100,6 @@ class AgentSocket {
     this.#listeners = new Listeners((state) => {
       for (const agent of this.#agents) send(agent, { type: 'door', ...state })
     })
-    this.#server = createServer((socket) => this.#connected(socket))
-    this.#server.maxConnections = maxAgents
   }
 
   /** False where another gateway answers there. Throws where the folder is not this user's alone. */
@@ -105,27 +108,46 @@ class AgentSocket {
     const folder = await lstat(path.dirname(socketPath))
     if (!folder.isDirectory() || folder.uid !== process.geteuid?.() || (folder.mode & 0o077) !== 0)
       throw new Error(`${path.dirname(socketPath)} is not a folder of this user alone`)
-    if (!(await listened(this.#server, socketPath))) {
-      if (await answers({ path: socketPath })) return false
-      await rm(socketPath, { force: true })
-      if (!(await listened(this.#server, socketPath))) return false
-    }
-    await chmod(socketPath, 0o600)
-    this.#timer = setInterval(() => void this.#look(), this.#timings.lookMs)
-    this.#options.onListening?.()
+    if (await answers({ path: socketPath })) return false
+    // By its own name it would be removed when this process closes it, also where a successor listens there then.
+    const unnamed = path.join(path.dirname(socketPath), `gw.${process.pid}`)
+    await rm(unnamed, { force: true })
+    await listened(this.#server, unnamed)
+    await chmod(unnamed, 0o600)
+    await rename(unnamed, socketPath)
+    this.#begin(this.#server)
     return true
+  }
+
+  /** Takes the place of the gateway that started this one. */
+  inherit(): Promise<void> {
+    return inherit({
+      listener: (address, server) => this.#listeners.take(address, server),
+      agents: (server) => this.#begin(server),
+      told: (told) => this.#hear(told),
+    })
   }
 
   /** Nothing new is taken; resolves when what is in flight has ended. */
   async close(): Promise<void> {
+    const isReplaced = this.#replacement === 'done'
     clearInterval(this.#timer)
     clearTimeout(this.#openTimer)
     this.#server.close()
     this.#listeners.set([])
-    const closing = Promise.all([this.#door.close(), this.#published.close()])
-    await within(agentWaitsMs, closing)
+    const when = isReplaced ? 'as they come' : 'at once'
+    const closing = Promise.all([this.#door.close(when), this.#published.close(when)])
+    if (!isReplaced) await within(agentWaitsMs, closing)
     for (const agent of this.#agents) agent.end()
     await within(endLimitMs, closing)
+  }
+
+  #begin(server: Server): void {
+    this.#server = server
+    server.maxConnections = maxAgents
+    server.on('connection', (socket) => this.#connected(socket))
+    this.#timer = setInterval(() => void this.#look(), this.#timings.lookMs)
+    this.#options.onListening?.()
   }
 
   #connected(socket: Socket): void {
@@ -151,16 +173,13 @@ class AgentSocket {
     this.#heardAt = performance.now()
     switch (frame.type) {
       case 'routes':
-        this.#clientPort = frame.port
-        this.#know(byService(frame.routes))
+        this.#hear(frame)
         return
       case 'changes': {
         const gone = new Set(frame.gone)
         this.#know(byService([...this.#routes.values(), ...frame.routes].filter((one) => !gone.has(serviceOf(one)))))
         return
       }
-      case 'alive':
-        return
       case 'watch':
         if (frame.isOn) this.#watching.add(socket)
         else this.#watching.delete(socket)
@@ -169,8 +188,42 @@ class AgentSocket {
       case 'count':
         send(socket, { type: 'counts', ...this.#door.counts })
         return
+      case 'ping':
+        send(socket, { type: 'pong' })
+        return
+      case 'replace':
+        void this.#replace(socket, frame.command)
+        return
       case 'end':
         this.#options.onEnd('an agent said so')
+    }
+  }
+
+  #hear(told: Told): void {
+    this.#told = told
+    this.#know(byService(told.routes))
+  }
+
+  /** Never rejects. */
+  async #replace(agent: Socket, [program = '', ...args]: readonly string[]): Promise<void> {
+    if (this.#replacement !== undefined) return
+    this.#replacement = 'begun'
+    try {
+      if (process.geteuid?.() === 0) throw new Error('root starts no other gateway')
+      if (!path.isAbsolute(program)) throw new Error(`${program} is no absolute path`)
+      await handOver([program, ...args, 'gateway', '--socket', this.#options.socketPath, '--successor'], {
+        listeners: this.#listeners.opened,
+        agents: this.#server,
+        told: this.#told && { ...this.#told, routes: this.#published.completed([...this.#routes.values()]) },
+      })
+      this.#replacement = 'done'
+      send(agent, { type: 'replaced' })
+      this.#options.onEnd('another gateway has taken its place')
+    } catch (error) {
+      this.#replacement = undefined
+      const problem = error instanceof Error ? error.message : String(error)
+      this.#options.log(`Not replaced by ${program}: ${problem}`)
+      send(agent, { type: 'replaced', problem: problem.slice(0, 1_000) })
     }
   }
 
@@ -193,7 +246,11 @@ class AgentSocket {
     // Without an agent the cluster calls these services stale and sends nobody here.
     const isAlone = performance.now() - this.#heardAt >= this.#timings.agentGoneMs
     const published = this.#published.told(isAlone ? [] : all)
-    const client = { host: '127.0.0.1', port: this.#clientPort, onConnection: (one: Socket) => this.#door.connect(one) }
+    const client = {
+      host: '127.0.0.1',
+      port: this.#told?.port ?? 0,
+      onConnection: (one: Socket) => this.#door.connect(one),
+    }
     this.#listeners.set(client.port === 0 ? published : [client, ...published])
   }
 
@@ -251,21 +308,14 @@ function answers(where: { path: string } | { host: string; port: number }): Prom
   })
 }
 
-/** False where something is in the way. */
-function listened(server: Server, socketPath: string): Promise<boolean> {
+async function listened(server: Server, socketPath: string): Promise<void> {
   // From its first moment on the socket is this user's alone.
   const before = process.umask(0o177)
-  return new Promise<boolean>((resolve, reject) => {
-    const onError = (error: NodeJS.ErrnoException): void => {
-      if (error.code === 'EADDRINUSE') resolve(false)
-      else reject(error)
-    }
-    server.once('error', onError)
-    server.listen(socketPath, () => {
-      server.off('error', onError)
-      resolve(true)
-    })
-  }).finally(() => process.umask(before))
+  try {
+    await once(server.listen(socketPath), 'listening')
+  } finally {
+    process.umask(before)
+  }
 }
 
 /** What strangers' bytes pass through never runs as root. Throws where that cannot be left. */

@@ -59,6 +59,18 @@ export class PublishedDoor extends Door {
     )
   }
 
+  /** These routes, with what an agent has not said of them again since. */
+  completed(routes: readonly GatewayRoute[]): GatewayRoute[] {
+    return routes.map((route) => {
+      const { address, access } = this.#services.get(`${route.namespace}/${route.name}`) ?? {}
+      if (!route.published) return route
+      return {
+        ...route,
+        published: { ...(address !== undefined && { address }), ...(access && { access }), ...route.published },
+      }
+    })
+  }
+
   protected async serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void> {
     const { localAddress, localPort } = request.socket
     const entrance = this.#entrances.get(keyOf(localAddress, localPort))

@@ -51,6 +51,24 @@ export async function versionedCopyOf({ command, version, stateDir, inUse = [] }
   })
 }
 
+/** Of the command as it is at the first call: a later one finds the copy there, or makes it again where it is gone. */
+export function onceCopied(request: CopyRequest): () => Promise<string> {
+  let copy: string | undefined
+  return async () => {
+    if (copy === undefined || !(await isFile(copy))) copy = await versionedCopyOf(request)
+    return copy
+  }
+}
+
+async function isFile(file: string): Promise<boolean> {
+  try {
+    return (await lstat(file)).isFile()
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return false
+    throw error
+  }
+}
+
 /** False for a link, whose content may change. */
 async function isWhole(file: string, hash: string): Promise<boolean> {
   try {

@@ -3,11 +3,14 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { app, clipboard, Menu, type MenuItemConstructorOptions, shell } from 'electron'
 import electronLog from 'electron-log/node'
+import { buildInfo } from '../agent-core/agent/build-info.ts'
+import { ofOneFile, type GatewayCommand } from '../agent-core/gateway/gateway.ts'
 import { createLog } from '../agent-core/observability/log.ts'
 import type { LogLevel } from '../agent-core/settings/settings.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { cleanLines } from '../contract/clean-text.ts'
+import { onceCopied } from '../installation/versioned-copy.ts'
 import { createAgentView, keepPreferences, keepShowing } from './agent/agent-view.ts'
 import { installedApp } from './system/installed-app.ts'
 import { KeptToken } from './system/kept-token.ts'
@@ -68,6 +71,15 @@ if (app.requestSingleInstanceLock()) {
   app.quit()
 }
 
+/** Of the app that people install. */
+const packedCommand = (): string => path.join(process.resourcesPath, 'bin/metal-agent')
+
+/** The gateway outlives an update of the app, which replaces everything in it. */
+function gatewayCommand(): GatewayCommand {
+  const copy = onceCopied({ command: packedCommand(), version: buildInfo.version, stateDir })
+  return async () => ofOneFile(await copy())
+}
+
 function run(followLinks: ReturnType<typeof catchLinks>): void {
   const log = openAppLog(stateDir, 'info')
   let servers: ServersAtEnd = 'stop'
@@ -105,6 +117,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     },
     onLogLevel: (level) => log.setLevel(level),
     holdAwake,
+    ...(app.isPackaged && { gateway: { temporaryDir: tmpdir(), command: gatewayCommand() } }),
     onPreferences: (preferences) => view.setState({ preferences }),
     onMoved: (movedKeys) => view.setState({ movedKeys }),
     onHosting: (hosting) => view.setState(hosting),
@@ -122,7 +135,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   const ownPower: OwnPower = {
     link: agent.link,
     own: app.isPackaged
-      ? { program: path.join(process.resourcesPath, 'bin/metal-agent') }
+      ? { program: packedCommand() }
       : { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
     confirm: ask,
   }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -32,6 +33,8 @@ export interface ShellAppOptions {
   readonly electron?: string
   /** Of a packed app, which the stand-in runs in place of the build. */
   readonly archive?: string
+  /** Of the client proxy; absent = none. */
+  readonly clientPort?: number
   /** Added to an environment that holds little of this machine. */
   readonly env?: Readonly<Record<string, string>>
 }
@@ -101,6 +104,9 @@ export class ShellApp implements AsyncDisposable {
     await mkdir(homeIn(folder), { recursive: true })
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
     if (options.kubeconfig !== undefined) await writeFile(path.join(folder, 'kubeconfig'), options.kubeconfig)
+    // The usual port is one for all tests.
+    const startFile = path.join(stateDir, 'start-settings.json')
+    if (!existsSync(startFile)) await writeFile(startFile, JSON.stringify({ clientPort: options.clientPort ?? 0 }))
     const ofTests = { port: 0, modelStore: path.join(folder, 'models'), allowedDownloadHosts: ['127.0.0.1'] }
     if (options.preferences) await writeAppState(stateDir, { ...ofTests, ...options.preferences })
     if (options.earlier) {

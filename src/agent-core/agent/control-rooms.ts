@@ -159,11 +159,11 @@ function gatewayRoom(
   { rooms: { servers } }: ControlInputs,
   { address, apiKeys }: Pick<ControlRooms, 'address'> & { readonly apiKeys: ApiKeys },
 ): Gateway | undefined {
-  const { settings, platform, log, gateway: how } = options
+  const { settings, platform, log, version, gateway: how } = options
   const { stateDir, clientPort } = settings
   if (!how) {
     if (clientPort > 0) {
-      const text = `Nothing listens at port ${clientPort} for programs on this machine: only the command starts the client proxy yet, as metal-agent in a terminal or as a service.`
+      const text = `Nothing listens at port ${clientPort} for programs on this machine: an app that is run from its source has no client proxy.`
       log.info('no client proxy', { text })
     }
     return undefined
@@ -182,11 +182,12 @@ function gatewayRoom(
   }
   const routes = new Routes({ servers, published })
   const gateway = new Gateway({
-    ...{ port: clientPort, stateDir, command: how.command, log, onChange: () => snapshots.changed() },
+    ...{ port: clientPort, stateDir, command: how.command, version, log, onChange: () => snapshots.changed() },
     socketPath: socketPathFor(stateDir, how.temporaryDir, 'gateway.sock'),
     routes: () => routes.now(session()?.reconciler.outlooks() ?? []),
     holders: async (port) => (await platform.portListeners(port, noGroup)).others,
     onDoors: () => session()?.reconciler.enqueueAll(),
+    commandLine: async (pid) => (await platform.process(pid))?.commandLine,
   })
   servers.onChange(() => gateway.routesChanged())
   snapshots.register(() => ({ notices: [gateway.notice] }))

@@ -43,10 +43,9 @@ export class Doors implements Disposable {
     this.#awayAfter(foundWithinMs)
   }
 
-  /** A gateway is there, and says of each address how it is. */
+  /** A gateway is there, and has begun to say of each address how it is. */
   there(): void {
     clearTimeout(this.#timer)
-    this.#states.clear()
     this.#is = 'there'
     this.#why = undefined
     this.#onChange()
@@ -65,6 +64,7 @@ export class Doors implements Disposable {
   /** The gateway has ended, and another one is started. */
   lost(): void {
     if (this.#is !== 'there') return
+    this.#states.clear()
     this.#is = 'awaited'
     this.#awayAfter(backWithinMs)
     this.#onChange()

@@ -16,6 +16,7 @@ import {
 } from '../../contract/gateway.ts'
 import { Doors, type DoorState } from './doors.ts'
 import { changesSince } from './routes.ts'
+import writeFileAtomic from 'write-file-atomic'
 import type { Logger } from '../observability/logger.ts'
 import type { PortHolder } from '../platform/platform.ts'
 import { launchEnvironment } from '../servers/launch.ts'
@@ -26,6 +27,7 @@ import { messageOf } from '../util/message-of.ts'
 import { refKey } from '../util/object-key.ts'
 import { pause } from '../util/pause.ts'
 import { holdersText } from '../util/port-holders.ts'
+import { signalGroup } from '../util/signal-group.ts'
 import { within } from '../util/within.ts'
 
 /** The program and its arguments, to which those of the gateway are added. */
@@ -40,24 +42,39 @@ export const nodeOptionsOfGateway = [
   ...['--opt', '--invocation-count-for-maglev=400'],
 ]
 
+/** The self-contained command takes the same options in a flag of its own. */
+export const ofOneFile = (program: string): [string, string] => [
+  program,
+  `--node-options=${nodeOptionsOfGateway.join(' ')}`,
+]
+
 export interface GatewayOptions {
   /** Port of the client proxy on 127.0.0.1; 0 = there is none, and a gateway only where services need it at the published address. */
   readonly port: number
   readonly stateDir: string
   readonly socketPath: string
   readonly command: GatewayCommand
+  /** Of the command: a gateway of another version that an earlier agent left running is replaced. */
+  readonly version: string
   readonly routes: () => GatewayRoute[]
   /** Who has a port that is taken. Must not reject. */
   readonly holders: (port: number) => Promise<readonly PortHolder[]>
+  /** By pid; undefined where there is no such process. */
+  readonly commandLine: (pid: number) => Promise<string | undefined>
   readonly log: Logger
   readonly onChange: () => void
   /** Whether it listens at the published address may have changed. */
   readonly onDoors: () => void
+  /** For tests. */
+  readonly timings?: Partial<typeof usualTimings>
 }
 
 /** A gateway that does not answer within this time is killed and started again; it usually takes a fraction of a second. */
 const startMs = 15_000
-const helloMs = 5_000
+const usualTimings = { heartbeatMs, helloMs: 5_000 }
+/** So many heartbeats without an answer tell of a gateway that hangs: no busy machine keeps it from answering for so long. */
+const maxUnanswered = 4
+const replaceMs = 30_000
 const lookEveryMs = 10
 const countMs = 1_000
 const reasonsMs = 1_000
@@ -73,6 +90,7 @@ const backOff = { firstMs: 1_000, maxMs: 60_000 }
  */
 export class Gateway implements AsyncDisposable {
   readonly #options: GatewayOptions
+  readonly #timings: typeof usualTimings
   readonly #leaving = new AbortController()
   readonly #doors: Doors
   #link: Link | undefined
@@ -80,8 +98,10 @@ export class Gateway implements AsyncDisposable {
   /** It is started whenever it does not run. */
   #isKept = false
   #running: Promise<void> | undefined
-  #door: Extract<FromGateway, { type: 'door' }> | undefined
+  #door: Door | undefined
   #problem: string | undefined
+  /** Why an earlier version runs. One replacement is tried: what failed once would fail again. */
+  #replacement: { readonly problem?: string } | undefined
   #open: readonly OpenRequests[] = []
   #isWatched = false
   /** As the gateway knows it, by namespace/name. */
@@ -92,6 +112,7 @@ export class Gateway implements AsyncDisposable {
   constructor(options: GatewayOptions) {
     this.#options = options
     this.#doors = new Doors(options.onDoors)
+    this.#timings = { ...usualTimings, ...options.timings }
   }
 
   /** For programs on this machine; undefined while it does not listen. */
@@ -107,7 +128,7 @@ export class Gateway implements AsyncDisposable {
 
   /** What a person should know. */
   get notice(): string | undefined {
-    return this.#problem
+    return this.#problem ?? (this.#link && this.#replacement?.problem)
   }
 
   /** To be called once, when it is known what serves. */
@@ -204,8 +225,9 @@ export class Gateway implements AsyncDisposable {
     for (let failures = 0; !hasLeft();) {
       const began = performance.now()
       try {
-        await this.#follow()
+        const isReplaced = await this.#follow()
         if (hasLeft()) return
+        if (isReplaced) continue
         log.warn('the gateway ended', { text: await this.#lastWords() })
       } catch (error) {
         if (hasLeft()) return
@@ -221,23 +243,29 @@ export class Gateway implements AsyncDisposable {
     }
   }
 
-  /** From its start, or from taking it over, to its end. Throws where there is none. */
-  async #follow(): Promise<void> {
+  /** From its start, or from taking it over, to its end; whether another one has its place then. Throws where there is none. */
+  async #follow(): Promise<boolean> {
     const { log } = this.#options
     const found = await this.#connect()
     const link = found ?? (await this.#startOne())
     if (this.#leaving.signal.aborted) {
       link.close()
-      return
+      return false
     }
     log.info(found ? 'took over the gateway' : 'started the gateway', { pid: link.pid, version: link.version })
     this.#link = link
     this.#doors.there()
-    const heartbeat = setInterval(() => link.send({ type: 'alive' }), heartbeatMs).unref()
+    const heartbeat = setInterval(() => {
+      if (!link.ping()) void this.#kill(link.pid)
+    }, this.#timings.heartbeatMs).unref()
     try {
       this.#tellAll(link)
       if (this.#isWatched) link.send({ type: 'watch', isOn: true })
+      await this.#notePid(link.pid)
+      if (link.version === this.#options.version) this.#replacement = {}
+      const replacing = this.#replacement ? false : this.#replace(link)
       await link.closed
+      return await replacing
     } finally {
       clearInterval(heartbeat)
       this.#link = undefined
@@ -248,18 +276,69 @@ export class Gateway implements AsyncDisposable {
     }
   }
 
+  /** Has the gateway start the one of this version, which takes its place without a moment in which nobody listens. Never rejects. */
+  async #replace(link: Link): Promise<boolean> {
+    const { log, version, command } = this.#options
+    this.#replacement = {}
+    const problem = await command().then((one) => link.replace(one), messageOf)
+    if (problem === undefined) {
+      log.info('replaced the gateway', { pid: link.pid, version: link.version })
+      return true
+    }
+    // What became nobody may not start what is in a folder of root's.
+    if (process.geteuid?.() === 0 && problem.includes('EACCES')) {
+      await link.end()
+      return true
+    }
+    const text = `The client proxy keeps running in version ${link.version}, because that of version ${version} could not be started: ${problem}. The agent's next start tries it again.`
+    log.warn('gateway not replaced', { text })
+    this.#replacement = { problem: text }
+    this.#options.onChange()
+    return false
+  }
+
   /**
-   * Connects to a gateway that runs. Undefined where none answers; one of another protocol is told to end. Throws where the socket may be
-   * another user's.
+   * Connects to a gateway that runs. Undefined where none answers; one of another protocol is told to end, and one that hangs is killed. Throws
+   * where the socket may be another user's.
    */
   async #connect(): Promise<Link | undefined> {
-    const { socketPath, stateDir } = this.#options
+    const { socketPath, stateDir, log } = this.#options
     await requireOwnSocket(socketPath, stateDir)
-    const link = await Link.to(socketPath, (news) => this.#hear(news))
+    const link = await Link.to(socketPath, { onNews: (news) => this.#hear(news), ...this.#timings })
+    if (link === 'silent') {
+      const pid = await readIfThere(this.#pidFile, maxPidBytes)
+      await this.#kill(Number(pid))
+      return undefined
+    }
     if (!link || link.protocol === gatewayProtocol) return link
-    this.#options.log.info('replaces a gateway of another version', { pid: link.pid, version: link.version })
+    log.info('replaces a gateway of another protocol', { pid: link.pid, version: link.version })
     await link.end()
     return undefined
+  }
+
+  get #pidFile(): string {
+    return join(this.#options.stateDir, 'gateway.pid')
+  }
+
+  /** For the agent that finds this gateway hanging. Never rejects. */
+  async #notePid(pid: number): Promise<void> {
+    try {
+      await writeFileAtomic(this.#pidFile, `${pid}\n`, { mode: 0o600 })
+    } catch (error) {
+      this.#options.log.warn('pid of the gateway not noted', { error })
+    }
+  }
+
+  /** Kills a gateway of this state folder that hangs, and no process that has got its number since. Never rejects. */
+  async #kill(pid: number): Promise<void> {
+    const { commandLine, socketPath, log } = this.#options
+    try {
+      if (!(await commandLine(pid))?.includes(`gateway --socket ${socketPath}`)) return
+      log.warn('kills a gateway that hangs', { pid })
+      signalGroup(pid, 'SIGKILL')
+    } catch (error) {
+      log.warn('a gateway that hangs was not killed', { pid, error })
+    }
   }
 
   async #startOne(): Promise<Link> {
@@ -321,7 +400,7 @@ export class Gateway implements AsyncDisposable {
     }
   }
 
-  async #heard(door: Extract<FromGateway, { type: 'door' }>): Promise<void> {
+  async #heard(door: Door): Promise<void> {
     this.#doors.heard(door)
     if (door.host !== '127.0.0.1' || door.port !== this.#options.port) return
     this.#door = door
@@ -358,6 +437,7 @@ const doorsOf = ({ published }: GatewayRoute): string[] =>
   published ? published.ports.map((port) => `${published.address}:${port}`) : []
 
 const maxLogBytes = 1_048_576
+const maxPidBytes = 20
 
 /** The gateway that an agent of this state folder left running; undefined where there is none. Throws where the socket may be another user's. */
 export async function findGateway({
@@ -365,65 +445,87 @@ export async function findGateway({
   stateDir,
 }: Pick<GatewayOptions, 'socketPath' | 'stateDir'>): Promise<{ pid: number; end(): Promise<void> } | undefined> {
   await requireOwnSocket(socketPath, stateDir)
-  const link = await Link.to(socketPath, () => undefined)
-  if (link?.pid === undefined) return undefined
+  const link = await Link.to(socketPath, { onNews: () => undefined, ...usualTimings })
+  if (!link || link === 'silent') return undefined
   return { pid: link.pid, end: () => link.end() }
 }
 
+type Hello = Extract<FromGateway, { type: 'hello' }>
+type Door = Extract<FromGateway, { type: 'door' }>
 type News = Extract<FromGateway, { type: 'door' | 'open' }>
 
 /** One connection to a gateway. */
 class Link {
+  readonly protocol: number
+  readonly version: string
+  readonly pid: number
   /** Resolves in the turn in which the end is known. */
   readonly closed: Promise<void>
-  #hello: Extract<FromGateway, { type: 'hello' }> | undefined
   readonly #socket: Socket
   readonly #asked: ((counts: GatewayCounts | undefined) => void)[] = []
+  readonly #replaced = Promise.withResolvers<string | undefined>()
+  /** Pings since the last pong. */
+  #unanswered = 0
 
-  /** Undefined where no gateway greets within {@link helloMs}. */
-  static async to(path: string, onNews: (news: News) => void): Promise<Link | undefined> {
-    const greeted = Promise.withResolvers<boolean>()
-    const link = new Link(connect(path), onNews, () => greeted.resolve(true))
-    const timer = setTimeout(() => greeted.resolve(false), helloMs)
-    void link.closed.then(() => greeted.resolve(false))
-    const isThere = await greeted.promise
-    clearTimeout(timer)
-    if (isThere) return link
-    link.close()
-    return undefined
-  }
-
-  private constructor(socket: Socket, onNews: (news: News) => void, onHello: () => void) {
-    this.#socket = socket
-    this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
+  /** Undefined where nobody listens, and `silent` where who listens does not greet in time. */
+  static async to(
+    path: string,
+    { onNews, helloMs }: { readonly onNews: (news: News) => void; readonly helloMs: number },
+  ): Promise<Link | 'silent' | undefined> {
+    const socket = connect(path)
+    const { promise, resolve } = Promise.withResolvers<Link | 'silent' | undefined>()
+    let link: Link | undefined
     const read = frameReader(fromGateway, (frame) => {
-      if (frame.type === 'door' || frame.type === 'open') onNews(frame)
-      else if (frame.type === 'counts') this.#asked.shift()?.(frame)
-      else {
-        this.#hello = frame
-        onHello()
-      }
+      if (frame.type === 'hello') resolve((link = new Link(socket, frame)))
+      else if (frame.type === 'door' || frame.type === 'open') onNews(frame)
+      else if (link) link.#heard(frame)
     })
     socket.setEncoding('utf8').on('data', (text: string) => {
       if (!read(text)) socket.destroy()
     })
     // 'close' follows.
     socket.on('error', () => socket.destroy())
+    socket.once('close', () => resolve(undefined))
+    const timer = setTimeout(() => resolve('silent'), helloMs)
+    const found = await promise
+    clearTimeout(timer)
+    if (!(found instanceof Link)) socket.destroy()
+    return found
+  }
+
+  private constructor(socket: Socket, { protocol, version, pid }: Hello) {
+    this.protocol = protocol
+    this.version = version
+    this.pid = pid
+    this.#socket = socket
+    this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
     socket.once('close', () => {
+      this.#replaced.resolve('it ended meanwhile')
       for (const answer of this.#asked.splice(0)) answer(undefined)
     })
   }
 
-  get protocol(): number | undefined {
-    return this.#hello?.protocol
+  #heard(frame: Exclude<FromGateway, Hello | News>): void {
+    if (frame.type === 'pong') this.#unanswered = 0
+    else if (frame.type === 'replaced') this.#replaced.resolve(frame.problem)
+    else this.#asked.shift()?.(frame)
   }
 
-  get version(): string | undefined {
-    return this.#hello?.version
+  /** False where it has not answered several times, and was not asked again. */
+  ping(): boolean {
+    if (this.#unanswered >= maxUnanswered) return false
+    this.#unanswered += 1
+    this.send({ type: 'ping' })
+    return true
   }
 
-  get pid(): number | undefined {
-    return this.#hello?.pid
+  /** Undefined once another one has its place; why it has not, otherwise. */
+  async replace(command: readonly string[]): Promise<string | undefined> {
+    this.send({ type: 'replace', command: [...command] })
+    const timer = setTimeout(() => this.#replaced.resolve('it did not say what came of it'), replaceMs)
+    const problem = await this.#replaced.promise
+    clearTimeout(timer)
+    return problem
   }
 
   send(frame: ToGateway): void {

@@ -138,7 +138,8 @@ export function bounded(kept: KeptEnergy): KeptEnergy {
     days = withBucket(days, { ...oldest, at: Math.floor(oldest.at / dayMs) * dayMs })
   }
   while (days.length > limits.days || (days.length > 0 && rows() > limits.rows)) days = days.slice(1)
-  return hours === kept.hours && days === kept.days ? kept : { ...kept, hours, days }
+  // An hour that is dropped becomes part of a day.
+  return days === kept.days ? kept : { ...kept, hours, days }
 }
 
 export interface EnergyPrice {

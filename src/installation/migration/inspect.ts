@@ -93,8 +93,9 @@ export async function inspect(world: MigrationWorld, options: InspectOptions): P
   const command = commandOf(job, agent, problems)
   const version = job && (await versionOf(job))
   const context = await contextOf(host, command, job)
-  const api = typeof context === 'string' ? undefined : new KubeApi(context)
-  const cluster = typeof context === 'string' ? context : await clusterLook(platform, command, new KubeApi(context))
+  const isReached = typeof context !== 'string'
+  const api = isReached ? new KubeApi(context) : undefined
+  const cluster = isReached ? await clusterLook(platform, command, new KubeApi(context)) : context
   if (isRelay(cluster, version, command)) problems.push(relayMode)
   if (job) problems.push(...(await jobProblem(host, job)))
   if (begun === undefined && (await world.ownAgent()) !== undefined) {
@@ -104,7 +105,7 @@ export async function inspect(world: MigrationWorld, options: InspectOptions): P
   }
   const chosenStore = storeGiven(ownFlags)
   const store = await lookAtStore(textOf(command, 'model-store'), chosenStore ?? ownStore, chosenStore !== undefined)
-  const ownAddress = typeof context === 'string' ? undefined : await addressFor(platform, context)
+  const ownAddress = isReached ? await addressFor(platform, context) : undefined
   const { totalBytes } = await platform.memory()
   const found = { job, command, agent, store, cluster, version, totalBytes, ownLog, ownAddress, ownFlags, problems }
   const plan = planMigration(found)

@@ -109,21 +109,22 @@ function environmentFlags(job: GoAgentJob | undefined): string[] {
 }
 
 function environmentNotes(job: GoAgentJob | undefined): string[] {
-  const environment = job?.environment ?? {}
-  const several = environment['KUBECONFIG']?.includes(':') === true
+  if (!job) return []
+  const { environment, label } = job
+  const notes: string[] = []
+  if (environment['KUBECONFIG']?.includes(':') === true) {
+    notes.push(`KUBECONFIG of ${label} names several files: give the one that counts with "-- --kubeconfig FILE".`)
+  }
   const others = Object.keys(environment).filter(
     (name) => !['PATH', 'KUBECONFIG'].includes(name) && !name.startsWith('GGML_'),
   )
-  return [
-    ...(several
-      ? [`KUBECONFIG of ${job?.label ?? ''} names several files: give the one that counts with "-- --kubeconfig FILE".`]
-      : []),
-    ...(others.length > 0
-      ? [
-          `${others.join(', ')} of the plist's environment ${others.length === 1 ? 'is' : 'are'} not taken over: servers here get no variables of the agent's.`,
-        ]
-      : []),
-  ]
+  if (others.length > 0) {
+    const are = others.length === 1 ? 'is' : 'are'
+    notes.push(
+      `${others.join(', ')} of the plist's environment ${are} not taken over: servers here get no variables of the agent's.`,
+    )
+  }
+  return notes
 }
 
 /** The address that the cluster knows stays, even where our agent would choose another. */

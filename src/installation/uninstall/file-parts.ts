@@ -17,6 +17,7 @@ export const stateNames = {
       'agent.lock',
       'agent.sock',
       'gateway.sock',
+      'gateway.pid',
       'node.json',
       'ledger.json',
       'absences.json',

@@ -44,7 +44,7 @@ export interface ShownAgentOptions
     AppPlaces,
     Pick<
       HostOptions,
-      'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'holdAwake'
+      'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'holdAwake' | 'gateway'
     > {
   /** Settles when the login shell's environment has been taken over. */
   readonly isPrepared: Promise<Prepared>

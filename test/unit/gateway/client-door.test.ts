@@ -27,7 +27,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   listeners.set([])
-  await door.close()
+  await door.close('at once')
   expect(logged).toEqual([])
 })
 

@@ -1,6 +1,6 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, chown, readFile, stat, writeFile } from 'node:fs/promises'
+import { chmod, chown, readFile, stat } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -109,7 +109,7 @@ describe('in this process', () => {
     first.send({ type: 'changes', routes: [routeTo('a', quick.port), routeTo('d', quick.port)], gone: ['default/c'] })
     await eventually(async () => (await services()).length === 3)
     expect(await services()).toEqual(['a true', 'b true', 'd true'])
-    first.send({ type: 'alive' })
+    first.send({ type: 'ping' })
     first.send({ type: 'changes', routes: [routeTo('b', undefined, { message: 'It crashed.' })], gone: [] })
     await eventually(async () => (await services())[1] !== 'b true')
     expect(await services()).toEqual(['a true', 'b false It crashed.', 'd true'])
@@ -199,13 +199,12 @@ describe('in this process', () => {
     await ended
   })
 
-  test('a second one on the socket leaves it to the first, and one after a crash takes its place', async () => {
+  test('a second one on the socket leaves it to the first, and one that finds what is left of an earlier one takes its place', async () => {
     const ended = run()
     const first = await agent()
     await run()
     first.send({ type: 'end' })
     await ended
-    await writeFile(socketPath, '')
     const again = run()
     ;(await agent()).send({ type: 'end' })
     await again

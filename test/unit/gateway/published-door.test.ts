@@ -33,7 +33,7 @@ beforeEach(() => {
 })
 afterEach(async () => {
   listeners.set([])
-  await door.close()
+  await door.close('at once')
   await stack.disposeAsync()
   expect(logged).toEqual([])
 })

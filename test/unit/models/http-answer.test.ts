@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { asAskedOnce } from '../../../src/agent-core/models/errors.ts'
-import { connectionError, refusal, truncated } from '../../../src/agent-core/models/download/answer.ts'
+import { connectionError, meaningOf, refusal, truncated } from '../../../src/agent-core/models/download/answer.ts'
 
 test.each<[what: string, done: number, total: number | undefined, extent: string]>([
   ['a large file', 5_000_000, 16_334_880, '5.0 MB of 16.3 MB'],
@@ -14,6 +14,22 @@ test.each<[what: string, done: number, total: number | undefined, extent: string
 })
 
 const noHeaders = new Headers()
+
+test.each([
+  ['as long as it says', '100', 'part'],
+  ['without a length', undefined, 'part'],
+  ['longer than it says', '101', 'contradicts itself (Content-Range bytes 0-99/200 with Content-Length 101)'],
+  ['shorter than it says', '99', 'contradicts itself (Content-Range bytes 0-99/200 with Content-Length 99)'],
+])('a part that is %s', (_, length, expected) => {
+  const headers = new Headers({
+    'content-range': 'bytes 0-99/200',
+    ...(length !== undefined && { 'content-length': length }),
+  })
+  const question = { range: [0, 100], known: {}, begun: false, shown: 'x.gguf', now: 0 } as const
+  const meaning = () => meaningOf({ status: 206, headers }, question)
+  if (expected === 'part') expect(meaning()).toMatchObject({ kind: 'part', start: 0, end: 100 })
+  else expect(meaning).toThrow(expected)
+})
 
 test.each<[error: Error | undefined, sentence: string]>([
   [truncated('x.gguf', 3_000, 5_000), 'The download of x.gguf ended after 3000 of 5000 bytes; pull it again later.'],

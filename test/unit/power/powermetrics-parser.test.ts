@@ -121,7 +121,17 @@ describe('of a sample, what cannot be true is not reported', () => {
     ],
     ['more than a socket gives', { cpu: 2_000_000, gpu: 5, combined: 2_000_005 }, { gpuWatts: 0.005 }],
     ['nothing at all', { cpu: 0, gpu: 0, ane: 0, combined: 0 }, { gpuWatts: 0, aneWatts: 0 }],
+    [
+      'parts that are above the whole by more than rounding',
+      { cpu: 221, gpu: 220, combined: 170 },
+      { combinedWatts: 0.17, gpuWatts: 0.22 },
+    ],
   ])('%s', (_, sample, reported) => {
     expect(oneOf(sample).map(plausibleWatts)).toEqual([reported])
+  })
+
+  test('figures that round above what the system draws, and figures beyond that', () => {
+    const drawn = (milliwatts: number) => plausibleWatts({ combined: milliwatts, cpu: milliwatts, system: 1_000 })
+    expect([drawn(1_050), drawn(1_051)]).toEqual([{ combinedWatts: 1.05, cpuWatts: 1.05 }, {}])
   })
 })

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { PowerSupply } from '../../../src/agent-core/platform/power-supply.ts'
 import { Supply, type SupplyOptions } from '../../../src/agent-core/power/supply.ts'
 import { supplyLine } from '../../../src/contract/power.ts'
+import { Recorder } from '../../support/running-agent.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -37,16 +38,19 @@ async function watched(found: readonly (PowerSupply | Error)[]) {
     const one = found[Math.min(looks++, found.length - 1)]
     return one instanceof Error ? Promise.reject(one) : Promise.resolve(one)
   }
-  await using supply = supplyOf(powerSupply, { onChange: (isOther) => void told.push(isOther), everyMs: 1_000 })
+  const log = new Recorder()
+  await using supply = supplyOf(powerSupply, { onChange: (isOther) => void told.push(isOther), everyMs: 1_000, log })
   await supply.look()
   await vi.advanceTimersByTimeAsync(1_000 * (found.length - 1))
-  return { told, view: supply.view }
+  return { told, view: supply.view, warnings: log.warnings.length }
 }
 
 test('what was known counts for two looks that fail, and no more after the third', async () => {
   const broken = new Error('pmset')
   expect(await watched([onMains, broken, broken])).toMatchObject({ told: [true], view: onMains })
-  expect(await watched([onMains, broken, broken, broken])).toEqual({ told: [true, true], view: undefined })
+  const after = await watched([onMains, broken, broken, broken])
+  expect(after).toEqual({ told: [true, true], view: undefined, warnings: 1 })
+  expect((await watched([broken, onMains, broken])).warnings).toBe(2)
 })
 
 test('a charge that changes is told apart from another source', async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import {
   advanceOf,
   livenessTimings,
@@ -7,6 +7,7 @@ import {
   type Advance,
 } from '../../../src/agent-core/servers/liveness.ts'
 import { cpuMsOf } from '../../../src/agent-core/servers/process-group.ts'
+import type { Use } from '../../../src/agent-core/servers/poller.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ask, livingPids, ServerRoom, untilInFlight } from './server-room.ts'
 
@@ -146,32 +147,47 @@ test.each([
   await answer
 })
 
-const unknownUse = { requests: undefined, work: undefined, idleForMs: 0 }
-
 /** `works`: no answer, but the processor is used. */
 type Answer = number | 'silent' | 'works' | 'cannotAsk'
 
-/** What is told about a server that answers so, one probe after the other. */
-async function toldOver(answers: readonly Answer[]): Promise<unknown[]> {
-  const told: unknown[] = []
+const told = (answer: Use['answer'], requests?: number, work?: number): Use => ({
+  ...{ answer, requests, work, idleForMs: 0 },
+})
+
+interface Watching {
+  /** To one look after the other at what it does; the last one is given again. */
+  readonly uses?: readonly Use[]
+  readonly asksForProgress?: boolean
+  readonly progressEveryMs?: number
+}
+
+/** What is told about a server that answers so, one probe every 10 ms of a clock that only probes advance. */
+async function watchOver(
+  answers: readonly Answer[],
+  { uses = [told('silent')], asksForProgress = true, progressEveryMs = never }: Watching = {},
+) {
+  const seen = { news: [] as unknown[], probes: [] as boolean[], looks: 0 }
   const end = new AbortController()
   const process = { pid: 1, groupId: 1, startTime: '', commandLine: '', suspended: false }
   let asked = 0
   let cpuMs = 0
+  let now = 0
+  using _clock = vi.spyOn(performance, 'now').mockImplementation(() => now)
   const hang = await watchLiveness({
     port: 1,
     timings: {
-      ...{ ...liveness, everyMs: 1, followUpMs: 1, progressEveryMs: never },
+      ...{ ...liveness, everyMs: 1, followUpMs: 1, progressEveryMs },
       ...{ misses: 3, hungMisses: 6, excusedMisses: 4 },
     },
     signal: end.signal,
-    asksForProgress: true,
+    asksForProgress,
     members: () => Promise.resolve([{ ...process, cpuMs }]),
-    onHealth: (healthy, trouble) => told.push(trouble ?? healthy),
-    onProbe: () => {},
-    poller: { look: () => Promise.resolve({ ...unknownUse, answer: 'silent' }) },
-    onTrouble: (message) => told.push(message),
+    onHealth: (healthy, trouble) => seen.news.push(trouble ?? healthy),
+    onProbe: (_seconds, healthy) => seen.probes.push(healthy),
+    poller: { look: () => Promise.resolve(uses[seen.looks++] ?? uses.at(-1) ?? told('silent')) },
+    onTrouble: (message) => seen.news.push(message),
     probe: () => {
+      now += 10
       const answer = answers[asked++]
       if (answer === undefined) end.abort()
       if (answer === 'works') cpuMs += 1_000
@@ -179,7 +195,8 @@ async function toldOver(answers: readonly Answer[]): Promise<unknown[]> {
       return Promise.resolve({ kind: answer === 'cannotAsk' ? answer : 'silent', reason: 'scripted' })
     },
   })
-  return hang === undefined ? told : [...told, `hung: ${hang}`]
+  if (hang !== undefined) seen.news.push(`hung: ${hang}`)
+  return seen
 }
 
 const times = (count: number, answer: Answer): Answer[] => Array.from({ length: count }, () => answer)
@@ -207,6 +224,35 @@ test.each<[string, Answer[], unknown[]]>([
     ['could not ask a server whether it is well'],
   ],
   ['comes back, and goes again', [...times(3, 'silent'), 200, ...times(3, 500)], ['silent', true, 'failing']],
-])('a server that %s', async (_, answers, told) => {
-  expect(await toldOver(answers)).toEqual(told)
+])('a server that %s', async (_, answers, news) => {
+  expect((await watchOver(answers)).news).toEqual(news)
+})
+
+test.each(['counted', 'untold'] as const)(
+  'a server that misses its probes and answers where its counters are asked for (%s) works',
+  async (answer) => {
+    const { news, looks } = await watchOver(times(5, 'silent'), { uses: [told(answer, 1, 1)] })
+    // The first miss asks nothing; the probe that ends the watch does.
+    expect([news, looks]).toEqual([[], 5])
+  },
+)
+
+test('every probe is told with what it says of the server, but one that this process could not send', async () => {
+  const { probes } = await watchOver([200, 503, 500, 'silent', 'cannotAsk', 200])
+  expect(probes).toEqual([true, true, false, false, true])
+})
+
+test.each<[string, Watching, { news: unknown[]; looks: number }]>([
+  ['stand still', { uses: [told('counted', 1, 5)] }, { news: ['hung: stuck'], looks: 4 }],
+  [
+    'stand still and are told no longer',
+    { uses: [told('counted', 1, 5), told('silent')] },
+    { news: ['hung: stuck'], looks: 4 },
+  ],
+  ['were never told', { uses: [told('silent')] }, { news: [], looks: 12 }],
+  ['are none', { uses: [told('counted', 0, 5)] }, { news: [], looks: 12 }],
+  ['must not be asked about', { uses: [told('counted', 1, 5)], asksForProgress: false }, { news: [], looks: 0 }],
+  ['are looked at now and then', { uses: [told('counted', 0, 5)], progressEveryMs: 40 }, { news: [], looks: 3 }],
+])('a server that answers and whose requests %s', async (_, watching, expected) => {
+  expect(await watchOver(times(12, 200), { progressEveryMs: 0, ...watching })).toMatchObject(expected)
 })

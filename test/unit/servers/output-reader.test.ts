@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { readFile, truncate } from 'node:fs/promises'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { LineSplitter } from '../../../src/agent-core/servers/output-reader.ts'
 import type { OutputCursor } from '../../../src/agent-core/servers/output.ts'
 import { follow, tail, type OutputChunk } from '../../../src/agent-core/servers/output-reader.ts'
@@ -229,7 +229,9 @@ describe('a follower', () => {
 
   test('begins with what is written from now on, also where there is nothing yet', async () => {
     await using room = await OutputRoom.create(roomy)
+    using looks = vi.spyOn(room.log, 'extent')
     await using early = following(room)
+    await eventually(() => looks.mock.settledResults.length > 2)
     await room.write('old\n')
     await eventually(() => early.said().length > 0)
     await using late = following(room)

@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
+import { isUnendable } from '../../../src/agent-core/servers/server-state.ts'
 import { eventually } from '../../support/eventually.ts'
 import { livingPids, platform, probedBy, ServerRoom } from './server-room.ts'
 
@@ -67,6 +68,7 @@ test('a server that does not end although it is killed is told, and killed again
     const { hangs } = await room.reached('stopping', { where: (state) => state.hangs !== undefined })
     expect(hangs).toContain(`Process ${pid} did not end although it was killed`)
     expect(() => room.start()).toThrow('still has a server')
+    expect(room.changes.filter(({ state }) => isUnendable(state))).toHaveLength(1)
   } finally {
     hanging.mockRestore()
   }
@@ -96,6 +98,7 @@ test('what is left of a server that ended is told, and nothing takes its place b
   const { left } = await room.reached('exited', { where: (state) => state.left !== undefined })
   expect(left).toBe('Of its processes 1 did not end although they were killed.')
   expect(() => room.start()).toThrow('still has a server')
+  expect(room.changes.filter(({ state }) => isUnendable(state))).toMatchObject([{ state: { left } }])
   isLeft = false
   expect(await room.settled()).not.toHaveProperty('left')
 })

@@ -54,11 +54,12 @@ export class ProgressReport {
     const totalBytes = verified?.totalBytes ?? this.#totalBytes
     const at = this.#now()
     const last = this.#last ?? { doneBytes, at, rate: undefined }
-    const rate = nextRate(last.rate, Math.max(0, doneBytes - last.doneBytes), at - last.at)
-    this.#last = { doneBytes, at, rate: at > last.at ? rate : last.rate }
+    const elapsedMs = at - last.at
+    const rate = elapsedMs > 0 ? nextRate(last.rate, Math.max(0, doneBytes - last.doneBytes), elapsedMs) : last.rate
+    this.#last = { doneBytes, at, rate }
     this.#onProgress?.({
       doneBytes,
-      bytesPerSecond: Math.round(rate),
+      bytesPerSecond: Math.round(rate ?? 0),
       ...(totalBytes !== undefined && { totalBytes }),
       ...(this.#phase !== undefined && { phase: this.#phase }),
       ...(this.#message !== undefined && { message: this.#message }),
@@ -82,9 +83,8 @@ export class ProgressReport {
 /** Long enough to be readable, short enough to show that a download slowed down. */
 const timeConstantMs = 3_000
 
-/** The moving average after `bytes` more in `elapsedMs`: older samples fade with a time constant of 3 s. */
+/** The moving average after `bytes` more in `elapsedMs`, which is not 0: older samples fade with a time constant of 3 s. */
 export function nextRate(previous: number | undefined, bytes: number, elapsedMs: number): number {
-  if (elapsedMs <= 0) return previous ?? 0
   const current = (bytes * 1000) / elapsedMs
   if (previous === undefined) return current
   return previous + (1 - Math.exp(-elapsedMs / timeConstantMs)) * (current - previous)

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { KubeApi } from '../../../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../../../src/agent-core/kube/pinned-context.ts'
 import { managedBy } from '../../../../src/agent-core/publishing/objects.ts'
-import { lookAtCluster } from '../../../../src/installation/migration/cluster.ts'
+import { lookAtCluster, release, withdraw } from '../../../../src/installation/migration/cluster.ts'
 import { KubeSim } from '../../../support/kube-sim/kube-sim.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 import { writeFile } from 'node:fs/promises'
@@ -41,7 +41,7 @@ async function cluster() {
   const look = (allowlist: readonly string[] = []) =>
     lookAtCluster(api, { namespace: undefined, allowlist, ownAddresses: new Set([here]) })
   const owned = stack.move()
-  return { apply, look, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+  return { api, apply, look, faults: sim.faults, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
 
 test('services for Macs are found with where they are published: here by the Go agent or by ours, elsewhere, or nowhere', async () => {
@@ -72,4 +72,33 @@ test('only the services of an allowlist are found, and an agent in relay mode on
   there.apply('two')
   const { services, isRelay } = await there.look(['two'])
   expect([services.map(({ name }) => name), isRelay]).toEqual([['two'], true])
+})
+
+test.each([
+  [4, true],
+  [5, false],
+])('a slice that others write meanwhile is withdrawn after %i conflicts: %o', async (conflicts, isDone) => {
+  await using there = await cluster()
+  there.apply('by-go', { slice: { address: here } })
+  const [service] = (await there.look()).services
+  if (!service) throw new Error('It is not found.')
+  const conflict = { kind: 'status', code: 409, reason: 'Conflict', message: 'written meanwhile' } as const
+  there.faults.add({ on: { verb: 'patch', resource: 'endpointslices' }, times: conflicts, fault: conflict })
+  const withdrawn = withdraw(there.api, service)
+  if (!isDone) await expect(withdrawn).rejects.toMatchObject({ code: 409 })
+  await withdrawn.catch(() => undefined)
+  expect((await there.look()).services[0]?.published?.ready).toBe(!isDone)
+})
+
+test('a slice that is gone, or that our agent holds, is neither withdrawn nor given up', async () => {
+  await using there = await cluster()
+  const claim = JSON.stringify({ node: 'us', epoch: 1, heartbeat })
+  there.apply('by-us', { slice: { address: here, annotations: { 'metalbar.dev/claim': claim } } })
+  there.apply('nowhere')
+  const before = await there.look()
+  for (const service of before.services) {
+    await withdraw(there.api, service)
+    await release(there.api, service)
+  }
+  expect(await there.look()).toEqual(before)
 })

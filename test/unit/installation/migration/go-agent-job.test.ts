@@ -43,7 +43,13 @@ test('the plist of the guide is found with its flags, environment and log; those
     join(mac.agents, 'dev.metalbar.llmkube-metal-agent.plist'),
     build({ ...goJob, Label: 'dev.metalbar.llmkube-metal-agent' }),
   )
-  await mac.put(join(mac.agents, 'com.apple.broken.plist'), '<plist>')
+  const broken = [
+    'com.apple.broken',
+    'com.llmkube.broken',
+    'org.broken.metal-agent',
+    'dev.metalbar.llmkube-metal-agent.old',
+  ]
+  for (const name of broken) await mac.put(join(mac.agents, `${name}.plist`), '<plist>')
   expect(await findGoAgentJobs(mac.host, undefined)).toEqual({
     jobs: [
       {

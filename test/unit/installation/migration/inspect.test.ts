@@ -65,6 +65,7 @@ test('of several Go agents the one that launchd started is moved, and the others
   const world = here.world([agent(10), agent(11), agent(12)])
   const inspection = await inspect(world, options)
   expect([inspection.agent?.pid, inspection.others.map(({ pid }) => pid)]).toEqual([11, [10, 12]])
+  expect(inspection.api).toBeUndefined()
   expect(withoutCluster(inspection.problems)).toEqual([
     expect.stringMatching(/^3 Go agents run; process 11 would be moved\. .* with "kill 10 12", or .*--stop-others\.$/),
   ])

@@ -39,6 +39,7 @@ test('files of models get a second name, and what is no model stays where it is'
   await put('go/phi/next.gguf.partial')
   await put('go/mlx-server-default-phi.log')
   await put('go/phi/empty.gguf', '')
+  await put('go/phi/two\nlines.gguf')
   await symlink('/etc/hosts', at('go/phi/link.gguf'))
   const plan = await lookAtStore(at('go'), at('own'))
   expect(plan).toEqual({

@@ -130,6 +130,8 @@ test('nothing is left of an installation after its removal', async () => {
   await uninstallService(service, { ...mac.work, host: mac.host, agents: undefined })
   expect([during.length > before.length, await mac.files()]).toEqual([true, before])
   expect((await mac.launchctl.calls()).at(-1)).toBe(`bootout gui/501/${label}`)
+  // An agent that ends within seconds is not waited for with a sentence.
+  expect(mac.told).toEqual([])
   // SIGTERM has the agent stop its servers: nobody asked it to leave them.
   expect(mac.left).toEqual([])
 })
@@ -222,6 +224,16 @@ test('a Mac on which nobody is logged in at the screen is named with the way tha
   await mac.launchctl.fails('bootstrap', 125, 'Bootstrap failed: 125: Domain does not support specified action')
   await expect(mac.install()).rejects.toThrow(/ended with code 125 .*nobody is logged in.*--daemon/)
   expect(await mac.files()).toEqual(before)
+})
+
+test('an empty log that was there before an installation that fails stays', async () => {
+  await using mac = await macAt()
+  const { errorFile } = mac.plan()
+  await mkdir(path.dirname(errorFile), { recursive: true })
+  await writeFile(errorFile, '')
+  await mac.launchctl.fails('bootstrap', 125, 'Bootstrap failed: 125: Domain does not support specified action')
+  await expect(mac.install()).rejects.toThrow(/ended with code 125/)
+  expect((await stat(errorFile)).size).toBe(0)
 })
 
 test('a change that launchd refuses leaves the service of before', async () => {
@@ -374,9 +386,10 @@ async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}
       return 'leaves'
     },
   }
+  const told: string[] = []
   const work = {
     agents,
-    tell: () => undefined,
+    tell: (sentence: string) => void told.push(sentence),
     timings: { pollMs: 5, leaveMs: 3_000, startMs: answers ? 60_000 : 1_000 },
   }
   const logs = path.join(homeDir, 'Library/Logs/Metalbar')
@@ -398,7 +411,7 @@ async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}
   const file = path.join(homeDir, 'Library/LaunchAgents', `${label}.plist`)
   const owned = stack.move()
   return {
-    ...{ launchctl, root, stateDir, host, left, work, flags, plan },
+    ...{ launchctl, root, stateDir, host, left, told, work, flags, plan },
     file,
     install: (change: Partial<ServicePlan> = {}, { force = false } = {}) =>
       installService(plan(change), { host, work, force }),

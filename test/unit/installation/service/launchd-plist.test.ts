@@ -88,7 +88,7 @@ test.for([
   ['<plist version="1.0"><dict><key>Label</key></plist>', /property list|job of launchd/],
   [
     '<plist version="1.0"><dict><key>Label</key><string>x</string></dict></plist>',
-    /no job of launchd \(ProgramArguments/,
+    /no job of launchd \(ProgramArguments: /,
   ],
   ['<plist version="1.0"><array/></plist>', /no job of launchd/],
 ] as const)('a file that is no job of launchd is refused in one sentence', ([text, why]) => {

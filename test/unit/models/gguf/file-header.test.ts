@@ -4,6 +4,7 @@ import path from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { GgufError } from '../../../../src/agent-core/models/gguf/gguf.ts'
 import { readGgufHeader } from '../../../../src/agent-core/models/gguf/file-header.ts'
+import { headerOfFile } from '../../../../src/agent-core/models/gguf/header.ts'
 import { float32, writeGguf, writeLlamaGguf } from '../../../support/gguf-writer.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
@@ -15,6 +16,12 @@ beforeAll(async () => {
 })
 
 afterAll(async () => folder[Symbol.asyncDispose]())
+
+test('a header that takes more than may be read is not read, and one that takes less is', async () => {
+  await writeLlamaGguf(at('bounded.gguf'))
+  const read = async (maxBytes: number) => (await headerOfFile(at('bounded.gguf'), { maxBytes }))?.architecture
+  expect([await read(10), await read(1_000_000)]).toEqual([undefined, 'llama'])
+})
 
 test('a header says what a model needs', async () => {
   await writeLlamaGguf(at('full.gguf'), {

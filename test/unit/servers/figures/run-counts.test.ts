@@ -76,6 +76,9 @@ test('during a long answer its decodes tell how fast it is, once its prompt is r
   expect([writingFor(1_000), writingFor(999)]).toEqual([8, undefined])
   expect(writing(5_110, { requestsRunning: 2 })).toBeUndefined()
   expect(writing(5_110, { draftedTokens: 400 })).toBeUndefined()
+  const two = { ...read, requestsRunning: 2, decodes: 5_020 }
+  const [alone, later] = [5_030, 5_130].map((decodes) => ({ ...read, decodes }))
+  expect(readings(idle, running, read, two, alone ?? read, later ?? read).rates.generation).toBeUndefined()
 })
 
 test.each<[string, RuntimeCounters, boolean]>([

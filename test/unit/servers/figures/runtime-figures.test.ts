@@ -149,6 +149,19 @@ test('a busy server keeps its figures for a while, and one that stays silent has
   await figures[Symbol.asyncDispose]()
 })
 
+test('a server that has never answered is told as silent after 15 s', async () => {
+  const { figures, answers } = room()
+  answers.set(1, 'silent')
+  const views: unknown[] = []
+  for (const afterMs of [0, 15_000, 1]) {
+    await vi.advanceTimersByTimeAsync(afterMs)
+    await figures.refresh()
+    views.push(figures.view('default/a')?.state)
+  }
+  expect(views).toEqual([undefined, undefined, 'notReported'])
+  await figures[Symbol.asyncDispose]()
+})
+
 test('it is said whether every server that was asked has answered', async () => {
   const { figures, answers, servers, state } = room()
   servers.push({ ...server, run: 'run-2', port: 2 }, { ...server, run: 'run-3', port: 3, isWell: false })
