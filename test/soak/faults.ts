@@ -74,6 +74,12 @@ const kinds = [
   z.object({ kind: z.literal('moveNamespace'), forMs: ms }),
   z.object({ kind: z.literal('prune'), agent }),
   z.object({ kind: z.literal('holdEvicted'), service, how: z.enum(holds), forMs: ms }),
+  z.object({ kind: z.literal('killGateway') }),
+  z.object({ kind: z.literal('stopGateway'), forMs: ms }),
+  /** The next agent is of another version, and so is the gateway that it wants. */
+  z.object({ kind: z.literal('updateAgent') }),
+  /** Another program has it when the gateway wants it back. */
+  z.object({ kind: z.literal('takeClientPort'), forMs: ms }),
 ] as const
 
 /** Something that happens to the agent, and when: so long after the one before it began. */
@@ -119,6 +125,10 @@ export function touched({ what }: Pick<Fault, 'what'>): readonly ServiceName[] {
     case 'noAddress':
     case 'fdLimit':
     case 'prune':
+    case 'killGateway':
+    case 'stopGateway':
+    case 'updateAgent':
+    case 'takeClientPort':
       return []
   }
 }

@@ -1,3 +1,4 @@
+import { createServer } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { ApiError } from '../support/control-plane/admin-client.ts'
 import type { ApiServer } from '../support/control-plane/control-plane.ts'
@@ -5,6 +6,7 @@ import type { FaultProxy } from '../support/fault-proxy.ts'
 import type { Blockage } from './blockage.ts'
 import type { Disk } from './disk.ts'
 import { services, touched, type AgentName, type Fault, type FaultKind, type ServiceName } from './faults.ts'
+import type { LocalClient } from './local-client.ts'
 import type { ServerProcess } from './processes.ts'
 import type { SoakAgent } from './soak-agent.ts'
 import type { SoakObjects } from './soak-objects.ts'
@@ -34,6 +36,8 @@ export interface InjectorOptions {
   readonly obstacles: { readonly api: Blockage; readonly slices: Blockage; readonly files: Blockage }
   /** A namespace with nothing to be served. */
   readonly elsewhere: string
+  readonly local: LocalClient
+  readonly clientPort: number
   readonly touches: Touches
   readonly changes: Touches
   /** See `Oracle.workedMs`. */
@@ -107,11 +111,13 @@ export class Injector {
           first.start()
         })
       case 'terminateAgent':
-        return this.#alone('first', async () => {
-          await first.end('SIGTERM')
-          await delay(what.awayMs)
-          first.start()
-        })
+        return this.#alone('first', () =>
+          this.#options.local.disturb(async () => {
+            await first.end('SIGTERM')
+            await delay(what.awayMs)
+            first.start()
+          }),
+        )
       case 'stallApi':
       case 'killApi':
         return this.#alone('api', () => this.#outage(what))
@@ -183,18 +189,34 @@ export class Injector {
         })
       case 'holdEvicted':
         return this.#alone(`hold ${what.service}`, () => this.#holdEvicted(what))
+      case 'updateAgent':
+        return this.#alone('first', async () => {
+          await first.end('SIGKILL')
+          first.changeVersion()
+          first.start()
+        })
+      case 'killGateway':
+      case 'stopGateway':
+      case 'takeClientPort':
+        return this.#alone('gateway', () => this.#options.local.disturb(() => this.#harmGateway(what)))
     }
   }
 
+  async #harmGateway(what: What<'killGateway' | 'stopGateway' | 'takeClientPort'>): Promise<void> {
+    const { agents, clientPort } = this.#options
+    const pid = agents.first.gatewayPid
+    if (pid === undefined) return
+    send(pid, what.kind === 'stopGateway' ? 'SIGSTOP' : 'SIGKILL')
+    if (what.kind === 'killGateway') return
+    const squatter = what.kind === 'takeClientPort' ? createServer().on('error', () => undefined) : undefined
+    squatter?.listen(clientPort, '127.0.0.1')
+    await delay(what.forMs)
+    squatter?.close()
+    if (what.kind === 'stopGateway') send(pid, 'SIGCONT')
+  }
+
   #signal(service: ServiceName, signal: NodeJS.Signals): void {
-    for (const { pid } of this.#options.servers().filter((one) => one.service === service)) {
-      try {
-        process.kill(pid, signal)
-      } catch (error) {
-        // It ended by itself a moment ago.
-        if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error
-      }
-    }
+    for (const { pid } of this.#options.servers().filter((one) => one.service === service)) send(pid, signal)
   }
 
   /** The same fault is not injected twice at a time into the same thing. */
@@ -411,6 +433,15 @@ export class Injector {
       if (performance.now() > deadline) throw new Error(`Waited ${undoLimitMs / 1_000} s for ${what}.`)
       await delay(retryMs)
     }
+  }
+}
+
+function send(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal)
+  } catch (error) {
+    // It ended by itself a moment ago.
+    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error
   }
 }
 

@@ -40,12 +40,13 @@ function main({ FAULTS, SEED, REPLAY }: z.infer<typeof variables>): Promise<bool
 async function run(count: number, seed: number): Promise<boolean> {
   const planned = rounds(schedule({ seed, count }), roundSize)
   say(`${count} faults of seed ${seed}; logs in ${folder}`)
-  const { broken, rounds: done, skipped, looks } = await soak({ seed, rounds: planned, folder, say })
+  const { broken, rounds: done, skipped, looks, local } = await soak({ seed, rounds: planned, folder, say })
   if (skipped !== undefined) say(`Skipped: ${skipped}`)
   const { all, late, away, blocked } = looks
   say(
     `${all} looks, of which ${late} came late, ${away} were while the agent was away and ${blocked} while it could not write.`,
   )
+  say(`${local.answered} requests through the client proxy were answered, ${local.excused} not, each for a reason.`)
   if (broken.length === 0) {
     say(`Nothing was broken by ${count} faults of seed ${seed}.`)
     return true

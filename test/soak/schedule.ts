@@ -86,6 +86,10 @@ const kinds = [
       forMs: forMs(3_500, 8_000),
     }),
   ],
+  [2, fc.record({ kind: always('killGateway') })],
+  [2, fc.record({ kind: always('stopGateway'), forMs: forMs(500, 15_000) })],
+  [3, fc.record({ kind: always('updateAgent') })],
+  [1, fc.record({ kind: always('takeClientPort'), forMs: forMs(500, 8_000) })],
   // Of 4 GiB: plenty, short, too little for one more, critically little.
   [
     4,

@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { appendFile, mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { eventually } from '../support/eventually.ts'
@@ -19,6 +20,8 @@ export interface SoakAgentOptions {
   readonly folder: string
   readonly connection: ClusterConnection
   readonly ports: readonly [from: number, to: number]
+  /** 0 = it has no client proxy. */
+  readonly clientPort: number
   /** Grows by what each of its lives logged. */
   readonly logFile: string
 }
@@ -28,6 +31,7 @@ const settlingMs = 3_000
 /** After an end that was not ordered, as a launch agent of macOS does. */
 const restartAfterMs = 300
 const nodeFile = z.object({ nodeId: z.string() })
+const nextVersion = fileURLToPath(new URL('../support/agent-of-next-version.ts', import.meta.url))
 const preload = `--import=${new URL('agent-preload.ts', import.meta.url).href}`
 
 /** An agent that is started again whenever it ends, for as long as it is wanted. */
@@ -41,6 +45,7 @@ export class SoakAgent implements AsyncDisposable {
   readonly diskFaults = { open: 0, begun: 0 }
   readonly #options: SoakAgentOptions
   #surroundings = undisturbed
+  #isOfNextVersion = false
   #process: AgentProcess | undefined
   /** Between a `start` and the next `end`; what was ended is not gone on with because of a later start. */
   #time: { isWanted: boolean } = { isWanted: false }
@@ -78,6 +83,17 @@ export class SoakAgent implements AsyncDisposable {
       this.#nodeId = nodeFile.parse(JSON.parse(readFileSync(file, 'utf8'))).nodeId
     }
     return this.#nodeId
+  }
+
+  /** From its next start on. */
+  changeVersion(): void {
+    this.#isOfNextVersion = !this.#isOfNextVersion
+  }
+
+  /** Undefined where none was started yet. */
+  get gatewayPid(): number | undefined {
+    const file = join(this.stateDir, 'gateway.pid')
+    return existsSync(file) ? Number(readFileSync(file, 'utf8')) : undefined
   }
 
   async surround(change: Partial<Surroundings>): Promise<void> {
@@ -150,7 +166,7 @@ export class SoakAgent implements AsyncDisposable {
   }
 
   async #supervise(time: { readonly isWanted: boolean }): Promise<void> {
-    const { connection, ports, logFile } = this.#options
+    const { connection, ports, clientPort, logFile } = this.#options
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {
@@ -158,8 +174,8 @@ export class SoakAgent implements AsyncDisposable {
       const agent = await AgentProcess.start({
         folder: this.folder,
         kubeconfig,
-        args: [...flags, '--port-range', ports.join('-')],
-        fromSource: true,
+        args: [...flags, '--port-range', ports.join('-'), '--client-port', String(clientPort)],
+        ...(this.#isOfNextVersion ? { command: [process.execPath, nextVersion] } : { fromSource: true }),
         env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },
       })
       this.#seesSince = undefined

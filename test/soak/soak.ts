@@ -10,6 +10,7 @@ import { Blockage } from './blockage.ts'
 import { Disk } from './disk.ts'
 import { concerned, services, type AgentName, type Fault, type ServiceName } from './faults.ts'
 import { Injector } from './injector.ts'
+import { LocalClient } from './local-client.ts'
 import { Oracle } from './oracle.ts'
 import { Processes } from './processes.ts'
 import { Rest } from './rest.ts'
@@ -26,6 +27,7 @@ const longestWatchMs = 60_000
 /** Below the ports that the system hands out; few, so that they are taken again soon. */
 const firstPort = 20_000
 const portsEach = 8
+const firstClientPort = 19_000
 const portBlocks = 500
 
 export interface SoakOptions {
@@ -44,6 +46,8 @@ export interface SoakResult {
   /** Faults that this machine does not allow. */
   readonly skipped: string | undefined
   readonly looks: Oracle['looks']
+  /** Requests through the client proxy. */
+  readonly local: LocalClient['counts']
 }
 
 /** Round after round of faults against agents on a real API server, until something is broken. */
@@ -70,10 +74,12 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
       },
     }),
   )
+  const clientPort = firstClientPort + (process.pid % portBlocks)
   const agentOf = (name: AgentName, from: number) =>
     new SoakAgent({
       ...{ name, folder: world.folder, connection: proxy.connection },
       ...{ ports: [from, from + portsEach - 1], logFile: join(folder, `${name}.log`) },
+      clientPort: name === 'first' ? clientPort : 0,
     })
   const block = firstPort + (process.pid % portBlocks) * 2 * portsEach
   const agents = { first: agentOf('first', block), second: agentOf('second', block + portsEach) }
@@ -97,12 +103,23 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   })
   oracle.now = made.use(watching)
   await watching.start()
+  const local = made.use(
+    new LocalClient({
+      port: clientPort,
+      isServing: () => {
+        const ready = watching.readyOf('steady')
+        return ready?.holder === 'first' && watching.servers.some(({ port, listens }) => listens && port === ready.port)
+      },
+      workedMs: () => watching.workedMs,
+      onBroken,
+    }),
+  )
   const strayEndpoints = new Set<ServiceName>()
   const rest = new Rest({ world, objects, agents, oracle: watching, strayEndpoints })
   const elsewhere = await world.createNamespace()
   const injector = new Injector({
     elsewhere,
-    ...{ api, proxy, objects, agents, obstacles, touches, changes, strayEndpoints },
+    ...{ api, proxy, objects, agents, obstacles, touches, changes, strayEndpoints, local, clientPort },
     ...{ servers: () => watching.servers, unclaimed: () => watching.unclaimed, workedMs: () => watching.workedMs },
     ...{ disk: typeof disk === 'string' ? undefined : disk },
   })
@@ -124,13 +141,13 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
     if (broken.length === 0) touches.settle()
   }
   if (broken.length === 0) broken.push(...(await leave()))
-  return { broken, rounds: done, skipped, looks: watching.looks }
+  return { broken, rounds: done, skipped, looks: watching.looks, local: local.counts }
 
   async function leave(): Promise<string[]> {
     touches.begin(services)
     for (const name of services) await objects.deleteService(name)
     const left = await rest.emptied()
-    await agents.first.end('SIGTERM')
+    await local.disturb(() => agents.first.end('SIGTERM'))
     return left
   }
 }

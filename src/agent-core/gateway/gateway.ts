@@ -75,6 +75,7 @@ const usualTimings = { heartbeatMs, helloMs: 5_000 }
 /** So many heartbeats without an answer tell of a gateway that hangs: no busy machine keeps it from answering for so long. */
 const maxUnanswered = 4
 const replaceMs = 30_000
+const endedMeanwhile = 'it ended meanwhile'
 const lookEveryMs = 10
 const countMs = 1_000
 const reasonsMs = 1_000
@@ -285,6 +286,8 @@ export class Gateway implements AsyncDisposable {
       log.info('replaced the gateway', { pid: link.pid, version: link.version })
       return true
     }
+    // Another one is started, of this version.
+    if (problem === endedMeanwhile) return false
     // What became nobody may not start what is in a folder of root's.
     if (process.geteuid?.() === 0 && problem.includes('EACCES')) {
       await link.end()
@@ -500,7 +503,7 @@ class Link {
     this.#socket = socket
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
     socket.once('close', () => {
-      this.#replaced.resolve('it ended meanwhile')
+      this.#replaced.resolve(endedMeanwhile)
       for (const answer of this.#asked.splice(0)) answer(undefined)
     })
   }

@@ -280,6 +280,7 @@ describe('schedule', () => {
       'killAgent',
       'killAgentInStart',
       'killApi',
+      'killGateway',
       'killServer',
       'memory',
       'moveNamespace',
@@ -295,10 +296,13 @@ describe('schedule', () => {
       'secondAgent',
       'stallApi',
       'stepClock',
+      'stopGateway',
       'stopServer',
       'takeBackEdit',
+      'takeClientPort',
       'terminateAgent',
       'twin',
+      'updateAgent',
     ])
     const recorded: unknown = JSON.parse(JSON.stringify(many))
     expect(fault.array().parse(recorded)).toEqual(many)
