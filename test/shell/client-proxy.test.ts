@@ -21,7 +21,8 @@ test('an installed app starts the client proxy from a copy of its command, which
   const started = path.join(folder.dir, 'started')
   await writeFile(
     path.join(bundle, 'Contents/Resources/bin/metal-agent'),
-    `#!/bin/sh\necho "$0" >> ${started}\nexec ${process.execPath} --import '${stated}' ${entry} "$@"\n`,
+    // The command of one file takes the options of its Node.js itself.
+    `#!/bin/sh\necho "$0" >> ${started}\ncase "$1" in --node-options=*) shift ;; esac\nexec ${process.execPath} --import '${stated}' ${entry} "$@"\n`,
   )
   const port = await freePort()
   await using app = await ShellApp.start({
