@@ -41,7 +41,9 @@ function RuntimeRows() {
     const status = problem === undefined ? 'active' : 'failed'
     return <Row name={firstRunWords.runtimes} value={problem ?? firstRunWords.looking} status={status} />
   }
-  return answer.runtimes.map((runtime) => {
+  // Most models are GGUF: a person without MLX models misses no other runtime.
+  const shown = answer.runtimes.filter(({ name, path }) => path !== undefined || name === 'llama-server')
+  return shown.map((runtime) => {
     const { name, path, message } = runtime
     return (
       <Row
