@@ -92,7 +92,8 @@ export const gatewayRoute = z.object({
       /** Absent while the agent does not know it: as before. */
       address: z.ipv4().optional(),
       /** Of each engine that listens at 127.0.0.1; requests come to the same port of the address. */
-      ports: z.array(port).max(3),
+      /** The present engine, its successor and the one that finishes; each by the rules of its own runtime. */
+      engines: z.array(z.object({ port, runtime: z.string().max(100) })).max(3),
       /** Absent while the agent does not know it: as before. */
       access: publishedAccess.optional(),
     })

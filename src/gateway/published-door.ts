@@ -26,6 +26,8 @@ interface Service {
 interface Entrance {
   readonly service: Service
   readonly port: number
+  /** Of the engine at this port. */
+  readonly runtime: string
 }
 
 /**
@@ -83,12 +85,12 @@ export class PublishedDoor extends Door {
     const { method = '', url = '' } = request
     const target = targetOf(url)
     const exchange = this.begin(asked, route, target?.path ?? '')
-    if (!target || !isAllowed(route.runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
+    if (!target || !isAllowed(entrance.runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
     if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
     await forward({
       ...{ request, response, read: [], path: `${target.sent}${target.query}`, connections: this.#engines, exchange },
       hidden: access.key === 'none' ? [] : keyHeaders,
-      engine: { port: entrance.port, title: route.name, runtime: route.runtime, model: route.names[0] },
+      engine: { port: entrance.port, title: route.name, runtime: entrance.runtime, model: route.names[0] },
     })
   }
 
@@ -122,7 +124,9 @@ function serviceNow(route: GatewayRoute, before: Service | undefined, now: numbe
 const isKey = (key: string | undefined): key is string => key !== undefined && key !== 'none' && key !== 'nobody'
 
 const entrancesOf = (service: Service): Entrance[] =>
-  service.address === undefined ? [] : (service.route.published?.ports ?? []).map((port) => ({ service, port }))
+  service.address === undefined
+    ? []
+    : (service.route.published?.engines ?? []).map((engine) => ({ service, ...engine }))
 
 /** In a time that says nothing of either. */
 function isDigestOf(sha256: string, text: string): boolean {

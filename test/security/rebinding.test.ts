@@ -49,7 +49,11 @@ test('a page whose name is made to lead to this machine reaches no model, at nei
   const port = await freePort()
   const route = routeTo('quick', quick.port, {
     namespace: 'ai',
-    published: { address: published, ports: [quick.port], access: { servicePorts: [8080], key: 'none' } },
+    published: {
+      address: published,
+      engines: [{ port: quick.port, runtime: 'llama-server' }],
+      access: { servicePorts: [8080], key: 'none' },
+    },
   })
   client.routes = [route]
   listeners.set([{ host: '127.0.0.1', port, onConnection: (socket) => client.connect(socket) }, ...door.told([route])])

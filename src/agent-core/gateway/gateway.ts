@@ -437,7 +437,7 @@ export class Gateway implements AsyncDisposable {
 }
 
 const doorsOf = ({ published }: GatewayRoute): string[] =>
-  published ? published.ports.map((port) => `${published.address}:${port}`) : []
+  published ? published.engines.map(({ port }) => `${published.address}:${port}`) : []
 
 const maxLogBytes = 1_048_576
 const maxPidBytes = 20

@@ -17,12 +17,14 @@ export interface KnownService {
   readonly names: readonly string[]
 }
 
+const roles = ['current', 'successor', 'retiring'] as const
+
 type Published = NonNullable<GatewayRoute['published']>
 
 export interface RoutesOptions {
   readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf' | 'runtimeOf'>
   /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
-  readonly published: (key: string) => Omit<Published, 'ports'> | undefined
+  readonly published: (key: string) => Omit<Published, 'engines'> | undefined
 }
 
 /** Where requests for each service go that serves, and why for each that does not. */
@@ -65,14 +67,18 @@ export class Routes {
   /** Where the gateway is to listen for the service: for each engine of it that no other machine reaches. */
   #published(key: string): Pick<GatewayRoute, 'published'> {
     const { servers, published } = this.#options
-    const engines = [
-      [servers.hostOf(key), servers.get(key)],
-      [servers.hostOf(key, 'successor'), servers.successor(key)],
-      [servers.hostOf(key, 'retiring'), servers.retiring(key)],
-    ] as const
-    const ports = engines.flatMap(([host, state]) => (host === loopback ? (engineOf(state) ?? []) : []))
-    const where = ports.length === 0 ? undefined : published(key)
-    return where ? { published: { ...where, ports } } : {}
+    const states = {
+      current: servers.get(key),
+      successor: servers.successor(key),
+      retiring: servers.retiring(key),
+    }
+    const engines = roles.flatMap((role) => {
+      const port = engineOf(states[role])
+      if (port === undefined || servers.hostOf(key, role) !== loopback) return []
+      return [{ port, runtime: servers.runtimeOf(key, role) }]
+    })
+    const where = engines.length === 0 ? undefined : published(key)
+    return where ? { published: { ...where, engines } } : {}
   }
 
   #wait(known: KnownService): { readonly known: KnownService; readonly route: GatewayRoute } {

@@ -320,7 +320,7 @@ function folderFiles<T extends Candidate>(
     // Mistral's repositories hold the same weights a second time under this name.
     if (hasModel && /^consolidated.*\.safetensors$/i.test(name)) return false
     if (/^readme|^license|^notice|^\./i.test(name)) return false
-    return isWeights(name) || /^tokenizer|\.(?:json|model|txt|jinja|tiktoken)$/i.test(name)
+    return isWeights(name) || /\.(?:json|model|txt|jinja|tiktoken)$/i.test(name)
   })
 }
 

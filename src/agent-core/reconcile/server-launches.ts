@@ -10,6 +10,7 @@ import type { ServerRuntime } from '../servers/probe.ts'
 import type { Executable } from '../util/find-executable.ts'
 import { chooseRuntime, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
 import type { DesiredServer } from './reading.ts'
+import type { StartFailure } from './server-view.ts'
 import { sideFileStamp, sizeUp, sizeUpFolder, type Need } from './sizing.ts'
 
 export interface LaunchSettings extends RuntimeSettings {
@@ -71,23 +72,43 @@ export class ServerLaunches {
     return { desiredServer, model, binary, env, dialect }
   }
 
-  /** Why this machine does not start it as its spec asks, one sentence or two. */
-  startProblem({ desiredServer, dialect }: PreparedServer, executable: string): Promise<string | undefined> {
+  /** Why this machine does not start it. */
+  async startProblem(
+    { desiredServer, model, dialect }: PreparedServer,
+    executable: string,
+  ): Promise<StartFailure | undefined> {
     const { settings, allowsFile } = this.#options
-    return startProblem(desiredServer.spec.extraArgs, {
+    const runtime = runtimes[desiredServer.runtime]
+    const message = this.#tooOld(desiredServer, dialect, executable) ?? (await runtime.modelProblem(model.path))
+    if (message !== undefined) return { message }
+    const refused = await startProblem(desiredServer.spec.extraArgs, {
       policy: settings.policy,
-      flags: runtimes[desiredServer.runtime].flags,
+      flags: runtime.flags,
       executable,
       known: dialect?.flags,
       allowsFile: (path) => allowsFile(path, desiredServer.service.metadata.namespace),
     })
+    return refused === undefined ? undefined : { message: refused, refusal: 'ExtraArgsRejected' }
+  }
+
+  /** A program of Python ends at a flag that it does not know, ours included. */
+  #tooOld({ spec, model, runtime }: DesiredServer, dialect: Dialect | undefined, executable: string) {
+    const { flags, argv } = runtimes[runtime]
+    const known = dialect?.flags
+    if (flags.argparse !== true || known === undefined) return undefined
+    const ours = argv({ spec: { ...spec, extraArgs: [] }, model, modelPath: '', port: 0, promptCacheMiB: 0 })
+    const unknown = ours.find((word) => word.startsWith('--') && !known.has(word))
+    return unknown && `${executable} is too old: it does not know ${unknown}. Upgrade ${flags.product}.`
   }
 
   /** Tells one need from another: what is worked out for one server holds as long as this is the same. */
   async needKey(prepared: PreparedServer): Promise<string> {
     const { desiredServer, model, env } = prepared
     const isGguf = runtimes[desiredServer.runtime].sizing === 'gguf'
-    const sides = isGguf ? await sideFileStamp(this.#argv(prepared, {}), env) : ''
+    // What bounds nothing in the command line of mlx-lm is counted all the same.
+    const sides = isGguf
+      ? await sideFileStamp(this.#argv(prepared, {}), env)
+      : `context ${desiredServer.spec.contextSize ?? ''}`
     return `${desiredServer.digest} ${model.path} ${model.revision} ${sides}`.trimEnd()
   }
 

@@ -235,7 +235,7 @@ export class ServerStarts {
     const prepared = await launches.prepare(desiredServer, file, binary)
     const problem = await launches.startProblem(prepared, binary.path)
     if (problem === undefined) return { prepared, executable: binary.path }
-    this.#failed(role, digest, { message: problem, refusal: 'ExtraArgsRejected' })
+    this.#failed(role, digest, problem)
     return undefined
   }
 

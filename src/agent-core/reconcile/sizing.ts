@@ -109,9 +109,9 @@ export async function sizeUpFolder({
   try {
     const model = await readMlxFolder(folder)
     const estimateAt = (change: ServerChange): Estimate => {
-      const { contextSize, extraArgs, ...rest } = spec(change)
+      const { contextSize, ...rest } = spec(change)
       const contextTokens = contextSize !== undefined && contextSize > 0 ? { contextTokens: contextSize } : {}
-      return estimateMlx({ ...model, ...contextTokens, slots: slotsOf(rest), extraArgs, metal })
+      return estimateMlx({ ...model, ...contextTokens, slots: slotsOf(rest), metal })
     }
     const estimate = estimateAt({})
     const { contextTokens, slots } = estimate

@@ -24,8 +24,8 @@ export interface ServerFlags {
   readonly program: string
   /** What a person installs to have the program. */
   readonly product: string
-  /** It takes the beginning of a long flag for the flag. */
-  readonly abbreviates?: boolean
+  /** Python's argparse reads them: the beginning of a long flag stands for it, dashes are no underscores, and an unknown flag ends it. */
+  readonly argparse?: boolean
 }
 
 export const unsafeFlag = '--allow-unsafe-extra-args'
@@ -47,6 +47,13 @@ export function judgeArguments(
   if (ours !== undefined)
     return { message: `spec.extraArgs: ${ours} is refused: ${whyOf(ours, table)}. Take it out.`, loadsCode }
   if (policy.allowsUnsafe) return undefined
+  const misspelt = flags.argparse === true ? args.find((argument) => /^--[\w-]*_/.test(argument)) : undefined
+  if (misspelt !== undefined) {
+    return {
+      message: `spec.extraArgs: ${shown(misspelt)} is refused: flags are written as ${flags.program} --help does, with dashes. Correct it.`,
+      loadsCode,
+    }
+  }
   const problem = uses(args, table).find((use) => problemWith(use, policy, flags) !== undefined)
   if (problem === undefined) return undefined
   const { name } = problem
@@ -227,9 +234,9 @@ function withLocalPaths(value: string, takes: ValueKind | 'path', local: (path: 
 const isBelowAny = (path: string, roots: readonly string[]): boolean =>
   isAbsolute(path) && normalize(path) === path && roots.some((root) => isBelow(path, root))
 
-function standsForOurs(name: string, { table, abbreviates = false }: ServerFlags): boolean {
+function standsForOurs(name: string, { table, argparse = false }: ServerFlags): boolean {
   if (table.get(name)?.verdict === 'ours') return true
-  if (!abbreviates || table.has(name) || !/^--\w/.test(name)) return false
+  if (!argparse || table.has(name) || !/^--\w/.test(name)) return false
   return [...table].some(([flag, { verdict }]) => verdict === 'ours' && flag.startsWith(name))
 }
 

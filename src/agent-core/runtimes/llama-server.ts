@@ -243,6 +243,7 @@ export const llamaServerRuntime: ProcessRuntime = {
   ],
   localCommand: (argv) => withLocalFiles(argv, llamaServerFlags),
   environment: {},
+  modelProblem: () => Promise.resolve(undefined),
   fieldProblem: (spec) => textFieldProblem(spec) ?? overridesProblem(spec),
   // Every request but a health check counts as use, and wakes it up.
   sleepsWhenIdle: ({ extraArgs }) => extraArgs.some((argument) => argument.split('=')[0] === '--sleep-idle-seconds'),

@@ -1,5 +1,7 @@
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
+import { formatBytes } from '../../contract/format.ts'
+import { parseJson, readBounded } from '../util/files.ts'
 import { mebibyte } from '../memory/estimate/items.ts'
 import { allowed, code, flagsIn, ours, refused, type FlagTable } from './llama-server-flags.ts'
 import type { ProcessRuntime } from './runtime.ts'
@@ -7,11 +9,7 @@ import type { ProcessRuntime } from './runtime.ts'
 /** Every flag of mlx-lm 0.32.2. What is not listed is refused. */
 const flags: FlagTable = new Map([
   ...allowed('none', '--use-default-chat-template'),
-  ...allowed(
-    'number',
-    `--temp --top-p --top-k --min-p --max-tokens --prefill-step-size --prompt-cache-size --kv-bits --kv-group-size
-    --quantized-kv-start`,
-  ),
+  ...allowed('number', '--temp --top-p --top-k --min-p --max-tokens'),
   ...allowed('text', '--chat-template-args --log-level'),
 
   ...ours('the agent decides where the server listens', '--host --port --allowed-origins'),
@@ -20,16 +18,43 @@ const flags: FlagTable = new Map([
     'spec.parallelSlots says how many requests are answered at once',
     '--decode-concurrency --prompt-concurrency',
   ),
-  ...ours('the agent bounds the cache of prompts by what was counted for it', '--prompt-cache-bytes'),
+  ...ours(
+    'the agent bounds the cache of prompts by what was counted for it',
+    '--prompt-cache-bytes --prompt-cache-size',
+  ),
 
   ...code('with it the server runs Python out of the folder of the model', '--trust-remote-code'),
 
+  ...refused(
+    'a quantised cache answers one request at a time and is not bounded by what was counted for it',
+    '--kv-bits --kv-group-size --quantized-kv-start',
+  ),
+  ...refused('its memory is not counted yet', '--prefill-step-size'),
   ...refused('a draft model is not counted against the memory of this machine yet', '--draft-model --num-draft-tokens'),
   ...refused('its folder could be any folder of this machine', '--adapter-path'),
   ...refused('the template of the model is what its clients expect', '--chat-template'),
   ...refused('the model is served by this machine alone', '--pipeline'),
   ...refused('the server would print something and end', '-h --help'),
 ])
+
+/** Those of the largest models have a few KiB. */
+const maxConfigBytes = 1024 ** 2
+
+/**
+ * Earlier builds of mlx-lm run the Python file that config.json names as `model_file` (CVE-2026-5843), and a repository brings its
+ * config.json along: such a model is given to none.
+ */
+async function programInModel(folder: string): Promise<string | undefined> {
+  const file = join(folder, 'config.json')
+  const text = await readBounded(file, maxConfigBytes).catch(() => undefined)
+  if (text === undefined)
+    return `${file} cannot be read, or has more than ${formatBytes(maxConfigBytes)}: use another model.`
+  const config = parseJson(text.toString('utf8'))
+  // Python reads more than JSON, such as NaN: what cannot be judged is not started.
+  if (typeof config !== 'object' || config === null) return `${file} is no JSON object: fetch the model again.`
+  if (!('model_file' in config)) return undefined
+  return `${file} names a program of the model's own (model_file), which would run as this user: use a model without one.`
+}
 
 /** Requests that are answered at once where the spec does not say; llama-server has as many slots. */
 export const defaultSlots = 4
@@ -53,12 +78,12 @@ export const mlxLmRuntime: ProcessRuntime = {
     flag: '--mlx-lm-bin',
     notInstalled: {
       darwin:
-        'mlx-lm is not installed here: install it with "brew install mlx-lm" or "uv tool install mlx-lm", or say where mlx_lm.server is with --mlx-lm-bin.',
+        'mlx-lm is not installed here: install it with "brew install mlx-lm", or say with --mlx-lm-bin where another installer put mlx_lm.server, as uv does in ~/.local/bin.',
       linux:
         "mlx_lm.server is not on PATH: install it with \"uv tool install 'mlx-lm' --with 'mlx[cpu]'\", or say where it is with --mlx-lm-bin.",
     },
   },
-  flags: { table: flags, program: 'mlx_lm.server', product: 'mlx-lm', abbreviates: true },
+  flags: { table: flags, program: 'mlx_lm.server', product: 'mlx-lm', argparse: true },
   version: { args: ['--version'], shownBy: /^(\d\S*)$/m, beside: 'mlx_lm' },
   startupFlag: '--mlx-lm-startup-timeout',
   dialectFrom: (help) => ({
@@ -92,6 +117,7 @@ export const mlxLmRuntime: ProcessRuntime = {
     PYTHONUNBUFFERED: '1',
   },
   fieldProblem: () => undefined,
+  modelProblem: programInModel,
   sleepsWhenIdle: () => false,
   sizing: 'safetensors',
   isBehindGateway: true,

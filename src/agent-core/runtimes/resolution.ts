@@ -58,13 +58,16 @@ export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
     return refused('unknown', `${choice} does not run on this machine: use ${listed(offered)}, or correct the name.`)
   }
   if (!offered.includes(runtime)) {
-    return refused('notOffered', `${choice} is not offered by this machine, whose --runtimes are ${listed(offered)}.`)
+    return refused(
+      'notOffered',
+      `${choice} is not offered by this machine, which offers ${listed(offered)} (--runtimes).`,
+    )
   }
   if (!serves(runtime, format)) {
     const other = all.find((one) => serves(one.name, format))?.name ?? 'llama-server'
     return refused(
       'formatMismatch',
-      `${choice} cannot serve a Model of format "${format}": leave the runtime to the format or choose ${other}, or use a Model of another format.`,
+      `${choice} cannot serve a Model of format "${format}": ${from === '--runtime' ? 'leave --runtime out' : 'leave the runtime to the format'} or choose ${other}, or use a Model of another format.`,
     )
   }
   return { kind: 'runtime', runtime, from }
@@ -89,7 +92,8 @@ function chosen(
   offered: readonly ServerRuntime[],
 ): Choice {
   if (annotation) return { name: annotation.trim(), from: `annotation ${runtimeAnnotation}` }
-  const isDefault = specRuntime === schemaDefault && (flag !== undefined || !serves('llama-server', format))
+  const isFlagUsable = flag !== undefined && names.has(flag)
+  const isDefault = specRuntime === schemaDefault && (isFlagUsable || !serves('llama-server', format))
   if (specRuntime && !isDefault) return { name: specRuntime, from: 'spec.runtime' }
   if (flag) return { name: flag, from: '--runtime' }
   const name = [...offered, ...known].find((one) => serves(one, format)) ?? 'llama-server'

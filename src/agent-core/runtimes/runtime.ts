@@ -51,6 +51,8 @@ export interface ProcessRuntime {
   readonly environment: Readonly<Record<string, string>>
   /** One sentence where a field of the spec cannot be passed on. */
   readonly fieldProblem: (spec: InferenceServiceSpec) => string | undefined
+  /** One sentence where a model that is here must not be given to it. */
+  readonly modelProblem: (path: string) => Promise<string | undefined>
   /** It frees its memory when idle, and counts a look at its counters as use. */
   readonly sleepsWhenIdle: (spec: InferenceServiceSpec) => boolean
   /** What its models are, and with that how its memory is estimated. */

@@ -39,7 +39,7 @@ export function exitMessage(story: ExitStory): string {
       return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended${advice}.`
     }
     case 'hung':
-      return `${name} ${hangs[story.hang ?? 'silent']}, so it was ended${story.firstError === undefined ? '.' : `: ${closed(story.firstError)}`}`
+      return `${name} ${hangs[story.hang ?? 'silent']}, so it was ended${story.outOf === 'serving' || story.firstError === undefined ? '.' : `: ${closed(story.firstError)}`}`
     case 'exceeded':
       return story.why ?? `${name} took more memory than it was admitted with, so it was ended.`
     case 'portTaken':

@@ -21,7 +21,7 @@ const ledgerEntry = z.object({
   uid: z.string(),
   digest: z.string(),
   /** Absent = llama-server. */
-  runtime: z.enum(['llama-server', 'mlx-lm']).optional(),
+  runtime: z.enum(['llama-server', 'mlx-lm']).optional().catch(undefined),
   executable: z.string(),
   /** The arguments of the executable; absent where they are too long to be noted, and in ledgers of agents that did not note them. */
   argv: z.array(z.string()).optional(),

@@ -191,7 +191,8 @@ export class ServerRun {
     try {
       return await watchStart({
         port,
-        probe: this.#at(this.#protocol.readiness()),
+        // One that was ready before it was found may be busy, and would answer a question for a token late.
+        probe: this.#at(this.#readySince === undefined ? this.#protocol.readiness() : this.#protocol.health),
         signal,
         stallMs: this.#readySince === undefined ? this.#stallMs : missedAfterMs(liveness, liveness.hungMisses),
         listeners: () => platform.portListeners(port, pid, host),

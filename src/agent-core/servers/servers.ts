@@ -191,9 +191,9 @@ export class Servers implements AsyncDisposable {
     return this.#outputOf(key)
   }
 
-  /** Which runtime the present server of the key is of. */
-  runtimeOf(key: string): ServerRuntime {
-    return this.#of(key)?.runtime ?? 'llama-server'
+  /** Which runtime the server is of. */
+  runtimeOf(key: string, role: ServerRole = 'current'): ServerRuntime {
+    return this.#of(key, role)?.runtime ?? 'llama-server'
   }
 
   /** The command line of the present server of the key; undefined where none was started, or an earlier agent did not note it. */

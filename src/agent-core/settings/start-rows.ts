@@ -204,7 +204,7 @@ export const startRows = {
     schema: z
       .array(z.enum(offeredRuntimes, { error: offeredMessage }), { error: offeredMessage })
       .min(1, offeredMessage),
-    defaultMeans: 'all that are known',
+    defaultMeans: 'all supported runtimes',
     group: 'Models',
     flag: 'runtimes',
     help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm',

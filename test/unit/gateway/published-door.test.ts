@@ -10,6 +10,9 @@ import { skipWhen } from '../../support/skip.ts'
 import { engine, forbiddenOf, routeTo, type Engine } from './engines.ts'
 import { forgedCount, forgedRequests, sendForged } from './forged-paths.ts'
 
+const enginesAt = (...ports: number[]) => ports.map((port) => engineAt(port))
+const engineAt = (port: number, runtime = 'llama-server') => ({ port, runtime })
+
 /** An address of this machine that no engine listens at. */
 const address = '127.0.0.2'
 skipWhen(process.platform === 'linux' ? undefined : `only Linux has ${address} from the start`)
@@ -49,7 +52,11 @@ const routeOf = (
   { port }: Engine,
   access: PublishedAccess | undefined,
   more: Partial<GatewayRoute> = {},
-) => routeTo(name, port, { published: { address, ports: [port], ...(access && { access }) }, ...more })
+) =>
+  routeTo(name, port, {
+    published: { address, engines: [engineAt(port, more.runtime)], ...(access && { access }) },
+    ...more,
+  })
 
 async function tell(...routes: GatewayRoute[]): Promise<void> {
   const wanted = door.told(routes)
@@ -195,16 +202,30 @@ describe('a service that asks for an API key', () => {
     await tell(routeOf('quick', quick, undefined))
     expect(await codeOf(quick)).toEqual([503, 'not_serving'])
     await tell(routeOf('quick', quick, { ...open, key: digest('k1') }))
-    await tell(routeTo('quick', quick.port, { published: { ports: [quick.port] } }))
+    await tell(routeTo('quick', quick.port, { published: { engines: enginesAt(quick.port) } }))
     expect([(await ask(quick)).status, (await ask(quick, bearer('k1'))).status]).toEqual([401, 200])
   })
 })
 
+test('each engine of a service is asked by the rules of its own runtime, also while one takes over from another', async () => {
+  const [old, next] = [stack.use(await echo()), stack.use(await echo())]
+  const engines = [engineAt(old.port, 'llama-server'), engineAt(next.port, 'mlx-lm')]
+  await tell(routeTo('quick', old.port, { published: { address, engines, access: open } }))
+  const chat = { path: '/v1/chat/completions', method: 'POST', body: '{"model":"/etc","adapters":"/x"}' }
+  expect([(await ask(old, chat)).body, (await ask(next, chat)).body]).toEqual([chat.body, '{"model":"default_model"}'])
+  expect([(await ask(old, { path: '/v1/models' })).status, await codeOf(next, { path: '/v1/models' })]).toEqual([
+    200,
+    [403, 'path_forbidden'],
+  ])
+})
+
 test('each engine of a service has its own entrance, and one that is gone has none', async () => {
   const [old, next] = [stack.use(await echo()), stack.use(await echo())]
-  await tell(routeTo('quick', next.port, { published: { address, ports: [old.port, next.port], access: open } }))
+  await tell(
+    routeTo('quick', next.port, { published: { address, engines: enginesAt(old.port, next.port), access: open } }),
+  )
   expect([(await ask(old)).status, (await ask(next)).status]).toEqual([200, 200])
-  await tell(routeTo('quick', next.port, { published: { address, ports: [next.port], access: open } }))
+  await tell(routeTo('quick', next.port, { published: { address, engines: enginesAt(next.port), access: open } }))
   await expect(ask(old)).rejects.toThrow('ECONNREFUSED')
   expect((await ask(next)).status).toBe(200)
 })

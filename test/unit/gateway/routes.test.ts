@@ -128,7 +128,7 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     state: () => new Map(states['current'] ? [['ns/a', states['current']]] : []),
     ...{ get: () => states['current'], successor: () => states['successor'], retiring: () => states['retiring'] },
     ...{ hostOf: (_key: string, role?: string) => hosts[role ?? 'current'], commandOf: () => undefined },
-    runtimeOf: () => 'mlx-lm',
+    runtimeOf: (_key: string, role?: string) => (role === 'successor' ? 'mlx-lm' : 'llama-server'),
   })
   const loopback = { current: '127.0.0.1', successor: '127.0.0.1', retiring: '127.0.0.1' }
 
@@ -138,11 +138,19 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     const all = new Routes({ servers: servers(loopback, { current: ready, successor, retiring }), ...behind })
     expect(all.now([])[0]).toMatchObject({
       port: 4_000,
-      published: { address: '10.0.0.1', ports: [4_000, 4_001, 4_002], access },
+      published: {
+        address: '10.0.0.1',
+        engines: [
+          { port: 4_000, runtime: 'llama-server' },
+          { port: 4_001, runtime: 'mlx-lm' },
+          { port: 4_002, runtime: 'llama-server' },
+        ],
+        access,
+      },
     })
     const loading = new Routes({ servers: servers(loopback, { current: successor }), ...behind })
     const [route] = loading.now([waiting('ns/a', 'It loads.')])
-    expect([route?.port, route?.published?.ports]).toEqual([undefined, [4_001]])
+    expect([route?.port, route?.published?.engines.map(({ port }) => port)]).toEqual([undefined, [4_001]])
   })
 
   test('and nowhere else', () => {
@@ -156,7 +164,11 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
 
   test('it is told at once of where to listen, also for what does not serve yet', () => {
     const reasons = Array.from({ length: 200 }, (_, index) => ({ ...splitOf(`ns/s${index}`), message: 'It waits.' }))
-    const loads = { ...splitOf('ns/z'), message: 'It loads.', published: { ports: [1] } }
+    const loads = {
+      ...splitOf('ns/z'),
+      message: 'It loads.',
+      published: { engines: [{ port: 1, runtime: 'llama-server' }] },
+    }
     expect(changesSince(new Map(), [...reasons, loads]).routes[0]).toBe(loads)
   })
 })

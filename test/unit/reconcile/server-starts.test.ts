@@ -101,7 +101,12 @@ test('the files that a spec names are not looked at for their size where this ma
   const sizeUp = vi.fn<ServerStartsOptions['launches']['sizeUp']>()
   const { launches } = optionsIn(room)
   const starts = startsIn(room, {
-    launches: { ...launches, sizeUp, startProblem: () => Promise.resolve('Its file is not a model.') },
+    launches: {
+      ...launches,
+      sizeUp,
+      startProblem: () =>
+        Promise.resolve({ message: 'Its file is not a model.', refusal: 'ExtraArgsRejected' } as const),
+    },
   })
   await starts.start('current', { model }, desiredServer('digest-1'), file)
   await starts.compare({ model }, desiredServer('digest-1'), file)

@@ -28,8 +28,16 @@ test.each<[string, RuntimeInput, unknown]>([
   ],
   [
     '--runtime that a person gave wins over the schema’s default',
+    { specRuntime: 'llamacpp', flag: 'mlx-lm' },
+    refused(
+      'formatMismatch',
+      'The runtime "mlx-lm" (--runtime) cannot serve a Model of format "gguf": leave --runtime out or choose llama-server, or use a Model of another format.',
+    ),
+  ],
+  [
+    'but not one that does not run here yet: what a Go agent’s command line left there ends no server',
     { specRuntime: 'llamacpp', flag: 'ollama' },
-    notYet('ollama', '--runtime'),
+    by('llama-server', 'spec.runtime'),
   ],
   ['the Go agent’s key', { specRuntime: 'llama-server', flag: 'mlx-lm' }, by('llama-server', 'spec.runtime')],
   [
@@ -60,7 +68,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { modelFormat: 'mlx', offered: ['llama-server'] },
     refused(
       'notOffered',
-      'The runtime "mlx-lm" (the format mlx of its Model) is not offered by this machine, whose --runtimes are llama-server.',
+      'The runtime "mlx-lm" (the format mlx of its Model) is not offered by this machine, which offers llama-server (--runtimes).',
     ),
   ],
   [

@@ -45,8 +45,6 @@ interface MlxInputs {
   readonly contextTokens?: number
   /** How many conversations at once. */
   readonly slots?: number
-  /** The server's own arguments. */
-  readonly extraArgs?: readonly string[]
   /** The GPU shares the memory of this machine. */
   readonly metal?: boolean
 }
@@ -72,7 +70,7 @@ const maxPromptCacheBytes = 4 * 1024 * mebibyte
  * (mlx_lm/models/cache.py) and, for latent attention, deepseek_v3.py; compute is reckoned as for llama.cpp and not measured.
  */
 export function estimateMlx(inputs: MlxInputs): Estimate {
-  const { config: raw, tensorBytes, contextTokens, slots = 1, extraArgs = [], metal = true } = inputs
+  const { config: raw, tensorBytes, contextTokens, slots = 1, metal = true } = inputs
   const runtimeBytes = metal ? metalBytes : processorBytes
   const parsed = config.safeParse(raw)
   if (!parsed.success) {
@@ -89,7 +87,7 @@ export function estimateMlx(inputs: MlxInputs): Estimate {
   }
   const model = parsed.data
   const context = contextTokens ?? Math.min(model.max_position_embeddings ?? assumedContext, assumedContext)
-  const kv = slots * mlxCacheBytes(model, context) * shareOfBits(extraArgs)
+  const kv = slots * mlxCacheBytes(model, context)
   const promptCache = Math.min(Math.ceil(kv / mebibyte) * mebibyte, maxPromptCacheBytes)
   const tokens = Math.min(prefillTokens, context)
   const used = model.num_experts_per_tok ?? 0
@@ -101,7 +99,8 @@ export function estimateMlx(inputs: MlxInputs): Estimate {
     {
       weights: tensorBytes,
       kv,
-      compute: tokens * (5 * model.hidden_size + feedForward) * cached + slots * (model.vocab_size ?? 0) * float,
+      compute:
+        slots * tokens * (5 * model.hidden_size + feedForward) * cached + slots * (model.vocab_size ?? 0) * float,
       ...{ promptCache, mmproj: 0 },
       overhead: runtimeBytes,
     },
@@ -114,20 +113,6 @@ export function estimateMlx(inputs: MlxInputs): Estimate {
       slots,
     },
   )
-}
-
-/** A quantised cache keeps a scale and a bias of 16 bits each for a group of values (mlx_lm/models/cache.py). */
-function shareOfBits(extraArgs: readonly string[]): number {
-  const bits = numberAfter('--kv-bits', extraArgs)
-  if (bits === undefined || bits <= 0 || bits > 8) return 1
-  return (bits + 32 / (numberAfter('--kv-group-size', extraArgs) ?? 64)) / 16
-}
-
-/** Undefined where the flag is not there, or has no positive number. */
-function numberAfter(flag: string, words: readonly string[]): number | undefined {
-  const at = words.findIndex((word) => word === flag || word.startsWith(`${flag}=`))
-  const text = words[at]?.split('=')[1] ?? words[at + 1]
-  return at === -1 || !(Number(text) > 0) ? undefined : Number(text)
 }
 
 /** Size of one conversation's cache. */
@@ -198,7 +183,9 @@ export async function readMlxFolder(folder: string): Promise<Pick<MlxInputs, 'co
 
 /** A safetensors file: the length of its header in eight bytes, the header in JSON, and the tensors at its offsets. */
 async function tensorBytesOf(file: string): Promise<number> {
-  await using handle = await open(file)
+  await using handle = await open(file).catch((cause: unknown) => {
+    throw new MlxFolderError(`${file} cannot be read: ${messageOf(cause)}.`, { cause })
+  })
   const { size } = await handle.stat()
   const length = Buffer.alloc(8)
   await handle.read(length, 0, 8, 0)
