@@ -76,12 +76,25 @@ function canRunAgain(failed: readonly FailedTest[]): boolean {
   return failed.length > 0 && !files.has(undefined) && files.size <= mostFilesRunAgain
 }
 
-/** The files with failures once more, one after the other with the machine to themselves: tells a race from a defect. */
+/**
+ * The files with failures once more, one after the other with the machine to themselves: tells a race from a defect. Each is a run of Vitest of
+ * its own, which given files of several projects one after the other runs those of one and passes.
+ */
 function runAgain(failed: readonly FailedTest[]): Promise<Suite> {
-  const projects = new Set(failed.flatMap(({ project }) => ['--project', project]))
-  const files = new Set(failed.map(({ file }) => file ?? ''))
-  console.log(`\nOnce more, alone: ${[...files].join(', ')}`)
-  return timed('again', () => runVitest([...projects, '--no-file-parallelism', ...files], 'again'))
+  const files = new Map(failed.map(({ project, file = '' }) => [`${project} ${file}`, { project, file }]))
+  console.log(`\nOnce more, alone: ${[...files.values()].map(({ file }) => file).join(', ')}`)
+  return timed('again', async () => {
+    const all: TestResults = { passed: 0, failed: [], skipped: [] }
+    for (const { project, file } of files.values()) {
+      const { passed, failed, skipped } = await runVitest(['--project', project, file], 'again')
+      all.passed += passed
+      all.failed.push(...failed)
+      all.skipped.push(...skipped)
+      if (passed + failed.length + skipped.length > 0) continue
+      all.failed.push({ project, file, name: 'the second run', error: 'it ran no test of this file' })
+    }
+    return all
+  })
 }
 
 async function runVitest(options: readonly string[], name: string): Promise<TestResults> {

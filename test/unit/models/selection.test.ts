@@ -111,7 +111,7 @@ describe('without spec.quantization', () => {
     expect(refused(['config.json', 'model.safetensors'])).toEqual([
       'transient',
       'NoSuchFile',
-      'org/repo has no GGUF model: it has config.json (1.0 GB), model.safetensors (2.0 GB); give a GGUF conversion of it, since models for MLX cannot be served here yet.',
+      'org/repo has no GGUF model: it has config.json (1.0 GB), model.safetensors (2.0 GB); give a GGUF conversion of it, or set spec.format to mlx to serve it by mlx-lm.',
     ])
   })
 
