@@ -182,7 +182,8 @@ export class Injector {
           await this.#arrange(() => objects.deleteTwin())
         })
       case 'moveNamespace':
-        return this.#alone('namespace', () => this.#move(what))
+        // What is left behind is no longer this agent's to answer for, whatever the cluster lets it withdraw.
+        return this.#alone('namespace', () => this.#options.local.disturb(() => this.#move(what)))
       case 'prune':
         return this.#as(what.agent, async () => {
           await this.#tell(agents[what.agent], 'models', 'prune', '--yes')
