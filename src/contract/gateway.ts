@@ -15,7 +15,7 @@ export type ProxyOutcome = (typeof proxyOutcomes)[number]
 export const codeClasses = ['2xx', '3xx', '4xx', '5xx', 'none'] as const
 export type CodeClass = (typeof codeClasses)[number]
 
-/** What came of a request whose service is known; `answered`: the engine did, whatever it said. */
+/** How a request for a known service ended; `answered`: the engine answered, with whatever status. */
 export const requestReasons = [
   ...['answered', 'client_left', 'not_serving', 'engine_failed'],
   ...['path_forbidden', 'body_too_large', 'refused', 'gateway_failed'],
@@ -34,12 +34,12 @@ export const perTokenBounds = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.
 
 const count = z.int().nonnegative()
 
-/** How many values lie between each bound and the one before; the last are those above all bounds. */
+/** The number of values in each bucket; the last bucket holds those above all bounds. */
 const histogram = (bounds: readonly number[]) =>
   z.object({ counts: z.array(count).length(bounds.length + 1), sum: z.number().nonnegative() })
 export type HistogramCounts = z.infer<ReturnType<typeof histogram>>
 
-/** Of one service, since the gateway's start. */
+/** The figures of one service since the gateway's start. */
 const serviceCounts = z.object({
   namespace: z.string().max(300),
   name: z.string().max(300),
@@ -60,16 +60,16 @@ const serviceCounts = z.object({
 })
 export type ServiceCounts = z.infer<typeof serviceCounts>
 
-/** More services than a Mac ever has; of more than that the gateway knows those that serve, and the first of the others. */
+/** More services than a Mac ever has. Beyond that, the gateway knows those that serve and the first of the others. */
 export const maxRoutes = 2_000
 
 const port = z.int().min(1).max(65_535)
 
 /** How a service is reached at the published address. */
 export const publishedAccess = z.object({
-  /** Those of its Service, which Pods put into `Host`. */
+  /** The ports of its Service, which Pods put into `Host`. */
   servicePorts: z.array(port).min(1).max(2),
-  /** The SHA-256 (hex) of the API key that it asks for; `none`: it asks for none; `nobody`: it asks for one that nobody can have. */
+  /** The SHA-256 (hex) of the API key that clients must send; `none`: no key is needed; `nobody`: every request is refused. */
   key: z.union([z.enum(['none', 'nobody']), z.string().regex(/^[0-9a-f]{64}$/)]),
 })
 export type PublishedAccess = z.infer<typeof publishedAccess>
@@ -86,15 +86,17 @@ export const gatewayRoute = z.object({
   host: z.ipv4().optional(),
   /** Absent while nothing serves it. */
   port: port.optional(),
-  /** Absent where no engine of it relies on the gateway at the published address. */
+  /** Absent if the gateway does not listen at the published address for this service. */
   published: z
     .object({
-      /** Absent while the agent does not know it: as before. */
+      /** Absent while the agent does not know it; the last known value then stays. */
       address: z.ipv4().optional(),
-      /** Of each engine that listens at 127.0.0.1; requests come to the same port of the address. */
-      /** The present engine, its successor and the one that finishes; each by the rules of its own runtime. */
+      /**
+       * The engines at 127.0.0.1 (the current one, its successor and the one that finishes): the gateway listens at the same port of the
+       * published address for each, and applies the rules of its runtime.
+       */
       engines: z.array(z.object({ port, runtime: z.string().max(100) })).max(3),
-      /** Absent while the agent does not know it: as before. */
+      /** Absent while the agent does not know it; the last known value then stays. */
       access: publishedAccess.optional(),
     })
     .optional(),
@@ -103,10 +105,10 @@ export const gatewayRoute = z.object({
 })
 export type GatewayRoute = z.infer<typeof gatewayRoute>
 
-/** First of each connection: all that serves, and what there is room for of the others. */
+/** The first frame of each connection: every service that serves, and as many of the others as there is room for. */
 export const allRoutes = z.object({
   type: z.literal('routes'),
-  /** Of the client proxy; 0 = there is none. */
+  /** The port of the client proxy; 0 = there is no client proxy. */
   port: port.or(z.literal(0)),
   routes: z.array(gatewayRoute).max(maxRoutes),
 })
@@ -119,15 +121,15 @@ export const toGateway = z.discriminatedUnion('type', [
     routes: z.array(gatewayRoute).max(maxRoutes),
     gone: z.array(z.string().max(601)).max(maxRoutes),
   }),
-  /** Every {@link heartbeatMs}, answered with `pong`: by this each side knows that the other one is not gone and does not hang. */
+  /** Sent every {@link heartbeatMs} and answered with `pong`, so that each side notices when the other has ended or hangs. */
   z.object({ type: z.literal('ping') }),
-  /** Whether `open` is to be told, at once and after each change. */
+  /** Whether the gateway sends `open`, at once and after each change. */
   z.object({ type: z.literal('watch'), isOn: z.boolean() }),
   /** Answered with `counts`. */
   z.object({ type: z.literal('count') }),
-  /** It starts this program as the gateway that takes its place; answered with `replaced`. */
+  /** The gateway starts this program, which takes its place; answered with `replaced`. */
   z.object({ type: z.literal('replace'), command: z.array(z.string().max(4_096)).min(1).max(50) }),
-  /** It listens no longer, finishes what it forwards, and ends. */
+  /** The gateway stops listening, finishes the requests in flight, and ends. */
   z.object({ type: z.literal('end') }),
 ])
 export type ToGateway = z.infer<typeof toGateway>
@@ -158,9 +160,9 @@ export const fromGateway = z.discriminatedUnion('type', [
     problem: z.string().max(100).optional(),
   }),
   z.object({ type: z.literal('pong') }),
-  /** Another gateway answers at the socket now; or why there is none, and this one continues. */
+  /** Another gateway has taken over the socket; with `problem`, it could not, and this one keeps running. */
   z.object({ type: z.literal('replaced'), problem: z.string().max(1_000).optional() }),
-  /** Of more clients than that the first ones. */
+  /** At most {@link maxOpen}: the clients whose requests began first. */
   z.object({ type: z.literal('open'), requests: z.array(openRequests).max(maxOpen) }),
   /** Since its start; a missing outcome did not happen. */
   z.object({

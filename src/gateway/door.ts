@@ -25,10 +25,10 @@ const maxInFlight = 1_024
 /** The log is not to grow with the requests. */
 const maxDefectsLogged = 100
 
-/** One request, as far as it is understood. */
+/** One request, with what is known about it so far. */
 export interface Asked {
   readonly at: number
-  /** Of the client; empty where it is gone already. */
+  /** The client's address; empty if the client has disconnected. */
   readonly address: string
   exchange?: Exchange
 }
@@ -47,7 +47,7 @@ export abstract class Door {
   #inFlight = 0
   #defects = 0
 
-  /** `figures`: those of several doors may be the same. */
+  /** `figures`: several doors may share them. */
   constructor(log: (text: string) => void, figures = new Figures()) {
     this.#log = log
     this.#figures = figures
@@ -59,7 +59,7 @@ export abstract class Door {
       },
       (request, response) => void this.#answer(request, response),
     )
-    // Node looks for slow connections from this event on, which a server has no other reason for that is given its connections.
+    // Node starts its check for slow connections at this event, which a server that does not listen itself would never emit.
     this.#http.emit('listening')
   }
 
@@ -68,7 +68,7 @@ export abstract class Door {
   /** Throws Refusal. */
   protected abstract serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void>
 
-  /** To be called by `serve` once it knows whom the request is for. */
+  /** `serve` calls it once it knows which service the request is for. */
   protected begin(asked: Asked, route: GatewayRoute, path: string): Exchange {
     const exchange = this.#figures.begin(route, path, { ...asked, door: this.name })
     asked.exchange = exchange
@@ -79,7 +79,7 @@ export abstract class Door {
     return { requests: Object.fromEntries(this.#outcomes), services: this.#figures.counts() }
   }
 
-  /** To be called by `serve` before anything that costs. Throws Refusal. */
+  /** `serve` calls it before any costly work. Throws Refusal. */
   protected requireRoom(): void {
     if (this.#inFlight > maxInFlight) throw tooMany
   }
@@ -158,14 +158,14 @@ const tooMany = new Refusal(
   `More than ${maxInFlight} requests are in flight: ask again when some of them have been answered.`,
 )
 
-/** What the request says of whom it is meant for; undefined where it says nothing, or two things. */
+/** The name and port in the request's `Host` header; undefined if there is none, or more than one. */
 export function hostOf({ rawHeaders, headers }: IncomingMessage): { name: string; port: number } | undefined {
   const hosts = rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
   const [, name = '', port = '80'] = /^(\[[\da-f:]+\]|[^:@/\s]+)(?::(\d{1,5}))?$/i.exec(headers.host ?? '') ?? []
   return hosts.length === 1 && name !== '' ? { name: name.toLowerCase(), port: Number(port) } : undefined
 }
 
-/** Whether a page of a browser asks, and not a program. */
+/** Whether a page in a browser sent the request. */
 export const isOfPage = ({ headers: { origin } }: IncomingMessage): boolean =>
   origin !== undefined && (origin === 'null' || /^https?:/i.test(origin))
 

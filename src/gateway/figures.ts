@@ -16,7 +16,7 @@ import {
 import { serviceOf } from './routing.ts'
 import { AnswerEnds, operationOf } from './usage.ts'
 
-/** Of more services than that nothing is counted by service: the agent has series for half of them. */
+/** At most so many services are counted; the agent exports series for half of them. */
 const maxServices = 200
 
 /** Who asked, when and where. */
@@ -32,7 +32,7 @@ export class Figures {
   readonly #open = new Map<string, OpenRequests>()
   readonly #onOpen: () => void
 
-  /** `onOpen`: requests in flight are others than before. */
+  /** `onOpen`: called when the requests in flight have changed. */
   constructor(onOpen: () => void = () => undefined) {
     this.#onOpen = onOpen
   }
@@ -45,7 +45,7 @@ export class Figures {
     return new Exchange(known, operationOf(path), { at, onEnd: () => this.#count(route, client, -1) })
   }
 
-  /** By service and client, those that began first before the others. */
+  /** Requests in flight by service and client, in the order in which they began. */
   get open(): OpenRequests[] {
     return [...this.#open.values()].slice(0, maxOpen)
   }

@@ -8,10 +8,10 @@ import type { Address } from './listeners.ts'
 const readyMs = 15_000
 const servingMs = 5_000
 
-/** What the agent has told so far, as one frame. */
+/** Everything that the agent has sent so far, as one frame. */
 export type Told = z.infer<typeof allRoutes>
 
-/** To the successor. The first two carry a handle. */
+/** Messages to the successor. The first two carry a handle. */
 const toSuccessor = z.discriminatedUnion('type', [
   z.object({ type: z.literal('listener'), host: z.string().max(100), port: z.int() }),
   z.object({ type: z.literal('agents') }),
@@ -21,14 +21,14 @@ const toSuccessor = z.discriminatedUnion('type', [
 /** What a gateway gives to the one that takes its place. */
 interface Estate {
   readonly listeners: readonly { readonly address: Address; readonly server: Server }[]
-  /** Where agents connect. */
+  /** The socket at which agents connect. */
   readonly agents: Server
   readonly told: Told | undefined
 }
 
 /**
  * Starts the gateway that takes this one's place, and gives it what this one listens with: until the successor says that it serves, both do.
- * Throws where it does not come to that; the successor is then killed, and this one has lost nothing.
+ * Throws if the successor does not get that far; it is then killed, and this gateway keeps everything.
  */
 export async function handOver(
   [program, ...args]: readonly [program: string, ...args: string[]],

@@ -10,10 +10,10 @@ import { isAllowed, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath } from './routing.ts'
 
-/** How long the last key of a service is good after the next one is known. */
+/** How long the previous key of a service stays valid after the next one is known. */
 const lastKeyMs = 600_000
 
-/** A service at the published address, as it was told last. */
+/** A service at the published address, as the agent described it last. */
 interface Service {
   readonly route: GatewayRoute
   readonly address: string | undefined
@@ -26,7 +26,7 @@ interface Service {
 interface Entrance {
   readonly service: Service
   readonly port: number
-  /** Of the engine at this port. */
+  /** The runtime of the engine at this port. */
   readonly runtime: string
 }
 
@@ -104,7 +104,7 @@ export class PublishedDoor extends Door {
   }
 }
 
-/** Those in which a key comes; the engine has no need of it. */
+/** The headers that carry a key, which are not passed to the engine. */
 const keyHeaders = ['authorization', 'x-api-key'] as const
 
 const keyOf = (address: string | undefined, port: number | undefined): string => `${address} ${port}`

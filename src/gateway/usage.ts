@@ -45,7 +45,7 @@ export class AnswerEnds {
     this.#bytes += piece.length
   }
 
-  /** Undefined where the answer says nothing of it. */
+  /** Undefined if the answer does not report its usage. */
   usage(): Usage | undefined {
     const head = this.#head.toString('latin1', 0, Math.min(this.#bytes, headBytes))
     const at = this.#bytes % tailBytes
@@ -78,7 +78,7 @@ const llamaTimings = z.object({
   predicted_per_token_ms: z.number().nonnegative().optional().catch(undefined),
 })
 
-/** The object behind a key. Undefined where there is none, or it goes on beyond the text. */
+/** The object that follows a key. Undefined if there is none, or if the text ends before it does. */
 function figuresAt<T>(text: string, at: number, key: string, schema: z.ZodType<T>): T | undefined {
   const from = text.indexOf('{', at)
   if (at === -1 || from === -1 || text.slice(at + key.length, from).trim() !== ':') return undefined

@@ -7,7 +7,7 @@ import { pause } from '../util/pause.ts'
 import { splitKey } from '../util/object-key.ts'
 import { secretName } from '../../contract/names.ts'
 
-/** On the InferenceService: the Secret of its namespace whose `token` whoever asks has to show. */
+/** Annotation of the InferenceService: the name of a Secret in its namespace, whose key `token` holds the API key that clients must send. */
 export const apiKeyAnnotation = 'metalbar.dev/api-key-secret'
 
 /** A key that was replaced or deleted is noticed within five seconds, the reading included. */
@@ -20,13 +20,13 @@ export type ApiKeyState =
   /** Not read yet, or the cluster did not answer: what the gateway knows counts. */
   | { readonly kind: 'unknown'; readonly message: string }
   | { readonly kind: 'known'; readonly sha256: string }
-  /** Nobody gets in; a sentence that says what to do. */
+  /** Every request is refused; `message` says what to do. */
   | { readonly kind: 'unusable'; readonly message: string }
 
 export interface ApiKeysOptions {
-  /** Of the cluster that is served; undefined while there is none. */
+  /** The client of the current cluster's API server; undefined while no cluster is connected. */
   readonly api: () => Pick<KubeApi, 'get'> | undefined
-  /** The key of this service is another one, can be used or can be used no longer. */
+  /** Called when a service's key changes, becomes usable or stops being usable. */
   readonly onChange: (key: string) => void
   readonly log: Logger
   /** For tests. */
@@ -40,7 +40,7 @@ export interface ApiKeysOptions {
 export class ApiKeys implements AsyncDisposable {
   readonly #options: ApiKeysOptions
   readonly #leaving = new AbortController()
-  /** By service: the Secret that it names, null where it asks for no key. */
+  /** The Secret that each service names; null for a service that asks for no key. */
   readonly #wanted = new Map<string, string | null>()
   readonly #states = new Map<string, ApiKeyState>()
   #reading: Promise<void> | undefined
@@ -49,7 +49,7 @@ export class ApiKeys implements AsyncDisposable {
     this.#options = options
   }
 
-  /** To be told of each service that there is; `secret`: what its annotation says, undefined where it has none. */
+  /** Call it for every service. `secret`: the value of its annotation; undefined if it has none. */
   want(key: string, secret: string | undefined): void {
     const before = this.#wanted.get(key)
     if (before === (secret ?? null)) return
@@ -70,12 +70,12 @@ export class ApiKeys implements AsyncDisposable {
     this.#states.clear()
   }
 
-  /** Of a service that asks for a key. */
+  /** The state of the key of a service that asks for one. */
   stateOf(key: string): ApiKeyState {
     return this.#states.get(key) ?? { kind: 'unknown', message: 'Its Secret with the API key is being read.' }
   }
 
-  /** What the gateway is to ask for: a digest, nothing (`none`), or a key that nobody has; undefined = as before. */
+  /** The key that the gateway must require: its SHA-256, `none` for no key, `nobody` to refuse everyone; undefined leaves it unchanged. */
   askedFor(key: string): string | undefined {
     const wanted = this.#wanted.get(key)
     if (wanted === undefined) return undefined
@@ -85,7 +85,7 @@ export class ApiKeys implements AsyncDisposable {
     return state.kind === 'known' ? state.sha256 : 'nobody'
   }
 
-  /** Some service asks for a key. */
+  /** Whether Secrets are being read, which is while some service asks for a key. */
   get isReading(): boolean {
     return this.#reading !== undefined
   }

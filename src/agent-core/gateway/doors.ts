@@ -3,14 +3,14 @@ import type { FromGateway } from '../../contract/gateway.ts'
 /** Whether the gateway listens at an address. */
 export type DoorState =
   | { readonly kind: 'open' }
-  /** It is asked to, or was when it was heard last. */
+  /** The gateway was asked to listen, and has not answered yet. */
   | { readonly kind: 'unknown'; readonly message: string }
-  /** A sentence that says why. */
+  /** `message` is a sentence that says why. */
   | { readonly kind: 'closed'; readonly message: string }
 
-/** One that ended is back well within this time. */
+/** A gateway that ended is restarted well within this time. */
 const backWithinMs = 2_000
-/** The first one of this agent is found or started within this time, or it is known why not. */
+/** The agent finds or starts its first gateway within this time, or knows why it cannot. */
 const foundWithinMs = 15_000
 
 /** What is known of the addresses at which the gateway listens, besides the client proxy's. */
@@ -38,12 +38,12 @@ export class Doors implements Disposable {
     return { kind: 'closed', message }
   }
 
-  /** To be called when the gateway is to be there soon. */
+  /** Call it when a gateway is about to be found or started. */
   await(): void {
     this.#awayAfter(foundWithinMs)
   }
 
-  /** A gateway is there, and has begun to say of each address how it is. */
+  /** Call it once a gateway is connected; it reports the state of each address. */
   there(): void {
     clearTimeout(this.#timer)
     this.#is = 'there'
@@ -56,12 +56,12 @@ export class Doors implements Disposable {
     this.#onChange()
   }
 
-  /** It listens at these addresses at most. */
+  /** Forgets the state of every other address. */
   onlyAt(addresses: ReadonlySet<string>): void {
     for (const where of this.#states.keys()) if (!addresses.has(where)) this.#states.delete(where)
   }
 
-  /** The gateway has ended, and another one is started. */
+  /** Call it when the gateway has ended and another one is being started. */
   lost(): void {
     if (this.#is !== 'there') return
     this.#states.clear()
@@ -70,7 +70,7 @@ export class Doors implements Disposable {
     this.#onChange()
   }
 
-  /** `why` completes "Nobody listens: …". */
+  /** Call it when no gateway can be started. `why` is the end of the sentence "Nobody listens at ADDRESS: …". */
   failed(why: string): void {
     this.#why = why
     this.#away()

@@ -54,12 +54,12 @@ export interface GatewayOptions {
   readonly stateDir: string
   readonly socketPath: string
   readonly command: GatewayCommand
-  /** Of the command: a gateway of another version that an earlier agent left running is replaced. */
+  /** The version of `command`. A running gateway of another version is replaced. */
   readonly version: string
   readonly routes: () => GatewayRoute[]
-  /** Who has a port that is taken. Must not reject. */
+  /** Which processes hold a port that is taken. Must not reject. */
   readonly holders: (port: number) => Promise<readonly PortHolder[]>
-  /** By pid; undefined where there is no such process. */
+  /** The command line of a process; undefined if it does not exist. */
   readonly commandLine: (pid: number) => Promise<string | undefined>
   readonly log: Logger
   readonly onChange: () => void
@@ -72,7 +72,7 @@ export interface GatewayOptions {
 /** A gateway that does not answer within this time is killed and started again; it usually takes a fraction of a second. */
 const startMs = 15_000
 const usualTimings = { heartbeatMs, helloMs: 5_000 }
-/** So many heartbeats without an answer tell of a gateway that hangs: no busy machine keeps it from answering for so long. */
+/** After so many unanswered heartbeats a gateway hangs: a busy machine alone does not silence it for so long. */
 const maxUnanswered = 4
 const replaceMs = 30_000
 const endedMeanwhile = 'it ended meanwhile'
@@ -96,7 +96,7 @@ export class Gateway implements AsyncDisposable {
   readonly #doors: Doors
   #link: Link | undefined
   #isStarted = false
-  /** It is started whenever it does not run. */
+  /** Whether it is restarted whenever it ends. */
   #isKept = false
   #running: Promise<void> | undefined
   #door: Door | undefined
@@ -122,7 +122,7 @@ export class Gateway implements AsyncDisposable {
     return door && door.problem === undefined ? `http://127.0.0.1:${door.port}` : undefined
   }
 
-  /** Of its process; undefined while there is none. */
+  /** The pid of the gateway; undefined while none is connected. */
   get pid(): number | undefined {
     return this.#link?.pid
   }
@@ -138,12 +138,12 @@ export class Gateway implements AsyncDisposable {
     if (!this.#runWhereNeeded()) this.#running = this.#endEarlier()
   }
 
-  /** Whether it listens there for a service. */
+  /** Whether the gateway listens at this address. */
   door(address: string, port: number): DoorState {
     return this.#doors.at(address, port)
   }
 
-  /** Told in the same turn of the event loop, once for all changes in it. */
+  /** Sends the changed routes in this turn of the event loop, once for all changes in it. */
   routesChanged(): void {
     if (this.#isTelling) return
     this.#isTelling = true
@@ -154,7 +154,7 @@ export class Gateway implements AsyncDisposable {
     })
   }
 
-  /** Why services do not serve changes all the time where many wait: nobody misses what is told within a second. */
+  /** Sends changed reasons within a second: where many services wait, they change all the time. */
   reasonsChanged(): void {
     this.#reasonsTimer ??= setTimeout(() => {
       this.#reasonsTimer = undefined
@@ -167,7 +167,7 @@ export class Gateway implements AsyncDisposable {
     return this.#link?.counts() ?? Promise.resolve(undefined)
   }
 
-  /** Whether anybody looks at {@link openOf}: what nobody sees is not told. */
+  /** Asks the gateway to report requests in flight ({@link openOf}) while a menu or window shows them. */
   watch(isOn: boolean): void {
     if (isOn === this.#isWatched) return
     this.#isWatched = isOn
@@ -288,7 +288,7 @@ export class Gateway implements AsyncDisposable {
     }
     // Another one is started, of this version.
     if (problem === endedMeanwhile) return false
-    // What became nobody may not start what is in a folder of root's.
+    // A gateway that root started runs as `nobody`, which may not read root's folders.
     if (process.geteuid?.() === 0 && problem.includes('EACCES')) {
       await link.end()
       return true
