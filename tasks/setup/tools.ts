@@ -5,6 +5,7 @@ import { constants, setPriority } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { accessSync, constants as fileConstants, statSync } from 'node:fs'
 import { z } from 'zod'
+import type { Found } from './part.ts'
 
 /** The full path of a command, as a shell would find it. */
 export function onPath(command: string): string | undefined {
@@ -22,6 +23,25 @@ export function isExecutable(file: string): boolean {
   } catch {
     return false
   }
+}
+
+/** The program that the environment variable names, the one on PATH, or else the one that was built. */
+export function findProgram(
+  name: string,
+  { variable, builtFolder }: { readonly variable: string; readonly builtFolder: string },
+): Found {
+  const named = process.env[variable]
+  if (named !== undefined && named !== '') {
+    return isExecutable(named)
+      ? { found: true, path: named, origin: variable }
+      : { found: false, reason: `${variable} names ${named}, which is not an executable file` }
+  }
+  const path = onPath(name)
+  if (path !== undefined) return { found: true, path, origin: 'PATH' }
+  const built = join(builtFolder, name)
+  return isExecutable(built)
+    ? { found: true, path: built, origin: 'built' }
+    : { found: false, reason: `${name} is neither on PATH nor built: run \`make setup\`` }
 }
 
 /** Below normal: the unit tests run meanwhile, and a person may want to use the machine. */

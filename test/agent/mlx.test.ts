@@ -7,10 +7,9 @@ import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
-import { useMlxLm } from '../support/mlx-lm.ts'
 import { writeMlxModel } from '../support/mlx-writer.ts'
 import { createNetworkNamespace } from '../support/network-namespace.ts'
-import { missingNetworkNamespaces, skipWhen, useLlamaServer } from '../support/skip.ts'
+import { missingNetworkNamespaces, skipWhen, useLlamaServer, useMlxLm } from '../support/skip.ts'
 
 const controlPlane = inject('controlPlane')
 const llamaServer = useLlamaServer()

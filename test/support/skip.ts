@@ -1,7 +1,9 @@
 import { execFileSync } from 'node:child_process'
 import { beforeEach } from 'vitest'
 import { onPath } from '../../tasks/setup/tools.ts'
-import { findLlamaServer } from './llama-server.ts'
+import { llamaServerPart } from '../../tasks/setup/llama-server.ts'
+import { mlxLmPart } from '../../tasks/setup/mlx-lm.ts'
+import type { Part } from '../../tasks/setup/part.ts'
 
 /**
  * Skips the file's (or the describe block's) tests when `missing` says in one sentence what this machine lacks; the
@@ -20,10 +22,15 @@ export function missingPrograms(...programs: readonly string[]): string | undefi
 }
 
 /** @returns the path of the real llama-server; where there is none the block's tests are skipped and it is empty. */
-export function useLlamaServer(): string {
-  const found = findLlamaServer()
-  if ('path' in found) return found.path
-  skipWhen(found.missing)
+export const useLlamaServer = (): string => usePart(llamaServerPart)
+
+/** The same for the real mlx_lm.server. */
+export const useMlxLm = (): string => usePart(mlxLmPart)
+
+function usePart(part: Part): string {
+  const found = part.find()
+  if (found.found) return found.path
+  skipWhen(found.reason)
   return ''
 }
 

@@ -1,6 +1,5 @@
 import type { ProcessRuntime } from '../runtimes/runtime.ts'
-import { runtimes } from '../runtimes/runtimes.ts'
-import type { ServerRuntime } from '../servers/probe.ts'
+import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { doubtInMove, moveOfNews, sessionMove, type SessionMove } from './cluster-commands.ts'
@@ -152,8 +151,7 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
 /** What each room takes from the settings of the agent. */
 
 /** The runtimes that this machine offers, the preferred one first. */
-export const offered = ({ runtimes: chosen }: AgentSettings): readonly ServerRuntime[] =>
-  chosen ?? (Object.keys(runtimes) as ServerRuntime[])
+export const offered = ({ runtimes: chosen }: AgentSettings): readonly ServerRuntime[] => chosen ?? serverRuntimes
 
 export const launchRules = (settings: AgentSettings, { name, startupFlag }: ProcessRuntime): GeneralRules => ({
   startupStallMs: { 'llama-server': settings.startupStallMs, 'mlx-lm': settings.mlxLmStartupStallMs }[name],

@@ -4,7 +4,7 @@ import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../servers/launch.ts'
 import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
 import { type Dialect, Dialects } from '../runtimes/dialect.ts'
-import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import type { CommandInput, ProcessRuntime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Executable } from '../util/find-executable.ts'
@@ -34,6 +34,7 @@ export interface ServerLaunchesOptions {
 /** What a start of the desired server would be made of. */
 export interface PreparedServer {
   readonly desiredServer: DesiredServer
+  readonly runtime: ProcessRuntime
   readonly model: LocalModel
   readonly binary: Executable
   readonly env: Readonly<Record<string, string>>
@@ -69,17 +70,14 @@ export class ServerLaunches {
     const env = launchEnvironment({ ...asked, ...runtime.environment })
     const dialect =
       binary.kind === 'found' ? await this.#dialects.of(runtime, binary.path, launchEnvironment()) : undefined
-    return { desiredServer, model, binary, env, dialect }
+    return { desiredServer, runtime, model, binary, env, dialect }
   }
 
   /** Why this machine does not start it. */
-  async startProblem(
-    { desiredServer, model, dialect }: PreparedServer,
-    executable: string,
-  ): Promise<StartFailure | undefined> {
+  async startProblem(prepared: PreparedServer, executable: string): Promise<StartFailure | undefined> {
     const { settings, allowsFile } = this.#options
-    const runtime = runtimes[desiredServer.runtime]
-    const message = this.#tooOld(desiredServer, dialect, executable) ?? (await runtime.modelProblem(model.path))
+    const { desiredServer, runtime, model, dialect } = prepared
+    const message = this.#tooOld(prepared, executable) ?? (await runtime.modelProblem(model.path))
     if (message !== undefined) return { message }
     const refused = await startProblem(desiredServer.spec.extraArgs, {
       policy: settings.policy,
@@ -92,31 +90,33 @@ export class ServerLaunches {
   }
 
   /** A program of Python ends at a flag that it does not know, ours included. */
-  #tooOld({ spec, model, runtime }: DesiredServer, dialect: Dialect | undefined, executable: string) {
-    const { flags, argv } = runtimes[runtime]
+  #tooOld(prepared: PreparedServer, executable: string): string | undefined {
+    const { desiredServer, runtime, dialect } = prepared
+    const { flags, argv } = runtime
     const known = dialect?.flags
     if (flags.argparse !== true || known === undefined) return undefined
-    const ours = argv({ spec: { ...spec, extraArgs: [] }, model, modelPath: '', port: 0, promptCacheMiB: 0 })
+    const spec = { ...desiredServer.spec, extraArgs: [] }
+    const ours = argv({ ...this.#given(prepared), spec, port: 0, promptCacheMiB: 0 })
     const unknown = ours.find((word) => word.startsWith('--') && !known.has(word))
     return unknown && `${executable} is too old: it does not know ${unknown}. Upgrade ${flags.product}.`
   }
 
   /** Tells one need from another: what is worked out for one server holds as long as this is the same. */
   async needKey(prepared: PreparedServer): Promise<string> {
-    const { desiredServer, model, env } = prepared
-    const isGguf = runtimes[desiredServer.runtime].sizing === 'gguf'
-    // What bounds nothing in the command line of mlx-lm is counted all the same.
-    const sides = isGguf
-      ? await sideFileStamp(this.#argv(prepared, {}), env)
-      : `context ${desiredServer.spec.contextSize ?? ''}`
+    const { desiredServer, runtime, model, env } = prepared
+    // The context bounds nothing in the command line of mlx-lm, and is counted all the same.
+    const sides =
+      runtime.sizing === 'gguf'
+        ? await sideFileStamp(this.#argv(prepared, {}), env)
+        : `context ${desiredServer.spec.contextSize ?? ''}`
     return `${desiredServer.digest} ${model.path} ${model.revision} ${sides}`.trimEnd()
   }
 
   /** What the server will hold. Never rejects. */
   sizeUp(prepared: PreparedServer, of: string): Promise<Need> {
-    const { desiredServer, model, env } = prepared
+    const { desiredServer, runtime, model, env } = prepared
     const { models, metal } = this.#options
-    if (runtimes[desiredServer.runtime].sizing === 'safetensors') {
+    if (runtime.sizing === 'safetensors') {
       const spec = (change: ServerChange) => changed(desiredServer.spec, change)
       return sizeUpFolder({ of, folder: model.path, spec, metal })
     }
@@ -127,23 +127,26 @@ export class ServerLaunches {
     })
   }
 
-  #argv({ desiredServer, model, dialect }: PreparedServer, change: ServerChange): string[] {
-    const { performanceCores } = this.#options.settings
-    return runtimes[desiredServer.runtime].argv({
-      ...{ spec: changed(desiredServer.spec, change), model: desiredServer.model, performanceCores },
-      ...{ modelPath: model.path, mmproj: model.mmproj, port: 0, dialect },
-    })
+  #argv(prepared: PreparedServer, change: ServerChange): string[] {
+    const { desiredServer, runtime } = prepared
+    return runtime.argv({ ...this.#given(prepared), spec: changed(desiredServer.spec, change), port: 0 })
   }
 
-  launch({ desiredServer, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {
+  /** What the whole command line is made of, for whatever purpose. */
+  #given({ desiredServer: { spec, model }, model: file, dialect }: PreparedServer): Omit<CommandInput, 'port'> {
+    const { performanceCores } = this.#options.settings
+    return { spec, model, performanceCores, modelPath: file.path, mmproj: file.mmproj, dialect }
+  }
+
+  launch(prepared: PreparedServer, executable: string, need: Need): ServerLaunch {
     const { settings } = this.#options
+    const { desiredServer, runtime, model, env, dialect } = prepared
     const { estimate } = need
-    const runtime = runtimes[desiredServer.runtime]
     const host = settings.host(runtime)
     const argv = (port: number): string[] =>
       runtime.argv({
-        ...{ spec: desiredServer.spec, model: desiredServer.model, performanceCores: settings.performanceCores },
-        ...{ modelPath: model.path, mmproj: model.mmproj, host, port, dialect },
+        ...this.#given(prepared),
+        ...{ host, port },
         alias: desiredServer.spec.modelRef || undefined,
         ...(dialect?.boundsPromptCache === true && { promptCacheMiB: estimate?.cacheRamThatHolds }),
       })

@@ -1,9 +1,11 @@
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { formatBytes } from '../../contract/format.ts'
-import { parseJson, readBounded } from '../util/files.ts'
 import { mebibyte } from '../memory/estimate/items.ts'
+import { configText, maxConfigBytes } from '../memory/estimate/mlx.ts'
+import { parseJson } from '../util/files.ts'
 import { allowed, code, flagsIn, ours, refused, type FlagTable } from './llama-server-flags.ts'
+import type { Dialect } from './dialect.ts'
 import type { ProcessRuntime } from './runtime.ts'
 
 /** Every flag of mlx-lm 0.32.2. What is not listed is refused. */
@@ -37,19 +39,16 @@ const flags: FlagTable = new Map([
   ...refused('the server would print something and end', '-h --help'),
 ])
 
-/** Those of the largest models have a few KiB. */
-const maxConfigBytes = 1024 ** 2
-
 /**
  * Earlier builds of mlx-lm run the Python file that config.json names as `model_file` (CVE-2026-5843), and a repository brings its
  * config.json along: such a model is given to none.
  */
 async function programInModel(folder: string): Promise<string | undefined> {
   const file = join(folder, 'config.json')
-  const text = await readBounded(file, maxConfigBytes).catch(() => undefined)
+  const text = await configText(folder)
   if (text === undefined)
     return `${file} cannot be read, or has more than ${formatBytes(maxConfigBytes)}: use another model.`
-  const config = parseJson(text.toString('utf8'))
+  const config = parseJson(text)
   // Python reads more than JSON, such as NaN: what cannot be judged is not started.
   if (typeof config !== 'object' || config === null) return `${file} is no JSON object: fetch the model again.`
   if (!('model_file' in config)) return undefined
@@ -62,12 +61,15 @@ export const defaultSlots = 4
 export const slotsOf = ({ parallelSlots }: Pick<InferenceServiceSpec, 'parallelSlots'>): number =>
   parallelSlots !== undefined && parallelSlots > 0 ? parallelSlots : defaultSlots
 
+/** A build that lacks one of our flags is too old to be started, so that all spell the same. */
+const dialect: Dialect = { lockMemory: [], reserve: [], boundsPromptCache: true, flags: undefined }
+
 /** The name of the link to the model's folder in the working directory: clients are told what the server was given. */
 const modelLink = 'model'
 
 /**
  * mlx-lm's server, as pip, uv and Homebrew install it: one model per process. Any request can have it load another model, from a folder or the
- * Hub, or fetch a picture: it listens on loopback alone, and the gateway before it decides what a request may say.
+ * Hub, or fetch an image: it listens on loopback alone, and the gateway before it decides what a request may say.
  */
 export const mlxLmRuntime: ProcessRuntime = {
   name: 'mlx-lm',
@@ -86,11 +88,8 @@ export const mlxLmRuntime: ProcessRuntime = {
   flags: { table: flags, program: 'mlx_lm.server', product: 'mlx-lm', argparse: true },
   version: { args: ['--version'], shownBy: /^(\d\S*)$/m, beside: 'mlx_lm' },
   startupFlag: '--mlx-lm-startup-timeout',
-  dialectFrom: (help) => ({
-    ...{ lockMemory: [], reserve: [], flags: flagsIn(help) },
-    boundsPromptCache: flagsIn(help).has('--prompt-cache-bytes'),
-  }),
-  usualDialect: { lockMemory: [], reserve: [], boundsPromptCache: true, flags: undefined },
+  dialectFrom: (help) => ({ ...dialect, flags: flagsIn(help) }),
+  usualDialect: dialect,
   argv: ({ spec, modelPath, port, promptCacheMiB }) => {
     const slots = String(slotsOf(spec))
     return [
@@ -108,7 +107,7 @@ export const mlxLmRuntime: ProcessRuntime = {
   localCommand: (argv) => {
     const folder = argv[argv.indexOf('--model') + 1] ?? ''
     const words = argv.map((word, at) => (argv[at - 1] === '--model' ? modelLink : word))
-    return basename(folder) === '' ? { argv, links: new Map() } : { argv: words, links: new Map([[modelLink, folder]]) }
+    return { argv: words, links: new Map([[modelLink, folder]]) }
   },
   environment: {
     // Nothing is fetched, and other models of this person are not listed.

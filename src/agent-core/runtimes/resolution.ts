@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { ServerRuntime } from '../servers/probe.ts'
+import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { runtimes } from './runtimes.ts'
 
 /** On the InferenceService: which runtime serves it on this Mac. The CRD's own field cannot name most of them. */
@@ -38,11 +38,10 @@ const names: ReadonlyMap<string, ServerRuntime> = new Map(
   all.flatMap(({ name, aliases }) => [name, ...aliases].map((one) => [one, name])),
 )
 const laterRuntimes = ['omlx', 'ollama', 'vllm-swift', 'mlx-server']
-const known = Object.keys(runtimes) as readonly ServerRuntime[]
 
 /** The annotation, else `spec.runtime`, else `--runtime`, else what the format of the Model needs. */
 export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
-  const { modelFormat = '', offered = known } = input
+  const { modelFormat = '', offered = serverRuntimes } = input
   const format = modelFormat === '' ? 'gguf' : modelFormat.toLowerCase()
   const { name, from } = chosen(input, format, offered)
   const choice = `The runtime "${name}" (${from})`
@@ -96,7 +95,7 @@ function chosen(
   const isDefault = specRuntime === schemaDefault && (isFlagUsable || !serves('llama-server', format))
   if (specRuntime && !isDefault) return { name: specRuntime, from: 'spec.runtime' }
   if (flag) return { name: flag, from: '--runtime' }
-  const name = [...offered, ...known].find((one) => serves(one, format)) ?? 'llama-server'
+  const name = [...offered, ...serverRuntimes].find((one) => serves(one, format)) ?? 'llama-server'
   return { name, from: `the format ${format} of its Model` }
 }
 

@@ -9,6 +9,7 @@ import { readOrSetAside } from '../state/state-file.ts'
 import { parseJson, syncFolder } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import type { ServerLaunch } from './launch.ts'
+import { serverRuntimes } from './probe.ts'
 import { runOf, type RunFolder } from './run-folder.ts'
 import type { ServerRole } from './server-state.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
@@ -21,7 +22,7 @@ const ledgerEntry = z.object({
   uid: z.string(),
   digest: z.string(),
   /** Absent = llama-server. */
-  runtime: z.enum(['llama-server', 'mlx-lm']).optional().catch(undefined),
+  runtime: z.enum(serverRuntimes).optional().catch(undefined),
   executable: z.string(),
   /** The arguments of the executable; absent where they are too long to be noted, and in ledgers of agents that did not note them. */
   argv: z.array(z.string()).optional(),

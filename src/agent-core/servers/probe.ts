@@ -149,6 +149,7 @@ export const serverProtocols = {
 
 /** The runtimes whose servers this agent starts. */
 export type ServerRuntime = keyof typeof serverProtocols
+export const serverRuntimes = Object.keys(serverProtocols) as readonly ServerRuntime[]
 
 /** 503 is how llama-server says that it is busy with itself; other answers from 500 on mean that it cannot serve. */
 export const isAlive = (status: number): boolean => status < 500 || status === 503

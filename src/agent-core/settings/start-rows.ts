@@ -2,6 +2,7 @@ import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 import { defaultThresholds, defaultWatchdogIntervalMs } from '../memory/watchdog.ts'
 import { mostLogFiles } from '../observability/log-file.ts'
+import { serverRuntimes } from '../servers/probe.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { parseAddressAndPort } from '../util/address-and-port.ts'
 import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/settings-table.ts'
@@ -70,8 +71,7 @@ const listenerRows = {
 
 /** Keys of `spec.runtime`, one of which can be the agent's default; `llamacpp` and `llama-server` are the same. */
 const runtimeNames = ['llama-server', 'llamacpp', 'mlx-lm', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
-const offeredRuntimes = ['llama-server', 'mlx-lm'] as const
-const offeredMessage = `must be runtimes separated by commas, from ${offeredRuntimes.join(', ')}`
+const offeredMessage = `must be runtimes separated by commas, from ${serverRuntimes.join(', ')}`
 const logFormats = ['auto', 'text', 'json'] as const
 
 const rangeMessage = 'must be two ports from 1 to 65535, the lower first, such as 30000-30099'
@@ -202,7 +202,7 @@ export const startRows = {
   runtimes: {
     kind: 'list',
     schema: z
-      .array(z.enum(offeredRuntimes, { error: offeredMessage }), { error: offeredMessage })
+      .array(z.enum(serverRuntimes, { error: offeredMessage }), { error: offeredMessage })
       .min(1, offeredMessage),
     defaultMeans: 'all supported runtimes',
     group: 'Models',

@@ -5,6 +5,7 @@ import { ServerStarts, type ServerStartsOptions } from '../../../src/agent-core/
 import { eventually } from '../../support/eventually.ts'
 import { sampleServerPath } from '../../support/sample-servers/sample.ts'
 import { silentLog } from '../../support/silent-log.ts'
+import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
 import { ServerRoom } from '../servers/server-room.ts'
 
 const metadata = { namespace: 'a', name: 'b', uid: 'uid', resourceVersion: '1' }
@@ -27,7 +28,10 @@ const optionsIn = (room: ServerRoom): ServerStartsOptions => ({
   launches: {
     findBinary: () => Promise.resolve({ kind: 'found', path: sampleServerPath }),
     prepare: (server, local, binary) =>
-      Promise.resolve({ desiredServer: server, model: local, binary, env: {}, dialect: undefined }),
+      Promise.resolve({
+        ...{ desiredServer: server, runtime: runtimes['llama-server'], model: local },
+        ...{ binary, env: {}, dialect: undefined },
+      }),
     startProblem: () => Promise.resolve(undefined),
     needKey: () => Promise.resolve('n'),
     sizeUp: () => Promise.resolve({ of: 'n', estimate: undefined, whyUnknown: 'Untold.', changeable: {} }),

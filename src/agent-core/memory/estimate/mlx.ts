@@ -2,7 +2,7 @@ import { open, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import { type Estimate, estimateOf, mebibyte } from './items.ts'
-import { readBounded } from '../../util/files.ts'
+import { parseJson, readBounded } from '../../util/files.ts'
 import { messageOf } from '../../util/message-of.ts'
 
 const count = z.number().int().nonnegative()
@@ -178,7 +178,8 @@ export async function readMlxFolder(folder: string): Promise<Pick<MlxInputs, 'co
   }
   let tensorBytes = 0
   for (const file of files) tensorBytes += await tensorBytesOf(path.join(folder, file))
-  return { config: await configOf(path.join(folder, 'config.json')), tensorBytes }
+  // Without one, or with one that is no JSON, the estimate is a guess and says so.
+  return { config: parseJson((await configText(folder)) ?? ''), tensorBytes }
 }
 
 /** A safetensors file: the length of its header in eight bytes, the header in JSON, and the tensors at its offsets. */
@@ -207,14 +208,11 @@ async function tensorBytesOf(file: string): Promise<number> {
   return bytes
 }
 
-/** Those of the largest models have a few KiB. */
-const maxConfigBytes = 1024 ** 2
+/** The config.json of the largest models has a few KiB. */
+export const maxConfigBytes = 1024 ** 2
 
-/** Without one, or with one that is no JSON or no file of that size, the estimate is a guess and says so. */
-async function configOf(file: string): Promise<unknown> {
-  try {
-    return JSON.parse((await readBounded(file, maxConfigBytes)).toString('utf8')) as unknown
-  } catch {
-    return undefined
-  }
+/** The text of a model's config.json; undefined where it cannot be read, or is larger than {@link maxConfigBytes}. */
+export async function configText(folder: string): Promise<string | undefined> {
+  const bytes = await readBounded(path.join(folder, 'config.json'), maxConfigBytes).catch(() => undefined)
+  return bytes?.toString('utf8')
 }
