@@ -51,7 +51,7 @@ export async function versionedCopyOf({ command, version, stateDir, inUse = [] }
   })
 }
 
-/** Of the command as it is at the first call: a later one finds the copy there, or makes it again where it is gone. */
+/** Copies the command at the first call; later calls return the same copy, and make it again if it has gone. */
 export function onceCopied(request: CopyRequest): () => Promise<string> {
   let copy: string | undefined
   return async () => {

@@ -71,7 +71,7 @@ if (app.requestSingleInstanceLock()) {
   app.quit()
 }
 
-/** Of the app that people install. */
+/** The command inside the installed app. */
 const packedCommand = (): string => path.join(process.resourcesPath, 'bin/metal-agent')
 
 /** The gateway outlives an update of the app, which replaces everything in it. */

@@ -131,7 +131,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     history,
     pin,
   })
-  // It is let go before the cluster is, so that it keeps what it was told last.
+  // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
   const kept = { settings, unloadReasons, history, narrator, address, sleep, fuse, supply, link, gateway }
   const energyNotice = await inputs.rooms.energy.open()
@@ -430,7 +430,7 @@ function openSession(
   const { performanceCores, hasMetal } = machine()
   const settings = context.settings()
   const listen = () => context.settings().listen
-  // They are those of the cluster that was served before.
+  // The keys that are known are those of the previous cluster.
   apiKeys.forgetAll()
   const launches = new ServerLaunches({
     settings: {
@@ -481,7 +481,7 @@ function openSession(
   })
 }
 
-/** Every door, where this host was given no command that starts the gateway. */
+/** The state of every door on a host that has no command to start the gateway. */
 const noGateway = {
   kind: 'closed',
   message:

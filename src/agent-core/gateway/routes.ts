@@ -10,7 +10,7 @@ import { refKey, splitKey } from '../util/object-key.ts'
 const maxNameLength = 1_024
 const maxMessageLength = 1_000
 
-/** What a person is told of a service, and what its model is called. */
+/** A service with its sentence for people and the names of its model. */
 export interface KnownService {
   readonly key: string
   readonly message: string
@@ -64,7 +64,7 @@ export class Routes {
     return { port, ...(host !== loopback && { host }) }
   }
 
-  /** Where the gateway is to listen for the service: for each engine of it that no other machine reaches. */
+  /** Where the gateway listens for the service: once for each of its engines that only this machine reaches. */
   #published(key: string): Pick<GatewayRoute, 'published'> {
     const { servers, published } = this.#options
     const states = {
@@ -97,10 +97,10 @@ const routeOf = (key: string, names: string[], runtime = 'llama-server'): Gatewa
   names,
 })
 
-/** At a time, so that the gateway goes on with its requests in between. */
+/** At most so many reasons are sent at once, so that the gateway answers requests in between. */
 const mostReasons = 100
 
-/** What a gateway is to be told that knows of `told`; `isAll` where nothing more is to be told after that. */
+/** The changes to send to a gateway that knows `told`; `isAll` if nothing remains to be sent after them. */
 export function changesSince(
   told: ReadonlyMap<string, GatewayRoute>,
   now: readonly GatewayRoute[],

@@ -161,7 +161,7 @@ export class AgentMetrics {
   }
 }
 
-/** prom-client's own can only be told of one value after the other. */
+/** A histogram that is set as a whole: prom-client's own takes one value after the other. */
 class WholeHistogram {
   readonly #name: string
   readonly #help: string

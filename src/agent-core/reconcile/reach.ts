@@ -13,7 +13,7 @@ export interface ReachInputs {
   readonly address: Observation['address']
   /** The Secret that its annotation names. */
   readonly apiKeySecret: string | undefined
-  /** What a server that is started now would be of. */
+  /** The runtime of a server that is started now. */
   readonly runtime: ServerRuntime | undefined
   readonly rooms: Pick<ServiceRooms, 'apiKeys' | 'door' | 'settings'>
 }

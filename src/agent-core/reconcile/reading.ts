@@ -61,7 +61,7 @@ export interface Reading {
   /** Only where `desired` is to serve. */
   readonly desiredServer: DesiredServer | undefined
   readonly target: PublishTarget
-  /** The Secret with the API key that whoever asks is to have; undefined where the service asks for none. */
+  /** The Secret with the API key that clients must send; undefined if the service asks for none. */
   readonly apiKeySecret: string | undefined
   /** The Service under this name was made for this very object. */
   readonly ownsService: boolean

@@ -225,7 +225,7 @@ export class Reconciler {
     return [...this.#services.values()].flatMap((service) => service.report() ?? [])
   }
 
-  /** Of every service that is shown: what a person is told of it, and what its model is called. Less than a report of each would cost. */
+  /** The sentence and the model names of every service that is shown, for less work than their reports. */
   outlooks(): NonNullable<ManagedService['outlook']>[] {
     return [...this.#services.values()].flatMap((service) => service.outlook ?? [])
   }

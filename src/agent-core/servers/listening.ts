@@ -1,6 +1,6 @@
 import type { ListenMode } from '../../contract/settings-table.ts'
 
-/** The addresses that a server of ours may be told to listen at, besides the published one. */
+/** The addresses at which our servers may listen, besides the published one. */
 export const everyAddress = '0.0.0.0'
 export const loopback = '127.0.0.1'
 
@@ -17,7 +17,7 @@ export const hostInText = (commandLine: string): string | undefined =>
 /** Where this machine asks a server that listens at `host`: health checks, figures and the gateway all go there. */
 export const askedAt = (host: string): string => (host === everyAddress ? loopback : host)
 
-/** Where a server is to listen that is started now. Without an address that is published, where nobody else reaches it. */
+/** Where a server that is started now listens: on loopback if there is no published address. */
 export function hostFor(mode: ListenMode, published: string | undefined): string {
   if (mode === 'all') return everyAddress
   return mode === 'published' ? (published ?? loopback) : loopback

@@ -36,7 +36,7 @@ export interface LaunchdJob {
  */
 export function parseLaunchdJob(output: string): LaunchdJob {
   const lines = output.split('\n').map((line) => /^\t([^\t=][^=]*?) = (.*)$/.exec(line) ?? [])
-  // Of a name that comes again the first line counts.
+  // The first line of a repeated name counts.
   const fields = new Map(lines.map(([, name = '', value = '']) => [name, value] as const).toReversed())
   const pid = fields.get('pid') ?? ''
   return { pid: /^\d{1,10}$/.test(pid) ? Number(pid) : undefined, lastExit: lastExitOf(fields) }

@@ -156,9 +156,9 @@ export interface Unreached {
   readonly message: string
   readonly kind:
     | 'closed'
-    /** Told soon: what is published stays until then, and nothing else is published. */
+    /** Not known yet: what is published stays until it is, and nothing else is published. */
     | 'unknown'
-    /** It listens at an address that is published no longer: another server takes its place. */
+    /** It listens at an address that is no longer published: another server takes its place. */
     | 'misplaced'
     /** Everybody reaches it without the API key that its service asks for: it is stopped. */
     | 'exposed'
