@@ -183,6 +183,7 @@ async function startGateway(
       command: () => Promise.resolve(command),
       onChange: () => undefined,
       onDoors: () => undefined,
+      onKeys: () => undefined,
     },
     ...{ version: packageVersion(), holders: () => Promise.resolve([]), commandLine: () => Promise.resolve(undefined) },
   })

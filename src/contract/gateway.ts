@@ -65,12 +65,27 @@ export const maxRoutes = 2_000
 
 const port = z.int().min(1).max(65_535)
 
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
+
+/** How long the previous API key of a service stays valid after the next one is known. */
+export const earlierKeyMs = 600_000
+
+/** The API key before the present one. */
+const earlierKey = z.object({
+  sha256,
+  /** When it stops being valid, in milliseconds since 1970: the clocks of two processes have nothing else in common. */
+  until: z.int().nonnegative(),
+})
+export type EarlierKey = z.infer<typeof earlierKey>
+
 /** How a service is reached at the published address. */
 export const publishedAccess = z.object({
   /** The ports of its Service, which Pods put into `Host`. */
   servicePorts: z.array(port).min(1).max(2),
   /** The SHA-256 (hex) of the API key that clients must send; `none`: no key is needed; `nobody`: every request is refused. */
-  key: z.union([z.enum(['none', 'nobody']), z.string().regex(/^[0-9a-f]{64}$/)]),
+  key: z.union([z.enum(['none', 'nobody']), sha256]),
+  /** For a gateway that has not seen the key change. One that has keeps its own record. */
+  earlierKey: earlierKey.optional(),
 })
 export type PublishedAccess = z.infer<typeof publishedAccess>
 
@@ -149,9 +164,25 @@ const openRequests = z.object({
 })
 export type OpenRequests = z.infer<typeof openRequests>
 
+/** The API key that a service asks for, and the one before it while that is valid. */
+const serviceKey = z.object({
+  namespace: z.string().max(300),
+  name: z.string().max(300),
+  sha256,
+  earlierKey: earlierKey.optional(),
+})
+export type ServiceKey = z.infer<typeof serviceKey>
+
 export const fromGateway = z.discriminatedUnion('type', [
   /** First, in every version of the protocol. */
-  z.object({ type: z.literal('hello'), protocol: z.int(), version: z.string().max(100), pid: z.int().positive() }),
+  z.object({
+    type: z.literal('hello'),
+    protocol: z.int(),
+    version: z.string().max(100),
+    pid: z.int().positive(),
+    /** The keys that it asks for, so that the next agent can tell them to the next gateway. Absent = none. */
+    keys: z.array(serviceKey).max(maxRoutes).optional(),
+  }),
   /** After each change, and all of them after `hello`: whether it listens at this address, and the system's code for why not. */
   z.object({
     type: z.literal('door'),

@@ -165,7 +165,15 @@ class AgentSocket {
       this.#agents.delete(socket)
       this.#watching.delete(socket)
     })
-    send(socket, { type: 'hello', protocol: gatewayProtocol, version: this.#options.version, pid: process.pid })
+    const { version } = this.#options
+    const { keys } = this.#published
+    send(socket, {
+      type: 'hello',
+      protocol: gatewayProtocol,
+      version,
+      pid: process.pid,
+      ...(keys.length > 0 && { keys }),
+    })
     for (const state of this.#listeners.states) send(socket, { type: 'door', ...state })
   }
 
@@ -245,7 +253,7 @@ class AgentSocket {
     this.#door.routes = all
     // Without an agent the cluster calls these services stale and sends nobody here.
     const isAlone = performance.now() - this.#heardAt >= this.#timings.agentGoneMs
-    const published = this.#published.told(isAlone ? [] : all)
+    const published = this.#published.told(all, { isOpen: !isAlone })
     const client = {
       host: '127.0.0.1',
       port: this.#told?.port ?? 0,

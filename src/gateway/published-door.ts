@@ -1,7 +1,13 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { GatewayRoute, PublishedAccess } from '../contract/gateway.ts'
+import {
+  earlierKeyMs,
+  type EarlierKey,
+  type GatewayRoute,
+  type PublishedAccess,
+  type ServiceKey,
+} from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
 import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes } from './forward.ts'
@@ -10,16 +16,13 @@ import { isAllowed, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath } from './routing.ts'
 
-/** How long the previous key of a service stays valid after the next one is known. */
-const lastKeyMs = 600_000
-
 /** A service at the published address, as the agent described it last. */
 interface Service {
   readonly route: GatewayRoute
   readonly address: string | undefined
   readonly access: PublishedAccess | undefined
-  /** The key before the present one, and until when it is good. */
-  readonly lastKey: { readonly sha256: string; readonly until: number } | undefined
+  /** The key before the present one, and until when it is valid, on the monotonic clock. */
+  readonly lastKey: EarlierKey | undefined
 }
 
 /** An address at which requests for one service come. */
@@ -47,14 +50,14 @@ export class PublishedDoor extends Door {
     this.#now = now
   }
 
-  /** What an agent does not say of a service stays as it was. Returns where there is to be listened. */
-  told(routes: readonly GatewayRoute[]): Listener[] {
+  /** What an agent does not say of a service stays as it was. Without `isOpen` nobody gets in. Returns where there is to be listened. */
+  told(routes: readonly GatewayRoute[], { isOpen = true } = {}): Listener[] {
     const services = routes.map((route) => {
       const key = `${route.namespace}/${route.name}`
       return [key, serviceNow(route, this.#services.get(key), this.#now())] as const
     })
     this.#services = new Map(services)
-    const entrances = services.flatMap(([, service]) => entrancesOf(service))
+    const entrances = isOpen ? services.flatMap(([, service]) => entrancesOf(service)) : []
     this.#entrances = new Map(entrances.map((one) => [keyOf(one.service.address, one.port), one]))
     return entrances.flatMap(({ service: { address: host }, port }) =>
       host === undefined ? [] : [{ host, port, onConnection: (socket: Socket) => this.connect(socket) }],
@@ -64,13 +67,34 @@ export class PublishedDoor extends Door {
   /** These routes, with what an agent has not said of them again since. */
   completed(routes: readonly GatewayRoute[]): GatewayRoute[] {
     return routes.map((route) => {
-      const { address, access } = this.#services.get(`${route.namespace}/${route.name}`) ?? {}
-      if (!route.published) return route
+      const service = this.#services.get(`${route.namespace}/${route.name}`)
+      if (!route.published || !service) return route
+      const { address, access } = service
       return {
         ...route,
-        published: { ...(address !== undefined && { address }), ...(access && { access }), ...route.published },
+        published: {
+          ...route.published,
+          ...(address !== undefined && { address }),
+          ...(access && { access: { ...access, ...this.#earlierKey(service) } }),
+        },
       }
     })
+  }
+
+  /** The keys that services ask for. */
+  get keys(): ServiceKey[] {
+    return [...this.#services.values()].flatMap((service) => {
+      const { access, route } = service
+      if (!isKey(access?.key)) return []
+      return [{ namespace: route.namespace, name: route.name, sha256: access.key, ...this.#earlierKey(service) }]
+    })
+  }
+
+  /** By the clock that other processes have too. */
+  #earlierKey({ lastKey }: Service): { readonly earlierKey?: EarlierKey } {
+    const leftMs = lastKey ? lastKey.until - this.#now() : 0
+    if (!lastKey || leftMs <= 0) return {}
+    return { earlierKey: { sha256: lastKey.sha256, until: Math.round(Date.now() + leftMs) } }
   }
 
   protected async serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void> {
@@ -112,13 +136,24 @@ const keyOf = (address: string | undefined, port: number | undefined): string =>
 function serviceNow(route: GatewayRoute, before: Service | undefined, now: number): Service {
   const { published } = route
   const access = published?.access ?? before?.access
-  const isRotated = isKey(before?.access?.key) && isKey(access?.key) && before.access.key !== access.key
-  const rotated = isRotated ? { sha256: before.access.key, until: now + lastKeyMs } : before?.lastKey
-  return {
-    ...{ route, access, address: published?.address ?? before?.address },
-    // A key that was taken away counts no longer, nor does the one before it.
-    lastKey: isKey(access?.key) ? rotated : undefined,
+  return { route, access, address: published?.address ?? before?.address, lastKey: lastKeyOf(access, before, now) }
+}
+
+function lastKeyOf(
+  access: PublishedAccess | undefined,
+  before: Service | undefined,
+  now: number,
+): EarlierKey | undefined {
+  // A key that was taken away counts no longer, nor does the one before it.
+  if (!isKey(access?.key)) return undefined
+  const keyBefore = before?.access?.key
+  if (isKey(keyBefore)) {
+    return keyBefore === access.key ? before?.lastKey : { sha256: keyBefore, until: now + earlierKeyMs }
   }
+  const { earlierKey } = access
+  if (!earlierKey) return undefined
+  // However the clock was set since, it is valid for no longer than after a change.
+  return { sha256: earlierKey.sha256, until: now + Math.min(earlierKey.until - Date.now(), earlierKeyMs) }
 }
 
 const isKey = (key: string | undefined): key is string => key !== undefined && key !== 'none' && key !== 'nobody'

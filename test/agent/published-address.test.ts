@@ -148,6 +148,15 @@ const bearer = (key: string): string => `Authorization: Bearer ${key}`
 const secret = (world: AgentWorld, token: string) =>
   world.admin.apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quick-key' }, stringData: { token } })
 
+/** Until the next one answers at this URL. */
+async function killGateway(agent: AgentProcess, url: string): Promise<void> {
+  const pids = (): unknown[] => agent.log.filter(({ msg }) => /the gateway$/.test(msg)).map(({ pid }) => pid)
+  const before = await eventually(() => pids().at(-1))
+  process.kill(Number(before), 'SIGKILL')
+  await eventually(() => pids().at(-1) !== before)
+  await eventually(async () => (await askedThere(url))[0] !== 0)
+}
+
 test('a service that names a Secret is open to who has its key alone, a new one counts within seconds, and none leaves the agent', async () => {
   await using there = await scene(cluster().connection)
   const { world } = there
@@ -173,11 +182,14 @@ test('a service that names a Secret is open to who has its key alone, a new one 
   const tookMs = performance.now() - began
   expect(tookMs).toBeLessThan(5_000)
   expect(await statuses('key-one', 'key-two', 'key-three')).toEqual([200, 200, 401])
+  await killGateway(first, url)
+  expect(await statuses('key-one', 'key-two', 'key-three')).toEqual([200, 200, 401])
   await first.run('shutdown', '--keep-serving')
   await first.exited
   // The next agent asks for the key too, although servers that it starts would be open to all.
   const second = await there.start()
   expect((await serving(second)).pid).toBe(served.pid)
+  await killGateway(second, url)
   expect(await statuses('key-one', 'key-two', 'key-three')).toEqual([200, 200, 401])
   await world.admin.delete({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quick-key' } })
   await world.untilNotReady('tiny')

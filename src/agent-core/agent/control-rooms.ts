@@ -177,7 +177,7 @@ function gatewayRoom(
     const servicePorts = servicePortsOf(service?.spec.value.endpoint?.port).map(({ port }) => port)
     return {
       ...(ip !== undefined && { address: ip }),
-      ...(service && asked !== undefined && { access: { servicePorts, key: asked } }),
+      ...(service && asked && { access: { servicePorts, ...asked } }),
     }
   }
   const routes = new Routes({ servers, published })
@@ -187,6 +187,7 @@ function gatewayRoom(
     routes: () => routes.now(session()?.reconciler.outlooks() ?? []),
     holders: async (port) => (await platform.portListeners(port, noGroup)).others,
     onDoors: () => session()?.reconciler.enqueueAll(),
+    onKeys: (keys) => apiKeys.adopt(keys),
     commandLine: async (pid) => (await platform.process(pid))?.commandLine,
   })
   servers.onChange(() => gateway.routesChanged())
@@ -373,6 +374,7 @@ function linkRoom(
     onLeft: (isLeft) => {
       kept.narrator.forgetWhere(isLeft)
       kept.fuse.forgetWhere(isLeft)
+      kept.apiKeys.forgetWhere(isLeft)
     },
     // A server keeps the drain limit that it was started with.
     leaveLimitMs: () =>
@@ -430,8 +432,7 @@ function openSession(
   const { performanceCores, hasMetal } = machine()
   const settings = context.settings()
   const listen = () => context.settings().listen
-  // The keys that are known are those of the previous cluster.
-  apiKeys.forgetAll()
+  apiKeys.readAnew()
   const launches = new ServerLaunches({
     settings: {
       defaultRuntime: settings.runtime,

@@ -4,7 +4,8 @@ import { readSecret } from '../kube/secrets.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Logger } from '../observability/logger.ts'
 import { pause } from '../util/pause.ts'
-import { splitKey } from '../util/object-key.ts'
+import { refKey, splitKey } from '../util/object-key.ts'
+import { earlierKeyMs, type EarlierKey, type PublishedAccess, type ServiceKey } from '../../contract/gateway.ts'
 import { secretName } from '../../contract/names.ts'
 
 /** Annotation of the InferenceService: the name of a Secret in its namespace, whose key `token` holds the API key that clients must send. */
@@ -29,8 +30,16 @@ export interface ApiKeysOptions {
   /** Called when a service's key changes, becomes usable or stops being usable. */
   readonly onChange: (key: string) => void
   readonly log: Logger
+  /** Milliseconds since 1970; for tests. */
+  readonly now?: () => number
   /** For tests. */
   readonly readEveryMs?: number
+}
+
+/** The last key that was read for a service, and the one before it. */
+interface KnownKey {
+  readonly sha256: string
+  readonly earlierKey?: EarlierKey | undefined
 }
 
 /**
@@ -43,6 +52,8 @@ export class ApiKeys implements AsyncDisposable {
   /** The Secret that each service names; null for a service that asks for no key. */
   readonly #wanted = new Map<string, string | null>()
   readonly #states = new Map<string, ApiKeyState>()
+  /** What a gateway that is started now has to ask for. A Secret that cannot be read for a while changes nothing of it. */
+  readonly #keys = new Map<string, KnownKey>()
   #reading: Promise<void> | undefined
 
   constructor(options: ApiKeysOptions) {
@@ -55,6 +66,7 @@ export class ApiKeys implements AsyncDisposable {
     if (before === (secret ?? null)) return
     this.#wanted.set(key, secret ?? null)
     this.#states.delete(key)
+    if (secret === undefined) this.#keys.delete(key)
     this.#options.onChange(key)
     if (secret !== undefined) this.#reading ??= this.#keepReading().finally(() => (this.#reading = undefined))
   }
@@ -62,12 +74,28 @@ export class ApiKeys implements AsyncDisposable {
   forget(key: string): void {
     this.#wanted.delete(key)
     this.#states.delete(key)
+    this.#keys.delete(key)
   }
 
-  /** Another cluster is served. */
-  forgetAll(): void {
+  /** Each Secret is read anew, since credentials or the cluster changed. */
+  readAnew(): void {
     this.#wanted.clear()
     this.#states.clear()
+  }
+
+  /** Forgets the keys of services that this machine serves no longer. */
+  forgetWhere(isLeft: (key: string) => boolean): void {
+    for (const key of this.#keys.keys()) if (isLeft(key)) this.#keys.delete(key)
+  }
+
+  /** What a gateway that an earlier agent left asks for. */
+  adopt(keys: readonly ServiceKey[]): void {
+    for (const { sha256, earlierKey, ...ref } of keys) {
+      const own = this.#keys.get(refKey(ref))
+      // While the same agent runs, it knows as much as its gateway.
+      if (own?.earlierKey) continue
+      this.#keys.set(refKey(ref), followedBy({ sha256, earlierKey }, own?.sha256 ?? sha256, this.#now()))
+    }
   }
 
   /** The state of the key of a service that asks for one. */
@@ -75,14 +103,16 @@ export class ApiKeys implements AsyncDisposable {
     return this.#states.get(key) ?? { kind: 'unknown', message: 'Its Secret with the API key is being read.' }
   }
 
-  /** The key that the gateway must require: its SHA-256, `none` for no key, `nobody` to refuse everyone; undefined leaves it unchanged. */
-  askedFor(key: string): string | undefined {
+  /** What the gateway must require; undefined leaves it unchanged. */
+  askedFor(key: string): Omit<PublishedAccess, 'servicePorts'> | undefined {
     const wanted = this.#wanted.get(key)
     if (wanted === undefined) return undefined
-    if (wanted === null) return 'none'
+    if (wanted === null) return { key: 'none' }
     const state = this.stateOf(key)
     if (state.kind === 'unknown') return undefined
-    return state.kind === 'known' ? state.sha256 : 'nobody'
+    if (state.kind === 'unusable') return { key: 'nobody' }
+    const { earlierKey } = this.#keys.get(key) ?? {}
+    return { key: state.sha256, ...(earlierKey && earlierKey.until > this.#now() && { earlierKey }) }
   }
 
   /** Whether Secrets are being read, which is while some service asks for a key. */
@@ -93,6 +123,10 @@ export class ApiKeys implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#leaving.abort()
     await this.#reading
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)()
   }
 
   /** Until no service asks for a key. Never rejects. */
@@ -112,6 +146,9 @@ export class ApiKeys implements AsyncDisposable {
     // A key that is known stays valid while the cluster does not answer.
     if (found.kind === 'unknown' && before?.kind === 'known') return
     this.#states.set(key, found)
+    if (found.kind === 'known') this.#keys.set(key, followedBy(this.#keys.get(key), found.sha256, this.#now()))
+    // A key that was taken away counts no longer, nor does the one before it.
+    else if (found.kind === 'unusable') this.#keys.delete(key)
     if (JSON.stringify(found) === JSON.stringify(before)) return
     if (found.kind !== 'known') this.#options.log.warn('no API key', { service: key, text: found.message })
     this.#options.onChange(key)
@@ -143,6 +180,11 @@ export class ApiKeys implements AsyncDisposable {
       return { kind: 'unknown', message: `${named} cannot be read at the moment (${why}); it is tried again.` }
     }
   }
+}
+
+function followedBy(before: KnownKey | undefined, sha256: string, now: number): KnownKey {
+  if (before?.sha256 === sha256) return before
+  return { sha256, ...(before && { earlierKey: { sha256: before.sha256, until: now + earlierKeyMs } }) }
 }
 
 const unusable = (why: string): ApiKeyState => ({

@@ -12,6 +12,7 @@ import {
   type GatewayCounts,
   type GatewayRoute,
   type OpenRequests,
+  type ServiceKey,
   type ToGateway,
 } from '../../contract/gateway.ts'
 import { Doors, type DoorState } from './doors.ts'
@@ -65,6 +66,8 @@ export interface GatewayOptions {
   readonly onChange: () => void
   /** Whether it listens at the published address may have changed. */
   readonly onDoors: () => void
+  /** The API keys that the gateway asks for; called before the routes are sent. */
+  readonly onKeys: (keys: readonly ServiceKey[]) => void
   /** For tests. */
   readonly timings?: Partial<typeof usualTimings>
 }
@@ -260,6 +263,7 @@ export class Gateway implements AsyncDisposable {
       if (!link.ping()) void this.#kill(link.pid)
     }, this.#timings.heartbeatMs).unref()
     try {
+      this.#options.onKeys(link.keys)
       this.#tellAll(link)
       if (this.#isWatched) link.send({ type: 'watch', isOn: true })
       await this.#notePid(link.pid)
@@ -462,6 +466,7 @@ class Link {
   readonly protocol: number
   readonly version: string
   readonly pid: number
+  readonly keys: readonly ServiceKey[]
   /** Resolves in the turn in which the end is known. */
   readonly closed: Promise<void>
   readonly #socket: Socket
@@ -496,10 +501,11 @@ class Link {
     return found
   }
 
-  private constructor(socket: Socket, { protocol, version, pid }: Hello) {
+  private constructor(socket: Socket, { protocol, version, pid, keys = [] }: Hello) {
     this.protocol = protocol
     this.version = version
     this.pid = pid
+    this.keys = keys
     this.#socket = socket
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
     socket.once('close', () => {

@@ -6,6 +6,7 @@ import { createLog } from '../../../src/agent-core/observability/log.ts'
 import { eventually } from '../../support/eventually.ts'
 
 let keys: ApiKeys
+let now: number
 let answer: () => unknown
 let asked: string[]
 let changed: string[]
@@ -15,6 +16,7 @@ beforeEach(() => {
   asked = []
   changed = []
   logged = []
+  now = 1_000
   answer = () => secret('k1')
   keys = new ApiKeys({
     api: () => ({
@@ -25,6 +27,7 @@ beforeEach(() => {
     }),
     onChange: (key) => changed.push(key),
     log: createLog({ level: 'debug', format: 'json', stream: { write: (line: string) => logged.push(line) } }),
+    now: () => now,
     readEveryMs: 5,
   })
 })
@@ -39,9 +42,9 @@ const failing = (code: number | undefined) => () => {
 test('a key is asked for as a digest, and another one in its Secret counts soon', async () => {
   keys.want('ns/a', 's')
   expect(keys.askedFor('ns/a')).toBeUndefined()
-  await eventually(() => keys.askedFor('ns/a') === digest('k1'))
+  await eventually(() => keys.askedFor('ns/a')?.key === digest('k1'))
   answer = () => secret('k2\n')
-  await eventually(() => keys.askedFor('ns/a') === digest('k2'))
+  await eventually(() => keys.askedFor('ns/a')?.key === digest('k2'))
   expect([new Set(asked), changed]).toEqual([new Set(['ns/s']), ['ns/a', 'ns/a', 'ns/a']])
   expect(logged.join('')).not.toMatch(/k1|k2/)
 })
@@ -49,11 +52,11 @@ test('a key is asked for as a digest, and another one in its Secret counts soon'
 test('a service that asks for none is open, and no Secret is read for it', async () => {
   expect(keys.askedFor('ns/a')).toBeUndefined()
   keys.want('ns/a', undefined)
-  expect([keys.askedFor('ns/a'), asked]).toEqual(['none', []])
+  expect([keys.askedFor('ns/a'), asked]).toEqual([{ key: 'none' }, []])
   keys.want('ns/a', 's')
   await eventually(() => keys.stateOf('ns/a').kind === 'known')
   keys.want('ns/a', undefined)
-  expect(keys.askedFor('ns/a')).toBe('none')
+  expect(keys.askedFor('ns/a')).toEqual({ key: 'none' })
   const before = asked.length
   keys.want('ns/b', 's')
   keys.forget('ns/b')
@@ -81,14 +84,14 @@ describe('nobody gets in, with a sentence, where the Secret', () => {
       return now.kind === 'unusable' && now
     })
     expect(state.message).toMatch(sentence)
-    expect(keys.askedFor('ns/a')).toBe('nobody')
+    expect(keys.askedFor('ns/a')).toEqual({ key: 'nobody' })
   })
 
   test('is deleted after it was read', async () => {
     keys.want('ns/a', 's')
     await eventually(() => keys.stateOf('ns/a').kind === 'known')
     answer = failing(404)
-    await eventually(() => keys.askedFor('ns/a') === 'nobody')
+    await eventually(() => keys.askedFor('ns/a')?.key === 'nobody')
   })
 })
 
@@ -102,5 +105,84 @@ test('while the cluster does not answer, what was known counts, and what was not
   answer = failing(503)
   const before = asked.length
   await eventually(() => asked.length > before + 3)
-  expect(keys.askedFor('ns/new')).toBe(digest('k1'))
+  expect(keys.askedFor('ns/new')).toEqual({ key: digest('k1') })
+})
+
+describe('the key before the present one', () => {
+  /** Reads the Secret of ns/a until its key is this one. */
+  async function has(key: string): Promise<void> {
+    answer = () => secret(key)
+    keys.want('ns/a', 's')
+    await eventually(() => keys.askedFor('ns/a')?.key === digest(key))
+  }
+  const a = { namespace: 'ns', name: 'a' }
+  const earlier = (key: string, until: number) => ({ earlierKey: { sha256: digest(key), until } })
+  const asks = (key: string, more = {}) => ({ key: digest(key), ...more })
+
+  test('is told to a gateway for ten minutes after the change, and none before that one', async () => {
+    await has('k1')
+    await has('k2')
+    now = 600_999
+    expect(keys.askedFor('ns/a')).toEqual(asks('k2', earlier('k1', 601_000)))
+    now = 601_000
+    expect(keys.askedFor('ns/a')).toEqual(asks('k2'))
+    await has('k3')
+    expect(keys.askedFor('ns/a')).toEqual(asks('k3', earlier('k2', 1_201_000)))
+  })
+
+  test('is told also where another Secret is named, or the Secrets are read anew', async () => {
+    await has('k1')
+    answer = () => secret('k2')
+    keys.want('ns/a', 'other')
+    await eventually(() => keys.askedFor('ns/a')?.key === digest('k2'))
+    keys.readAnew()
+    expect(keys.askedFor('ns/a')).toBeUndefined()
+    await has('k2')
+    expect(keys.askedFor('ns/a')).toEqual(asks('k2', earlier('k1', 601_000)))
+  })
+
+  test.each<[string, () => Promise<unknown>]>([
+    ['the Secret is deleted', () => has('k2').then(() => deleted())],
+    ['the service asks for none meanwhile', () => has('k2').then(() => keys.want('ns/a', undefined))],
+    ['the service is deleted', () => has('k2').then(() => keys.forget('ns/a'))],
+    ['this machine serves another cluster', () => has('k2').then(() => left())],
+  ])('is forgotten where %s', async (_what, happens) => {
+    await has('k1')
+    await happens()
+    await has('k3')
+    expect(keys.askedFor('ns/a')).toEqual(asks('k3'))
+  })
+
+  async function deleted(): Promise<void> {
+    answer = failing(404)
+    await eventually(() => keys.askedFor('ns/a')?.key === 'nobody')
+  }
+
+  function left(): void {
+    keys.forgetWhere((key) => key === 'ns/other')
+    expect(keys.askedFor('ns/a')).toHaveProperty('earlierKey')
+    keys.forgetWhere((key) => key === 'ns/a')
+    keys.readAnew()
+  }
+
+  test('is known to the next agent from the gateway, with what changed while there was none', async () => {
+    keys.adopt([{ ...a, sha256: digest('k2'), ...earlier('k1', 500_000) }])
+    expect(keys.askedFor('ns/a')).toBeUndefined()
+    await has('k2')
+    expect(keys.askedFor('ns/a')).toEqual(asks('k2', earlier('k1', 500_000)))
+    await has('k3')
+    expect(keys.askedFor('ns/a')).toEqual(asks('k3', earlier('k2', 601_000)))
+    // A gateway that has started again knows less.
+    keys.adopt([{ ...a, sha256: digest('k3') }])
+    expect(keys.askedFor('ns/a')).toEqual(asks('k3', earlier('k2', 601_000)))
+  })
+
+  test.each([
+    ['k2', earlier('k1', 500_000)],
+    ['k3', earlier('k2', 601_000)],
+  ])('is known from the gateway also where %s was read before it answered', async (read, expected) => {
+    await has(read)
+    keys.adopt([{ ...a, sha256: digest('k2'), ...earlier('k1', 500_000) }])
+    expect(keys.askedFor('ns/a')).toEqual(asks(read, expected))
+  })
 })

@@ -197,6 +197,67 @@ describe('a service that asks for an API key', () => {
     expect(await statuses('k2', 'k3', 'k4')).toEqual([401, 401, 200])
   })
 
+  describe('of a door that has not seen its key change', () => {
+    const rotated = (until: number): PublishedAccess => ({
+      ...{ servicePorts: [8080], key: digest('k2') },
+      earlierKey: { sha256: digest('k1'), until },
+    })
+    const inSeconds = (seconds: number): number => Date.now() + seconds * 1_000
+
+    test.each([
+      ['for as long as its agent says', 60, 59_000, 61_000],
+      ['for ten minutes at most, whatever the clock says', 86_400, 599_000, 600_000],
+    ])('takes the last one %s', async (_how, seconds, still, over) => {
+      const quick = stack.use(await echo())
+      const statuses = async () => [(await ask(quick, bearer('k1'))).status, (await ask(quick, bearer('k2'))).status]
+      await tell(routeOf('quick', quick, rotated(inSeconds(seconds))))
+      now = still
+      expect(await statuses()).toEqual([200, 200])
+      now = over
+      expect(await statuses()).toEqual([401, 200])
+    })
+
+    test('takes none that was over before', async () => {
+      const quick = stack.use(await echo())
+      await tell(routeOf('quick', quick, rotated(inSeconds(-1))))
+      expect((await ask(quick, bearer('k1'))).status).toBe(401)
+    })
+
+    test('does not lengthen the time when it is told again', async () => {
+      const quick = stack.use(await echo())
+      await tell(routeOf('quick', quick, rotated(inSeconds(60))))
+      now = 50_000
+      await tell(routeOf('quick', quick, rotated(inSeconds(60))))
+      now = 61_000
+      expect((await ask(quick, bearer('k1'))).status).toBe(401)
+    })
+  })
+
+  test('tells the next agent and the gateway that takes its place which keys it takes, and for how long', async () => {
+    const quick = stack.use(await echo())
+    const route = routeTo('quick', quick.port, { published: { engines: enginesAt(quick.port) } })
+    const other = stack.use(await echo())
+    await tell(routeOf('open', other, open), routeOf('quick', quick, { ...open, key: digest('k1') }))
+    const ref = { namespace: 'default', name: 'quick' }
+    expect(door.keys).toEqual([{ ...ref, sha256: digest('k1') }])
+    await tell(routeOf('quick', quick, { ...open, key: digest('k2') }))
+    now = 200_000
+    const earlierKey = { sha256: digest('k1'), until: expect.closeTo(Date.now() + 400_000, -4) as number }
+    expect(door.keys).toEqual([{ ...ref, sha256: digest('k2'), earlierKey }])
+    expect(door.completed([route])[0]?.published).toMatchObject({ address, access: { key: digest('k2'), earlierKey } })
+    now = 600_000
+    expect(door.keys).toEqual([{ ...ref, sha256: digest('k2') }])
+  })
+
+  test('keeps its keys while nobody is let in, since there is no agent', async () => {
+    const quick = stack.use(await echo())
+    for (const key of ['k1', 'k2']) await tell(routeOf('quick', quick, { ...open, key: digest(key) }))
+    const route = routeTo('quick', quick.port, { published: { engines: enginesAt(quick.port) } })
+    expect(door.told([route], { isOpen: false })).toEqual([])
+    await tell(route)
+    expect([(await ask(quick, bearer('k1'))).status, (await ask(quick)).status]).toEqual([200, 401])
+  })
+
   test('stays as it was while an agent does not know it yet, and a service of which nothing was ever told is closed', async () => {
     const quick = stack.use(await echo())
     await tell(routeOf('quick', quick, undefined))

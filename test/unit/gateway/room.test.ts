@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { readdir, writeFile } from 'node:fs/promises'
 import { Agent, request, type IncomingMessage, type RequestOptions, type ServerResponse } from 'node:http'
@@ -9,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Gateway, type GatewayOptions } from '../../../src/agent-core/gateway/gateway.ts'
 import { createLog } from '../../../src/agent-core/observability/log.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
-import type { GatewayRoute } from '../../../src/contract/gateway.ts'
+import type { GatewayRoute, ServiceKey } from '../../../src/contract/gateway.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -51,6 +52,7 @@ function room(more: Partial<GatewayOptions> = {}): Gateway {
       log: createLog({ level: 'debug', format: 'json', stream: { write: (line: string) => lines.push(read(line)) } }),
       onChange: () => undefined,
       onDoors: () => undefined,
+      onKeys: () => undefined,
       ...more,
     }),
   )
@@ -315,6 +317,44 @@ describe('a gateway of another version', () => {
     for (const response of open) response.end('last')
     expect(new Set(await Promise.all(streams))).toEqual(new Set(['200 first last']))
     await eventually(() => !kill(old, 0), { what: 'the end of the one that was replaced' })
+    await next.end()
+  })
+
+  // Only Linux has this address from the start.
+  test.runIf(process.platform === 'linux')('knows the API key before the present one from the last one', async () => {
+    const address = '127.0.0.2'
+    const digest = (key: string): string => createHash('sha256').update(key).digest('hex')
+    const routeWith = (key: string): GatewayRoute =>
+      routeTo('quick', quick.port, {
+        published: {
+          ...{ address, engines: [{ port: quick.port, runtime: 'llama-server' }] },
+          access: { servicePorts: [80], key: digest(key) },
+        },
+      })
+    const answers = async (): Promise<string> => {
+      const asked = ['k1', 'k2', 'k3'].map((key) => {
+        const headers = { host: `${address}:${quick.port}`, 'x-api-key': key }
+        return ask('/health', { host: address, port: quick.port, headers })
+      })
+      return (await Promise.all(asked)).map((answer) => answer.slice(0, 3)).join(' ')
+    }
+    routes = [routeWith('k1')]
+    const first = room(inVersion('1'))
+    await listening(first)
+    await eventually(() => first.door(address, quick.port).kind === 'open')
+    expect(await answers()).toBe('200 401 401')
+    routes = [routeWith('k2')]
+    first.routesChanged()
+    await eventually(async () => (await answers()) === '200 200 401')
+    await first[Symbol.asyncDispose]()
+    const told: (readonly ServiceKey[])[] = []
+    const next = room({ ...inVersion('2'), onKeys: (keys) => told.push(keys) })
+    await eventually(() => said('took over the gateway').some((line) => line['version'] === '2'))
+    expect(await answers()).toBe('200 200 401')
+    expect(told.map(([known]) => [known?.sha256, known?.earlierKey?.sha256])).toEqual([
+      [digest('k2'), digest('k1')],
+      [digest('k2'), digest('k1')],
+    ])
     await next.end()
   })
 
