@@ -132,6 +132,7 @@ const faces = {
     'argument-policy',
     'dialect',
     'environment-policy',
+    'installed',
     'llama-server',
     'llama-server-flags',
     'mlx-lm',

@@ -47,13 +47,20 @@ export type HistoryEntry = z.infer<typeof historyEntry>
 /** A program that serves models, as it is found on the agent's machine now. */
 export const runtimeView = z.object({
   name: z.string(),
+  /** The formats of Models that it serves; an agent of an earlier build does not tell them. */
+  formats: z.array(z.string()).default([]),
   /** Absent where it is not found; `message` says what to do. */
   path: z.string().optional(),
   /** As the program tells it; absent where it does not. */
   version: z.string().optional(),
+  /** Absent where it was run and answered as it should. */
   message: z.string().optional(),
 })
 export type RuntimeView = z.infer<typeof runtimeView>
+
+/** `unverified`: it is there, and did not answer as this runtime does, or is too old. */
+export const runtimeState = ({ path, message }: RuntimeView): 'ready' | 'unverified' | 'missing' =>
+  path === undefined ? 'missing' : message === undefined ? 'ready' : 'unverified'
 
 export const maxPage = 200
 const limit = z.int().min(1).max(maxPage).default(50)

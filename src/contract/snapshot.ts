@@ -3,6 +3,7 @@ import { clusterView } from './cluster.ts'
 import { memoryFigures, memoryView } from './memory.ts'
 import { downloadView } from './models.ts'
 import { panicFuseView, powerFigures, powerView, supplyView } from './power.ts'
+import { runtimeView } from './queries.ts'
 import { serviceFigures, serviceView } from './service.ts'
 
 /** Rises when a reader of the previous version could misread this one. */
@@ -48,6 +49,8 @@ export const agentSnapshot = z.object({
   supply: supplyView.optional(),
   /** Absent while models start as usual. */
   panicFuse: panicFuseView.optional(),
+  /** What serves models here, as of the last look; absent before the first, and of an agent that does not tell. */
+  runtimes: z.array(runtimeView).optional(),
   /** Without a service: under way, or ended a moment ago. */
   downloads: z.array(downloadView),
   /** The id of the newest entry of the history: whoever shows it asks for what is newer. 0 = there is none. */
@@ -75,6 +78,7 @@ export function mirrored(before: AgentSnapshot | undefined, next: AgentSnapshot)
     ...(next.memoryFigures && { memoryFigures: same(before.memoryFigures, next.memoryFigures) }),
     ...(next.power && { power: same(before.power, next.power) }),
     ...(next.powerFigures && { powerFigures: same(before.powerFigures, next.powerFigures) }),
+    ...(next.runtimes && { runtimes: same(before.runtimes, next.runtimes) }),
     downloads: same(before.downloads, next.downloads),
     notices: same(before.notices, next.notices),
   }

@@ -202,6 +202,42 @@ test('bash completes verbs, and services by what the agent serves', async () => 
   ])
 })
 
+test('runtimes asks the agent what is installed and runs; without one it looks for itself, and says so', async () => {
+  await using world = await serving()
+  const { agent } = world
+  const table = await agent.run('runtimes')
+  const inSnapshot = (await agent.snapshot()).runtimes
+  const json: unknown = JSON.parse((await agent.run('runtimes', '--json')).stdout)
+  await agent.run('shutdown')
+  await agent.exited
+  const alone = await agent.run('runtimes')
+  const llama = { name: 'llama-server', formats: ['gguf'], path: sampleServerPath, version: '0 (sample)' }
+  const mlx = {
+    name: 'mlx-lm',
+    formats: ['mlx', 'safetensors'],
+    message: saying(/^\/nowhere\/mlx_lm\.server was given /),
+  }
+  expect({ table, inSnapshot, json, alone }).toMatchObject({
+    table: done(
+      saying(
+        /^RUNTIME {7}VERSION {5}FORMATS {11}STATE {4}PATH\nllama-server {2}0 \(sample\) {2}gguf {14}ready {4}\/.*sample-server\.cjs\nmlx-lm {20}mlx, safetensors {2}missing\n\n\/nowhere\/mlx_lm\.server was given .*\n$/,
+      ),
+    ),
+    inSnapshot: expect.arrayContaining([llama, mlx]) as unknown,
+    json: {
+      runtimes: expect.arrayContaining([
+        { ...llama, state: 'ready' },
+        { ...mlx, state: 'missing' },
+      ]) as unknown,
+    },
+    alone: {
+      code: 0,
+      stdout: saying(/^RUNTIME .*\nllama-server .*\nmlx-lm /),
+      stderr: saying(/^No agent runs here: .*\n$/),
+    },
+  })
+})
+
 async function serving() {
   await using stack = new AsyncDisposableStack()
   const sim = stack.use(await KubeSim.start())
@@ -213,7 +249,8 @@ async function serving() {
   const spec = { source: url, format: 'gguf', hardware: { accelerator: 'metal' } }
   sim.create({ apiVersion, kind: 'Model', metadata, spec })
   sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: 'tiny' } })
-  const options = { kubeconfig: sim.kubeconfig(), args: ['--llama-server', sampleServerPath] }
+  const args = ['--llama-server', sampleServerPath, '--mlx-lm-bin', '/nowhere/mlx_lm.server']
+  const options = { kubeconfig: sim.kubeconfig(), args }
   const agent = stack.use(await AgentProcess.start(options))
   await agent.service('tiny', 'ready')
   const owned = stack.move()

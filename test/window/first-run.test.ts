@@ -116,7 +116,7 @@ test('what a person mends elsewhere is seen when they come back to the window', 
   const { page, agent } = window
   await page.getByText('llama-server not found').waitFor()
   agent.known.runtimes = {
-    runtimes: [{ name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6501' }],
+    runtimes: [{ name: 'llama-server', formats: ['gguf'], path: '/opt/homebrew/bin/llama-server', version: '6501' }],
   }
   await page.evaluate('window.dispatchEvent(new Event("focus"))')
   await page.getByText('version 6501 · /opt/homebrew/bin/llama-server').waitFor()

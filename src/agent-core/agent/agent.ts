@@ -206,7 +206,7 @@ export class Agent {
   /** Everything but the cluster. */
   async #begin(): Promise<ControlRooms> {
     const { platform, log, onLogLevel } = this.#options
-    const { servers, memory, models, power } = this.#rooms
+    const { servers, memory, models, power, installed } = this.#rooms
     const kept = await openControlRooms(this.#context, {
       rooms: this.#rooms,
       machine: () => this.#machine,
@@ -227,6 +227,7 @@ export class Agent {
     await memory.start()
     await this.#makeModelStore()
     models.start()
+    installed.look().catch((error: unknown) => log.warn('runtimes not looked at', { error }))
     power.settingsChanged()
     return kept
   }

@@ -5,9 +5,8 @@ import { figuresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
 import type { Rooms } from '../api/command.ts'
 import { Commands } from '../api/commands.ts'
 import { ModelLooks } from '../api/fit-query.ts'
-import { Runtimes } from '../api/machine-queries.ts'
 import type { Sources } from '../api/queries.ts'
-import { evictionSettings, launchRules, offered, portPolicy, specPolicy } from '../api/settings.ts'
+import { evictionSettings, launchRules, portPolicy, specPolicy } from '../api/settings.ts'
 import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
 import { clusterSession, type ClusterSession } from '../cluster/cluster-session.ts'
@@ -31,7 +30,6 @@ import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
 import { tokenIn } from '../reconcile/model-request.ts'
-import { Dialects } from '../runtimes/dialect.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { hostFor, loopback } from '../servers/listening.ts'
@@ -446,6 +444,7 @@ function openSession(
       rules: (runtime) => launchRules(context.settings(), runtime),
     },
     models,
+    dialects: rooms.dialects,
     findBinary: (runtime) => findRuntime(context, runtime),
     allowsFile: (path, namespace) => models.allowsFile(path, namespace),
     metal: hasMetal,
@@ -543,8 +542,6 @@ const pauseNotices = (since: string | undefined): string[] =>
 /** What one query found out and the next need not ask again. */
 export class AskedBefore {
   readonly looks = new ModelLooks()
-  readonly runtimes = new Runtimes()
-  readonly dialects = new Dialects()
 }
 
 interface QueriedRooms {
@@ -558,7 +555,7 @@ interface QueriedRooms {
 export function querySources(context: RoomContext, { rooms, kept, machine, asked }: QueriedRooms): Sources {
   const { env, platform, keptHubToken, powerTrial } = context.options
   const { history, settings, link, address } = kept
-  const { models, memory, energy, servers } = rooms
+  const { models, memory, energy, servers, dialects, installed } = rooms
   return {
     history,
     settings,
@@ -577,7 +574,7 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
     },
     fit: {
       looks: asked.looks,
-      dialect: (executable) => asked.dialects.of(runtimes['llama-server'], executable, launchEnvironment()),
+      dialect: (executable) => dialects.of(runtimes['llama-server'], executable, launchEnvironment()),
       tokenIn: async (namespace, secret) => {
         const { session } = link
         if (!session)
@@ -589,7 +586,7 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
       },
       watchedNamespace: () => context.settings().namespace,
     },
-    runtimes: () => asked.runtimes.view(offered(context.settings()), (runtime) => findRuntime(context, runtime)),
+    installed,
     hubLogin: { env, home: homedir(), keptHubToken },
     powerRule: { platform: platform.name, ...powerTrial },
     energy,

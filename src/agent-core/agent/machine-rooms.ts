@@ -2,7 +2,14 @@ import { join } from 'node:path'
 import type { AgentOptions } from './agent-options.ts'
 import { memoryFiguresOf } from './snapshot-views.ts'
 import type { SnapshotStore } from './snapshot.ts'
-import { downloadSettings, energySettings, memorySettings, outputLimits, powerSettings } from '../api/settings.ts'
+import {
+  downloadSettings,
+  energySettings,
+  memorySettings,
+  offered,
+  outputLimits,
+  powerSettings,
+} from '../api/settings.ts'
 import type { ClusterSession } from '../cluster/cluster-session.ts'
 import { parseRecommendedWorkingSet } from '../memory/budget.ts'
 import { Memory } from '../memory/memory.ts'
@@ -11,6 +18,7 @@ import type { AgentMetrics } from '../observability/agent-metrics.ts'
 import {
   memoryMetricsFeed,
   gatewayMetricsFeed,
+  installedMetricsFeed,
   runtimeMetricsFeed,
   serviceMetricsFeed,
   sessionMetricsFeed,
@@ -23,6 +31,8 @@ import { findMacmon } from '../power/macmon.ts'
 import { Power } from '../power/power.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/memory-guard.ts'
+import { Dialects } from '../runtimes/dialect.ts'
+import { InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { ProcessRuntime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
@@ -76,6 +86,8 @@ export interface MachineRooms {
   readonly figures: RuntimeFigures
   readonly energy: Energy
   readonly spending: SpendingMetrics
+  readonly dialects: Dialects
+  readonly installed: InstalledRuntimes
 }
 
 export function machineRooms(context: RoomContext): MachineRooms {
@@ -99,6 +111,7 @@ export function machineRooms(context: RoomContext): MachineRooms {
   const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))
   servers.onChange(startMetricsFeed(context.metrics))
   const figures = figureRoom(context, servers, energy)
+  const dialects = new Dialects()
   return {
     ledger,
     servers,
@@ -108,7 +121,25 @@ export function machineRooms(context: RoomContext): MachineRooms {
     figures,
     energy,
     spending,
+    dialects,
+    installed: installedRoom(context, dialects),
   }
+}
+
+function installedRoom(context: RoomContext, dialects: Dialects): InstalledRuntimes {
+  const { metrics, snapshots, settings } = context
+  const showMetrics = installedMetricsFeed(metrics)
+  const installed: InstalledRuntimes = new InstalledRuntimes({
+    offered: () => offered(settings()),
+    find: (runtime) => findRuntime(context, runtime),
+    dialects,
+    onChange: () => {
+      showMetrics(installed.known ?? [])
+      snapshots.changed()
+    },
+  })
+  snapshots.register(() => ({ runtimes: installed.known }))
+  return installed
 }
 
 function serverRoom(

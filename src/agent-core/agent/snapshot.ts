@@ -5,6 +5,7 @@ import type { ClusterView } from '../../contract/cluster.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
 import type { DownloadView } from '../../contract/models.ts'
 import type { PanicFuseView, PowerFigures, PowerView, SupplyView } from '../../contract/power.ts'
+import type { RuntimeView } from '../../contract/queries.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { type AgentSnapshot, type HostView, protocolVersion } from '../../contract/snapshot.ts'
 
@@ -132,6 +133,7 @@ interface RoomParts {
   readonly powerFigures: PowerFigures | undefined
   readonly supply?: SupplyView | undefined
   readonly panicFuse?: PanicFuseView | undefined
+  readonly runtimes?: readonly RuntimeView[] | undefined
   readonly downloads: readonly DownloadView[]
   readonly newestHistoryId: number
   readonly settingsRevision?: number | undefined
@@ -205,6 +207,7 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
         message: sentence(parts.panicFuse.message, maxNoticeBytes),
       }),
     }),
+    ...(parts.runtimes && { runtimes: keep(previous?.runtimes, cleanTexts([...parts.runtimes])) }),
     downloads: keep(previous?.downloads, cleanTexts([...parts.downloads])),
     newestHistoryId: parts.newestHistoryId,
     ...(parts.settingsRevision !== undefined && { settingsRevision: parts.settingsRevision }),

@@ -1,5 +1,3 @@
-import { dirname, join } from 'node:path'
-import { stat } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import type { HeldMemory } from '../memory/holds.ts'
 import type { Memory, MemorySettings, SizedRequest } from '../memory/memory.ts'
@@ -7,18 +5,14 @@ import type { PowerCommands } from '../power/powermetrics.ts'
 import { fragmentFile, fragmentFor, hasRuleFile, leaveOf, ruleState } from '../power/sudoers.ts'
 import { chooseHostAddress, type HostAddress, type HostCandidate } from '../publishing/host-address.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
-import type { ProcessRuntime } from '../runtimes/runtime.ts'
-import { runtimes } from '../runtimes/runtimes.ts'
-import type { ServerRuntime } from '../servers/probe.ts'
 import type { Executable } from '../util/find-executable.ts'
-import { launchEnvironment } from '../servers/launch.ts'
-import { askProgram, ProgramError } from '../util/ask-program.ts'
+import { ProgramError } from '../util/ask-program.ts'
 import { splitKey } from '../util/object-key.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { EvictionPreview, HolderView, PreviewedService, SizingView } from '../../contract/memory.ts'
 import type { PowerRuleView } from '../../contract/power.ts'
-import type { Answer, RuntimeView } from '../../contract/queries.ts'
+import type { Answer } from '../../contract/queries.ts'
 
 export interface SizingSources {
   readonly platform: SizingView['platform']
@@ -115,64 +109,6 @@ function requestOf({
   return {
     ...{ key, uid, needBytes: need, priority: service.spec.value.priority, isProtected, since },
     ...{ modelBudget, modelFraction },
-  }
-}
-
-const versionLimitMs = 10_000
-const maxVersionBytes = 100
-
-type Facts = Omit<RuntimeView, 'name'>
-
-/** Every runtime that this agent can serve a model with. */
-export class Runtimes {
-  readonly #known = new Map<string, { readonly stamp: string; readonly facts: Promise<Facts> }>()
-
-  /** In the order of preference. */
-  async view(
-    offered: readonly ServerRuntime[],
-    find: (runtime: ProcessRuntime) => Promise<Executable>,
-  ): Promise<{ runtimes: RuntimeView[] }> {
-    const views = offered.map(async (name) => {
-      const runtime = runtimes[name]
-      const binary = await find(runtime)
-      const facts = binary.kind === 'missing' ? { message: binary.message } : await this.#factsOf(runtime, binary.path)
-      return { name, ...facts }
-    })
-    return { runtimes: await Promise.all(views) }
-  }
-
-  /** The binary is asked once for its file as it is; one that did not answer is asked again by the next question. */
-  async #factsOf(runtime: ProcessRuntime, path: string): Promise<Facts> {
-    const stamp = await stampOf(path)
-    const known = this.#known.get(path)
-    if (known?.stamp === stamp) return known.facts
-    const asked = { stamp, facts: askedOf(runtime, path) }
-    this.#known.set(path, asked)
-    const facts = await asked.facts
-    if (facts.message !== undefined && this.#known.get(path) === asked) this.#known.delete(path)
-    return facts
-  }
-}
-
-async function stampOf(path: string): Promise<string> {
-  const found = await stat(path).catch(() => undefined)
-  return JSON.stringify([path, found?.mtimeMs, found?.size, found?.ino])
-}
-
-async function askedOf({ version: { args, shownBy, beside } }: ProcessRuntime, path: string): Promise<Facts> {
-  try {
-    const env = launchEnvironment()
-    const { stdout, stderr } = await askProgram({
-      command: beside === undefined ? path : join(dirname(path), beside),
-      args,
-      env,
-      timeLimitMs: versionLimitMs,
-    })
-    const version = shownBy.exec(`${stderr}\n${stdout}`)?.[1]
-    return { path, ...(version !== undefined && { version: sentence(version, maxVersionBytes) }) }
-  } catch (error) {
-    if (!(error instanceof ProgramError)) throw error
-    return { path, message: error.message }
   }
 }
 

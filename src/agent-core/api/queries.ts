@@ -7,7 +7,6 @@ import {
   hostAddresses,
   powerRule,
   type PowerRuleSources,
-  type Runtimes,
   sizing,
   type SizingSources,
 } from './machine-queries.ts'
@@ -21,6 +20,7 @@ import type { Models } from '../models/models.ts'
 import type { Energy } from '../power/energy.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
+import type { InstalledRuntimes } from '../runtimes/installed.ts'
 import type { ReadableOutput } from '../servers/output.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
@@ -41,7 +41,7 @@ export interface Sources {
   readonly models: Models
   readonly sizing: SizingSources & Pick<EvictionPreviewSources, 'memory'>
   readonly fit: Omit<FitSources, 'sizing' | 'models'>
-  readonly runtimes: () => ReturnType<Runtimes['view']>
+  readonly installed: Pick<InstalledRuntimes, 'look'>
   readonly powerRule: PowerRuleSources
   readonly hubLogin: Omit<LoginSources, 'hubTokenFile'>
   readonly energy: Pick<Energy, 'view'>
@@ -89,7 +89,7 @@ async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Pr
       return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
     }
     case 'runtimes':
-      return sources.runtimes()
+      return { runtimes: [...(await sources.installed.look({ again: true }))] }
     case 'models':
       return sources.models.view()
     case 'hubLogin':

@@ -1,5 +1,6 @@
 import type { AgentMetrics } from './agent-metrics.ts'
 import { metricTable, type ServiceKey } from './metric-table.ts'
+import { serverRuntimes } from '../servers/probe.ts'
 import type { ServerRole, ServerState } from '../servers/server-state.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
 import {
@@ -12,6 +13,7 @@ import {
   type ServiceCounts,
 } from '../../contract/gateway.ts'
 import type { PowerFigures } from '../../contract/power.ts'
+import { runtimeState, type RuntimeView as InstalledView } from '../../contract/queries.ts'
 import type { RuntimeFigures as RuntimeView, ServiceState } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 
@@ -134,6 +136,22 @@ export const sessionCounters = (metrics: AgentMetrics) => ({
 
 const codeClass = (statusCode: number) =>
   statusCode < 300 ? '2xx' : statusCode < 400 ? '3xx' : statusCode < 500 ? '4xx' : '5xx'
+
+/** Keeps one series for each runtime that answered; another version takes the place of the one before. */
+export function installedMetricsFeed(metrics: AgentMetrics): (views: readonly InstalledView[]) => void {
+  let shown: readonly Pick<InstalledView, 'name' | 'version'>[] = []
+  const say = (value: number | undefined) => {
+    for (const { name, version = '' } of shown) {
+      const runtime = serverRuntimes.find((one) => one === name)
+      if (runtime) metrics.set('runtime_info', value, { runtime, version })
+    }
+  }
+  return (views) => {
+    say(undefined)
+    shown = views.filter((view) => runtimeState(view) === 'ready')
+    say(1)
+  }
+}
 
 /** What is read of the room that asks the runtimes. */
 interface MeasuredRuntimes {

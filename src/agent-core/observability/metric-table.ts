@@ -8,6 +8,7 @@ import {
   tokenBounds,
   tokenTypes,
 } from '../../contract/gateway.ts'
+import { serverRuntimes } from '../servers/probe.ts'
 
 /** Before every name of the table but those of OpenTelemetry. */
 export const metricPrefix = 'llmkube_metal_agent_'
@@ -225,6 +226,13 @@ export const metricTable = {
     labels: { outcome: ['admitted', 'InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] },
     help: 'Answers to starts that asked for memory, by reason where it was refused; a start that waits asks again',
   },
+  runtime_info: {
+    type: 'gauge',
+    origin: 'ours',
+    labels: { runtime: serverRuntimes },
+    openLabels: ['version'],
+    help: 'A runtime that is installed here and answered: 1, with its version',
+  },
   late_timers_total: {
     type: 'counter',
     origin: 'ours',
@@ -381,7 +389,10 @@ export interface ServiceKey {
 type BoundedLabels<R> = R extends { readonly labels: infer L }
   ? { readonly [K in keyof L]: L[K] extends readonly (infer V)[] ? V : never }
   : object
-type Labels<R> = BoundedLabels<R> & (R extends { readonly perService: true } ? ServiceKey : object)
+type OpenLabels<R> = R extends { readonly openLabels: readonly (infer L extends string)[] }
+  ? Readonly<Record<L, string>>
+  : object
+type Labels<R> = BoundedLabels<R> & OpenLabels<R> & (R extends { readonly perService: true } ? ServiceKey : object)
 
 /** What has to be said besides the figure: the service, and the table's labels. */
 export type LabelsOf<N extends MetricName> = Table[N] extends
@@ -403,6 +414,8 @@ export interface MetricRow {
   readonly perService?: true
   /** Every value that a label may have, so that there is an end to the number of series. */
   readonly labels?: Readonly<Record<string, readonly string[]>>
+  /** Labels with values from outside: whoever sets another value takes the series of the one before away. */
+  readonly openLabels?: readonly string[]
   /** Bucket bounds of a histogram, in its unit; absent = the Go agent's, 5 ms to 10 s. */
   readonly buckets?: readonly number[]
   /** It is counted in another process, and known here as a whole. */
@@ -421,7 +434,8 @@ export function labelCombinations({ labels = {} }: MetricRow): Readonly<Record<s
 }
 
 /** In the order in which they are shown. */
-export const labelNames = ({ perService, labels = {} }: MetricRow): string[] => [
+export const labelNames = ({ perService, labels = {}, openLabels = [] }: MetricRow): string[] => [
   ...(perService ? ['name', 'namespace'] : []),
   ...Object.keys(labels),
+  ...openLabels,
 ]

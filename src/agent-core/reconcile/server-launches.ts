@@ -3,7 +3,7 @@ import type { LocalModel, Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../servers/launch.ts'
 import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
-import { type Dialect, Dialects } from '../runtimes/dialect.ts'
+import { type Dialect, type Dialects, tooOld } from '../runtimes/dialect.ts'
 import type { CommandInput, ProcessRuntime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
@@ -24,6 +24,7 @@ export interface LaunchSettings extends RuntimeSettings {
 export interface ServerLaunchesOptions {
   readonly settings: LaunchSettings
   readonly models: Pick<Models, 'header'>
+  readonly dialects: Dialects
   readonly findBinary: (runtime: ProcessRuntime) => Promise<Executable>
   /** Whether a spec of the namespace may name this file; links are followed. */
   readonly allowsFile: (path: string, namespace: string) => Promise<boolean>
@@ -46,7 +47,6 @@ export interface PreparedServer {
 export class ServerLaunches {
   readonly chooseRuntime: ReturnType<typeof chooseRuntime>
   readonly #options: ServerLaunchesOptions
-  readonly #dialects = new Dialects()
 
   constructor(options: ServerLaunchesOptions) {
     this.#options = options
@@ -57,7 +57,7 @@ export class ServerLaunches {
   async learnDialect(): Promise<void> {
     const runtime = runtimes['llama-server']
     const binary = await this.#options.findBinary(runtime)
-    if (binary.kind === 'found') await this.#dialects.of(runtime, binary.path, launchEnvironment())
+    if (binary.kind === 'found') await this.#options.dialects.of(runtime, binary.path, launchEnvironment())
   }
 
   findBinary(runtime: ServerRuntime): Promise<Executable> {
@@ -69,7 +69,7 @@ export class ServerLaunches {
     const asked = environmentOf(desiredServer.spec, this.#options.settings.policy.allowedEnv)
     const env = launchEnvironment({ ...asked, ...runtime.environment })
     const dialect =
-      binary.kind === 'found' ? await this.#dialects.of(runtime, binary.path, launchEnvironment()) : undefined
+      binary.kind === 'found' ? await this.#options.dialects.of(runtime, binary.path, launchEnvironment()) : undefined
     return { desiredServer, runtime, model, binary, env, dialect }
   }
 
@@ -97,8 +97,8 @@ export class ServerLaunches {
     if (flags.argparse !== true || known === undefined) return undefined
     const spec = { ...desiredServer.spec, extraArgs: [] }
     const ours = argv({ ...this.#given(prepared), spec, port: 0, promptCacheMiB: 0 })
-    const unknown = ours.find((word) => word.startsWith('--') && !known.has(word))
-    return unknown && `${executable} is too old: it does not know ${unknown}. Upgrade ${flags.product}.`
+    const problem = tooOld(ours, known, executable)
+    return problem && `${problem} Upgrade ${flags.product}.`
   }
 
   /** Tells one need from another: what is worked out for one server holds as long as this is the same. */

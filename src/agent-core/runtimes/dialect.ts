@@ -44,6 +44,12 @@ export class Dialects {
   }
 }
 
+/** A sentence where a program that ends at a flag it does not know would end at one of ours. */
+export function tooOld(argv: readonly string[], known: ReadonlySet<string>, executable: string): string | undefined {
+  const unknown = argv.find((word) => word.startsWith('--') && !known.has(word))
+  return unknown && `${executable} is too old: it does not know ${unknown}.`
+}
+
 async function helpOf(command: string, env: Readonly<Record<string, string>>): Promise<string | undefined> {
   const answer = await askProgram({ command, args: ['--help'], env, timeLimitMs: helpLimitMs }).catch(
     (error: unknown) => {

@@ -178,6 +178,7 @@ export function SettingsRuntimes() {
               <strong className={styles['name']}>{runtime.name}</strong>{' '}
               <Sentence text={firstRunWords.runtime(runtime)} />
             </p>
+            {runtime.formats.length > 0 && <p className={styles['note']}>{firstRunWords.formats(runtime)}</p>}
             {runtime.message !== undefined && (
               <p className={styles['note']}>
                 <Sentence text={runtime.message} />

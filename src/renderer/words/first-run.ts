@@ -45,6 +45,7 @@ export const firstRunWords = {
   useAddress: (address: string, network: string) => `Use ${address} (${network})`,
   runtime: ({ path, version }: RuntimeView) =>
     path === undefined ? 'not found' : `version ${version ?? notReported} · ${path}`,
+  formats: ({ formats }: RuntimeView) => `Serves models of the format ${formats.join(', ')}.`,
   brew: 'brew install llama.cpp',
   brewOnLinux: 'Homebrew has it for Linux too; a package of your distribution works as well.',
   store: 'Model store',

@@ -144,7 +144,9 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     ask: { name: 'runtimes' },
     asked: { name: 'runtimes' },
     answer: {
-      runtimes: [{ name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' }],
+      runtimes: [
+        { name: 'llama-server', formats: ['gguf'], path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' },
+      ],
     },
   },
   hubLogin: {

@@ -1,5 +1,6 @@
 #!/bin/sh
 ':' //; case " $* " in *' --help '*) echo 'sample-server: --model --host --port --mlock --metrics and the rest of llama-server'; exit ;; esac
+':' //; case " $* " in *' --version '*) echo 'version: 0 (sample)'; exit ;; esac
 ':' //; exec node "$0" "$@"
 // A SAMPLE, not an inference server: it takes llama-server's arguments, speaks its HTTP and makes up every answer.
 // It misbehaves on request: see SampleScript in sample.ts. The script is JSON, in the variable SAMPLE_SCRIPT or after --sample-script.

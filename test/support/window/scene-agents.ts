@@ -227,7 +227,9 @@ export function withSettings(): FakeAgent {
     ],
   }
   agent.known.runtimes = {
-    runtimes: [{ name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' }],
+    runtimes: [
+      { name: 'llama-server', formats: ['gguf'], path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' },
+    ],
   }
   agent.known.hostAddresses = {
     automatic: true,

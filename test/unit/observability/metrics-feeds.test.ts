@@ -3,6 +3,7 @@ import { AgentMetrics } from '../../../src/agent-core/observability/agent-metric
 import {
   countUnload,
   gatewayMetricsFeed,
+  installedMetricsFeed,
   type MeasuredSession,
   runtimeMetricsFeed,
   serviceMetricsFeed,
@@ -25,6 +26,24 @@ afterEach(() => metrics[Symbol.dispose]())
 const qwen = { namespace: 'default', name: 'qwen' }
 const labels = '{name="qwen",namespace="default"}'
 const figures = (pattern: RegExp) => exportedFigures(metrics, pattern)
+
+test('a runtime that answered has one series, with the version that it has now', async () => {
+  const show = installedMetricsFeed(metrics)
+  const llama = { name: 'llama-server', formats: ['gguf'], path: '/bin/llama-server' }
+  const shown = async (...views: Parameters<typeof show>[0]) => {
+    show(views)
+    return figures(/runtime_info/)
+  }
+  expect([
+    await shown({ ...llama, version: '6500' }, { name: 'mlx-lm', formats: ['mlx'], message: 'It is not installed.' }),
+    await shown({ ...llama, version: '6501' }),
+    await shown({ ...llama, message: 'It did not answer.' }),
+  ]).toEqual([
+    { 'runtime_info{runtime="llama-server",version="6500"}': 1 },
+    { 'runtime_info{runtime="llama-server",version="6501"}': 1 },
+    {},
+  ])
+})
 
 test('watches, heartbeats and the queue are those of the session, and there are none without one', async () => {
   const watch = (kind: string, state: string, ageMs: number, lastListAt: number | undefined) => ({

@@ -42,10 +42,16 @@ const onFirstRun =
         lacks === 'runtimeAndAddress'
           ? {
               name: 'llama-server',
+              formats: ['gguf'],
               message:
                 'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
             }
-          : { name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' },
+          : {
+              name: 'llama-server',
+              formats: ['gguf'],
+              path: '/opt/homebrew/bin/llama-server',
+              version: '6500 (0e6fdc9a)',
+            },
       ],
     }
     agent.known.models = {

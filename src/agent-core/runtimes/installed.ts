@@ -1,0 +1,133 @@
+import { stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import { sentence } from '../../contract/clean-text.ts'
+import type { RuntimeView } from '../../contract/queries.ts'
+import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
+import { launchEnvironment } from '../servers/launch.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
+import { askProgram, ProgramError } from '../util/ask-program.ts'
+import type { Executable } from '../util/find-executable.ts'
+import { type Dialects, tooOld } from './dialect.ts'
+import type { ProcessRuntime } from './runtime.ts'
+import { runtimes } from './runtimes.ts'
+
+const usualLimitMs = 10_000
+/** A program that prints more is not asked further: its version takes a line. */
+const maxAnswerBytes = 64 * 1024
+const maxVersionBytes = 100
+const maxPathBytes = 1_000
+const maxMessageBytes = 1_500
+
+interface InstalledOptions {
+  /** In the order of preference. */
+  readonly offered: () => readonly ServerRuntime[]
+  readonly find: (runtime: ProcessRuntime) => Promise<Executable>
+  readonly dialects: Dialects
+  /** How long a program may take to say its version. */
+  readonly limitMs?: number
+  /** What {@link InstalledRuntimes.known} says is another. */
+  readonly onChange?: () => void
+}
+
+type Facts = Pick<RuntimeView, 'path' | 'version' | 'message'>
+
+/** The runtimes that this machine offers: which are installed, and whether each really runs. */
+export class InstalledRuntimes {
+  readonly #options: InstalledOptions
+  readonly #asked = new Map<string, { readonly stamp: string; readonly facts: Promise<Facts> }>()
+  #known: readonly RuntimeView[] | undefined
+
+  constructor(options: InstalledOptions) {
+    this.#options = options
+  }
+
+  /** As of the last look; undefined before the first. */
+  get known(): readonly RuntimeView[] | undefined {
+    return this.#known
+  }
+
+  /** A program is run once for its file as it is. `again`: one that did not answer is run once more. */
+  async look({ again = false }: { readonly again?: boolean } = {}): Promise<readonly RuntimeView[]> {
+    const { offered, find, onChange } = this.#options
+    const views = await Promise.all(
+      offered().map(async (name) => {
+        const runtime = runtimes[name]
+        const binary = await find(runtime)
+        const facts = binary.kind === 'missing' ? missing(binary) : await this.#factsOf(runtime, binary.path, again)
+        return { name, formats: runtime.formats === 'any' ? ['gguf'] : [...runtime.formats], ...facts }
+      }),
+    )
+    const before = this.#known
+    if (before && isDeepStrictEqual(views, before)) return before
+    this.#known = views
+    onChange?.()
+    return views
+  }
+
+  async #factsOf(runtime: ProcessRuntime, path: string, again: boolean): Promise<Facts> {
+    const stamp = await stampOf(path)
+    const before = this.#asked.get(path)
+    if (before?.stamp === stamp) {
+      const facts = await before.facts
+      if (facts.message === undefined || !again) return facts
+    }
+    const current = this.#asked.get(path)
+    // Another question may have run it meanwhile.
+    if (current?.stamp === stamp && current !== before) return current.facts
+    const facts = this.#ask(runtime, path)
+    this.#asked.set(path, { stamp, facts })
+    return facts
+  }
+
+  async #ask(runtime: ProcessRuntime, path: string): Promise<Facts> {
+    const { flags, program, version } = runtime
+    const shown = sentence(path, maxPathBytes)
+    const unverified = (why: string): Facts => ({
+      path: shown,
+      message: sentence(
+        `${why} Install ${flags.product} again, or name another one with ${program.flag}.`,
+        maxMessageBytes,
+      ),
+    })
+    try {
+      const { stdout, stderr } = await askProgram({
+        command: version.beside === undefined ? path : join(dirname(path), version.beside),
+        args: version.args,
+        env: launchEnvironment(),
+        timeLimitMs: this.#options.limitMs ?? usualLimitMs,
+        maxOutputBytes: maxAnswerBytes,
+      })
+      const told = version.shownBy.exec(`${stderr}\n${stdout}`)?.[1]
+      if (told === undefined) return unverified(`${shown} does not say its version as ${program.name} does.`)
+      const old = await this.#problemWithFlags(runtime, path)
+      if (old !== undefined) return { ...unverified(old), version: sentence(told, maxVersionBytes) }
+      return { path: shown, version: sentence(told, maxVersionBytes) }
+    } catch (error) {
+      if (!(error instanceof ProgramError)) throw error
+      return unverified(error.message)
+    }
+  }
+
+  /** Only of a runtime that ends at a flag that it does not know: the others are told what they understand. */
+  async #problemWithFlags(runtime: ProcessRuntime, path: string): Promise<string | undefined> {
+    if (runtime.flags.argparse !== true) return undefined
+    const { flags } = await this.#options.dialects.of(runtime, path, launchEnvironment())
+    if (flags === undefined) return `${path} does not answer --help.`
+    const argv = runtime.argv({
+      ...{ spec: inferenceServiceSpec.parse({}), model: modelSpec.parse({}), modelPath: '' },
+      ...{ port: 0, promptCacheMiB: 0 },
+    })
+    return tooOld(argv, flags, path)
+  }
+}
+
+const missing = ({ message }: Extract<Executable, { kind: 'missing' }>): Facts => ({
+  message: sentence(message, maxMessageBytes),
+})
+
+/** The time of the last change counts rights as well, so that a program that may be run now is run. */
+async function stampOf(path: string): Promise<string> {
+  const found = await stat(path).catch(() => undefined)
+  return JSON.stringify([path, found?.ctimeMs, found?.mtimeMs, found?.size, found?.ino])
+}
