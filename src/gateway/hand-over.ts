@@ -5,8 +5,7 @@ import { allRoutes } from '../contract/gateway.ts'
 import type { Address } from './listeners.ts'
 
 /** How long a successor may take to start, and then to take everything: it usually needs a fraction of a second. */
-const readyMs = 15_000
-const servingMs = 5_000
+const usualLimits = { readyMs: 15_000, servingMs: 5_000 }
 
 /** Everything that the agent has sent so far, as one frame. */
 export type Told = z.infer<typeof allRoutes>
@@ -28,23 +27,21 @@ interface Estate {
 
 /**
  * Starts the gateway that takes this one's place, and gives it what this one listens with: until the successor says that it serves, both do.
- * Throws if the successor does not get that far; it is then killed, and this gateway keeps everything.
+ * Throws if the successor does not get that far within the limits; it is then killed, and this gateway keeps everything.
  */
 export async function handOver(
   [program, ...args]: readonly [program: string, ...args: string[]],
-  { listeners, agents, told }: Estate,
+  estate: Estate,
+  { readyMs, servingMs } = usualLimits,
 ): Promise<void> {
   const child = spawn(program, args, { detached: true, stdio: ['ignore', 'inherit', 'inherit', 'ipc'], cwd: '/' })
-  const failed = new Promise<Error>((resolve) => {
-    child.on('error', resolve)
-    child.once('exit', (code, signal) => resolve(new Error(`it ended with ${signal ?? `code ${code}`}`)))
+  const ended = new Promise<never>((_resolve, reject) => {
+    child.on('error', reject)
+    child.once('exit', (code, signal) => reject(new Error(`it ended with ${signal ?? `code ${code}`}`)))
   })
   try {
-    await said(child, 'ready', { failed, limitMs: readyMs })
-    for (const { address, server } of listeners) await give(child, { type: 'listener', ...address }, server)
-    await give(child, { type: 'agents' }, agents)
-    const isServing = said(child, 'serving', { failed, limitMs: servingMs })
-    await Promise.all([isServing, give(child, { type: 'all', told })])
+    await inTime(readyMs, [said(child, 'ready'), ended])
+    await inTime(servingMs, [giveAll(child, estate), ended])
   } catch (error) {
     child.kill('SIGKILL')
     throw error
@@ -52,6 +49,13 @@ export async function handOver(
     if (child.connected) child.disconnect()
     child.unref()
   }
+}
+
+async function giveAll(child: ChildProcess, { listeners, agents, told }: Estate): Promise<void> {
+  // Each handle is sent only after the successor has received the one before: one that hangs never does.
+  for (const { address, server } of listeners) await give(child, { type: 'listener', ...address }, server)
+  await give(child, { type: 'agents' }, agents)
+  await Promise.all([said(child, 'serving'), give(child, { type: 'all', told })])
 }
 
 /** The other end of {@link handOver}. What is called takes its server in the same turn of the event loop: connections come from then on. */
@@ -91,19 +95,21 @@ function give(child: ChildProcess, frame: z.infer<typeof toSuccessor>, server?: 
   })
 }
 
-async function said(
-  child: ChildProcess,
-  word: string,
-  { failed, limitMs }: { readonly failed: Promise<Error>; readonly limitMs: number },
-): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<Error | undefined>()
-  const timer = setTimeout(() => resolve(new Error('it did not answer in time')), limitMs)
-  const onMessage = (message: unknown): void => {
-    if (message === word) resolve(undefined)
+function said(child: ChildProcess, word: string): Promise<void> {
+  return new Promise((resolve) => {
+    child.on('message', (message) => {
+      if (message === word) resolve()
+    })
+  })
+}
+
+/** As the first of them; throws where none of them is settled within the limit. */
+async function inTime(limitMs: number, works: readonly Promise<void>[]): Promise<void> {
+  const { promise: late, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => reject(new Error(`it did not answer within ${limitMs / 1_000} s`)), limitMs)
+  try {
+    await Promise.race([...works, late])
+  } finally {
+    clearTimeout(timer)
   }
-  child.on('message', onMessage)
-  const why = await Promise.race([promise, failed])
-  child.off('message', onMessage)
-  clearTimeout(timer)
-  if (why) throw why
 }

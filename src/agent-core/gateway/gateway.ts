@@ -74,9 +74,12 @@ export interface GatewayOptions {
 
 /** A gateway that does not answer within this time is killed and started again; it usually takes a fraction of a second. */
 const startMs = 15_000
-const usualTimings = { heartbeatMs, helloMs: 5_000 }
+/** A successor that fails may have taken connections, which end with it: it is not tried often. */
+const replaceAgain = { firstMs: 600_000, maxMs: 3_600_000 }
+const usualTimings = { heartbeatMs, helloMs: 5_000, replaceAgain }
 /** After so many unanswered heartbeats a gateway hangs: a busy machine alone does not silence it for so long. */
 const maxUnanswered = 4
+/** Longer than the gateway gives its successor. */
 const replaceMs = 30_000
 const endedMeanwhile = 'it ended meanwhile'
 const lookEveryMs = 10
@@ -104,8 +107,8 @@ export class Gateway implements AsyncDisposable {
   #running: Promise<void> | undefined
   #door: Door | undefined
   #problem: string | undefined
-  /** Why an earlier version runs. One replacement is tried: what failed once would fail again. */
-  #replacement: { readonly problem?: string } | undefined
+  /** Why a gateway of another version runs, and how often its replacement has failed. */
+  #notReplaced = { problem: undefined as string | undefined, failures: 0 }
   #open: readonly OpenRequests[] = []
   #isWatched = false
   /** As the gateway knows it, by namespace/name. */
@@ -132,7 +135,7 @@ export class Gateway implements AsyncDisposable {
 
   /** What a person should know. */
   get notice(): string | undefined {
-    return this.#problem ?? (this.#link && this.#replacement?.problem)
+    return this.#problem ?? (this.#link && this.#notReplaced.problem)
   }
 
   /** To be called once, when it is known what serves. */
@@ -267,8 +270,9 @@ export class Gateway implements AsyncDisposable {
       this.#tellAll(link)
       if (this.#isWatched) link.send({ type: 'watch', isOn: true })
       await this.#notePid(link.pid)
-      if (link.version === this.#options.version) this.#replacement = {}
-      const replacing = this.#replacement ? false : this.#replace(link)
+      const isOwnVersion = link.version === this.#options.version
+      if (isOwnVersion) this.#notReplaced = { problem: undefined, failures: 0 }
+      const replacing = isOwnVersion ? false : this.#replace(link)
       await link.closed
       return await replacing
     } finally {
@@ -281,26 +285,32 @@ export class Gateway implements AsyncDisposable {
     }
   }
 
-  /** Has the gateway start the one of this version, which takes its place without a moment in which nobody listens. Never rejects. */
+  /**
+   * Has the gateway start the one of this version, which takes its place without a moment in which nobody listens; what fails is tried again
+   * ever later, until the gateway ends. Never rejects.
+   */
   async #replace(link: Link): Promise<boolean> {
     const { log, version, command } = this.#options
-    this.#replacement = {}
-    const problem = await command().then((one) => link.replace(one), messageOf)
-    if (problem === undefined) {
-      log.info('replaced the gateway', { pid: link.pid, version: link.version })
-      return true
+    const over = new AbortController()
+    void link.closed.then(() => over.abort())
+    while (await pause(backOffCeilingMs(this.#timings.replaceAgain, this.#notReplaced.failures), over.signal)) {
+      const problem = await command().then((one) => link.replace(one), messageOf)
+      if (problem === undefined) {
+        log.info('replaced the gateway', { pid: link.pid, version: link.version })
+        return true
+      }
+      // Another one is started, of this version.
+      if (problem === endedMeanwhile) break
+      // A gateway that root started runs as `nobody`, which may not read root's folders.
+      if (process.geteuid?.() === 0 && problem.includes('EACCES')) {
+        await link.end()
+        return true
+      }
+      const text = `The client proxy keeps running in version ${link.version}, because that of version ${version} could not be started: ${problem}. It is tried again later.`
+      if (text !== this.#notReplaced.problem) log.warn('gateway not replaced', { text })
+      this.#notReplaced = { problem: text, failures: this.#notReplaced.failures + 1 }
+      this.#options.onChange()
     }
-    // Another one is started, of this version.
-    if (problem === endedMeanwhile) return false
-    // A gateway that root started runs as `nobody`, which may not read root's folders.
-    if (process.geteuid?.() === 0 && problem.includes('EACCES')) {
-      await link.end()
-      return true
-    }
-    const text = `The client proxy keeps running in version ${link.version}, because that of version ${version} could not be started: ${problem}. The agent's next start tries it again.`
-    log.warn('gateway not replaced', { text })
-    this.#replacement = { problem: text }
-    this.#options.onChange()
     return false
   }
 
@@ -471,7 +481,7 @@ class Link {
   readonly closed: Promise<void>
   readonly #socket: Socket
   readonly #asked: ((counts: GatewayCounts | undefined) => void)[] = []
-  readonly #replaced = Promise.withResolvers<string | undefined>()
+  #replaced = Promise.withResolvers<string | undefined>()
   /** Pings since the last pong. */
   #unanswered = 0
 
@@ -509,7 +519,6 @@ class Link {
     this.#socket = socket
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
     socket.once('close', () => {
-      this.#replaced.resolve(endedMeanwhile)
       for (const answer of this.#asked.splice(0)) answer(undefined)
     })
   }
@@ -530,9 +539,11 @@ class Link {
 
   /** Undefined once another one has its place; why it has not, otherwise. */
   async replace(command: readonly string[]): Promise<string | undefined> {
+    const { promise, resolve } = (this.#replaced = Promise.withResolvers<string | undefined>())
     this.send({ type: 'replace', command: [...command] })
-    const timer = setTimeout(() => this.#replaced.resolve('it did not say what came of it'), replaceMs)
-    const problem = await this.#replaced.promise
+    const timer = setTimeout(() => resolve('it did not say what came of it'), replaceMs)
+    void this.closed.then(() => resolve(endedMeanwhile))
+    const problem = await promise
     clearTimeout(timer)
     return problem
   }

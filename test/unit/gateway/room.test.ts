@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { readdir, writeFile } from 'node:fs/promises'
+import { chmod, readdir, readFile, writeFile } from 'node:fs/promises'
 import { Agent, request, type IncomingMessage, type RequestOptions, type ServerResponse } from 'node:http'
 import { connect, createServer } from 'node:net'
 import path from 'node:path'
@@ -378,6 +378,51 @@ describe('a gateway of another version', () => {
     routes = []
     next.routesChanged()
     await eventually(async () => (await status()) === 503)
+    await next.end()
+  })
+
+  test('keeps serving where the next one hangs when it has taken a handle, says so once, and is replaced later', async () => {
+    const old = await earlier()
+    // A gateway of root, and with it its successor, is nobody.
+    await using open = await temporaryFolder()
+    await chmod(open.dir, 0o777)
+    const marks = path.join(open.dir, 'marks')
+    const hanging = path.join(open.dir, 'hanging.mjs')
+    await writeFile(
+      hanging,
+      `import { appendFileSync, readFileSync } from 'node:fs'
+       appendFileSync(${JSON.stringify(marks)}, process.pid + ' ')
+       if (readFileSync(${JSON.stringify(marks)}, 'utf8').split(' ').length > 3) await import(${JSON.stringify(entry)})
+       else {
+         process.once('message', () => process.kill(process.pid, 'SIGSTOP'))
+         process.send('ready')
+       }`,
+    )
+    const asking = new AbortController()
+    const asked = Promise.all([
+      askUntil(asking.signal, new Agent({ keepAlive: true, maxSockets: 1 })),
+      askUntil(asking.signal, false),
+    ])
+    const next = room({
+      ...{ version: '2', timings: { replaceAgain: { firstMs: 100, maxMs: 100 } } },
+      command: () => Promise.resolve([process.execPath, '--import', stated('2'), hanging]),
+    })
+    expect(await eventually(() => next.notice)).toBe(
+      'The client proxy keeps running in version 1, because that of version 2 could not be started: it did not answer within 5 s. It is tried again later.',
+    )
+    await eventually(() => said('took over the gateway').some((line) => line['version'] === '2'))
+    await listening(next)
+    asking.abort()
+    const answered = await asked
+    const tried = (await readFile(marks, 'utf8')).trim().split(' ')
+    await eventually(() => tried.slice(0, 2).every((pid) => !kill(pid, 0)), { what: 'the end of those that hung' })
+    expect({
+      notice: next.notice,
+      told: said('gateway not replaced').length,
+      tries: tried.length,
+      replaced: said('replaced the gateway').map(({ pid }) => pid),
+      hasAsked: answered.every((count) => count > 20),
+    }).toEqual({ notice: undefined, told: 1, tries: 3, replaced: [old], hasAsked: true })
     await next.end()
   })
 })
