@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { GatewayRoute } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
-import { bodyTooLarge, connectionsToEngines, forward, isWhole, maxBodyBytes } from './forward.ts'
+import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes, nextPiece } from './forward.ts'
 import { ModelField } from './model-field.ts'
 import { isAllowed, modelInPath, targetOf, type Target } from './paths.ts'
 import { Refusal } from './refusal.ts'
@@ -135,24 +135,11 @@ function requireNoForeignPage(request: IncomingMessage): void {
 async function readModel(request: IncomingMessage): Promise<{ read: Buffer[]; model: string | undefined }> {
   const field = new ModelField()
   const read: Buffer[] = []
-  while (!request.destroyed) {
-    const piece = request.read() as Buffer | null
-    if (piece !== null) {
-      read.push(piece)
-      field.push(piece)
-    } else if (isWhole(request) || field.isOver) break
-    else await somethingOf(request)
+  while (!field.isOver) {
+    const piece = await nextPiece(request)
+    if (!piece) break
+    read.push(piece)
+    field.push(piece)
   }
   return { read, model: field.model }
-}
-
-function somethingOf(request: IncomingMessage): Promise<void> {
-  const events = ['readable', 'end', 'close'] as const
-  return new Promise((resolve) => {
-    const done = (): void => {
-      for (const event of events) request.off(event, done)
-      resolve()
-    }
-    for (const event of events) request.once(event, done)
-  })
 }

@@ -1,7 +1,13 @@
-import { once } from 'node:events'
-import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
-import { Readable } from 'node:stream'
-import { Agent, type Dispatcher } from 'undici'
+import {
+  Agent,
+  request as requestTo,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  type ServerResponse,
+} from 'node:http'
+import { pipeline, Readable } from 'node:stream'
 import { AddressScan, encodingRefused, rewritten, rulesOf } from './body-rules.ts'
 import type { Exchange } from './figures.ts'
 import { hasBody, Refusal } from './refusal.ts'
@@ -10,6 +16,8 @@ import { hasBody, Refusal } from './refusal.ts'
 export const maxBodyBytes = 128 * 1_024 * 1_024
 /** A body that is changed is read as a whole. */
 const maxChangedBytes = 32 * 1_024 * 1_024
+/** So is a small one, as most are: a stream of its own would take longer than all the rest of forwarding it. */
+const maxReadFirstBytes = 64 * 1_024
 
 const maxEngineHeaderBytes = 64 * 1_024
 const connectMs = 10_000
@@ -18,11 +26,7 @@ const connectMs = 10_000
 const idleMs = 3_000
 
 /** Connections to engines, kept alive. An answer may take as long as it likes, as its headers may. */
-export const connectionsToEngines = (): Agent =>
-  new Agent({
-    ...{ headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: idleMs, keepAliveMaxTimeout: idleMs },
-    ...{ connect: { timeout: connectMs }, maxHeaderSize: maxEngineHeaderBytes },
-  })
+export const connectionsToEngines = (): Agent => new Agent({ keepAlive: true, timeout: idleMs })
 
 export interface Forwarded {
   readonly request: IncomingMessage
@@ -51,81 +55,145 @@ export interface Forwarded {
  * client that goes away is gone for the engine at once. Throws Refusal where there is no answer; an answer that breaks off is cut.
  */
 export async function forward(forwarded: Forwarded): Promise<void> {
-  const { request, response, engine, path, connections, exchange } = forwarded
-  const leaving = new AbortController()
-  const onClose = (): void => {
-    if (!response.writableFinished) leaving.abort()
-  }
-  response.once('close', onClose)
-  if (response.destroyed) leaving.abort()
-  try {
-    const { headers, body } = await messageFor(forwarded)
-    const answer = await connections.request({
-      ...{
-        origin: `http://${engine.host ?? '127.0.0.1'}:${engine.port}`,
-        path,
-        method: request.method as Dispatcher.HttpMethod,
-      },
-      ...{ headers, body, signal: leaving.signal },
-    })
-    response.writeHead(answer.statusCode, answerHeaders(answer.headers))
-    exchange.answered(answer.statusCode, answer.headers)
-    // The first byte must not wait for the second.
-    response.flushHeaders()
-    for await (const piece of answer.body as AsyncIterable<Buffer>) {
-      exchange.sent(piece)
-      if (!response.write(piece)) await once(response, 'drain', { signal: leaving.signal })
-    }
-    response.end()
-  } catch (error) {
+  const { request, response, engine, path, connections } = forwarded
+  const { headers, body } = await messageFor(forwarded)
+  if (response.destroyed) return
+  const asked = requestTo({
+    ...{ agent: connections, host: engine.host ?? '127.0.0.1', port: engine.port, path },
+    ...{ method: request.method, headers, maxHeaderSize: maxEngineHeaderBytes },
+  })
+  limitConnecting(asked)
+  const { promise, resolve, reject } = Promise.withResolvers<undefined>()
+  const fail = (error: unknown): void => {
     // Nobody is there to be told.
-    if (leaving.signal.aborted) return
-    throw error instanceof Refusal ? error : engineFailure(engine.title, error)
+    if (response.destroyed) resolve(undefined)
+    else reject(error instanceof Refusal ? error : engineFailure(engine.title, error))
+  }
+  asked.once('response', (answer) => passOn(answer, forwarded, { done: () => resolve(undefined), fail }))
+  asked.once('upgrade', (_answer, socket) => {
+    socket.destroy()
+    fail(new Error('The engine changed the protocol'))
+  })
+  asked.on('error', fail)
+  const onClose = (): void => resolve(undefined)
+  response.once('close', onClose)
+  if (body instanceof Readable) pipeline(body, asked, (error) => error && fail(error))
+  else asked.end(body)
+  try {
+    await promise
   } finally {
     response.off('close', onClose)
+    // An answer that came to its end leaves the connection to the next request; one that came before the body did ends it.
+    if (!response.writableEnded || !asked.writableFinished) asked.destroy()
   }
 }
 
-/** Nothing of its body is to come. */
-export const isWhole = (request: IncomingMessage): boolean => request.complete && request.readableLength === 0
+/** The answer of an engine, to the client. */
+function passOn(
+  answer: IncomingMessage,
+  { response, exchange }: Forwarded,
+  { done, fail }: { readonly done: () => void; readonly fail: (error: Error) => void },
+): void {
+  response.writeHead(answer.statusCode ?? 502, answerHeaders(answer.headers))
+  exchange.answered(answer.statusCode ?? 502, answer.headers)
+  answer.on('data', (piece: Buffer) => {
+    exchange.sent(piece)
+    if (response.write(piece)) return
+    answer.pause()
+    response.once('drain', () => answer.resume())
+  })
+  answer.once('end', () => {
+    response.end()
+    done()
+  })
+  answer.once('error', fail)
+  // What came together with the headers is sent together with them; the headers wait for nothing that comes later.
+  process.nextTick(() => response.flushHeaders())
+}
 
-/** What the engine is sent. A body that is here already is sent in one piece. Throws Refusal. */
+function limitConnecting(asked: ClientRequest): void {
+  asked.once('socket', (socket) => {
+    if (!socket.connecting) return
+    const limit = setTimeout(() => asked.destroy(new ConnectTimeout()), connectMs)
+    for (const event of ['connect', 'close']) socket.once(event, () => clearTimeout(limit))
+  })
+}
+
+class ConnectTimeout extends Error {
+  override readonly name = 'ConnectTimeout'
+  readonly code = 'ETIMEDOUT'
+}
+
+/** What the engine is sent. Throws Refusal. */
 async function messageFor(forwarded: Forwarded) {
-  const { request, read, engine, exchange, hidden = [] } = forwarded
+  const { request, engine, exchange, hidden = [] } = forwarded
   const headers = requestHeaders(request.headers, hidden)
-  if (!hasBody(request)) return { headers, body: null }
+  if (!hasBody(request)) return { headers, body: undefined }
   const encoding = request.headers['content-encoding'] ?? 'identity'
   if (encoding.toLowerCase() !== 'identity') throw encodingRefused
   const rules = rulesOf(engine.runtime)
-  if (rules.model !== undefined) {
-    const whole: Buffer[] = []
-    for await (const piece of pieces(forwarded, maxChangedBytes)) whole.push(piece)
-    const { 'content-length': _length, ...others } = headers
-    return { headers: others, body: rewritten(Buffer.concat(whole), rules, engine.model) }
+  const length = Number(headers['content-length'] ?? Infinity)
+  if (rules.model === undefined && length > maxReadFirstBytes) {
+    // Without a length Node would send the body of a GET as if it were the next request.
+    if (length === Infinity) headers['transfer-encoding'] = 'chunked'
+    return { headers, body: Readable.from(pieces(forwarded), { objectMode: false }) }
   }
-  if (!isWhole(request)) return { headers, body: Readable.from(pieces(forwarded), { objectMode: false }) }
-  const whole = Buffer.concat(read)
+  const whole = await wholeBody(forwarded)
   exchange.received(whole.length)
   new AddressScan().push(whole)
-  return { headers, body: whole }
+  const body = rules.model === undefined ? whole : rewritten(whole, rules, engine.model)
+  headers['content-length'] = body.length
+  return { headers, body }
+}
+
+/** What there is of it where the client has left. Throws Refusal. */
+async function wholeBody({ request, read }: Forwarded): Promise<Buffer> {
+  const all = [...read]
+  let bytes = all.reduce((sum, { length }) => sum + length, 0)
+  for (let piece = await nextPiece(request); piece; piece = await nextPiece(request)) {
+    all.push(piece)
+    bytes += piece.length
+    if (bytes > maxChangedBytes) throw bodyTooLarge(maxChangedBytes)
+  }
+  return Buffer.concat(all)
+}
+
+/** What has come of a body since it was asked for last, or comes next; undefined at its end, and when the client leaves. */
+export async function nextPiece(request: IncomingMessage): Promise<Buffer | undefined> {
+  while (!request.destroyed) {
+    const piece = request.read() as Buffer | null
+    if (piece !== null) return piece
+    if (request.complete && request.readableLength === 0) return undefined
+    await somethingOf(request)
+  }
+  return undefined
+}
+
+function somethingOf(request: IncomingMessage): Promise<void> {
+  const events = ['readable', 'end', 'close'] as const
+  return new Promise((resolve) => {
+    const done = (): void => {
+      for (const event of events) request.off(event, done)
+      resolve()
+    }
+    for (const event of events) request.once(event, done)
+  })
 }
 
 /** The body as it comes, looked at. Throws Refusal. */
-async function* pieces({ request, read, exchange }: Forwarded, maxBytes = maxBodyBytes): AsyncGenerator<Buffer> {
+async function* pieces({ request, read, exchange }: Forwarded): AsyncGenerator<Buffer> {
   const scan = new AddressScan()
+  const early = [...read]
   let bytes = 0
-  for await (const piece of everyPiece(request, read)) {
+  for (;;) {
+    const piece = early.shift() ?? (await nextPiece(request))
+    if (!piece) return
     bytes += piece.length
     exchange.received(piece.length)
-    if (bytes > maxBytes) throw bodyTooLarge(maxBytes)
+    if (bytes > maxBodyBytes) throw bodyTooLarge()
     scan.push(piece)
     yield piece
   }
-}
-
-async function* everyPiece(request: IncomingMessage, read: readonly Buffer[]): AsyncGenerator<Buffer> {
-  yield* read
-  yield* request as AsyncIterable<Buffer>
 }
 
 export const bodyTooLarge = (maxBytes = maxBodyBytes): Refusal =>
@@ -144,8 +212,8 @@ function engineFailure(title: string, cause: unknown): Refusal {
 const failures: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'its engine has ended',
   ECONNRESET: 'its engine ended while it worked',
-  UND_ERR_CONNECT_TIMEOUT: 'its engine takes no connection',
-  UND_ERR_HEADERS_OVERFLOW: `its engine answered with more than ${maxEngineHeaderBytes / 1_024} KiB of headers`,
+  ETIMEDOUT: 'its engine takes no connection',
+  HPE_HEADER_OVERFLOW: `its engine answered with more than ${maxEngineHeaderBytes / 1_024} KiB of headers`,
 }
 
 /** Each concerns one connection and not the message. */

@@ -270,6 +270,55 @@ describe('an answer', () => {
   })
 })
 
+describe('a body', () => {
+  test.each([
+    ['of a length that was said', `content-length: 100000`, '{"model":"one"'],
+    ['in chunks', 'transfer-encoding: chunked', 'e\r\n{"model":"one"\r\n'],
+  ])('%s that the client breaks off is no whole one for the engine', async (_how, header, part) => {
+    const got = Promise.withResolvers<boolean>()
+    await using only = await engine((request) => {
+      request.on('error', () => undefined)
+      request.once('close', () => got.resolve(request.complete))
+      request.resume()
+    })
+    door.routes = [routeTo('one', only.port)]
+    const socket = connect(port, '127.0.0.1')
+    socket.write(`POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${header}\r\n\r\n${part}`)
+    await eventually(() => only.seen.length === 1)
+    socket.destroy()
+    expect(await got.promise).toBe(false)
+    await eventually(() => door.counts.requests.other === 1)
+  })
+
+  test('that an engine does not read to its end is answered with what it says, and no more of it is sent', async () => {
+    const gone = Promise.withResolvers<undefined>()
+    await using only = await engine((request, response) => {
+      request.socket.once('close', () => gone.resolve(undefined))
+      response.writeHead(413).end('too much')
+    })
+    door.routes = [routeTo('one', only.port)]
+    const sent = httpRequest({ host: '127.0.0.1', port, agent: false, method: 'POST', path: '/default/one/completion' })
+    sent.on('error', () => undefined)
+    sent.write('{')
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+    expect([answer.statusCode, await text(answer)]).toEqual([413, 'too much'])
+    await gone.promise
+    sent.destroy()
+  })
+
+  test('of a GET is not the next request', async () => {
+    await using only = await hello()
+    door.routes = [routeTo('one', only.port)]
+    const hidden = 'GET /slots/0?action=erase HTTP/1.1\r\nhost: a\r\n\r\n'
+    const body = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`
+    const head = (method: string): string => `${method} /health HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n`
+    const answered = await raw(`${head('GET')}transfer-encoding: chunked\r\nconnection: close\r\n\r\n${body}`)
+    expect(answered).toContain('hello')
+    await ask({ path: '/metrics' })
+    expect(only.seen).toEqual(['GET /health', 'GET /metrics'])
+  })
+})
+
 describe('who may not ask', () => {
   test.each(['evil.example', '127.0.0.1', 'localhost:1', '192.168.1.2:PORT', '127.0.0.1:PORT.', 'a@127.0.0.1:PORT'])(
     'by the Host %j gets 421 before anything is looked up',
