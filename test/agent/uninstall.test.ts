@@ -1,10 +1,11 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { execa } from 'execa'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
+import { readIfThere } from '../../src/agent-core/util/files.ts'
 import { main } from '../../src/cli/main.ts'
 import type { TraceKind } from '../../src/contract/uninstall.ts'
 import { kindInStateFolder } from '../../src/installation/uninstall/file-parts.ts'
@@ -14,6 +15,7 @@ import { AgentProcess } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer } from '../support/file-server.ts'
+import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
@@ -87,7 +89,8 @@ async function world() {
       cwd: folder,
     })
   const owned = stack.move()
-  const start = async () => owned.use(await AgentProcess.start({ folder, usualFlags: false, args: flags }))
+  const start = async (...more: string[]) =>
+    owned.use(await AgentProcess.start({ folder, usualFlags: false, args: [...flags, ...more] }))
   const dispose = () => owned.disposeAsync()
   return { home, stateDir, before, sim, calls, start, installed, ask, verb, serves, [Symbol.asyncDispose]: dispose }
 }
@@ -181,6 +184,24 @@ test('models stay unless they are asked for, and servers that a killed agent lef
     '.local/share/metalbar/models/tiny/tiny.gguf.metalbar.json',
   ])
   expect(published(there)).toEqual([])
+})
+
+test.each<[string, (gateway: number, socket: string) => unknown]>([
+  ['answers', () => undefined],
+  ['hangs', (pid) => process.kill(pid, 'SIGSTOP')],
+  ['has lost its socket', (_pid, socket) => rm(socket)],
+])('the gateway that a killed agent left is ended, also one that %s', async (_what, happens) => {
+  await using there = await world()
+  const agent = await there.start('--client-port', String(await freePort()))
+  await there.serves()
+  const gateway = Number(await eventually(() => readIfThere(path.join(there.stateDir, 'gateway.pid'))))
+  agent.signal('SIGKILL')
+  await agent.exited
+  await happens(gateway, socketPathFor(there.stateDir, tmpdir(), 'gateway.sock'))
+  const said = await there.verb('uninstall', '--everything', '--yes')
+  expect([said.code, said.stdout.match(/LEFT.*/)]).toEqual([0, null])
+  expect(said.stdout).toContain('Model servers that an agent left running: Removed.')
+  await eventually(() => !isRunning(gateway), { what: 'the gateway gone' })
 })
 
 function isRunning(pid: number): boolean {

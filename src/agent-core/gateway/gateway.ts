@@ -191,7 +191,8 @@ export class Gateway implements AsyncDisposable {
     this.#leaving.abort()
     clearTimeout(this.#reasonsTimer)
     this.#doors[Symbol.dispose]()
-    await this.#link?.end()
+    const link = this.#link
+    if (link && !(await link.end())) await this.#kill(link.pid)
     await this.#running
   }
 
@@ -323,8 +324,7 @@ export class Gateway implements AsyncDisposable {
     await requireOwnSocket(socketPath, stateDir)
     const link = await Link.to(socketPath, { onNews: (news) => this.#hear(news), ...this.#timings })
     if (link === 'silent') {
-      const pid = await readIfThere(this.#pidFile, maxPidBytes)
-      await this.#kill(Number(pid))
+      await this.#kill(await notedPid(stateDir))
       return undefined
     }
     if (!link || link.protocol === gatewayProtocol) return link
@@ -333,14 +333,10 @@ export class Gateway implements AsyncDisposable {
     return undefined
   }
 
-  get #pidFile(): string {
-    return join(this.#options.stateDir, 'gateway.pid')
-  }
-
   /** For the agent that finds this gateway hanging. Never rejects. */
   async #notePid(pid: number): Promise<void> {
     try {
-      await writeFileAtomic(this.#pidFile, `${pid}\n`, { mode: 0o600 })
+      await writeFileAtomic(pidFile(this.#options.stateDir), `${pid}\n`, { mode: 0o600 })
     } catch (error) {
       this.#options.log.warn('pid of the gateway not noted', { error })
     }
@@ -348,9 +344,9 @@ export class Gateway implements AsyncDisposable {
 
   /** Kills a gateway of this state folder that hangs, and no process that has got its number since. Never rejects. */
   async #kill(pid: number): Promise<void> {
-    const { commandLine, socketPath, log } = this.#options
+    const { log } = this.#options
     try {
-      if (!(await commandLine(pid))?.includes(`gateway --socket ${socketPath}`)) return
+      if (!(await isGateway(pid, this.#options))) return
       log.warn('kills a gateway that hangs', { pid })
       signalGroup(pid, 'SIGKILL')
     } catch (error) {
@@ -456,15 +452,45 @@ const doorsOf = ({ published }: GatewayRoute): string[] =>
 const maxLogBytes = 1_048_576
 const maxPidBytes = 20
 
-/** The gateway that an agent of this state folder left running; undefined where there is none. Throws where the socket may be another user's. */
-export async function findGateway({
-  socketPath,
-  stateDir,
-}: Pick<GatewayOptions, 'socketPath' | 'stateDir'>): Promise<{ pid: number; end(): Promise<void> } | undefined> {
+/** The number of the gateway that an agent used last: one that hangs does not say it. */
+const pidFile = (stateDir: string): string => join(stateDir, 'gateway.pid')
+
+/** NaN where none is noted. */
+const notedPid = async (stateDir: string): Promise<number> =>
+  Number((await readIfThere(pidFile(stateDir), maxPidBytes)) ?? 'none')
+
+/** Whether this process is a gateway at this socket, and no other one that has got its number since. */
+const isGateway = async (
+  pid: number,
+  { commandLine, socketPath }: Pick<GatewayOptions, 'commandLine' | 'socketPath'>,
+): Promise<boolean> => pid > 0 && ((await commandLine(pid)) ?? '').includes(`gateway --socket ${socketPath}`)
+
+export interface FoundGateway {
+  readonly pid: number
+  /** It finishes what it forwards; one that hangs is killed. */
+  end(): Promise<void>
+}
+
+/**
+ * The gateway that an agent of this state folder left running, also one that hangs; undefined where there is none. Throws where the socket may
+ * be another user's.
+ */
+export async function findGateway(
+  options: Pick<GatewayOptions, 'socketPath' | 'stateDir' | 'commandLine'>,
+): Promise<FoundGateway | undefined> {
+  const { socketPath, stateDir } = options
   await requireOwnSocket(socketPath, stateDir)
   const link = await Link.to(socketPath, { onNews: () => undefined, ...usualTimings })
-  if (!link || link === 'silent') return undefined
-  return { pid: link.pid, end: () => link.end() }
+  const answering = link === 'silent' ? undefined : link
+  const pid = answering?.pid ?? (await notedPid(stateDir))
+  if (!answering && !(await isGateway(pid, options))) return undefined
+  return {
+    pid,
+    end: async () => {
+      const hasEnded = await answering?.end()
+      if (hasEnded !== true && (await isGateway(pid, options))) signalGroup(pid, 'SIGKILL')
+    },
+  }
 }
 
 type Hello = Extract<FromGateway, { type: 'hello' }>
@@ -562,11 +588,14 @@ class Link {
     return counts
   }
 
-  /** Tells it to end, and waits until it does so, or for as long as one that hangs is worth. */
-  async end(): Promise<void> {
+  /** Tells it to end, and waits until it does so, or for as long as one that hangs is worth; whether it did. */
+  async end(): Promise<boolean> {
     this.send({ type: 'end' })
+    let hasEnded = false
+    void this.closed.then(() => (hasEnded = true))
     await within(endMs, this.closed)
     this.close()
+    return hasEnded
   }
 
   close(): void {

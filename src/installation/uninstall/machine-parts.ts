@@ -133,7 +133,8 @@ export const serversPart = (
 ): TracePart => ({
   kind: 'servers',
   look: async () => {
-    const gateway = await findGateway({ stateDir, socketPath }).catch(noStranger)
+    const commandLine = async (pid: number) => (await platform.process(pid))?.commandLine
+    const gateway = await findGateway({ stateDir, socketPath, commandLine }).catch(noStranger)
     const text = await readIfThere(path.join(stateDir, 'ledger.json'))
     const bootId = await platform.bootId()
     const found = ledgerProcesses(text ?? '').map(async (server) => {
