@@ -9,7 +9,7 @@ import { Gateway, nodeOptionsOfGateway, ofOneFile, type GatewayCommand } from '.
 import { eventually } from '../test/support/eventually.ts'
 import { freePort } from '../test/support/free-port.ts'
 import { silentLog } from '../test/support/silent-log.ts'
-import { cpuShares, memoryOf } from './proc.ts'
+import { cpuShares, memoryOf, threadSeconds } from './proc.ts'
 import type { Group, Row } from './row.ts'
 import { statisticsOf } from './statistics.ts'
 import { packageVersion } from '../tasks/build-info.ts'
@@ -86,7 +86,7 @@ async function rowsOf(
   const broken = rounds.reduce((sum, round) => sum + round.broken, 0)
   if (isOurs && broken > 0) throw new Error(`${broken} streams through the ${way.name} broke off.`)
   const resident = memoryOf(pid).residentMiB
-  const cpu = isOurs ? await cpuShares(pid, idleSeconds, idleParts) : []
+  const cpu = isOurs ? await cpuShares(pid, idleSeconds, idleParts, threadSeconds) : []
   const median = (of: (round: Round) => number): string => statisticsOf(direct.map(of)).median.toFixed(2)
   return [
     {

@@ -19,13 +19,16 @@ export function threadSeconds(pid: number): number {
   return nanoseconds.reduce((sum, one) => sum + one, 0) / 1e9
 }
 
-/** CPU time that a process takes from now on, in percent of one core: one figure for each part of the time. */
-export async function cpuShares(pid: number, seconds: number, parts = 1): Promise<number[]> {
+/**
+ * CPU time that a process takes from now on, in percent of one core: one figure for each part of the time. `secondsOf`: {@link threadSeconds}
+ * for a process whose share of such a part is less than a tick.
+ */
+export async function cpuShares(pid: number, seconds: number, parts = 1, secondsOf = cpuSeconds): Promise<number[]> {
   const shares: number[] = []
   while (shares.length < parts) {
-    const [cpuBefore, startedAt] = [cpuSeconds(pid), performance.now()]
+    const [cpuBefore, startedAt] = [secondsOf(pid), performance.now()]
     await delay((seconds / parts) * 1_000)
-    shares.push(((cpuSeconds(pid) - cpuBefore) * 100_000) / (performance.now() - startedAt))
+    shares.push(((secondsOf(pid) - cpuBefore) * 100_000) / (performance.now() - startedAt))
   }
   return shares
 }
