@@ -64,8 +64,10 @@ export async function runGateway(options: GatewayOptions): Promise<void> {
     options.log('Another gateway answers on the socket.')
     return
   }
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => ended.resolve(signal))
+  const signals = ['SIGTERM', 'SIGINT'] as const
+  for (const signal of signals) process.once(signal, ended.resolve)
   options.log(`ends: ${await ended.promise}`)
+  for (const signal of signals) process.off(signal, ended.resolve)
   await agents.close()
 }
 

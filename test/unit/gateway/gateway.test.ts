@@ -1,9 +1,11 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, chown, readFile, stat } from 'node:fs/promises'
+import { request, type IncomingMessage } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import path from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { isDeepStrictEqual } from 'node:util'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
   frameReader,
   fromGateway,
@@ -66,6 +68,20 @@ const status = async (): Promise<number> => {
   const answer = await fetch(`http://127.0.0.1:${port}/health`)
   await answer.text()
   return answer.status
+}
+
+/** On a connection of its own; 0 where nobody takes it. */
+async function statusAt(host: string, at: number): Promise<number> {
+  const sent = request({ host, port: at, path: '/health', agent: false })
+  sent.end()
+  try {
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+    answer.resume()
+    return answer.statusCode ?? 0
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'ECONNREFUSED' })
+    return 0
+  }
 }
 
 describe('in this process', () => {
@@ -168,6 +184,78 @@ describe('in this process', () => {
     const began = performance.now()
     await ended
     expect(performance.now() - began).toBeGreaterThan(300)
+  })
+
+  describe('by a stated clock', () => {
+    beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }))
+    afterEach(() => vi.useRealTimers())
+
+    const passes = (seconds: number): unknown => vi.advanceTimersByTimeAsync(seconds * 1_000)
+
+    // Only Linux has this address from the start.
+    test.runIf(process.platform === 'linux')(
+      'after 180 s without a heartbeat it leaves the published address, and the client proxy goes on',
+      async () => {
+        await using quick = await engine((_request, response) => response.end('ok'))
+        const ended = run()
+        const first = await agent()
+        const address = '127.0.0.2'
+        const engines = [{ port: quick.port, runtime: 'llama-server' }]
+        const access = { servicePorts: [8080], key: 'none' as const }
+        await first.tell(routeTo('quick', quick.port, { published: { address, engines, access } }))
+        const atDoors = () => Promise.all([statusAt(address, quick.port), statusAt('127.0.0.1', port)])
+        await eventually(async () => isDeepStrictEqual(await atDoors(), [200, 200]))
+        await passes(100)
+        first.send({ type: 'ping' })
+        await eventually(() => first.heard.some(({ type }) => type === 'pong'))
+        first.socket.destroy()
+        // It looks every 15 s.
+        await passes(179)
+        expect(await atDoors()).toEqual([200, 200])
+        await passes(15)
+        await eventually(async () => isDeepStrictEqual(await atDoors(), [0, 200]))
+        await passes(86_400)
+        expect(await atDoors()).toEqual([0, 200])
+        ;(await agent()).send({ type: 'end' })
+        await ended
+      },
+    )
+
+    test('ten minutes after its last engine has gone, and its agent before, it ends', async () => {
+      const quick = await engine((_request, response) => response.end('ok'))
+      let hasEnded = false
+      const ended = run().then(() => (hasEnded = true))
+      const first = await agent()
+      await first.tell(routeTo('quick', quick.port))
+      first.socket.destroy()
+      await passes(3_600)
+      expect(await status()).toBe(200)
+      await quick[Symbol.asyncDispose]()
+      await passes(15)
+      await eventually(async () => (await status()) === 503)
+      await passes(599)
+      expect([await status(), hasEnded]).toEqual([503, false])
+      await passes(15)
+      await ended
+      expect(logged.at(-1)).toBe('ends: there is neither an agent nor an engine')
+    })
+
+    test('an agent that comes back within the ten minutes keeps it', async () => {
+      let hasEnded = false
+      const ended = run().then(() => (hasEnded = true))
+      const first = await agent()
+      await first.tell()
+      first.socket.destroy()
+      await passes(599)
+      const next = await agent()
+      await next.tell()
+      await passes(170)
+      next.socket.destroy()
+      await passes(599)
+      expect([await status(), hasEnded]).toEqual([503, false])
+      await passes(600)
+      await ended
+    })
   })
 
   test('requests in flight are answered before it ends', async () => {
