@@ -238,7 +238,10 @@ export const serviceView = z.object({
   model: z.string(),
   /** Tokens, as its InferenceService says; absent = the default. */
   contextSize: z.int().positive().optional(),
-  runtime: z.string(),
+  /** Of the server that runs or is to run; absent while nothing has decided for one. */
+  runtime: z.string().optional(),
+  /** What decided for it, such as "spec.runtime". */
+  runtimeFrom: z.string().optional(),
   pid: z.number().int().optional(),
   port: z.number().int().optional(),
   address: z.string().optional(),

@@ -5,6 +5,7 @@ import { describe, expect, inject, test } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { writeMlxModel } from '../support/mlx-writer.ts'
@@ -60,6 +61,12 @@ describe('a GGUF and an MLX model on one agent', () => {
     await world.applyService('apples')
     const [words, apples] = [await first.service('words', 'ready'), await first.service('apples', 'ready')]
     expect([await asked('words', words), await asked('apples', apples)]).toEqual([answers, answers])
+    expect([words, apples]).toMatchObject([
+      { runtime: 'llama-server', runtimeFrom: 'spec.runtime' },
+      { runtime: 'mlx-lm', runtimeFrom: 'the format mlx of its Model' },
+    ])
+    const said = `Served by mlx-lm, chosen by ${apples.runtimeFrom}.`
+    await eventually(async () => (await world.conditionMessage('apples'))?.endsWith(said) === true, { what: said })
     expect(await world.published('apples')).toEqual({ address: other.here, port: apples.port, ready: true })
     // Whoever reached mlx-lm itself could have it load anything: only the gateway does.
     const models = other.enter([

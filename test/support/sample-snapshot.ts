@@ -15,6 +15,7 @@ export function sampleService(changes: Partial<ServiceView> = {}): ServiceView {
     since: '2026-01-02T03:01:05.000Z',
     model: 'qwen-small',
     runtime: 'llama-server',
+    runtimeFrom: 'the format gguf of its Model',
     restarts: 0,
     ...changes,
   }

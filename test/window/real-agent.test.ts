@@ -43,11 +43,12 @@ test('a service is seen to come up, step by step, and its output is followed', a
   const { state, pid, port } = view()
   expect({
     state,
-    server: await detail().getByText(`llama-server · port ${port} · process ${pid}`).count(),
+    runtime: await detail().getByText('llama-server, chosen by the format gguf of its Model').count(),
+    server: await detail().getByText(`port ${port} · process ${pid}`).count(),
     steps: await page.getByRole('list', { name: 'Steps' }).getByRole('listitem').getByText('done').count(),
     violations: await violationsShown(page),
     complaints,
-  }).toEqual({ state: 'ready', server: 1, steps: 5, violations: [], complaints: [] })
+  }).toEqual({ state: 'ready', runtime: 1, server: 1, steps: 5, violations: [], complaints: [] })
 })
 
 test('a server that is killed comes back, and how it ended is shown', async () => {

@@ -91,6 +91,8 @@ export type Desired =
   | {
       readonly kind: 'serve'
       readonly runtime: ServerRuntime
+      /** What decided for it, such as "spec.runtime". */
+      readonly runtimeFrom: string
       /** What of the Model a fetch depends on: see `contentKey`. */
       readonly source: string
       /** Over what reaches the command line or the model, and nothing else: another digest restarts the server. */
@@ -107,7 +109,7 @@ export type Desired =
 export const scaledToZero = 'Scaled to zero replicas.'
 
 export type RuntimeChoice =
-  | { readonly ok: true; readonly runtime: ServerRuntime; readonly digest: string; readonly notice?: string }
+  | (Pick<Extract<Desired, { kind: 'serve' }>, 'runtime' | 'runtimeFrom' | 'digest' | 'notice'> & { readonly ok: true })
   | { readonly ok: false; readonly message: string; readonly reason?: undefined }
   | (SpecRefusal & {
       readonly ok: false
@@ -209,6 +211,7 @@ function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: I
   return {
     kind: 'serve',
     runtime: runtime.runtime,
+    runtimeFrom: runtime.runtimeFrom,
     source: contentKey(model.spec.value),
     digest: runtime.digest,
     ...(idleMinutes !== undefined && { idleMinutes }),

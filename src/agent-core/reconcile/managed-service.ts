@@ -379,7 +379,7 @@ export class ManagedService {
 
   /** The object as it is now, with the writes since the reading. */
   async #report(next: Plan, observed: Observation): Promise<number | undefined> {
-    const { cluster, memory, narrator, now } = this.#rooms
+    const { cluster, memory, narrator, servers, now } = this.#rooms
     const level = memory.view?.level
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)
     if (!service) return undefined
@@ -388,6 +388,7 @@ export class ManagedService {
       observed,
       service,
       unloadReason: this.#unloadReason(),
+      runtime: servers.get(this.key) && servers.runtimeOf(this.key),
       pressure: level === 'unknown' ? undefined : level,
       now: now(),
     })

@@ -109,7 +109,13 @@ export const chooseRuntime =
     const refusal = specRefusal(spec, settings.policy, runtime)
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
     const notice = environmentNotice(spec, settings.policy.allowedEnv)
-    return { ok: true, runtime: runtime.name, digest, ...(notice !== undefined && { notice }) }
+    return {
+      ok: true,
+      runtime: runtime.name,
+      runtimeFrom: resolution.from,
+      digest,
+      ...(notice !== undefined && { notice }),
+    }
   }
 
 /** What a spec may not ask of a server of this machine. */

@@ -14,7 +14,9 @@ import {
 import type { PressureLevel } from '../memory/watchdog.ts'
 import { isCrashLoop, isHeld, isUnsettled } from './plan/facts.ts'
 import type { Observation, Plan, StartObstacle } from './plan/observation.ts'
+import { runtimeShown } from './service-report.ts'
 import type { UnloadReason } from './unload-reasons.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 import type { ServerRole } from '../servers/server-state.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
@@ -62,6 +64,8 @@ export interface ReportInputs {
   readonly observed: Observation
   readonly service: InferenceService
   readonly unloadReason: UnloadReason | undefined
+  /** The runtime of its server that runs; undefined while none does. */
+  readonly runtime: ServerRuntime | undefined
   /** Memory pressure of this machine; undefined while it is unknown. */
   readonly pressure: PressureLevel | undefined
   readonly now: number
@@ -152,18 +156,28 @@ function agentCondition(inputs: ReportInputs, reported: ReportedStatus): Conditi
     type: metalAgentCondition,
     status: isServing ? 'True' : 'False',
     reason,
-    message: messageFor(inputs, reported),
+    message:
+      messageThatStays(inputs, reported) ?? [inputs.plan.message, ...(isServing ? servedBy(inputs) : [])].join(' '),
   }
 }
 
-/** While requests finish, the first sentence stays: each new count would be another write. */
-function messageFor({ plan, observed, service: { metadata, status } }: ReportInputs, reported: ReportedStatus): string {
+function servedBy({ runtime: running, observed: { desired } }: ReportInputs): string[] {
+  const { runtime, runtimeFrom } = runtimeShown(running, desired)
+  if (runtime === undefined) return []
+  return [`Served by ${runtime}${runtimeFrom === undefined ? '' : `, chosen by ${runtimeFrom}`}.`]
+}
+
+/** While requests finish, the first message stays: each new count would be another write. Undefined where the present one is to be written. */
+function messageThatStays(
+  { plan, observed, service: { metadata, status } }: ReportInputs,
+  reported: ReportedStatus,
+): string | undefined {
   const lasting =
     observed.drainFigures === undefined ? undefined : plan.message.replace(observed.drainFigures, () => '')
   const wasSaid = lasting !== undefined && lasting === reported.lasting
   reported.lasting = lasting
   const said = status.conditions.find(({ type }) => type === metalAgentCondition)
-  if (!wasSaid || said?.reason !== plan.reason || said.observedGeneration !== metadata.generation) return plan.message
+  if (!wasSaid || said?.reason !== plan.reason || said.observedGeneration !== metadata.generation) return undefined
   return said.message
 }
 

@@ -257,11 +257,13 @@ export const detailWords = {
   namespace: (namespace: string) => `namespace ${namespace}`,
   download: 'Download',
   model: 'Model',
+  runtime: 'Runtime',
   server: 'Server',
   restarts: 'Restarts',
-  serverOf: ({ runtime, port, pid }: ServiceView): string =>
+  runtimeOf: ({ runtime = 'not chosen yet', runtimeFrom }: ServiceView): string =>
+    runtimeFrom === undefined ? runtime : `${runtime}, chosen by ${runtimeFrom}`,
+  serverOf: ({ port, pid }: ServiceView): string =>
     [
-      runtime,
       ...(port === undefined ? [] : [`port ${port}`]),
       ...(pid === undefined ? ['not running'] : [`process ${pid}`]),
     ].join(' · '),

@@ -26,7 +26,7 @@ const usual: DesiredInputs = {
   allowlist: [],
   nameTakenBy: undefined,
   hold: undefined,
-  chooseRuntime: () => ({ ok: true, runtime: 'llama-server', digest: 'd' }),
+  chooseRuntime: () => ({ ok: true, runtime: 'llama-server', runtimeFrom: 'spec.runtime', digest: 'd' }),
 }
 
 const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = [

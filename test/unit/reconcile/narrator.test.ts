@@ -306,7 +306,7 @@ describe('a server', () => {
 
 const observed: Observation = {
   now: 0,
-  desired: { kind: 'serve', runtime: 'llama-server', source: 's', digest: 'd' },
+  desired: { kind: 'serve', runtime: 'llama-server', runtimeFrom: 'spec.runtime', source: 's', digest: 'd' },
   address: { ip: '192.0.2.7', message: '' },
   fetch: { kind: 'none' },
   server: { kind: 'none' },
@@ -352,6 +352,7 @@ async function report(plan: Plan, more: Partial<Observation> = {}): Promise<numb
     service,
     unloadReason: undefined,
     pressure: undefined,
+    runtime: 'llama-server' as const,
     now: 0,
   }
   return narrator.report(key, inputs)
@@ -369,8 +370,16 @@ const writesOf = ({ reason }: Plan): number => (reason === 'InsufficientMemory' 
 
 describe('a state', () => {
   test.each<[Plan, Partial<Told>, string]>([
-    [rests('ready', 'Serving', 'Serving at A.'), { log: ['state'] }, 'True Serving: Serving at A.'],
-    [rests('ready', 'ClusterDisagrees', 'B.'), { log: ['state'] }, 'True ClusterDisagrees: B.'],
+    [
+      rests('ready', 'Serving', 'Serving at A.'),
+      { log: ['state'] },
+      'True Serving: Serving at A. Served by llama-server, chosen by spec.runtime.',
+    ],
+    [
+      rests('ready', 'ClusterDisagrees', 'B.'),
+      { log: ['state'] },
+      'True ClusterDisagrees: B. Served by llama-server, chosen by spec.runtime.',
+    ],
     [
       rests('refused', 'Refused', 'Wrong format.'),
       { log: ['state'], events: ['Refused: Wrong format.'], history: ['refused: Wrong format.'] },
@@ -468,7 +477,7 @@ describe('a state', () => {
     }
     expect(waits).toEqual([250, 500, 1_000])
     expect((await told()).log).toEqual(['state'])
-    expect(condition()).toEqual(['True Serving: Serving.'])
+    expect(condition()).toEqual(['True Serving: Serving. Served by llama-server, chosen by spec.runtime.'])
   })
 
   test('that cannot be written after a conflict is told once all the same', async () => {

@@ -11,7 +11,13 @@ import { plan } from '../../../src/agent-core/reconcile/plan/plan.ts'
 
 const now = 1_000_000
 const ip = '192.0.2.7'
-const serve: Desired = { kind: 'serve', runtime: 'llama-server', source: 'https://models.example/a.gguf', digest: 'd1' }
+const serve: Desired = {
+  kind: 'serve',
+  runtime: 'llama-server',
+  runtimeFrom: 'spec.runtime',
+  source: 'https://models.example/a.gguf',
+  digest: 'd1',
+}
 const unsettledWish: Desired = { ...serve, settlesAt: now + 1 }
 const unknown: Desired = { kind: 'unknown', message: 'Too early.' }
 const gone: Desired = { kind: 'gone', message: 'Deleted.' }

@@ -5,7 +5,13 @@ import type { StatedScene } from './scene.ts'
 
 export const detailScenes = {
   detail: {
-    says: ['Serving at 192.168.1.20:51234.', 'Stop', 'Restart', 'llama-server · port 51234 · process 4711'],
+    says: [
+      'Serving at 192.168.1.20:51234.',
+      'Stop',
+      'Restart',
+      'llama-server, chosen by the format gguf of its Model',
+      'port 51234 · process 4711',
+    ],
     agent: withServices([ready]),
     open: 'phi-4-mini',
   },
