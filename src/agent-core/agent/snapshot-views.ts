@@ -5,7 +5,7 @@ import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import { urlForPods } from '../publishing/objects.ts'
 import { clusterAgreement, type Observation } from '../reconcile/plan/observation.ts'
-import { runtimeShown, type ServiceReport } from '../reconcile/service-report.ts'
+import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { Exited } from '../servers/server-state.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
 import type { OpenRequests } from '../../contract/gateway.ts'
@@ -36,7 +36,8 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...retryOf(plan),
     model: service?.spec.value.modelRef ?? '',
     ...(service?.spec.value.contextSize !== undefined && { contextSize: service.spec.value.contextSize }),
-    ...runtimeShown(report.runtime, observed.desired),
+    ...(report.runtime !== undefined && { runtime: report.runtime }),
+    ...(report.runtimeFrom !== undefined && { runtimeFrom: report.runtimeFrom }),
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),

@@ -232,3 +232,17 @@ const unreadable = (message: string, model: Model | undefined): Desired => ({
 })
 
 const refused = (message: string, reason: ServiceReason = 'Refused'): Desired => ({ kind: 'refused', reason, message })
+
+/**
+ * The runtime that runs, else the one that is wanted. What decided is known of the one that is wanted alone: after a change another may run
+ * until it is replaced.
+ */
+export function runtimeShown(
+  running: ServerRuntime | undefined,
+  desired: Desired,
+): { readonly runtime?: ServerRuntime; readonly runtimeFrom?: string } {
+  const wanted = desired.kind === 'serve' ? desired : undefined
+  const runtime = running ?? wanted?.runtime
+  if (runtime === undefined) return {}
+  return { runtime, ...(wanted?.runtime === runtime && { runtimeFrom: wanted.runtimeFrom }) }
+}

@@ -5,7 +5,7 @@ import type { Exited, ServerState } from '../servers/server-state.ts'
 import { splitKey } from '../util/object-key.ts'
 import { type UnloadReason, type UnloadReasons, holdOf } from './unload-reasons.ts'
 import type { AdmissionReport } from './admission.ts'
-import type { Desired } from './desired.ts'
+import { runtimeShown } from './desired.ts'
 import type { ModelFetch } from './model-fetch.ts'
 import type { Observation, Plan } from './plan/observation.ts'
 import { modelOf } from './reading.ts'
@@ -22,8 +22,9 @@ export interface ServiceReport {
   readonly observed: Observation
   readonly since: number
   readonly server: ServerState | undefined
-  /** Its runtime, or that of a server that ended; undefined where there was none. */
-  readonly runtime: ServerRuntime | undefined
+  readonly runtime?: ServerRuntime
+  /** What decided for it. */
+  readonly runtimeFrom?: string
   /** The replaced server, until it is gone. */
   readonly retiring: ServerState | undefined
   /** Exit of the last server that ended without being asked to. */
@@ -64,7 +65,7 @@ export function serviceReport(
     namespace,
     name,
     server: servers.get(key),
-    runtime: servers.get(key) && servers.runtimeOf(key),
+    ...runtimeShown(servers.get(key) && servers.runtimeOf(key), known.observed.desired),
     retiring: servers.retiring(key),
     lastFailure: servers.lastFailure(key),
     failures: servers.backOff(key)?.failures ?? 0,
@@ -76,20 +77,6 @@ export function serviceReport(
     needBytes: servers.needOf(key),
     isProtected: isProtected(unloadReasons, service),
   }
-}
-
-/**
- * The runtime that runs, else the one that is wanted. What decided is known of the one that is wanted alone: after a change another may run
- * until it is replaced.
- */
-export function runtimeShown(
-  running: ServerRuntime | undefined,
-  desired: Desired,
-): { readonly runtime?: ServerRuntime; readonly runtimeFrom?: string } {
-  const wanted = desired.kind === 'serve' ? desired : undefined
-  const runtime = running ?? wanted?.runtime
-  if (runtime === undefined) return {}
-  return { runtime, ...(wanted?.runtime === runtime && { runtimeFrom: wanted.runtimeFrom }) }
 }
 
 /** By its specification, or by a person on this machine. */

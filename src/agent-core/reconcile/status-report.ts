@@ -14,7 +14,7 @@ import {
 import type { PressureLevel } from '../memory/watchdog.ts'
 import { isCrashLoop, isHeld, isUnsettled } from './plan/facts.ts'
 import type { Observation, Plan, StartObstacle } from './plan/observation.ts'
-import { runtimeShown } from './service-report.ts'
+import { runtimeShown } from './desired.ts'
 import type { UnloadReason } from './unload-reasons.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { ServerRole } from '../servers/server-state.ts'

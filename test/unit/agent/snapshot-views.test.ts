@@ -40,33 +40,9 @@ test('a share of the memory is told where it is more than what was measured, tha
   ])
 })
 
-test('the runtime is that of the server that runs, with what chose it where it is the one that is wanted', () => {
-  const shown = (running: 'llama-server' | 'mlx-lm' | undefined, desired: object) => {
-    const report = reportOf('ready')
-    const observed = { ...report.observed, desired } as ServiceReport['observed']
-    const { runtime, runtimeFrom } = serviceViewOf({ ...report, observed, runtime: running })
-    return [runtime, runtimeFrom]
-  }
-  const wanted = { kind: 'serve', runtime: 'mlx-lm', runtimeFrom: '--runtime' }
-  expect([
-    ...[shown(undefined, wanted), shown('mlx-lm', wanted), shown('llama-server', wanted)],
-    ...[shown('mlx-lm', { kind: 'stopped' }), shown(undefined, { kind: 'refused' })],
-  ]).toEqual([
-    ...[
-      ['mlx-lm', '--runtime'],
-      ['mlx-lm', '--runtime'],
-      ['llama-server', undefined],
-    ],
-    ...[
-      ['mlx-lm', undefined],
-      [undefined, undefined],
-    ],
-  ])
-})
-
 function reportOf(state: ServiceState, service = 'ours'): ServiceReport {
   const publication = { claim: 'ours', message: '', service, serviceMessage: '', complete: true, present: true }
-  const observed = { desired: { kind: 'stopped' }, fetch: { kind: 'none' }, server: { kind: 'none' }, publication }
+  const observed = { fetch: { kind: 'none' }, server: { kind: 'none' }, publication }
   const report = { key: 'ns/a.b', namespace: 'ns', name: 'a.b', uid: 'a', since: 0, failures: 0, restarts: 0, observed }
   return { ...report, plan: rest(state, 'Serving', 'Serving.', at) } as unknown as ServiceReport
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { parseInferenceService, parseModel, type InferenceService } from '../../../src/agent-core/kube/resources.ts'
 import type { Hold } from '../../../src/contract/service.ts'
-import { desiredOf, type DesiredInputs } from '../../../src/agent-core/reconcile/desired.ts'
+import { desiredOf, runtimeShown, type DesiredInputs } from '../../../src/agent-core/reconcile/desired.ts'
 
 const metadata = (name: string, extra: object = {}) => ({
   name,
@@ -121,4 +121,19 @@ test('a refusal names the object, the field and what to do', () => {
     message:
       'InferenceService ns/chat is not usable: spec.contextSize: Too small: expected number to be >=128. Correct it and apply it again.',
   })
+})
+
+test('the runtime shown is that of the server that runs, with what chose it where it is the one that is wanted', () => {
+  const wanted = { kind: 'serve', runtime: 'mlx-lm', runtimeFrom: '--runtime', source: 's', digest: 'd' } as const
+  const stopped = { kind: 'stopped', reason: 'Stopped', message: '' } as const
+  expect([
+    ...[runtimeShown(undefined, wanted), runtimeShown('mlx-lm', wanted), runtimeShown('llama-server', wanted)],
+    ...[runtimeShown('mlx-lm', stopped), runtimeShown(undefined, stopped)],
+  ]).toEqual([
+    ...[
+      { runtime: 'mlx-lm', runtimeFrom: '--runtime' },
+      { runtime: 'mlx-lm', runtimeFrom: '--runtime' },
+    ],
+    ...[{ runtime: 'llama-server' }, { runtime: 'mlx-lm' }, {}],
+  ])
 })
