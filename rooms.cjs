@@ -114,7 +114,7 @@ const faces = {
     'sudoers',
     'supply',
   ],
-  publishing: ['firewall-watch', 'host-address', 'objects', 'publisher', 'writes'],
+  publishing: ['firewall-watch', 'host-address', 'lease', 'lease-content', 'objects', 'publisher', 'writes'],
   reconcile: [
     'memory-guard',
     'model-request',

@@ -1,5 +1,7 @@
+import { hostname } from 'node:os'
 import type { Command } from 'commander'
 import { z } from 'zod'
+import { leaseNameOf } from '../agent-core/publishing/lease-content.ts'
 import { cleanText } from '../contract/clean-text.ts'
 import { LinkError } from '../contract/client.ts'
 import { rightsCommands, type RightsPlace } from '../contract/cluster.ts'
@@ -247,8 +249,10 @@ type Wanted = Pick<z.infer<typeof given>, 'context' | 'namespace'>
 async function placeOf(context: VerbContext, options: unknown, wanted: Wanted): Promise<RightsPlace> {
   const cluster = wanted.context === undefined ? await agentsCluster(context, options) : undefined
   const name = wanted.context ?? cluster?.context ?? (await currentContext(context))
-  if (wanted.namespace !== undefined) return { context: name, namespace: wanted.namespace || undefined }
-  return { context: name, namespace: cluster === undefined ? 'default' : cluster.namespace }
+  const watched = cluster === undefined ? 'default' : cluster.namespace
+  const namespace = wanted.namespace === undefined ? watched : wanted.namespace || undefined
+  const lease = cluster ? cluster.lease : { namespace: namespace ?? 'default', name: leaseNameOf(hostname()) }
+  return { context: name, namespace, lease }
 }
 
 async function agentsCluster(context: VerbContext, options: unknown): Promise<RightsPlace | undefined> {

@@ -17,6 +17,8 @@ export const clusterView = z.object({
   server: z.string(),
   /** Absent = all namespaces. */
   namespace: z.string().optional(),
+  /** Where this machine tells what it can run; absent while no cluster is chosen. */
+  lease: z.object({ namespace: z.string(), name: z.string() }).optional(),
   state: connectionState,
   message: z.string(),
   /** Why it is not reached, where the person at this machine can change it; the message says so too. */
@@ -105,7 +107,7 @@ rules:
 /** Needed in the whole cluster, wherever the agent watches. */
 const clusterRole = 'metalbar-cluster'
 
-export interface RightsPlace extends Pick<ClusterView, 'context' | 'namespace'> {
+export interface RightsPlace extends Pick<ClusterView, 'context' | 'namespace' | 'lease'> {
   /** The context of who may give rights; undefined = to be filled in. */
   readonly admin?: string | undefined
 }
@@ -127,8 +129,30 @@ EOF
 kubectl --context "$ADMIN" create ${binding} ${name} --clusterrole ${name} --user "$AGENT"`
 }
 
-/** For an administrator of the cluster: what the agent needs there, and what it can do without. */
+/**
+ * The role `metalbar-lease` of assets/rbac.yaml for the Lease of this machine alone. Whoever may create one may create any: that right knows
+ * no names.
+ */
+const grantLease = ({ namespace, name }: NonNullable<ClusterView['lease']>): string => `
+kubectl --context "$ADMIN" --namespace ${shellWord(namespace)} apply -f - <<'EOF'
+# Left out where the cluster is not to be told what each Mac can run: models are served without it.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: ${name}-lease
+rules:
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [create]
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    resourceNames: [${name}]
+    verbs: [get, patch, delete]
+EOF
+kubectl --context "$ADMIN" --namespace ${shellWord(namespace)} create rolebinding ${name}-lease --role ${name}-lease --user "$AGENT"`
+
+/** For an administrator of the cluster: what the agent needs there with its Lease, and what else it can do without. */
 export function rightsCommands(place: RightsPlace): { readonly needed: string; readonly further: readonly string[] } {
   const [needed = '', ...further] = roles.map((role) => grant(role, place))
-  return { needed, further }
+  return { needed: place.lease ? `${needed}\n${grantLease(place.lease)}` : needed, further }
 }

@@ -13,6 +13,8 @@ import {
 export const startSettingNames = [
   'context',
   'inferenceServiceAllowlist',
+  'leaseNamespace',
+  'zone',
   'modelStore',
   'allowedModelRoots',
   'allowedDownloadHosts',

@@ -209,7 +209,7 @@ describe('on a real API server', () => {
   test('the rights of assets/rbac.yaml are enough for all that an agent does', async () => {
     const { namespace } = api()
     await using world = await open({ namespace })
-    const { connection } = await api().restricted(rulesOf('metalbar-agent', 'metalbar-models'))
+    const { connection } = await api().restricted(rulesOf('metalbar-agent', 'metalbar-models', 'metalbar-lease'))
     const agent = await world.startAgent({ connection })
     await agent.untilCluster('live')
     const { application, service } = asked(world, 'allowed')

@@ -6,6 +6,7 @@ import { z } from 'zod'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { TestCluster } from '../support/control-plane/test-cluster.ts'
+import { eventually } from '../support/eventually.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { missingPrograms, skipWhen } from '../support/skip.ts'
 
@@ -54,6 +55,9 @@ test('an agent without rights serves once an administrator has run what metal-ag
   })
   await agent.run('resync')
   await agent.service('tiny', 'ready')
+  const { lease = { namespace, name: '' } } = (await agent.snapshot()).cluster
+  const read = () => world.admin.get({ apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: lease })
+  await eventually(read, { what: 'its Lease' })
   expect({
     told: status.includes('metal-agent rights'),
     roles: [...all.matchAll(/ rolebinding (\S+)| clusterrolebinding (\S+)/g)].map(([, ...names]) => names.join('')),
@@ -61,10 +65,14 @@ test('an agent without rights serves once an administrator has run what metal-ag
     published: (await world.published('tiny'))?.ready,
   }).toEqual({
     told: true,
-    roles: ['metalbar-agent', 'metalbar-models', 'metalbar-cluster'],
+    roles: ['metalbar-agent', `${lease.name}-lease`, 'metalbar-models', 'metalbar-cluster'],
     state: 'live',
     published: true,
   })
+  expect((await agent.snapshot()).notices.filter((notice) => notice.includes('Lease'))).toEqual([])
+  await agent.run('shutdown')
+  await agent.exited
+  expect(await read()).toBeUndefined()
 })
 
 test('without a context there is nobody to give rights to, which metal-agent rights says', async () => {

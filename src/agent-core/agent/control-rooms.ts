@@ -1,4 +1,4 @@
-import { homedir } from 'node:os'
+import { availableParallelism, homedir, loadavg } from 'node:os'
 import { join } from 'node:path'
 import { findRuntime, llamaServer, type MachineRooms, type RoomContext } from './machine-rooms.ts'
 import { figuresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
@@ -23,6 +23,7 @@ import { Sleep } from '../power/sleep.ts'
 import { Supply } from '../power/supply.ts'
 import { servicePortsOf } from '../publishing/objects.ts'
 import { FirewallWatch } from '../publishing/firewall-watch.ts'
+import type { NodeFacts } from '../publishing/lease-content.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { MemoryGuard } from '../reconcile/memory-guard.ts'
@@ -454,6 +455,8 @@ function openSession(
     namespace: settings.namespace,
     identity,
     agentVersion: version,
+    leaseNamespace: settings.leaseNamespace ?? settings.namespace ?? 'default',
+    nodeFacts: () => nodeFacts(context, { rooms, unloadReasons }),
     onClusterState,
     ...sessionCounters(context.metrics),
     whyUnreachable: platform.whyUnreachable?.bind(platform),
@@ -479,6 +482,33 @@ function openSession(
     log,
     onChange,
   })
+}
+
+/** What the cluster is told of this machine. What cannot be read now is left out. */
+async function nodeFacts(
+  { options, settings }: RoomContext,
+  { rooms, unloadReasons }: { readonly rooms: MachineRooms } & Pick<ControlRooms, 'unloadReasons'>,
+): Promise<NodeFacts> {
+  const { identity, version, log } = options
+  const { models, servers, memory, power, installed } = rooms
+  const onDisk = models.onDisk().catch((error: unknown) => {
+    log.debug('models on disk not told', { error })
+    return []
+  })
+  const [load = 0] = loadavg()
+  return {
+    displayName: identity.displayName,
+    agentVersion: version,
+    zone: settings().zone,
+    runtimes: await installed.look(),
+    budgetBytes: memory.budget?.bytes,
+    availableBytes: memory.view?.figures?.availableBytes,
+    models: await onDisk,
+    modelsServed: [...servers.state().values()].filter(({ kind }) => kind === 'ready').length,
+    load: load / availableParallelism(),
+    watts: power.figures?.combinedWatts,
+    paused: unloadReasons.pausedSince !== undefined,
+  }
 }
 
 /** The state of every door on a host that has no command to start the gateway. */

@@ -76,7 +76,7 @@ export class ClusterLink {
   }
 
   view(): ClusterView {
-    return this.#session?.cluster.view() ?? this.#waiting
+    return this.#session ? { ...this.#session.cluster.view(), lease: this.#session.lease.ref } : this.#waiting
   }
 
   /** The context that is served, or is about to be. */
@@ -91,7 +91,8 @@ export class ClusterLink {
     const { kubeconfig } = this.choice
     const previousContext = back && previousContextSentence(back, { now, kubeconfig })
     const waits = this.#leaving && waitsSentence(this.#leaving)
-    const ofCluster = this.#session?.cluster.notices() ?? []
+    const { cluster, lease } = this.#session ?? {}
+    const ofCluster = [...(cluster?.notices() ?? []), lease?.notice]
     const all = [this.#moveProblem, waits, this.#kubeconfigProblem, previousContext, ...ofCluster]
     return all.filter((sentence) => sentence !== undefined)
   }
@@ -214,9 +215,11 @@ export class ClusterLink {
     await within(farewellLimitMs, this.#session?.reconciler.sayStopped(displayName))
   }
 
-  /** Other machines may take the services at once. */
+  /** Other machines may take the services at once, and the cluster no longer counts on this one. */
   async release(): Promise<void> {
-    this.#complain('not released', (await this.#session?.publisher.releaseAll()) ?? [])
+    const { publisher, lease } = this.#session ?? {}
+    const [unfinished] = await Promise.all([publisher?.releaseAll(), lease?.remove()])
+    this.#complain('not released', unfinished ?? [])
   }
 
   async close(): Promise<void> {
@@ -245,14 +248,14 @@ export class ClusterLink {
 
   /** Ends the servers that the next session does not want. The others keep serving until it takes them up, and so does one that cannot be ended. */
   async #leave(session: ClusterSession, where: string, isLeft: (key: string) => boolean): Promise<void> {
-    const { reconciler, publisher } = session
+    const { reconciler, publisher, lease } = session
     reconciler.leave(`Released: this machine moves to ${where}.`, isLeft)
     this.#leaving = { reconciler, where }
     await this.#untilLeft(reconciler, where)
     this.#leaving = undefined
     if (this.#isEnding) return
     await within(stepLimitMs, reconciler.stop())
-    const unfinished = await publisher.releaseAll({ isMeant: isLeft })
+    const [unfinished] = await Promise.all([publisher.releaseAll({ isMeant: isLeft }), lease.remove()])
     this.#complain('not released', unfinished)
     await this.#endLateRelease()
     if (unfinished.length === 0) await close(session)
@@ -322,14 +325,16 @@ export class ClusterLink {
 
   #clusterChanged(): void {
     const { onWatchFailures, onChange } = this.#options
-    const { cluster, reconciler } = this.#session ?? {}
+    const { cluster, reconciler, lease } = this.#session ?? {}
     if (cluster) onWatchFailures(cluster.consecutiveFailures())
     this.#changes.notify()
     const wasLive = this.#wasLive
     this.#wasLive = cluster?.view().state === 'live'
     if (this.#wasLive) this.#pinReached()
-    if (this.#wasLive && !wasLive) reconciler?.retryAll()
-    else if (cluster?.synced === true) reconciler?.enqueueAll()
+    if (this.#wasLive && !wasLive) {
+      reconciler?.retryAll()
+      void lease?.renew()
+    } else if (cluster?.synced === true) reconciler?.enqueueAll()
     onChange()
   }
 
@@ -353,7 +358,8 @@ export class ClusterLink {
   }
 }
 
-async function close({ events, publisher, cluster }: ClusterSession): Promise<void> {
+async function close({ events, publisher, lease, cluster }: ClusterSession): Promise<void> {
+  lease[Symbol.dispose]()
   await within(stepLimitMs, events.flush())
   await publisher[Symbol.asyncDispose]()
   await cluster.stop()

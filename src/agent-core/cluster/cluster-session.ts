@@ -4,6 +4,8 @@ import type { OnAnswer } from '../kube/kube-transport.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
 import { parseEndpointSlice, parseService, resources } from '../kube/resources.ts'
 import { StatusWriter } from '../kube/status-writer.ts'
+import { NodeLease } from '../publishing/lease.ts'
+import type { NodeFacts } from '../publishing/lease-content.ts'
 import { Publisher } from '../publishing/publisher.ts'
 import { Reconciler, type ReconcilerOptions } from '../reconcile/reconciler.ts'
 import type { NodeIdentity } from '../state/node-id.ts'
@@ -12,6 +14,7 @@ import type { NodeIdentity } from '../state/node-id.ts'
 export interface ClusterSession {
   readonly cluster: Cluster
   readonly publisher: Publisher
+  readonly lease: NodeLease
   readonly events: EventRecorder
   readonly status: StatusWriter
   readonly reconciler: Reconciler
@@ -23,6 +26,9 @@ export interface SessionOptions extends Omit<ReconcilerOptions, 'cluster' | 'pub
   readonly namespace: string | undefined
   readonly identity: NodeIdentity
   readonly agentVersion: string
+  /** Where this machine's Lease is. */
+  readonly leaseNamespace: string
+  readonly nodeFacts: () => Promise<NodeFacts>
   /** Called after every change of what is known of the cluster. */
   readonly onClusterState: () => void
   readonly onApiAnswer?: OnAnswer
@@ -40,7 +46,10 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     log,
     onState: onClusterState,
     onSliceWatch: (live) => publisher.setWatchLive(live),
-    onGap: () => publisher.watchGap(),
+    onGap: () => {
+      publisher.watchGap()
+      lease.watchGap()
+    },
     onAnswer: options.onApiAnswer,
     whyUnreachable: options.whyUnreachable,
   })
@@ -55,10 +64,20 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     log,
     onChange: (key) => reconciler.enqueue(key),
   })
+  const lease = new NodeLease({
+    api: cluster.api,
+    namespace: options.leaseNamespace,
+    node: { id: identity.nodeId, displayName: identity.displayName },
+    pulse: publisher.pulse,
+    facts: options.nodeFacts,
+    log,
+    onChange: options.onChange,
+  })
   const reconciler: Reconciler = new Reconciler({ ...options, cluster, publisher })
   return {
     cluster,
     publisher,
+    lease,
     events: new EventRecorder({ api: cluster.api, log, host: identity.displayName }),
     status: new StatusWriter(cluster.api, cluster.inferenceServices),
     reconciler,

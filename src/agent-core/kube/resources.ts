@@ -174,6 +174,7 @@ export const resources = {
   secrets: { group: '', version: 'v1', plural: 'secrets', kind: 'Secret' },
   events: { group: '', version: 'v1', plural: 'events', kind: 'Event' },
   namespaces: { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace' },
+  leases: { group: 'coordination.k8s.io', version: 'v1', plural: 'leases', kind: 'Lease' },
   endpointSlices: { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices', kind: 'EndpointSlice' },
 } as const satisfies Record<string, Resource>
 
@@ -397,6 +398,18 @@ const endpointSlice = z.object({
 })
 export type EndpointSlice = z.infer<typeof endpointSlice>
 
+const lease = z.object({
+  metadata: objectMeta,
+  spec: z
+    .object({
+      holderIdentity: z.string().max(1_000).nullish(),
+      renewTime: z.string().max(100).nullish(),
+      leaseTransitions: int.nullish(),
+    })
+    .default({}),
+})
+export type Lease = z.infer<typeof lease>
+
 const envelope = z.object({ metadata: objectMeta, spec: z.unknown().optional(), status: z.unknown().optional() })
 
 const modelStatus = z.object({
@@ -412,6 +425,7 @@ const readObjects: Readonly<Record<string, z.ZodType>> = {
   [resources.models.kind]: envelope.extend({ spec: modelSpec, status: modelStatus }),
   [resources.services.kind]: service,
   [resources.endpointSlices.kind]: endpointSlice,
+  [resources.leases.kind]: lease,
 }
 
 /** A raw object of this kind reduced to the fields that are read; of a kind without a parser here only the metadata are shortened. */
@@ -459,3 +473,4 @@ export const readable = <T>(items: readonly unknown[], parse: (raw: unknown) => 
 
 export const parseService = (raw: unknown): Service => parseAs(service, raw)
 export const parseEndpointSlice = (raw: unknown): EndpointSlice => parseAs(endpointSlice, raw)
+export const parseLease = (raw: unknown): Lease => parseAs(lease, raw)

@@ -24,7 +24,8 @@ import {
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
 import { Inventory, type LoadedFiles, type ModelUser } from './store/inventory.ts'
-import { Store } from './store/store.ts'
+import { contentRevision } from './store/records.ts'
+import { Store, type StoredModel } from './store/store.ts'
 import { StoreWatch } from './store/watch.ts'
 
 export { defaultDownloadSettings } from './remote.ts'
@@ -32,6 +33,17 @@ export type { LocalModel, ModelRequest } from './model-request.ts'
 
 /** Downloads are given up all the time; what is kept of them is for days. */
 const sweepEveryMs = 3_600_000
+
+/** Others may change the store as well; a look at thousands of models takes a second of a processor. */
+const onDiskForMs = 600_000
+
+/** A model whose files are here and verified. */
+export interface ModelOnDisk {
+  readonly name: string
+  /** `sha256:` of its one file, or `files:` and a digest of all that it consists of. */
+  readonly digest: string
+  readonly sizeBytes: number
+}
 
 /** A model that is being resolved or fetched. */
 export interface FetchState {
@@ -95,6 +107,7 @@ export class Models {
   readonly #beside = new Set<Promise<void>>()
   readonly #onChange: () => void
   #warnings: readonly string[] = []
+  #onDisk: { readonly at: number; readonly models: Promise<readonly StoredModel[]> } | undefined
   #sweeping: NodeJS.Timeout | undefined
 
   constructor(options: ModelsOptions) {
@@ -159,7 +172,7 @@ export class Models {
 
   /** Puts down that a server was started with it, and deletes older contents of its source. */
   markUsed(request: ModelRequest, { path }: LocalModel): Promise<void> {
-    return this.#inventory.markUsed(wantedOf(request), path)
+    return this.#changing(this.#inventory.markUsed(wantedOf(request), path))
   }
 
   /** See {@link lookOnMachine}. Throws ModelError and GgufError. */
@@ -227,6 +240,22 @@ export class Models {
     }
   }
 
+  /** The complete models, last used first: as of ten minutes ago at the most, without what this agent has changed since. Throws ModelError. */
+  async onDisk(): Promise<readonly ModelOnDisk[]> {
+    const at = performance.now()
+    if (this.#onDisk === undefined || at - this.#onDisk.at > onDiskForMs) {
+      this.#onDisk = { at, models: this.#store.list() }
+      this.#onDisk.models.catch(() => (this.#onDisk = undefined))
+    }
+    const usedAt = ({ manifest: { lastUsedAt, completedAt } }: StoredModel) => lastUsedAt ?? completedAt
+    const models = [...(await this.#onDisk.models)].sort((a, b) => usedAt(b).localeCompare(usedAt(a)))
+    return models.map(({ model: name, sizeBytes, manifest: { files } }) => {
+      const [file] = files
+      const isAlone = files.length === 1 && file?.sha256 !== undefined
+      return { name, digest: isAlone ? `sha256:${file.sha256}` : `files:${contentRevision(files)}`, sizeBytes }
+    })
+  }
+
   /** Begins a download without a service; a sentence where it cannot begin. */
   pull(request: PullRequest): { started: boolean; message: string } {
     return this.#pulls.start(request)
@@ -238,12 +267,12 @@ export class Models {
 
   /** Throws ModelError. */
   remove(model: string) {
-    return this.#inventory.remove(model)
+    return this.#changing(this.#inventory.remove(model))
   }
 
   /** What was or would be deleted, in a sentence. Throws ModelError. */
   prune(options: { readonly dryRun: boolean }): Promise<string> {
-    return this.#inventory.prune(options)
+    return this.#changing(this.#inventory.prune(options))
   }
 
   /** Ends every fetch; returns when the last write is over. */
@@ -270,7 +299,7 @@ export class Models {
       const { result, release } = await this.#fetches.join(key, {
         about: { model, source },
         // What failed, or was left, stays on the disk as a partial download.
-        work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#inventory.limit())),
+        work: (waiters) => this.#changing(work(waiters)).finally(() => this.#inBackground(this.#inventory.limit())),
         signal: leaving,
         onNews: onProgress,
       })
@@ -286,6 +315,11 @@ export class Models {
     if (this.#warnings.length === 0) return
     for (const text of this.#warnings) this.#log.warn('folder of --allowed-model-roots not found', { text })
     this.#onChange()
+  }
+
+  /** What the work leaves is read from the disk again. */
+  #changing<T>(work: Promise<T>): Promise<T> {
+    return work.finally(() => (this.#onDisk = undefined))
   }
 
   #inBackground(work: Promise<void>): void {

@@ -16,7 +16,7 @@ import {
 import { type Edits, ForeignEdits, type WriteResult } from './writes.ts'
 
 /** LLMKube's controller and every Metalbar call an agent gone after this long without a new heartbeat. */
-const deadAfterMs = 180_000
+export const deadAfterMs = 180_000
 
 export type ClaimJudgement =
   /** The caches are not complete yet: absence means nothing. */

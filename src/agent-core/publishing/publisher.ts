@@ -216,6 +216,8 @@ export interface PublisherOptions extends PublicationsOptions {
  * Its methods throw ApiError where the cluster does not answer or does not permit.
  */
 export class Publisher {
+  /** The beat on which the claims are renewed. */
+  readonly pulse: HeartbeatPulse
   readonly #options: PublisherOptions
   readonly #publication: PublicationOf
   readonly #slices: ClaimedSlices
@@ -230,6 +232,7 @@ export class Publisher {
     const { signal } = this.#stopped
     this.#options = options
     this.#publication = publicationsOf(options)
+    this.pulse = new HeartbeatPulse({ random, everyMs: options.renewEveryMs })
     this.#service = new ServiceWriter({ api, services, monotonicNow, signal })
     this.#endpoints = new EndpointsWriter({ api, resource, log, signal, monotonicNow, random })
     this.#slices = new ClaimedSlices({
@@ -240,7 +243,7 @@ export class Publisher {
       signal,
       monotonicNow,
       random,
-      pulse: new HeartbeatPulse({ random, everyMs: options.renewEveryMs }),
+      pulse: this.pulse,
       publication: this.#publication,
       onRenewed: (target, slice) => this.#endpointsUpkeep.renewed(target, publishedOf(slice)),
       onChange: options.onChange,

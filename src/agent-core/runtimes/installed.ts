@@ -72,9 +72,6 @@ export class InstalledRuntimes {
       const facts = await before.facts
       if (facts.message === undefined || !again) return facts
     }
-    const current = this.#asked.get(path)
-    // Another question may have run it meanwhile.
-    if (current?.stamp === stamp && current !== before) return current.facts
     const facts = this.#ask(runtime, path)
     this.#asked.set(path, { stamp, facts })
     return facts

@@ -122,6 +122,8 @@ type Value = AgentSettings[StartSettingName]
 /** Example values of settings that may have none. */
 const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = {
   context: 'NAME',
+  leaseNamespace: 'models',
+  zone: 'office',
   runtime: 'llama-server',
   runtimes: ['llama-server', 'mlx-lm'],
   inferenceServiceAllowlist: ['NAME'],

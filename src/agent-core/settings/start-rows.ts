@@ -5,6 +5,7 @@ import { mostLogFiles } from '../observability/log-file.ts'
 import { serverRuntimes } from '../servers/probe.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { parseAddressAndPort } from '../util/address-and-port.ts'
+import { dnsLabel } from '../../contract/names.ts'
 import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/settings-table.ts'
 import type { StartSettingName } from '../../contract/settings.ts'
 
@@ -128,6 +129,9 @@ const isHostName = (text: string): boolean => /^[\p{L}\p{N}_.-]{1,253}$/u.test(t
 
 const logFileMessage = 'must be an absolute path of at most 1000 characters'
 
+const leaseNamespaceMessage = 'must be the name of a namespace, of at most 63 characters'
+const zoneMessage = 'must be at most 63 letters, digits, dots, dashes and underscores, as the value of a label'
+
 const intervalMessage = 'must be from 0 to 24h'
 const thresholdMessage = 'must be a fraction of all memory from 0 to below 1, such as 0.2'
 
@@ -150,6 +154,25 @@ export const startRows = {
     group: 'Cluster',
     flag: 'inference-service-allowlist',
     help: 'comma-separated names of the InferenceServices this agent may claim',
+  },
+  leaseNamespace: {
+    kind: 'text',
+    schema: z
+      .string({ error: leaseNamespaceMessage })
+      .max(63, leaseNamespaceMessage)
+      .regex(dnsLabel, leaseNamespaceMessage),
+    defaultMeans: 'the watched one, else default',
+    group: 'Cluster',
+    flag: 'lease-namespace',
+    help: 'namespace of the Lease that tells the cluster what this machine can run',
+  },
+  zone: {
+    kind: 'text',
+    schema: z.string({ error: zoneMessage }).regex(/^[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?$/, zoneMessage),
+    defaultMeans: 'none',
+    group: 'Cluster',
+    flag: 'zone',
+    help: 'where this machine is, such as office, as its Lease tells it',
   },
   modelStore: {
     kind: 'path',

@@ -345,10 +345,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Keep an energy ledger',
     help: 'Also measures power while nobody looks, every 10s, and counts tokens every minute, for the chart under Activity.',
   },
-  energyPricePerKwh: {
-    title: 'Price of a kilowatt-hour',
-    help: 'Such as 0.32. Left empty: no costs are shown.',
-  },
+  energyPricePerKwh: { title: 'Price of a kilowatt-hour', help: 'Such as 0.32. Left empty: no costs are shown.' },
   energyCurrency: {
     title: 'Currency',
     help: 'What the price is in, such as EUR. Left empty: costs are shown without one.',
@@ -393,6 +390,12 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'Names of InferenceServices.',
     none: 'all',
   },
+  leaseNamespace: {
+    title: 'Namespace of the Lease',
+    help: 'A Lease there tells the cluster what this machine can run: runtimes, memory and models.',
+    none: 'the watched one, else default',
+  },
+  zone: { title: 'Zone of this machine', help: 'Where it is, such as office: its Lease says so.', none: 'not told' },
   modelStore: { title: 'Folder of models', help: 'Where models are downloaded to.' },
   allowedModelRoots: {
     title: 'Folders a Model may name',
@@ -492,8 +495,5 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     isBytes: true,
   },
   logFileCount: { title: 'Agent log files to keep', help: 'Including the one that is being written.' },
-  logFormat: {
-    title: "Format of the agent's log",
-    help: 'With auto: text in a terminal, JSON anywhere else.',
-  },
+  logFormat: { title: "Format of the agent's log", help: 'With auto: text in a terminal, JSON anywhere else.' },
 }

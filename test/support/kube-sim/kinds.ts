@@ -129,6 +129,7 @@ export const builtInKinds: readonly Kind[] = [
     fillDefaults: fillEndpointSliceDefaults,
     validate: validateEndpointSlice,
   },
+  { ...builtIn, group: 'coordination.k8s.io', version: 'v1', plural: 'leases', kind: 'Lease' },
   {
     ...builtIn,
     group: 'apiextensions.k8s.io',

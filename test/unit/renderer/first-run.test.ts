@@ -28,9 +28,20 @@ const commandsOf = (place: Parameters<typeof rightsCommands>[0]) => {
 }
 
 test('the rights to copy are those of assets/rbac.yaml, each with what is said of it there', () => {
-  const shown = commandsOf({ context: 'lab' }).map((text) => text.split("<<'EOF'\n")[1]?.split('\nEOF')[0] ?? '')
-  expect(shown.map(parseYaml)).toEqual(rbac.map(parseYaml))
-  expect(shown.map((text) => text.slice(0, 10))).toEqual(['# Needed: ', '# Left out', '# Left out'])
+  const lease = { namespace: 'team', name: 'metalbar-mac' }
+  const commands = commandsOf({ context: 'lab', lease }).join('\n')
+  const shown = [...commands.matchAll(/<<'EOF'\n([^]*?)\nEOF/g)].map(([, text = '']) => text)
+  const [agent = '', ofLease = '', ...further] = shown
+  // It knows the name of its Lease, which the file does not.
+  const ofAny = ofLease
+    .replace('    resourceNames: [metalbar-mac]\n', '')
+    .replace('kind: Role', 'kind: ClusterRole')
+    .replace('metalbar-mac-lease', 'metalbar-lease')
+  expect([agent, ...further, ofAny].map(parseYaml)).toEqual(rbac.map(parseYaml))
+  expect(shown.map((text) => text.slice(0, 10))).toEqual(['# Needed: ', '# Left out', '# Left out', '# Left out'])
+  expect(commands).toContain(
+    `kubectl --context "$ADMIN" --namespace team create rolebinding metalbar-mac-lease --role metalbar-mac-lease --user "$AGENT"`,
+  )
 })
 
 test('they are given where the agent watches, and only the context of an administrator is to be filled in', () => {
