@@ -98,33 +98,6 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     help: 'how long the oMLX daemon may start',
   },
   'ollama-port': { kind: 'int', default: 11434, ...otherRuntime, help: 'port of the Ollama daemon' },
-  'vllm-swift-bin': {
-    kind: 'string',
-    default: '',
-    ...otherRuntime,
-    help: 'path of the vllm-swift binary',
-    defaultMeans: 'Homebrew, then /usr/local',
-  },
-  'vllm-swift-startup-timeout': {
-    kind: 'duration',
-    default: 120_000,
-    ...otherRuntime,
-    help: 'how long vllm-swift may start',
-  },
-  'mlx-server-bin': {
-    kind: 'string',
-    default: '',
-    ...otherRuntime,
-    help: 'path of the mlx-server binary',
-    defaultMeans: 'Homebrew, then /usr/local',
-  },
-  'mlx-server-port': { kind: 'int', default: 8080, ...otherRuntime, help: 'port of mlx-server' },
-  'mlx-server-startup-timeout': {
-    kind: 'duration',
-    default: 120_000,
-    ...otherRuntime,
-    help: 'how long mlx-server may start',
-  },
 }
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.

@@ -24,6 +24,7 @@ export const startSettingNames = [
   'allowUnsafeExtraArgs',
   'allowedEnv',
   'llamaServerPort',
+  'mlxServerPort',
   'portRange',
   'memoryWatchdogIntervalMs',
   'memoryPressureWarning',
@@ -70,6 +71,11 @@ export type StartSettingView = z.infer<typeof startSettingView>
 type Rows = typeof editableRows
 /** The name of a setting that a person may change while the agent runs. */
 export type SettingName = keyof Rows
+
+/** The settings that name the program of a runtime. */
+export type ProgramSetting = 'llamaServer' | 'mlxLm' | 'mlxServer' | 'vllmSwift'
+/** The settings that say how long the start of a runtime may go without progress. */
+export type StallSetting = 'startupStallMs' | Extract<SettingName, `${string}StartupStallMs`>
 
 /** The name of a setting whose change takes effect at once. */
 export type ImmediateSetting = {

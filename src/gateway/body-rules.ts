@@ -20,7 +20,7 @@ const bodyRules: Readonly<Partial<Record<string, BodyRules>>> = {
   llamacpp: { refusesAddresses },
   'mlx-lm': { refusesAddresses, model: 'default_model', without: ['adapters', 'draft_model'] },
   'mlx-server': { refusesAddresses },
-  'vllm-swift': { refusesAddresses },
+  'vllm-swift': { refusesAddresses, model: 'served' },
   ollama: { refusesAddresses, model: 'served', without: ['name', 'keep_alive', 'options.num_ctx'] },
   omlx: { refusesAddresses, model: 'served' },
   tensorfold: { refusesAddresses },

@@ -157,6 +157,7 @@ const elsewhere: Readonly<Partial<Record<StartSettingName, SettingSection>>> = {
   metricsAddress: 'network',
   metricsTokenFile: 'network',
   llamaServerPort: 'network',
+  mlxServerPort: 'network',
   portRange: 'network',
   runtime: 'runtimes',
   runtimes: 'runtimes',

@@ -437,7 +437,7 @@ function openSession(
       defaultRuntime: settings.runtime,
       offered: settings.runtimes,
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
-      programs: { 'llama-server': started.llamaServer, 'mlx-lm': started.mlxLm },
+      program: (runtime) => started[runtime.settings.program],
       performanceCores,
       policy: specPolicy(settings),
       port: (runtime) => portPolicy(settings, runtime),

@@ -62,11 +62,9 @@ export interface RoomContext {
 /** Looked for at each call: an installation while the agent runs counts. */
 export function findRuntime(
   { options: { platform, env }, settings }: RoomContext,
-  { name, program }: ProcessRuntime,
+  { program, settings: { program: setting } }: ProcessRuntime,
 ): Promise<Executable> {
-  const { llamaServer, mlxLm } = settings()
-  const given = { 'llama-server': llamaServer, 'mlx-lm': mlxLm }[name]
-  return findExecutable(program, { given, system: platform.name, path: env['PATH'] })
+  return findExecutable(program, { given: settings()[setting], system: platform.name, path: env['PATH'] })
 }
 
 export const llamaServer = (context: RoomContext): Promise<Executable> => findRuntime(context, runtimes['llama-server'])

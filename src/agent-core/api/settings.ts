@@ -153,13 +153,14 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
 /** The runtimes that this machine offers, the preferred one first. */
 export const offered = ({ runtimes: chosen }: AgentSettings): readonly ServerRuntime[] => chosen ?? serverRuntimes
 
-export const launchRules = (settings: AgentSettings, { name, startupFlag }: ProcessRuntime): GeneralRules => ({
-  startupStallMs: { 'llama-server': settings.startupStallMs, 'mlx-lm': settings.mlxLmStartupStallMs }[name],
+export const launchRules = (settings: AgentSettings, runtime: ProcessRuntime): GeneralRules => ({
+  startupStallMs: settings[runtime.settings.startupStall],
   drainLimitMs: settings.drainLimitMs,
   settingNames: {
-    startupStall: startupFlag,
-    port: name === 'llama-server' ? '--llama-server-port or --port-range' : '--port-range',
+    startupStall: runtime.startupFlag,
+    port: runtime.name === 'llama-server' ? '--llama-server-port or --port-range' : '--port-range',
   },
+  advice: runtime.advice,
 })
 
 export const memorySettings = (settings: AgentSettings): MemorySettings => ({
@@ -205,11 +206,12 @@ export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings):
   count: serverLogFiles,
 })
 
-export function portPolicy({ llamaServerPort, portRange }: AgentSettings, runtime: ServerRuntime): PortPolicy {
+export function portPolicy(settings: AgentSettings, runtime: ServerRuntime): PortPolicy {
+  const { llamaServerPort, mlxServerPort, portRange } = settings
   if (portRange) return { kind: 'range', ...portRange }
-  return runtime === 'llama-server' && llamaServerPort > 0
-    ? { kind: 'fixed', port: llamaServerPort }
-    : { kind: 'ephemeral' }
+  if (runtime === 'llama-server' && llamaServerPort > 0) return { kind: 'fixed', port: llamaServerPort }
+  if (runtime === 'mlx-server' && mlxServerPort > 0) return { kind: 'ephemeral', first: mlxServerPort }
+  return { kind: 'ephemeral' }
 }
 
 export const specPolicy = (settings: AgentSettings): SpecPolicy => ({

@@ -73,8 +73,8 @@ export interface RuntimeSettings {
   readonly defaultRuntime: string | undefined
   /** `--runtimes`; absent = all. */
   readonly offered?: readonly ServerRuntime[] | undefined
-  /** The programs that were given; where they really are gets looked up at every start. */
-  readonly programs: Readonly<Partial<Record<ServerRuntime, string | undefined>>>
+  /** The program that was given for a runtime; where it really is gets looked up at every start. */
+  readonly program: (runtime: ProcessRuntime) => string | undefined
   readonly performanceCores: number | undefined
   readonly policy: SpecPolicy
 }
@@ -99,7 +99,7 @@ export const chooseRuntime =
     const runtime = runtimes[resolution.runtime]
     const { performanceCores } = settings
     const digest = servingDigest({
-      executable: settings.programs[runtime.name] ?? runtime.name,
+      executable: settings.program(runtime) ?? runtime.name,
       // The source stands for the file: where it lies is our own business, as is each argument that only a start adds.
       argv: (port) => runtime.argv({ spec, model, modelPath: '', port, performanceCores }),
       // Includes variables that no server gets: a change of what a person allows must not restart a running server.

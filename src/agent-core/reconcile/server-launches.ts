@@ -89,12 +89,13 @@ export class ServerLaunches {
     return refused === undefined ? undefined : { message: refused, refusal: 'ExtraArgsRejected' }
   }
 
-  /** A program of Python ends at a flag that it does not know, ours included. */
+  /** Most programs end at a flag that they do not know, ours included. */
   #tooOld(prepared: PreparedServer, executable: string): string | undefined {
     const { desiredServer, runtime, dialect } = prepared
     const { flags, argv } = runtime
+    if (dialect?.problem !== undefined) return `${executable} ${dialect.problem}`
     const known = dialect?.flags
-    if (flags.argparse !== true || known === undefined) return undefined
+    if (flags.isStrict !== true || known === undefined) return undefined
     const spec = { ...desiredServer.spec, extraArgs: [] }
     const ours = argv({ ...this.#given(prepared), spec, port: 0, promptCacheMiB: 0 })
     const problem = tooOld(ours, known, executable)
@@ -156,7 +157,7 @@ export class ServerLaunches {
       runtime: runtime.name,
       executable,
       argv,
-      localCommand: (port) => runtime.localCommand(argv(port)),
+      localCommand: (port, workingDirectory) => runtime.localCommand(argv(port), workingDirectory),
       env,
       port: settings.port(runtime.name),
       ...settings.rules(runtime),

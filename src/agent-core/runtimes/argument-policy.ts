@@ -24,8 +24,8 @@ export interface ServerFlags {
   readonly program: string
   /** What a person installs to have the program. */
   readonly product: string
-  /** Python's argparse reads them: the beginning of a long flag stands for it, dashes are no underscores, and an unknown flag ends it. */
-  readonly argparse?: boolean
+  /** An unknown flag ends it and dashes are no underscores; Python's argparse takes the beginning of a long flag for it, besides. */
+  readonly isStrict?: boolean
 }
 
 export const unsafeFlag = '--allow-unsafe-extra-args'
@@ -47,7 +47,7 @@ export function judgeArguments(
   if (ours !== undefined)
     return { message: `spec.extraArgs: ${ours} is refused: ${whyOf(ours, table)}. Take it out.`, loadsCode }
   if (policy.allowsUnsafe) return undefined
-  const misspelt = flags.argparse === true ? args.find((argument) => /^--[\w-]*_/.test(argument)) : undefined
+  const misspelt = flags.isStrict === true ? args.find((argument) => /^--[\w-]*_/.test(argument)) : undefined
   if (misspelt !== undefined) {
     return {
       message: `spec.extraArgs: ${shown(misspelt)} is refused: flags are written as ${flags.program} --help does, with dashes. Correct it.`,
@@ -234,9 +234,9 @@ function withLocalPaths(value: string, takes: ValueKind | 'path', local: (path: 
 const isBelowAny = (path: string, roots: readonly string[]): boolean =>
   isAbsolute(path) && normalize(path) === path && roots.some((root) => isBelow(path, root))
 
-function standsForOurs(name: string, { table, argparse = false }: ServerFlags): boolean {
+function standsForOurs(name: string, { table, isStrict = false }: ServerFlags): boolean {
   if (table.get(name)?.verdict === 'ours') return true
-  if (!argparse || table.has(name) || !/^--\w/.test(name)) return false
+  if (!isStrict || table.has(name) || !/^--\w/.test(name)) return false
   return [...table].some(([flag, { verdict }]) => verdict === 'ours' && flag.startsWith(name))
 }
 

@@ -11,6 +11,14 @@ export interface Dialect {
   readonly reserve: readonly string[]
   /** Every flag it knows; undefined where it does not say. */
   readonly flags: ReadonlySet<string> | undefined
+  /** Why the build must not be started, said of its path: "is version 0.2, which …". */
+  readonly problem?: string
+}
+
+interface Asked {
+  readonly helpArgs: readonly string[]
+  readonly dialectFrom: (help: string) => Dialect
+  readonly usualDialect: Dialect
 }
 
 /** llama-server answers in milliseconds, Python in seconds; a binary that is scanned at its first start may take longer. */
@@ -25,7 +33,7 @@ export class Dialects {
    * service's: the first answer is kept for all services.
    */
   async of(
-    { dialectFrom, usualDialect }: { readonly dialectFrom: (help: string) => Dialect; readonly usualDialect: Dialect },
+    { helpArgs, dialectFrom, usualDialect }: Asked,
     executable: string,
     env: Readonly<Record<string, string>>,
   ): Promise<Dialect> {
@@ -33,7 +41,7 @@ export class Dialects {
     const stamp = `${mtimeMs} ${size} ${ino}`
     const known = this.#known.get(executable)
     if (known?.stamp === stamp) return known.dialect
-    const asked = helpOf(executable, env).then((help) => {
+    const asked = helpOf(executable, helpArgs, env).then((help) => {
       if (help !== undefined) return dialectFrom(help)
       // An answer that did not come is asked for again at the next start.
       if (this.#known.get(executable)?.stamp === stamp) this.#known.delete(executable)
@@ -50,12 +58,14 @@ export function tooOld(argv: readonly string[], known: ReadonlySet<string>, exec
   return unknown && `${executable} is too old: it does not know ${unknown}.`
 }
 
-async function helpOf(command: string, env: Readonly<Record<string, string>>): Promise<string | undefined> {
-  const answer = await askProgram({ command, args: ['--help'], env, timeLimitMs: helpLimitMs }).catch(
-    (error: unknown) => {
-      if (error instanceof ProgramError) return undefined
-      throw error
-    },
-  )
+async function helpOf(
+  command: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<string | undefined> {
+  const answer = await askProgram({ command, args, env, timeLimitMs: helpLimitMs }).catch((error: unknown) => {
+    if (error instanceof ProgramError) return undefined
+    throw error
+  })
   return answer?.exitCode === 0 ? `${answer.stdout}\n${answer.stderr}` : undefined
 }

@@ -108,8 +108,9 @@ export class InstalledRuntimes {
 
   /** Only of a runtime that ends at a flag that it does not know: the others are told what they understand. */
   async #problemWithFlags(runtime: ProcessRuntime, path: string): Promise<string | undefined> {
-    if (runtime.flags.argparse !== true) return undefined
-    const { flags } = await this.#options.dialects.of(runtime, path, launchEnvironment())
+    if (runtime.flags.isStrict !== true) return undefined
+    const { flags, problem } = await this.#options.dialects.of(runtime, path, launchEnvironment())
+    if (problem !== undefined) return `${path} ${problem}`
     if (flags === undefined) return `${path} does not answer --help.`
     const argv = runtime.argv({
       ...{ spec: inferenceServiceSpec.parse({}), model: modelSpec.parse({}), modelPath: '' },

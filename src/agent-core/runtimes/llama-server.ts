@@ -1,6 +1,7 @@
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { overrideCount } from '../memory/estimate/server-arguments.ts'
 import { formatCount } from '../../contract/format.ts'
+import type { KnownCause } from '../servers/crash-cause.ts'
 import { askProgram } from '../util/ask-program.ts'
 import { findExecutable, type Executable, type ExecutableSearch } from '../util/find-executable.ts'
 import { textProblem, withLocalFiles } from './argument-policy.ts'
@@ -223,14 +224,47 @@ function textFieldProblem(spec: InferenceServiceSpec): string | undefined {
   return undefined
 }
 
+/** In the words of llama.cpp. */
+const causes: readonly KnownCause[] = [
+  {
+    says: /^error: (invalid|unknown) argument|error while handling argument/i,
+    advice: () =>
+      'This llama-server does not take that argument or its value: correct spec.extraArgs, or install another version of llama.cpp.',
+  },
+  {
+    says: /unknown model architecture|unknown (projector|pre-tokenizer) type/i,
+    advice: ({ upgrade }) => `This llama-server does not know this kind of model: ${upgrade}, or choose another model.`,
+  },
+  {
+    says: /invalid magic characters: '<[!a-z?]/i,
+    advice: () => 'The model file is a web page: correct spec.source of the Model, which has to name the file itself.',
+  },
+  {
+    says: /invalid magic|bad magic|failed to read magic/i,
+    advice: () => 'The model file is not a GGUF file: correct spec.source of the Model, or convert the model to GGUF.',
+  },
+  {
+    says: /data is not within the file bounds|corrupted or incomplete|failed to read header|only supports up to version|unexpectedly reached end of file/i,
+    advice: ({ upgrade }) =>
+      `The model file is damaged, cut short, or newer than this llama-server: fetch it again, or ${upgrade}.`,
+  },
+  {
+    says: /tensor '[^']*' not found|missing tensor|wrong number of tensors|has wrong shape/i,
+    advice: ({ upgrade }) =>
+      `The model file was made for another version of llama.cpp: ${upgrade}, or fetch the file again from its author.`,
+  },
+]
+
 export const llamaServerRuntime: ProcessRuntime = {
   name: 'llama-server',
   aliases: ['llamacpp'],
   formats: 'any',
+  settings: { program: 'llamaServer', startupStall: 'startupStallMs' },
   program,
   flags: { table: llamaServerFlags, program: 'llama-server', product: 'llama.cpp' },
   version: { args: ['--version'], shownBy: /^version: *(\S.*)$/m },
   startupFlag: '--llama-server-startup-timeout',
+  helpArgs: ['--help'],
   dialectFrom,
   usualDialect: classicDialect,
   argv: ({ spec, model, modelPath, host, port, performanceCores, alias, mmproj, dialect, promptCacheMiB }) => [
@@ -241,8 +275,9 @@ export const llamaServerRuntime: ProcessRuntime = {
     ...(mmproj === undefined ? [] : ['--mmproj', mmproj]),
     ...(promptCacheMiB === undefined ? [] : ['--cache-ram', String(promptCacheMiB)]),
   ],
-  localCommand: (argv) => withLocalFiles(argv, llamaServerFlags),
+  localCommand: (argv) => Promise.resolve(withLocalFiles(argv, llamaServerFlags)),
   environment: {},
+  advice: { product: 'llama.cpp', formula: 'llama.cpp', causes },
   modelProblem: () => Promise.resolve(undefined),
   fieldProblem: (spec) => textFieldProblem(spec) ?? overridesProblem(spec),
   // Every request but a health check counts as use, and wakes it up.

@@ -1,11 +1,8 @@
-import { join } from 'node:path'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
-import { formatBytes } from '../../contract/format.ts'
 import { mebibyte } from '../memory/estimate/items.ts'
-import { configText, maxConfigBytes } from '../memory/estimate/mlx.ts'
-import { parseJson } from '../util/files.ts'
 import { allowed, code, flagsIn, ours, refused, type FlagTable } from './llama-server-flags.ts'
 import type { Dialect } from './dialect.ts'
+import { folderProblem, mlxCauses, pythonCauses } from './mlx-folder.ts'
 import type { ProcessRuntime } from './runtime.ts'
 
 /** Every flag of mlx-lm 0.32.2. What is not listed is refused. */
@@ -39,22 +36,6 @@ const flags: FlagTable = new Map([
   ...refused('the server would print something and end', '-h --help'),
 ])
 
-/**
- * Earlier builds of mlx-lm run the Python file that config.json names as `model_file` (CVE-2026-5843), and a repository brings its
- * config.json along: such a model is given to none.
- */
-async function programInModel(folder: string): Promise<string | undefined> {
-  const file = join(folder, 'config.json')
-  const text = await configText(folder)
-  if (text === undefined)
-    return `${file} cannot be read, or has more than ${formatBytes(maxConfigBytes)}: use another model.`
-  const config = parseJson(text)
-  // Python reads more than JSON, such as NaN: what cannot be judged is not started.
-  if (typeof config !== 'object' || config === null) return `${file} is no JSON object: fetch the model again.`
-  if (!('model_file' in config)) return undefined
-  return `${file} names a program of the model's own (model_file), which would run as this user: use a model without one.`
-}
-
 /** Requests that are answered at once where the spec does not say; llama-server has as many slots. */
 export const defaultSlots = 4
 
@@ -75,6 +56,7 @@ export const mlxLmRuntime: ProcessRuntime = {
   name: 'mlx-lm',
   aliases: [],
   formats: ['mlx', 'safetensors'],
+  settings: { program: 'mlxLm', startupStall: 'mlxLmStartupStallMs' },
   program: {
     name: 'mlx_lm.server',
     flag: '--mlx-lm-bin',
@@ -85,9 +67,10 @@ export const mlxLmRuntime: ProcessRuntime = {
         "mlx_lm.server is not on PATH: install it with \"uv tool install 'mlx-lm' --with 'mlx[cpu]'\", or say where it is with --mlx-lm-bin.",
     },
   },
-  flags: { table: flags, program: 'mlx_lm.server', product: 'mlx-lm', argparse: true },
+  flags: { table: flags, program: 'mlx_lm.server', product: 'mlx-lm', isStrict: true },
   version: { args: ['--version'], shownBy: /^(\d\S*)$/m, beside: 'mlx_lm' },
   startupFlag: '--mlx-lm-startup-timeout',
+  helpArgs: ['--help'],
   dialectFrom: (help) => ({ ...dialect, flags: flagsIn(help) }),
   usualDialect: dialect,
   argv: ({ spec, modelPath, port, promptCacheMiB }) => {
@@ -107,7 +90,7 @@ export const mlxLmRuntime: ProcessRuntime = {
   localCommand: (argv) => {
     const folder = argv[argv.indexOf('--model') + 1] ?? ''
     const words = argv.map((word, at) => (argv[at - 1] === '--model' ? modelLink : word))
-    return { argv: words, links: new Map([[modelLink, folder]]) }
+    return Promise.resolve({ argv: words, links: new Map([[modelLink, folder]]) })
   },
   environment: {
     // Nothing is fetched, and other models of this person are not listed.
@@ -115,8 +98,9 @@ export const mlxLmRuntime: ProcessRuntime = {
     // What it prints is there when it ends.
     PYTHONUNBUFFERED: '1',
   },
+  advice: { product: 'mlx-lm', formula: 'mlx-lm', causes: [...mlxCauses, ...pythonCauses] },
   fieldProblem: () => undefined,
-  modelProblem: programInModel,
+  modelProblem: folderProblem,
   sleepsWhenIdle: () => false,
   sizing: 'safetensors',
   isBehindGateway: true,

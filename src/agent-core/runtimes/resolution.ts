@@ -37,7 +37,7 @@ const all = Object.values(runtimes)
 const names: ReadonlyMap<string, ServerRuntime> = new Map(
   all.flatMap(({ name, aliases }) => [name, ...aliases].map((one) => [one, name])),
 )
-const laterRuntimes = ['omlx', 'ollama', 'vllm-swift', 'mlx-server']
+const laterRuntimes = ['omlx', 'ollama']
 
 /** The annotation, else `spec.runtime`, else `--runtime`, else what the format of the Model needs. */
 export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
@@ -49,7 +49,7 @@ export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
   if (laterRuntimes.includes(name)) {
     return refused(
       'notAvailableYet',
-      `${choice} is not available yet: this agent runs llama-server for GGUF models and mlx-lm for MLX models, so use one of them.`,
+      `${choice} is not available yet: this agent runs llama-server for GGUF models and mlx-lm, mlx-server or vllm-swift for MLX models, so use one of them.`,
     )
   }
   const runtime = names.get(name)
@@ -72,7 +72,8 @@ export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
   return { kind: 'runtime', runtime, from }
 }
 
-const listed = (runtimes: readonly string[]): string => runtimes.join(' or ')
+const listed = (runtimes: readonly string[]): string =>
+  [runtimes.slice(0, -1).join(', '), ...runtimes.slice(-1)].filter((part) => part !== '').join(' or ')
 
 function serves(runtime: ServerRuntime, format: string): boolean {
   const { formats } = runtimes[runtime]

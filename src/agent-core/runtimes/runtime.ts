@@ -1,4 +1,6 @@
+import type { ProgramSetting, StallSetting } from '../../contract/settings.ts'
 import type { InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
+import type { RuntimeAdvice } from '../servers/crash-cause.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Wanted } from '../util/find-executable.ts'
 import type { LocalCommand, ServerFlags } from './argument-policy.ts'
@@ -30,6 +32,8 @@ export interface ProcessRuntime {
   readonly aliases: readonly string[]
   /** The values of `Model.spec.format` that it serves; `any` = all that no other runtime is for. */
   readonly formats: readonly string[] | 'any'
+  /** The settings that name its program, and how long a start may go without progress. */
+  readonly settings: { readonly program: ProgramSetting; readonly startupStall: StallSetting }
   readonly program: Wanted
   readonly flags: ServerFlags
   /** How it is asked for its version; the first group of `shownBy` is the version. */
@@ -40,15 +44,19 @@ export interface ProcessRuntime {
   }
   /** The flag for {@link ServerLaunch.startupStallMs}. */
   readonly startupFlag: string
-  /** How a build spells what builds spell differently, out of its `--help`. */
+  /** What has a build say what it can do. */
+  readonly helpArgs: readonly string[]
+  /** How a build spells what builds spell differently, out of its answer. */
   readonly dialectFrom: (help: string) => Dialect
-  /** Where it does not answer `--help`. */
+  /** Where it does not answer. */
   readonly usualDialect: Dialect
   readonly argv: (input: CommandInput) => string[]
-  /** The same with links in the working directory in the place of the model's folders. */
-  readonly localCommand: (argv: readonly string[]) => LocalCommand
+  /** The same with the model's folders as they are seen from the working directory. May throw SpawnError. */
+  readonly localCommand: (argv: readonly string[], workingDirectory: string) => Promise<LocalCommand>
   /** For every server, whatever its service says. */
   readonly environment: Readonly<Record<string, string>>
+  /** Why its servers end, beside what ends any program. */
+  readonly advice: RuntimeAdvice
   /** One sentence where a field of the spec cannot be passed on. */
   readonly fieldProblem: (spec: InferenceServiceSpec) => string | undefined
   /** One sentence where a model that is here must not be given to it. */

@@ -3,7 +3,7 @@ import type { Logger } from '../observability/logger.ts'
 import type { Platform, ProcessFacts, Workplace } from '../platform/platform.ts'
 import { lacksFiles } from '../util/error-code.ts'
 import { messageOf } from '../util/message-of.ts'
-import { digestVariable, type GeneralRules } from './launch.ts'
+import { digestVariable, type GeneralRules, servedOf } from './launch.ts'
 import { everyAddress, hostInText } from './listening.ts'
 import {
   digestOf,
@@ -228,7 +228,7 @@ function rebuilt(run: string, leader: ProcessFacts, sight: Sight): AdoptableServ
   return {
     key: keyOfRun(run),
     uid: '',
-    digest: sight.digests.get(leader.pid) ?? unknownDigest,
+    ...servedOf(sight.digests.get(leader.pid) ?? unknownDigest),
     executable: leader.commandLine.split(' ', 1)[0] ?? '',
     workingDirectory,
     logFile,

@@ -8,11 +8,52 @@ import type { Evidence, Exit, ExitCause, Hang, MemoryAtEnd } from './server-stat
 /** An end, and what may say why. */
 export interface CrashClues extends Exit, Evidence {
   readonly executable: string
+  /** Of its runtime; absent where that is not known. */
+  readonly advice?: RuntimeAdvice | undefined
   readonly outOf: 'start' | 'serving'
   readonly system: 'darwin' | 'linux'
   readonly memory?: MemoryAtEnd | undefined
   /** The memory of the machine. */
   readonly totalBytes: number
+}
+
+/** What is known of the ends of a runtime's servers. */
+export interface RuntimeAdvice {
+  /** What a person installs to have it. */
+  readonly product: string
+  /** The formula of Homebrew that has it; absent where none is known. */
+  readonly formula?: string
+  readonly causes: readonly KnownCause[]
+}
+
+export interface KnownCause {
+  /** In the program's own words. */
+  readonly says: RegExp
+  /** One sentence: the probable cause, and what to do. */
+  readonly advice: (remedies: Remedies) => string
+}
+
+/** Parts of an advice: clauses without a period, and `tooMuch`, a sentence. */
+export interface Remedies {
+  readonly product: string
+  readonly executable: string
+  /** Upgrade it. */
+  readonly upgrade: string
+  /** Install it again. */
+  readonly reinstall: string
+  readonly tooMuch: string
+}
+
+function remediesFor({ executable, advice, system }: CrashClues): Remedies {
+  const { product = basename(executable), formula } = advice ?? {}
+  const by = (verb: string) => (system === 'darwin' && formula !== undefined ? ` ("brew ${verb} ${formula}")` : '')
+  const isNamed = by('upgrade') === ''
+  return {
+    ...{ product, executable },
+    upgrade: isNamed ? `upgrade ${product}` : `upgrade it${by('upgrade')}`,
+    reinstall: isNamed ? `install ${product} again` : `install it again${by('reinstall')}`,
+    tooMuch: `The ${system === 'darwin' ? "GPU's share of the memory" : 'memory'} does not suffice: lower spec.contextSize or spec.parallelSlots, choose a smaller model, or end what else needs memory.`,
+  }
 }
 
 interface ExitStory extends CrashClues {
@@ -38,8 +79,11 @@ export function exitMessage(story: ExitStory): string {
       const advice = story.stallSetting === undefined ? '' : `; if this model needs longer, raise ${story.stallSetting}`
       return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended${advice}.`
     }
-    case 'hung':
-      return `${name} ${hangs[story.hang ?? 'silent']}, so it was ended${story.outOf === 'serving' || story.firstError === undefined ? '.' : `: ${closed(story.firstError)}`}`
+    case 'hung': {
+      const why = story.outOf === 'serving' ? undefined : story.firstError
+      const what = `${name} ${hangs[story.hang ?? 'silent']}, so it was ended${why === undefined ? '.' : `: ${closed(why)}`}`
+      return story.guess === undefined ? what : `${what} ${story.guess}`
+    }
     case 'exceeded':
       return story.why ?? `${name} took more memory than it was admitted with, so it was ended.`
     case 'portTaken':
@@ -65,13 +109,14 @@ const hangs: Readonly<Record<Hang, string>> = {
   suspended: 'was suspended (by SIGSTOP, a terminal or a debugger) and answered no more',
   failing: 'answered its health check with an error, over and over',
   stuck: 'hung (it did not advance any of the requests in flight for minutes)',
+  alone: 'waited for the process that loads its model, which had ended',
 }
 export const hangsMessage = (pid: number | undefined): string =>
   `Process ${pid ?? 'unknown'} did not end although it was killed: it hangs in the kernel, and only a restart of the machine may help.`
 
 export const stoppedMessage = (executable: string): string => `${basename(executable)} was stopped.`
 
-const closed = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`)
+const closed = (text: string) => (/[.!?…]$/.test(text) ? text : `${text.replace(/[:,;]$/, '')}.`)
 
 /** A start fails over what it prints; a server that served for hours may have printed anything before its last lines. */
 const lastWords = 20
@@ -80,8 +125,11 @@ const lastWords = 20
 export function guessCause(clues: CrashClues): string | undefined {
   const { outOf, firstError, tail } = clues
   const lines = outOf === 'start' ? [firstError ?? '', ...tail] : tail.slice(-lastWords)
-  const known = causes.find(({ says }) => lines.some((line) => says.test(line)))
-  return known ? known.advice(clues) : bySignal(clues)
+  const known = [...signed, ...(clues.advice?.causes ?? []), ...ofEveryProgram].find(({ says }) =>
+    lines.some((line) => says.test(line)),
+  )
+  const remedies = remediesFor(clues)
+  return known ? known.advice(remedies) : bySignal(clues, remedies)
 }
 
 const couldNotBind = /address (is )?already in use|EADDRINUSE|couldn't bind|could not bind|failed to bind/i
@@ -90,72 +138,38 @@ const couldNotBind = /address (is )?already in use|EADDRINUSE|couldn't bind|coul
 export const saysAddressInUse = ({ firstError, tail }: Evidence): boolean =>
   [firstError ?? '', ...tail].some((line) => couldNotBind.test(line))
 
-interface KnownCause {
-  /** In the words of llama.cpp, its back ends, or the loaders of macOS and Linux. */
-  readonly says: RegExp
-  readonly advice: (clues: CrashClues) => string
-}
+/** In the words of the loader of macOS; it says more after it, which is not the cause. */
+const signed: readonly KnownCause[] = [
+  { says: /code signature|not valid for use in process|denied by system policy/i, advice: notAccepted },
+]
 
-/** The first that matches counts: one failure causes others after it, and lines about memory come last. */
-const causes: readonly KnownCause[] = [
-  {
-    says: /code signature|not valid for use in process|denied by system policy/i,
-    advice: ({ executable, system }) => notAccepted(executable, system),
-  },
+/** In the words of loaders, shells, C++ and llama.cpp's back ends; lines about memory come last, as one failure causes others after it. */
+const ofEveryProgram: readonly KnownCause[] = [
   {
     says: /library not loaded|symbol not found|error while loading shared libraries|symbol lookup error|no backends are loaded/i,
-    advice: ({ system }) => `A library that it needs is missing or does not fit: ${reinstall(system)}.`,
+    advice: ({ reinstall }) => `A library that it needs is missing or does not fit: ${reinstall}.`,
   },
   {
     says: /bad cpu type in executable|exec format error|cannot execute binary file|: \d+: syntax error: /i,
-    advice: ({ executable, system }) =>
-      `${executable} is no program for the processor of this machine: ${reinstall(system)}.`,
-  },
-  {
-    says: /^error: (invalid|unknown) argument|error while handling argument/i,
-    advice: () =>
-      'This llama-server does not take that argument or its value: correct spec.extraArgs, or install another version of llama.cpp.',
-  },
-  {
-    says: /unknown model architecture|unknown (projector|pre-tokenizer) type/i,
-    advice: ({ system }) =>
-      `This llama-server does not know this kind of model: ${upgrade[system]}, or choose another model.`,
-  },
-  {
-    says: /invalid magic characters: '<[!a-z?]/i,
-    advice: () => 'The model file is a web page: correct spec.source of the Model, which has to name the file itself.',
-  },
-  {
-    says: /invalid magic|bad magic|failed to read magic/i,
-    advice: () => 'The model file is not a GGUF file: correct spec.source of the Model, or convert the model to GGUF.',
-  },
-  {
-    says: /data is not within the file bounds|corrupted or incomplete|failed to read header|only supports up to version|unexpectedly reached end of file/i,
-    advice: ({ system }) =>
-      `The model file is damaged, cut short, or newer than this llama-server: fetch it again, or ${upgrade[system]}.`,
-  },
-  {
-    says: /tensor '[^']*' not found|missing tensor|wrong number of tensors|has wrong shape/i,
-    advice: ({ system }) =>
-      `The model file was made for another version of llama.cpp: ${upgrade[system]}, or fetch the file again from its author.`,
+    advice: ({ executable, reinstall }) =>
+      `${executable} is no program for the processor of this machine: ${reinstall}.`,
   },
   {
     says: /insufficient memory|OutOfMemory|OutOfDeviceMemory|out of memory|failed to allocate (\w+ )?buffer|unable to allocate \w+ buffer|bad_alloc/i,
-    advice: ({ system }) =>
-      `The ${system === 'darwin' ? "GPU's share of the memory" : 'memory'} does not suffice: lower spec.contextSize or spec.parallelSlots, choose a smaller model, or end what else needs memory.`,
+    advice: ({ tooMuch }) => tooMuch,
   },
 ]
 
-function bySignal(clues: CrashClues): string | undefined {
+function bySignal(clues: CrashClues, remedies: Remedies): string | undefined {
   const { code, signal, outOf, tail, system, executable } = clues
   if (signal === 'SIGKILL' && system === 'darwin' && outOf === 'start' && tail.length === 0) {
-    return notAccepted(executable, system)
+    return notAccepted(remedies)
   }
   if (signal === 'SIGKILL' || code === killedInAShell) {
     return `It was killed from outside, perhaps by the kernel for want of memory${footprint(clues)}: if it happens again, choose a smaller model or end what else needs memory.`
   }
   if (signal === 'SIGILL') {
-    return `${executable} was built for a newer processor than this machine has: ${reinstall(system)}.`
+    return `${executable} was built for a newer processor than this machine has: ${remedies.reinstall}.`
   }
   return undefined
 }
@@ -170,33 +184,35 @@ function footprint({ memory, totalBytes }: CrashClues): string {
   return ` (it had ${formatBytes(memory.residentBytes)} of ${formatBytes(totalBytes)} ${when})`
 }
 
-const upgrade = { darwin: 'upgrade it ("brew upgrade llama.cpp")', linux: 'upgrade llama.cpp' }
-
-const reinstall = (system: CrashClues['system']): string =>
-  system === 'darwin' ? 'install it again ("brew reinstall llama.cpp")' : 'install llama.cpp again'
-
-const notAccepted = (executable: string, system: CrashClues['system']): string =>
-  `The system does not accept the code signature of ${executable}, or has it in quarantine: ${reinstall(system)}.`
+function notAccepted({ executable, reinstall }: Remedies): string {
+  return `The system does not accept the code signature of ${executable}, or has it in quarantine: ${reinstall}.`
+}
 
 /** A sentence for a person, not a dump. */
 const maxLineLength = 300
 
-/** Words with which llama.cpp, its libraries, the C++ runtime and the loaders of macOS and Linux report that something is wrong. */
+/** Words with which llama.cpp, MLX, their libraries, C++, Python and the loaders of macOS and Linux report that something is wrong. */
 const trouble =
-  /\b(errors?|failed|failure|fatal|exception|panic|abort(ed|ing)?|assert(ion)?|cannot|can't|couldn't|could not|unable to|out of memory|invalid argument|unknown argument|no such file|library not loaded|terminate called|segmentation fault|bus error|illegal instruction|killed|traceback)\b|GGML_ASSERT/i
+  /\b(errors?|failed|failure|fatal|exception|panic|abort(ed|ing)?|assert(ion)?|cannot|can't|couldn't|could not|unable to|out of memory|invalid argument|unknown argument|no such file|library not loaded|terminate called|segmentation fault|bus error|illegal instruction|killed|traceback)\b|GGML_ASSERT|^[\w.]+(Error|Exception): /i
 
 /** What looks like trouble and is none: counts of zero, settings, warnings, kernels a GPU does without. */
 const harmless =
   /\b(no|0|zero|without) (errors?|failures?)\b|\berrors?\s*[=:]\s*(0|false|none|no)\s*([,;.)]|$)|\bwarn(ing)?\b|\bskipping\b/i
 
-/** Time and level, as llama-server puts them before its lines: "0.00.046.978 E ". */
-const logPrefix = /^(?:[\d.]+ )?([DIWEF]) (?=\S)/
+/** The lines of Python before the one with the exception. */
+const traceback = /^(Traceback \(most recent call last\):|Exception in thread )|^\s+(File "|raise |\^|~)|^ {4}\S/
+
+/** Time and level, as llama-server puts them before its lines, "0.00.046.978 E ", or mlx-lm, "2026-11-26 01:46:09,055 - ERROR - ". */
+const logPrefix = /^(?:[\d.]+ )?([DIWEF]) (?=\S)|^[\d-]+ [\d:,]+ - ([DIWEF])[A-Z]+ - /
 
 /** The first line that reports trouble, made fit for a sentence. */
 export function findFirstError(lines: readonly string[]): string | undefined {
   for (const line of lines) {
+    // Python's last line alone says what went wrong.
+    if (traceback.test(line)) continue
     const text = readable(line)
-    const level = logPrefix.exec(text)?.[1]
+    const [, short, long] = logPrefix.exec(text) ?? []
+    const level = short ?? long
     const isError = level === undefined ? trouble.test(text) && !harmless.test(text) : level === 'E' || level === 'F'
     if (isError) return text.replace(logPrefix, '')
   }

@@ -2,11 +2,15 @@ import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
 import { mkdir, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../util/message-of.ts'
-import type { ServerRuntime } from './probe.ts'
+import type { RuntimeAdvice } from './crash-cause.ts'
+import { type ServerRuntime, serverRuntimes } from './probe.ts'
 import type { Exit } from './server-state.ts'
 
-/** Where a server may listen. */
-export type PortPolicy = { readonly kind: 'ephemeral' } | { readonly kind: 'fixed'; readonly port: number } | PortRange
+/** Where a server may listen. `first`: taken where it is free, else any other. */
+export type PortPolicy =
+  | { readonly kind: 'ephemeral'; readonly first?: number }
+  | { readonly kind: 'fixed'; readonly port: number }
+  | PortRange
 
 export interface PortRange {
   readonly kind: 'range'
@@ -29,6 +33,8 @@ export interface LaunchRules {
   readonly sleepsWhenIdle?: boolean
   /** Between SIGTERM and SIGKILL. */
   readonly stopGraceMs?: number
+  /** What is known of its ends; absent = nothing beyond what every program says. */
+  readonly advice?: RuntimeAdvice
   /** What a person sets these by, for the sentences that name them. */
   readonly settingNames?: {
     readonly port?: string
@@ -37,7 +43,7 @@ export interface LaunchRules {
 }
 
 /** The rules that are the same for every server of an agent. */
-export type GeneralRules = Pick<LaunchRules, 'startupStallMs' | 'drainLimitMs' | 'settingNames'>
+export type GeneralRules = Pick<LaunchRules, 'startupStallMs' | 'drainLimitMs' | 'settingNames' | 'advice'>
 
 /** What to start, and under which rules. */
 export interface ServerLaunch extends LaunchRules {
@@ -50,10 +56,10 @@ export interface ServerLaunch extends LaunchRules {
    * The same with links in its working directory in the place of the folders that `argv` names, by the name of the link: what it is started
    * with, while a person is shown `argv`, which can be run anywhere. Absent = it is started with `argv`.
    */
-  readonly localCommand?: (port: number) => {
-    readonly argv: readonly string[]
-    readonly links: ReadonlyMap<string, string>
-  }
+  readonly localCommand?: (
+    port: number,
+    workingDirectory: string,
+  ) => Promise<{ readonly argv: readonly string[]; readonly links: ReadonlyMap<string, string> }>
   /** The whole environment of the child: see launchEnvironment. */
   readonly env: Readonly<Record<string, string>>
   readonly port: PortPolicy
@@ -67,6 +73,17 @@ export interface ServerLaunch extends LaunchRules {
 
 /** In the environment of every server, so that a server whose entry in the ledger was lost can still say what it serves. */
 export const digestVariable = 'METALBAR_SERVING_DIGEST'
+
+/** Its value; that of a llama-server is the digest alone, as earlier agents wrote and read it. */
+const markOf = (digest: string, runtime: ServerRuntime = 'llama-server'): string =>
+  runtime === 'llama-server' ? digest : `${runtime} ${digest}`
+
+/** A runtime that this agent does not know is none of the digest's. */
+export function servedOf(mark: string): { readonly digest: string; readonly runtime?: ServerRuntime } {
+  const at = mark.indexOf(' ')
+  const runtime = serverRuntimes.find((name) => name === mark.slice(0, at))
+  return runtime === undefined ? { digest: mark } : { digest: mark.slice(at + 1), runtime }
+}
 
 /** The Go agent's start-up time limit, which there also counted while a model was visibly loading. */
 export const defaultStartupStallMs = 120_000
@@ -129,52 +146,59 @@ export class SpawnError extends Error {
  * descriptor opened with O_APPEND is the child's own, and stays right when the file is cut under it.
  */
 export async function spawnServer(
-  { executable, argv, localCommand, env, digest }: ServerLaunch,
+  { executable, argv, localCommand, env, digest, runtime, advice }: ServerLaunch,
   { port, output, workingDirectory }: { port: number; output: number; workingDirectory: string },
 ): Promise<RunningProcess> {
-  const command = localCommand?.(port)
+  let command: Awaited<ReturnType<NonNullable<ServerLaunch['localCommand']>>> | undefined
   try {
     await mkdir(workingDirectory, { recursive: true, mode: 0o700 })
+    command = await localCommand?.(port, workingDirectory)
     for (const [name, folder] of command?.links ?? []) {
       // There is one where the port of an attempt before was taken.
       await rm(join(workingDirectory, name), { force: true })
       await symlink(folder, join(workingDirectory, name))
     }
   } catch (error) {
+    if (error instanceof SpawnError) throw error
     throw new SpawnError(`The working directory ${workingDirectory} cannot be made: ${messageOf(error)}.`, {
       cause: error,
     })
   }
-  const child = spawnOrThrow(executable, command?.argv ?? argv(port), {
+  const child = spawnOrThrow({ executable, advice }, command?.argv ?? argv(port), {
     stdio: ['ignore', output, output],
     cwd: workingDirectory,
-    env: { ...env, [digestVariable]: digest },
+    env: { ...env, [digestVariable]: markOf(digest, runtime) },
     detached: true,
   })
   const { pid } = child
-  if (pid === undefined) throw await spawnError(executable, child)
+  if (pid === undefined) throw await spawnError({ executable, advice }, child)
   child.unref()
   return { pid, exited: new Promise((resolve) => child.once('exit', (code, signal) => resolve({ code, signal }))) }
 }
 
+interface Program {
+  readonly executable: string
+  readonly advice: RuntimeAdvice | undefined
+}
+
 /** Some failures are thrown, such as an argument list that is too long; others come as an event. */
-function spawnOrThrow(executable: string, argv: readonly string[], options: SpawnOptions): ChildProcess {
+function spawnOrThrow(program: Program, argv: readonly string[], options: SpawnOptions): ChildProcess {
   try {
-    return spawn(executable, argv, options)
+    return spawn(program.executable, argv, options)
   } catch (error) {
-    throw new SpawnError(spawnFailure(executable, error), { cause: error })
+    throw new SpawnError(spawnFailure(program, error), { cause: error })
   }
 }
 
-const spawnError = (executable: string, child: ChildProcess): Promise<SpawnError> =>
+const spawnError = (program: Program, child: ChildProcess): Promise<SpawnError> =>
   new Promise((resolve) =>
-    child.once('error', (error) => resolve(new SpawnError(spawnFailure(executable, error), { cause: error }))),
+    child.once('error', (error) => resolve(new SpawnError(spawnFailure(program, error), { cause: error }))),
   )
 
 /** EBADARCH of macOS, for which Node has no name. */
 const badProcessor = 'Unknown system error -86'
 
-function spawnFailure(executable: string, error: unknown): string {
+function spawnFailure({ executable, advice }: Program, error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   switch (code) {
     case 'ENOENT':
@@ -183,7 +207,7 @@ function spawnFailure(executable: string, error: unknown): string {
       return `${executable} cannot be started: it is not executable for this user.`
     case 'ENOEXEC':
     case badProcessor:
-      return `${executable} cannot be started: it is no program for the processor of this machine. Install llama.cpp again, for this machine.`
+      return `${executable} cannot be started: it is no program for the processor of this machine. Install ${advice?.product ?? 'it'} again, for this machine.`
     case 'EAGAIN':
     case 'ENOMEM':
     case 'EMFILE':

@@ -19,6 +19,8 @@ export interface PortReservation extends Disposable {
 
 /** The kernel hands out ports at random: to meet one that is reserved or to be avoided this often means something is wrong. */
 const ephemeralTries = 50
+/** Port 0 lets the kernel choose. */
+const anyPort = Array.from({ length: ephemeralTries }, () => 0)
 
 /** The kernel may need a moment to close what a dead process had open. */
 const closingLimitMs = 2_000
@@ -47,6 +49,15 @@ interface ReserveOptions {
   readonly setting?: string | undefined
   /** Where the server will listen; absent = everywhere. */
   readonly host?: string
+  /** Further ports that it takes, each as what is added to its port. */
+  readonly further?: readonly number[]
+}
+
+interface TakeOptions {
+  readonly avoid?: ReadonlySet<number>
+  /** Absent = everywhere. */
+  readonly host?: string | undefined
+  readonly further: readonly number[]
 }
 
 /** Hands out ports no other server of ours has and nothing else listens on, until they are given back. */
@@ -65,7 +76,7 @@ export class Ports {
   /** Where pods are still sent for the service, its next server listens if it can. Throws NoPortError. */
   async reserve(
     policy: PortPolicy,
-    { key = '', avoid: taken = new Set(), setting, host }: ReserveOptions = {},
+    { key = '', avoid: taken = new Set(), setting, host, further = [] }: ReserveOptions = {},
   ): Promise<PortReservation> {
     const { own, besides } = this.#published(key)
     const avoid = new Set([...taken, ...besides])
@@ -76,34 +87,35 @@ export class Ports {
             `Port ${policy.port}${by(setting)} is still published for another service of this machine: it can be used when that is withdrawn.`,
           )
         }
-        return this.#reserveFixed(policy.port, setting, host)
+        return this.#reserveFixed(policy.port, setting, { host, further })
       case 'range':
         for (const port of this.#inOrder(policy, own)) {
           const where = port === own ? host : undefined
-          if (!avoid.has(port) && (await this.#take(port, { host: where })) !== undefined) {
-            return this.#reservation(port)
-          }
+          const reservation = await this.#take(port, { avoid, host: where, further })
+          if (reservation !== undefined) return reservation
         }
         throw new NoPortError(
           `No port from ${policy.from} to ${policy.to} is free: widen the range${by(setting)} or stop what uses them.`,
         )
       case 'ephemeral':
         // Anybody who may write slices can write a port into one: only one that a server of ours had is taken again.
-        if (own !== undefined && this.#givenBack.has(own) && !avoid.has(own)) {
-          if ((await this.#take(own, { host })) !== undefined) return this.#reservation(own)
+        if (own !== undefined && this.#givenBack.has(own)) {
+          const reservation = await this.#take(own, { avoid, host, further })
+          if (reservation !== undefined) return reservation
         }
-        for (let tries = 0; tries < ephemeralTries; tries++) {
-          const port = await this.#take(0, { avoid })
-          if (port !== undefined) return this.#reservation(port)
+        for (const wanted of [...(policy.first === undefined ? [] : [policy.first]), ...anyPort]) {
+          const reservation = await this.#take(wanted, { avoid, further })
+          if (reservation !== undefined) return reservation
         }
         throw new NoPortError('The system has no free port to offer: stop what uses them.')
     }
   }
 
   /** For a server that listens there already. */
-  keep(port: number): PortReservation {
-    this.#reserved.add(port)
-    return this.#reservation(port)
+  keep(port: number, further: readonly number[]): PortReservation {
+    const ports = portsOf(port, further)
+    for (const one of ports) this.#reserved.add(one)
+    return this.#reservation(port, ports)
   }
 
   /** Can anything listen there now? */
@@ -126,41 +138,41 @@ export class Ports {
     }
   }
 
-  async #reserveFixed(port: number, setting: string | undefined, host: string | undefined): Promise<PortReservation> {
+  async #reserveFixed(port: number, setting: string | undefined, options: TakeOptions): Promise<PortReservation> {
     if (this.#reserved.has(port)) {
       throw new NoPortError(
         `Port ${port} already belongs to another service of this agent: a fixed port${by(setting)} is for one service, so use a range of ports.`,
       )
     }
-    if ((await this.#take(port, { host })) === undefined) {
-      throw new NoPortError(portTakenMessage(port, await this.#holders(port), setting))
-    }
-    return this.#reservation(port)
+    const reservation = await this.#take(port, options)
+    if (reservation !== undefined) return reservation
+    throw new NoPortError(portTakenMessage(port, await this.#holders(port), setting))
   }
 
-  /** Reserved before the test, so that two starts at the same time never test the same port. */
-  async #take(
-    wanted: number,
-    { avoid = new Set(), host }: { avoid?: ReadonlySet<number>; host?: string | undefined } = {},
-  ): Promise<number | undefined> {
-    if (wanted !== 0) {
-      if (this.#reserved.has(wanted)) return undefined
-      this.#reserved.add(wanted)
-      let port: number | undefined
-      try {
-        port = await bind(wanted, { host })
-        return port
-      } finally {
-        if (port === undefined) this.#reserved.delete(wanted)
-      }
+  /** Reserved before the test, so that two starts at the same time never test the same port. `wanted`: 0 = any that is free. */
+  async #take(wanted: number, { avoid = new Set(), host, further }: TakeOptions): Promise<PortReservation | undefined> {
+    let ports: readonly number[] = []
+    const reserve = (port: number): boolean => {
+      const all = portsOf(port, further)
+      if (all.some((one) => one > lastPort || this.#reserved.has(one) || avoid.has(one))) return false
+      for (const one of all) this.#reserved.add(one)
+      ports = all
+      return true
     }
-    return bind(0, {
-      accept: (port) => {
-        if (this.#reserved.has(port) || avoid.has(port)) return false
-        this.#reserved.add(port)
-        return true
-      },
-    })
+    let reservation: PortReservation | undefined
+    try {
+      const isOurs = wanted === 0 || reserve(wanted)
+      const port = isOurs ? await bind(wanted, { host, ...(wanted === 0 && { accept: reserve }) }) : undefined
+      if (port !== undefined && (await this.#areFree(ports.slice(1)))) reservation = this.#reservation(port, ports)
+      return reservation
+    } finally {
+      if (reservation === undefined) for (const one of ports) this.#reserved.delete(one)
+    }
+  }
+
+  async #areFree(ports: readonly number[]): Promise<boolean> {
+    for (const port of ports) if (!(await this.isFree(port))) return false
+    return true
   }
 
   /** `first`, if it is one of them, then from below those that were never used, then the others, the longest unused first. */
@@ -171,17 +183,25 @@ export class Ports {
     return inOrder.toSorted((one, other) => Number(other === first) - Number(one === first))
   }
 
-  #reservation(port: number): PortReservation {
+  #reservation(port: number, all: readonly number[]): PortReservation {
     return {
       port,
       [Symbol.dispose]: () => {
-        this.#reserved.delete(port)
+        for (const one of all) this.#reserved.delete(one)
         this.#givenBack.delete(port)
         this.#givenBack.add(port)
       },
     }
   }
 }
+
+const lastPort = 65_535
+
+/** All ports of a server, its own first. */
+export const portsOf = (port: number, further: readonly number[]): readonly number[] => [
+  port,
+  ...further.map((distance) => port + distance),
+]
 
 /** Names the holder of the port as far as the system tells. */
 export function portTakenMessage(port: number, holders: readonly PortHolder[], setting: string | undefined): string {

@@ -99,12 +99,16 @@ export const probeHealth: HealthProbe = async (port, timeLimitMs, signal, host =
   return answer.kind === 'answered' ? { kind: 'answered', status: answer.status } : answer
 }
 
-/** How the servers of a runtime are asked. */
+/** How the servers of a runtime are asked, and what belongs to one beside its first process and its port. */
 export interface ServerProtocol {
   /** For one start: answers 200 once the model itself can answer, and 503 while it is being loaded. */
   readonly readiness: () => HealthProbe
   readonly health: HealthProbe
   readonly activity: (port: number, timeLimitMs: number, signal?: AbortSignal, host?: string) => Promise<Activity>
+  /** Further ports that it listens at, each as what is added to its port. */
+  readonly furtherPorts: readonly number[]
+  /** Its first process waits for another that computes, also for one that has ended. */
+  readonly isLauncher: boolean
 }
 
 /** mlx-lm says 503 where its model cannot be loaded or the thread that computes has died: it never serves again. */
@@ -141,10 +145,28 @@ function firstToken(): HealthProbe {
   }
 }
 
+/** Answers `/health` with 200 once its model is loaded, counts nothing, and is one process with one port. */
+const plain: ServerProtocol = {
+  readiness: () => probeHealth,
+  health: probeHealth,
+  // Open connections say whether it is used.
+  activity: () => Promise.resolve({ kind: 'untold' }),
+  furtherPorts: [],
+  isLauncher: false,
+}
+
 export const serverProtocols = {
-  'llama-server': { readiness: () => probeHealth, health: probeHealth, activity: askActivity },
-  // It counts nothing; open connections say whether it is used.
-  'mlx-lm': { readiness: firstToken, health: probeMlxLm, activity: () => Promise.resolve({ kind: 'untold' }) },
+  'llama-server': { ...plain, activity: (...question) => askActivity(...question) },
+  'mlx-lm': { ...plain, readiness: firstToken, health: probeMlxLm },
+  // It listens only after its model is loaded.
+  'mlx-server': plain,
+  // With most models that reason, a proxy of its own takes the port, and vLLM listens behind it.
+  'vllm-swift': {
+    ...plain,
+    activity: (...question) => askCounters(vllmNames, ...question),
+    furtherPorts: [1_000],
+    isLauncher: true,
+  },
 } as const satisfies Readonly<Record<string, ServerProtocol>>
 
 /** The runtimes whose servers this agent starts. */
@@ -190,7 +212,10 @@ export type Activity =
   | { readonly kind: 'cannotAsk' }
 
 /** Asks for llama-server's own counters, once. Of a server of ours, its poller is asked instead: see Poller. Never rejects. */
-export async function askActivity(
+export const askActivity: ServerProtocol['activity'] = (...question) => askCounters(llamaServerNames, ...question)
+
+async function askCounters(
+  names: CounterNames,
   port: number,
   timeLimitMs: number,
   signal?: AbortSignal,
@@ -198,30 +223,41 @@ export async function askActivity(
 ): Promise<Activity> {
   const askedAt = steadyNow()
   const answer = await exchange({ host, port, path: '/metrics', timeLimitMs, signal, statusOnly: false })
-  return answer.kind === 'answered' ? activityFrom(answer.text, askedAt) : { kind: answer.kind }
+  return answer.kind === 'answered' ? activityFrom(answer.text, askedAt, names) : { kind: answer.kind }
 }
 
-const names = {
-  promptTokens: 'prompt_tokens_total',
-  promptSeconds: 'prompt_seconds_total',
-  cachedTokens: 'prompt_tokens_cached_total',
-  generatedTokens: 'tokens_predicted_total',
-  generationSeconds: 'tokens_predicted_seconds_total',
-  decodes: 'n_decode_total',
-  slotsPerDecode: 'n_busy_slots_per_decode',
-  draftedTokens: 'spec_decode_num_draft_tokens_total',
-  requestsRunning: 'requests_processing',
-  requestsWaiting: 'requests_deferred',
-  kvUse: 'kv_cache_usage_ratio',
+/** How a runtime calls its counters. */
+type CounterNames = Readonly<Partial<Record<keyof RuntimeCounters, string>>>
+
+const llamaServerNames = {
+  promptTokens: 'llamacpp:prompt_tokens_total',
+  promptSeconds: 'llamacpp:prompt_seconds_total',
+  cachedTokens: 'llamacpp:prompt_tokens_cached_total',
+  generatedTokens: 'llamacpp:tokens_predicted_total',
+  generationSeconds: 'llamacpp:tokens_predicted_seconds_total',
+  decodes: 'llamacpp:n_decode_total',
+  slotsPerDecode: 'llamacpp:n_busy_slots_per_decode',
+  draftedTokens: 'llamacpp:spec_decode_num_draft_tokens_total',
+  requestsRunning: 'llamacpp:requests_processing',
+  requestsWaiting: 'llamacpp:requests_deferred',
+  kvUse: 'llamacpp:kv_cache_usage_ratio',
 } as const satisfies Record<keyof RuntimeCounters, string>
+
+/** vLLM's use of the cache is bookkeeping: with vllm-swift the cache is elsewhere. */
+const vllmNames: CounterNames = {
+  promptTokens: 'vllm:prompt_tokens_total',
+  generatedTokens: 'vllm:generation_tokens_total',
+  requestsRunning: 'vllm:num_requests_running',
+  requestsWaiting: 'vllm:num_requests_waiting',
+}
 
 /** Beyond what a server counts in its life; JavaScript counts exactly up to there. */
 const largest = Number.MAX_SAFE_INTEGER
 
-/** Reads the figures of llama-server out of Prometheus text. */
-export function activityFrom(metrics: string, askedAt: number): Activity {
+/** Reads a server's figures out of Prometheus text. */
+export function activityFrom(metrics: string, askedAt: number, names: CounterNames = llamaServerNames): Activity {
   const values = new Map(
-    [...metrics.matchAll(/^llamacpp:(\w+) ([\d.e+-]+)$/gm)]
+    [...metrics.matchAll(/^(\w+:\w+)(?:\{[^}\r\n\u2028\u2029]*\})? ([\d.e+-]+)$/gm)]
       .map(([, name = '', value]) => [name, Number(value)] as const)
       .filter(([, value]) => value >= 0 && value <= largest),
   )

@@ -50,7 +50,8 @@ export class ProcessGroup {
     const leader = members.find(({ pid }) => pid === this.groupId)
     const isAnothers = leaderStartTime !== undefined && leader?.startTime !== leaderStartTime
     if (leader && (this.#leaderReaped || isAnothers)) return []
-    this.#note(members)
+    // What is left without its leader is not what it had.
+    if (!this.#leaderReaped) this.#note(members)
     return members
   }
 

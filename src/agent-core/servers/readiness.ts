@@ -10,6 +10,8 @@ export interface StartWatch {
   readonly listeners: () => Promise<PortListeners>
   /** Figures of the start; growth of any of them counts as progress. */
   readonly figures: () => Promise<StartFigures>
+  /** Its first process waits for another, also for one that has ended. */
+  readonly isLauncher?: boolean
   /** For tests: how long processor time alone counts as progress. */
   readonly busyLimitMs?: number
   readonly signal: AbortSignal
@@ -24,6 +26,7 @@ export interface StartFigures {
   readonly outputBytes: number
   /** Undefined where the system does not tell; then any start counts as one at work. */
   readonly cpuMs: number | undefined
+  readonly processes: number
 }
 
 export type StartVerdict =
@@ -31,6 +34,8 @@ export type StartVerdict =
   | { readonly kind: 'stalled' }
   /** It says over and over that it cannot serve. */
   | { readonly kind: 'failing' }
+  /** Its first process is left alone by the one that it waits for. */
+  | { readonly kind: 'alone' }
   /** Something else answers on the port. */
   | { readonly kind: 'portTaken'; readonly holders: readonly PortHolder[] }
   /** The signal ended the watch. */
@@ -79,7 +84,7 @@ export async function watchStart(watch: StartWatch): Promise<StartVerdict> {
     if (isBlind) {
       watch.onBlindLook?.()
       progress.skip()
-    } else if (await progress.stalled()) return { kind: 'stalled' }
+    } else if (await progress.stalled()) return { kind: progress.isAlone ? 'alone' : 'stalled' }
     if (!(await pause(probePauseMs(performance.now() - startedAt), signal))) return { kind: 'over' }
   }
 }
@@ -119,6 +124,9 @@ const defaultBusyLimitMs = 10 * 60_000
 
 const maxSampleMs = 1_000
 
+/** A launcher that is alone and does not grow for so long starts no other process, however busy it asks for the last one. */
+const aloneMs = 5_000
+
 /** Adds up the time without growth, over samples taken now and then. */
 class StartProgress {
   readonly #watch: StartWatch
@@ -128,10 +136,17 @@ class StartProgress {
   #idleMs = 0
   /** Processor time spent since a figure last grew. */
   #busyMs = 0
+  #processes = 0
+  #hadOthers = false
 
   constructor(watch: StartWatch) {
     this.#watch = watch
     this.#sampleMs = Math.min(maxSampleMs, watch.stallMs / 8)
+  }
+
+  /** Between one of the processes that a launcher starts and the next it may be alone, and works. */
+  get isAlone(): boolean {
+    return this.#watch.isLauncher === true && this.#hadOthers && this.#processes === 1
   }
 
   /** The time since the last sample says nothing about the server. */
@@ -148,14 +163,16 @@ class StartProgress {
     if (sign === 'unknown') return false
     this.#busyMs = sign === 'growth' ? 0 : this.#busyMs + stepMs
     const { stallMs, busyLimitMs = defaultBusyLimitMs } = this.#watch
-    const advances = sign === 'growth' || (sign === 'work' && this.#busyMs < busyLimitMs)
+    const advances = sign === 'growth' || (sign === 'work' && this.#busyMs < busyLimitMs && !this.isAlone)
     this.#idleMs = advances ? 0 : this.#idleMs + stepMs
-    return this.#idleMs >= stallMs
+    return this.#idleMs >= (this.isAlone ? Math.min(stallMs, aloneMs) : stallMs)
   }
 
   async #sign(): Promise<'growth' | 'work' | 'none' | 'unknown'> {
     try {
-      const { residentBytes, outputBytes, cpuMs } = await this.#watch.figures()
+      const { residentBytes, outputBytes, cpuMs, processes } = await this.#watch.figures()
+      this.#processes = processes
+      this.#hadOthers ||= processes > 1
       const grew = residentBytes >= this.#best.residentBytes + minGrowthBytes || outputBytes > this.#best.outputBytes
       const works = cpuMs === undefined || cpuMs - this.#best.cpuMs >= minBusyMs
       this.#best = {

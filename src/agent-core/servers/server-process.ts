@@ -195,7 +195,7 @@ export class ServerProcess {
 
   async #follow({ server, folder }: Extract<ServerOrigin, { kind: 'found' }>): Promise<Exited | undefined> {
     const { ports, output } = this.#options
-    using _ = ports.keep(server.port)
+    using _ = ports.keep(server.port, this.#furtherPorts)
     const { host } = this.facts
     this.#run = new ServerRun({ ...this.#options, ...server, host, output: output.run(folder) })
     const end = await this.#run.untilOver()
@@ -211,7 +211,7 @@ export class ServerProcess {
     this.#folder = folder
     for (let attempt = 1; ; attempt++) {
       const setting = launch.settingNames?.port
-      using reservation = await ports.reserve(launch.port, { key, host, avoid, setting })
+      using reservation = await ports.reserve(launch.port, { key, host, avoid, setting, further: this.#furtherPorts })
       avoid.add(reservation.port)
       const run = await this.#spawn(launch, folder, reservation.port)
       if (!run) return this.#neverStarted()
@@ -241,6 +241,11 @@ export class ServerProcess {
     if (this.#stopAsked()) this.#run.end('stopped', { graceMs: this.#stopWithin })
     else this.#set({ kind: 'starting', since: now(), pid: process.pid, port })
     return this.#run
+  }
+
+  get #furtherPorts(): readonly number[] {
+    const { protocols, launch } = this.#options
+    return protocols[launch.runtime ?? 'llama-server'].furtherPorts
   }
 
   #final({ exited, servedMs }: RunEnd): Exited {

@@ -8,7 +8,7 @@ import { missedAfterMs, watchLiveness, type LivenessTimings } from './liveness.t
 import { askedAt } from './listening.ts'
 import type { RunOutput } from './output.ts'
 import { Poller } from './poller.ts'
-import { portTakenMessage, type Ports } from './ports.ts'
+import { portsOf, portTakenMessage, type Ports } from './ports.ts'
 import type { CountersReading, HealthProbe, ServerProtocol, ServerRuntime } from './probe.ts'
 import { cpuMsOf, endGroup, ProcessGroup, residentBytesOf } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
@@ -150,7 +150,7 @@ export class ServerRun {
     try {
       const verdict = await this.#untilReady(signal)
       if (verdict.kind === 'stalled') this.#endSilent()
-      if (verdict.kind === 'failing') this.#endHung('failing')
+      if (verdict.kind === 'failing' || verdict.kind === 'alone') this.#endHung(verdict.kind)
       if (verdict.kind === 'portTaken') this.end('portTaken', { holders: verdict.holders })
       if (verdict.kind !== 'ready' || signal.aborted) return
       const readySince = this.#readySince ?? now()
@@ -197,6 +197,7 @@ export class ServerRun {
         stallMs: this.#readySince === undefined ? this.#stallMs : missedAfterMs(liveness, liveness.hungMisses),
         listeners: () => platform.portListeners(port, pid, host),
         figures: () => this.#startFigures(),
+        isLauncher: this.#protocol.isLauncher,
         onLoading: () => {
           clearTimeout(trust)
           this.#tell({ kind: 'loading', since: now(), pid, port })
@@ -213,7 +214,10 @@ export class ServerRun {
 
   async #startFigures(): Promise<StartFigures> {
     const [members, written] = await Promise.all([this.#group.members(), this.#options.output.extent()])
-    return { residentBytes: residentBytesOf(members), cpuMs: cpuMsOf(members), outputBytes: written?.to ?? 0 }
+    return {
+      ...{ residentBytes: residentBytesOf(members), cpuMs: cpuMsOf(members), outputBytes: written?.to ?? 0 },
+      processes: members.length,
+    }
   }
 
   /** Resolves with the kind of hang, or undefined when the signal ended the watch. */
@@ -246,10 +250,16 @@ export class ServerRun {
     const evidence = await this.#evidence()
     const portTaken =
       this.#termination?.cause === 'portTaken' ||
-      (this.#termination === undefined && this.#outOf === 'start' && saysAddressInUse(evidence))
+      // Some stay although they have no port, and wait for ever.
+      (this.#outOf === 'start' &&
+        [undefined, 'stalled'].includes(this.#termination?.cause) &&
+        saysAddressInUse(evidence))
     const portLeft = await this.#orSentence(async () => {
-      const keepers = await ports.keepersOf(this.port, this.#options.host)
-      return keepers && this.#portTakenMessage(keepers)
+      for (const port of portsOf(this.port, this.#protocol.furtherPorts)) {
+        const keepers = await ports.keepersOf(port, this.#options.host)
+        if (keepers) return this.#portTakenMessage(keepers, port)
+      }
+      return undefined
     })
     const left = membersLeft ?? (portTaken ? undefined : portLeft)
     return {
@@ -287,9 +297,10 @@ export class ServerRun {
     const { launch, platform } = this.#options
     const memory = this.#group.memoryAtEnd(at)
     const how = { ...exit, cause: this.#termination?.cause ?? 'itself', outOf: this.#outOf } as const
-    const { executable, settingNames } = launch
-    const clues = { ...how, ...evidence, executable, memory, system: platform.name, totalBytes: totalmem() }
-    const guess = how.cause === 'itself' ? guessCause(clues) : undefined
+    const { executable, advice, settingNames } = launch
+    const clues = { ...how, ...evidence, executable, advice, memory, system: platform.name, totalBytes: totalmem() }
+    const saysWhy = how.cause === 'itself' || (how.cause === 'hung' && how.outOf === 'start')
+    const guess = saysWhy ? guessCause(clues) : undefined
     const message = exitMessage({
       ...{ ...clues, guess, hang: this.#termination?.hang, why: this.#termination?.why },
       ...{ stallMs: this.#stallMs, stallSetting: settingNames?.startupStall },
@@ -301,8 +312,8 @@ export class ServerRun {
     }
   }
 
-  #portTakenMessage(holders: readonly PortHolder[] = []): string {
-    return portTakenMessage(this.port, holders, this.#options.launch.settingNames?.port)
+  #portTakenMessage(holders: readonly PortHolder[] = [], port = this.port): string {
+    return portTakenMessage(port, holders, this.#options.launch.settingNames?.port)
   }
 
   /** Asks it where it listens. */

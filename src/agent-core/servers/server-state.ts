@@ -25,8 +25,8 @@ export interface Evidence {
 /** What is wrong with a server that is there but does not serve: no answer, no processor time at all, or an answer that says so. */
 export type Trouble = 'silent' | 'suspended' | 'failing'
 
-/** `stuck`: it answers, but the requests in flight do not advance. */
-export type Hang = Trouble | 'stuck'
+/** `stuck`: it answers, but the requests in flight do not advance. `alone`: its first process waits for one that has ended. */
+export type Hang = Trouble | 'stuck' | 'alone'
 
 /** `itself`: the agent did not end it. `exceeded`: it took more memory than it was admitted with. */
 export type ExitCause = 'itself' | 'stalled' | 'hung' | 'portTaken' | 'exceeded' | 'stopped'

@@ -71,7 +71,7 @@ const listenerRows = {
 } as const satisfies Readonly<Record<string, SettingRow>>
 
 /** Keys of `spec.runtime`, one of which can be the agent's default; `llamacpp` and `llama-server` are the same. */
-const runtimeNames = ['llama-server', 'llamacpp', 'mlx-lm', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
+const runtimeNames = ['llama-server', 'llamacpp', 'mlx-lm', 'mlx-server', 'vllm-swift', 'omlx', 'ollama'] as const
 const offeredMessage = `must be runtimes separated by commas, from ${serverRuntimes.join(', ')}`
 const logFormats = ['auto', 'text', 'json'] as const
 
@@ -220,7 +220,7 @@ export const startRows = {
       why: 'so does the Go agent',
       read: (name: string) => name || undefined,
     },
-    help: 'runtime of a service that names none: llama-server, mlx-lm, omlx, ollama, vllm-swift or mlx-server',
+    help: 'runtime of a service that names none: llama-server, mlx-lm, mlx-server, vllm-swift, omlx or ollama',
   },
   runtimes: {
     kind: 'list',
@@ -230,7 +230,7 @@ export const startRows = {
     defaultMeans: 'all supported runtimes',
     group: 'Models',
     flag: 'runtimes',
-    help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm',
+    help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm, mlx-server, vllm-swift',
   },
   allowUnsafeExtraArgs: {
     kind: 'switch',
@@ -258,6 +258,15 @@ export const startRows = {
     flag: 'llama-server-port',
     flagTakes: negativeMeansZero,
     help: 'fixed port of llama-server, so that only one service fits',
+  },
+  mlxServerPort: {
+    kind: 'port',
+    schema: portOrZero,
+    default: 8080,
+    group: 'MLX',
+    flag: 'mlx-server-port',
+    flagTakes: negativeMeansZero,
+    help: 'port of the first mlx-server, where it is free; further ones get a free port; 0 = a free port for each',
   },
   portRange: {
     kind: 'portRange',

@@ -15,6 +15,7 @@ import {
   type StartSettingView,
 } from '../../contract/settings.ts'
 import { type ByteUnit, type SettingSection, textOf } from '../settings-draft.ts'
+import { mlxServerPort, runtimeTexts } from './runtime-settings.ts'
 
 const gib = 2 ** 30
 /** GiB beside it, since that is what such a field is mostly written in. */
@@ -228,14 +229,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Path of llama-server',
     help: 'The program that serves models. Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
   },
-  mlxLm: {
-    title: 'Path of mlx-lm',
-    help: 'Its program mlx_lm.server serves MLX models. Left empty: it is looked for where llama-server is.',
-  },
-  mlxLmStartupStallMs: {
-    title: 'Longest wait for an MLX model that loads',
-    help: 'An mlx-lm that makes no progress for this long while it loads its model is restarted.',
-  },
+  ...runtimeTexts,
   drainLimitMs: {
     title: 'Time for requests to finish',
     help: 'How long a stopping server may take to finish requests. 0s cuts them off.',
@@ -434,6 +428,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     title: 'Port of llama-server',
     help: 'A fixed port leaves room for one service. 0 = a free port for each service.',
   },
+  mlxServerPort,
   portRange: {
     title: 'Ports of model servers',
     help: 'A range that the rule of a firewall can name.',

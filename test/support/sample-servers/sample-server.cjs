@@ -7,12 +7,11 @@
 // Tests start it thousands of times: the shell answers what every agent asks first, and what is required loads in half the time of imports.
 const { Buffer } = require('node:buffer')
 const { spawn } = require('node:child_process')
-const { writeSync } = require('node:fs')
 const { createServer } = require('node:http')
 const { basename } = require('node:path')
-const { performance } = require('node:perf_hooks')
 const { setInterval, setTimeout } = require('node:timers')
 const { URL } = require('node:url')
+const { write, say, json, text, counts, counted, chatShape, complete } = require('./sample-answers.cjs')
 
 const startedAt = Date.now()
 const args = process.argv.slice(2)
@@ -25,27 +24,11 @@ const host = argument('--host') ?? '127.0.0.1'
 const port = script.wrongPort ? 0 : Number(argument('--port') ?? 8080)
 const model = argument('--alias') ?? basename(argument('--model') ?? 'sample.gguf')
 const slots = Number(argument('--parallel') ?? 1)
-const words = 'This is a sample answer made up by a sample server. '.split(/(?<= )/)
-
-/** A raw write: what was said is in the file even when the process dies in the next instant. */
-const write = (fd, text) => {
-  try {
-    writeSync(fd, text)
-  } catch (error) {
-    if (error.code !== 'ENOSPC' && error.code !== 'EAGAIN') throw error
-  }
-}
-const say = (line) => write(2, `${line}\n`)
 
 /** Every page is written, so that it is really there. */
 globalThis.taken = Buffer.alloc((script.takeMiB ?? 0) * 1024 * 1024, 1)
 
-let requests = 0
-let tokens = 0
 const seen = { probes: 0, looks: 0, endlessBytes: 0 }
-/** Spent on the tokens that were made. */
-let generationMs = 0
-let busy = 0
 let hung = false
 let loadedAt = startedAt + (script.loadMs ?? 0)
 
@@ -67,7 +50,7 @@ if (script.stallLoadAfterMs !== undefined) setTimeout(() => (loadedAt = Infinity
 if (script.noise) makeNoise(script.noise)
 
 function spin() {
-  for (;;) tokens++
+  for (;;) counts.tokens++
 }
 
 function crash({ message = 'sample server: error: crashing as scripted', exitCode = 1, signal }) {
@@ -149,52 +132,20 @@ async function answer(request, response) {
       return json(
         response,
         200,
-        Array.from({ length: slots }, (_, id) => ({ id, is_processing: id < busy, sample: true })),
+        Array.from({ length: slots }, (_, id) => ({ id, is_processing: id < counts.busy, sample: true })),
       )
     case 'POST /v1/chat/completions':
-      return counted(() => complete(request, response, chatShape))
+      return finish(chatShape(model), request, response)
     case 'POST /completion':
-      return counted(() => complete(request, response, completionShape))
+      return finish(completionShape, request, response)
     default:
       return json(response, 404, { error: { code: 404, message: 'File Not Found', type: 'not_found_error' } })
   }
 }
 
-async function counted(serve) {
-  requests++
-  busy++
-  try {
-    await serve()
-  } finally {
-    busy--
-  }
-  if (requests === script.crashAfterRequests) crash(script.crash ?? {})
-}
-
-const chatShape = {
-  whole: (content, timings) => ({
-    id: 'chatcmpl-sample',
-    object: 'chat.completion',
-    created: Math.floor(Date.now() / 1000),
-    model,
-    choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content } }],
-    usage: { prompt_tokens: 8, completion_tokens: timings.predicted_n, total_tokens: 8 + timings.predicted_n },
-    timings,
-  }),
-  part: (content) => ({
-    id: 'chatcmpl-sample',
-    object: 'chat.completion.chunk',
-    model,
-    choices: [{ index: 0, finish_reason: null, delta: { content } }],
-  }),
-  last: (timings) => ({
-    id: 'chatcmpl-sample',
-    object: 'chat.completion.chunk',
-    model,
-    choices: [{ index: 0, finish_reason: 'stop', delta: {} }],
-    timings,
-  }),
-  end: 'data: [DONE]\n\n',
+async function finish(shape, request, response) {
+  await counted(() => complete(request, response, shape, script.tokenMs))
+  if (counts.requests === script.crashAfterRequests) crash(script.crash ?? {})
 }
 
 const completionShape = {
@@ -204,44 +155,13 @@ const completionShape = {
   end: '',
 }
 
-async function complete(request, response, shape) {
-  const asked = JSON.parse((await body(request)) || '{}')
-  const count = Math.min(asked.max_tokens ?? asked.n_predict ?? words.length, 4096)
-  const tokenMs = script.tokenMs ?? 1
-  const began = Date.now()
-  const timings = () => {
-    const ms = Math.max(Date.now() - began, 1)
-    return {
-      prompt_n: 8,
-      prompt_ms: 1,
-      predicted_n: count,
-      predicted_ms: ms,
-      predicted_per_second: (count * 1000) / ms,
-    }
-  }
-  if (asked.stream) response.writeHead(200, { 'content-type': 'text/event-stream' })
-  let content = ''
-  // As llama-server, it works for nobody who has gone.
-  for (let n = 0; n < count && !response.destroyed; n++) {
-    const tokenBegan = performance.now()
-    await new Promise((resolve) => setTimeout(resolve, tokenMs))
-    generationMs += performance.now() - tokenBegan
-    const word = words[n % words.length]
-    tokens++
-    content += word
-    if (asked.stream) response.write(`data: ${JSON.stringify(shape.part(word))}\n\n`)
-  }
-  if (!asked.stream) return json(response, 200, shape.whole(content, timings()))
-  response.end(`data: ${JSON.stringify(shape.last(timings()))}\n\n${shape.end}`)
-}
-
 const metrics = () =>
   [
-    ['prompt_tokens_total', 'counter', requests * 8],
-    ['prompt_seconds_total', 'counter', requests / 1_000],
-    ['tokens_predicted_total', 'counter', tokens],
-    ['tokens_predicted_seconds_total', 'counter', generationMs / 1_000],
-    ['requests_processing', 'gauge', busy],
+    ['prompt_tokens_total', 'counter', counts.requests * 8],
+    ['prompt_seconds_total', 'counter', counts.requests / 1_000],
+    ['tokens_predicted_total', 'counter', counts.tokens],
+    ['tokens_predicted_seconds_total', 'counter', counts.generationMs / 1_000],
+    ['requests_processing', 'gauge', counts.busy],
     ['requests_deferred', 'gauge', 0],
   ]
     .map(([name, type, value]) => `# TYPE llamacpp:${name} ${type}\nllamacpp:${name} ${value}\n`)
@@ -272,20 +192,4 @@ const oddMetrics = {
     return true
   },
   silent: () => true,
-}
-
-async function body(request) {
-  const chunks = []
-  for await (const chunk of request) chunks.push(chunk)
-  return Buffer.concat(chunks).toString()
-}
-
-function json(response, status, value) {
-  response.writeHead(status, { 'content-type': 'application/json; charset=utf-8' })
-  response.end(JSON.stringify(value))
-}
-
-function text(response, value) {
-  response.writeHead(200, { 'content-type': 'text/plain; version=0.0.4' })
-  response.end(value)
 }

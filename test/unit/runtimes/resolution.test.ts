@@ -9,7 +9,7 @@ const refused = (cause: string, message: string) => ({ kind: 'refused', cause, m
 const notYet = (runtime: string, from: string) =>
   refused(
     'notAvailableYet',
-    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server for GGUF models and mlx-lm for MLX models, so use one of them.`,
+    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server for GGUF models and mlx-lm, mlx-server or vllm-swift for MLX models, so use one of them.`,
   )
 const byAnnotation = 'annotation metalbar.dev/runtime'
 const gguf = 'the format gguf of its Model'
@@ -46,7 +46,25 @@ test.each<[string, RuntimeInput, unknown]>([
     by('mlx-lm', byAnnotation),
   ],
   ['--runtime alone', { flag: 'mlx-lm', modelFormat: 'mlx' }, by('mlx-lm', '--runtime')],
-  ['a runtime to come, by annotation', { annotation: 'mlx-server' }, notYet('mlx-server', byAnnotation)],
+  ['a runtime to come, by annotation', { annotation: 'omlx' }, notYet('omlx', byAnnotation)],
+  [
+    'mlx-server is chosen by who names it',
+    { annotation: 'mlx-server', modelFormat: 'mlx' },
+    by('mlx-server', byAnnotation),
+  ],
+  [
+    'or by who offers it first',
+    { specRuntime: 'llamacpp', modelFormat: 'mlx', offered: ['vllm-swift', 'mlx-lm'] },
+    by('vllm-swift', 'the format mlx of its Model'),
+  ],
+  [
+    'and falls back to no other',
+    { annotation: 'mlx-server', modelFormat: 'mlx', offered: ['mlx-lm', 'vllm-swift'] },
+    refused(
+      'notOffered',
+      'The runtime "mlx-server" (annotation metalbar.dev/runtime) is not offered by this machine, which offers mlx-lm or vllm-swift (--runtimes).',
+    ),
+  ],
   [
     'llama-server for an MLX model',
     { specRuntime: 'llama-server', modelFormat: 'mlx' },
@@ -76,7 +94,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { specRuntime: 'vllm' },
     refused(
       'unknown',
-      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server or mlx-lm, or correct the name.',
+      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server or vllm-swift, or correct the name.',
     ),
   ],
   [
@@ -84,7 +102,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { annotation: 'lama-server' },
     refused(
       'unknown',
-      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server or mlx-lm, or correct the name.',
+      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server or vllm-swift, or correct the name.',
     ),
   ],
 ])('%s', (_, input, expected) => {
@@ -168,7 +186,7 @@ test.each<[string, object, string]>([
   const policy = { allowsUnsafe: true, modelRoots: [], allowedEnv: [] }
   const choose = chooseRuntime({
     defaultRuntime: undefined,
-    programs: { 'llama-server': '/opt/llama-server' },
+    program: () => '/opt/llama-server',
     performanceCores: 8,
     policy,
   })

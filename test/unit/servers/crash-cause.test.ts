@@ -7,14 +7,21 @@ import {
   lastLines,
   readEvidence,
 } from '../../../src/agent-core/servers/crash-cause.ts'
+import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
+import type { ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
 import { OutputRoom } from './output-room.ts'
 import { ServerRoom } from './server-room.ts'
 
-const clues = (output: string, changes: Partial<CrashClues> = {}): CrashClues => {
+const clues = (
+  output: string,
+  changes: Partial<CrashClues> = {},
+  runtime: ServerRuntime = 'llama-server',
+): CrashClues => {
   const tail = lastLines(output, 200)
   const firstError = findFirstError(tail)
   return {
     executable: '/opt/homebrew/bin/llama-server',
+    advice: runtimes[runtime].advice,
     ...{ code: 1, signal: null, outOf: 'start', system: 'darwin', totalBytes: 24 * 2 ** 30 },
     ...(firstError === undefined ? {} : { firstError }),
     tail,
@@ -121,6 +128,89 @@ llama_model_load: error loading model: unable to allocate CUDA0 buffer`,
 
 test.each(recorded)('%s is recognised', (_what, output, says) => {
   expect(guessCause(clues(output))).toMatch(says)
+})
+
+/** Recorded from mlx-lm 0.32.2 (marked *), or quoted from reports to the authors of MLX, mlx-swift-lm and vLLM. */
+const recordedOfMlx: [runtime: ServerRuntime, what: string, output: string, says: RegExp][] = [
+  [
+    'mlx-lm',
+    'a kind of model it does not know *',
+    `2026-11-26 01:46:09,055 - ERROR - mlx_lm.server generation thread died: Model type banana not supported.
+Traceback (most recent call last):
+  File "/venv/mlx_lm/utils.py", line 222, in _get_classes
+    arch = importlib.import_module(f"mlx_lm.models.{model_type}")
+ModuleNotFoundError: No module named 'mlx_lm.models.banana'
+During handling of the above exception, another exception occurred:
+ValueError: Model type banana not supported.`,
+    /^This mlx-lm does not know this kind of model: upgrade it \("brew upgrade mlx-lm"\), or/,
+  ],
+  [
+    'mlx-lm',
+    'a broken installation *',
+    `Traceback (most recent call last):
+  File "/venv/mlx_lm/server.py", line 5, in <module>
+    import mlx.core as mx
+ModuleNotFoundError: No module named 'mlx.core'`,
+    /^A part of mlx-lm, or of what it needs, is missing: install it again \("brew reinstall mlx-lm"\)\.$/,
+  ],
+  ['mlx-lm', 'an argument *', '__main__.py: error: unrecognized arguments: --bogus', /^This mlx-lm does not take that/],
+  [
+    'mlx-lm',
+    'memory of the processor *',
+    'RuntimeError: [malloc] Unable to allocate 16000000000000 bytes.',
+    /^The GPU's share of the memory does not suffice: /,
+  ],
+  [
+    'mlx-lm',
+    'a buffer that is too big for Metal',
+    'RuntimeError: [metal::malloc] Attempting to allocate 153600000000 bytes which is greater than the maximum allowed buffer size of 57982058496 bytes.',
+    /^The GPU's share of the memory does not suffice: /,
+  ],
+  [
+    'mlx-server',
+    'memory of Metal',
+    'libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)',
+    /^The GPU's share of the memory does not suffice: /,
+  ],
+  [
+    'mlx-server',
+    'a program parted from what belongs beside it',
+    'MLX error: Failed to load the default metallib. library not found',
+    /^The program was parted from the folders that belong beside it: install mlx-server again/,
+  ],
+  [
+    'mlx-server',
+    'an argument',
+    "Error: Unknown option '--bogus'\nUsage: mlx-server [--model <model>]",
+    /^This mlx-server does not take that argument/,
+  ],
+  [
+    'vllm-swift',
+    'a conversation that is too long',
+    "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (max_position_embeddings=40960.0 or model_max_length=None in model's config.json).",
+    /lower spec\.contextSize\.$/,
+  ],
+  [
+    'vllm-swift',
+    'packages that were not set up',
+    "/venv/bin/python3: Error while finding module specification for 'vllm.entrypoints.openai.api_server' (ModuleNotFoundError: No module named 'vllm')",
+    /run "vllm-swift setup"\.$/,
+  ],
+  [
+    'vllm-swift',
+    'a kernel that the build lacks',
+    'Fatal error: [metal::Device] Unable to load kernel turbo_dequant_rotated_4_256_bf16',
+    /^This build lacks a part that the model needs: upgrade it \("brew upgrade vllm-swift"\)\.$/,
+  ],
+]
+
+test.each(recordedOfMlx)('%s: %s is recognised', (runtime, _what, output, says) => {
+  expect(guessCause(clues(output, {}, runtime))).toMatch(says)
+})
+
+test("of Python's report of an exception the line that says which is the error", () => {
+  const lines = (recordedOfMlx[1]?.[2] ?? '').split('\n')
+  expect(findFirstError(lines)).toBe("ModuleNotFoundError: No module named 'mlx.core'")
 })
 
 test('what is said about memory on the way to another end is not taken for the cause', () => {

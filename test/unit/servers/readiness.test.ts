@@ -23,7 +23,7 @@ async function start({ answers = [answered(200)], listeners = [ours], ...rest }:
     port: 1,
     stallMs: 60_000,
     signal: new AbortController().signal,
-    figures: () => Promise.resolve({ residentBytes: 0, outputBytes: 0, cpuMs: 0 }),
+    figures: () => Promise.resolve({ residentBytes: 0, outputBytes: 0, cpuMs: 0, processes: 1 }),
     onLoading: () => told.push('loading'),
     onTrouble: (message) => told.push(message),
     probe: () => Promise.resolve(next(answers)),
@@ -69,9 +69,9 @@ test('a system that cannot say who listens delays the verdict, and says so', asy
 })
 
 test.each([
-  ['memory grows', (n: number) => ({ residentBytes: n * 1024 * 1024, outputBytes: 5, cpuMs: 0 })],
-  ['it computes', (n: number) => ({ residentBytes: 0, outputBytes: 5, cpuMs: n * 100 })],
-  ['output grows', (n: number) => ({ residentBytes: 0, outputBytes: n, cpuMs: 0 })],
+  ['memory grows', (n: number) => ({ residentBytes: n * 1024 * 1024, outputBytes: 5, cpuMs: 0, processes: 1 })],
+  ['it computes', (n: number) => ({ residentBytes: 0, outputBytes: 5, cpuMs: n * 100, processes: 1 })],
+  ['output grows', (n: number) => ({ residentBytes: 0, outputBytes: n, cpuMs: 0, processes: 1 })],
 ])('a start is not stalled while %s', async (_, figure) => {
   let sample = 0
   const { verdict } = await start({
@@ -84,20 +84,20 @@ test.each([
 
 test('touching a few pages is no progress', async () => {
   let sample = 0
-  const figures = () => Promise.resolve({ residentBytes: 4096 * ++sample, outputBytes: 0, cpuMs: 0 })
+  const figures = () => Promise.resolve({ residentBytes: 4096 * ++sample, outputBytes: 0, cpuMs: 0, processes: 1 })
   expect((await start({ answers: [answered(503)], stallMs: 200, figures })).verdict).toEqual({ kind: 'stalled' })
 })
 
 test('computing alone is progress for a while only', async () => {
   let sample = 0
-  const figures = () => Promise.resolve({ residentBytes: 0, outputBytes: 5, cpuMs: 100 * ++sample })
+  const figures = () => Promise.resolve({ residentBytes: 0, outputBytes: 5, cpuMs: 100 * ++sample, processes: 1 })
   const started = performance.now()
   const { verdict } = await start({ answers: [answered(503)], stallMs: 200, busyLimitMs: 400, figures })
   expect([verdict, performance.now() - started >= 500]).toEqual([{ kind: 'stalled' }, true])
 })
 
 test('a start of which the system does not tell the processor time counts as computing', async () => {
-  const figures = () => Promise.resolve({ residentBytes: 0, outputBytes: 5, cpuMs: undefined })
+  const figures = () => Promise.resolve({ residentBytes: 0, outputBytes: 5, cpuMs: undefined, processes: 1 })
   const answers = [...Array.from({ length: 20 }, () => answered(503)), answered(200)]
   expect((await start({ answers, stallMs: 200, figures })).verdict).toEqual({ kind: 'ready' })
 })

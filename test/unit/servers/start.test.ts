@@ -43,7 +43,7 @@ test('the folders of its files are links in its working directory, which go with
   const works: string[] = []
   for (let run = 0; run < 3; run++) {
     const from = room.changes.length
-    room.start({}, { localCommand: (port) => ({ argv: argv(port), links }) })
+    room.start({}, { localCommand: (port) => Promise.resolve({ argv: argv(port), links }) })
     await room.reached('ready', { from })
     works.push(room.files().workingDirectory)
     expect(await readFile(join(works[run] ?? '', 'model/tiny.gguf'), 'utf8')).toBe('GGUF')

@@ -83,6 +83,8 @@ describe('the table of settings', () => {
       'namespace',
       'llamaServer',
       'mlxLm',
+      'mlxServer',
+      'vllmSwift',
       'hubEndpoint',
       'hubTokenFile',
       'caFile',

@@ -1,0 +1,29 @@
+const textsOf = (name: string) => ({
+  program: {
+    title: `Path of ${name}`,
+    help: 'Serves MLX models. Left empty: it is looked for where llama-server is.',
+  },
+  stall: {
+    title: `Longest wait for ${name} to load a model`,
+    help: `A server of ${name} that makes no progress for this long while it loads its model is restarted.`,
+  },
+})
+
+const mlxLm = textsOf('mlx-lm')
+const mlxServer = textsOf('mlx-server')
+const vllmSwift = textsOf('vllm-swift')
+
+/** What a person reads of the settings of runtimes for MLX models. */
+export const runtimeTexts = {
+  mlxLm: mlxLm.program,
+  mlxLmStartupStallMs: mlxLm.stall,
+  mlxServer: mlxServer.program,
+  mlxServerStartupStallMs: mlxServer.stall,
+  vllmSwift: vllmSwift.program,
+  vllmSwiftStartupStallMs: vllmSwift.stall,
+}
+
+export const mlxServerPort = {
+  title: 'First port of mlx-server',
+  help: 'Where it is free the first mlx-server listens there; further ones get a free port, as all do with 0.',
+}

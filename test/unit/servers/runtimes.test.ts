@@ -1,0 +1,322 @@
+import { cp, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { launchRules } from '../../../src/agent-core/api/settings.ts'
+import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
+import { ServerLaunches } from '../../../src/agent-core/reconcile/server-launches.ts'
+import { Dialects } from '../../../src/agent-core/runtimes/dialect.ts'
+import { InstalledRuntimes } from '../../../src/agent-core/runtimes/installed.ts'
+import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
+import { adoptServers } from '../../../src/agent-core/servers/adoption.ts'
+import type { ServerLaunch } from '../../../src/agent-core/servers/launch.ts'
+import { Ledger } from '../../../src/agent-core/servers/ledger.ts'
+import { livenessTimings } from '../../../src/agent-core/servers/liveness.ts'
+import { Ports, portsOf } from '../../../src/agent-core/servers/ports.ts'
+import { serverProtocols, type ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
+import { residentBytesOf } from '../../../src/agent-core/servers/process-group.ts'
+import { Servers } from '../../../src/agent-core/servers/servers.ts'
+import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
+import { askProgram } from '../../../src/agent-core/util/ask-program.ts'
+import { runtimeState } from '../../../src/contract/queries.ts'
+import { eventually } from '../../support/eventually.ts'
+import { writeLlamaGguf } from '../../support/gguf-writer.ts'
+import { writeMlxModel } from '../../support/mlx-writer.ts'
+import { sampleMlxServerPath, sampleVllmSwiftPath, type SampleScript } from '../../support/sample-servers/sample.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { useLlamaServer, useMlxLm } from '../../support/skip.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { livingPids, platform, ServerRoom } from './server-room.ts'
+
+const models = await temporaryFolder()
+const inModels = (name: string) => join(models.dir, name)
+
+/** The same folder with another kind of model in its config.json. */
+async function writeKind(name: string, type: string): Promise<void> {
+  await cp(inModels('mlx'), inModels(name), { recursive: true })
+  const file = join(inModels(name), 'config.json')
+  await writeFile(file, (await readFile(file, 'utf8')).replace('"llama"', JSON.stringify(type)))
+}
+
+beforeAll(async () => {
+  await writeLlamaGguf(inModels('llama.gguf'))
+  await writeLlamaGguf(inModels('banana.gguf'), { metadata: { 'general.architecture': 'banana' } })
+  await writeMlxModel(inModels('mlx'), { contextTokens: 4096 })
+  await writeKind('thinking', 'qwen3')
+  await writeKind('banana', 'banana')
+  await writeKind('thinking-banana', 'qwen3')
+  await rm(join(inModels('thinking-banana'), 'model.safetensors'))
+})
+afterAll(() => models[Symbol.asyncDispose]())
+
+interface Kind {
+  readonly name: string
+  readonly runtime: ServerRuntime
+  /** The real program; where it is not here the tests are skipped. */
+  readonly program: () => string
+  readonly model: string
+  readonly tells: 'counted' | 'untold'
+  /** Enough for an answer to take a second. */
+  readonly tokens: number
+  /** Of its processes, from the first on, each whose death has to end the whole. */
+  readonly victims: readonly number[]
+  readonly processes: number
+  /** A model that it cannot load, and what a person is told. */
+  readonly wrong: { readonly model: string; readonly loadMs?: number; readonly told: RegExp }
+  /** What an older build answers, for which spec that does not do, and what a person is told. */
+  readonly old: { readonly says: string; readonly spec?: Changes; readonly told: RegExp }
+}
+
+const kinds: readonly Kind[] = [
+  {
+    ...{
+      name: 'llama-server',
+      runtime: 'llama-server',
+      program: useLlamaServer,
+      model: 'llama.gguf',
+      tells: 'counted',
+    },
+    ...{ tokens: 1_500, processes: 1, victims: [0] },
+    wrong: {
+      model: 'banana.gguf',
+      told: /'banana'\. This llama-server does not know this kind of model: upgrade llama/,
+    },
+    old: {
+      ...{ says: '--model --port', spec: { extraArgs: ['--seed', '1'] } },
+      told: /^spec\.extraArgs: --seed is refused: .* does not know it\. .* install another version of llama\.cpp\.$/,
+    },
+  },
+  {
+    ...{ name: 'mlx-lm', runtime: 'mlx-lm', program: useMlxLm, model: 'mlx', tells: 'untold' },
+    ...{ tokens: 200, processes: 1, victims: [0] },
+    wrong: { model: 'banana', told: /banana.*\. This mlx-lm does not know this kind of model: upgrade mlx-lm, or/ },
+    old: {
+      says: '--model --host --port --allowed-origins --log-level',
+      told: /is too old: it does not know --decode-concurrency\. Upgrade mlx-lm\.$/,
+    },
+  },
+  {
+    ...{ name: 'mlx-server, a sample', runtime: 'mlx-server', program: () => sampleMlxServerPath, model: 'mlx' },
+    ...{ tells: 'untold', tokens: 200, processes: 1, victims: [0] },
+    wrong: {
+      model: 'banana',
+      told: /type: banana\. This mlx-server does not know this kind of model: upgrade mlx-server/,
+    },
+    old: {
+      ...{ says: '--model --host --port', spec: { parallelSlots: 2 } },
+      told: /is too old: it does not know --max-slots\. Upgrade mlx-server\.$/,
+    },
+  },
+  {
+    ...{ name: 'vllm-swift, a sample', runtime: 'vllm-swift', program: () => sampleVllmSwiftPath, model: 'mlx' },
+    ...{ tells: 'counted', tokens: 200, processes: 3, victims: [0, 1, 2] },
+    wrong: { model: 'banana', told: /type: banana\. This vllm-swift does not know this kind of model: upgrade vllm/ },
+    old: {
+      says: 'vllm-swift 0.3.0',
+      told: /is version 0\.3\.0, which may serve another model .* 0\.3\.2 is the oldest/,
+    },
+  },
+  {
+    ...{ name: 'vllm-swift behind its proxy, a sample', runtime: 'vllm-swift', program: () => sampleVllmSwiftPath },
+    ...{ model: 'thinking', tells: 'counted', tokens: 200, processes: 3, victims: [0, 1, 2] },
+    wrong: {
+      // A real one takes longer to load vLLM; a process is seen once in a second.
+      ...{ model: 'thinking-banana', loadMs: 1_500 },
+      told: /which had ended, .*No safetensors found in .*\. The folder lacks files of the model: correct spec\.source/,
+    },
+    old: { says: 'vllm-swift 0.2.1', told: /0\.3\.2 is the oldest/ },
+  },
+]
+
+/** Tokens slow enough for a look at them; the real programs ignore it. */
+const script = { tokenMs: 5 } satisfies SampleScript
+const allowed = 'SAMPLE_SCRIPT'
+
+const settings = agentSettings.parse({ modelStore: '/models', stateDir: '/state' })
+
+interface Changes {
+  readonly loadMs?: number | undefined
+  readonly [field: string]: unknown
+}
+
+/** As an agent prepares a service that asks for the runtime. */
+async function prepare({ runtime }: Kind, executable: string, model: string, { loadMs, ...spec }: Changes = {}) {
+  const launches = new ServerLaunches({
+    settings: {
+      ...{ defaultRuntime: undefined, program: () => executable, performanceCores: undefined },
+      policy: { allowsUnsafe: false, allowedEnv: [allowed], modelRoots: [] },
+      ...{ port: () => ({ kind: 'ephemeral' as const }), host: () => '127.0.0.1' },
+      rules: (chosen) => ({ ...launchRules(settings, chosen), startupStallMs: 60_000 }),
+    },
+    models: { header: () => Promise.reject(new Error('not read')) },
+    ...{ findBinary: () => Promise.resolve({ kind: 'found', path: executable }), metal: false },
+    allowsFile: () => Promise.resolve(true),
+    dialects: new Dialects(),
+  })
+  const metadata = { namespace: 'a', name: 'b', uid: 'uid-1', resourceVersion: '1' }
+  const service = parseInferenceService({
+    metadata: { ...metadata, annotations: { 'metalbar.dev/runtime': runtime } },
+    spec: { modelRef: 'apples', env: [{ name: allowed, value: JSON.stringify({ ...script, loadMs }) }], ...spec },
+  })
+  const wanted = parseModel({
+    metadata,
+    spec: { source: model, format: runtimes[runtime].sizing === 'gguf' ? 'gguf' : 'mlx' },
+  })
+  const choice = launches.chooseRuntime(service, service.spec.value, wanted.spec.value)
+  if (!choice.ok) throw new Error(choice.message)
+  const desired = {
+    ...{ service, spec: service.spec.value, model: wanted.spec.value, modelStatus: wanted.status },
+    ...{ runtime: choice.runtime, digest: choice.digest },
+  }
+  const file = { path: model, sizeBytes: 500_000, revision: 'r' }
+  const prepared = await launches.prepare(desired, file, { kind: 'found', path: executable })
+  const problem = await launches.startProblem(prepared, executable)
+  const launch = async (): Promise<ServerLaunch> =>
+    launches.launch(prepared, executable, await launches.sizeUp(prepared, ''))
+  return { problem, launch }
+}
+
+async function launchOf(kind: Kind, executable: string, model = kind.model, loadMs = 0): Promise<ServerLaunch> {
+  const { problem, launch } = await prepare(kind, executable, inModels(model), { loadMs })
+  expect(problem).toBeUndefined()
+  return launch()
+}
+
+const complete = (port: number, body: object) =>
+  fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    ...{ method: 'POST', headers: { 'content-type': 'application/json', connection: 'close' } },
+    body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], ignore_eos: true, ...body }),
+  })
+
+/** As the gateway says it to each. */
+const modelOf = ({ runtime }: Kind): string => (runtime === 'mlx-lm' ? 'default_model' : 'apples')
+
+async function expectNothingLeft(pid: number, port: number, { runtime }: Kind): Promise<void> {
+  const ports = portsOf(port, serverProtocols[runtime].furtherPorts)
+  const free = await Promise.all(ports.map((one) => new Ports().isFree(one)))
+  expect([await livingPids(pid), free]).toEqual([[], ports.map(() => true)])
+}
+
+/** Unhealthy and ended soon, so that nobody waits for it. */
+const impatient = { ...livenessTimings, everyMs: 300, followUpMs: 100, misses: 2, hungMisses: 3 }
+
+describe.each(kinds)('$name', (kind) => {
+  const executable = kind.program()
+
+  test('starts and is ready once it answers, tells that it is busy, finishes its requests before a stop and leaves nothing', async () => {
+    await using room = await ServerRoom.create()
+    const { servers } = room
+    servers.start('a/b', await launchOf(kind, executable))
+    const { pid, port } = await room.reached('ready')
+    const model = modelOf(kind)
+    const whole = (await (await complete(port, { model, max_tokens: 2 })).json()) as { usage: { completion_tokens: 2 } }
+    expect(whole.usage.completion_tokens).toBe(2)
+    const listed = await (
+      await fetch(`http://127.0.0.1:${port}/v1/models`, { headers: { connection: 'close' } })
+    ).text()
+    // Of a client's business is the model, not where this person keeps it; that of mlx-lm is kept from clients by the gateway.
+    if (kind.runtime !== 'mlx-lm') expect(listed).not.toContain(models.dir)
+    await eventually(async () => (await servers.counted()[0]?.look({ connections: true }))?.requests === 0)
+
+    const answer = await complete(port, { model, max_tokens: kind.tokens, stream: true })
+    expect(await servers.counted()[0]?.look({ connections: true })).toMatchObject({ answer: kind.tells, requests: 1 })
+    const stopped = servers.stop('a/b', { drainMs: 60_000 })
+    expect((await answer.text()).trimEnd().endsWith('data: [DONE]')).toBe(true)
+    expect(await stopped).toEqual({ stopped: true })
+    await expectNothingLeft(pid, port, kind)
+  })
+
+  test('is taken over by the next agent, also where its ledger is lost, and the memory of all its processes counts', async () => {
+    await using room = await ServerRoom.create()
+    room.servers.start('a/b', await launchOf(kind, executable))
+    const { pid, port } = await room.reached('ready')
+    const members = await platform.processGroup(pid)
+    expect(members).toHaveLength(kind.processes)
+    await room.servers.letGo()
+
+    const file = join(room.folder, 'ledger.json')
+    const adopted = async () => {
+      const ledger = new Ledger({ file, platform, log: silentLog })
+      const next = new Servers({ platform, ledger, stateDir: room.folder, log: silentLog })
+      await adoptServers({ ledger, servers: next, platform, log: silentLog, stateDir: room.folder, rules: () => ({}) })
+      await eventually(() => next.get('a/b')?.kind === 'ready')
+      expect([next.get('a/b'), next.runtimeOf('a/b')]).toMatchObject([{ pid, port }, kind.runtime])
+      expect(await next.counted()[0]?.look({ connections: true })).toMatchObject({ answer: kind.tells, requests: 0 })
+      return next
+    }
+    await (await adopted()).letGo()
+    await rm(file)
+    await using last = await adopted()
+    expect((await complete(port, { model: modelOf(kind), max_tokens: 1 })).status).toBe(200)
+    process.kill(pid, 'SIGKILL')
+    await eventually(() => last.get('a/b')?.kind === 'exited')
+    const memory = await eventually(() => {
+      const state = last.get('a/b')
+      return state?.kind === 'exited' && state.settled ? (state.memory?.residentBytes ?? 0) : undefined
+    })
+    expect(memory).toBeGreaterThan(0.7 * residentBytesOf(members))
+    await expectNothingLeft(pid, port, kind)
+  })
+
+  test.each(kind.victims)(
+    'whichever of its processes dies (%i), nothing of it is left, and the next starts',
+    async (at) => {
+      await using room = await ServerRoom.create({ liveness: impatient })
+      const launch = await launchOf(kind, executable)
+      room.servers.start('a/b', launch)
+      const { pid, port } = await room.reached('ready')
+      const members = (await livingPids(pid)).toSorted((one, other) => one - other)
+      process.kill(members[at] ?? 0, 'SIGKILL')
+      const { cause, outOf, failures } = await room.settled()
+      expect(['itself', 'hung']).toContain(cause)
+      expect([outOf, failures]).toEqual(['serving', 1])
+      await expectNothingLeft(pid, port, kind)
+      room.servers.start('a/b', launch)
+      await room.reached('ready', { where: (state) => state.pid !== pid })
+    },
+  )
+
+  test('a model that it cannot load ends its start at once, and a person reads why and what to do', async () => {
+    await using room = await ServerRoom.create()
+    room.servers.start('a/b', await launchOf(kind, executable, kind.wrong.model, kind.wrong.loadMs))
+    const exited = await room.settled()
+    expect(exited.message).toMatch(kind.wrong.told)
+    expect([exited.outOf, exited.failures]).toEqual(['start', 1])
+  })
+
+  test('a build that does not do is not started, with what to do', async () => {
+    const { says, spec, told } = kind.old
+    const old = join(models.dir, `old-${kind.name.replaceAll(' ', '-')}`)
+    await writeFile(old, `#!/bin/sh\necho '${says}'\n`, { mode: 0o755 })
+    expect((await prepare(kind, old, inModels(kind.model), spec)).problem?.message).toMatch(told)
+  })
+
+  test('it counts as installed, is given nothing that it does not know, and each of its flags has a judgement', async () => {
+    const found = { kind: 'found', path: executable } as const
+    const [view] = await new InstalledRuntimes({
+      ...{ offered: () => [kind.runtime], find: () => Promise.resolve(found), dialects: new Dialects() },
+    }).look()
+    expect(view && runtimeState(view)).toBe('ready')
+    const { helpArgs, dialectFrom, flags } = runtimes[kind.runtime]
+    const env = { PATH: process.env['PATH'] ?? '' }
+    const { stdout, stderr } = await askProgram({ command: executable, args: helpArgs, env, timeLimitMs: 60_000 })
+    const { flags: known = new Set<string>() } = dialectFrom(`${stdout}\n${stderr}`)
+    expect([...known].filter((flag) => !flags.table.has(flag))).toEqual([])
+    const argv = (await launchOf(kind, executable)).argv(1)
+    expect(argv.filter((word) => word.startsWith('--') && !known.has(word))).toEqual([])
+  })
+})
+
+test('a folder that is gone when mlx-server or vllm-swift is spawned is not passed on: either would download it', async () => {
+  await using room = await ServerRoom.create()
+  for (const kind of kinds.slice(2, 4)) {
+    await cp(inModels('mlx'), inModels('gone'), { recursive: true })
+    const launch = await launchOf(kind, kind.program(), 'gone')
+    await rm(inModels('gone'), { recursive: true })
+    room.servers.start(kind.name, launch)
+    const { message } = await room.reached('failedToSpawn', { key: kind.name })
+    expect(message).toMatch(/^The folder of the model, .*gone, cannot be used: ENOENT/)
+    expect((await prepare(kind, kind.program(), inModels('gone'))).problem?.message).toMatch(
+      /gone is no folder: name the/,
+    )
+  }
+})
