@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { execa } from 'execa'
 import { Gateway, nodeOptionsOfGateway, ofOneFile, type GatewayCommand } from '../src/agent-core/gateway/gateway.ts'
 import { eventually } from '../test/support/eventually.ts'
@@ -22,6 +23,8 @@ const tokens = 100
 /** 100 tokens a second in each stream, of which no engine on a Mac sends 50 at once. */
 const everyMs = 10
 const idleParts = 3
+/** Each of a gateway that has just started: one that ends again soon after is started again later. */
+const kills = 5
 
 /** One way to the engine. */
 interface Way extends AsyncDisposable {
@@ -38,6 +41,13 @@ interface Round {
   readonly streamsMs: number
   /** Answers that came to no end. */
   readonly broken: number
+}
+
+interface GatewayWay extends Way {
+  readonly pid: number
+  readonly command: Awaited<ReturnType<GatewayCommand>>
+  /** Called from now on when the agent knows something new of it. */
+  onChange(tell: () => void): void
 }
 
 /** What the gateway adds to an engine that answers at once, beside Go's reverse proxy; in turns, so that all have the same load. */
@@ -69,6 +79,7 @@ export const gateway: Group = {
     const rows: Row[] = []
     for (const way of ways)
       rows.push(...(await rowsOf(way, measured.get(way) ?? [], measured.get(engine) ?? [], emptySeconds)))
+    for (const one of [byNode, oneFile]) rows.push(...(await comebacks(one, engine.port)))
     return rows
   },
 }
@@ -110,6 +121,33 @@ async function rowsOf(
     ...(isOurs ? [{ what: `${way.name}: CPU while nothing asks`, unit: '%' as const, values: cpu, goal: 0.05 }] : []),
   ]
 }
+
+/** How soon the agent notices a gateway that was killed, and how soon another one forwards requests. */
+async function comebacks({ name, command }: GatewayWay, enginePort: number): Promise<Row[]> {
+  const noticed: number[] = []
+  const back: number[] = []
+  for (let run = 0; run < kills; run += 1) {
+    await using way = await startGateway(name, enginePort, command)
+    await isAnswered(way.port)
+    const changed = Promise.withResolvers<number>()
+    way.onChange(() => changed.resolve(performance.now()))
+    const began = performance.now()
+    process.kill(way.pid, 'SIGKILL')
+    noticed.push((await changed.promise) - began)
+    while (!(await isAnswered(way.port))) await delay(5)
+    back.push(performance.now() - began)
+  }
+  return [
+    { what: `${name}: noticed after it was killed`, unit: 'ms', values: noticed, goal: 100 },
+    { what: `${name}: back after it was killed`, unit: 'ms', values: back, goal: 500 },
+  ]
+}
+
+const isAnswered = (port: number): Promise<boolean> =>
+  ask(new Agent(), port, { stream: false }).then(
+    ({ isWhole }) => isWhole,
+    () => false,
+  )
 
 async function measureOnce(port: number): Promise<Round> {
   const agent = new Agent({ keepAlive: true, maxSockets: streams })
@@ -170,18 +208,19 @@ async function startGateway(
   name: string,
   enginePort: number,
   command: Awaited<ReturnType<GatewayCommand>>,
-): Promise<Way> {
+): Promise<GatewayWay> {
   await using opening = new AsyncDisposableStack()
   const folder = await mkdtemp(path.join(tmpdir(), 'metalbar-gateway-'))
   opening.defer(() => rm(folder, { recursive: true, force: true }))
   const port = await freePort()
   const routes = [{ namespace: 'default', name: 'engine', runtime: 'llama-server', names: [], port: enginePort }]
+  let tell = (): void => undefined
   const room = new Gateway({
     ...{ port, stateDir: folder, socketPath: path.join(folder, 'gateway.sock'), log: silentLog },
     ...{
       routes: () => routes,
       command: () => Promise.resolve(command),
-      onChange: () => undefined,
+      onChange: () => tell(),
       onDoors: () => undefined,
       onKeys: () => undefined,
     },
@@ -191,7 +230,10 @@ async function startGateway(
   room.start()
   await eventually(() => room.url, { what: name })
   const stack = opening.move()
-  return { name, port, pid: room.pid ?? 0, [Symbol.asyncDispose]: () => stack.disposeAsync() }
+  return {
+    ...{ name, port, command, pid: room.pid ?? 0, onChange: (one: () => void) => void (tell = one) },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  }
 }
 
 const usualGo = ['/usr/local/go/bin/go', '/opt/homebrew/bin/go']

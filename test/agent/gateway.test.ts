@@ -175,8 +175,8 @@ test('a gateway that is killed is back, and knows what serves', async () => {
   const began = performance.now()
   await eventually(async () => (await fetch(`${url}/health`)).ok)
   const backMs = performance.now() - began
-  // Half a second on a machine that does nothing else.
-  expect(backMs).toBeLessThan(5_000)
+  // 120 to 220 ms by `make bench`, where the goal is 500 ms; here other tests run beside it.
+  expect(backMs).toBeLessThan(1_500)
   const [started, again] = agent.log.filter(({ msg }) => msg === 'started the gateway').map(({ pid }) => pid)
   expect([started, again !== first]).toEqual([first, true])
 })
