@@ -1,0 +1,152 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, readFile } from 'node:fs/promises'
+import { Agent, request, type IncomingMessage } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import path from 'node:path'
+import { text } from 'node:stream/consumers'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { nodeOptionsOfGateway } from '../../../src/agent-core/gateway/gateway.ts'
+import type { ToGateway } from '../../../src/contract/gateway.ts'
+import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
+import { skipWhen } from '../../support/skip.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { engine, routeTo, type Engine } from './engines.ts'
+
+skipWhen(process.platform === 'linux' ? undefined : 'memory and open files of the gateway are read from /proc')
+
+const entry = path.join(import.meta.dirname, '../../../src/cli/metal-agent.ts')
+
+let stack: AsyncDisposableStack
+/** A gateway as a process of its own, as the agent starts it. */
+let gateway: ChildProcess
+let port: number
+let agent: Socket
+
+beforeEach(async () => {
+  stack = new AsyncDisposableStack()
+  const folder = stack.use(await temporaryFolder())
+  await chmod(folder.dir, 0o700)
+  const socketPath = path.join(folder.dir, 'gateway.sock')
+  port = await freePort()
+  gateway = spawn(process.execPath, [...nodeOptionsOfGateway, entry, 'gateway', '--socket', socketPath], {
+    stdio: ['ignore', 'inherit', 'inherit'],
+  })
+  stack.defer(async () => {
+    gateway.kill('SIGKILL')
+    await once(gateway, 'exit')
+  })
+  agent = await eventually(async () => {
+    const one = connect(socketPath)
+    await once(one, 'connect')
+    return one
+  })
+  agent.resume()
+})
+afterEach(() => stack.disposeAsync())
+
+async function serve(one: Engine): Promise<void> {
+  const told: ToGateway = { type: 'routes', port, routes: [routeTo('one', one.port)] }
+  agent.write(`${JSON.stringify(told)}\n`)
+  await eventually(() => health())
+}
+
+/** How long an answer takes that the engine gives at once; undefined where there is none. */
+async function health(connections: Agent | false = false): Promise<number | undefined> {
+  const began = performance.now()
+  const sent = request({ host: '127.0.0.1', port, path: '/health', agent: connections })
+  sent.end()
+  try {
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+    return (await text(answer)) === 'ok' && answer.statusCode === 200 ? performance.now() - began : undefined
+  } catch {
+    return undefined
+  }
+}
+
+async function memoryMiB(): Promise<number> {
+  const status = await readFile(`/proc/${gateway.pid}/status`, 'utf8')
+  return Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]) / 1_024
+}
+
+test('10,000 connections with slow headers take neither its memory nor its service', async () => {
+  await using quick = await engine((_request, response) => response.end('ok'))
+  await serve(quick)
+  const keptAlive = new Agent({ keepAlive: true, maxSockets: 1 })
+  const before = await memoryMiB()
+  const held = new Set<Socket>()
+  const answers: (number | undefined)[] = []
+  let mostHeld = 0
+  let mostMiB = 0
+  for (let wave = 0; wave < 20; wave += 1) {
+    const sockets = Array.from({ length: 500 }, () => {
+      const socket = connect(port, '127.0.0.1')
+      held.add(socket)
+      socket.on('error', () => undefined).once('close', () => held.delete(socket))
+      return socket
+    })
+    await Promise.all(
+      sockets.map(async (socket) => {
+        await once(socket, 'connect')
+        socket.write('GET /health HTTP/1.1\r\nhost: ')
+      }),
+    )
+    answers.push(await health(), await health(keptAlive))
+    mostHeld = Math.max(mostHeld, held.size)
+    mostMiB = Math.max(mostMiB, await memoryMiB())
+  }
+  await eventually(() => held.size <= 1_024)
+  expect(await health(keptAlive)).toBeDefined()
+  expect({ unanswered: answers.filter((one) => one === undefined).length, asked: answers.length }).toEqual({
+    ...{ unanswered: 0, asked: 40 },
+  })
+  // Those of one wave may come before the gateway closes as many of the earlier ones.
+  expect(mostHeld).toBeLessThanOrEqual(1_024 + 500)
+  // 20 MiB on a quiet machine.
+  expect(mostMiB - before).toBeLessThan(64)
+  keptAlive.destroy()
+  for (const socket of held) socket.destroy()
+})
+
+test('clients that read a byte a second have neither engine nor gateway work ahead of them, and others are served', async () => {
+  const clients = 20
+  let written = 0
+  await using endless = await engine(({ url }, response) => {
+    if (url === '/health') return void response.end('ok')
+    const piece = Buffer.alloc(65_536)
+    const more = (): void => {
+      while (!response.destroyed) {
+        written += piece.length
+        if (!response.write(piece)) return void response.once('drain', more)
+      }
+    }
+    more()
+  })
+  await serve(endless)
+  const before = await memoryMiB()
+  const sockets = Array.from({ length: clients }, () => {
+    const socket = connect(port, '127.0.0.1')
+    socket.pause().write(`GET /props HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n\r\n`)
+    return socket
+  })
+  const read = { bytes: 0 }
+  const reading = setInterval(() => {
+    for (const socket of sockets) read.bytes += (socket.read(1) as Buffer | null)?.length ?? 0
+  }, 1_000)
+  const answers: (number | undefined)[] = []
+  const untilRead = async (bytes: number): Promise<void> => {
+    while (read.bytes < bytes * clients) answers.push(await health())
+  }
+  await untilRead(1)
+  const heldAt = written
+  await untilRead(2)
+  clearInterval(reading)
+  expect(answers).not.toContain(undefined)
+  // What the kernel keeps of each connection, and little more.
+  expect(heldAt / clients / 1_048_576).toBeLessThan(32)
+  expect((written - heldAt) / clients / 1_048_576).toBeLessThan(1)
+  // 60 to 80 MiB, of which most is garbage of what passed: no more for three times as many.
+  expect((await memoryMiB()) - before).toBeLessThan(128)
+  for (const socket of sockets) socket.destroy()
+})
