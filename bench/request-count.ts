@@ -7,7 +7,7 @@ export type RequestCounts = ReadonlyMap<string, number>
 const verbs = ['get', 'list', 'watch', 'create', 'update', 'patch', 'delete']
 const resources = [
   ...['inferenceservices', 'inferenceservices/status', 'models', 'models/status'],
-  ...['services', 'endpointslices', 'endpoints', 'events', 'namespaces'],
+  ...['services', 'endpointslices', 'endpoints', 'events', 'namespaces', 'leases'],
 ]
 const flowSchemas = '/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas'
 

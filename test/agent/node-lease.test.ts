@@ -99,10 +99,23 @@ describe('an agent that is a process', () => {
   })
 })
 
-describe('an agent that may write no Lease', () => {
+describe('an agent in this process', () => {
   const api = useRealApiServer()
 
-  test('serves, and says so once', async () => {
+  test('that moves to another namespace takes its Lease along', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const other = await world.createNamespace()
+    const agent = await world.startAgent({ name: 'mover' })
+    await eventually(() => leaseIn(world, 'metalbar-mover'))
+    await agent.command({ name: 'updateSettings', settings: { namespace: other } })
+    const there = await eventually(() => leaseIn(world, 'metalbar-mover', other))
+    expect(there.metadata.annotations).toMatchObject({ 'metalbar.dev/host': 'mover' })
+    expect(await leaseIn(world, 'metalbar-mover')).toBeUndefined()
+    await agent.leave()
+    expect((await leaseIn(world, 'metalbar-mover', other))?.metadata.uid).toBe(there.metadata.uid)
+  })
+
+  test('and may write no Lease serves, and says so once', async () => {
     const { namespace } = api()
     await using world = await AgentWorld.open(api().connection, { namespace })
     const roles = z

@@ -1,3 +1,4 @@
+import { hostname } from 'node:os'
 import { z } from 'zod'
 import { planModel } from '../../agent-core/api/delete-model.ts'
 import { isApiError } from '../../agent-core/kube/api-error.ts'
@@ -7,11 +8,13 @@ import {
   objectMeta,
   parseEndpointSlice,
   parseInferenceService,
+  parseLease,
   readable,
   resources,
   type ObjectMeta,
   type Resource,
 } from '../../agent-core/kube/resources.ts'
+import { leaseNameOf } from '../../agent-core/publishing/lease-content.ts'
 import { annotations, isClaim, labels, managedBy, ownerOf, parseClaim } from '../../agent-core/publishing/objects.ts'
 import { createdBy } from '../../contract/model-application.ts'
 import { shellCommand } from '../../contract/shell.ts'
@@ -25,6 +28,8 @@ export interface ClusterReach {
   readonly server: string
   /** Absent = all namespaces. */
   readonly namespace?: string | undefined
+  /** Where its Lease is; absent = in that namespace, or default. */
+  readonly leaseNamespace?: string | undefined
   /** The name under which this machine claims services. */
   readonly nodeId: string | undefined
   readonly env: NodeJS.ProcessEnv
@@ -81,6 +86,19 @@ async function published(api: KubeApi, { namespace, nodeId }: ClusterReach): Pro
   return { ours, ownerless }
 }
 
+/** The Lease of this machine, where its last agent could not take it away. */
+async function ownLease(api: KubeApi, { namespace, leaseNamespace, nodeId }: ClusterReach): Promise<Owned[]> {
+  const place = leaseNamespace ?? namespace ?? 'default'
+  try {
+    const { metadata, spec } = parseLease(await api.get(resources.leases, place, leaseNameOf(hostname()), soon()))
+    return nodeId !== undefined && spec.holderIdentity === nodeId ? [{ resource: resources.leases, metadata }] : []
+  } catch (error) {
+    // Without the right to read it there was none to write it.
+    if (isApiError(error, 403, 404)) return []
+    throw error
+  }
+}
+
 /** Endpoints and Service of the slice's name, where an agent made them. */
 async function besideSlice(api: KubeApi, slice: ObjectMeta): Promise<Owned[]> {
   const found: Owned[] = []
@@ -132,7 +150,8 @@ export const clusterPart = (reach: ClusterReach): TracePart => ({
   kind: 'cluster',
   look: async () => {
     const api = await openCluster(reach)
-    const { ours, ownerless } = await published(api, reach)
+    const { ours: services, ownerless } = await published(api, reach)
+    const ours = [...services, ...(await ownLease(api, reach)).map((lease): PublishedService => [lease])]
     return {
       places: ours.flat().map(placeOf),
       stays: ownerless.map((one) => ownerlessSentence(reach, one)),

@@ -54,8 +54,8 @@ export async function allParts(options: AllPartsOptions): Promise<TracePart[]> {
   const usual = defaultModelStore(host.platform, env, user.homeDir)
   const stores = [usual, ...known.flatMap(({ modelStore }) => modelStore ?? [])].filter(isAbsolute)
   const logFiles = known.flatMap(({ logFile }) => logFile ?? []).filter(isAbsolute)
-  const { cluster, kubeconfig, namespace } = firstOf(known)
-  const reach = cluster && { ...cluster, env, nodeId: await nodeIdIn(stateDir), kubeconfig, namespace }
+  const { cluster, ...places } = firstOf(known)
+  const reach = cluster && { ...cluster, ...places, env, nodeId: await nodeIdIn(stateDir) }
   const { homeDir, id: userId } = user
   const socketFile = socketPathFor(stateDir, temporaryDir)
   // On Linux nothing else is in the parent of the store; on a Mac the store is in the state folder.
@@ -78,6 +78,7 @@ export interface KnownPlaces {
   readonly logFile?: string | undefined
   readonly kubeconfig?: string | undefined
   readonly namespace?: string | undefined
+  readonly leaseNamespace?: string | undefined
   readonly cluster?: { readonly context: string; readonly server: string } | undefined
 }
 
@@ -89,6 +90,7 @@ function firstOf(known: readonly KnownPlaces[]): KnownPlaces {
     cluster: first((one) => one.cluster),
     kubeconfig: first((one) => one.kubeconfig),
     namespace: first((one) => one.namespace),
+    leaseNamespace: first((one) => one.leaseNamespace),
   }
 }
 
@@ -102,12 +104,13 @@ export async function runningAgent(link: Pick<AgentLink, 'snapshot' | 'query'>):
   const { services, cluster } = await link.snapshot()
   const { settings, start } = await link.query({ name: 'settings' })
   const kubeconfig = settings.find(({ name }) => name === 'kubeconfig')?.value
-  const { context, server, namespace } = cluster
+  const { context, server, namespace, lease } = cluster
   return {
     serving: services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`),
     modelStore: start.find(({ name }) => name === 'modelStore')?.value,
     kubeconfig: typeof kubeconfig === 'string' ? kubeconfig : undefined,
     namespace,
+    leaseNamespace: lease?.namespace,
     cluster: server === '' ? undefined : { context, server },
   }
 }
@@ -119,7 +122,8 @@ export async function placesOfServices(host: InstallationHost): Promise<KnownPla
     if (plan === undefined) return []
     const { flags } = plan
     const [modelStore, logFile] = [flags.get('model-store'), flags.get('log-file')]
-    return [{ modelStore, logFile, kubeconfig: flags.get('kubeconfig'), namespace: flags.get('namespace') }]
+    const [kubeconfig, namespace] = [flags.get('kubeconfig'), flags.get('namespace')]
+    return [{ modelStore, logFile, kubeconfig, namespace, leaseNamespace: flags.get('lease-namespace') }]
   })
 }
 
@@ -131,7 +135,7 @@ const stateFiles = {
   'log-file.json': z.object({ logFile: z.string() }),
   'cluster.json': z.object({ pin: z.object({ context: z.string(), server: z.string() }) }),
   'settings.json': z.object({ settings: z.object(reached) }),
-  'start-settings.json': z.object({ ...reached, modelStore: place, logFile: place }),
+  'start-settings.json': z.object({ ...reached, modelStore: place, logFile: place, leaseNamespace: place }),
   'node.json': z.object({ nodeId: z.string() }),
 }
 type StateFiles = typeof stateFiles
@@ -157,7 +161,7 @@ async function placesOfState(stateDir: string): Promise<KnownPlaces[]> {
       kubeconfig: settings?.kubeconfig ?? start?.kubeconfig ?? undefined,
       namespace: settings?.namespace ?? start?.namespace ?? undefined,
     },
-    { modelStore: start?.modelStore, logFile: start?.logFile },
+    { modelStore: start?.modelStore, logFile: start?.logFile, leaseNamespace: start?.leaseNamespace },
   ]
 }
 

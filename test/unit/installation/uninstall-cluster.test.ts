@@ -1,5 +1,7 @@
+import { hostname } from 'node:os'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { leaseNameOf } from '../../../src/agent-core/publishing/lease-content.ts'
 import { managedBy } from '../../../src/agent-core/publishing/objects.ts'
 import type { TraceKind } from '../../../src/contract/uninstall.ts'
 import { listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
@@ -74,6 +76,34 @@ test('what this machine claims or gave up is deleted; what another agent has or 
   expect(removal).toMatchObject({ isGone: true, message: `Removed. ${ownerless}` })
   const left = ['go-agent', 'other-mac', 'ownerless', 'released-there']
   expect(names().map((some) => some.filter((name) => name !== 'kubernetes').sort())).toEqual([left, left, left])
+})
+
+test('the Lease that a killed agent left is deleted where its start file says it is, and that of another machine is not', async () => {
+  await using cluster = await world()
+  const { there, sim } = cluster
+  await there.write(path.join(there.stateDir, 'start-settings.json'), JSON.stringify({ leaseNamespace: 'kube-system' }))
+  sim.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'kube-system' } })
+  const name = leaseNameOf(hostname())
+  const lease = (namespace: string, holderIdentity: string) =>
+    sim.create({
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata: { name, namespace },
+      spec: { holderIdentity },
+    })
+  lease('default', own)
+  lease('kube-system', other)
+  const places = async () => {
+    const traces = await listTraces(await there.parts())
+    return traces.find(({ kind }) => kind === 'cluster')?.places.map((place) => place.path)
+  }
+  const ofAnother = await places()
+  sim.patch({ resource: 'leases', name, namespace: 'kube-system' }, { spec: { holderIdentity: own } })
+  const ofOurs = await places()
+  await removeTraces(await there.parts(), chosen('cluster'))
+  expect([ofAnother, ofOurs, sim.list('leases').map(({ metadata }) => metadata.namespace)]).toEqual([
+    ...[undefined, [`kube-system/${name} (Lease)`], ['default']],
+  ])
 })
 
 test('without an identity nothing is deleted, not even what says of no machine that it gave it up', async () => {

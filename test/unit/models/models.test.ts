@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import type { ModelRequest } from '../../../src/agent-core/models/models.ts'
+import type { LocalModel, ModelRequest } from '../../../src/agent-core/models/models.ts'
 import { eventually } from '../../support/eventually.ts'
 import type { ServedFile } from '../../support/file-server.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
@@ -153,4 +155,26 @@ test('what a person pulled is shown for a minute after its end, and what failed 
     false,
     [['gone failed', 'good done'], ['gone failed'], ['gone failed'], []],
   ])
+})
+
+test('what is on the disk is told with its digest, last used first, read once until this agent changes it', async () => {
+  const none = await world.models.onDisk()
+  const older = caller('older', { name: 'older' })
+  const newer = caller('newer', { name: 'newer' })
+  file.allow(200_000)
+  await eventually(() => world.models.state().fetches.length === 0)
+  await Promise.all([older.done, newer.done])
+  const digest = `sha256:${createHash('sha256').update(gguf('A', 200_000)).digest('hex')}`
+  const model = (name: string) => ({ name, digest, sizeBytes: 200_000 })
+  const both = await world.models.onDisk()
+  await rm(join(world.store, 'newer'), { recursive: true })
+  const stillKnown = await world.models.onDisk()
+  await world.models.markUsed({ ...request(file.url), name: 'older' }, (await older.done) as LocalModel)
+  const used = await world.models.onDisk()
+  expect({ none, both, stillKnown, used }).toEqual({
+    none: [],
+    both: expect.arrayContaining([model('older'), model('newer')]) as unknown,
+    stillKnown: both,
+    used: [model('older')],
+  })
 })
