@@ -80,13 +80,8 @@ export class InstalledRuntimes {
   async #ask(runtime: ProcessRuntime, path: string): Promise<Facts> {
     const { flags, program, version } = runtime
     const shown = sentence(path, maxPathBytes)
-    const unverified = (why: string): Facts => ({
-      path: shown,
-      message: sentence(
-        `${why} Install ${flags.product} again, or name another one with ${program.flag}.`,
-        maxMessageBytes,
-      ),
-    })
+    const unverified = (message: string): Facts => ({ path: shown, message: sentence(message, maxMessageBytes) })
+    const again = `Install ${flags.product} again, or name another one with ${program.flag}.`
     try {
       const { stdout, stderr } = await askProgram({
         command: version.beside === undefined ? path : join(dirname(path), version.beside),
@@ -96,27 +91,30 @@ export class InstalledRuntimes {
         maxOutputBytes: maxAnswerBytes,
       })
       const told = version.shownBy.exec(`${stderr}\n${stdout}`)?.[1]
-      if (told === undefined) return unverified(`${shown} does not say its version as ${program.name} does.`)
-      const old = await this.#problemWithFlags(runtime, path)
-      if (old !== undefined) return { ...unverified(old), version: sentence(told, maxVersionBytes) }
-      return { path: shown, version: sentence(told, maxVersionBytes) }
+      if (told === undefined) return unverified(`${shown} does not say its version as ${program.name} does. ${again}`)
+      const problem = await this.#problemWith(runtime, path, again)
+      return {
+        ...(problem === undefined ? { path: shown } : unverified(problem)),
+        version: sentence(told, maxVersionBytes),
+      }
     } catch (error) {
       if (!(error instanceof ProgramError)) throw error
-      return unverified(error.message)
+      return unverified(`${error.message} ${again}`)
     }
   }
 
   /** Only of a runtime that ends at a flag that it does not know: the others are told what they understand. */
-  async #problemWithFlags(runtime: ProcessRuntime, path: string): Promise<string | undefined> {
+  async #problemWith(runtime: ProcessRuntime, path: string, again: string): Promise<string | undefined> {
     if (runtime.flags.isStrict !== true) return undefined
     const { flags, problem } = await this.#options.dialects.of(runtime, path, launchEnvironment())
     if (problem !== undefined) return `${path} ${problem}`
-    if (flags === undefined) return `${path} does not answer --help.`
+    if (flags === undefined) return `${path} does not answer ${runtime.helpArgs.join(' ')}. ${again}`
     const argv = runtime.argv({
       ...{ spec: inferenceServiceSpec.parse({}), model: modelSpec.parse({}), modelPath: '' },
       ...{ port: 0, promptCacheMiB: 0 },
     })
-    return tooOld(argv, flags, path)
+    const old = tooOld(argv, flags, path)
+    return old && `${old} ${again}`
   }
 }
 

@@ -80,6 +80,14 @@ test('an mlx-lm that lacks a flag of ours is too old, with its version', async (
   })
 })
 
+test('a vllm-swift that serves models of its own choice is said to be too old, with the version that is not', async () => {
+  const path = await program("echo 'vllm-swift 0.3.1'", 'vllm-swift')
+  expect(await told(path, 'vllm-swift')).toMatchObject({
+    ...{ version: '0.3.1', state: 'unverified' },
+    message: `${path} is version 0.3.1, which may serve another model than it is given. Upgrade vllm-swift: 0.3.2 is the oldest that does not.`,
+  })
+})
+
 test('an mlx-lm whose server does not run is not taken for one because the program beside it does', async () => {
   await program("echo '0.32.2'", 'mlx_lm')
   const path = await program('exit 1', 'mlx_lm.server')
