@@ -130,9 +130,9 @@ function portOf(state: ServerState): number | undefined {
   return state.kind === 'starting' && state.unasked ? state.port : undefined
 }
 
-/** Its alias, and the file of its model. */
+/** Its alias first, which vLLM takes and no other, then the file of its model. */
 function namesOf(command: readonly string[]): string[] {
-  const aliases = valuesOf(command, '--alias', '-a').flatMap((text) => text.split(','))
+  const aliases = valuesOf(command, '--alias', '-a', '--served-model-name').flatMap((text) => text.split(','))
   const files = valuesOf(command, '--model', '-m').map((file) => basename(file))
   return namesFrom([...aliases, ...files])
 }

@@ -76,23 +76,34 @@ export interface Advance extends CpuSample {
 }
 
 /**
+ * Between two looks a server that counts nothing may use less than `workingShare` of a processor while its GPU computes, but each step that it has the GPU
+ * take costs more than this. An idle one costs as much with our health checks.
+ */
+const stillCpuMs = 50
+
+/**
  * A server whose HTTP side answers may be stuck in a computation: its requests stay in flight, its counters stand still and it uses no
- * processor. A server that used to tell its counters and is silent now counts as unchanged.
+ * processor. A server that used to tell its counters and is silent now counts as unchanged; of one that counts nothing the connections that are
+ * open are its requests.
  */
 export function advanceOf(
   before: Advance | undefined,
   use: Pick<Use, 'answer' | 'requests' | 'work'>,
   cpu: CpuSample,
 ): Advance | undefined {
-  if (use.answer === 'untold' || (use.answer === 'counted' && use.requests === 0)) return undefined
+  const isUntold = use.answer === 'untold'
+  if ((isUntold || use.answer === 'counted') && (use.requests ?? 0) === 0) return undefined
   const work = use.work ?? before?.work ?? 0
-  const stands = before !== undefined && work === before.work && !isWorking(before, cpu)
+  const works = before !== undefined && (isUntold ? cpu.cpuMs - before.cpuMs >= stillCpuMs : isWorking(before, cpu))
+  const stands = before !== undefined && work === before.work && !works
   return { ...cpu, work, stuck: stands ? before.stuck + 1 : 0 }
 }
 
 export interface LivenessWatch {
   readonly port: number
   readonly probe: HealthProbe
+  /** Asks a server that counts nothing for a token, once its requests seem to stand still. */
+  readonly token?: HealthProbe | undefined
   readonly timings: LivenessTimings
   readonly signal: AbortSignal
   /** Its living processes. */
@@ -183,17 +194,38 @@ class Vitals {
 
   /** Asks only once in a while. */
   async isStuck(): Promise<boolean> {
-    const { poller, asksForProgress, timings, signal } = this.#watch
+    const { asksForProgress, timings, signal } = this.#watch
     if (!asksForProgress || performance.now() < this.#progressLookAt) return false
     this.#progressLookAt = performance.now() + timings.progressEveryMs
-    const use = await poller.look({ freshMs: timings.everyMs, withinMs: timings.answerWithinMs })
-    if (use.answer === 'cannotAsk') return false
+    const use = await this.#use()
+    if (use === undefined || use.answer === 'cannotAsk') return false
     if (use.answer === 'counted') this.#tellsCounters = true
-    const inFlight = use.answer === 'counted' ? use.requests !== 0 : this.#tellsCounters
+    const inFlight = use.answer === 'silent' ? this.#tellsCounters : use.requests !== undefined && use.requests > 0
     const cpu = inFlight ? (await this.#facts())?.cpu : undefined
     if (signal.aborted) return false
     this.#advance = cpu && advanceOf(this.#advance, use, cpu)
-    return (this.#advance?.stuck ?? 0) >= timings.stuckLooks
+    if ((this.#advance?.stuck ?? 0) < timings.stuckLooks) return false
+    return use.answer !== 'untold' || (await this.#answersNothing())
+  }
+
+  /** Undefined where the system does not tell the connections of a server that counts nothing. */
+  async #use(): Promise<Use | undefined> {
+    const { poller, token, timings, onTrouble } = this.#watch
+    const connections = token !== undefined
+    try {
+      return await poller.look({ freshMs: timings.everyMs, withinMs: timings.answerWithinMs, connections })
+    } catch (error) {
+      onTrouble('could not tell whether a server is used', error)
+      return undefined
+    }
+  }
+
+  /** An open connection may be one that a client merely keeps, and the GPU may have long to do: who computes a token in as long again is not stuck. */
+  async #answersNothing(): Promise<boolean> {
+    const { token, port, timings, signal } = this.#watch
+    const answer = await token?.(port, timings.stuckLooks * timings.progressEveryMs, signal)
+    this.#advance = undefined
+    return answer?.kind === 'silent' && !signal.aborted
   }
 
   /** `cpu` is absent where the system does not tell processor time. */

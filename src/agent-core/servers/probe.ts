@@ -105,6 +105,8 @@ export interface ServerProtocol {
   readonly readiness: () => HealthProbe
   readonly health: HealthProbe
   readonly activity: (port: number, timeLimitMs: number, signal?: AbortSignal, host?: string) => Promise<Activity>
+  /** Asks a server that counts nothing for one token: any answer says that it computes. Absent = its counters say so. */
+  readonly token?: HealthProbe
   /** Further ports that it listens at, each as what is added to its port. */
   readonly furtherPorts: readonly number[]
   /** Its first process waits for another that computes, also for one that has ended. */
@@ -117,7 +119,22 @@ const probeMlxLm: HealthProbe = async (...question) => {
   return answer.kind === 'answered' && answer.status === 503 ? { ...answer, status: 500 } : answer
 }
 
-const oneToken = JSON.stringify({ model: 'default_model', prompt: 'a', max_tokens: 1 })
+const oneToken = {
+  path: '/v1/completions',
+  body: JSON.stringify({ model: 'default_model', prompt: 'a', max_tokens: 1 }),
+}
+const messages = [{ role: 'user', content: 'a' }]
+const oneTokenOfChat = {
+  path: '/v1/chat/completions',
+  body: JSON.stringify({ model: 'default_model', messages, max_tokens: 1 }),
+}
+
+const tokenBy =
+  (question: Pick<Question, 'path' | 'body'>): HealthProbe =>
+  async (port, timeLimitMs, signal, host = loopback) => {
+    const answer = await exchange({ ...question, host, port, timeLimitMs, signal, statusOnly: true })
+    return answer.kind === 'answered' ? { kind: 'answered', status: answer.status } : answer
+  }
 
 /** A start without progress ends long before. */
 const longestLoadMs = 6 * 3_600_000
@@ -127,14 +144,11 @@ const longestLoadMs = 6 * 3_600_000
  * given up would be computed all the same.
  */
 function firstToken(): HealthProbe {
-  let asked: Promise<Exchange> | undefined
+  let asked: Promise<ProbeAnswer> | undefined
   return async (port, timeLimitMs, signal, host = loopback) => {
     const health = await probeMlxLm(port, timeLimitMs, signal, host)
     if (health.kind !== 'answered' || health.status !== 200) return health
-    asked ??= exchange({
-      ...{ host, port, path: '/v1/completions', body: oneToken },
-      ...{ timeLimitMs: longestLoadMs, signal, statusOnly: true },
-    })
+    asked ??= tokenBy(oneToken)(port, longestLoadMs, signal, host)
     const waited = new AbortController()
     const answer = await Promise.race([asked, pause(timeLimitMs, waited.signal).then(() => undefined)])
     waited.abort()
@@ -157,9 +171,9 @@ const plain: ServerProtocol = {
 
 export const serverProtocols = {
   'llama-server': { ...plain, activity: (...question) => askActivity(...question) },
-  'mlx-lm': { ...plain, readiness: firstToken, health: probeMlxLm },
+  'mlx-lm': { ...plain, readiness: firstToken, health: probeMlxLm, token: tokenBy(oneToken) },
   // It listens only after its model is loaded.
-  'mlx-server': plain,
+  'mlx-server': { ...plain, token: tokenBy(oneTokenOfChat) },
   // With most models that reason, a proxy of its own takes the port, and vLLM listens behind it.
   'vllm-swift': {
     ...plain,

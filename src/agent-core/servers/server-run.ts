@@ -226,6 +226,7 @@ export class ServerRun {
     const { launch, liveness: timings, onProbe, now } = this.#options
     return watchLiveness({
       ...{ port, signal, probe: this.#at(this.#protocol.health), poller, timings, onProbe },
+      token: this.#protocol.token && this.#at(this.#protocol.token),
       members: () => this.#group.members(),
       asksForProgress: launch.sleepsWhenIdle !== true,
       onHealth: (healthy, trouble) => {

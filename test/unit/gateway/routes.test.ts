@@ -47,6 +47,11 @@ test('a server that serves is reached by its port, its aliases and the file of i
   ])
 })
 
+test('vllm-swift is told the name that it serves its model by', () => {
+  const argv = ['/bin/vllm-swift', 'serve', '/models/qwen', '--port', '4000', '--served-model-name', 'qwen']
+  expect(routesOf({ 'default/one': ready }, [], argv)).toMatchObject([{ names: ['qwen'] }])
+})
+
 test('one that an earlier agent left serves on before it was asked', () => {
   const found: ServerState = { kind: 'starting', since: 0, pid: 1, port: 4_000, unasked: true }
   const own: ServerState = { kind: 'starting', since: 0, pid: 1, port: 4_000 }

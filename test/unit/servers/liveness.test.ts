@@ -40,6 +40,13 @@ describe('requests in flight', () => {
     ['of a server that tells nothing any more stand', { ...unknown, answer: 'silent' }, 5_000, 3],
     ['that are none do neither', counted(0, 100), 5_000, undefined],
     ['that nobody counts do neither', { ...unknown, answer: 'untold' }, 5_000, undefined],
+    [
+      'of a server that counts nothing stand with its processor',
+      { answer: 'untold', requests: 1, work: undefined },
+      5_049,
+      3,
+    ],
+    ['of one that hands work to its GPU advance', { answer: 'untold', requests: 1, work: undefined }, 5_050, 0],
   ] as const)('%s', (_, use, cpuMs, stuck) => {
     expect(advanceOf(before, use, { cpuMs, at: 60_000 })?.stuck).toBe(stuck)
   })

@@ -135,6 +135,33 @@ describe('ports', () => {
     await expect(new Ports().reserve({ kind: 'fixed', port: taken.port })).rejects.toThrow(NoPortError)
   })
 
+  test('a first port is taken where it is free, and any other where it is not', async () => {
+    const ports = new Ports()
+    const first = await freePort()
+    using one = await ports.reserve({ kind: 'ephemeral', first })
+    using two = await ports.reserve({ kind: 'ephemeral', first })
+    expect([one.port === first, two.port === first]).toEqual([true, false])
+  })
+
+  test('a server of two ports gets neither where one is taken, and no other server gets its second', async () => {
+    const further = [1]
+    const from = await freePorts(2)
+    const one = (port: number) => ({ kind: 'range', from: port, to: port }) as const
+    const ports = new Ports()
+    const both = await ports.reserve(one(from), { further })
+    await expect(ports.reserve(one(from + 1))).rejects.toThrow(NoPortError)
+    both[Symbol.dispose]()
+    const second = await ports.reserve(one(from + 1))
+    await expect(ports.reserve(one(from), { further })).rejects.toThrow(NoPortError)
+    second[Symbol.dispose]()
+    using _kept = ports.keep(from, further)
+    await expect(ports.reserve(one(from + 1))).rejects.toThrow(NoPortError)
+
+    await using _taken = await stranger(from + 1)
+    await expect(new Ports().reserve(one(from), { further })).rejects.toThrow(NoPortError)
+    await expect(new Ports().reserve(one(65_535), { further })).rejects.toThrow(NoPortError)
+  })
+
   test('reservations at the same time never meet', async () => {
     const ports = new Ports()
     const reserved = await Promise.all(Array.from({ length: 200 }, () => ports.reserve({ kind: 'ephemeral' })))

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { cp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -303,6 +305,35 @@ describe.each(kinds)('$name', (kind) => {
     expect([...known].filter((flag) => !flags.table.has(flag))).toEqual([])
     const argv = (await launchOf(kind, executable)).argv(1)
     expect(argv.filter((word) => word.startsWith('--') && !known.has(word))).toEqual([])
+  })
+})
+
+describe('a server that counts nothing', () => {
+  const soon = { ...impatient, progressEveryMs: 300, stuckLooks: 2 }
+  const kind = kinds[2] ?? kinds[0]
+  const start = async (room: ServerRoom, tokenMs: number) => {
+    const launch = await launchOf(kind as Kind, sampleMlxServerPath)
+    room.servers.start('a/b', { ...launch, env: { ...launch.env, SAMPLE_SCRIPT: JSON.stringify({ tokenMs }) } })
+    return room.reached('ready')
+  }
+
+  test('is ended where its requests stand still, its processor too, and it answers no question for a token', async () => {
+    await using room = await ServerRoom.create({ liveness: soon })
+    const { port } = await start(room, 60_000)
+    const answer = complete(port, { model: 'm', max_tokens: 2 }).catch(() => 'cut')
+    expect((await room.settled()).message).toMatch(/did not advance any of the requests in flight for minutes/)
+    expect(await answer).toBe('cut')
+  })
+
+  test('is left alone where a client merely keeps a connection open', async () => {
+    let probes = 0
+    await using room = await ServerRoom.create({ liveness: soon, onProbe: () => (probes += 1) })
+    const { port } = await start(room, 1)
+    const kept = connect(port, '127.0.0.1')
+    await once(kept, 'connect')
+    await eventually(() => probes > 12)
+    expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready', healthy: true })
+    kept.destroy()
   })
 })
 
