@@ -1,4 +1,3 @@
-import { execa } from 'execa'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { request, type IncomingMessage } from 'node:http'
@@ -6,7 +5,6 @@ import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { isDeepStrictEqual } from 'node:util'
-import OpenAI from 'openai'
 import { expect, test } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
@@ -15,6 +13,7 @@ import { eventually } from '../support/eventually.ts'
 import { freePort, freePorts } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { askAsProgramsDo, clientOf, slowModel } from '../support/openai-requests.ts'
 import { parsePrometheusText } from '../support/prometheus-text.ts'
 import { sampleServerPath, type SampleScript } from '../support/sample-servers/sample.ts'
 import { useLlamaServer } from '../support/skip.ts'
@@ -205,58 +204,19 @@ test("the real llama-server by OpenAI's own client and curl: whole, streamed, ma
   const health = await freePort()
   const agent = await there.start('--port', String(health))
   const file = path.join(world.folder, 'slow.gguf')
-  await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
+  await writeLlamaGguf(file, slowModel)
   await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
   await world.applyService('llama')
   await world.applyService('vectors', { modelRef: 'llama', spec: { extraArgs: ['--embeddings', '--pooling', 'mean'] } })
   const { port: enginePort } = await agent.service('llama', 'ready')
   await agent.service('vectors', 'ready')
-  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
-  const messages = [{ role: 'user' as const, content: 'hello' }]
-  const short = { model: 'slow.gguf', messages, max_completion_tokens: 16, ignore_eos: true }
-
+  const client = clientOf(`${url}/v1`)
   expect((await client.models.list()).data.map(({ id }) => id).toSorted()).toEqual(['llama', 'vectors'])
-  const body = JSON.stringify({ model: 'llama', max_tokens: 16, ignore_eos: true, prompt: 'hello' })
-  const curl = await execa('curl', ['-sS', `${url}/v1/completions`, '-d', body])
-  expect(JSON.parse(curl.stdout)).toMatchObject({ usage: { completion_tokens: 16 } })
-
-  const stream = await client.chat.completions.create({
-    ...short,
-    model: 'llama',
-    stream: true,
-    stream_options: { include_usage: true },
+  await askAsProgramsDo({
+    ...{ chat: { url: `${url}/v1`, model: 'llama' }, enginePort },
+    vectors: { url: `${url}/v1`, model: 'vectors' },
   })
-  let tokens: number | undefined
-  for await (const { usage } of stream) tokens = usage?.completion_tokens
-  expect(tokens).toBe(16)
-
-  const many = await Promise.all(
-    Array.from({ length: 8 }, () => client.chat.completions.create({ ...short, model: 'llama' })),
-  )
-  expect(many.map((answer) => answer.usage?.completion_tokens)).toEqual(Array.from({ length: 8 }, () => 16))
-
-  const parameters = { type: 'object', properties: { city: { enum: ['Paris'] } }, required: ['city'] }
-  const asked = await client.chat.completions.create({
-    ...{ model: 'llama', messages, max_completion_tokens: 4, tool_choice: 'required' as const },
-    tools: [{ type: 'function', function: { name: 'weather', parameters } }],
-  })
-  expect(asked.usage?.completion_tokens).toBe(4)
-
-  const { data } = await client.embeddings.create({ model: 'vectors', input: ['one', 'two'] })
-  expect(data.map(({ embedding }) => embedding.length)).toEqual([256, 256])
-
-  const long = await client.chat.completions.create({
-    ...short,
-    model: 'llama',
-    stream: true,
-    max_completion_tokens: 3_000,
-  })
-  for await (const _ of long) break
-  await eventually(async () => {
-    const metrics = await (await fetch(`http://127.0.0.1:${enginePort}/metrics`)).text()
-    return /^llamacpp:requests_processing 0$/m.test(metrics)
-  })
-  await expect(client.chat.completions.create({ ...short, model: 'gpt-4' })).rejects.toMatchObject({
+  await expect(client.chat.completions.create({ model: 'gpt-4', messages: [] })).rejects.toMatchObject({
     ...{
       status: 404,
       code: 'model_not_found',

@@ -9,10 +9,12 @@ import { useControlPlane } from '../support/control-plane/control-plane.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { createNetworkNamespace, type NetworkNamespace } from '../support/network-namespace.ts'
+import { askAsProgramsDo, clientOf, slowModel } from '../support/openai-requests.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
-import { missingNetworkNamespaces, skipWhen } from '../support/skip.ts'
+import { missingNetworkNamespaces, skipWhen, useLlamaServer } from '../support/skip.ts'
 
 const cluster = useControlPlane()
 const missing = missingNetworkNamespaces()
@@ -147,6 +149,40 @@ const withAnnotations = (name: string, annotations: Readonly<Record<string, stri
 const bearer = (key: string): string => `Authorization: Bearer ${key}`
 const secret = (world: AgentWorld, token: string) =>
   world.admin.apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quick-key' }, stringData: { token } })
+
+const llamaServer = useLlamaServer()
+
+test("the real llama-server behind a key by OpenAI's own client and curl: whole, streamed, many at once, cancelled, tools and embeddings", async () => {
+  await using there = await scene(cluster().connection)
+  const { world } = there
+  const agent = await there.start('--listen', 'gateway', '--llama-server', llamaServer)
+  const file = path.join(world.folder, 'slow.gguf')
+  await writeLlamaGguf(file, slowModel)
+  await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
+  await secret(world, 'key-one')
+  for (const [name, extraArgs] of Object.entries({ llama: [], vectors: ['--embeddings', '--pooling', 'mean'] })) {
+    await world.admin.apply({
+      ...{ apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'InferenceService' },
+      metadata: withAnnotations(name, { 'metalbar.dev/api-key-secret': 'quick-key' }),
+      spec: { modelRef: 'llama', extraArgs },
+    })
+  }
+  const { port: enginePort } = await agent.service('llama', 'ready')
+  const { port: vectorsPort } = await agent.service('vectors', 'ready')
+  const chat = { url: `http://${other.here}:${enginePort}/v1`, model: 'llama' }
+  const vectors = { url: `http://${other.here}:${vectorsPort}/v1`, model: 'vectors' }
+  await askAsProgramsDo({ chat, vectors, enginePort, apiKey: 'key-one' })
+
+  const refused = { status: 401, code: 'invalid_api_key', message: expect.stringContaining('API key') as string }
+  const question = { model: 'llama', messages: [{ role: 'user' as const, content: 'hello' }], max_completion_tokens: 2 }
+  const { completions } = clientOf(chat.url, 'key-two').chat
+  await expect(completions.create(question)).rejects.toMatchObject(refused)
+  await expect(completions.create({ ...question, stream: true })).rejects.toMatchObject(refused)
+  const withoutKey = [[], [bearer('')], [bearer('key-two')], [bearer('key-one')]].map((headers) =>
+    askedThere(chatAt(other.here, enginePort), ...headers),
+  )
+  expect((await Promise.all(withoutKey)).map(([status]) => status)).toEqual([401, 401, 401, 200])
+})
 
 /** Until the next one answers at this URL. */
 async function killGateway(agent: AgentProcess, url: string): Promise<void> {
