@@ -61,18 +61,6 @@ test('a quantised model in three files is served from the first of them', async 
   expect(await server.terminate()).toBe(0)
 })
 
-test('the smallest model is ready and lists itself under its alias', async () => {
-  const file = join(folder, 'tiny.gguf')
-  await writeLlamaGguf(file)
-  await using server = await start(file, '--alias', 'tiny', '--metrics')
-  await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200' })
-
-  const models = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) })
-  const listed = models.parse(await (await fetch(`${server.url}/v1/models`)).json())
-  const metrics = await (await fetch(`${server.url}/metrics`)).text()
-  expect([listed.data.map(({ id }) => id), metrics.includes('llamacpp:')]).toEqual([['tiny'], true])
-})
-
 test("what is read of llama-server's work is what its client counts, tokens and rate alike", async () => {
   const file = join(folder, 'twenty-seconds.gguf')
   await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })

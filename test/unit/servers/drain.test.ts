@@ -113,17 +113,7 @@ test('a server that counts its requests is not held up by a connection that a cl
   expect(stoppings(room)).toEqual(['none'])
 })
 
-test('where a server does not count, open connections stand for requests', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ noMetrics: true, tokenMs: 20 })
-  const { port } = await room.reached('ready')
-  const answer = ask(port)
-  await eventually(async () => (await platform.establishedConnections(port)) === 1)
-  expect([await room.servers.stop('a/b'), await answer]).toEqual([{ stopped: true }, 'answered'])
-  expect(stoppings(room)).toEqual(['none', 1, 0, 'none'])
-})
-
-test('… and one that stays open holds up the stop no longer than the limit', async () => {
+test('where a server does not count, a connection that stays open holds up the stop no longer than the limit', async () => {
   await using room = await ServerRoom.create()
   room.start({ noMetrics: true }, { drainLimitMs: 300 })
   const { port } = await room.reached('ready')

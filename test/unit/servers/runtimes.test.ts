@@ -10,7 +10,7 @@ import { Dialects } from '../../../src/agent-core/runtimes/dialect.ts'
 import { InstalledRuntimes } from '../../../src/agent-core/runtimes/installed.ts'
 import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
 import { adoptServers } from '../../../src/agent-core/servers/adoption.ts'
-import type { ServerLaunch } from '../../../src/agent-core/servers/launch.ts'
+import { launchEnvironment, type ServerLaunch } from '../../../src/agent-core/servers/launch.ts'
 import { Ledger } from '../../../src/agent-core/servers/ledger.ts'
 import { livenessTimings } from '../../../src/agent-core/servers/liveness.ts'
 import { Ports, portsOf } from '../../../src/agent-core/servers/ports.ts'
@@ -18,9 +18,9 @@ import { serverProtocols, type ServerRuntime } from '../../../src/agent-core/ser
 import { residentBytesOf } from '../../../src/agent-core/servers/process-group.ts'
 import { Servers } from '../../../src/agent-core/servers/servers.ts'
 import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
-import { askProgram } from '../../../src/agent-core/util/ask-program.ts'
 import { runtimeState } from '../../../src/contract/queries.ts'
 import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
 import { writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { writeMlxModel } from '../../support/mlx-writer.ts'
 import { sampleMlxServerPath, sampleVllmSwiftPath, type SampleScript } from '../../support/sample-servers/sample.ts'
@@ -63,7 +63,7 @@ interface Kind {
   readonly victims: readonly number[]
   readonly processes: number
   /** A model that it cannot load, and what a person is told. */
-  readonly wrong: { readonly model: string; readonly loadMs?: number; readonly told: RegExp }
+  readonly wrong: { readonly model: string; readonly loadMs?: number; readonly stallMs?: number; readonly told: RegExp }
   /** What an older build answers, for which spec that does not do, and what a person is told. */
   readonly old: { readonly says: string; readonly spec?: Changes; readonly told: RegExp }
 }
@@ -77,7 +77,7 @@ const kinds: readonly Kind[] = [
       model: 'llama.gguf',
       tells: 'counted',
     },
-    ...{ tokens: 1_500, processes: 1, victims: [0] },
+    ...{ tokens: 1_000, processes: 1, victims: [0] },
     wrong: {
       model: 'banana.gguf',
       told: /'banana'\. This llama-server does not know this kind of model: upgrade llama/,
@@ -98,7 +98,7 @@ const kinds: readonly Kind[] = [
   },
   {
     ...{ name: 'mlx-server, a sample', runtime: 'mlx-server', program: () => sampleMlxServerPath, model: 'mlx' },
-    ...{ tells: 'untold', tokens: 200, processes: 1, victims: [0] },
+    ...{ tells: 'untold', tokens: 100, processes: 1, victims: [0] },
     wrong: {
       model: 'banana',
       told: /type: banana\. This mlx-server does not know this kind of model: upgrade mlx-server/,
@@ -110,7 +110,7 @@ const kinds: readonly Kind[] = [
   },
   {
     ...{ name: 'vllm-swift, a sample', runtime: 'vllm-swift', program: () => sampleVllmSwiftPath, model: 'mlx' },
-    ...{ tells: 'counted', tokens: 200, processes: 3, victims: [0, 1, 2] },
+    ...{ tells: 'counted', tokens: 100, processes: 3, victims: [0, 1, 2] },
     wrong: { model: 'banana', told: /type: banana\. This vllm-swift does not know this kind of model: upgrade vllm/ },
     old: {
       says: 'vllm-swift 0.3.0',
@@ -119,10 +119,10 @@ const kinds: readonly Kind[] = [
   },
   {
     ...{ name: 'vllm-swift behind its proxy, a sample', runtime: 'vllm-swift', program: () => sampleVllmSwiftPath },
-    ...{ model: 'thinking', tells: 'counted', tokens: 200, processes: 3, victims: [0, 1, 2] },
+    ...{ model: 'thinking', tells: 'counted', tokens: 100, processes: 3, victims: [0, 1, 2] },
     wrong: {
-      // A real one takes longer to load vLLM; a process is seen once in a second.
-      ...{ model: 'thinking-banana', loadMs: 1_500 },
+      // A real one takes longer to load vLLM than its processes are looked at.
+      ...{ model: 'thinking-banana', loadMs: 800, stallMs: 2_000 },
       told: /which had ended, .*No safetensors found in .*\. The folder lacks files of the model: correct spec\.source/,
     },
     old: { says: 'vllm-swift 0.2.1', told: /0\.3\.2 is the oldest/ },
@@ -133,26 +133,31 @@ const kinds: readonly Kind[] = [
 const script = { tokenMs: 5 } satisfies SampleScript
 const allowed = 'SAMPLE_SCRIPT'
 
+/** Each program says what it can do once for all tests. */
+const dialects = new Dialects()
+
 const settings = agentSettings.parse({ modelStore: '/models', stateDir: '/state' })
 
 interface Changes {
   readonly loadMs?: number | undefined
+  readonly stallMs?: number | undefined
   readonly [field: string]: unknown
 }
 
 /** As an agent prepares a service that asks for the runtime. */
-async function prepare({ runtime }: Kind, executable: string, model: string, { loadMs, ...spec }: Changes = {}) {
+async function prepare({ runtime }: Kind, executable: string, model: string, changes: Changes = {}) {
+  const { loadMs, stallMs = 60_000, ...spec } = changes
   const launches = new ServerLaunches({
     settings: {
       ...{ defaultRuntime: undefined, program: () => executable, performanceCores: undefined },
       policy: { allowsUnsafe: false, allowedEnv: [allowed], modelRoots: [] },
       ...{ port: () => ({ kind: 'ephemeral' as const }), host: () => '127.0.0.1' },
-      rules: (chosen) => ({ ...launchRules(settings, chosen), startupStallMs: 60_000 }),
+      rules: (chosen) => ({ ...launchRules(settings, chosen), startupStallMs: stallMs }),
     },
     models: { header: () => Promise.reject(new Error('not read')) },
     ...{ findBinary: () => Promise.resolve({ kind: 'found', path: executable }), metal: false },
     allowsFile: () => Promise.resolve(true),
-    dialects: new Dialects(),
+    dialects,
   })
   const metadata = { namespace: 'a', name: 'b', uid: 'uid-1', resourceVersion: '1' }
   const service = parseInferenceService({
@@ -177,8 +182,8 @@ async function prepare({ runtime }: Kind, executable: string, model: string, { l
   return { problem, launch }
 }
 
-async function launchOf(kind: Kind, executable: string, model = kind.model, loadMs = 0): Promise<ServerLaunch> {
-  const { problem, launch } = await prepare(kind, executable, inModels(model), { loadMs })
+async function launchOf(kind: Kind, executable: string, model = kind.model, changes?: Changes): Promise<ServerLaunch> {
+  const { problem, launch } = await prepare(kind, executable, inModels(model), changes)
   expect(problem).toBeUndefined()
   return launch()
 }
@@ -250,12 +255,11 @@ describe.each(kinds)('$name', (kind) => {
     await using last = await adopted()
     expect((await complete(port, { model: modelOf(kind), max_tokens: 1 })).status).toBe(200)
     process.kill(pid, 'SIGKILL')
-    await eventually(() => last.get('a/b')?.kind === 'exited')
-    const memory = await eventually(() => {
+    const { memory } = await eventually(() => {
       const state = last.get('a/b')
-      return state?.kind === 'exited' && state.settled ? (state.memory?.residentBytes ?? 0) : undefined
+      return state?.kind === 'exited' && state.settled ? state : undefined
     })
-    expect(memory).toBeGreaterThan(0.7 * residentBytesOf(members))
+    expect(memory?.residentBytes).toBeGreaterThan(0.7 * residentBytesOf(members))
     await expectNothingLeft(pid, port, kind)
   })
 
@@ -268,9 +272,11 @@ describe.each(kinds)('$name', (kind) => {
       const { pid, port } = await room.reached('ready')
       const members = (await livingPids(pid)).toSorted((one, other) => one - other)
       process.kill(members[at] ?? 0, 'SIGKILL')
-      const { cause, outOf, failures } = await room.settled()
+      const { cause, outOf, failures, message } = await room.settled()
       expect(['itself', 'hung']).toContain(cause)
       expect([outOf, failures]).toEqual(['serving', 1])
+      if (at === 0)
+        expect(message).toMatch(/It was killed from outside.* \(it had [\d.]+ [MG]B of [\d.]+ GB .* before\): /)
       await expectNothingLeft(pid, port, kind)
       room.servers.start('a/b', launch)
       await room.reached('ready', { where: (state) => state.pid !== pid })
@@ -278,10 +284,14 @@ describe.each(kinds)('$name', (kind) => {
   )
 
   test('a model that it cannot load ends its start at once, and a person reads why and what to do', async () => {
+    const { wrong } = kind
     await using room = await ServerRoom.create()
-    room.servers.start('a/b', await launchOf(kind, executable, kind.wrong.model, kind.wrong.loadMs))
+    room.servers.start(
+      'a/b',
+      await launchOf(kind, executable, wrong.model, { loadMs: wrong.loadMs, stallMs: wrong.stallMs }),
+    )
     const exited = await room.settled()
-    expect(exited.message).toMatch(kind.wrong.told)
+    expect(exited.message).toMatch(wrong.told)
     expect([exited.outOf, exited.failures]).toEqual(['start', 1])
   })
 
@@ -295,21 +305,38 @@ describe.each(kinds)('$name', (kind) => {
   test('it counts as installed, is given nothing that it does not know, and each of its flags has a judgement', async () => {
     const found = { kind: 'found', path: executable } as const
     const [view] = await new InstalledRuntimes({
-      ...{ offered: () => [kind.runtime], find: () => Promise.resolve(found), dialects: new Dialects() },
+      ...{ offered: () => [kind.runtime], find: () => Promise.resolve(found), dialects },
     }).look()
     expect(view && runtimeState(view)).toBe('ready')
-    const { helpArgs, dialectFrom, flags } = runtimes[kind.runtime]
-    const env = { PATH: process.env['PATH'] ?? '' }
-    const { stdout, stderr } = await askProgram({ command: executable, args: helpArgs, env, timeLimitMs: 60_000 })
-    const { flags: known = new Set<string>() } = dialectFrom(`${stdout}\n${stderr}`)
-    expect([...known].filter((flag) => !flags.table.has(flag))).toEqual([])
+    const runtime = runtimes[kind.runtime]
+    const { flags: known = new Set<string>() } = await dialects.of(runtime, executable, launchEnvironment())
+    expect([...known].filter((flag) => !runtime.flags.table.has(flag))).toEqual([])
     const argv = (await launchOf(kind, executable)).argv(1)
     expect(argv.filter((word) => word.startsWith('--') && !known.has(word))).toEqual([])
   })
 })
 
+test('the port that vllm-swift may have its engine listen at is given to no other server, also by the next agent', async () => {
+  await using room = await ServerRoom.create()
+  const kind = kinds.find(({ runtime }) => runtime === 'vllm-swift') as Kind
+  const port = await freePort()
+  const at = (one: number) => ({ kind: 'range', from: one, to: one }) as const
+  room.servers.start('a/b', { ...(await launchOf(kind, sampleVllmSwiftPath)), port: at(port) })
+  await room.reached('ready')
+  const other = room.launch({}, { port: at(port + 1_000) })
+  room.servers.start('c/d', other)
+  expect((await room.reached('failedToSpawn', { key: 'c/d' })).message).toMatch(/^No port from \d+ to \d+ is free/)
+
+  await room.servers.letGo()
+  const ledger = new Ledger({ file: join(room.folder, 'ledger.json'), platform, log: silentLog })
+  await using next = new Servers({ platform, ledger, stateDir: room.folder, log: silentLog })
+  await adoptServers({ ledger, servers: next, platform, log: silentLog, stateDir: room.folder, rules: () => ({}) })
+  next.start('c/d', other)
+  await eventually(() => next.get('c/d')?.kind === 'failedToSpawn')
+})
+
 describe('a server that counts nothing', () => {
-  const soon = { ...impatient, progressEveryMs: 300, stuckLooks: 2 }
+  const soon = { ...impatient, everyMs: 100, progressEveryMs: 150, stuckLooks: 2 }
   const kind = kinds[2] ?? kinds[0]
   const start = async (room: ServerRoom, tokenMs: number) => {
     const launch = await launchOf(kind as Kind, sampleMlxServerPath)
