@@ -8,6 +8,9 @@ export interface MlxShape {
   readonly feedForward?: number
   readonly heads?: number
   readonly kvHeads?: number
+  readonly headSize?: number
+  /** Three of four layers look back at so many tokens alone. */
+  readonly window?: number
   readonly contextTokens?: number
 }
 
@@ -39,18 +42,20 @@ const tokenizerConfig = {
   chat_template: "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:",
 }
 
+const layerType = (_: unknown, layer: number): string => (layer % 4 === 3 ? 'full_attention' : 'sliding_attention')
+
 /** Writes a model of random weights that mlx-lm loads and serves: Llama's architecture, float16, one token for each byte. */
 export async function writeMlxModel(folder: string, shape: MlxShape = {}): Promise<void> {
   const { layers = 2, hidden = 64, feedForward = 128, heads = 4, kvHeads = 2, contextTokens = 512 } = shape
-  const headSize = hidden / heads
+  const { headSize = hidden / heads, window } = shape
   const block = (layer: number): [string, number[]][] => {
     const name = (rest: string): string => `model.layers.${layer}.${rest}.weight`
     return [
       [name('input_layernorm'), [hidden]],
-      [name('self_attn.q_proj'), [hidden, hidden]],
+      [name('self_attn.q_proj'), [heads * headSize, hidden]],
       [name('self_attn.k_proj'), [kvHeads * headSize, hidden]],
       [name('self_attn.v_proj'), [kvHeads * headSize, hidden]],
-      [name('self_attn.o_proj'), [hidden, hidden]],
+      [name('self_attn.o_proj'), [hidden, heads * headSize]],
       [name('post_attention_layernorm'), [hidden]],
       [name('mlp.gate_proj'), [feedForward, hidden]],
       [name('mlp.up_proj'), [feedForward, hidden]],
@@ -65,9 +70,10 @@ export async function writeMlxModel(folder: string, shape: MlxShape = {}): Promi
   const config = {
     ...{ model_type: 'llama', architectures: ['LlamaForCausalLM'], tie_word_embeddings: true },
     ...{ hidden_size: hidden, num_hidden_layers: layers, intermediate_size: feedForward },
-    ...{ num_attention_heads: heads, num_key_value_heads: kvHeads, vocab_size: tokens.length },
+    ...{ num_attention_heads: heads, num_key_value_heads: kvHeads, head_dim: headSize, vocab_size: tokens.length },
     ...{ max_position_embeddings: contextTokens, rms_norm_eps: 1e-5, rope_theta: 10_000 },
     ...{ bos_token_id: 0, eos_token_id: 1 },
+    ...(window !== undefined && { sliding_window: window, layer_types: Array.from({ length: layers }, layerType) }),
   }
   await mkdir(folder, { recursive: true })
   const write = (name: string, content: string | Buffer) => writeFile(path.join(folder, name), content)

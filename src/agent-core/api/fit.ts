@@ -8,6 +8,7 @@ import type { GgufFields, GgufHeader } from '../models/gguf/gguf.ts'
 import type { ModelLook } from '../models/look.ts'
 import type { Dialect } from '../runtimes/dialect.ts'
 import { llamaServerArgv } from '../runtimes/llama-server.ts'
+import { slotsOf } from '../runtimes/mlx-lm.ts'
 import { refKey } from '../util/object-key.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { FittedModelView, FitVerdict } from '../../contract/fit.ts'
@@ -294,7 +295,7 @@ export function estimator(
       return estimateMlx({
         ...model,
         ...(tokens !== undefined && { contextTokens: tokens }),
-        slots: change.slots ?? slots ?? 1,
+        slots: slotsOf({ parallelSlots: change.slots ?? slots }),
         metal,
       })
     }

@@ -1,5 +1,6 @@
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { mebibyte } from '../memory/estimate/items.ts'
+import { keptPrompts } from '../memory/estimate/mlx.ts'
 import { allowed, code, flagsIn, ours, refused, type FlagTable } from './llama-server-flags.ts'
 import type { Dialect } from './dialect.ts'
 import { folderProblem, mlxCauses, pythonCauses } from './mlx-folder.ts'
@@ -83,7 +84,9 @@ export const mlxLmRuntime: ProcessRuntime = {
       ...['--allowed-origins', ''],
       ...['--log-level', 'WARNING'],
       ...['--decode-concurrency', slots, '--prompt-concurrency', slots],
-      ...(promptCacheMiB === undefined ? [] : ['--prompt-cache-bytes', String(promptCacheMiB * mebibyte)]),
+      ...(promptCacheMiB === undefined
+        ? []
+        : ['--prompt-cache-bytes', String(promptCacheMiB * mebibyte), '--prompt-cache-size', String(keptPrompts)]),
       ...spec.extraArgs,
     ]
   },

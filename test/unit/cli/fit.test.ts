@@ -118,7 +118,7 @@ test('context, slots and cache types change the cache as they do for llama-serve
   expect(await kv('--context', '9000', '--kv', 'q8_0,q4_0', '--slots', '3')).toBe(token * 3 * 3072 * (1.0625 + 0.5625))
 })
 
-test('an MLX folder is read for its config and its weights', async () => {
+test('an MLX folder is read for its config and its weights, and four conversations are counted', async () => {
   await using folder = await temporaryFolder()
   const model = path.join(folder.dir, 'mlx')
   await mkdir(model)
@@ -129,7 +129,7 @@ test('an MLX folder is read for its config and its weights', async () => {
   const config = { num_hidden_layers: 2, hidden_size: 512, num_attention_heads: 8, max_position_embeddings: 4096 }
   await writeFile(path.join(model, 'config.json'), JSON.stringify(config))
   const { stdout } = await fit(folder.dir, './mlx', '--json')
-  expect(answer.parse(JSON.parse(stdout)).items).toMatchObject({ weights: 100, kv: 2 * 2 * 512 * 4096 * 2 })
+  expect(answer.parse(JSON.parse(stdout)).items).toMatchObject({ weights: 100, kv: 4 * 2 * 2 * 512 * (4096 + 256) * 2 })
 })
 
 test('of a model on a server only the header is read', async () => {

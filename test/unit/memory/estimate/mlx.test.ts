@@ -21,15 +21,23 @@ const kv = (changes: object, contextTokens?: number, slots = 1) =>
     slots,
     ...(contextTokens !== undefined && { contextTokens }),
   }).items.kv
-/** Of one layer: keys and values in two bytes. */
-const layer = (tokens: number) => 2 * 4 * 128 * tokens * 2
+/** One layer's keys and values in two bytes, for so many tokens and one step more. */
+const layer = (tokens: number) => windowed(tokens + 256)
+const windowed = (tokens: number) => 2 * 4 * 128 * tokens * 2
 
-test('each layer keeps keys and values in steps of 256 tokens (mlx_lm/models/cache.py, KVCache)', () => {
+test('each layer keeps keys and values, and room for 256 tokens more (mlx_lm/models/cache.py, BatchKVCache)', () => {
   expect(kv({}, 8192)).toBe(4 * layer(8192))
-  expect(kv({}, 8193)).toBe(4 * layer(8448))
+  expect(kv({}, 8193)).toBe(4 * layer(8193))
   expect(kv({}, 8192, 3)).toBe(3 * 4 * layer(8192))
   expect(kv({ head_dim: 64 }, 8192)).toBe(4 * layer(8192) * 0.5)
   expect(kv({ num_key_value_heads: null }, 8192)).toBe(4 * layer(8192) * 4)
+})
+
+test('windowed layers hold all that is read at once until the first token, which is counted as compute', () => {
+  const compute = (changes: object) =>
+    estimateMlx({ config: { ...config, ...changes }, tensorBytes: 1, contextTokens: 8192, slots: 2 }).items.compute
+  const types = ['sliding_attention', 'sliding_attention', 'full_attention', 'full_attention']
+  expect(compute({ sliding_window: 1024, layer_types: types }) - compute({})).toBe(2 * 2 * windowed(2048))
 })
 
 test('without a wish the context is what the model was trained with', () => {
@@ -38,25 +46,25 @@ test('without a wish the context is what the model was trained with', () => {
 
 test('windowed layers keep their window alone (RotatingKVCache)', () => {
   const types = ['sliding_attention', 'sliding_attention', 'sliding_attention', 'full_attention']
-  expect(kv({ sliding_window: 1024, layer_types: types }, 8192)).toBe(3 * layer(1024) + layer(8192))
-  expect(kv({ sliding_window: 1024, sliding_window_pattern: 2 }, 8192)).toBe(2 * layer(1024) + 2 * layer(8192))
+  expect(kv({ sliding_window: 1024, layer_types: types }, 8192)).toBe(3 * windowed(1024) + layer(8192))
+  expect(kv({ sliding_window: 1024, sliding_window_pattern: 2 }, 8192)).toBe(2 * windowed(1024) + 2 * layer(8192))
   expect(kv({ sliding_window: 1024 }, 8192)).toBe(4 * layer(8192))
 })
 
 test('every nth layer attends to everything, which is the last of each group (mlx_lm/models/gemma3_text.py)', () => {
   const five = { sliding_window: 1024, sliding_window_pattern: 3, num_hidden_layers: 5 }
-  expect(kv(five, 8192)).toBe(4 * layer(1024) + layer(8192))
+  expect(kv(five, 8192)).toBe(4 * windowed(1024) + layer(8192))
 })
 
 test('a window that is no multiple of a step is kept to the token, one as long as the context whole', () => {
   const types = ['sliding_attention', 'sliding_attention', 'sliding_attention', 'sliding_attention']
-  expect(kv({ sliding_window: 1000, layer_types: types }, 8192)).toBe(4 * layer(1000))
-  expect(kv({ sliding_window: 8192, layer_types: types }, 8192)).toBe(4 * layer(8192))
+  expect(kv({ sliding_window: 1000, layer_types: types }, 8192)).toBe(4 * windowed(1000))
+  expect(kv({ sliding_window: 8192, layer_types: types }, 8192)).toBe(4 * windowed(8192))
   expect(kv({ sliding_window: 9000, layer_types: types }, 8192)).toBe(4 * layer(8192))
 })
 
 test('latent attention keeps the compressed row (mlx_lm/models/deepseek_v3.py)', () => {
-  expect(kv({ kv_lora_rank: 512, qk_rope_head_dim: 64 }, 8192)).toBe(4 * (512 + 64) * 8192 * 2)
+  expect(kv({ kv_lora_rank: 512, qk_rope_head_dim: 64 }, 8192)).toBe(4 * (512 + 64) * (8192 + 256) * 2)
 })
 
 test('gated delta nets keep a state, whatever the context (mlx_lm/models/qwen3_next.py)', () => {
