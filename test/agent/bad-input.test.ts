@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -43,7 +43,7 @@ const sentences = {
   s3: 's3://bucket/m.gguf is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.',
   mlx: 'The runtime "llama-server" (annotation metalbar.dev/runtime) cannot serve a Model of format "mlx": leave the runtime to the format or choose mlx-lm, or use a Model of another format.',
   unknownRuntime:
-    'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server or mlx-lm, or correct the name.',
+    'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server or vllm-swift, or correct the name.',
   outOfRange:
     'InferenceService default/wide is not usable: spec.replicas: Too big: expected number to be <=10. Correct it and apply it again.',
   fieldsAbsent: 'InferenceService default/bare names no Model; set spec.modelRef.',
@@ -492,7 +492,7 @@ async function machine({ args, prepare, ...options }: MachineOptions = {}): Prom
 async function installSample(folder: string, mode: number): Promise<void> {
   const file = path.join(folder, 'bin/llama-server')
   await mkdir(path.dirname(file), { recursive: true })
-  await writeFile(file, await readFile(sampleServerPath))
+  await writeFile(file, `#!/bin/sh\nexec '${sampleServerPath}' "$@"\n`)
   await chmod(file, mode)
 }
 

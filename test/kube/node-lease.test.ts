@@ -24,6 +24,7 @@ interface Options {
   readonly displayName?: string
   readonly connection?: ClusterConnection
   readonly everyMs?: number
+  readonly facts?: () => Promise<NodeFacts>
 }
 
 describe('the Lease of a machine', () => {
@@ -31,12 +32,8 @@ describe('the Lease of a machine', () => {
   const named = (name: string) => ({ ...lease, metadata: { name } })
   const read = (name: string): Promise<KubeObject | undefined> => cluster().admin.get(named(name))
 
-  async function agent({
-    id = 'id-a',
-    displayName = 'mac',
-    connection = cluster().connection,
-    everyMs = never,
-  }: Options = {}) {
+  async function agent(options: Options = {}) {
+    const { id = 'id-a', displayName = 'mac', connection = cluster().connection, everyMs = never } = options
     await using folder = await temporaryFolder()
     const file = await writeKubeconfig(path.join(folder.dir, 'kubeconfig'), connection)
     const api = new CountingApi(await PinnedContext.load({ file, env: {} }))
@@ -48,7 +45,7 @@ describe('the Lease of a machine', () => {
       ...{ api, namespace: cluster().namespace, node: { id, displayName } },
       log: { ...silentLog, warn: (message) => warnings.push(message) },
       pulse: new HeartbeatPulse({ random: () => 0.5, everyMs }),
-      facts: () => Promise.resolve(facts),
+      facts: options.facts ?? (() => Promise.resolve(facts)),
       onChange: () => said.push(nodeLease.notice ?? 'it is written'),
       monotonicNow: () => clock.now,
     })
@@ -199,6 +196,13 @@ describe('the Lease of a machine', () => {
     await cluster().admin.patch(named('metalbar-lost'), { spec: { holderIdentity: 'id-b' } })
     await lost.stop()
     expect([await read('metalbar-edited'), holderOf(await read('metalbar-lost'))]).toEqual([undefined, 'id-b'])
+  })
+
+  test('has nothing else on its beat wait for it', async () => {
+    const { promise: neverKnown } = Promise.withResolvers<NodeFacts>()
+    using mac = await agent({ displayName: 'slow', facts: () => neverKnown })
+    await mac.lease.renew()
+    expect([mac.requests(), await read('metalbar-slow')]).toEqual([[], undefined])
   })
 
   test('without rights costs one request for each heartbeat and is one notice, until they are granted', async () => {
