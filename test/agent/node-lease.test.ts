@@ -115,7 +115,7 @@ describe('an agent in this process', () => {
     expect((await leaseIn(world, 'metalbar-mover', other))?.metadata.uid).toBe(there.metadata.uid)
   })
 
-  test('and may write no Lease serves, and says so once', async () => {
+  test('that may write no Lease serves, and says so once', async () => {
     const { namespace } = api()
     await using world = await AgentWorld.open(api().connection, { namespace })
     const roles = z
