@@ -373,8 +373,11 @@ test('a folder that is gone when mlx-server or vllm-swift is spawned is not pass
     room.servers.start(kind.name, launch)
     const { message } = await room.reached('failedToSpawn', { key: kind.name })
     expect(message).toMatch(/^The folder of the model, .*gone, cannot be used: ENOENT/)
+    await writeFile(inModels('gone'), 'a file in its place')
+    await expect(launch.localCommand?.(1, models.dir)).rejects.toThrow(/gone, cannot be used: it is no folder/)
     expect((await prepare(kind, kind.program(), inModels('gone'))).problem?.message).toMatch(
       /gone is no folder: name the/,
     )
+    await rm(inModels('gone'))
   }
 })
