@@ -1,9 +1,19 @@
 import { once } from 'node:events'
-import { request, type IncomingMessage } from 'node:http'
+import { Agent, request, type IncomingMessage } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 
 const askEveryMs = 100
+/** Programs that ask at the same time, each one question after the other: some 50 a second cost a tenth of a core. */
+const programs = [
+  { streams: false, keepsAlive: false },
+  { streams: false, keepsAlive: false },
+  { streams: false, keepsAlive: true },
+  { streams: false, keepsAlive: true },
+  { streams: true, keepsAlive: false },
+  { streams: true, keepsAlive: true },
+] as const
+const streamTokens = 5
 const answerMs = 10_000
 /** The agent knows by then that a server is ready, and the gateway too. */
 const knownMs = 3_000
@@ -19,30 +29,33 @@ export interface LocalClientOptions {
   readonly onBroken: (sentence: string) => void
 }
 
-/** A program of this machine that asks the first service through the client proxy all the time: while it serves, every request is answered. */
+/** Programs of this machine that ask the first service through the client proxy all the time: while it serves, every request is answered. */
 export class LocalClient implements AsyncDisposable {
-  readonly counts = { answered: 0, excused: 0 }
+  readonly counts = { answered: 0, streamed: 0, excused: 0 }
   readonly #options: LocalClientOptions
   readonly #leaving = new AbortController()
-  readonly #running: Promise<void>
-  /** Faults that the gateway itself does not survive, and when the last of them was over. */
+  readonly #running: Promise<unknown>
+  /** Faults that the gateway itself does not survive: those that last, all that have begun or ended, and when the last of them was over. */
   #disturbances = 0
+  #turns = 0
   #disturbedAt: number | undefined
   #servesSince: number | undefined
 
   constructor(options: LocalClientOptions) {
     this.#options = options
-    this.#running = this.#run()
+    this.#running = Promise.all(programs.map((program) => this.#run(program)))
   }
 
   /** Something that ends or halts the gateway: until it is over and for as long as it takes to start another, requests may fail. */
   async disturb(what: () => Promise<void>): Promise<void> {
     this.#disturbances += 1
+    this.#turns += 1
     this.#disturbedAt = Infinity
     try {
       await what()
     } finally {
       this.#disturbances -= 1
+      this.#turns += 1
       if (this.#disturbances === 0) this.#disturbedAt = this.#options.workedMs()
     }
   }
@@ -52,18 +65,27 @@ export class LocalClient implements AsyncDisposable {
     await this.#running
   }
 
-  async #run(): Promise<void> {
+  async #run({ streams, keepsAlive }: (typeof programs)[number]): Promise<void> {
     const { signal } = this.#leaving
+    const connections = keepsAlive && new Agent({ keepAlive: true, maxSockets: 1 })
     while (!signal.aborted) {
       await delay(askEveryMs)
-      const wasServing = this.#isServing()
-      const problem = await this.#ask()
+      const turn = this.#turns
+      const was = { serving: this.#isServing(), excused: this.#isExcused() }
+      const problem = await this.#ask(streams, connections)
+      // Of a request that began before a fault it is not known which gateway answered, or left it.
+      const isSameTurn = this.#turns === turn
       if (problem === undefined) {
         this.counts.answered += 1
-        if (this.#disturbances === 0) this.#disturbedAt = undefined
-      } else if (this.#isExcused() || !wasServing || !this.#isServing()) this.counts.excused += 1
+        if (streams) this.counts.streamed += 1
+        if (this.#disturbances === 0 && isSameTurn) this.#disturbedAt = undefined
+        continue
+      }
+      const isExcused = was.excused || !isSameTurn || this.#isExcused()
+      if (isExcused || !was.serving || !this.#isServing()) this.counts.excused += 1
       else this.#options.onBroken(`A request to a service that serves was not answered: ${problem}`)
     }
+    if (connections) connections.destroy()
   }
 
   #isServing(): boolean {
@@ -76,16 +98,20 @@ export class LocalClient implements AsyncDisposable {
     return this.#disturbedAt !== undefined && this.#options.workedMs() - this.#disturbedAt < backMs
   }
 
-  /** Undefined where it was answered. */
-  async #ask(): Promise<string | undefined> {
+  /** Undefined where it was answered as a whole. */
+  async #ask(streams: boolean, connections: Agent | false): Promise<string | undefined> {
     const { port } = this.#options
-    const sent = request({ host: '127.0.0.1', port, method: 'POST', path: '/v1/chat/completions', agent: false })
+    const sent = request({
+      ...{ host: '127.0.0.1', port, method: 'POST', path: '/v1/chat/completions', agent: connections },
+    })
     const limit = setTimeout(() => sent.destroy(new Error('no answer in time')), answerMs)
+    const asked = streams ? { stream: true, max_tokens: streamTokens } : { max_tokens: 1 }
     try {
-      sent.end(JSON.stringify({ model: 'steady', messages: [{ role: 'user', content: 'hello' }], max_tokens: 1 }))
+      sent.end(JSON.stringify({ model: 'steady', messages: [{ role: 'user', content: 'hello' }], ...asked }))
       const [answer] = (await once(sent, 'response')) as [IncomingMessage]
       const said = await text(answer)
-      return answer.statusCode === 200 ? undefined : `${answer.statusCode} ${said}`
+      const isWhole = answer.statusCode === 200 && (!streams || said.endsWith('data: [DONE]\n\n'))
+      return isWhole ? undefined : `${answer.statusCode} ${said}`
     } catch (error) {
       return String(error)
     } finally {

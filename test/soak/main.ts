@@ -46,7 +46,9 @@ async function run(count: number, seed: number): Promise<boolean> {
   say(
     `${all} looks, of which ${late} came late, ${away} were while the agent was away and ${blocked} while it could not write.`,
   )
-  say(`${local.answered} requests through the client proxy were answered, ${local.excused} not, each for a reason.`)
+  say(
+    `${local.answered} requests through the client proxy were answered, ${local.streamed} of them as streams, ${local.excused} not, each for a reason.`,
+  )
   if (broken.length === 0) {
     say(`Nothing was broken by ${count} faults of seed ${seed}.`)
     return true
