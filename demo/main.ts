@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,6 +16,8 @@ import { startFileServer } from '../test/support/file-server.ts'
 import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
 import { KubeSim } from '../test/support/kube-sim/kube-sim.ts'
 import { findLlamaServer } from '../test/support/llama-server.ts'
+import { writeMlxModel } from '../test/support/mlx-writer.ts'
+import { mlxLmPart } from '../tasks/setup/mlx-lm.ts'
 import { lookAt, tellFigures } from './figures.ts'
 import { sampleObjects } from './objects.ts'
 import { askAt, askLikeAPod } from './pod.ts'
@@ -65,6 +67,12 @@ async function run(): Promise<void> {
       ? `Runtime   the real llama-server`
       : `Runtime   a SAMPLE that makes up its answers, because there is no llama-server here: ${real.missing}`,
   )
+  const mlxLm = mlxLmPart.find()
+  say(
+    mlxLm.found
+      ? 'MLX       the real mlx-lm, which computes on the processor here'
+      : `MLX       left out, because there is no mlx-lm here ("make setup" installs it): ${mlxLm.reason}`,
+  )
   say(`Power     ${samplePower.name}`)
   const [small, large] = [join(folder, 'small.gguf'), join(folder, 'large.gguf')]
   await writeLlamaGguf(small)
@@ -83,15 +91,26 @@ async function run(): Promise<void> {
   const hosted = await startAgent(cluster, {
     llamaServer: 'path' in real ? real.path : sampleServer,
     hubEndpoint: hub.endpoint,
+    mlxLm: mlxLm.found ? mlxLm.path : undefined,
   })
   const { door } = hosted
   const { host } = door.get()
   say(`Agent     ${host.displayName}: ${host.message}\n`)
 
-  const finished = tellSteps(door, ['quick', 'slow'], say)
-  say('$ kubectl apply -f quick.yaml -f slow.yaml')
-  for (const object of [...sampleObjects('quick', quick.url), ...sampleObjects('slow', 'hf://demo/slow')])
-    cluster.create(object)
+  const apples = join(folder, 'apples')
+  if (mlxLm.found) {
+    await writeMlxModel(apples)
+    const names = await readdir(apples)
+    await hub.addRepo('demo/apples', Object.fromEntries(names.map((name) => [name, { file: join(apples, name) }])))
+  }
+  const models = [
+    ...[sampleObjects('quick', quick.url), sampleObjects('slow', 'hf://demo/slow')],
+    ...(mlxLm.found ? [sampleObjects('apples', 'hf://demo/apples', { format: 'mlx' })] : []),
+  ]
+  const names = ['quick', 'slow', ...(mlxLm.found ? ['apples'] : [])]
+  const finished = tellSteps(door, names, say)
+  say(`$ kubectl apply${names.map((name) => ` -f ${name}.yaml`).join('')}`)
+  for (const object of models.flat()) cluster.create(object)
   await finished
   say(`\nThe Hub broke the download of slow off, and the agent ${resumption(hub.requests, (await stat(large)).size)}.`)
 
@@ -106,6 +125,11 @@ async function run(): Promise<void> {
   say(`\nA program of this Mac asks ${proxy}/v1/chat/completions for the model quick`)
   say(`  completion: ${JSON.stringify(await askAt(proxy, 'quick', question))}`)
   await tellFigures(door, 'quick', say)
+  if (mlxLm.found) {
+    say('\nAnother asks it for the model apples, which mlx-lm serves beside llama-server')
+    say(`  completion: ${JSON.stringify(await askAt(proxy, 'apples', question))}`)
+    say('  (bytes of random weights again: mlx-lm takes no grammar, which makes letters of those of quick)')
+  }
 
   const greedy = join(folder, 'greedy.gguf')
   await writeLlamaGguf(greedy, { ...greedyShape, weightType: 'Q4_0', weights: 'hole' })
@@ -155,7 +179,7 @@ async function usualOrFreePort(): Promise<number> {
 
 async function startAgent(
   cluster: KubeSim,
-  { llamaServer, hubEndpoint }: { llamaServer: string; hubEndpoint: string },
+  { llamaServer, hubEndpoint, mlxLm }: { llamaServer: string; hubEndpoint: string; mlxLm: string | undefined },
 ): Promise<HostedAgent> {
   const kubeconfig = join(folder, 'kubeconfig')
   await writeFile(kubeconfig, cluster.kubeconfig())
@@ -169,6 +193,7 @@ async function startAgent(
     allowedDownloadHosts: ['127.0.0.1', 'localhost'],
     stateDir,
     llamaServer,
+    mlxLm,
     hubEndpoint,
     port: 0,
     clientPort: await usualOrFreePort(),

@@ -1,5 +1,9 @@
 /** A Model and the InferenceService that serves it, as a person would apply them. */
-export function sampleObjects(name: string, source: string, { contextSize = 512 }: { contextSize?: number } = {}) {
+export function sampleObjects(
+  name: string,
+  source: string,
+  { contextSize = 512, format = 'gguf' }: { contextSize?: number; format?: 'gguf' | 'mlx' } = {},
+) {
   const metadata = { name, namespace: 'default' }
   const apiVersion = 'inference.llmkube.dev/v1alpha1'
   return [
@@ -7,7 +11,7 @@ export function sampleObjects(name: string, source: string, { contextSize = 512 
       apiVersion,
       kind: 'Model',
       metadata,
-      spec: { source, format: 'gguf', hardware: { accelerator: 'metal' } },
+      spec: { source, format, hardware: { accelerator: 'metal' } },
     },
     {
       apiVersion,

@@ -69,7 +69,7 @@ export const keptPrompts = 2
  * What a server for MLX models will hold. Weights are exact; the cache follows mlx-lm's `BatchKVCache` and `BatchRotatingKVCache`
  * (mlx_lm/models/cache.py) and, for latent attention, deepseek_v3.py. It counts twice: what mlx-lm keeps of a conversation that ended holds the
  * whole batch that it was part of (its `extract` is not evaluated), and it is kept once by {@link keptPrompts}. With ten of them, as is usual,
- * mlx-lm 0.32.2 held 1,550 MiB besides weights and Python where this is 728 MiB. Compute is reckoned as for llama.cpp.
+ * mlx-lm 0.32.2 was seen to hold three times the cache of a batch. Compute is reckoned as for llama.cpp.
  */
 export function estimateMlx(inputs: MlxInputs): Estimate {
   const { config: raw, tensorBytes, contextTokens, slots = 1, metal = true } = inputs
