@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { connect } from 'node:net'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { cp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -128,6 +128,8 @@ const kinds: readonly Kind[] = [
     old: { says: 'vllm-swift 0.2.1', told: /0\.3\.2 is the oldest/ },
   },
 ]
+
+const kindOf = (wanted: ServerRuntime): Kind => kinds.find(({ runtime }) => runtime === wanted) as Kind
 
 /** Tokens slow enough for a look at them; the real programs ignore it. */
 const script = { tokenMs: 5 } satisfies SampleScript
@@ -318,7 +320,7 @@ describe.each(kinds)('$name', (kind) => {
 
 test('the port that vllm-swift may have its engine listen at is given to no other server, also by the next agent', async () => {
   await using room = await ServerRoom.create()
-  const kind = kinds.find(({ runtime }) => runtime === 'vllm-swift') as Kind
+  const kind = kindOf('vllm-swift')
   const port = await freePort()
   const at = (one: number) => ({ kind: 'range', from: one, to: one }) as const
   room.servers.start('a/b', { ...(await launchOf(kind, sampleVllmSwiftPath)), port: at(port) })
@@ -335,11 +337,51 @@ test('the port that vllm-swift may have its engine listen at is given to no othe
   await eventually(() => next.get('c/d')?.kind === 'failedToSpawn')
 })
 
+describe('the real mlx-lm', () => {
+  const executable = useMlxLm()
+
+  test('whose port was taken stays without one for ever: it is ended, and started at another', async () => {
+    await using room = await ServerRoom.create()
+    const launch = await launchOf(kindOf('mlx-lm'), executable, 'mlx', { stallMs: 2_000 })
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    const { port: foreign } = taken.address() as AddressInfo
+    // Somebody takes the port between the look at it and the first start.
+    let first = 0
+    const argv = (port: number) => {
+      first ||= port
+      return launch.argv(port === first ? foreign : port)
+    }
+    const localCommand = (port: number) => Promise.resolve({ argv: argv(port), links: new Map<string, string>() })
+    room.servers.start('a/b', { ...launch, argv, localCommand })
+    const { port } = await room.reached('ready')
+    expect([first === 0, port === first]).toEqual([false, false])
+    taken.close()
+  })
+
+  test('is left alone where a client merely keeps a connection open', async () => {
+    let probes = 0
+    await using room = await ServerRoom.create({ liveness: soon, onProbe: () => (probes += 1) })
+    room.servers.start('a/b', await launchOf(kindOf('mlx-lm'), executable))
+    await expectLeftAlone(room, () => probes)
+  })
+})
+
+/** Looked at as often as within minutes. */
+const soon = { ...impatient, everyMs: 100, progressEveryMs: 150, stuckLooks: 2 }
+
+async function expectLeftAlone(room: ServerRoom, probes: () => number): Promise<void> {
+  const { port } = await room.reached('ready')
+  const kept = connect(port, '127.0.0.1')
+  await once(kept, 'connect')
+  await eventually(() => probes() > 12)
+  expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready', healthy: true })
+  kept.destroy()
+}
+
 describe('a server that counts nothing', () => {
-  const soon = { ...impatient, everyMs: 100, progressEveryMs: 150, stuckLooks: 2 }
-  const kind = kinds[2] ?? kinds[0]
   const start = async (room: ServerRoom, tokenMs: number) => {
-    const launch = await launchOf(kind as Kind, sampleMlxServerPath)
+    const launch = await launchOf(kindOf('mlx-server'), sampleMlxServerPath)
     room.servers.start('a/b', { ...launch, env: { ...launch.env, SAMPLE_SCRIPT: JSON.stringify({ tokenMs }) } })
     return room.reached('ready')
   }
@@ -355,12 +397,8 @@ describe('a server that counts nothing', () => {
   test('is left alone where a client merely keeps a connection open', async () => {
     let probes = 0
     await using room = await ServerRoom.create({ liveness: soon, onProbe: () => (probes += 1) })
-    const { port } = await start(room, 1)
-    const kept = connect(port, '127.0.0.1')
-    await once(kept, 'connect')
-    await eventually(() => probes > 12)
-    expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready', healthy: true })
-    kept.destroy()
+    await start(room, 1)
+    await expectLeftAlone(room, () => probes)
   })
 })
 
