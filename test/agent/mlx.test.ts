@@ -2,6 +2,7 @@ import { execa } from 'execa'
 import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, inject, test } from 'vitest'
+import { z } from 'zod'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -18,6 +19,44 @@ const mlxLm = useMlxLm()
 skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
 
 const body = (model: string) => JSON.stringify({ model, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }] })
+
+const routerShape = z.looseObject({
+  spec: z.looseObject({
+    backends: z.array(z.looseObject({ inferenceServiceRef: z.looseObject({ name: z.string() }) })),
+  }),
+})
+const serviceShape = z.looseObject({
+  spec: z.looseObject({ ports: z.array(z.looseObject({ name: z.string(), port: z.number() })) }),
+})
+const endpointShape = z.looseObject({
+  spec: z.looseObject({ endpoint: z.looseObject({ port: z.number() }).optional() }),
+})
+
+/** Where LLMKube's router proxy finds the backends of a ModelRouter: at the Service of each InferenceService and its `spec.endpoint.port`. */
+async function routerBackends(
+  world: AgentWorld,
+  services: readonly string[],
+): Promise<{ url: string; host: string }[]> {
+  const apiVersion = 'inference.llmkube.dev/v1alpha1'
+  const backends = services.map((name) => ({ name, inferenceServiceRef: { name } }))
+  const made = await world.admin.create({
+    apiVersion,
+    kind: 'ModelRouter',
+    metadata: { name: 'router' },
+    spec: { backends },
+  })
+  return Promise.all(
+    routerShape.parse(made).spec.backends.map(async ({ inferenceServiceRef: { name } }) => {
+      const service = await world.admin.get({ apiVersion, kind: 'InferenceService', metadata: { name } })
+      const port = endpointShape.parse(service).spec.endpoint?.port ?? 8080
+      const { ports } = serviceShape.parse(await world.service(name)).spec
+      expect(ports).toContainEqual(expect.objectContaining({ name: 'http', port }))
+      const published = await world.published(name)
+      const host = `${name}.${world.namespace}.svc.cluster.local:${port}`
+      return { url: `http://${published?.address}:${published?.port}`, host }
+    }),
+  )
+}
 
 describe('a GGUF and an MLX model on one agent', () => {
   skipWhen(missingNetworkNamespaces())
@@ -68,6 +107,17 @@ describe('a GGUF and an MLX model on one agent', () => {
     const said = `Served by mlx-lm, chosen by ${apples.runtimeFrom}.`
     await eventually(async () => (await world.conditionMessage('apples'))?.endsWith(said) === true, { what: said })
     expect(await world.published('apples')).toEqual({ address: other.here, port: apples.port, ready: true })
+    const routed = await routerBackends(world, ['words', 'apples'])
+    const askedByRouter = routed.map(async ({ url, host }) => {
+      const ask = async (path: string, ...more: string[]) => {
+        const options = ['-sS', '--max-time', '60', '-w', '%{http_code}', '-H', `host: ${host}`]
+        const [command, ...args] = other.enter(['curl', ...options, ...more, `${url}${path}`])
+        return (await execa(command, args)).stdout
+      }
+      const [health, chat] = [await ask('/health'), await ask('/v1/chat/completions', '-d', body('any-name'))]
+      return [health.slice(-3), chat.slice(-3), chat.includes('chat.completion')]
+    })
+    expect(await Promise.all(askedByRouter)).toEqual(Array(2).fill(['200', '200', true]))
     // Whoever reached mlx-lm itself could have it load anything: only the gateway does.
     const models = other.enter([
       'curl',
