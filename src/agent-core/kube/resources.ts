@@ -281,9 +281,9 @@ export const inferenceServiceSpec = z.object({
   mode: z.enum(['chat', 'embedding', 'rerank']).optional(),
   /** A chat template may be one of them. */
   extraArgs: listOf(text(16_384), 256).default([]),
-  /** Only to know which Models it names. */
+  /** It is not passed on: only to know which Models it names, and to say so. */
   speculativeDecoding: z
-    .object({ draftModelRef: line(253).optional() })
+    .object({ type: line(64).optional(), draftModelRef: line(253).optional() })
     .optional()
     .catch(undefined),
   env: listOf(z.object({ name: line(256).min(1), value: text(16_384).optional(), valueFrom: presence }), 256).default(

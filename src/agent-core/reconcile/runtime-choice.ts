@@ -35,14 +35,18 @@ export function environmentRefusal(spec: InferenceServiceSpec): EnvironmentRefus
 }
 
 /**
- * What a person should know about variables that a server here does not get. It is started without them: LLMKube's Go agent passes
- * no variables at all, so what runs there has to run here.
+ * What of a spec a server here does not get, for a person to know. It is started without: LLMKube's Go agent passes no variables and drafts no
+ * tokens, so what runs there has to run here.
  */
-export function environmentNotice({ env }: InferenceServiceSpec, allowed: readonly string[]): string | undefined {
+export function leftOutNotice(
+  { env, speculativeDecoding }: InferenceServiceSpec,
+  allowed: readonly string[],
+): string | undefined {
   const fromPod = env.flatMap(({ name, valueFrom }) => (valueFrom === undefined ? [] : [shown(name)]))
   const notAllowed = env.flatMap(({ name, valueFrom }) =>
     valueFrom === undefined && judgeVariable(name, allowed) === 'leftOut' ? [shown(name)] : [],
   )
+  const { type: speculation = 'none' } = speculativeDecoding ?? {}
   const sentences = [
     ...(fromPod.length === 0
       ? []
@@ -53,6 +57,11 @@ export function environmentNotice({ env }: InferenceServiceSpec, allowed: readon
       ? []
       : [
           `It runs without ${listed(notAllowed)} of spec.env: this machine allows variables by name, with --allowed-env.`,
+        ]),
+    ...(speculation === 'none' || speculation === 'disabled'
+      ? []
+      : [
+          `It runs without spec.speculativeDecoding (${shown(speculation)}), which this agent does not pass on yet: its answers are the same and slower.`,
         ]),
   ]
   return sentences.length === 0 ? undefined : sentences.join(' ')
@@ -108,7 +117,7 @@ export const chooseRuntime =
     })
     const refusal = specRefusal(spec, settings.policy, runtime)
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
-    const notice = environmentNotice(spec, settings.policy.allowedEnv)
+    const notice = leftOutNotice(spec, settings.policy.allowedEnv)
     return {
       ok: true,
       runtime: runtime.name,

@@ -1,10 +1,6 @@
 import { expect, test } from 'vitest'
 import { inferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
-import {
-  environmentNotice,
-  environmentOf,
-  environmentRefusal,
-} from '../../../src/agent-core/reconcile/runtime-choice.ts'
+import { leftOutNotice, environmentOf, environmentRefusal } from '../../../src/agent-core/reconcile/runtime-choice.ts'
 
 const secret = { secretKeyRef: { name: 'hub', key: 'token' } }
 const specOf = (...env: object[]) => inferenceServiceSpec.parse({ env })
@@ -19,14 +15,21 @@ test('only variables that a person allowed are passed on, and a person is told o
     { name: 'NODE', valueFrom: { fieldRef: { fieldPath: 'spec.nodeName' } } },
   )
   const allowed = ['PLAIN', 'EMPTY']
-  expect([environmentOf(spec, allowed), environmentNotice(spec, allowed)]).toEqual([
+  expect([environmentOf(spec, allowed), leftOutNotice(spec, allowed)]).toEqual([
     { PLAIN: 'x', EMPTY: '', GGML_METAL_BF16_DISABLE: '1' },
     'It runs without TOKEN, NODE of spec.env, whose valueFrom only a Pod can read: give a literal value where it is needed. It runs without OTHER of spec.env: this machine allows variables by name, with --allowed-env.',
   ])
 })
 
 test('where every variable is passed on there is nothing to tell', () => {
-  expect(environmentNotice(specOf({ name: 'PLAIN', value: 'x' }), ['PLAIN'])).toBeUndefined()
+  expect(leftOutNotice(specOf({ name: 'PLAIN', value: 'x' }), ['PLAIN'])).toBeUndefined()
+})
+
+test('a person is told of speculative decoding that is asked for and not passed on', () => {
+  const notice = (type?: string) =>
+    leftOutNotice(inferenceServiceSpec.parse({ speculativeDecoding: { ...(type !== undefined && { type }) } }), [])
+  expect([notice(), notice('none'), notice('disabled')]).toEqual([undefined, undefined, undefined])
+  expect(notice('ngram-simple')).toMatch(/^It runs without spec\.speculativeDecoding \(ngram-simple\)/)
 })
 
 test.each([
@@ -55,7 +58,7 @@ test.each(['my.app-setting', 'FOO-BAR', 'A=B'])(
     const spec = specOf({ name, value: 'x' })
     expect(environmentOf(spec, [])).toEqual({})
     expect(environmentRefusal(spec)).toBeUndefined()
-    expect(environmentNotice(spec, [])).toContain(`It runs without ${name} of spec.env`)
+    expect(leftOutNotice(spec, [])).toContain(`It runs without ${name} of spec.env`)
   },
 )
 
