@@ -15,7 +15,7 @@ import { skipWhen } from '../support/skip.ts'
 const controlPlane = inject('controlPlane')
 skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
 
-test('mlx-server and vllm-swift serve who names them, each at its port and behind what it needs, and end with all of their processes', async () => {
+test('mlx-server and vllm-swift serve who names them, or has no other one, each at its port and behind what it needs, and end with all of their processes', async () => {
   if ('missing' in controlPlane) return
   await using world = await AgentWorld.open(controlPlane.connection)
   const mlx = path.join(world.folder, 'lent', 'mlx')
@@ -27,22 +27,27 @@ test('mlx-server and vllm-swift serve who names them, each at its port and behin
     ...{ folder: path.join(world.folder, 'agent'), kubeconfig: await readFile(file, 'utf8') },
     args: [
       ...['--namespace', world.namespace, '--allowed-model-roots', path.join(world.folder, 'lent')],
+      // Preferred, and not here: who names no runtime gets the one that is.
+      ...['--mlx-lm-bin', path.join(world.folder, 'none')],
       ...['--mlx-server-bin', sampleMlxServerPath, '--mlx-server-port', String(first)],
       // The address of this machine, since vllm-swift is behind the gateway, which listens there.
       ...['--vllm-swift-bin', sampleVllmSwiftPath, '--client-port', String(clientPort), '--host-ip', ''],
     ],
   })
-  const serve = async (name: string, runtime: string) => {
+  const serve = async (name: string, runtime?: string) => {
     await world.applyModel(name, { source: mlx, format: 'mlx' })
-    const metadata = { name, annotations: { 'metalbar.dev/runtime': runtime } }
+    const metadata = { name, ...(runtime !== undefined && { annotations: { 'metalbar.dev/runtime': runtime } }) }
     const what = { apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'InferenceService' }
     await world.admin.apply({ ...what, metadata, spec: { modelRef: name } })
     return agent.service(name, 'ready')
   }
   const pears = await serve('pears', 'mlx-server')
-  const plums = await serve('plums', 'mlx-server')
+  const plums = await serve('plums')
   const quinces = await serve('quinces', 'vllm-swift')
   expect([pears.port === first, plums.port === first]).toEqual([true, false])
+  expect([pears.runtime, plums.runtime, plums.runtimeFrom]).toEqual([
+    ...['mlx-server', 'mlx-server', 'the format mlx of its Model'],
+  ])
 
   const asked = async (model: string) => {
     const answer = await fetch(`http://127.0.0.1:${clientPort}/v1/chat/completions`, {

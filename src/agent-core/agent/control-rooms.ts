@@ -32,6 +32,7 @@ import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
 import { tokenIn } from '../reconcile/model-request.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
+import { serverRuntimes } from '../servers/probe.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { hostFor, loopback } from '../servers/listening.ts'
 import { longestStopMs } from '../servers/termination.ts'
@@ -427,7 +428,7 @@ function openSession(
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
   const { identity, version, platform, log, settings: started, idleMinuteMs = 60_000 } = context.options
-  const { models, servers, memory } = rooms
+  const { models, servers, memory, installed } = rooms
   const { performanceCores, hasMetal } = machine()
   const settings = context.settings()
   const listen = () => context.settings().listen
@@ -436,6 +437,7 @@ function openSession(
     settings: {
       defaultRuntime: settings.runtime,
       offered: settings.runtimes,
+      installed: () => serverRuntimes.filter((one) => installed.known?.some(({ name, path }) => name === one && path)),
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
       program: (runtime) => started[runtime.settings.program],
       performanceCores,

@@ -260,7 +260,8 @@ export class ManagedService {
   }
 
   #read(): Reading {
-    const { cluster, settings, launches, names, now } = this.#rooms
+    const { cluster, settings, launches, names, servers, now } = this.#rooms
+    const running = servers.get(this.key) && servers.runtimeOf(this.key)
     return read({
       now: now(),
       key: this.key,
@@ -271,7 +272,7 @@ export class ManagedService {
       lastSeen: this.#metadata,
       allowlist: settings.allowlist,
       hold: holdOf(this.#unloadReason()),
-      chooseRuntime: launches.chooseRuntime,
+      chooseRuntime: (service, spec, model) => launches.chooseRuntime(service, spec, model, running),
       fetched: this.#fetch.content,
       servedDigest: this.#starts.digest,
       before: this.#durations,

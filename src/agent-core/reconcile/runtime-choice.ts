@@ -82,6 +82,8 @@ export interface RuntimeSettings {
   readonly defaultRuntime: string | undefined
   /** `--runtimes`; absent = all. */
   readonly offered?: readonly ServerRuntime[] | undefined
+  /** What of them was found here at the last look. */
+  readonly installed?: () => readonly ServerRuntime[]
   /** The program that was given for a runtime; where it really is gets looked up at every start. */
   readonly program: (runtime: ProcessRuntime) => string | undefined
   readonly performanceCores: number | undefined
@@ -96,13 +98,15 @@ export interface SpecPolicy extends ArgumentPolicy {
 
 export const chooseRuntime =
   (settings: RuntimeSettings) =>
-  (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec): RuntimeChoice => {
+  (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec, running?: ServerRuntime): RuntimeChoice => {
     const resolution = resolveRuntime({
       annotation: service.metadata.annotations[runtimeAnnotation],
       specRuntime: spec.runtime,
       modelFormat: model.format,
       flag: settings.defaultRuntime,
       offered: settings.offered,
+      installed: settings.installed?.(),
+      running,
     })
     if (resolution.kind === 'refused') return { ok: false, message: resolution.message }
     const runtime = runtimes[resolution.runtime]

@@ -15,6 +15,10 @@ export interface RuntimeInput {
   readonly flag?: string | undefined
   /** `--runtimes`: what this machine offers, in the order of preference; absent = all. */
   readonly offered?: readonly ServerRuntime[] | undefined
+  /** What of that was found here. */
+  readonly installed?: readonly ServerRuntime[] | undefined
+  /** The runtime of the service's own server. */
+  readonly running?: ServerRuntime | undefined
 }
 
 /** A refusal waits for a change of its inputs: trying again would not help. */
@@ -87,7 +91,7 @@ interface Choice {
 }
 
 function chosen(
-  { annotation, specRuntime, flag }: RuntimeInput,
+  { annotation, specRuntime, flag, installed = [], running }: RuntimeInput,
   format: string,
   offered: readonly ServerRuntime[],
 ): Choice {
@@ -96,7 +100,11 @@ function chosen(
   const isDefault = specRuntime === schemaDefault && (isFlagUsable || !serves('llama-server', format))
   if (specRuntime && !isDefault) return { name: specRuntime, from: 'spec.runtime' }
   if (flag) return { name: flag, from: '--runtime' }
-  const name = [...offered, ...serverRuntimes].find((one) => serves(one, format)) ?? 'llama-server'
+  const able = [...offered, ...serverRuntimes].filter((one) => serves(one, format))
+  const here = able.filter((one) => offered.includes(one))
+  // Another one that is installed later replaces no server that runs.
+  const stays = here.find((one) => one === running)
+  const name = stays ?? here.find((one) => installed.includes(one)) ?? able[0] ?? 'llama-server'
   return { name, from: `the format ${format} of its Model` }
 }
 

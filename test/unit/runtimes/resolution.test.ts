@@ -53,6 +53,26 @@ test.each<[string, RuntimeInput, unknown]>([
     by('mlx-server', byAnnotation),
   ],
   [
+    'or by who has no other one that serves its format',
+    { modelFormat: 'mlx', installed: ['llama-server', 'mlx-server'] },
+    by('mlx-server', 'the format mlx of its Model'),
+  ],
+  [
+    'and stays where it runs when another one is installed',
+    { modelFormat: 'mlx', installed: ['mlx-lm', 'mlx-server'], running: 'mlx-server' },
+    by('mlx-server', 'the format mlx of its Model'),
+  ],
+  [
+    'unless it is offered no longer',
+    { modelFormat: 'mlx', offered: ['mlx-lm'], installed: ['mlx-lm', 'mlx-server'], running: 'mlx-server' },
+    by('mlx-lm', 'the format mlx of its Model'),
+  ],
+  [
+    'of what is installed, what is not offered is not chosen',
+    { modelFormat: 'mlx', offered: ['mlx-lm'], installed: ['mlx-server'] },
+    by('mlx-lm', 'the format mlx of its Model'),
+  ],
+  [
     'or by who offers it first',
     { specRuntime: 'llamacpp', modelFormat: 'mlx', offered: ['vllm-swift', 'mlx-lm'] },
     by('vllm-swift', 'the format mlx of its Model'),
