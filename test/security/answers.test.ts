@@ -10,6 +10,7 @@ import { createTransport } from '../../src/agent-core/models/download/transport.
 import { defaultDownloadSettings, type ModelRequest } from '../../src/agent-core/models/models.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
 import type { Progress } from '../../src/contract/service.ts'
+import { safetensors } from '../support/mlx-writer.ts'
 import { silentLog } from '../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from '../unit/models/world.ts'
 
@@ -142,6 +143,29 @@ test.each<{ what: string; wanted: Partial<ModelRequest> }>([
     message: expect.stringContaining('/payload.so') as string,
   })
   expect(await filesBelow(world.store)).toEqual({})
+})
+
+test.each([
+  ['code', 'modeling_own.py', 'import os'],
+  ['a pickle', 'pytorch_model.bin', '\x80\x02cos\nsystem\n'],
+  ['a pickle under another name', 'tokenizer.json', '\x80\x02cos\nsystem\n'],
+  ['an archive of pickles for weights', 'more.safetensors', 'PK\x03\x04'],
+])('of an MLX model on the Hub %s is not kept, though the Model names it', async (_what, name, content) => {
+  await using hub = await startFakeHub()
+  const files = { 'config.json': Buffer.from('{}'), 'model.safetensors': safetensors([['a', [1]]]) }
+  await hub.addRepo('org/mlx', { ...files, [name]: Buffer.from(content, 'latin1') })
+  const models = world.restarted({ env: { HF_ENDPOINT: hub.endpoint } })
+  const wanted = { ...request('hf://org/mlx'), format: 'mlx' }
+  const named = { ...wanted, files: [...Object.keys(files), name] }
+  expect(await failure(models.ensure(named, staying()))).toMatchObject({
+    reason: 'NotAModel',
+    message: expect.stringContaining(
+      `/${name} answered with something that is neither a model nor what belongs`,
+    ) as string,
+  })
+  expect(await filesBelow(world.store)).toEqual({})
+  await models.ensure({ ...wanted, files: Object.keys(files) }, staying())
+  expect(Object.keys(await filesBelow(world.store))).toEqual(['tiny/config.json', 'tiny/model.safetensors'])
 })
 
 test('a template and a vocabulary may lie beside a model', async () => {

@@ -13,7 +13,7 @@ import {
   resolveHub,
   resolveSource,
 } from './resolve.ts'
-import { isFolderFormat, isWeightsName, type WantedModel } from './selection.ts'
+import { isBesideWeights, isFolderFormat, isWeightsName, type WantedModel } from './selection.ts'
 import { type HubAddress, shownSource } from './source.ts'
 import { isFound, type Manifest, type ManifestFile } from './store/records.ts'
 
@@ -253,5 +253,8 @@ function mayBegin(start: Uint8Array, { fileName, role }: RemoteFile, { isFirst, 
   if (role === 'mmproj') return kind === 'gguf'
   const isWeights = isWeightsName(fileName)
   if (isFirst && (isWeights || !isFolderFormat(format))) return isKindOf(format, kind)
-  return isWeights ? isModelKind(kind) : isSideKind(kind)
+  if (format !== 'mlx' && format !== 'safetensors') return isWeights ? isModelKind(kind) : isSideKind(kind)
+  // Pickles are programs, and what Python finds beside a model it may run.
+  if (isWeights) return isKindOf(format, kind)
+  return isBesideWeights(fileName) && (kind === 'text' || kind === 'unknown')
 }

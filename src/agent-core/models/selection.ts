@@ -315,13 +315,38 @@ function folderFiles<T extends Candidate>(
       `${place.name} has no model of spec.format ${format} (config.json and ${format === 'pytorch' ? 'weights' : '.safetensors files'}): it has ${listed(all, place)}; correct spec.source or spec.format.`,
     )
   }
+  requireParts(hasModel ? names.filter((name) => /^model/i.test(name)) : names, place)
   return top.filter((file) => {
     const name = basename(file.path)
     // Mistral's repositories hold the same weights a second time under this name.
     if (hasModel && /^consolidated.*\.safetensors$/i.test(name)) return false
     if (/^readme|^license|^notice|^\./i.test(name)) return false
-    return isWeights(name) || /\.(?:json|model|txt|jinja|tiktoken)$/i.test(name)
+    return isWeights(name) || isBesideWeights(name)
   })
+}
+
+/** What lies beside the weights of a model that is a folder: its configuration, its tokenizer, its template. */
+export const isBesideWeights = (path: string): boolean => /\.(?:json|model|txt|jinja|tiktoken)$/i.test(path)
+
+/** Weights in parts, as in `model-00001-of-00002.safetensors`, of which some count from 0 and some write 163 as 000163. */
+function requireParts(names: readonly string[], place: Place): void {
+  const groups = new Map<string, { readonly count: number; readonly name: string; readonly found: Set<number> }>()
+  for (const name of names) {
+    const [, stem = '', index, count = ''] = /^(.*-)(\d{1,6})-of-(\d{1,6})\.safetensors$/is.exec(name) ?? []
+    if (index === undefined) continue
+    const key = `${stem}\n${count}`
+    const group = groups.get(key) ?? { count: Number(count), name, found: new Set<number>() }
+    group.found.add(Number(index))
+    groups.set(key, group)
+  }
+  for (const { count, name, found } of groups.values()) {
+    if (found.size >= count) continue
+    throw repairable(
+      place,
+      'ShardMissing',
+      `${printable(name)} is one of ${count} parts and ${place.name} lacks ${count - found.size} of them: put them there or give another source.`,
+    )
+  }
 }
 
 function ambiguous(groups: readonly Group<Candidate>[], what: string, place: Place): ModelError {

@@ -219,6 +219,22 @@ describe('a folder format', () => {
     })
   })
 
+  test.each([
+    ['parts that count from 0', ['model-0-of-2.safetensors', 'model-1-of-2.safetensors']],
+    ['a whole one beside a part of other weights', ['model.safetensors', 'adapter-00001-of-00002.safetensors']],
+  ])('mlx takes %s', (_, weights) => {
+    expect(select(['config.json', ...weights], { format: 'mlx' })).toEqual({ files: ['config.json', ...weights] })
+  })
+
+  test('mlx without all of its parts is refused', () => {
+    const refusal = refused(['config.json', 'weights-00002-of-00002.safetensors'], { format: 'mlx' })
+    expect(refusal).toEqual([
+      'transient',
+      'ShardMissing',
+      'weights-00002-of-00002.safetensors is one of 2 parts and org/repo lacks 1 of them: put them there or give another source.',
+    ])
+  })
+
   test('a repository that is none is refused with what it has', () => {
     expect(refused(['M-Q8_0.gguf'], { format: 'mlx' })).toEqual([
       'transient',

@@ -130,6 +130,40 @@ describe('a repository of the Hub', () => {
     expect(resolved.files[0]?.sha256).toBe(undefined)
   })
 
+  test('of 4,000 files in MLX format brings those of the model alone, and no code and no pickle', async () => {
+    await using hub = await startFakeHub()
+    const endings = ['py', 'pkl', 'bin', 'pt', 'so', 'md', 'png', 'safetensors.bak']
+    const others = Array.from({ length: 4_000 }, (_, at) => `model_${at}.${endings[at % endings.length]}`)
+    const model = ['config.json', 'model.safetensors', 'tokenizer.json']
+    const files = Object.fromEntries([...others, ...model].map((name) => [name, Buffer.from('{}')]))
+    await hub.addRepo('org/mlx', { ...files, 'original/model.safetensors': Buffer.from('w') })
+    const resolved = await resolving(hub)({ source: 'org/mlx', format: 'mlx' })
+    expect(resolved.files.map(({ path }) => path).sort()).toEqual(model)
+  })
+
+  test('of 4,000 files that could all be of one MLX model is refused with what to do', async () => {
+    await using hub = await startFakeHub()
+    const names = Array.from({ length: 4_000 }, (_, at) => `model-${at}.safetensors`)
+    await hub.addRepo('org/mlx', Object.fromEntries(['config.json', ...names].map((name) => [name, Buffer.from('{}')])))
+    expect(await refusalOf(resolving(hub)({ source: 'org/mlx', format: 'mlx' }), hub)).toEqual([
+      'terminal',
+      'Ambiguous',
+      'spec.source and spec.files mean 4001 files of org/mlx, more than the 2000 that a model may have: name those of one model.',
+    ])
+  })
+
+  test('in MLX format that lacks a part of its weights is refused before anything is fetched', async () => {
+    await using hub = await startFakeHub()
+    const names = ['config.json', 'model-00001-of-000003.safetensors', 'model-00003-of-000003.safetensors']
+    await hub.addRepo('org/mlx', Object.fromEntries(names.map((name) => [name, Buffer.from('{}')])))
+    expect(await refusalOf(resolving(hub)({ source: 'org/mlx', format: 'mlx' }), hub)).toEqual([
+      'transient',
+      'ShardMissing',
+      'model-00001-of-000003.safetensors is one of 3 parts and org/mlx lacks 1 of them: put them there or give another source.',
+    ])
+    expect(hub.requests.filter(({ server }) => server === 'cdn')).toEqual([])
+  })
+
   test('whose file has another checksum than the Model says is refused before anything is fetched', async () => {
     await using hub = await startFakeHub()
     await hub.addRepo('org/repo', { 'M.gguf': gguf('x') })
@@ -306,6 +340,25 @@ describe('an answer that a Hub does not give', () => {
       'terminal',
       'UnsafeName',
       expect.stringMatching(/^The file name ".+" cannot be kept safely in the model store: give another source\.$/),
+    ])
+  })
+
+  test.each([
+    ['model\0.safetensors', 'UnsafeName'],
+    ['a\\..\\model.safetensors', 'UnsafeName'],
+    ['x\\..\\config.json', 'UnsafeName'],
+    ['../model.safetensors', 'NoSuchFile'],
+    ['/etc/model.safetensors', 'NoSuchFile'],
+    ['x/../../model.safetensors', 'NoSuchFile'],
+  ])('of a model in MLX format the file %j is not fetched', async (path, reason) => {
+    await using hub = await startFakeHub()
+    await hub.addRepo('org/mlx', { 'config.json': Buffer.from('{}') })
+    const weights = reason === 'UnsafeName' ? [{ ...entry, path: 'model.safetensors' }] : []
+    hub.listings.push([{ ...entry, path: 'config.json' }, ...weights, { ...entry, path }])
+    expect(await refusalOf(resolving(hub)({ source: 'org/mlx', format: 'mlx' }), hub)).toEqual([
+      reason === 'UnsafeName' ? 'terminal' : 'transient',
+      reason,
+      expect.stringMatching(/^[^\0\n]+\.$/),
     ])
   })
 
