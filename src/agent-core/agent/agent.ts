@@ -227,10 +227,7 @@ export class Agent {
     await memory.start()
     await this.#makeModelStore()
     models.start()
-    const notLooked = (error: unknown) => log.warn('runtimes not looked at', { error })
-    // Before the first service is read: a model that names no runtime gets one that is here.
-    await installed.find().catch(notLooked)
-    installed.look().catch(notLooked)
+    installed.look().catch((error: unknown) => log.warn('runtimes not looked at', { error }))
     power.settingsChanged()
     return kept
   }

@@ -196,7 +196,8 @@ function reasonToWait(entry: WaitingRequest, machine: MachineMemory): Refusal['r
 
 /** What could not be checked, one sentence. */
 function whyUnchecked({ needBytes, whyUnknown }: StartRequest, machine: MachineMemory): string | undefined {
-  if (needBytes === undefined) return `Its memory need is not known: ${whyUnknown ?? 'no estimate was made'}`
+  if (needBytes === undefined)
+    return `Its memory need is not known: ${(whyUnknown ?? 'no estimate was made').replace(/\.$/, '')}`
   if (machine.availableBytes !== undefined) return undefined
   return 'The available memory is not known: the system does not report it'
 }

@@ -3,7 +3,6 @@ import type { RuntimeChoice, SpecRefusal } from './desired.ts'
 import { modelIdentity } from './model-request.ts'
 import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy.ts'
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
-import { isSpeculationPassed } from '../runtimes/llama-server.ts'
 import { resolveRuntime, runtimeAnnotation, servingDigest } from '../runtimes/resolution.ts'
 import type { ProcessRuntime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
@@ -40,17 +39,14 @@ export function environmentRefusal(spec: InferenceServiceSpec): EnvironmentRefus
  * tokens, so what runs there has to run here.
  */
 export function leftOutNotice(
-  spec: InferenceServiceSpec,
+  { env, speculativeDecoding }: InferenceServiceSpec,
   allowed: readonly string[],
-  runtime: ServerRuntime = 'llama-server',
 ): string | undefined {
-  const { env, speculativeDecoding } = spec
   const fromPod = env.flatMap(({ name, valueFrom }) => (valueFrom === undefined ? [] : [shown(name)]))
   const notAllowed = env.flatMap(({ name, valueFrom }) =>
     valueFrom === undefined && judgeVariable(name, allowed) === 'leftOut' ? [shown(name)] : [],
   )
   const { type: speculation = 'none' } = speculativeDecoding ?? {}
-  const isWanted = speculation !== 'none' && speculation !== 'disabled'
   const sentences = [
     ...(fromPod.length === 0
       ? []
@@ -62,10 +58,10 @@ export function leftOutNotice(
       : [
           `It runs without ${listed(notAllowed)} of spec.env: this machine allows variables by name, with --allowed-env.`,
         ]),
-    ...(!isWanted || (runtime === 'llama-server' && isSpeculationPassed(spec))
+    ...(speculation === 'none' || speculation === 'disabled'
       ? []
       : [
-          `It runs without spec.speculativeDecoding (${shown(speculation)}), of which this agent passes the types ngram-… to llama-server alone: its answers are the same and slower.`,
+          `It runs without spec.speculativeDecoding (${shown(speculation)}), which this agent does not pass on yet: its answers are the same and slower.`,
         ]),
   ]
   return sentences.length === 0 ? undefined : sentences.join(' ')
@@ -125,7 +121,7 @@ export const chooseRuntime =
     })
     const refusal = specRefusal(spec, settings.policy, runtime)
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
-    const notice = leftOutNotice(spec, settings.policy.allowedEnv, runtime.name)
+    const notice = leftOutNotice(spec, settings.policy.allowedEnv)
     return {
       ok: true,
       runtime: runtime.name,

@@ -1,7 +1,7 @@
 import { realpath, stat } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { formatBytes } from '../../contract/format.ts'
-import { configText, maxConfigBytes } from '../memory/estimate/mlx.ts'
+import { configProblem, configText, maxConfigBytes } from '../memory/estimate/mlx.ts'
 import type { KnownCause } from '../servers/crash-cause.ts'
 import { SpawnError } from '../servers/launch.ts'
 import { parseJson } from '../util/files.ts'
@@ -10,7 +10,8 @@ import type { LocalCommand } from './argument-policy.ts'
 
 /**
  * Why a folder must not be given to a runtime of MLX. Earlier builds of mlx-lm run the Python file that config.json names as `model_file`
- * (CVE-2026-5843), and a repository brings its config.json along: such a model is given to none.
+ * (CVE-2026-5843), and a repository brings its config.json along: such a model is given to none. Nor is one whose numbers are beyond any
+ * model, of which Python would make as many layers as they say.
  */
 export async function folderProblem(folder: string): Promise<string | undefined> {
   const found = await stat(folder).catch(() => undefined)
@@ -22,6 +23,8 @@ export async function folderProblem(folder: string): Promise<string | undefined>
   const config = parseJson(text)
   // Python reads more than JSON, such as NaN: what cannot be judged is not started.
   if (typeof config !== 'object' || config === null) return `${file} is no JSON object: fetch the model again.`
+  const problem = configProblem(config)
+  if (problem !== undefined) return `${file} ${problem}`
   if (!('model_file' in config)) return undefined
   return `${file} names a program of the model's own (model_file), which would run as this user: use a model without one.`
 }

@@ -34,7 +34,7 @@ test('sampling and templates of its own are a spec’s to choose', () => {
   expect(refusal(usual, '--temp', '0.7', '--chat-template-args', '{"enable_thinking":false}')).toBeUndefined()
 })
 
-test('a model that brings a program, or a config.json that only Python can read, is given to no mlx-lm', async () => {
+test('a model that brings a program, or a config.json that only Python can read or no model has, is given to no mlx-lm', async () => {
   await using folder = await temporaryFolder()
   await writeMlxModel(folder.dir)
   const config = (text: string) => writeFile(join(folder.dir, 'config.json'), text)
@@ -43,6 +43,8 @@ test('a model that brings a program, or a config.json that only Python can read,
   expect(await mlxLmRuntime.modelProblem(folder.dir)).toContain('names a program of the model’s own'.replace('’', "'"))
   await config('{"model_file": "x.py", "scale": NaN}')
   expect(await mlxLmRuntime.modelProblem(folder.dir)).toContain('is no JSON object')
+  await config('{"num_hidden_layers": 9e99}')
+  expect(await mlxLmRuntime.modelProblem(folder.dir)).toContain('says 9e+99 for num_hidden_layers, which no model has')
   await config(`{"pad": "${'x'.repeat(1_100_000)}"}`)
   expect(await mlxLmRuntime.modelProblem(folder.dir)).toContain('cannot be read')
 })

@@ -1,15 +1,20 @@
-import { open, readdir } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
+import { formatBytes } from '../../../contract/format.ts'
 import { type Estimate, estimateOf, mebibyte } from './items.ts'
-import { parseJson, readBounded } from '../../util/files.ts'
+import { entriesUpTo, parseJson, readBounded } from '../../util/files.ts'
 import { messageOf } from '../../util/message-of.ts'
+import { KeptWorkers, startWorker } from '../../util/worker.ts'
 
 const count = z.number().int().nonnegative()
+/** Python would make more layers one by one, until the memory of this machine is used up. */
+const maxLayers = 2048
 
 /** What of a model's config.json decides about memory; the names are those of Hugging Face's configurations. */
 const textConfig = z.object({
-  num_hidden_layers: count.min(1).max(2048),
+  num_hidden_layers: count.min(1).max(maxLayers),
   hidden_size: count.min(1),
   num_attention_heads: count.min(1),
   num_key_value_heads: count.nullish(),
@@ -163,13 +168,38 @@ function stateBytes(model: TextConfig): number {
   return state + Math.max(0, (model.linear_conv_kernel_dim ?? 0) - 1) * (2 * keys + values) * cached
 }
 
-/** safetensors allows 100 MB; the largest models stay below 4. */
+/** Of all files of a model together: those of the largest models stay below 20 MB. */
 const maxHeaderBytes = 64 * 1024 ** 2
+/** A longer header is read in a thread of its own: JSON that is made to be slow takes a second for each MiB. */
+const ownTurnBytes = 256 * 1024
+/** Several times what the longest header leaves behind. */
+const heapMiB = 1_024
+/** As many as a listing may have. */
+const maxEntries = 20_000
+
+const headerReaders = new KeptWorkers(() =>
+  startWorker(new URL('./safetensors-header-worker.ts', import.meta.url), { heapMiB }),
+)
 
 const tensors = z.record(
   z.string(),
   z.looseObject({ data_offsets: z.tuple([z.number().int().nonnegative(), z.number().int().nonnegative()]).optional() }),
 )
+
+/** Where the last tensor ends that a safetensors header names; undefined where it is no such header. */
+export function tensorsEnd(header: Uint8Array): number | undefined {
+  const { data } = tensors.safeParse(parseJson(Buffer.from(header).toString('utf8')))
+  if (data === undefined) return undefined
+  return Object.values(data).reduce((end, { data_offsets }) => Math.max(end, data_offsets?.[1] ?? 0), 0)
+}
+
+async function tensorsEndInTurn(header: Uint8Array): Promise<number | undefined> {
+  if (header.length <= ownTurnBytes) return tensorsEnd(header)
+  return z
+    .number()
+    .optional()
+    .parse(await headerReaders.ask(header))
+}
 
 /** A folder that is no model, in one sentence. */
 export class MlxFolderError extends Error {
@@ -178,45 +208,96 @@ export class MlxFolderError extends Error {
 
 /** Reads what an estimate needs of a folder with config.json and safetensors files. Throws MlxFolderError. */
 export async function readMlxFolder(folder: string): Promise<Pick<MlxInputs, 'config' | 'tensorBytes'>> {
-  const names = await readdir(folder).catch((cause: unknown) => {
+  const entries = await entriesUpTo(folder, maxEntries).catch((cause: unknown) => {
     throw new MlxFolderError(`${folder} cannot be read: ${messageOf(cause)}.`, {
       cause,
     })
   })
-  const files = names.filter((name) => name.endsWith('.safetensors')).sort()
+  if (entries === undefined) {
+    throw new MlxFolderError(`${folder} holds more than ${maxEntries} files: put the model in a folder of its own.`)
+  }
+  const files = entries.map(({ name }) => name).filter((name) => name.endsWith('.safetensors'))
   if (files.length === 0) {
     throw new MlxFolderError(`${folder} holds no safetensors files: give the folder of an MLX model, or a GGUF file.`)
   }
-  let tensorBytes = 0
-  for (const file of files) tensorBytes += await tensorBytesOf(path.join(folder, file))
   // Without one, or with one that is no JSON, the estimate is a guess and says so.
-  return { config: parseJson((await configText(folder)) ?? ''), tensorBytes }
+  const config = parseJson((await configText(folder)) ?? '')
+  const problem = configProblem(config)
+  if (problem !== undefined) throw new MlxFolderError(`${path.join(folder, 'config.json')} ${problem}`)
+  let [tensorBytes, headerBytes] = [0, 0]
+  for (const file of files.sort()) {
+    const read = await readSafetensors(path.join(folder, file), maxHeaderBytes - headerBytes)
+    tensorBytes += read.tensorBytes
+    headerBytes += read.headerBytes
+  }
+  return { config, tensorBytes }
 }
 
 /** A safetensors file: the length of its header in eight bytes, the header in JSON, and the tensors at its offsets. */
-async function tensorBytesOf(file: string): Promise<number> {
-  await using handle = await open(file).catch((cause: unknown) => {
+async function readSafetensors(file: string, maxBytes: number) {
+  // Without waiting: to open a pipe that nobody writes to would never end.
+  await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK).catch((cause: unknown) => {
     throw new MlxFolderError(`${file} cannot be read: ${messageOf(cause)}.`, { cause })
   })
-  const { size } = await handle.stat()
+  const broken = (why: string, cause?: unknown) =>
+    new MlxFolderError(`${file} is no safetensors file: ${why}. Fetch it again.`, { cause })
+  const found = await handle.stat()
+  if (!found.isFile()) throw broken('it is no regular file')
+  const { size } = found
   const length = Buffer.alloc(8)
   await handle.read(length, 0, 8, 0)
   const headerBytes = Number(length.readBigUInt64LE())
-  const broken = (why: string, cause?: unknown) =>
-    new MlxFolderError(`${file} is no safetensors file: ${why}. Fetch it again.`, { cause })
-  if (size < 8 || headerBytes > Math.min(size - 8, maxHeaderBytes)) throw broken('it is too short for its header')
+  if (size < 8 || headerBytes > size - 8) throw broken('it is too short for its header')
+  if (headerBytes > maxBytes) {
+    throw broken(
+      `its header has ${formatBytes(headerBytes)}, and those of a model at most ${formatBytes(maxHeaderBytes)} together`,
+    )
+  }
   const text = Buffer.alloc(headerBytes)
   await handle.read(text, 0, headerBytes, 8)
-  let ends: number[]
-  try {
-    const header = tensors.parse(JSON.parse(text.toString('utf8')))
-    ends = Object.values(header).map(({ data_offsets }) => data_offsets?.[1] ?? 0)
-  } catch (cause) {
+  const tensorBytes = await tensorsEndInTurn(text).catch((cause: unknown) => {
     throw broken('its header cannot be read', cause)
+  })
+  if (tensorBytes === undefined) throw broken('its header cannot be read')
+  const whole = 8 + headerBytes + tensorBytes
+  if (whole > size) throw broken(`it has ${size} bytes of ${whole}`)
+  return { tensorBytes, headerBytes }
+}
+
+const layerCounts = new Set(['num_hidden_layers', 'num_layers', 'n_layers', 'n_layer'])
+/** The dimensions of MLX are 32-bit integers. */
+const maxDimension = 2 ** 31 - 1
+/** No configuration is nested deeper, and Python gives up far later. */
+const maxDepth = 64
+
+/**
+ * What no model says of itself in config.json: a number that overflows, a size below zero or beyond any, too many layers. Completes the
+ * file's name to a sentence. A size that is missing, or no number, is none of it: some models have a list in its place.
+ */
+export function configProblem(raw: unknown): string | undefined {
+  const rest: { readonly value: unknown; readonly key: string; readonly depth: number }[] = [
+    { value: raw, key: '', depth: 0 },
+  ]
+  for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
+    const { value, key, depth } = next
+    if (depth > maxDepth) return `is nested deeper than ${maxDepth} levels: use another model.`
+    if (typeof value === 'number' && isImpossible(key, value)) {
+      return `says ${value} for ${key.slice(0, 100)}, which no model has: fetch the model again, or use another one.`
+    }
+    if (typeof value !== 'object' || value === null) continue
+    for (const [name, inner] of Object.entries(value)) {
+      rest.push({ value: inner, key: Array.isArray(value) ? key : name, depth: depth + 1 })
+    }
   }
-  const bytes = Math.max(0, ...ends)
-  if (8 + headerBytes + bytes > size) throw broken(`it has ${size} bytes of ${8 + headerBytes + bytes}`)
-  return bytes
+  return undefined
+}
+
+function isImpossible(key: string, value: number): boolean {
+  if (!Number.isFinite(value)) return true
+  if (layerCounts.has(key)) return !(Number.isInteger(value) && value >= 0 && value <= maxLayers)
+  // Below zero stands for no window.
+  const least = key.startsWith('sliding_window') ? -1 : 0
+  return key in textConfig.shape && !(Number.isInteger(value) && value >= least && value <= maxDimension)
 }
 
 /** The config.json of the largest models has a few KiB. */

@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { expect, test } from 'vitest'
-import { estimateMlx, readMlxFolder } from '../../../../src/agent-core/memory/estimate/mlx.ts'
+import { configProblem, estimateMlx, readMlxFolder } from '../../../../src/agent-core/memory/estimate/mlx.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const config = {
@@ -90,6 +90,23 @@ test('a config.json that says nothing makes a guess of a fifth', () => {
     total: 1200 + 512 * 1024 ** 2,
     guess: expect.stringMatching(/^config.json does not say/) as string,
   })
+})
+
+test('sizes that are lists, missing or left open are none that no model has', () => {
+  const open = { intermediate_size: [8192, 16_384], num_key_value_heads: null, sliding_window: -1 }
+  const beside = { rope_theta: 1e12, initializer_range: 0.02, vision_config: { num_hidden_layers: 27 } }
+  expect(configProblem({ ...config, ...open, ...beside, n_layer: 2048 })).toBeUndefined()
+  expect(configProblem({ n_layer: 2049 })).toMatch(/^says 2049 for n_layer, /)
+  expect(configProblem({ hidden_size: 2 ** 31 - 1 })).toBeUndefined()
+  expect(configProblem({ hidden_size: 2 ** 31 })).toMatch(/^says 2147483648 for hidden_size, /)
+})
+
+test('a header that is read in a thread of its own counts as any other', async () => {
+  await using folder = await temporaryFolder()
+  const tensor = { dtype: 'BF16', shape: [4], data_offsets: [0, 8] }
+  const header = Object.fromEntries(Array.from({ length: 10_000 }, (_, at) => [`model.layers.${at}`, tensor]))
+  await writeSafetensors(path.join(folder.dir, 'model.safetensors'), header, 8)
+  expect(await readMlxFolder(folder.dir)).toMatchObject({ tensorBytes: 8 })
 })
 
 /** A safetensors file of these bytes of tensors, which are not there unless `whole`. */
