@@ -4,6 +4,10 @@ import { z } from 'zod'
 export const services = ['steady', 'red', 'green', 'sky-blue'] as const
 export type ServiceName = (typeof services)[number]
 
+/** Served by mlx-server: a folder of this machine, and a repository of the Hub. The others are GGUF files behind llama-server. */
+export const mlxServices = ['red', 'green'] as const satisfies readonly ServiceName[]
+export const isMlx = (name: ServiceName): boolean => mlxServices.some((one) => one === name)
+
 /** Their Models ask the source again and again whether it has newer content. */
 export const refreshed = ['green', 'sky-blue'] as const satisfies readonly ServiceName[]
 

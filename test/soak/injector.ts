@@ -147,7 +147,7 @@ export class Injector {
         await delay(what.awayMs)
         return this.#arrange(() => objects.applyService(what.service))
       case 'edit':
-        return this.#arrange(() => objects.edit(what.service, { contextSize: what.contextSize }))
+        return this.#arrange(() => objects.resize(what.service, what.contextSize))
       case 'takeBackEdit':
         return this.#takeBackEdit(what)
       case 'scaleToZero':
@@ -303,10 +303,10 @@ export class Injector {
 
   async #takeBackEdit({ service, contextSize, afterMs }: What<'takeBackEdit'>): Promise<void> {
     const { objects } = this.#options
-    const before = await this.#arrange(() => objects.contextSize(service))
-    await this.#arrange(() => objects.edit(service, { contextSize }))
+    const before = await this.#arrange(() => objects.sizeOf(service))
+    await this.#arrange(() => objects.resize(service, contextSize))
     await delay(afterMs)
-    if (before !== undefined) await this.#arrange(() => objects.edit(service, { contextSize: before }))
+    if (before !== undefined) await this.#arrange(() => objects.resize(service, before))
   }
 
   async #pause({ agent: name, forMs }: What<'pause'>): Promise<void> {
@@ -370,7 +370,7 @@ export class Injector {
     const { objects, agents } = this.#options
     const { first } = agents
     await first.surround({ clockOffsetMs: first.clockOffsetMs + aheadMs })
-    objects.changeContent(service)
+    await objects.changeContent(service)
     await delay(forMs)
     await first.surround({ clockOffsetMs: first.clockOffsetMs - aheadMs })
     // The source is asked every ten seconds, and what was changed shows for a while after that.

@@ -4,8 +4,9 @@ export interface SeenProcess {
   readonly pid: number
   /** Of its command line. */
   readonly agent: AgentName
-  readonly contextSize: number
-  /** The file that it was started with. */
+  /** What an edit changes: tokens of context, or of a server of MLX, which takes none, 1,024 for each slot. */
+  readonly size: number
+  /** The file or folder that it was started with. */
   readonly model: string
   readonly port: number
   /** Whether it really listens there. */

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { relative, resolve } from 'node:path'
 import { isGone, parseListeningInodes, parseStat } from '../../src/agent-core/platform/proc-files.ts'
 import { hasCode } from '../../src/agent-core/util/files.ts'
-import { agents, services, type AgentName, type ServiceName } from './faults.ts'
+import { agents, isMlx, mlxServices, services, type AgentName, type ServiceName } from './faults.ts'
 import type { SeenProcess } from './judge.ts'
 
 export interface ServerProcess extends SeenProcess {
@@ -14,9 +14,14 @@ const looksAtOthers = 20
 /** Still, as another may have its number by now, or it was started on a machine that starves. */
 const seldom = 20
 
+/** See `SeenProcess.size`. */
+const tokensOfSlot = 1_024
+export const sizeOfSlots = (slots: number): number => slots * tokensOfSlot
+export const slotsOfSize = (size: number): number => size / tokensOfSlot
+
 type Known = Omit<ServerProcess, 'listens'> & { readonly startTicks: string }
 
-/** The servers of a soak's agents, found by their command lines alone. Linux; some tenths of a millisecond a look. */
+/** The servers of a soak's agents, found by nothing but their command lines and working directories. Linux; some tenths of a millisecond a look. */
 export class Processes {
   readonly #folder: string
   readonly #known = new Map<number, Known>()
@@ -76,12 +81,19 @@ function serverOf(
   argv: readonly string[],
   { workplace, folder }: { readonly workplace: string; readonly folder: string },
 ): Omit<ServerProcess, 'pid' | 'listens'> | undefined {
-  const value = (flag: string) => argv[argv.indexOf(flag) + 1] ?? ''
+  const value = (flag: string) => (argv.includes(flag) ? (argv[argv.indexOf(flag) + 1] ?? '') : '')
   const agent: AgentName | undefined = agents.find((name) => relative(folder, workplace).startsWith(`${name}/`))
   const model = resolve(workplace, value('--model'))
-  const service = services.find((name) => value('--alias') === name)
+  const service = services.find((name) => value('--alias') === name) ?? mlxServiceOf(argv, workplace)
   if (agent === undefined || service === undefined) return undefined
-  return { agent, service, model, port: Number(value('--port')), contextSize: Number(value('--ctx-size')) }
+  const size = isMlx(service) ? sizeOfSlots(Number(value('--max-slots') || 1)) : Number(value('--ctx-size'))
+  return { agent, service, model, port: Number(value('--port')), size }
+}
+
+/** mlx-server takes no name: it works in the folder of its service, `NAMESPACE.NAME/RUN/work`. */
+function mlxServiceOf(argv: readonly string[], workplace: string): ServiceName | undefined {
+  if (!argv.includes('mlx-server') || !argv.includes('--model')) return undefined
+  return mlxServices.find((name) => workplace.split('/').at(-3)?.endsWith(`.${name}`))
 }
 
 function openFiles(pid: number): string[] {

@@ -1,12 +1,12 @@
 import { readdir, readFile } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { basename, join, sep } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { hasCode } from '../../src/agent-core/util/files.ts'
 import type { AgentWorld } from '../support/agent-world.ts'
-import { services, type AgentName, type ServiceName } from './faults.ts'
+import { isMlx, services, type AgentName, type ServiceName } from './faults.ts'
 import type { Oracle } from './oracle.ts'
 import type { SoakAgent } from './soak-agent.ts'
-import type { SoakObjects } from './soak-objects.ts'
+import { mlxConfig, type SoakObjects } from './soak-objects.ts'
 
 /** A dead watch, a claim that is given up, back-off after failures: everything has ended by then. */
 const limitMs = 180_000
@@ -15,7 +15,6 @@ const lookEveryMs = 250
 const lastsMs = 3_000
 /** A service that crashed often waits for minutes; a person would not. */
 const helpEveryMs = 5_000
-const defaultContextSize = 2_048
 
 export interface RestOptions {
   readonly world: AgentWorld
@@ -92,7 +91,7 @@ export class Rest {
 
   async #complaints(name: ServiceName): Promise<string[]> {
     const { world, objects, oracle, strayEndpoints } = this.#options
-    const contextSize = (await objects.contextSize(name)) ?? defaultContextSize
+    const size = await objects.sizeOf(name)
     const servers = oracle.servers.filter(({ service }) => service === name)
     const [server] = servers
     const ready = oracle.readyOf(name)
@@ -101,22 +100,23 @@ export class Rest {
     const areEndpointsRight = ports.length === 1 && ports[0] === server?.port
     if (areEndpointsRight) strayEndpoints.delete(name)
     const mayMiss = ports.length === 0 && strayEndpoints.has(name)
-    const expected = { servers: 1, agent: 'first', contextSize, ready: server?.port, holder: 'first', phase: 'Ready' }
+    const expected = { servers: 1, agent: 'first', size, ready: server?.port, holder: 'first', phase: 'Ready' }
     const is = {
-      ...{ servers: servers.length, agent: server?.agent, contextSize: server?.contextSize },
+      ...{ servers: servers.length, agent: server?.agent, size: server?.size },
       ...{ ready: ready?.port, holder: ready?.holder, phase },
     }
-    const { count, text } = objects.contentOf(name)
-    const isContentRight = server !== undefined && (await contentOf(server.model)) === text
-    const copies = (await filesIn(this.#store)).filter((file) => basename(file) === `${name}.gguf`)
+    const { text } = objects.contentOf(name)
+    const isContentRight = server !== undefined && (await contentOf(name, server.model)) === text
+    const copies = (await filesIn(this.#store)).filter((file) => isCopyOf(name, file))
+    const mostCopies = objects.copiesOf(name)
     const isService = (await world.service(name)) !== undefined
     const shown = (one: unknown) => JSON.stringify(one)
     return [
       ...(shown(is) === shown(expected) ? [] : [`At rest ${name} is ${shown(is)}, not ${shown(expected)}.`]),
       ...(isContentRight ? [] : [`At rest the server of ${name} has another content than its source, or none.`]),
-      ...(copies.length <= count
+      ...(copies.length <= mostCopies
         ? []
-        : [`At rest there are ${copies.length} copies of the ${count} contents of ${name}.`]),
+        : [`At rest there are ${copies.length} copies of ${name}, and no more than ${mostCopies} may be.`]),
       ...(isService ? [] : [`At rest there is no Service ${name}.`]),
       ...(areEndpointsRight || mayMiss ? [] : [`At rest the Endpoints of ${name} name ${shown(ports)}.`]),
     ]
@@ -144,8 +144,13 @@ export class Rest {
   }
 }
 
-/** Undefined where the file is gone. */
-const contentOf = (file: string): Promise<string | undefined> => ifThere(readFile(file, 'utf8'), undefined)
+/** What tells it from another of the service; undefined where it is gone. */
+const contentOf = (name: ServiceName, model: string): Promise<string | undefined> =>
+  ifThere(readFile(isMlx(name) ? join(model, mlxConfig) : model, 'utf8'), undefined)
+
+/** `file`: below the store, which has a folder for each Model. */
+const isCopyOf = (name: ServiceName, file: string): boolean =>
+  isMlx(name) ? file.split(sep)[0] === name && basename(file) === mlxConfig : basename(file) === `${name}.gguf`
 
 /** Before its first download there is no store. */
 const filesIn = (folder: string): Promise<string[]> => ifThere(readdir(folder, { recursive: true }), [])

@@ -10,8 +10,9 @@ import { eventually } from '../support/eventually.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
-import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { sampleMlxServerPath, sampleServerPath } from '../support/sample-servers/sample.ts'
 import type { AgentName } from './faults.ts'
+import { lentFolder } from './soak-objects.ts'
 import { surroundingsVariable, undisturbed, type Surroundings } from './surroundings.ts'
 
 export interface SoakAgentOptions {
@@ -19,6 +20,7 @@ export interface SoakAgentOptions {
   /** In it everything of this agent has a folder of its name. */
   readonly folder: string
   readonly connection: ClusterConnection
+  readonly hubEndpoint: string
   readonly ports: readonly [from: number, to: number]
   /** 0 = it has no client proxy. */
   readonly clientPort: number
@@ -166,7 +168,7 @@ export class SoakAgent implements AsyncDisposable {
   }
 
   async #supervise(time: { readonly isWanted: boolean }): Promise<void> {
-    const { connection, ports, clientPort, logFile } = this.#options
+    const { connection, ports, clientPort, logFile, hubEndpoint } = this.#options
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {
@@ -174,7 +176,13 @@ export class SoakAgent implements AsyncDisposable {
       const agent = await AgentProcess.start({
         folder: this.folder,
         kubeconfig,
-        args: [...flags, '--port-range', ports.join('-'), '--client-port', String(clientPort)],
+        args: [
+          ...flags,
+          ...['--port-range', ports.join('-'), '--client-port', String(clientPort)],
+          ...['--hub-endpoint', hubEndpoint, '--allowed-model-roots', lentFolder(this.#options.folder)],
+          // So that MLX models are served by mlx-server wherever the soak runs.
+          ...['--mlx-lm-bin', join(this.folder, 'none'), '--mlx-server-bin', sampleMlxServerPath],
+        ],
         ...(this.#isOfNextVersion ? { command: [process.execPath, nextVersion] } : { fromSource: true }),
         env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },
       })
@@ -205,6 +213,8 @@ const flags = [
     '--llama-server',
     sampleServerPath,
     '--allow-unsafe-extra-args',
+    '--allowed-env',
+    'SAMPLE_SCRIPT',
     '--host-ip',
     '',
     '--log-format',

@@ -1,7 +1,12 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { z } from 'zod'
 import type { AgentWorld } from '../support/agent-world.ts'
+import { startFakeHub, type FakeHub, type FakeRepo } from '../support/fake-hub.ts'
+import { safetensors } from '../support/mlx-writer.ts'
 import { sampleScriptArgs } from '../support/sample-servers/sample.ts'
-import { refreshed, services, twin, type Fault, type ServiceName } from './faults.ts'
+import { isMlx, refreshed, services, twin, type Fault, type ServiceName } from './faults.ts'
+import { sizeOfSlots, slotsOfSize } from './processes.ts'
 
 type PublishedEdit = Extract<Fault['what'], { kind: 'editPublished' }>['what']
 type PublishedKind = Extract<Fault['what'], { kind: 'deletePublished' }>['object']
@@ -12,11 +17,19 @@ const priorities: Readonly<Record<ServiceName, string>> = {
   green: 'normal',
   'sky-blue': 'low',
 }
+/** An MLX model that a person put on the machine: it never changes. */
+const localService = 'red'
+
 const apiVersions: Readonly<Record<PublishedKind, string>> = {
   EndpointSlice: 'discovery.k8s.io/v1',
   Service: 'v1',
   Endpoints: 'v1',
 }
+/** How a sample server behaves. */
+const script = { loadMs: 100 }
+const defaultContextSize = 2_048
+/** Of an MLX model; the same in each of its contents. */
+const weights = safetensors([['model.norm.weight', [512]]])
 /** An address without a listener and without a host. */
 const wrong = { port: 9, address: '192.0.2.99' }
 
@@ -27,7 +40,9 @@ const listed = z.looseObject({
   ports: z.array(z.looseObject({})).nullish(),
 })
 const withPorts = z.looseObject({ spec: z.looseObject({ ports: z.array(z.looseObject({})) }) })
-const wish = z.looseObject({ spec: z.looseObject({ contextSize: z.number().optional() }) })
+const wish = z.looseObject({
+  spec: z.looseObject({ contextSize: z.number().optional(), parallelSlots: z.number().optional() }),
+})
 const endpoints = z.looseObject({
   subsets: z
     .array(
@@ -39,15 +54,32 @@ const endpoints = z.looseObject({
     .nullish(),
 })
 
-/** What of the soak is in the cluster, and what others may do to it. */
-export class SoakObjects {
+/** What of the soak is in the cluster and at its sources, and what others may do to it. */
+export class SoakObjects implements AsyncDisposable {
   readonly #world: AgentWorld
+  readonly #hub: FakeHub
+  readonly #repos = new Map<ServiceName, FakeRepo>()
   /** What the sources hold now, and how many contents each had. */
   readonly #contents = new Map<ServiceName, { readonly count: number; readonly text: string }>()
 
-  constructor(world: AgentWorld) {
+  private constructor(world: AgentWorld, hub: FakeHub) {
     this.#world = world
-    for (const name of services) this.changeContent(name)
+    this.#hub = hub
+  }
+
+  static async open(world: AgentWorld): Promise<SoakObjects> {
+    const objects = new SoakObjects(world, await startFakeHub())
+    for (const name of services) await objects.changeContent(name)
+    return objects
+  }
+
+  /** Of the Hub that the agents shall ask. */
+  get hubEndpoint(): string {
+    return this.#hub.endpoint
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#hub[Symbol.asyncDispose]()
   }
 
   get namespace(): string {
@@ -59,11 +91,39 @@ export class SoakObjects {
     return this.#contents.get(name) ?? { count: 0, text: '' }
   }
 
-  changeContent(name: ServiceName): void {
+  async changeContent(name: ServiceName): Promise<void> {
     const count = this.contentOf(name).count + 1
-    const text = `GGUF and nothing more of ${name}, for the ${count}. time`
+    if (!isMlx(name)) {
+      const text = `GGUF and nothing more of ${name}, for the ${count}. time`
+      this.#contents.set(name, { count, text })
+      this.#world.files.serve(modelPath(name), Buffer.from(text), { etag: () => `"${count}"` })
+      return
+    }
+    const text = JSON.stringify({ model_type: 'llama', of: `${name}, for the ${count}. time` })
     this.#contents.set(name, { count, text })
-    this.#world.files.serve(modelPath(name), Buffer.from(text), { etag: () => `"${count}"` })
+    const files = { [mlxConfig]: Buffer.from(text), 'model.safetensors': weights }
+    if (name === localService) await writeFiles(this.#localFolder, files)
+    else await this.#commit(name, files)
+  }
+
+  async #commit(name: ServiceName, files: Readonly<Record<string, Buffer>>): Promise<void> {
+    const repo = this.#repos.get(name)
+    if (repo) await repo.commit(files)
+    else this.#repos.set(name, await this.#hub.addRepo(repoOf(name), files))
+  }
+
+  /** How many copies of its contents the store may have: none of what is served from where a person put it. */
+  copiesOf(name: ServiceName): number {
+    return name === localService ? 0 : this.contentOf(name).count
+  }
+
+  get #localFolder(): string {
+    return join(lentFolder(this.#world.folder), localService)
+  }
+
+  #sourceOf(name: ServiceName): string {
+    if (name === localService) return this.#localFolder
+    return isMlx(name) ? `hf://${repoOf(name)}` : `${this.#world.files.origin}${modelPath(name)}`
   }
 
   keyOf(name: ServiceName): string {
@@ -79,8 +139,10 @@ export class SoakObjects {
 
   async applyModel(name: ServiceName): Promise<void> {
     const isRefreshed = refreshed.some((one) => one === name)
-    const source = `${this.#world.files.origin}${modelPath(name)}`
-    await this.#world.applyModel(name, { source, ...(isRefreshed && { refreshPolicy: 'OnChange' }) })
+    await this.#world.applyModel(name, {
+      ...{ source: this.#sourceOf(name), format: isMlx(name) ? 'mlx' : 'gguf' },
+      ...(isRefreshed && { refreshPolicy: 'OnChange' }),
+    })
   }
 
   async applyService(name: ServiceName): Promise<void> {
@@ -106,11 +168,18 @@ export class SoakObjects {
     await this.#world.patchSpec(name, spec)
   }
 
-  /** Undefined where there is no such service, or it names none. */
-  async contextSize(name: ServiceName): Promise<number | undefined> {
+  /** See `SeenProcess.size`. */
+  async resize(name: ServiceName, size: number): Promise<void> {
+    await this.edit(name, isMlx(name) ? { parallelSlots: slotsOfSize(size) } : { contextSize: size })
+  }
+
+  /** Undefined where there is no such service. */
+  async sizeOf(name: ServiceName): Promise<number | undefined> {
     const reference = { apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'InferenceService', metadata: { name } }
     const found = await this.#world.admin.get(reference)
-    return found && wish.parse(found).spec.contextSize
+    if (!found) return undefined
+    const { contextSize = defaultContextSize, parallelSlots = 1 } = wish.parse(found).spec
+    return isMlx(name) ? sizeOfSlots(parallelSlots) : contextSize
   }
 
   async deleteService(name: ServiceName): Promise<void> {
@@ -156,9 +225,21 @@ export class SoakObjects {
 }
 
 const modelPath = (name: ServiceName): string => `/${name}.gguf`
+const repoOf = (name: ServiceName): string => `soak/${name}`
+/** The file of an MLX model that tells one content from another. */
+export const mlxConfig = 'config.json'
+/** The agents may serve what is in it; `folder` as of a soak. */
+export const lentFolder = (folder: string): string => join(folder, 'lent')
+
+async function writeFiles(folder: string, files: Readonly<Record<string, Buffer>>): Promise<void> {
+  await mkdir(folder, { recursive: true })
+  for (const [name, content] of Object.entries(files)) await writeFile(join(folder, name), content)
+}
 
 const specOf = (name: ServiceName): Readonly<Record<string, unknown>> => ({
-  extraArgs: ['--alias', name, ...sampleScriptArgs({ loadMs: 100 })],
+  ...(isMlx(name)
+    ? { env: [{ name: 'SAMPLE_SCRIPT', value: JSON.stringify(script) }] }
+    : { extraArgs: ['--alias', name, ...sampleScriptArgs(script)] }),
   priority: priorities[name],
   evictionProtection: name === 'steady',
   replicas: 1,

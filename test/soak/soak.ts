@@ -15,7 +15,7 @@ import { Oracle } from './oracle.ts'
 import { Processes } from './processes.ts'
 import { Rest } from './rest.ts'
 import { SoakAgent } from './soak-agent.ts'
-import { SoakObjects } from './soak-objects.ts'
+import { lentFolder, SoakObjects } from './soak-objects.ts'
 import { Touches } from './touches.ts'
 
 /** What was done shows this long in a server's end, by the time of an agent that can act and has much else to do … */
@@ -56,8 +56,9 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   await mkdir(folder, { recursive: true })
   const api = made.use(await ApiServer.start())
   // Where an agent looks that was told of no other.
-  const world = made.use(await AgentWorld.open(api.connection, { namespace: 'default' }))
+  const world = made.use(await AgentWorld.open(api.connection, { controller: false, namespace: 'default' }))
   await eventually(() => world.admin.get({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'default' } }))
+  await world.startController(world.namespace, { allowedHostPathRoots: [lentFolder(world.folder)] })
   const oracle: { now?: Oracle } = {}
   const lives = fc.sample(fc.integer({ min: shortestWatchMs, max: longestWatchMs }), { seed, numRuns: 1_000 })
   const proxy = made.use(
@@ -74,10 +75,11 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
       },
     }),
   )
+  const objects = made.use(await SoakObjects.open(world))
   const clientPort = firstClientPort + (process.pid % portBlocks)
   const agentOf = (name: AgentName, from: number) =>
     new SoakAgent({
-      ...{ name, folder: world.folder, connection: proxy.connection },
+      ...{ name, folder: world.folder, connection: proxy.connection, hubEndpoint: objects.hubEndpoint },
       ...{ ports: [from, from + portsEach - 1], logFile: join(folder, `${name}.log`) },
       clientPort: name === 'first' ? clientPort : 0,
     })
@@ -91,7 +93,6 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   const obstacles = { api: new Blockage(), slices: new Blockage(), files: new Blockage() }
   const touches = new Touches({ aftermathMs: endsAftermathMs })
   const changes = new Touches({ aftermathMs: changesAftermathMs })
-  const objects = new SoakObjects(world)
   const broken: string[] = []
   const onBroken = (sentence: string) => {
     broken.push(sentence)

@@ -125,8 +125,13 @@ export class AgentWorld implements AsyncDisposable {
     return name
   }
 
-  async startController(namespace = this.namespace): Promise<void> {
-    this.#parts.use(await startControllerStandIn({ connection: this.#connection, namespace }))
+  /** `allowedHostPathRoots`: below them it lets a Model have a path of the machine as its source. */
+  async startController(
+    namespace = this.namespace,
+    { allowedHostPathRoots = [] }: { readonly allowedHostPathRoots?: readonly string[] } = {},
+  ): Promise<void> {
+    const options = { connection: this.#connection, namespace, allowedHostPathRoots }
+    this.#parts.use(await startControllerStandIn(options))
   }
 
   /** What an agent of this world is started with; an earlier one of the same name left its state folder. */

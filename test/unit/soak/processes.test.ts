@@ -28,3 +28,26 @@ test.runIf(process.platform === 'linux')(
     expect(found()).toEqual([])
   },
 )
+
+test.runIf(process.platform === 'linux')(
+  'a server of MLX, which takes no name, is of the service in whose folder it works, and its size is that of its slots',
+  async () => {
+    await using folder = await temporaryFolder()
+    const cwd = join(folder.dir, 'first/state/runs/default.red/2026-11-26T03-13-22Z-1/work')
+    await mkdir(cwd, { recursive: true })
+    const processes = new Processes(folder.dir)
+    const found = () => processes.look().map(({ pid, service, model, size }) => ({ pid, service, model, size }))
+    for (const [slots, size] of [
+      [[], 1_024],
+      [['--max-slots', '3'], 3_072],
+    ] as const) {
+      const server = ['mlx-server', '--model', '../model', '--port', '20000', ...slots]
+      const child = spawn('sh', ['-c', 'read end', ...server], { cwd, stdio: ['pipe', 'ignore', 'ignore'] })
+      const model = join(cwd, '../model')
+      await eventually(() => expect(found()).toEqual([{ pid: child.pid, service: 'red', model, size }]))
+      child.stdin.write('end\n')
+      await once(child, 'exit')
+      expect(found()).toEqual([])
+    }
+  },
+)

@@ -12,7 +12,7 @@ describe('judge', () => {
   const server: SeenProcess = {
     pid: 10,
     agent: 'first',
-    contextSize: 2048,
+    size: 2048,
     model: '/red.gguf',
     port: 8001,
     listens: true,
