@@ -22,8 +22,9 @@ function fateOf(name: string, flag: GoAgentFlag): string {
   if (flag.kept === false) return `left out by \`migrate\`: ${flag.why}`
   const own = ours[name]
   const value = own === undefined || own.aliasOf !== undefined ? flag.default : own.default
-  const isSame = value === flag.default
-  return isSame ? 'the same' : `the same flag; default \`${written(name, value)}\``
+  if (value === flag.default) return 'the same'
+  const shown = written(name, value)
+  return `the same flag; ${shown === '' ? 'no default' : `default \`${shown}\``}`
 }
 
 const metrics = (): string[] =>

@@ -10,7 +10,7 @@ import {
 import { pipeline, Readable } from 'node:stream'
 import { AddressScan, encodingRefused, rewritten, rulesOf } from './body-rules.ts'
 import type { Exchange } from './figures.ts'
-import { hasBody, Refusal } from './refusal.ts'
+import { closeIfUnread, hasBody, Refusal } from './refusal.ts'
 
 /** Pictures and long contexts fit many times. */
 export const maxBodyBytes = 128 * 1_024 * 1_024
@@ -69,7 +69,15 @@ export async function forward(forwarded: Forwarded): Promise<void> {
     if (response.destroyed) resolve(undefined)
     else reject(error instanceof Refusal ? error : engineFailure(engine.title, error))
   }
-  asked.once('response', (answer) => passOn(answer, forwarded, { done: () => resolve(undefined), fail }))
+  asked.once('response', (answer) => {
+    answer.once('error', fail)
+    try {
+      passOn(answer, forwarded, () => resolve(undefined))
+    } catch (error) {
+      // Node sends no status below 100, which its own parser takes.
+      fail(error)
+    }
+  })
   asked.once('upgrade', (_answer, socket) => {
     socket.destroy()
     fail(new Error('The engine changed the protocol'))
@@ -88,13 +96,9 @@ export async function forward(forwarded: Forwarded): Promise<void> {
   }
 }
 
-/** The answer of an engine, to the client. */
-function passOn(
-  answer: IncomingMessage,
-  { response, exchange }: Forwarded,
-  { done, fail }: { readonly done: () => void; readonly fail: (error: Error) => void },
-): void {
-  response.writeHead(answer.statusCode ?? 502, answerHeaders(answer.headers))
+/** The answer of an engine, to the client. Throws where its head cannot be sent. */
+function passOn(answer: IncomingMessage, { request, response, exchange }: Forwarded, done: () => void): void {
+  response.writeHead(answer.statusCode ?? 502, { ...answerHeaders(answer.headers), ...closeIfUnread(request) })
   exchange.answered(answer.statusCode ?? 502, answer.headers)
   answer.on('data', (piece: Buffer) => {
     exchange.sent(piece)
@@ -106,7 +110,6 @@ function passOn(
     response.end()
     done()
   })
-  answer.once('error', fail)
   // What came together with the headers is sent together with them; the headers wait for nothing that comes later.
   process.nextTick(() => response.flushHeaders())
 }
@@ -139,6 +142,8 @@ async function messageFor(forwarded: Forwarded) {
     return { headers, body: Readable.from(pieces(forwarded), { objectMode: false }) }
   }
   const whole = await wholeBody(forwarded)
+  // A part of a body is not judged: its client has left.
+  if (forwarded.response.destroyed) return { headers, body: undefined }
   exchange.received(whole.length)
   new AddressScan().push(whole)
   const body = rules.model === undefined ? whole : rewritten(whole, rules, engine.model)

@@ -29,14 +29,17 @@ export function refuse(response: ServerResponse, { status, code, message }: Refu
     'content-length': Buffer.byteLength(body),
     ...(status === 503 && { 'retry-after': '5' }),
     ...(status === 401 && { 'www-authenticate': 'Bearer' }),
-    // The rest of a body that nobody reads must not hold the connection.
-    ...(hasBody(response.req) && !response.req.complete && { connection: 'close' }),
+    ...closeIfUnread(response.req),
   })
   response.end(response.req.method === 'HEAD' ? undefined : body)
 }
 
 export const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+
+/** The header of an answer to a request of which nobody reads the rest: it must not hold the connection. */
+export const closeIfUnread = (request: IncomingMessage): { readonly connection?: 'close' } =>
+  hasBody(request) && !request.complete ? { connection: 'close' } : {}
 
 /** In HTTP/1.0 the end of the connection is the end of the answer: only a reset tells that it is none. */
 export function cut(response: ServerResponse): void {

@@ -3,6 +3,7 @@ import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, inject, test } from 'vitest'
 import { z } from 'zod'
+import type { ServiceView } from '../../src/contract/service.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -61,7 +62,7 @@ async function routerBackends(
 describe('a GGUF and an MLX model on one agent', () => {
   skipWhen(missingNetworkNamespaces())
 
-  test('each by its format: both answer the cluster and this machine, outlive the agent with their processes, and are stopped alone', async () => {
+  test('each by its format: both answer the cluster and this machine, outlive the agent with their processes, are evicted and brought back, and deleted alone', async () => {
     if ('missing' in controlPlane) return
     await using other = await createNetworkNamespace()
     await using world = await AgentWorld.open(controlPlane.connection)
@@ -138,8 +139,17 @@ describe('a GGUF and an MLX model on one agent', () => {
       { pid: apples.pid },
     ])
     expect(await asked('apples', apples)).toEqual(answers)
+    const back: Record<string, ServiceView> = {}
+    for (const [name, { pid = 0 }] of Object.entries({ words, apples })) {
+      const service = `${world.namespace}/${name}`
+      expect((await second.run('evict', service)).code).toBe(0)
+      await untilGone(pid)
+      expect((await second.run('bring-back', service)).code).toBe(0)
+      back[name] = await second.service(name, 'ready')
+      expect(await asked(name, back[name])).toEqual(answers)
+    }
     await world.deleteService('apples')
-    await untilGone(apples.pid ?? 0)
-    expect((await second.service('words', 'ready')).pid).toBe(words.pid)
+    await untilGone(back['apples']?.pid ?? 0)
+    expect((await second.service('words', 'ready')).pid).toBe(back['words']?.pid)
   })
 })

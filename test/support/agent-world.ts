@@ -363,7 +363,7 @@ export async function untilGone(pid: number): Promise<void> {
 /** The pid may belong to another process by now. */
 async function serverProcess(pid: number) {
   const facts = await platform.process(pid)
-  return facts?.commandLine.includes('--n-gpu-layers') === true ? facts : undefined
+  return facts?.commandLine.includes('--port') === true ? facts : undefined
 }
 
 export const inferenceService = (name: string) => ({ apiVersion, kind: 'InferenceService', metadata: { name } })

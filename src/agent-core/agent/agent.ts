@@ -227,7 +227,10 @@ export class Agent {
     await memory.start()
     await this.#makeModelStore()
     models.start()
-    installed.look().catch((error: unknown) => log.warn('runtimes not looked at', { error }))
+    const notLooked = (error: unknown) => log.warn('runtimes not looked at', { error })
+    // Before the first service is read: a model that names no runtime gets one that is here.
+    await installed.find().catch(notLooked)
+    installed.look().catch(notLooked)
     power.settingsChanged()
     return kept
   }

@@ -32,7 +32,6 @@ import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
 import { tokenIn } from '../reconcile/model-request.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
-import { serverRuntimes } from '../servers/probe.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { hostFor, loopback } from '../servers/listening.ts'
 import { longestStopMs } from '../servers/termination.ts'
@@ -437,7 +436,7 @@ function openSession(
     settings: {
       defaultRuntime: settings.runtime,
       offered: settings.runtimes,
-      installed: () => serverRuntimes.filter((one) => installed.known?.some(({ name, path }) => name === one && path)),
+      installed: () => installed.found,
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
       program: (runtime) => started[runtime.settings.program],
       performanceCores,

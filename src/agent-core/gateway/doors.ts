@@ -56,9 +56,16 @@ export class Doors implements Disposable {
     this.#onChange()
   }
 
-  /** Forgets the state of every other address. */
-  onlyAt(addresses: ReadonlySet<string>): void {
-    for (const where of this.#states.keys()) if (!addresses.has(where)) this.#states.delete(where)
+  /**
+   * Forgets the state of every other address. A gateway that was taken over says once where it listens, which may be before this machine's address
+   * is known: until then a port counts at every address.
+   */
+  onlyAt(wanted: readonly { readonly address?: string | undefined; readonly port: number }[]): void {
+    const isWanted = (where: string): boolean =>
+      wanted.some(({ address, port }) =>
+        address === undefined ? where.endsWith(`:${port}`) : where === `${address}:${port}`,
+      )
+    for (const where of this.#states.keys()) if (!isWanted(where)) this.#states.delete(where)
   }
 
   /** Call it when the gateway has ended and another one is being started. */

@@ -401,7 +401,7 @@ export class Gateway implements AsyncDisposable {
     if (!isAll) this.reasonsChanged()
     for (const key of gone) this.#told.delete(key)
     for (const route of routes) this.#told.set(refKey(route), route)
-    this.#doors.onlyAt(new Set([...this.#told.values()].flatMap(doorsOf)))
+    this.#doors.onlyAt([...this.#told.values()].flatMap(enginesOf))
     return { routes, gone }
   }
 
@@ -446,8 +446,8 @@ export class Gateway implements AsyncDisposable {
   }
 }
 
-const doorsOf = ({ published }: GatewayRoute): string[] =>
-  published ? published.engines.map(({ port }) => `${published.address}:${port}`) : []
+const enginesOf = ({ published }: GatewayRoute) =>
+  published ? published.engines.map(({ port }) => ({ address: published.address, port })) : []
 
 const maxLogBytes = 1_048_576
 const maxPidBytes = 20

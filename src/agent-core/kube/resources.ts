@@ -281,9 +281,13 @@ export const inferenceServiceSpec = z.object({
   mode: z.enum(['chat', 'embedding', 'rerank']).optional(),
   /** A chat template may be one of them. */
   extraArgs: listOf(text(16_384), 256).default([]),
-  /** It is not passed on: only to know which Models it names, and to say so. */
   speculativeDecoding: z
-    .object({ type: line(64).optional(), draftModelRef: line(253).optional() })
+    .object({
+      type: line(64).optional(),
+      draftModelRef: line(253).optional(),
+      nDraftMax: int.min(1).max(1_024).optional(),
+      pMin: z.number().min(0).max(1).optional(),
+    })
     .optional()
     .catch(undefined),
   env: listOf(z.object({ name: line(256).min(1), value: text(16_384).optional(), valueFrom: presence }), 256).default(

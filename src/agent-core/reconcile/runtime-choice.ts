@@ -3,6 +3,7 @@ import type { RuntimeChoice, SpecRefusal } from './desired.ts'
 import { modelIdentity } from './model-request.ts'
 import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy.ts'
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
+import { isSpeculationPassed } from '../runtimes/llama-server.ts'
 import { resolveRuntime, runtimeAnnotation, servingDigest } from '../runtimes/resolution.ts'
 import type { ProcessRuntime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
@@ -39,14 +40,17 @@ export function environmentRefusal(spec: InferenceServiceSpec): EnvironmentRefus
  * tokens, so what runs there has to run here.
  */
 export function leftOutNotice(
-  { env, speculativeDecoding }: InferenceServiceSpec,
+  spec: InferenceServiceSpec,
   allowed: readonly string[],
+  runtime: ServerRuntime = 'llama-server',
 ): string | undefined {
+  const { env, speculativeDecoding } = spec
   const fromPod = env.flatMap(({ name, valueFrom }) => (valueFrom === undefined ? [] : [shown(name)]))
   const notAllowed = env.flatMap(({ name, valueFrom }) =>
     valueFrom === undefined && judgeVariable(name, allowed) === 'leftOut' ? [shown(name)] : [],
   )
   const { type: speculation = 'none' } = speculativeDecoding ?? {}
+  const isWanted = speculation !== 'none' && speculation !== 'disabled'
   const sentences = [
     ...(fromPod.length === 0
       ? []
@@ -58,10 +62,10 @@ export function leftOutNotice(
       : [
           `It runs without ${listed(notAllowed)} of spec.env: this machine allows variables by name, with --allowed-env.`,
         ]),
-    ...(speculation === 'none' || speculation === 'disabled'
+    ...(!isWanted || (runtime === 'llama-server' && isSpeculationPassed(spec))
       ? []
       : [
-          `It runs without spec.speculativeDecoding (${shown(speculation)}), which this agent does not pass on yet: its answers are the same and slower.`,
+          `It runs without spec.speculativeDecoding (${shown(speculation)}), of which this agent passes the types ngram-… to llama-server alone: its answers are the same and slower.`,
         ]),
   ]
   return sentences.length === 0 ? undefined : sentences.join(' ')
@@ -121,7 +125,7 @@ export const chooseRuntime =
     })
     const refusal = specRefusal(spec, settings.policy, runtime)
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
-    const notice = leftOutNotice(spec, settings.policy.allowedEnv)
+    const notice = leftOutNotice(spec, settings.policy.allowedEnv, runtime.name)
     return {
       ok: true,
       runtime: runtime.name,

@@ -37,6 +37,7 @@ export class InstalledRuntimes {
   readonly #options: InstalledOptions
   readonly #asked = new Map<string, { readonly stamp: string; readonly facts: Promise<Facts> }>()
   #known: readonly RuntimeView[] | undefined
+  #found: readonly ServerRuntime[] = []
 
   constructor(options: InstalledOptions) {
     this.#options = options
@@ -47,13 +48,25 @@ export class InstalledRuntimes {
     return this.#known
   }
 
+  /** Those whose program was there when it was looked for last, whether or not it runs. */
+  get found(): readonly ServerRuntime[] {
+    return this.#found
+  }
+
+  /** Only looks for the programs and runs none, so that a runtime can be chosen before a slow one has answered. */
+  async find(): Promise<readonly (readonly [ServerRuntime, Executable])[]> {
+    const { offered, find } = this.#options
+    const binaries = await Promise.all(offered().map(async (name) => [name, await find(runtimes[name])] as const))
+    this.#found = binaries.flatMap(([name, { kind }]) => (kind === 'found' ? [name] : []))
+    return binaries
+  }
+
   /** A program is run once for its file as it is. `again`: one that did not answer is run once more. */
   async look({ again = false }: { readonly again?: boolean } = {}): Promise<readonly RuntimeView[]> {
-    const { offered, find, onChange } = this.#options
+    const { onChange } = this.#options
     const views = await Promise.all(
-      offered().map(async (name) => {
+      (await this.find()).map(async ([name, binary]) => {
         const runtime = runtimes[name]
-        const binary = await find(runtime)
         const facts = binary.kind === 'missing' ? missing(binary) : await this.#factsOf(runtime, binary.path, again)
         return { name, formats: runtime.formats === 'any' ? ['gguf'] : [...runtime.formats], ...facts }
       }),

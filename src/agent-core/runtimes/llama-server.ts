@@ -95,6 +95,7 @@ export interface LlamaServerSpec {
   readonly batchSize?: number | undefined
   readonly uBatchSize?: number | undefined
   readonly mode?: 'chat' | 'embedding' | 'rerank' | undefined
+  readonly speculativeDecoding?: InferenceServiceSpec['speculativeDecoding']
   readonly extraArgs?: readonly string[] | undefined
 }
 
@@ -168,6 +169,7 @@ export function llamaServerArgv(input: LlamaServerInput): string[] {
           ...unlessGiven('--cache-ram', '0'),
         ]
       : []),
+    ...(given('--spec-type') ? [] : speculation(spec)),
     ...(alias === undefined || given('-a') ? [] : unlessGiven('--alias', alias)),
     ...extraArgs,
   ]
@@ -180,6 +182,19 @@ function ropeScaling(rope: LlamaServerSpec['ropeScaling']): string[] {
     ...text('--rope-scale', rope.factor),
     ...numeric('--yarn-orig-ctx', positive(rope.originalContext)),
   ]
+}
+
+/** Drafts from what was said before, with no model beside the one that is served. */
+const draftsAlone = /^ngram-[a-z\d-]+$/
+
+/** Whether llama-server does what the spec asks of speculative decoding. */
+export const isSpeculationPassed = ({ speculativeDecoding }: LlamaServerSpec): boolean =>
+  draftsAlone.test(speculativeDecoding?.type ?? '')
+
+function speculation(spec: LlamaServerSpec): string[] {
+  const { type, nDraftMax, pMin } = spec.speculativeDecoding ?? {}
+  if (type === undefined || !isSpeculationPassed(spec)) return []
+  return ['--spec-type', type, ...numeric('--spec-draft-n-max', nDraftMax), ...numeric('--spec-draft-p-min', pMin)]
 }
 
 function reasoning({ reasoningBudget, reasoningBudgetMessage }: LlamaServerSpec): string[] {

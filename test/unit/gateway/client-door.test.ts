@@ -239,6 +239,7 @@ describe('an answer', () => {
     ['101', 'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nbytes'],
     ['garbage', 'no HTTP at all\r\n\r\n'],
     ['nothing', ''],
+    ['a status that there is not', 'HTTP/1.1 099 Odd\r\ncontent-length: 2\r\n\r\nok'],
     ['50 MB of headers', `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(50_000_000)}\r\n\r\n`],
   ])('of an engine that is %s is a 502 with a sentence', async (_what, bytes) => {
     await using odd = await rawEngine((socket) => socket.end(bytes))
@@ -304,6 +305,14 @@ describe('a body', () => {
     expect([answer.statusCode, await text(answer)]).toEqual([413, 'too much'])
     await gone.promise
     sent.destroy()
+  })
+
+  test('that an engine does not read to its end does not hold the connection', async () => {
+    await using only = await engine((_request, response) => response.writeHead(413).end('too much'))
+    door.routes = [routeTo('one', only.port)]
+    const length = 64 * 1_024 * 1_024
+    const head = `POST /default/one/completion HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-length: ${length}\r\n\r\n`
+    expect(await raw(`${head}{`)).toMatch(/^HTTP\/1\.1 413 [^]*\r\nconnection: close\r\n[^]*too much/i)
   })
 
   test('of a GET is not the next request', async () => {
@@ -467,6 +476,19 @@ describe('what is counted by service', () => {
     await eventually(() => of('one')?.streaming === 0)
     expect(requestsOf('one')).toEqual(['2xx client_left 1'])
     expect(of('one')?.tokens).toEqual([])
+  })
+
+  test('are those whose client left before a body that is changed was whole', async () => {
+    await using one = await hello()
+    door.routes = [routeTo('one', one.port, { runtime: 'mlx-lm' })]
+    const leaving = connect(port, '127.0.0.1')
+    const head = `POST /default/one/v1/completions HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-length: 100\r\n\r\n`
+    leaving.write(`${head}{"model":`)
+    await eventually(() => of('one')?.waiting === 1)
+    leaving.destroy()
+    await eventually(() => of('one')?.waiting === 0)
+    expect(requestsOf('one')).toEqual(['none client_left 1'])
+    expect(one.seen).toEqual([])
   })
 
   test('of at most 200 services', async () => {

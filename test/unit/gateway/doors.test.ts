@@ -29,7 +29,9 @@ test('an address is open once the gateway says so, and closed with a sentence wh
         'The gateway cannot listen at 10.0.0.1:2: another program listens there, so stop it or choose other ports with --port-range. It is tried again every few seconds.',
     },
   ])
-  doors.onlyAt(new Set(['10.0.0.1:2']))
+  doors.onlyAt([{ port: 1 }, { address: '10.0.0.2', port: 2 }])
+  expect([kind(), doors.at('10.0.0.1', 2).kind]).toEqual(['open', 'unknown'])
+  doors.onlyAt([{ address: '10.0.0.1', port: 2 }])
   expect([kind(), changes]).toEqual(['unknown', 3])
 })
 

@@ -358,6 +358,28 @@ describe('a gateway of another version', () => {
     await next.end()
   })
 
+  // Only Linux has this address from the start.
+  test.runIf(process.platform === 'linux')(
+    'still knows where it listens when the next agent learns its own address later',
+    async () => {
+      const address = '127.0.0.2'
+      const engines = [{ port: quick.port, runtime: 'llama-server' }]
+      routes = [routeTo('quick', quick.port, { published: { address, engines } })]
+      const first = room()
+      await eventually(() => first.door(address, quick.port).kind === 'open')
+      await first[Symbol.asyncDispose]()
+      routes = [routeTo('quick', quick.port, { published: { engines } })]
+      const next = room()
+      await eventually(() => next.door(address, quick.port).kind === 'open')
+      routes = [...routes, routeTo('another', undefined)]
+      next.routesChanged()
+      routes = [routeTo('quick', quick.port, { published: { address, engines } })]
+      next.routesChanged()
+      await eventually(() => next.door(address, quick.port).kind === 'open')
+      await next.end()
+    },
+  )
+
   test.each([
     ['cannot be started', () => ['/nowhere/metal-agent'], 'ENOENT'],
     ['ends at once', () => ['/bin/sh', '-c', 'exit 7'], 'it ended with code 7'],

@@ -26,10 +26,15 @@ test('where every variable is passed on there is nothing to tell', () => {
 })
 
 test('a person is told of speculative decoding that is asked for and not passed on', () => {
-  const notice = (type?: string) =>
-    leftOutNotice(inferenceServiceSpec.parse({ speculativeDecoding: { ...(type !== undefined && { type }) } }), [])
-  expect([notice(), notice('none'), notice('disabled')]).toEqual([undefined, undefined, undefined])
-  expect(notice('ngram-simple')).toMatch(/^It runs without spec\.speculativeDecoding \(ngram-simple\)/)
+  const notice = (type?: string, runtime?: 'mlx-lm') => {
+    const spec = inferenceServiceSpec.parse({ speculativeDecoding: { ...(type !== undefined && { type }) } })
+    return leftOutNotice(spec, [], runtime)
+  }
+  expect([notice(), notice('none'), notice('disabled'), notice('ngram-simple')]).toEqual(Array(4).fill(undefined))
+  expect([notice('draft-eagle3'), notice('ngram-simple', 'mlx-lm')]).toEqual([
+    expect.stringMatching(/^It runs without spec\.speculativeDecoding \(draft-eagle3\)/),
+    expect.stringMatching(/^It runs without spec\.speculativeDecoding \(ngram-simple\)/),
+  ])
 })
 
 test.each([

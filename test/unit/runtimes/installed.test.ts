@@ -46,6 +46,22 @@ test('llama-server is found with the version that it tells of itself and the for
   })
 })
 
+test('a program that is there is found before it has answered, and is found no longer once it is gone', async () => {
+  const path = await program('exec sleep 30')
+  const binaries: Executable[] = [
+    { kind: 'found', path },
+    { kind: 'missing', message: 'It is gone.' },
+  ]
+  const room = new InstalledRuntimes({
+    ...{ offered: () => ['llama-server'], dialects: new Dialects(), limitMs: 50 },
+    find: () => Promise.resolve(binaries.shift() ?? { kind: 'found', path }),
+  })
+  await room.find()
+  expect([room.found, room.known]).toEqual([['llama-server'], undefined])
+  await room.look()
+  expect(room.found).toEqual([])
+})
+
 const advice = 'Install llama.cpp again, or name another one with --llama-server.'
 
 test('what prints junk, or far too much, is told apart from what answers, in one sentence', async () => {

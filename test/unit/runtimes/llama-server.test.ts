@@ -148,6 +148,21 @@ describe('one field at a time', () => {
       [...usual, '--reranking', '--embedding', '--pooling', 'rank', '--cache-ram', '0'],
     ],
     [
+      'drafts from what was said before, which need no other model',
+      { speculativeDecoding: { type: 'ngram-simple', nDraftMax: 5, pMin: 0.5 } },
+      [...usual, '--spec-type', 'ngram-simple', '--spec-draft-n-max', '5', '--spec-draft-p-min', '0.5'],
+    ],
+    [
+      'no drafts of a model that is not fetched',
+      { speculativeDecoding: { type: 'draft-eagle3', nDraftMax: 5 } },
+      usual,
+    ],
+    [
+      'drafts of which extraArgs say the type',
+      { speculativeDecoding: { type: 'ngram-mod' }, extraArgs: ['--spec-type', 'none'] },
+      [...usual, '--spec-type', 'none'],
+    ],
+    [
       'a longer flag of the same beginning is another flag',
       { mode: 'embedding', extraArgs: ['--embedding-x'] },
       [...usual, '--embedding', '--pooling', 'last', '--cache-ram', '0', '--embedding-x'],
