@@ -154,7 +154,8 @@ export class Exchange {
     else figures.waiting -= 1
     figures.ended(code, reason)
     this.#onEnd()
-    const usage = reason === 'answered' ? this.#ends?.usage() : undefined
+    // A client may leave with the last event of a stream, before its end: the engine has said how many tokens it took.
+    const usage = reason === 'answered' || reason === 'client_left' ? this.#ends?.usage() : undefined
     if (!usage || !this.#operation) return
     figures.used(this.#operation, 'input', usage.input)
     figures.used(this.#operation, 'output', usage.output)

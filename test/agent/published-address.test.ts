@@ -76,7 +76,7 @@ async function askedThere(url: string, ...headers: readonly string[]): Promise<A
       '-w',
       '\n%{http_code}',
       '-d',
-      '{"messages":[{"role":"user","content":"a"}]}',
+      '{"messages":[{"role":"user","content":"a"}],"max_tokens":2}',
     ],
     ...[...headers.flatMap((header) => ['-H', header]), url],
   ])

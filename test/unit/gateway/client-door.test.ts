@@ -478,6 +478,21 @@ describe('what is counted by service', () => {
     expect(of('one')?.tokens).toEqual([])
   })
 
+  test('are the tokens of a stream whose client left with its last event', async () => {
+    const last = `data: ${JSON.stringify({ choices: [], ...usage })}\n\ndata: [DONE]\n\n`
+    await using one = await engine((_request, response) => void response.write(last))
+    door.routes = [routeTo('one', one.port)]
+    const answer = await open({ method: 'POST', path: '/v1/chat/completions' }, '{"model":"one"}')
+    await once(answer, 'data')
+    answer.destroy()
+    await eventually(() => of('one')?.streaming === 0)
+    expect(requestsOf('one')).toEqual(['2xx client_left 1'])
+    expect(of('one')?.tokens.map(({ type, tokens: { sum } }) => [type, sum])).toEqual([
+      ['input', 7],
+      ['output', 300],
+    ])
+  })
+
   test('are those whose client left before a body that is changed was whole', async () => {
     await using one = await hello()
     door.routes = [routeTo('one', one.port, { runtime: 'mlx-lm' })]
