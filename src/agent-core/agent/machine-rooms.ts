@@ -125,7 +125,7 @@ export function machineRooms(context: RoomContext): MachineRooms {
 }
 
 function installedRoom(context: RoomContext, dialects: Dialects): InstalledRuntimes {
-  const { metrics, snapshots, settings } = context
+  const { metrics, snapshots, settings, session } = context
   const showMetrics = installedMetricsFeed(metrics)
   const installed: InstalledRuntimes = new InstalledRuntimes({
     offered: () => offered(settings()),
@@ -134,6 +134,8 @@ function installedRoom(context: RoomContext, dialects: Dialects): InstalledRunti
     onChange: () => {
       showMetrics(installed.known ?? [])
       snapshots.changed()
+      // One that waits for a program need not wait for its next attempt.
+      session()?.reconciler.enqueueAll()
     },
   })
   snapshots.register(() => ({ runtimes: installed.known }))

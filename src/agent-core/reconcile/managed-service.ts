@@ -261,7 +261,7 @@ export class ManagedService {
 
   #read(): Reading {
     const { cluster, settings, launches, names, servers, now } = this.#rooms
-    const running = servers.get(this.key) && servers.runtimeOf(this.key)
+    const running = servers.runningRuntimeOf(this.key)
     return read({
       now: now(),
       key: this.key,
@@ -389,7 +389,7 @@ export class ManagedService {
       observed,
       service,
       unloadReason: this.#unloadReason(),
-      runtime: servers.get(this.key) && servers.runtimeOf(this.key),
+      runtime: servers.runningRuntimeOf(this.key),
       pressure: level === 'unknown' ? undefined : level,
       now: now(),
     })

@@ -65,7 +65,7 @@ export function serviceReport(
     namespace,
     name,
     server: servers.get(key),
-    ...runtimeShown(servers.get(key) && servers.runtimeOf(key), known.observed.desired),
+    ...runtimeShown(servers.runningRuntimeOf(key), known.observed.desired),
     retiring: servers.retiring(key),
     lastFailure: servers.lastFailure(key),
     failures: servers.backOff(key)?.failures ?? 0,

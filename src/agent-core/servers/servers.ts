@@ -196,6 +196,12 @@ export class Servers implements AsyncDisposable {
     return this.#of(key, role)?.runtime ?? 'llama-server'
   }
 
+  /** Undefined where no process of it runs, also after a crash. */
+  runningRuntimeOf(key: string): ServerRuntime | undefined {
+    const state = this.get(key)
+    return state && state.kind !== 'exited' ? this.runtimeOf(key) : undefined
+  }
+
   /** The command line of the present server of the key; undefined where none was started, or an earlier agent did not note it. */
   commandOf(key: string): readonly string[] | undefined {
     return this.#of(key)?.command

@@ -13,6 +13,7 @@ test('a kill from outside is told within 200 ms, with its signal', async () => {
   await using room = await ServerRoom.create()
   room.start()
   const { pid } = await room.reached('ready')
+  expect(room.servers.runningRuntimeOf('a/b')).toBe('llama-server')
   const told = new Promise<number>((resolve) => {
     room.servers.onChange((_, state) => state.kind === 'exited' && resolve(performance.now()))
   })
@@ -26,6 +27,7 @@ test('a kill from outside is told within 200 ms, with its signal', async () => {
     signal: 'SIGKILL',
     failures: 1,
   })
+  expect(room.servers.runningRuntimeOf('a/b')).toBeUndefined()
 })
 
 test.each([
