@@ -43,7 +43,7 @@ test('a service is seen to come up, step by step, and its output is followed', a
   const { state, pid, port } = view()
   expect({
     state,
-    runtime: await detail().getByText('llama-server, chosen by spec.runtime').count(),
+    runtime: await detail().getByText('llama-server, chosen by spec.runtime', { exact: true }).count(),
     server: await detail().getByText(`port ${port} · process ${pid}`).count(),
     steps: await page.getByRole('list', { name: 'Steps' }).getByRole('listitem').getByText('done').count(),
     violations: await violationsShown(page),
