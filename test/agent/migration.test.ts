@@ -180,16 +180,17 @@ describe('a move from the Go agent that does not go well', () => {
       if (sentence.includes('its requests finish')) late = 2
     }
     const world = scene.world({ tell })
-    const theirs = async () =>
-      eventually(async () => {
+    // Seen before the move goes on: after that the service may be nobody's before anybody looks.
+    let before: Awaited<ReturnType<MigrationWorld['ownAgent']>>
+    const ownAgent: MigrationWorld['ownAgent'] = async () => {
+      if (before) return late-- > 0 ? before : world.ownAgent()
+      const now = await world.ownAgent()
+      if (now?.cluster.state !== 'live') return now
+      before = await eventually(async () => {
         const seen = await world.ownAgent()
         return seen?.services[0]?.state === 'foreign' ? seen : undefined
       })
-    let before: ReturnType<typeof theirs> | undefined
-    const ownAgent: MigrationWorld['ownAgent'] = async () => {
-      const now = await world.ownAgent()
-      if (now?.cluster.state === 'live') before ??= theirs()
-      return late-- > 0 ? before : now
+      return before
     }
     const record = await MigrationRecord.open(scene.stateDir)
     const result = await migrate({ ...world, ownAgent }, await look(world), record)
