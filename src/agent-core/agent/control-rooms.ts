@@ -431,7 +431,7 @@ function openSession(
   const { performanceCores, hasMetal } = machine()
   const settings = context.settings()
   const listen = () => context.settings().listen
-  apiKeys.readAnew()
+  apiKeys.readAgain()
   const launches = new ServerLaunches({
     settings: {
       defaultRuntime: settings.runtime,
@@ -485,7 +485,7 @@ function openSession(
   })
 }
 
-/** What the cluster is told of this machine. What cannot be read now is left out. */
+/** The facts about this machine that its Lease tells the cluster. A fact that cannot be read now is left out. */
 async function nodeFacts(
   { options, settings }: RoomContext,
   { rooms, unloadReasons }: { readonly rooms: MachineRooms } & Pick<ControlRooms, 'unloadReasons'>,

@@ -77,8 +77,8 @@ export class ApiKeys implements AsyncDisposable {
     this.#keys.delete(key)
   }
 
-  /** Each Secret is read anew, since credentials or the cluster changed. */
-  readAnew(): void {
+  /** Reads every Secret again. Call it after the credentials or the cluster have changed. */
+  readAgain(): void {
     this.#wanted.clear()
     this.#states.clear()
   }

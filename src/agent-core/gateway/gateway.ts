@@ -36,7 +36,7 @@ export type GatewayCommand = () => Promise<readonly [program: string, ...args: s
 
 /**
  * V8 compiles without threads of its own, each of which keeps tens of MiB, keeps little garbage, and leaves its largest compiler unused: less
- * than half the memory at the same speed, which code that is never optimised does not have.
+ * than half the memory. Its middle compiler stays on: without any, a request takes twice as long.
  */
 export const nodeOptionsOfGateway = [
   ...['--max-semi-space-size=1', '--optimize-for-size', '--liftoff-only', '--single-threaded'],
@@ -77,7 +77,7 @@ const startMs = 15_000
 /** A successor that fails may have taken connections, which end with it: it is not tried often. */
 const replaceAgain = { firstMs: 600_000, maxMs: 3_600_000 }
 const usualTimings = { heartbeatMs, helloMs: 5_000, replaceAgain }
-/** After so many unanswered heartbeats a gateway hangs: a busy machine alone does not silence it for so long. */
+/** A gateway that leaves this many heartbeats unanswered counts as hanging and is killed: a busy machine alone delays no answer for so long. */
 const maxUnanswered = 4
 /** Longer than the gateway gives its successor. */
 const replaceMs = 30_000
@@ -287,8 +287,8 @@ export class Gateway implements AsyncDisposable {
   }
 
   /**
-   * Has the gateway start the one of this version, which takes its place without a moment in which nobody listens; what fails is tried again
-   * ever later, until the gateway ends. Never rejects.
+   * Tells the gateway to start one of this version, which takes over its listening sockets, so that no connection is refused meanwhile. A
+   * replacement that fails is tried again with growing waits, until the gateway ends. Never rejects.
    */
   async #replace(link: Link): Promise<boolean> {
     const { log, version, command } = this.#options
@@ -588,7 +588,7 @@ class Link {
     return counts
   }
 
-  /** Tells it to end, and waits until it does so, or for as long as one that hangs is worth; whether it did. */
+  /** Tells the gateway to end and waits for its end, up to {@link endMs}. Returns whether it ended. */
   async end(): Promise<boolean> {
     this.send({ type: 'end' })
     let hasEnded = false

@@ -135,7 +135,7 @@ describe('the key before the present one', () => {
     answer = () => secret('k2')
     keys.want('ns/a', 'other')
     await eventually(() => keys.askedFor('ns/a')?.key === digest('k2'))
-    keys.readAnew()
+    keys.readAgain()
     expect(keys.askedFor('ns/a')).toBeUndefined()
     await has('k2')
     expect(keys.askedFor('ns/a')).toEqual(asks('k2', earlier('k1', 601_000)))
@@ -162,7 +162,7 @@ describe('the key before the present one', () => {
     keys.forgetWhere((key) => key === 'ns/other')
     expect(keys.askedFor('ns/a')).toHaveProperty('earlierKey')
     keys.forgetWhere((key) => key === 'ns/a')
-    keys.readAnew()
+    keys.readAgain()
   }
 
   test('is known to the next agent from the gateway, with what changed while there was none', async () => {

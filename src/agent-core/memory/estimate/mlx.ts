@@ -168,7 +168,7 @@ function stateBytes(model: TextConfig): number {
   return state + Math.max(0, (model.linear_conv_kernel_dim ?? 0) - 1) * (2 * keys + values) * cached
 }
 
-/** Of all files of a model together: those of the largest models stay below 20 MB. */
+/** The most that the headers of all files of a model may have together: those of the largest models stay below 20 MB. */
 const maxHeaderBytes = 64 * 1024 ** 2
 /** A longer header is read in a thread of its own: JSON that is made to be slow takes a second for each MiB. */
 const ownTurnBytes = 256 * 1024
