@@ -116,6 +116,7 @@ const faces = {
   ],
   publishing: ['firewall-watch', 'host-address', 'lease', 'lease-content', 'objects', 'publisher', 'writes'],
   reconcile: [
+    'draft',
     'memory-guard',
     'model-request',
     'model-users',

@@ -236,6 +236,8 @@ export const serviceView = z.object({
   /** When what does not serve is tried again. */
   retryAt: timestamp.optional(),
   model: z.string(),
+  /** What it drafts with: the name of another Model, or of a file of its own. */
+  draft: z.string().optional(),
   /** Tokens, as its InferenceService says; absent = the default. */
   contextSize: z.int().positive().optional(),
   /** Of the server that runs or is to run; absent while nothing has decided for one. */

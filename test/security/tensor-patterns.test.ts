@@ -47,7 +47,7 @@ const sized = (overrides: readonly string[], tensorNames: readonly string[]) => 
     models: {
       header: () => Promise.resolve({ version: 3, metadata, arrayLengths: new Map(), tensors, bytesRead: 0 } as never),
     },
-    model: { path: '/m.gguf', sizeBytes: 100 } as never,
+    model: { path: '/m.gguf', sizeBytes: 100 },
     status: { phase: '' },
     argv: () => overrides.flatMap((one) => ['--override-tensor', one]),
     env: {},
@@ -59,7 +59,7 @@ test('a spec that names more files beside the model than anybody has is not size
   const need = await sizeUp({
     of: 'x',
     models: { header: () => Promise.reject(new Error('Not asked for.')) },
-    model: { path: '/m.gguf', sizeBytes: 100 } as never,
+    model: { path: '/m.gguf', sizeBytes: 100 },
     status: { phase: '' },
     argv: () => ['--lora', Array.from({ length: 10_000 }, () => '/a-00001-of-01000.gguf').join(',')],
     env: {},

@@ -82,6 +82,8 @@ export interface ModelOptions {
   readonly source?: string
   readonly format?: string
   readonly accelerator?: string
+  readonly files?: readonly string[]
+  readonly sha256?: string
   readonly refreshPolicy?: 'OnChange'
   readonly namespace?: string
 }
@@ -199,15 +201,15 @@ export class AgentWorld implements AsyncDisposable {
     return running
   }
 
-  applyModel(
-    name: string,
-    { source = this.modelUrl, format = 'gguf', accelerator = 'metal', namespace, refreshPolicy }: ModelOptions = {},
-  ) {
+  applyModel(name: string, options: ModelOptions = {}) {
+    const { source = this.modelUrl, format = 'gguf', accelerator = 'metal', namespace } = options
+    const { files, sha256, refreshPolicy } = options
+    const fields = { ...(files && { files }), ...(sha256 && { sha256 }), ...(refreshPolicy && { refreshPolicy }) }
     return this.admin.apply({
       apiVersion,
       kind: 'Model',
       metadata: { name, ...(namespace !== undefined && { namespace }) },
-      spec: { source, format, hardware: { accelerator }, ...(refreshPolicy && { refreshPolicy }) },
+      spec: { source, format, hardware: { accelerator }, ...fields },
     })
   }
 

@@ -4,6 +4,7 @@ import { idOf } from '../memory/holds.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import { urlForPods } from '../publishing/objects.ts'
+import { nameOfDraft } from '../reconcile/draft.ts'
 import { clusterAgreement, type Observation } from '../reconcile/plan/observation.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { Exited } from '../servers/server-state.ts'
@@ -35,6 +36,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     since: wallTimeOf(report.since).toISOString(),
     ...retryOf(plan),
     model: service?.spec.value.modelRef ?? '',
+    ...(report.draft && { draft: nameOfDraft(report.draft) }),
     ...(service?.spec.value.contextSize !== undefined && { contextSize: service.spec.value.contextSize }),
     ...(report.runtime !== undefined && { runtime: report.runtime }),
     ...(report.runtimeFrom !== undefined && { runtimeFrom: report.runtimeFrom }),

@@ -243,6 +243,9 @@ const presence = z
   .transform((): unknown => true)
   .optional()
 
+/** In place of a `spec.speculativeDecoding` that cannot be read, which keeps no service from being served: it only makes answers come sooner. */
+export const unreadSpeculation = { type: 'unreadable' } as const
+
 /** The fields of `InferenceService.spec` that matter on a Mac; ranges as LLMKube's schema states them. */
 export const inferenceServiceSpec = z.object({
   modelRef: line(253).default(''),
@@ -284,12 +287,15 @@ export const inferenceServiceSpec = z.object({
   speculativeDecoding: z
     .object({
       type: line(64).optional(),
+      /** One of `spec.files` of the Model that is served. */
+      draftModel: line(253).optional(),
+      /** A Model of the same namespace. */
       draftModelRef: line(253).optional(),
       nDraftMax: int.min(1).max(1_024).optional(),
       pMin: z.number().min(0).max(1).optional(),
     })
     .optional()
-    .catch(undefined),
+    .catch(unreadSpeculation),
   env: listOf(z.object({ name: line(256).min(1), value: text(16_384).optional(), valueFrom: presence }), 256).default(
     [],
   ),

@@ -361,8 +361,9 @@ const hasNoNetwork: ReadonlySet<ModelErrorReason> = new Set([
   ...(['Offline', 'Unreachable', 'TlsFailed', 'ProxyFailed', 'BadProxy', 'BadAuthorityFile'] as const),
 ])
 
-const localOf = ({ path, mmproj, sizeBytes, manifest }: StoredModel): LocalModel => ({
+const localOf = ({ path, mmproj, sizeBytes, manifest, folder }: StoredModel): LocalModel => ({
   path,
+  files: manifest.files.map((file) => pathBelow(folder, file.path)),
   sizeBytes,
   revision: contentRevision(manifest.files),
   ...(mmproj !== undefined && { mmproj }),

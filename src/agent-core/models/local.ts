@@ -61,7 +61,7 @@ export async function localModel(
       `${first} is not what the Model says: it has another SHA-256 than spec.sha256, ${wanted}. Put the right file there, or correct spec.sha256.`,
     )
   }
-  return { path: found.path, sizeBytes, revision: await stampOf(files), ...(mmproj !== undefined && { mmproj }) }
+  return { path: found.path, files, sizeBytes, revision: await stampOf(files), ...(mmproj !== undefined && { mmproj }) }
 }
 
 async function requireModel(

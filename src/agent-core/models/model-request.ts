@@ -16,6 +16,8 @@ export interface LocalModel {
   /** What a runtime is given: a file, or a folder. */
   readonly path: string
   readonly mmproj?: string
+  /** Absolute paths of all that belongs to it. */
+  readonly files: readonly string[]
   /** All files together. */
   readonly sizeBytes: number
   /** Tells contents of one source apart. */

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
+import type { Draft } from './draft.ts'
 import { contentKey } from './model-request.ts'
 import { apiKeyAnnotation } from '../gateway/api-keys.ts'
 import { runtimeAnnotation } from '../runtimes/resolution.ts'
@@ -93,8 +94,9 @@ export type Desired =
       readonly runtime: ServerRuntime
       /** What decided for it, such as "spec.runtime". */
       readonly runtimeFrom: string
-      /** What of the Model a fetch depends on: see `contentKey`. */
+      /** What of the Models a fetch depends on: see `contentKey`. */
       readonly source: string
+      readonly draft?: Draft
       /** Over what reaches the command line or the model, and nothing else: another digest restarts the server. */
       readonly digest: string
       /** Without a request for so long it leaves memory; absent = never. */
@@ -109,10 +111,20 @@ export type Desired =
 export const scaledToZero = 'Scaled to zero replicas.'
 
 export type RuntimeChoice =
-  | (Pick<Extract<Desired, { kind: 'serve' }>, 'runtime' | 'runtimeFrom' | 'digest' | 'notice'> & { readonly ok: true })
-  | { readonly ok: false; readonly message: string; readonly reason?: undefined }
+  | (Pick<Extract<Desired, { kind: 'serve' }>, 'runtime' | 'runtimeFrom' | 'digest' | 'draft' | 'notice'> & {
+      readonly ok: true
+    })
+  | { readonly ok: false; readonly message: string; readonly reason?: undefined; readonly draft?: undefined }
+  /** What is to be known of the draft model's Model. */
+  | {
+      readonly ok: false
+      readonly draft: 'missing' | 'unreadable'
+      readonly message: string
+      readonly reason?: undefined
+    }
   | (SpecRefusal & {
       readonly ok: false
+      readonly draft?: undefined
       /** Digest of a server that an earlier agent started from this spec although it is refused now. */
       readonly digest: string
     })
@@ -201,6 +213,8 @@ function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: I
     )
   }
   const runtime = inputs.chooseRuntime(service, spec, model.spec.value)
+  if (!runtime.ok && runtime.draft === 'missing') return { kind: 'modelMissing', message: runtime.message }
+  if (!runtime.ok && runtime.draft === 'unreadable') return unreadable(runtime.message, model)
   if (!runtime.ok && runtime.reason === undefined) return refused(runtime.message)
   if (!runtime.ok) {
     const { message, reason, digest, loadsCode } = runtime
@@ -212,8 +226,9 @@ function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: I
     kind: 'serve',
     runtime: runtime.runtime,
     runtimeFrom: runtime.runtimeFrom,
-    source: contentKey(model.spec.value),
+    source: contentKey(model.spec.value, runtime.draft),
     digest: runtime.digest,
+    ...(runtime.draft && { draft: runtime.draft }),
     ...(idleMinutes !== undefined && { idleMinutes }),
     ...(notice !== '' && { notice }),
   }

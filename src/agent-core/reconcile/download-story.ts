@@ -13,11 +13,14 @@ export interface DownloadNote {
 /** What of a download is worth an Event: its start, the quarters of a long one, its end. */
 export class DownloadStory {
   readonly #now: () => number
+  readonly #what: string
   #begun: { readonly at: number; readonly fromBytes: number } | undefined
   #reportedPercent = 0
 
-  constructor({ now }: { readonly now: () => number }) {
+  /** `what`: the model, as a sentence names it. */
+  constructor({ now, what = 'model' }: { readonly now: () => number; readonly what?: string }) {
     this.#now = now
+    this.#what = what
   }
 
   /** Undefined where there is nothing new to tell. */
@@ -29,8 +32,8 @@ export class DownloadStory {
       this.#reportedPercent = percentOf(doneBytes, totalBytes)
       const message =
         doneBytes > 0
-          ? `The download of the model continues at ${formatBytes(doneBytes)}${of}.`
-          : `The download of the model begins${totalBytes === undefined ? '' : `: ${formatBytes(totalBytes)}`}.`
+          ? `The download of the ${this.#what} continues at ${formatBytes(doneBytes)}${of}.`
+          : `The download of the ${this.#what} begins${totalBytes === undefined ? '' : `: ${formatBytes(totalBytes)}`}.`
       return { reason: 'Fetching', message }
     }
     const percent = percentOf(doneBytes, totalBytes)
@@ -39,7 +42,7 @@ export class DownloadStory {
       return undefined
     this.#reportedPercent = reached
     if (this.#wholeMs(doneBytes, totalBytes) < longDownloadMs) return undefined
-    return { reason: 'Fetching', message: `${reached} % of the model is here: ${formatBytes(doneBytes)}${of}.` }
+    return { reason: 'Fetching', message: `${reached} % of the ${this.#what} is here: ${formatBytes(doneBytes)}${of}.` }
   }
 
   /** Undefined where nothing was downloaded. */
@@ -47,7 +50,7 @@ export class DownloadStory {
     if (!this.#begun) return undefined
     return {
       reason: 'Fetched',
-      message: `The model is here: ${formatBytes(sizeBytes)}, downloaded in ${formatSpan(this.#now() - this.#begun.at)}.`,
+      message: `The ${this.#what} is here: ${formatBytes(sizeBytes)}, downloaded in ${formatSpan(this.#now() - this.#begun.at)}.`,
     }
   }
 

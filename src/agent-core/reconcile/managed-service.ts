@@ -170,7 +170,7 @@ export class ManagedService {
   get outlook(): { readonly key: string; readonly message: string; readonly names: readonly string[] } | undefined {
     if (!this.#last || this.#last.plan.forget) return undefined
     const service = this.#rooms.cluster.inferenceServices.get(this.#namespace, this.#name)
-    const files = this.modelFiles.map((file) => basename(file))
+    const files = this.modelFiles.filter((file) => file !== this.#fetch.model?.draft).map((file) => basename(file))
     return { key: this.key, message: this.#last.plan.message, names: [service?.spec.value.modelRef ?? '', ...files] }
   }
 
@@ -234,8 +234,8 @@ export class ManagedService {
 
   /** The files of the model that its next server would be started with; none while that is not here. */
   get modelFiles(): readonly string[] {
-    const { path, mmproj } = this.#fetch.model ?? {}
-    return [path, mmproj].filter((file) => file !== undefined)
+    const { path, mmproj, draft } = this.#fetch.model ?? {}
+    return [path, mmproj, draft].filter((file) => file !== undefined)
   }
 
   /** Downloads under way are dropped. What runs and is published stays as it is. */
@@ -272,7 +272,11 @@ export class ManagedService {
       lastSeen: this.#metadata,
       allowlist: settings.allowlist,
       hold: holdOf(this.#unloadReason()),
-      chooseRuntime: (service, spec, model) => launches.chooseRuntime(service, spec, model, running),
+      chooseRuntime: (service, spec, model) =>
+        launches.chooseRuntime(service, spec, model, {
+          running,
+          modelNamed: (name) => cluster.models.get(this.#namespace, name),
+        }),
       fetched: this.#fetch.content,
       servedDigest: this.#starts.digest,
       before: this.#durations,

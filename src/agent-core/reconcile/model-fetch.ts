@@ -1,11 +1,14 @@
+import { createHash } from 'node:crypto'
 import type { Progress } from '../../contract/service.ts'
 import type { Cluster } from '../kube/cluster.ts'
+import type { ModelSpec } from '../kube/resources.ts'
 import { ModelError } from '../models/errors.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import { messageOf } from '../util/message-of.ts'
 import { DownloadStory, type DownloadNote } from './download-story.ts'
-import { fetchRequest, type FetchRequest } from './model-request.ts'
+import type { Draft } from './draft.ts'
+import { contentKey, fetchRequest, type FetchRequest, type ServerFiles, serverFiles } from './model-request.ts'
 import { isModelWanted, isRunning, type ModelFacts } from './plan/facts.ts'
 import type { FetchView, Observation } from './plan/observation.ts'
 import type { DesiredServer, FetchedContent } from './reading.ts'
@@ -29,13 +32,27 @@ export interface ModelFetchOptions {
   readonly random: () => number
 }
 
+/** A model, and the Model that it drafts with. */
+interface Brought {
+  readonly model: LocalModel
+  readonly draft: LocalModel | undefined
+}
+
 type FetchOutcome =
-  | { readonly kind: 'done'; readonly model: LocalModel }
+  | { readonly kind: 'done'; readonly brought: Brought; readonly files: ServerFiles }
   | { readonly kind: 'failed'; readonly message: string; readonly terminal: boolean; readonly retryAfterMs: number }
 
 /** The fetch of one content key, from its beginning until another key is wanted. */
 interface Fetching {
+  /** Tells what is wanted apart: see `contentKey`. */
+  readonly key: string
   readonly request: FetchRequest
+  /** Where the draft weights are a Model of their own. */
+  readonly draft: FetchRequest | undefined
+  /** Where they are a file of the model. */
+  readonly draftFile: string | undefined
+  /** Which of the requests is under way, or was last. */
+  at: FetchRequest
   readonly cancelled: AbortController
   progress: Progress | undefined
   outcome: FetchOutcome | undefined
@@ -50,11 +67,14 @@ interface Fetching {
   waitsSince: number | undefined
 }
 
-type Work<T> = (how: { signal: AbortSignal; onProgress: (progress: Progress) => void }) => Promise<T>
+interface How {
+  readonly signal: AbortSignal
+  readonly onProgress: (progress: Progress) => void
+}
 
 /**
- * The model of one service: the fetch that is under way or over, and when one that failed is tried again. A Model with refreshPolicy
- * OnChange is then kept as new as its source, the old content serving until the new one is here.
+ * The model of one service and what it drafts with: the fetch that is under way or over, and when one that failed is tried again. A Model with
+ * refreshPolicy OnChange is then kept as new as its source, the old content serving until the new one is here.
  */
 export class ModelFetch {
   readonly #options: ModelFetchOptions
@@ -72,10 +92,10 @@ export class ModelFetch {
 
   view(): FetchView {
     if (!this.#fetching) return { kind: 'none' }
-    const { outcome, progress } = this.#fetching
-    const source = this.#fetching.request.key
+    const { outcome, progress, key: source, at, draft } = this.#fetching
     if (!outcome) {
-      const message = progress?.message
+      const sentences = [at === draft ? `Its ${titleOf(at)} is fetched now.` : undefined, progress?.message]
+      const message = sentences.filter((one) => one !== undefined).join(' ') || undefined
       return { kind: 'running', source, ...(message !== undefined && { message }) }
     }
     if (outcome.kind === 'done') return { kind: 'done', source }
@@ -85,13 +105,14 @@ export class ModelFetch {
   /** Undefined where nothing was fetched. */
   get content(): FetchedContent | undefined {
     if (!this.#fetching) return undefined
-    const { request, isNewer, notice } = this.#fetching
-    return { source: request.key, revision: this.model?.revision, isNewer, notice }
+    const { key, outcome, isNewer, notice } = this.#fetching
+    const revision = outcome?.kind === 'done' ? revisionOf(outcome.brought) : undefined
+    return { source: key, revision, isNewer, notice }
   }
 
-  get model(): LocalModel | undefined {
+  get model(): ServerFiles | undefined {
     const outcome = this.#fetching?.outcome
-    return outcome?.kind === 'done' ? outcome.model : undefined
+    return outcome?.kind === 'done' ? outcome.files : undefined
   }
 
   /** Progress of the fetch, including that of newer content; undefined once it is over. */
@@ -113,7 +134,8 @@ export class ModelFetch {
     observed: ModelFacts & Pick<Observation, 'server' | 'now'>,
   ): number | undefined {
     const { server, now } = observed
-    const isFollowed = desiredServer.model.refreshPolicy === 'OnChange'
+    const { model, draft } = desiredServer
+    const isFollowed = [model, specOf(draft)].some((spec) => spec?.refreshPolicy === 'OnChange')
     const isServed = isRunning(server) && server.digest === desiredServer.digest
     if (!isFollowed || !isServed || !isModelWanted(observed)) return undefined
     if (this.#fetching && this.#fetching.outcome?.kind !== 'failed') return undefined
@@ -132,27 +154,32 @@ export class ModelFetch {
   }
 
   /** Begins a fetch, which replaces the one under way. */
-  begin({ service, spec, model }: DesiredServer): void {
-    const { models, cluster, settings } = this.#options
-    const request = fetchRequest({
-      api: cluster.api,
-      namespace: service.metadata.namespace,
-      name: spec.modelRef,
-      spec: model,
-      refreshEveryMs: settings.refreshEveryMs,
-    })
-    if (this.#fetching?.request.key !== request.key) this.#failures = 0
+  begin({ service, spec, model, draft }: DesiredServer): void {
+    const { cluster, settings } = this.#options
+    const requestOf = (name: string, of: ModelSpec): FetchRequest =>
+      fetchRequest({
+        api: cluster.api,
+        namespace: service.metadata.namespace,
+        name,
+        spec: of,
+        refreshEveryMs: settings.refreshEveryMs,
+      })
+    const request = requestOf(spec.modelRef, model)
+    const key = contentKey(model, draft)
+    if (this.#fetching?.key !== key) this.#failures = 0
     this.cancel()
     const fetching: Fetching = {
-      ...{ request, cancelled: new AbortController(), isNewer: false },
+      ...{ key, request, at: request, cancelled: new AbortController(), isNewer: false },
+      draft: draft && 'model' in draft ? requestOf(draft.model, draft.spec) : undefined,
+      draftFile: draft && 'file' in draft ? draft.file : undefined,
       ...{ progress: undefined, outcome: undefined, notice: undefined, said: undefined },
       ...{ timer: undefined, waitsSince: undefined },
     }
     this.#fetching = fetching
-    void this.#outcomeOf(fetching, (how) => models.ensure(request, how)).then((outcome) => {
+    void this.#outcomeOf(fetching, () => this.#bring(fetching)).then((outcome) => {
       if (fetching.cancelled.signal.aborted || outcome === undefined) return
       this.#end(fetching, outcome)
-      if (outcome.kind !== 'done' || !request.refreshEveryMs) return
+      if (outcome.kind !== 'done' || !refreshEveryMs(fetching)) return
       // Files downloaded a moment ago need not be compared with their source; files that the store had do.
       this.#refreshIn(fetching, fetching.progress === undefined ? 0 : this.#nextRefreshMs(fetching))
     })
@@ -167,42 +194,90 @@ export class ModelFetch {
 
   /** A server with this model answers. Once for each server. */
   markUsed(pid: number): void {
-    if (this.#usedPid === pid || !this.#fetching || !this.model) return
+    const { request, draft, outcome } = this.#fetching ?? {}
+    if (this.#usedPid === pid || !request || outcome?.kind !== 'done') return
     this.#usedPid = pid
-    void this.#options.models.markUsed(this.#fetching.request, this.model)
+    const { models } = this.#options
+    const { brought } = outcome
+    void models.markUsed(request, brought.model)
+    if (draft && brought.draft) void models.markUsed(draft, brought.draft)
   }
 
-  async #outcomeOf(
+  async #bring(fetching: Fetching): Promise<Brought> {
+    const { models } = this.#options
+    const { request, draft } = fetching
+    const model = await this.#follow(fetching, request, (how) => models.ensure(request, how))
+    return { model, draft: draft && (await this.#follow(fetching, draft, (how) => models.ensure(draft, how))) }
+  }
+
+  /** Undefined where the sources hold what is here. */
+  async #bringNewer(fetching: Fetching, current: Brought): Promise<Brought | undefined> {
+    const { models } = this.#options
+    const { request, draft } = fetching
+    const refresh = async (of: FetchRequest, here: LocalModel): Promise<LocalModel | undefined> => {
+      if (!of.refreshEveryMs) return undefined
+      return this.#follow(
+        fetching,
+        of,
+        (how) => models.refresh(of, here, how),
+        () => {
+          const what = of === draft ? titleOf(of) : 'model'
+          fetching.notice = `A newer version of the ${what} is being fetched; it takes over when it has arrived.`
+        },
+      )
+    }
+    const model = await refresh(request, current.model)
+    const drafted = draft && current.draft && (await refresh(draft, current.draft))
+    if (!model && !drafted) return undefined
+    return { model: model ?? current.model, draft: drafted ?? current.draft }
+  }
+
+  /** Tells what people should know of the download while the work lasts. */
+  async #follow<T extends LocalModel | undefined>(
     fetching: Fetching,
-    work: Work<LocalModel | undefined>,
+    request: FetchRequest,
+    work: (how: How) => Promise<T>,
     onFirst: () => void = () => undefined,
-  ): Promise<FetchOutcome | undefined> {
+  ): Promise<T> {
     const { tell, now } = this.#options
     const { signal } = fetching.cancelled
-    const story = new DownloadStory({ now })
+    const isDraft = request === fetching.draft
+    const story = new DownloadStory({ now, ...(isDraft && { what: titleOf(request) }) })
     const say = (note: DownloadNote | undefined): void => {
       if (note && !signal.aborted) tell(note)
     }
+    if (isDraft) fetching.progress = undefined
+    fetching.at = request
+    const model = await work({
+      signal,
+      onProgress: (progress) => {
+        fetching.progress = progress
+        onFirst()
+        say(story.progress(progress))
+        this.#progressed(fetching)
+      },
+    })
+    if (model) say(story.done(model.sizeBytes))
+    return model
+  }
+
+  async #outcomeOf(fetching: Fetching, work: () => Promise<Brought | undefined>): Promise<FetchOutcome | undefined> {
     try {
-      const model = await work({
-        signal,
-        onProgress: (progress) => {
-          fetching.progress = progress
-          onFirst()
-          say(story.progress(progress))
-          this.#progressed(fetching)
-        },
-      })
-      if (!model) return undefined
-      say(story.done(model.sizeBytes))
-      return { kind: 'done', model }
+      const brought = await work()
+      return brought && { kind: 'done', brought, files: await serverFiles(brought, fetching.draftFile) }
     } catch (error) {
-      return failure(error)
+      return failure(error, fetching.at === fetching.draft ? `The ${titleOf(fetching.at)} is not here. ` : '')
     }
   }
 
   #progressed(fetching: Fetching): void {
-    const message = fetching.outcome && fetching.notice === undefined ? undefined : fetching.progress?.message
+    const view = this.#fetching === fetching ? this.view() : undefined
+    const running = view?.kind === 'running' ? view.message : undefined
+    const message = fetching.outcome
+      ? fetching.notice === undefined
+        ? undefined
+        : fetching.progress?.message
+      : running
     if (fetching.said !== message || fetching.outcome !== undefined) this.#options.onNews()
     fetching.said = message
     this.#options.onProgress()
@@ -232,14 +307,10 @@ export class ModelFetch {
   }
 
   async #refresh(fetching: Fetching): Promise<void> {
-    const { request, outcome: current, cancelled } = fetching
+    const { outcome: current, cancelled } = fetching
     fetching.waitsSince = undefined
     if (current?.kind !== 'done') return
-    const outcome = await this.#outcomeOf(
-      fetching,
-      (how) => this.#options.models.refresh(request, current.model, how),
-      () => (fetching.notice = 'A newer version of the model is being fetched; it takes over when it has arrived.'),
-    )
+    const outcome = await this.#outcomeOf(fetching, () => this.#bringNewer(fetching, current.brought))
     if (cancelled.signal.aborted) return
     const nextMs = this.#nextRefreshMs(fetching)
     if (outcome?.kind === 'done') {
@@ -255,16 +326,31 @@ export class ModelFetch {
   }
 
   /** Many agents that started together do not ask together. */
-  #nextRefreshMs({ request }: Fetching): number {
-    return (request.refreshEveryMs?.() ?? 0) * (0.8 + 0.4 * this.#options.random())
+  #nextRefreshMs(fetching: Fetching): number {
+    return (refreshEveryMs(fetching)?.() ?? 0) * (0.8 + 0.4 * this.#options.random())
   }
 }
 
-function failure(error: unknown): FetchOutcome {
+const refreshEveryMs = ({ request, draft }: Fetching) => request.refreshEveryMs ?? draft?.refreshEveryMs
+
+const titleOf = ({ name }: FetchRequest): string => `draft model ${name}`
+
+const specOf = (draft: Draft | undefined): ModelSpec | undefined => (draft && 'model' in draft ? draft.spec : undefined)
+
+/** Tells contents apart; of a model without a draft Model its own. */
+const revisionOf = ({ model, draft }: Brought): string =>
+  draft ? createHash('sha256').update(`${model.revision}\n${draft.revision}`).digest('hex') : model.revision
+
+function failure(error: unknown, lead: string): FetchOutcome {
   if (error instanceof ModelError) {
     const { kind, message, retryAfterMs } = error
-    return { kind: 'failed', message, terminal: kind === 'terminal', retryAfterMs: retryAfterMs ?? 0 }
+    return {
+      kind: 'failed',
+      message: `${lead}${message}`,
+      terminal: kind === 'terminal',
+      retryAfterMs: retryAfterMs ?? 0,
+    }
   }
-  const words = messageOf(error)
-  return { kind: 'failed', message: `The model cannot be fetched: ${words}.`, terminal: false, retryAfterMs: 0 }
+  const message = `${lead}The model cannot be fetched: ${messageOf(error)}.`
+  return { kind: 'failed', message, terminal: false, retryAfterMs: 0 }
 }

@@ -1,21 +1,35 @@
+import { stat } from 'node:fs/promises'
+import { basename } from 'node:path'
 import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { ModelSpec } from '../kube/resources.ts'
 import { readSecret } from '../kube/secrets.ts'
 import { type HubToken, hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret } from '../models/hub/token.ts'
-import type { ModelRequest } from '../models/models.ts'
+import { ModelError } from '../models/errors.ts'
+import type { LocalModel, ModelRequest } from '../models/models.ts'
 import { selectionDigest } from '../models/selection.ts'
 import { sourceDigest } from '../models/source.ts'
+import type { Draft } from './draft.ts'
 
-/** What a fetch depends on: where this changes, the model is asked for again. */
-export function contentKey(spec: ModelSpec): string {
+/** What a fetch depends on: where this changes, the model and its draft are asked for again. */
+export function contentKey(spec: ModelSpec, draft?: Draft): string {
   const { source, format, sha256, sourceSecretRef, refreshPolicy } = spec
   const secret = sourceSecretRef?.name ?? ''
-  return [modelIdentity(spec), source, format, sha256?.toLowerCase() ?? '', secret, refreshPolicy].join('\n')
+  const model = [modelIdentity(spec), source, format, sha256?.toLowerCase() ?? '', secret, refreshPolicy].join('\n')
+  if (draft === undefined) return model
+  return JSON.stringify([model, 'file' in draft ? draft.file : [draft.model, contentKey(draft.spec)]])
 }
 
-/** Which bytes a server is to be started with, as far as the spec says. */
-export function modelIdentity(spec: ModelSpec): string {
+/** Which bytes a server is to be started with, as far as the specs say. Without a draft that of the model: another one would restart every server. */
+export function servedIdentity(spec: ModelSpec, draft?: Draft): string {
+  const model = modelIdentity(spec)
+  return draft === undefined
+    ? model
+    : JSON.stringify([model, 'file' in draft ? { file: draft.file } : { model: modelIdentity(draft.spec) }])
+}
+
+/** Which bytes a Model means, as far as its spec says. */
+function modelIdentity(spec: ModelSpec): string {
   const digest = selectionDigest(spec)
   const which = digest === sourceDigest(spec.source) ? spec.source : digest
   return spec.sha256 === undefined ? which : `${which}\n${spec.sha256.toLowerCase()}`
@@ -39,8 +53,6 @@ export function digestWith(
 }
 
 export interface FetchRequest extends ModelRequest {
-  /** Tells what is wanted apart: see `contentKey`. */
-  readonly key: string
   /** Ask the source again from time to time whether it holds something else; undefined = never. */
   readonly refreshEveryMs: (() => number) | undefined
 }
@@ -65,10 +77,38 @@ export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: Fet
     files,
     mmproj,
     sha256,
-    key: contentKey(spec),
     ...(secret !== '' && { secret: () => tokenIn(api, namespace, secret) }),
     refreshEveryMs: refreshPolicy === 'OnChange' ? refreshEveryMs : undefined,
   }
+}
+
+/** What a server is started with. */
+export interface ServerFiles extends Omit<LocalModel, 'files'> {
+  /** Draft weights. */
+  readonly draft?: string
+}
+
+/** `draftFile`: the draft weights, as `spec.files` of the model names them. Throws ModelError. */
+export async function serverFiles(
+  { model, draft }: { readonly model: LocalModel; readonly draft: LocalModel | undefined },
+  draftFile: string | undefined,
+): Promise<ServerFiles> {
+  const { files, ...rest } = model
+  if (draftFile === undefined) return { ...rest, ...(draft && { draft: draft.path }) }
+  const file = fileNamed(draftFile, files)
+  if (file === undefined) {
+    throw ModelError.untilRepairedHere(
+      'FileMissing',
+      `${JSON.stringify(draftFile)} of spec.speculativeDecoding.draftModel is not among the files of the model: correct it, or spec.files.`,
+    )
+  }
+  return { ...rest, sizeBytes: rest.sizeBytes - (await stat(file)).size, draft: file }
+}
+
+/** A model's files lie in one folder under their names, unless two have the same name; then their folders are kept. */
+function fileNamed(name: string, files: readonly string[]): string | undefined {
+  const kept = files.filter((file) => file.endsWith(`/${name}`)).sort((a, b) => a.length - b.length)
+  return kept[0] ?? files.find((file) => basename(file) === basename(name))
 }
 
 /** Read at each use, so that a new token counts at once and none is kept. Throws ModelError. */

@@ -8,17 +8,20 @@ import { parseModelSource } from '../models/source.ts'
 export function modelUsers(cluster: Cluster | undefined): ModelUser[] | undefined {
   if (cluster?.synced !== true) return undefined
   return [...cluster.inferenceServices.values()].flatMap(({ metadata, spec }) => {
-    const model = cluster.models.get(metadata.namespace, spec.value.modelRef)
-    if (!model) return []
-    const source = parseModelSource(model.spec.value.source)
-    return [
-      {
-        service: keyOf(metadata.namespace, metadata.name),
-        model: model.metadata.name,
-        digest: selectionDigest(model.spec.value),
-        ...(source.kind === 'local' && { path: source.path }),
-        isActive: !spec.value.suspend && spec.value.replicas > 0,
-      },
-    ]
+    const { modelRef, speculativeDecoding: { draftModelRef = '' } = {} } = spec.value
+    return [...new Set([modelRef, draftModelRef])].flatMap((name) => {
+      const model = cluster.models.get(metadata.namespace, name)
+      if (!model) return []
+      const source = parseModelSource(model.spec.value.source)
+      return [
+        {
+          service: keyOf(metadata.namespace, metadata.name),
+          model: model.metadata.name,
+          digest: selectionDigest(model.spec.value),
+          ...(source.kind === 'local' && { path: source.path }),
+          isActive: !spec.value.suspend && spec.value.replicas > 0,
+        },
+      ]
+    })
   })
 }

@@ -3,6 +3,7 @@ import type { CacheChange } from '../kube/object-cache.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
 import { collidesWith, isOwnedBy, labels, type PublishTarget, serviceNameOf } from '../publishing/objects.ts'
 import { annotationKeys, type Desired, type DesiredInputs, desiredOf } from './desired.ts'
+import type { Draft } from './draft.ts'
 import { digestWith } from './model-request.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import { keyOf } from '../util/object-key.ts'
@@ -38,6 +39,7 @@ export interface DesiredServer {
   readonly spec: InferenceServiceSpec
   readonly model: ModelSpec
   readonly modelStatus: Model['status']
+  readonly draft?: Draft | undefined
   readonly runtime: ServerRuntime
   readonly digest: string
 }
@@ -164,8 +166,16 @@ function desiredServerOf(
   model: Model | undefined,
 ): DesiredServer | undefined {
   if (desired.kind !== 'serve' || service?.spec.ok !== true || model?.spec.ok !== true) return undefined
-  const { digest, runtime } = desired
-  return { service, spec: service.spec.value, model: model.spec.value, modelStatus: model.status, runtime, digest }
+  const { digest, runtime, draft } = desired
+  return {
+    service,
+    spec: service.spec.value,
+    model: model.spec.value,
+    modelStatus: model.status,
+    draft,
+    runtime,
+    digest,
+  }
 }
 
 function targetOf({ cluster, namespace, name, lastSeen }: ReadingInputs, service: InferenceService | undefined) {

@@ -293,7 +293,9 @@ export class Reconciler {
 
   #enqueueUsersOfChanged(): void {
     for (const { metadata, spec } of this.#options.cluster.inferenceServices.values()) {
-      if (!this.#changedModels.has(keyOf(metadata.namespace, spec.value.modelRef))) continue
+      const { modelRef, speculativeDecoding: { draftModelRef = '' } = {} } = spec.value
+      const names = [modelRef, draftModelRef]
+      if (!names.some((name) => this.#changedModels.has(keyOf(metadata.namespace, name)))) continue
       this.enqueue(keyOf(metadata.namespace, metadata.name))
     }
     this.#changedModels.clear()

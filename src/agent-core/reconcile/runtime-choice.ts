@@ -1,9 +1,16 @@
-import type { InferenceService, InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
+import {
+  type InferenceService,
+  type InferenceServiceSpec,
+  type Model,
+  type ModelSpec,
+  unreadSpeculation,
+} from '../kube/resources.ts'
 import type { RuntimeChoice, SpecRefusal } from './desired.ts'
-import { modelIdentity } from './model-request.ts'
+import { chooseDraft } from './draft.ts'
+import { servedIdentity } from './model-request.ts'
 import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy.ts'
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
-import { isSpeculationPassed } from '../runtimes/llama-server.ts'
+import { lacksDraftWeights, saysSpeculation, speculationOf } from '../runtimes/llama-server.ts'
 import { resolveRuntime, runtimeAnnotation, servingDigest } from '../runtimes/resolution.ts'
 import type { ProcessRuntime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
@@ -44,13 +51,11 @@ export function leftOutNotice(
   allowed: readonly string[],
   runtime: ServerRuntime = 'llama-server',
 ): string | undefined {
-  const { env, speculativeDecoding } = spec
+  const { env } = spec
   const fromPod = env.flatMap(({ name, valueFrom }) => (valueFrom === undefined ? [] : [shown(name)]))
   const notAllowed = env.flatMap(({ name, valueFrom }) =>
     valueFrom === undefined && judgeVariable(name, allowed) === 'leftOut' ? [shown(name)] : [],
   )
-  const { type: speculation = 'none' } = speculativeDecoding ?? {}
-  const isWanted = speculation !== 'none' && speculation !== 'disabled'
   const sentences = [
     ...(fromPod.length === 0
       ? []
@@ -62,13 +67,24 @@ export function leftOutNotice(
       : [
           `It runs without ${listed(notAllowed)} of spec.env: this machine allows variables by name, with --allowed-env.`,
         ]),
-    ...(!isWanted || (runtime === 'llama-server' && isSpeculationPassed(spec))
-      ? []
-      : [
-          `It runs without spec.speculativeDecoding (${shown(speculation)}), of which this agent passes the types ngram-… to llama-server alone: its answers are the same and slower.`,
-        ]),
+    ...notSpeculating(spec, runtime),
   ]
   return sentences.length === 0 ? undefined : sentences.join(' ')
+}
+
+function notSpeculating(spec: InferenceServiceSpec, runtime: ServerRuntime): string[] {
+  const { type = 'none' } = spec.speculativeDecoding ?? {}
+  if (type === 'none' || type === 'disabled') return []
+  if (runtime === 'llama-server' && (saysSpeculation(spec) || speculationOf(spec) !== undefined)) return []
+  const why =
+    type === unreadSpeculation.type
+      ? ', which cannot be read: correct it'
+      : runtime !== 'llama-server'
+        ? ` (${shown(type)}), which is for llama-server alone`
+        : lacksDraftWeights(spec)
+          ? ` (${shown(type)}), which names no draft weights: set its draftModelRef or draftModel`
+          : ` (${shown(type)}), a type that this agent does not know`
+  return [`It runs without spec.speculativeDecoding${why}. Its answers are the same and slower.`]
 }
 
 const maxListed = 5
@@ -102,7 +118,12 @@ export interface SpecPolicy extends ArgumentPolicy {
 
 export const chooseRuntime =
   (settings: RuntimeSettings) =>
-  (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec, running?: ServerRuntime): RuntimeChoice => {
+  (
+    service: InferenceService,
+    spec: InferenceServiceSpec,
+    model: ModelSpec,
+    { running, modelNamed = () => undefined }: ChoiceFacts = {},
+  ): RuntimeChoice => {
     const resolution = resolveRuntime({
       annotation: service.metadata.annotations[runtimeAnnotation],
       specRuntime: spec.runtime,
@@ -115,25 +136,41 @@ export const chooseRuntime =
     if (resolution.kind === 'refused') return { ok: false, message: resolution.message }
     const runtime = runtimes[resolution.runtime]
     const { performanceCores } = settings
+    const choice = chooseDraft({ runtime: runtime.name, service, spec, model, modelNamed })
+    const draft = choice.kind === 'chosen' ? choice.draft : undefined
     const digest = servingDigest({
       executable: settings.program(runtime) ?? runtime.name,
       // The source stands for the file: where it lies is our own business, as is each argument that only a start adds.
       argv: (port) => runtime.argv({ spec, model, modelPath: '', port, performanceCores }),
       // Includes variables that no server gets: a change of what a person allows must not restart a running server.
       env: statedEnvironment(spec),
-      modelSource: modelIdentity(model),
+      modelSource: servedIdentity(model, draft),
     })
     const refusal = specRefusal(spec, settings.policy, runtime)
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
+    if (choice.kind === 'refused') {
+      return { ok: false, reason: 'Refused', message: choice.message, loadsCode: false, digest }
+    }
+    if (choice.kind === 'missing' || choice.kind === 'unreadable') {
+      return { ok: false, draft: choice.kind, message: choice.message }
+    }
     const notice = leftOutNotice(spec, settings.policy.allowedEnv, runtime.name)
     return {
       ok: true,
       runtime: runtime.name,
       runtimeFrom: resolution.from,
       digest,
+      ...(draft && { draft }),
       ...(notice !== undefined && { notice }),
     }
   }
+
+interface ChoiceFacts {
+  /** The runtime of the service's own server. */
+  readonly running?: ServerRuntime | undefined
+  /** Models of the service's namespace. */
+  readonly modelNamed?: (name: string) => Model | undefined
+}
 
 /** What a spec may not ask of a server of this machine. */
 export function specRefusal(

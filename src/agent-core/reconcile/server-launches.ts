@@ -1,5 +1,5 @@
 import type { ServerChange } from '../memory/ways-to-fit.ts'
-import type { LocalModel, Models } from '../models/models.ts'
+import type { Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../servers/launch.ts'
 import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
@@ -9,6 +9,7 @@ import { runtimes } from '../runtimes/runtimes.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Executable } from '../util/find-executable.ts'
 import { chooseRuntime, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
+import type { ServerFiles } from './model-request.ts'
 import type { DesiredServer } from './reading.ts'
 import type { StartFailure } from './server-view.ts'
 import { sideFileStamp, sizeUp, sizeUpFolder, type Need } from './sizing.ts'
@@ -36,7 +37,7 @@ export interface ServerLaunchesOptions {
 export interface PreparedServer {
   readonly desiredServer: DesiredServer
   readonly runtime: ProcessRuntime
-  readonly model: LocalModel
+  readonly model: ServerFiles
   readonly binary: Executable
   readonly env: Readonly<Record<string, string>>
   /** Absent where there is no binary to ask. */
@@ -64,7 +65,7 @@ export class ServerLaunches {
     return this.#options.findBinary(runtimes[runtime])
   }
 
-  async prepare(desiredServer: DesiredServer, model: LocalModel, binary: Executable): Promise<PreparedServer> {
+  async prepare(desiredServer: DesiredServer, model: ServerFiles, binary: Executable): Promise<PreparedServer> {
     const runtime = runtimes[desiredServer.runtime]
     const asked = environmentOf(desiredServer.spec, this.#options.settings.policy.allowedEnv)
     const env = launchEnvironment({ ...asked, ...runtime.environment })
@@ -95,10 +96,12 @@ export class ServerLaunches {
     const { flags, argv } = runtime
     if (dialect?.problem !== undefined) return `${executable} ${dialect.problem}`
     const known = dialect?.flags
-    if (flags.isStrict !== true || known === undefined) return undefined
+    if (known === undefined) return undefined
     const spec = { ...desiredServer.spec, extraArgs: [] }
     const ours = argv({ ...this.#given(prepared), spec, port: 0, promptCacheMiB: 0 })
-    const problem = tooOld(ours, known, executable)
+    // Of llama-server's the others are older than the builds that LLMKube names.
+    const judged = flags.isStrict === true ? ours : ours.filter((word) => word.startsWith('--spec-'))
+    const problem = tooOld(judged, known, executable)
     return problem && `${problem} Upgrade ${flags.product}.`
   }
 
@@ -136,7 +139,7 @@ export class ServerLaunches {
   /** What the whole command line is made of, for whatever purpose. */
   #given({ desiredServer: { spec, model }, model: file, dialect }: PreparedServer): Omit<CommandInput, 'port'> {
     const { performanceCores } = this.#options.settings
-    return { spec, model, performanceCores, modelPath: file.path, mmproj: file.mmproj, dialect }
+    return { spec, model, performanceCores, modelPath: file.path, mmproj: file.mmproj, draft: file.draft, dialect }
   }
 
   launch(prepared: PreparedServer, executable: string, need: Need): ServerLaunch {
@@ -164,7 +167,7 @@ export class ServerLaunches {
       sleepsWhenIdle: runtime.sleepsWhenIdle(desiredServer.spec),
       files: [
         model.path,
-        ...(model.mmproj === undefined ? [] : [model.mmproj]),
+        ...[model.mmproj, model.draft].filter((file) => file !== undefined),
         ...filesIn(desiredServer.spec.extraArgs, runtime.flags.table),
       ],
       ...(estimate && { needBytes: estimate.total, mappedBytes: estimate.mappedBytes ?? 0 }),

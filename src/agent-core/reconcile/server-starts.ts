@@ -1,10 +1,10 @@
 import { access, stat } from 'node:fs/promises'
 import type { Model } from '../kube/resources.ts'
-import type { LocalModel } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { Admission } from './admission.ts'
 import { scaledToZero } from './desired.ts'
+import type { ServerFiles } from './model-request.ts'
 import type { Narrator } from './narrator.ts'
 import type { ServerView } from './plan/observation.ts'
 import type { DesiredServer, Reading } from './reading.ts'
@@ -123,11 +123,11 @@ export class ServerStarts {
     role: 'current' | 'successor',
     { model }: Pick<Reading, 'model'>,
     desiredServer: DesiredServer,
-    file: LocalModel,
+    file: ServerFiles,
   ) {
     const { key, servers, launches } = this.#options
     if (role === 'current') this.#stopReason = ''
-    if (!(await isThere(file.path))) return false
+    if (!(await isThere(file.path)) || (file.draft !== undefined && !(await isThere(file.draft)))) return false
     const binary = await launches.findBinary(desiredServer.runtime)
     const inputs = await inputsOf(model, binary, file)
     const before = role === 'current' ? this.#current : this.#successor
@@ -179,7 +179,7 @@ export class ServerStarts {
   }
 
   /** Asks admission whether the desired server fits beside the running one, or in its place. */
-  async compare({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: LocalModel): Promise<void> {
+  async compare({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: ServerFiles): Promise<void> {
     const { key, launches, admission } = this.#options
     const binary = await launches.findBinary(desiredServer.runtime)
     const looked = await this.#prepare('successor', desiredServer, file, binary)
@@ -214,7 +214,7 @@ export class ServerStarts {
   async soonerStart(
     model: Model | undefined,
     runtime: ServerRuntime | undefined,
-    file: LocalModel | undefined,
+    file: ServerFiles | undefined,
   ): Promise<number> {
     const { key, servers, launches, now } = this.#options
     const inputs = await inputsOf(model, runtime && (await launches.findBinary(runtime)), file)
@@ -225,7 +225,7 @@ export class ServerStarts {
   }
 
   /** Before its files are looked at for their size. Undefined where it could not be started, which counts as a start that failed. */
-  async #prepare(role: 'current' | 'successor', desiredServer: DesiredServer, file: LocalModel, binary: Executable) {
+  async #prepare(role: 'current' | 'successor', desiredServer: DesiredServer, file: ServerFiles, binary: Executable) {
     const { launches } = this.#options
     const { digest } = desiredServer
     if (binary.kind === 'missing') {
@@ -276,8 +276,8 @@ export class ServerStarts {
 const inputsOf = (
   model: Model | undefined,
   binary: Executable | undefined,
-  file: LocalModel | undefined,
-): Promise<string> => startInputs(model, [binary?.kind === 'found' ? binary.path : undefined, file?.path])
+  file: ServerFiles | undefined,
+): Promise<string> => startInputs(model, [binary?.kind === 'found' ? binary.path : undefined, file?.path, file?.draft])
 
 /**
  * What a start depends on that no digest covers: the object behind the model, and the very files (such as a binary that was

@@ -4,6 +4,7 @@ import type { ServerRuntime } from '../servers/probe.ts'
 import type { Exited, ServerState } from '../servers/server-state.ts'
 import { splitKey } from '../util/object-key.ts'
 import { type UnloadReason, type UnloadReasons, holdOf } from './unload-reasons.ts'
+import type { Draft } from './draft.ts'
 import type { AdmissionReport } from './admission.ts'
 import { runtimeShown } from './desired.ts'
 import type { ModelFetch } from './model-fetch.ts'
@@ -25,6 +26,8 @@ export interface ServiceReport {
   readonly runtime?: ServerRuntime
   /** What decided for it. */
   readonly runtimeFrom?: string
+  /** What the server that is wanted drafts with. */
+  readonly draft?: Draft | undefined
   /** The replaced server, until it is gone. */
   readonly retiring: ServerState | undefined
   /** Exit of the last server that ended without being asked to. */
@@ -66,6 +69,7 @@ export function serviceReport(
     name,
     server: servers.get(key),
     ...runtimeShown(servers.runningRuntimeOf(key), known.observed.desired),
+    draft: known.observed.desired.kind === 'serve' ? known.observed.desired.draft : undefined,
     retiring: servers.retiring(key),
     lastFailure: servers.lastFailure(key),
     failures: servers.backOff(key)?.failures ?? 0,

@@ -12,7 +12,8 @@ import {
 import { estimateMlx, MlxFolderError, readMlxFolder } from '../memory/estimate/mlx.ts'
 import type { Changeable } from '../memory/memory.ts'
 import type { ServerChange } from '../memory/ways-to-fit.ts'
-import type { LocalModel, Models } from '../models/models.ts'
+import type { Models } from '../models/models.ts'
+import type { ServerFiles } from './model-request.ts'
 import { parseShard, shardPaths } from '../models/selection.ts'
 import type { InferenceServiceSpec, Model } from '../kube/resources.ts'
 import { slotsOf } from '../runtimes/mlx-lm.ts'
@@ -30,7 +31,7 @@ export interface Need {
 export interface SizingInputs {
   readonly of: string
   readonly models: Pick<Models, 'header'>
-  readonly model: LocalModel
+  readonly model: Pick<ServerFiles, 'path' | 'sizeBytes'>
   readonly status: Model['status']
   /** The whole command line, with a change of what a person could set. */
   readonly argv: (change: ServerChange) => readonly string[]

@@ -112,6 +112,8 @@ export interface LlamaServerInput {
   readonly gpuLayers?: number | undefined
   /** Absent where cores do not come in two kinds. */
   readonly performanceCores?: number | undefined
+  /** Absolute path of the draft weights; absent for a digest. */
+  readonly draft?: string | undefined
   /** Flag dialect of the binary that is started; absent = the classic one, as for a digest. */
   readonly dialect?: Dialect
 }
@@ -130,11 +132,10 @@ const defaultBatchSize = 2048
  * argument that an update adds belongs beside `alias`: in the digest it would restart every server, as would another form of an old one.
  */
 export function llamaServerArgv(input: LlamaServerInput): string[] {
-  const { spec, modelPath, host = '0.0.0.0', port, alias, gpuLayers, performanceCores } = input
+  const { spec, modelPath, host = '0.0.0.0', port, alias, gpuLayers, performanceCores, draft } = input
   const { dialect = classicDialect } = input
   const extraArgs = spec.extraArgs ?? []
-  const given = (flag: string) => extraArgs.some((argument) => argument === flag || argument.startsWith(`${flag}=`))
-  const unlessGiven = (flag: string, ...values: string[]) => (given(flag) ? [] : [flag, ...values])
+  const unlessGiven = (flag: string, ...values: string[]) => (isGiven(extraArgs, flag) ? [] : [flag, ...values])
 
   return [
     ...['--model', modelPath],
@@ -169,8 +170,8 @@ export function llamaServerArgv(input: LlamaServerInput): string[] {
           ...unlessGiven('--cache-ram', '0'),
         ]
       : []),
-    ...(given('--spec-type') ? [] : speculation(spec)),
-    ...(alias === undefined || given('-a') ? [] : unlessGiven('--alias', alias)),
+    ...speculation(spec, draft),
+    ...(alias === undefined || isGiven(extraArgs, '-a') ? [] : unlessGiven('--alias', alias)),
     ...extraArgs,
   ]
 }
@@ -184,23 +185,68 @@ function ropeScaling(rope: LlamaServerSpec['ropeScaling']): string[] {
   ]
 }
 
+/** What llama-server is told of speculative decoding. */
+interface Speculation {
+  /** In the words of `--spec-type`. */
+  readonly type: string
+  /** The weights that have to be here; absent where it drafts without any, or `extraArgs` name them. */
+  readonly draft?: { readonly model: string } | { readonly file: string }
+}
+
 /** Drafts from what was said before, with no model beside the one that is served. */
 const draftsAlone = /^ngram-[a-z\d-]+$/
+const draftTypes: ReadonlyMap<string, string> = new Map([
+  ...[['mtp', 'draft-mtp'] as const, ['draft', 'draft-simple'] as const],
+  ...['simple', 'eagle3', 'mtp', 'dflash', 'dspark'].map((kind) => [`draft-${kind}`, `draft-${kind}`] as const),
+])
+/** It may draft with layers of the served model itself. */
+const needsNoWeights = 'draft-mtp'
 
-/** Whether llama-server does what the spec asks of speculative decoding. */
-export const isSpeculationPassed = ({ speculativeDecoding }: LlamaServerSpec): boolean =>
-  draftsAlone.test(speculativeDecoding?.type ?? '')
+/** Whether the spec names a type that needs draft weights, and none. */
+export const lacksDraftWeights = ({
+  speculativeDecoding: { type = '', draftModel, draftModelRef } = {},
+}: LlamaServerSpec) => draftTypes.has(type) && draftTypes.get(type) !== needsNoWeights && !draftModel && !draftModelRef
 
-function speculation(spec: LlamaServerSpec): string[] {
-  const { type, nDraftMax, pMin } = spec.speculativeDecoding ?? {}
-  if (type === undefined || !isSpeculationPassed(spec)) return []
-  return ['--spec-type', type, ...numeric('--spec-draft-n-max', nDraftMax), ...numeric('--spec-draft-p-min', pMin)]
+export const saysSpeculation = ({ extraArgs = [] }: LlamaServerSpec): boolean => isGiven(extraArgs, '--spec-type')
+
+/** Undefined where llama-server is not told to draft by the field, or by `extraArgs` otherwise. */
+export function speculationOf(spec: LlamaServerSpec): Speculation | undefined {
+  const { type: asked = '', draftModel: file = '', draftModelRef: model = '' } = spec.speculativeDecoding ?? {}
+  if (saysSpeculation(spec)) return undefined
+  if (draftsAlone.test(asked)) return { type: asked }
+  const type = draftTypes.get(asked)
+  if (type === undefined) return undefined
+  if (isGiven(spec.extraArgs ?? [], '--model-draft', '-md', '--spec-draft-model')) return { type }
+  if (model !== '') return { type, draft: { model } }
+  if (file !== '') return { type, draft: { file } }
+  return type === needsNoWeights ? { type } : undefined
+}
+
+function speculation(spec: LlamaServerSpec, draft: string | undefined): string[] {
+  const { type } = speculationOf(spec) ?? {}
+  if (type === undefined) return []
+  const { nDraftMax, pMin } = spec.speculativeDecoding ?? {}
+  return [
+    ...['--spec-type', type],
+    ...text('--model-draft', draft),
+    ...numeric('--spec-draft-n-max', nDraftMax),
+    ...numeric('--spec-draft-p-min', pMin),
+  ]
+}
+
+function speculationProblem({ speculativeDecoding }: InferenceServiceSpec): string | undefined {
+  const { draftModel, draftModelRef } = speculativeDecoding ?? {}
+  if (!draftModel || !draftModelRef) return undefined
+  return 'spec.speculativeDecoding is refused: it names draft weights twice, by draftModel and by draftModelRef. Take one of them out.'
 }
 
 function reasoning({ reasoningBudget, reasoningBudgetMessage }: LlamaServerSpec): string[] {
   const budget = numeric('--reasoning-budget', positive(reasoningBudget))
   return budget.length === 0 ? [] : [...budget, ...text('--reasoning-budget-message', reasoningBudgetMessage)]
 }
+
+const isGiven = (extraArgs: readonly string[], ...flags: readonly string[]): boolean =>
+  extraArgs.some((argument) => flags.some((flag) => argument === flag || argument.startsWith(`${flag}=`)))
 
 const above = (bound: number, value: number | undefined) => (value !== undefined && value > bound ? value : undefined)
 const positive = (value: number | undefined) => above(0, value)
@@ -242,6 +288,16 @@ function textFieldProblem(spec: InferenceServiceSpec): string | undefined {
 /** In the words of llama.cpp. */
 const causes: readonly KnownCause[] = [
   {
+    says: /unknown speculative type/i,
+    advice: ({ upgrade }) =>
+      `This llama-server does not know that type of speculative decoding: ${upgrade}, or correct spec.speculativeDecoding.`,
+  },
+  {
+    says: /failed to create MTP context/i,
+    advice: () =>
+      'The model has no layers to draft with (MTP): name draft weights in spec.speculativeDecoding, or take it out.',
+  },
+  {
     says: /^error: (invalid|unknown) argument|error while handling argument/i,
     advice: () =>
       'This llama-server does not take that argument or its value: correct spec.extraArgs, or install another version of llama.cpp.',
@@ -268,6 +324,11 @@ const causes: readonly KnownCause[] = [
     advice: ({ upgrade }) =>
       `The model file was made for another version of llama.cpp: ${upgrade}, or fetch the file again from its author.`,
   },
+  {
+    says: /failed to load draft model/i,
+    advice: () =>
+      'The draft model could not be loaded: name one that was made for this model in spec.speculativeDecoding, or take it out.',
+  },
 ]
 
 export const llamaServerRuntime: ProcessRuntime = {
@@ -282,9 +343,9 @@ export const llamaServerRuntime: ProcessRuntime = {
   helpArgs: ['--help'],
   dialectFrom,
   usualDialect: classicDialect,
-  argv: ({ spec, model, modelPath, host, port, performanceCores, alias, mmproj, dialect, promptCacheMiB }) => [
+  argv: ({ spec, model, modelPath, host, port, performanceCores, alias, mmproj, dialect, promptCacheMiB, draft }) => [
     ...llamaServerArgv({
-      ...{ spec, modelPath, host, port, performanceCores, alias, gpuLayers: model.hardware?.gpu?.layers },
+      ...{ spec, modelPath, host, port, performanceCores, alias, draft, gpuLayers: model.hardware?.gpu?.layers },
       ...(dialect && { dialect }),
     }),
     ...(mmproj === undefined ? [] : ['--mmproj', mmproj]),
@@ -294,7 +355,7 @@ export const llamaServerRuntime: ProcessRuntime = {
   environment: {},
   advice: { product: 'llama.cpp', formula: 'llama.cpp', causes },
   modelProblem: () => Promise.resolve(undefined),
-  fieldProblem: (spec) => textFieldProblem(spec) ?? overridesProblem(spec),
+  fieldProblem: (spec) => textFieldProblem(spec) ?? overridesProblem(spec) ?? speculationProblem(spec),
   // Every request but a health check counts as use, and wakes it up.
   sleepsWhenIdle: ({ extraArgs }) => extraArgs.some((argument) => argument.split('=')[0] === '--sleep-idle-seconds'),
   sizing: 'gguf',

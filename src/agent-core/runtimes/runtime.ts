@@ -20,6 +20,8 @@ export interface CommandInput {
   /** The model's name towards clients, as LLMKube's agent passes it. */
   readonly alias?: string | undefined
   readonly mmproj?: string | undefined
+  /** Absolute path of the draft weights that the spec asks for. */
+  readonly draft?: string | undefined
   readonly dialect?: Dialect | undefined
   /** Keeps the cache of prompts to what was counted for it. */
   readonly promptCacheMiB?: number | undefined

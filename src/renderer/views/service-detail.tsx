@@ -83,6 +83,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         <Facts
           facts={[
             [detailWords.model, service.model],
+            ...(service.draft === undefined ? [] : [[detailWords.draft, service.draft] as const]),
             [detailWords.runtime, detailWords.runtimeOf(service)],
             [detailWords.server, detailWords.serverOf(service)],
             [detailWords.restarts, service.restarts],

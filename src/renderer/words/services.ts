@@ -257,6 +257,7 @@ export const detailWords = {
   namespace: (namespace: string) => `namespace ${namespace}`,
   download: 'Download',
   model: 'Model',
+  draft: 'Draft model',
   runtime: 'Runtime',
   server: 'Server',
   restarts: 'Restarts',

@@ -27,7 +27,7 @@ test('a file arrives byte for byte, with a record of its source', async () => {
   const model = await models.ensure(request(`${url}?token=secret`), staying())
   const record: unknown = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8'))
   expect({ model, same: content.equals(await readFile(path)), record }).toEqual({
-    model: { path, sizeBytes: 3_000_000, revision: expect.any(String) as string },
+    model: { path, files: [path], sizeBytes: 3_000_000, revision: expect.any(String) as string },
     same: true,
     record: {
       source: url,

@@ -22,7 +22,7 @@ test('an absolute path and a file address are used in place, nothing is copied o
   }
   const before = await look()
   const models = [path, pathToFileURL(path).href].map(async (source) => world.models.ensure(request(source), staying()))
-  const model = { path, sizeBytes: 4096, revision: expect.any(String) as string }
+  const model = { path, files: [path], sizeBytes: 4096, revision: expect.any(String) as string }
   expect([await Promise.all(models), await look(), await filesBelow(world.store)]).toEqual([[model, model], before, {}])
 })
 
@@ -36,7 +36,7 @@ test('a file that is missing is named, and found once it is there', async () => 
       message: `${path} does not exist on this machine: put the model file there or change spec.source.`,
       retryAfterMs: localRepairMs,
     },
-    { path, sizeBytes: 4096, revision: expect.any(String) as string },
+    { path, files: [path], sizeBytes: 4096, revision: expect.any(String) as string },
   ])
 })
 

@@ -109,6 +109,9 @@ test('all files of a split model and its projector arrive with one progress, and
     },
     0,
     {
+      files: ['m-Q8_0-00001-of-00002.gguf', 'm-Q8_0-00002-of-00002.gguf', 'mmproj-m.gguf'].map((name) =>
+        join(world.store, 'tiny', name),
+      ),
       path: join(world.store, 'tiny/m-Q8_0-00001-of-00002.gguf'),
       mmproj: join(world.store, 'tiny/mmproj-m.gguf'),
       sizeBytes: 3 * 4096,

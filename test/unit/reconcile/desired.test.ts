@@ -106,6 +106,16 @@ const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = 
     },
     'refused ExtraArgsRejected',
   ],
+  [
+    'a missing draft Model is waited for as the Model itself is',
+    { chooseRuntime: () => ({ ok: false, draft: 'missing', message: 'No.' }) },
+    'modelMissing',
+  ],
+  [
+    'one that cannot be read lets a running server be',
+    { chooseRuntime: () => ({ ok: false, draft: 'unreadable', message: 'No.' }) },
+    'unreadable for a Mac',
+  ],
 ]
 
 test.each(stories)('%s', (_sentence, facts, kind) => {

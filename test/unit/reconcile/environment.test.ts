@@ -31,9 +31,12 @@ test('a person is told of speculative decoding that is asked for and not passed 
     return leftOutNotice(spec, [], runtime)
   }
   expect([notice(), notice('none'), notice('disabled'), notice('ngram-simple')]).toEqual(Array(4).fill(undefined))
-  expect([notice('draft-eagle3'), notice('ngram-simple', 'mlx-lm')]).toEqual([
-    expect.stringMatching(/^It runs without spec\.speculativeDecoding \(draft-eagle3\)/),
-    expect.stringMatching(/^It runs without spec\.speculativeDecoding \(ngram-simple\)/),
+  const slower = 'Its answers are the same and slower.'
+  expect([notice('draft-eagle3'), notice('ngram-simple', 'mlx-lm'), notice('draft-later'), notice('mtp')]).toEqual([
+    `It runs without spec.speculativeDecoding (draft-eagle3), which names no draft weights: set its draftModelRef or draftModel. ${slower}`,
+    `It runs without spec.speculativeDecoding (ngram-simple), which is for llama-server alone. ${slower}`,
+    `It runs without spec.speculativeDecoding (draft-later), a type that this agent does not know. ${slower}`,
+    undefined,
   ])
 })
 

@@ -153,10 +153,18 @@ describe('one field at a time', () => {
       [...usual, '--spec-type', 'ngram-simple', '--spec-draft-n-max', '5', '--spec-draft-p-min', '0.5'],
     ],
     [
-      'no drafts of a model that is not fetched',
-      { speculativeDecoding: { type: 'draft-eagle3', nDraftMax: 5 } },
-      usual,
+      'drafts of another model, whose path no digest has',
+      { speculativeDecoding: { type: 'draft', draftModelRef: 'small', nDraftMax: 5 } },
+      [...usual, '--spec-type', 'draft-simple', '--spec-draft-n-max', '5'],
     ],
+    ['drafts of layers of its own', { speculativeDecoding: { type: 'mtp' } }, [...usual, '--spec-type', 'draft-mtp']],
+    ['no drafts of weights that are not named', { speculativeDecoding: { type: 'draft-eagle3', nDraftMax: 5 } }, usual],
+    [
+      'drafts of weights that extraArgs name',
+      { speculativeDecoding: { type: 'draft' }, extraArgs: ['-md', '/d.gguf'] },
+      [...usual, '--spec-type', 'draft-simple', '-md', '/d.gguf'],
+    ],
+    ['nothing of a type that is not known', { speculativeDecoding: { type: 'constructor', nDraftMax: 5 } }, usual],
     [
       'drafts of which extraArgs say the type',
       { speculativeDecoding: { type: 'ngram-mod' }, extraArgs: ['--spec-type', 'none'] },
@@ -169,6 +177,20 @@ describe('one field at a time', () => {
     ],
   ])('%s', (_, spec, expected) => {
     expect(argv(spec)).toEqual(expected)
+  })
+
+  test.each([
+    ['simple', 'draft-simple'],
+    ['eagle3', 'draft-eagle3'],
+    ['mtp', 'draft-mtp'],
+    ['dflash', 'draft-dflash'],
+    ['dspark', 'draft-dspark'],
+  ])('draft weights that are here are named with the type draft-%s', (kind, type) => {
+    const speculativeDecoding = { type: `draft-${kind}`, draftModel: 'd.gguf', pMin: 0 }
+    const given = { spec: { speculativeDecoding }, modelPath: '/m.gguf', port: 1, draft: '/d.gguf' }
+    expect(llamaServerArgv(given).slice(-6)).toEqual([
+      ...['--spec-type', type, '--model-draft', '/d.gguf', '--spec-draft-p-min', '0'],
+    ])
   })
 
   test.each([

@@ -20,7 +20,7 @@ import {
 } from './files.ts'
 import { countingFor, type Store, type StoredModel, type Wanted } from './store.ts'
 
-/** A service whose Model's files are, or will be, in the store. */
+/** A service whose Model's files are, or will be, in the store; one for each Model that it names. */
 export interface ModelUser {
   /** As namespace/name. */
   readonly service: string
@@ -249,7 +249,7 @@ export class Inventory {
   async #servicesOf(models: readonly StoredModel[], users: readonly ModelUser[]): Promise<string[][]> {
     const contents = Map.groupBy(models, ({ model, manifest }) => `${model} ${manifest.sourceSha256}`)
     const contentsOf = ({ model, digest }: ModelUser): StoredModel[] => contents.get(`${model} ${digest}`) ?? []
-    const byService = new Map((this.#options.users() ?? []).map((user) => [user.service, user]))
+    const byService = Map.groupBy(this.#options.users() ?? [], ({ service }) => service)
     const services = new Map<string, Set<string>>()
     const add = async (service: string, files: readonly string[]): Promise<void> => {
       for (const file of files) {
@@ -258,8 +258,7 @@ export class Inventory {
       }
     }
     for (const { service, files } of this.#options.filesInUse()) {
-      const user = byService.get(service)
-      await add(service, files ?? (user ? contentsOf(user).flatMap(filesOf) : []))
+      await add(service, files ?? (byService.get(service) ?? []).flatMap(contentsOf).flatMap(filesOf))
     }
     for (const user of users) {
       const [found] = countingFor(contentsOf(user), splitKey(user.service))
