@@ -235,8 +235,8 @@ test("the real llama-server by OpenAI's own client and curl: whole, streamed, ma
     )
   expect(counted.toSorted()).toEqual([
     ...[
-      'llama chat input 10',
-      'llama chat output 10',
+      'llama chat input 11',
+      'llama chat output 11',
       'llama text_completion input 1',
       'llama text_completion output 1',
     ],
