@@ -73,7 +73,7 @@ type Rows = typeof editableRows
 export type SettingName = keyof Rows
 
 /** The settings that name the program of a runtime. */
-export type ProgramSetting = 'llamaServer' | 'mlxLm' | 'mlxServer' | 'vllmSwift'
+export type ProgramSetting = 'llamaServer' | 'mlxLm' | 'mlxServer' | 'vllmSwift' | 'tensorfold'
 /** The settings that say how long the start of a runtime may go without progress. */
 export type StallSetting = 'startupStallMs' | Extract<SettingName, `${string}StartupStallMs`>
 

@@ -23,7 +23,7 @@ const bodyRules: Readonly<Partial<Record<string, BodyRules>>> = {
   'vllm-swift': { refusesAddresses, model: 'served' },
   ollama: { refusesAddresses, model: 'served', without: ['name', 'keep_alive', 'options.num_ctx'] },
   omlx: { refusesAddresses, model: 'served' },
-  tensorfold: { refusesAddresses },
+  tensorfold: { refusesAddresses, model: 'served' },
 }
 
 /** A runtime that is not in the table is asked nothing anyway. */

@@ -9,13 +9,13 @@ import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { writeMlxModel } from '../support/mlx-writer.ts'
-import { sampleMlxServerPath, sampleVllmSwiftPath } from '../support/sample-servers/sample.ts'
+import { sampleMlxServerPath, sampleTensorfoldPath, sampleVllmSwiftPath } from '../support/sample-servers/sample.ts'
 import { skipWhen } from '../support/skip.ts'
 
 const controlPlane = inject('controlPlane')
 skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
 
-test('mlx-server and vllm-swift serve who names them, or has no other one, each at its port and behind what it needs, and end with all of their processes', async () => {
+test('mlx-server, vllm-swift and tensorfold serve who names them, or has no other one, each at its port and behind what it needs, and end with all of their processes', async () => {
   if ('missing' in controlPlane) return
   await using world = await AgentWorld.open(controlPlane.connection)
   const mlx = path.join(world.folder, 'lent', 'mlx')
@@ -32,6 +32,7 @@ test('mlx-server and vllm-swift serve who names them, or has no other one, each 
       ...['--mlx-server-bin', sampleMlxServerPath, '--mlx-server-port', String(first)],
       // The address of this machine, since vllm-swift is behind the gateway, which listens there.
       ...['--vllm-swift-bin', sampleVllmSwiftPath, '--client-port', String(clientPort), '--host-ip', ''],
+      ...['--tensorfold-bin', sampleTensorfoldPath],
     ],
   })
   const serve = async (name: string, runtime?: string) => {
@@ -44,6 +45,7 @@ test('mlx-server and vllm-swift serve who names them, or has no other one, each 
   const pears = await serve('pears', 'mlx-server')
   const plums = await serve('plums')
   const quinces = await serve('quinces', 'vllm-swift')
+  const figs = await serve('figs', 'tensorfold')
   expect([pears.port === first, plums.port === first]).toEqual([true, false])
   expect([pears.runtime, plums.runtime, plums.runtimeFrom]).toEqual([
     ...['mlx-server', 'mlx-server', 'the format mlx of its Model'],
@@ -58,19 +60,25 @@ test('mlx-server and vllm-swift serve who names them, or has no other one, each 
   }
   const inNamespace = (name: string) => `${world.namespace}/${name}`
   // vLLM answers to the name that it was given alone, whatever the client proxy was asked for.
-  expect([await asked('pears'), await asked('plums'), await asked(inNamespace('quinces'))]).toEqual(
-    Array.from({ length: 3 }, () => 'chat.completion'),
-  )
+  expect([
+    await asked('pears'),
+    await asked('plums'),
+    await asked(inNamespace('quinces')),
+    await asked('figs'),
+  ]).toEqual(Array.from({ length: 4 }, () => 'chat.completion'))
   const argsOf = async ({ pid = 0 }: { readonly pid?: number | undefined }) =>
     (await execa('ps', ['-ww', '-o', 'args=', '-p', String(pid)])).stdout
-  expect([await argsOf(pears), await argsOf(quinces)]).toEqual([
+  expect([await argsOf(pears), await argsOf(quinces), await argsOf(figs)]).toEqual([
     expect.stringMatching(/ --model (\.\.\/)+lent\/mlx --host 0\.0\.0\.0 --port \d+$/),
     expect.stringMatching(
       / serve (\.\.\/)+lent\/mlx --port \d+ --host 127\.0\.0\.1 --max-model-len 2048 --max-num-seqs 4 --served-model-name quinces$/,
     ),
+    expect.stringMatching(
+      / serve (\.\.\/)+lent\/mlx --host 127\.0\.0\.1 --port \d+ --name figs --no-update-check --context 2048 --parallel 4 --snapshot-dir none$/,
+    ),
   ])
 
-  for (const [name, { pid = 0, port = 0 }] of Object.entries({ pears, quinces })) {
+  for (const [name, { pid = 0, port = 0 }] of Object.entries({ pears, quinces, figs })) {
     await world.deleteService(name)
     await untilGone(pid)
     const areFree = () => Promise.all([port, port + 1_000].map((one) => new Ports().isFree(one)))

@@ -132,7 +132,7 @@ function portOf(state: ServerState): number | undefined {
 
 /** Its alias first, which vLLM takes and no other, then the file of its model. */
 function namesOf(command: readonly string[]): string[] {
-  const aliases = valuesOf(command, '--alias', '-a', '--served-model-name').flatMap((text) => text.split(','))
+  const aliases = valuesOf(command, '--alias', '-a', '--served-model-name', '--name').flatMap((text) => text.split(','))
   const files = valuesOf(command, '--model', '-m').map((file) => basename(file))
   return namesFrom([...aliases, ...files])
 }

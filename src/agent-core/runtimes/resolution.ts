@@ -53,7 +53,7 @@ export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
   if (laterRuntimes.includes(name)) {
     return refused(
       'notAvailableYet',
-      `${choice} is not available yet: this agent runs llama-server for GGUF models and mlx-lm, mlx-server or vllm-swift for MLX models, so use one of them.`,
+      `${choice} is not available yet: this agent runs llama-server for GGUF models and mlx-lm, mlx-server, vllm-swift or tensorfold for MLX models, so use one of them.`,
     )
   }
   const runtime = names.get(name)

@@ -181,6 +181,12 @@ export const serverProtocols = {
     furtherPorts: [1_000],
     isLauncher: true,
   },
+  // It listens only after its model is loaded; a build before 0.6 counts nothing.
+  tensorfold: {
+    ...plain,
+    activity: (...question) => askCounters(tensorfoldNames, ...question),
+    token: tokenBy(oneTokenOfChat),
+  },
 } as const satisfies Readonly<Record<string, ServerProtocol>>
 
 /** The runtimes whose servers this agent starts. */
@@ -263,6 +269,14 @@ const vllmNames: CounterNames = {
   generatedTokens: 'vllm:generation_tokens_total',
   requestsRunning: 'vllm:num_requests_running',
   requestsWaiting: 'vllm:num_requests_waiting',
+}
+
+const tensorfoldNames: CounterNames = {
+  promptTokens: 'tensorfold:prompt_tokens_total',
+  generatedTokens: 'tensorfold:generation_tokens_total',
+  requestsRunning: 'tensorfold:requests_running',
+  requestsWaiting: 'tensorfold:requests_waiting',
+  kvUse: 'tensorfold:kv_cache_usage_ratio',
 }
 
 /** Beyond what a server counts in its life; JavaScript counts exactly up to there. */

@@ -71,7 +71,16 @@ const listenerRows = {
 } as const satisfies Readonly<Record<string, SettingRow>>
 
 /** Keys of `spec.runtime`, one of which can be the agent's default; `llamacpp` and `llama-server` are the same. */
-const runtimeNames = ['llama-server', 'llamacpp', 'mlx-lm', 'mlx-server', 'vllm-swift', 'omlx', 'ollama'] as const
+const runtimeNames = [
+  'llama-server',
+  'llamacpp',
+  'mlx-lm',
+  'mlx-server',
+  'vllm-swift',
+  'tensorfold',
+  'omlx',
+  'ollama',
+] as const
 const offeredMessage = `must be runtimes separated by commas, from ${serverRuntimes.join(', ')}`
 const logFormats = ['auto', 'text', 'json'] as const
 
@@ -220,7 +229,7 @@ export const startRows = {
       why: 'so does the Go agent',
       read: (name: string) => name || undefined,
     },
-    help: 'runtime of a service that names none: llama-server, mlx-lm, mlx-server, vllm-swift, omlx or ollama',
+    help: 'runtime of a service that names none: llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, omlx or ollama',
   },
   runtimes: {
     kind: 'list',
@@ -230,7 +239,7 @@ export const startRows = {
     defaultMeans: 'all supported runtimes',
     group: 'Models',
     flag: 'runtimes',
-    help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm, mlx-server, vllm-swift',
+    help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold',
   },
   allowUnsafeExtraArgs: {
     kind: 'switch',

@@ -71,8 +71,8 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   'allowed-download-hosts': { ...text, ...kept },
   'allow-unsafe-extra-args': { kind: 'bool', default: false, ...kept },
   'kube-context': { ...text, ...kept },
-  'tensorfold-bin': { ...text, ...otherRuntime },
-  'tensorfold-startup-timeout': { kind: 'duration', default: 600_000, ...otherRuntime },
+  'tensorfold-bin': { ...text, ...kept },
+  'tensorfold-startup-timeout': { kind: 'duration', default: 600_000, ...kept },
 }
 
 /** The command line of a Go agent. */

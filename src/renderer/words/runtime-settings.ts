@@ -12,6 +12,7 @@ const textsOf = (name: string) => ({
 const mlxLm = textsOf('mlx-lm')
 const mlxServer = textsOf('mlx-server')
 const vllmSwift = textsOf('vllm-swift')
+const tensorfold = textsOf('tensorfold')
 
 /** What a person reads of the settings of runtimes for MLX models. */
 export const runtimeTexts = {
@@ -21,6 +22,8 @@ export const runtimeTexts = {
   mlxServerStartupStallMs: mlxServer.stall,
   vllmSwift: vllmSwift.program,
   vllmSwiftStartupStallMs: vllmSwift.stall,
+  tensorfold: tensorfold.program,
+  tensorfoldStartupStallMs: tensorfold.stall,
 }
 
 export const mlxServerPort = {

@@ -1,4 +1,4 @@
-// A SAMPLE of mlx-server 0.1.0 and of vllm-swift 0.6.2, not an inference server: it takes their arguments and no others, is made of as
+// A SAMPLE of mlx-server 0.1.0, of vllm-swift 0.6.2 and of TensorFold 0.6.6, not an inference server: it takes their arguments and no others, is made of as
 // many processes, speaks their HTTP, fails in their words and makes up every answer. Variables: SAMPLE_SCRIPT, see SampleScript in sample.ts.
 const { Buffer } = require('node:buffer')
 const { fork, spawn } = require('node:child_process')
@@ -111,6 +111,44 @@ const parts = {
     }
   },
 
+  tensorfold() {
+    const [command, folder, ...rest] = args
+    if (command === '--version') end(0, 'tensorfold 0.6.6')
+    const known = [
+      ...['--host', '--port', '--name', '--alias', '--context', '--max-tokens', '--parallel', '--prompt-cache-gib'],
+      ...['--snapshot-dir', '--no-drafts!', '--no-update-check!', '--help!'],
+    ]
+    const help = known.map((flag) => `  ${flag.replace('!', '')}   …`)
+    if (command !== 'serve' || folder === '--help') end(0, 'usage: tensorfold serve [-h] DIR', ...help)
+    const values = read(rest, known, (word) => end(2, `tensorfold serve: error: unrecognized arguments: ${word}`))
+    const { '--host': host = '127.0.0.1', '--port': port = '8080', '--name': name = basename(folder) } = values
+    const problem = loadProblem(folder)
+    if (problem !== undefined) setTimeout(() => end(1, `ValueError: ${problem}`), script.loadMs ?? 0)
+    else setTimeout(listen, script.loadMs ?? 0)
+
+    // It listens when its model is loaded.
+    function listen() {
+      take(folder)
+      serve(Number(port), host, answer, 'OSError: [Errno 48] Address already in use')
+      say(`serving ${name} at http://${host}:${port}/v1`)
+    }
+
+    function answer(request, response, pathname) {
+      switch (`${request.method} ${pathname}`) {
+        case 'GET /health':
+          return json(response, 200, { status: 'ok', requests_running: counts.busy })
+        case 'GET /v1/models':
+          return json(response, 200, { object: 'list', data: [{ id: name, object: 'model', owned_by: 'tensorfold' }] })
+        case 'GET /metrics':
+          return text(response, metrics(name, 'tensorfold', ['requests_running', 'requests_waiting']))
+        case 'POST /v1/chat/completions':
+          return finish(request, response, chatShape(name))
+        default:
+          return complain(response, 404, 'Not Found')
+      }
+    }
+  },
+
   'vllm-swift'() {
     const [command, ...rest] = args
     if (command === 'version') end(0, 'vllm-swift 0.6.2', 'dylib: /sample/libVLLMBridge.dylib', 'vLLM: sample')
@@ -214,7 +252,7 @@ const parts = {
             data: [{ id: served, object: 'model', root: folder, max_model_len: length }],
           })
         case 'GET /metrics':
-          return text(response, metrics(served))
+          return text(response, metrics(served, 'vllm', ['num_requests_running', 'num_requests_waiting']))
         case 'POST /v1/chat/completions':
           return whole(request, response)
         default:
@@ -243,14 +281,14 @@ const parts = {
   },
 }
 
-const metrics = (model) =>
+const metrics = (model, prefix, [running, waiting]) =>
   [
-    ['num_requests_running', counts.busy],
-    ['num_requests_waiting', 0],
+    [running, counts.busy],
+    [waiting, 0],
     ['prompt_tokens_total', counts.requests * 8],
     ['generation_tokens_total', counts.tokens],
   ]
-    .map(([name, value]) => `vllm:${name}{engine="0",model_name="${basename(model)}"} ${value.toFixed(1)}\n`)
+    .map(([name, value]) => `${prefix}:${name}{engine="0",model_name="${basename(model)}"} ${value.toFixed(1)}\n`)
     .join('')
 
 parts[part]()

@@ -55,6 +55,7 @@ export interface SampleScript {
 /** Arguments for `spec.extraArgs`. */
 export const sampleScriptArgs = (script: SampleScript): string[] => ['--sample-script', JSON.stringify(script)]
 
-/** They take the arguments of mlx-server and vllm-swift, and a script in the variable SAMPLE_SCRIPT: `loadMs`, `takeMiB` and `tokenMs`. */
+/** They take the arguments of mlx-server, vllm-swift and tensorfold, and a script in the variable SAMPLE_SCRIPT: `loadMs`, `takeMiB` and `tokenMs`. */
 export const sampleMlxServerPath = fileURLToPath(new URL('sample-mlx-server', import.meta.url))
+export const sampleTensorfoldPath = fileURLToPath(new URL('sample-tensorfold', import.meta.url))
 export const sampleVllmSwiftPath = fileURLToPath(new URL('sample-vllm-swift', import.meta.url))

@@ -40,6 +40,7 @@ const fromDefaults = {
   mlxLmStartupStallMs: 300_000,
   mlxServerStartupStallMs: 120_000,
   vllmSwiftStartupStallMs: 120_000,
+  tensorfoldStartupStallMs: 600_000,
   drainLimitMs: 30_000,
   port: 9090,
   clientPort: 9999,
@@ -209,7 +210,7 @@ test.each([
   ],
   [
     ['--runtime', 'olama'],
-    '--runtime must be one of llama-server, llamacpp, mlx-lm, mlx-server, vllm-swift, omlx, ollama, not "olama": did you mean ollama?',
+    '--runtime must be one of llama-server, llamacpp, mlx-lm, mlx-server, vllm-swift, tensorfold, omlx, ollama, not "olama": did you mean ollama?',
   ],
   [['--server-log-size', '20MB'], '--server-log-size wants a size such as 512Ki, 20Mi or 1Gi, not "20MB".'],
   [['--server-log-size', '63Ki'], '--server-log-size must be at least 64Ki, not 64512.'],

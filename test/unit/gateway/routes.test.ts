@@ -52,6 +52,11 @@ test('vllm-swift is told the name that it serves its model by', () => {
   expect(routesOf({ 'default/one': ready }, [], argv)).toMatchObject([{ names: ['qwen'] }])
 })
 
+test('tensorfold is told it, too', () => {
+  const argv = ['/bin/tensorfold', 'serve', '/models/qwen', '--port', '4000', '--name', 'qwen']
+  expect(routesOf({ 'default/one': ready }, [], argv)).toMatchObject([{ names: ['qwen'] }])
+})
+
 test('one that an earlier agent left serves on before it was asked', () => {
   const found: ServerState = { kind: 'starting', since: 0, pid: 1, port: 4_000, unasked: true }
   const own: ServerState = { kind: 'starting', since: 0, pid: 1, port: 4_000 }

@@ -9,7 +9,7 @@ const refused = (cause: string, message: string) => ({ kind: 'refused', cause, m
 const notYet = (runtime: string, from: string) =>
   refused(
     'notAvailableYet',
-    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server for GGUF models and mlx-lm, mlx-server or vllm-swift for MLX models, so use one of them.`,
+    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server for GGUF models and mlx-lm, mlx-server, vllm-swift or tensorfold for MLX models, so use one of them.`,
   )
 const byAnnotation = 'annotation metalbar.dev/runtime'
 const gguf = 'the format gguf of its Model'
@@ -114,7 +114,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { specRuntime: 'vllm' },
     refused(
       'unknown',
-      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server or vllm-swift, or correct the name.',
+      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift or tensorfold, or correct the name.',
     ),
   ],
   [
@@ -122,7 +122,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { annotation: 'lama-server' },
     refused(
       'unknown',
-      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server or vllm-swift, or correct the name.',
+      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift or tensorfold, or correct the name.',
     ),
   ],
 ])('%s', (_, input, expected) => {

@@ -202,6 +202,18 @@ ModuleNotFoundError: No module named 'mlx.core'`,
     'Fatal error: [metal::Device] Unable to load kernel turbo_dequant_rotated_4_256_bf16',
     /^This build lacks a part that the model needs: upgrade it \("brew upgrade vllm-swift"\)\.$/,
   ],
+  [
+    'tensorfold',
+    'too little memory by its own count',
+    "ValueError: the model and its caches do not fit this server's 12.0 GB memory budget",
+    /lower spec\.contextSize or spec\.parallelSlots, or choose a smaller model\.$/,
+  ],
+  [
+    'tensorfold',
+    'a conversation that is too long',
+    "ValueError: --context 65536 exceeds this model's 40960-token window",
+    /The model was not made for conversations of that length: lower spec\.contextSize\.$/,
+  ],
 ]
 
 test.each(recordedOfMlx)('%s: %s is recognised', (runtime, _what, output, says) => {

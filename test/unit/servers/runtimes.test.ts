@@ -23,7 +23,12 @@ import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { writeMlxModel } from '../../support/mlx-writer.ts'
-import { sampleMlxServerPath, sampleVllmSwiftPath, type SampleScript } from '../../support/sample-servers/sample.ts'
+import {
+  sampleMlxServerPath,
+  sampleTensorfoldPath,
+  sampleVllmSwiftPath,
+  type SampleScript,
+} from '../../support/sample-servers/sample.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { useLlamaServer, useMlxLm } from '../../support/skip.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -106,6 +111,15 @@ const kinds: readonly Kind[] = [
     old: {
       ...{ says: '--model --host --port', spec: { parallelSlots: 2 } },
       told: /is too old: it does not know --max-slots\. Upgrade mlx-server\.$/,
+    },
+  },
+  {
+    ...{ name: 'tensorfold, a sample', runtime: 'tensorfold', program: () => sampleTensorfoldPath, model: 'mlx' },
+    ...{ tells: 'counted', tokens: 100, processes: 1, victims: [0] },
+    wrong: { model: 'banana', told: /type: banana\. This TensorFold does not know this kind of model: upgrade Tensor/ },
+    old: {
+      says: '--host --port --name --no-update-check --context',
+      told: /is too old: it does not know --parallel\. Upgrade TensorFold\.$/,
     },
   },
   {

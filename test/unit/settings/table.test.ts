@@ -85,6 +85,7 @@ describe('the table of settings', () => {
       'mlxLm',
       'mlxServer',
       'vllmSwift',
+      'tensorfold',
       'hubEndpoint',
       'hubTokenFile',
       'caFile',
