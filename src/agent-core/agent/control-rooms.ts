@@ -437,6 +437,7 @@ function openSession(
       defaultRuntime: settings.runtime,
       offered: settings.runtimes,
       installed: () => installed.found,
+      unverified: () => installed.unverified,
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
       program: (runtime) => started[runtime.settings.program],
       performanceCores,

@@ -104,6 +104,8 @@ export interface RuntimeSettings {
   readonly offered?: readonly ServerRuntime[] | undefined
   /** What of them was found here at the last look. */
   readonly installed?: () => readonly ServerRuntime[]
+  /** What of that does not answer as it should, each with a sentence. */
+  readonly unverified?: () => ReadonlyMap<ServerRuntime, string>
   /** The program that was given for a runtime; where it really is gets looked up at every start. */
   readonly program: (runtime: ProcessRuntime) => string | undefined
   readonly performanceCores: number | undefined
@@ -131,6 +133,7 @@ export const chooseRuntime =
       flag: settings.defaultRuntime,
       offered: settings.offered,
       installed: settings.installed?.(),
+      unverified: settings.unverified?.(),
       running,
     })
     if (resolution.kind === 'refused') return { ok: false, message: resolution.message }
@@ -154,14 +157,15 @@ export const chooseRuntime =
     if (choice.kind === 'missing' || choice.kind === 'unreadable') {
       return { ok: false, draft: choice.kind, message: choice.message }
     }
-    const notice = leftOutNotice(spec, settings.policy.allowedEnv, runtime.name)
+    const sentences = [resolution.doubt, leftOutNotice(spec, settings.policy.allowedEnv, runtime.name)]
+    const notice = sentences.filter((sentence) => sentence !== undefined).join(' ')
     return {
       ok: true,
       runtime: runtime.name,
       runtimeFrom: resolution.from,
       digest,
       ...(draft && { draft }),
-      ...(notice !== undefined && { notice }),
+      ...(notice !== '' && { notice }),
     }
   }
 

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { sentence } from '../../contract/clean-text.ts'
-import type { RuntimeView } from '../../contract/queries.ts'
+import { type RuntimeView, runtimeState } from '../../contract/queries.ts'
 import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
@@ -51,6 +51,17 @@ export class InstalledRuntimes {
   /** Those whose program was there when it was looked for last, whether or not it runs. */
   get found(): readonly ServerRuntime[] {
     return this.#found
+  }
+
+  /** Those of {@link found} that did not answer as they should when they were run last, each with a sentence. */
+  get unverified(): ReadonlyMap<ServerRuntime, string> {
+    const views = new Map(this.#known?.map((view) => [view.name, view]))
+    return new Map(
+      this.#found.flatMap((name) => {
+        const view = views.get(name)
+        return view && runtimeState(view) === 'unverified' ? [[name, view.message ?? '']] : []
+      }),
+    )
   }
 
   /** Only looks for the programs and runs none, so that a runtime can be chosen before a slow one has answered. */

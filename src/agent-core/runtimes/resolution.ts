@@ -17,6 +17,8 @@ export interface RuntimeInput {
   readonly offered?: readonly ServerRuntime[] | undefined
   /** What of that was found here. */
   readonly installed?: readonly ServerRuntime[] | undefined
+  /** What of that does not answer as it should: chosen by the format where no other is here. */
+  readonly unverified?: ReadonlyMap<ServerRuntime, string> | undefined
   /** The runtime of the service's own server. */
   readonly running?: ServerRuntime | undefined
 }
@@ -26,7 +28,10 @@ export type RuntimeResolution =
   | {
       readonly kind: 'runtime'
       readonly runtime: ServerRuntime
-      /** What decided, such as "spec.runtime". */ readonly from: string
+      /** What decided, such as "spec.runtime". */
+      readonly from: string
+      /** Why it may not serve: a sentence. */
+      readonly doubt?: string
     }
   | {
       readonly kind: 'refused'
@@ -47,7 +52,7 @@ const laterRuntimes = ['omlx', 'ollama']
 export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
   const { modelFormat = '', offered = serverRuntimes } = input
   const format = modelFormat === '' ? 'gguf' : modelFormat.toLowerCase()
-  const { name, from } = chosen(input, format, offered)
+  const { name, from, doubt } = chosen(input, format, offered)
   const choice = `The runtime "${name}" (${from})`
 
   if (laterRuntimes.includes(name)) {
@@ -73,7 +78,7 @@ export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
       `${choice} cannot serve a Model of format "${format}": ${from === '--runtime' ? 'leave --runtime out' : 'leave the runtime to the format'} or choose ${other}, or use a Model of another format.`,
     )
   }
-  return { kind: 'runtime', runtime, from }
+  return { kind: 'runtime', runtime, from, ...(doubt !== undefined && { doubt }) }
 }
 
 const listed = (runtimes: readonly string[]): string =>
@@ -88,10 +93,11 @@ function serves(runtime: ServerRuntime, format: string): boolean {
 interface Choice {
   readonly name: string
   readonly from: string
+  readonly doubt?: string | undefined
 }
 
 function chosen(
-  { annotation, specRuntime, flag, installed = [], running }: RuntimeInput,
+  { annotation, specRuntime, flag, installed = [], unverified = new Map(), running }: RuntimeInput,
   format: string,
   offered: readonly ServerRuntime[],
 ): Choice {
@@ -104,8 +110,9 @@ function chosen(
   const here = able.filter((one) => offered.includes(one))
   // Another one that is installed later replaces no server that runs.
   const stays = here.find((one) => one === running)
-  const name = stays ?? here.find((one) => installed.includes(one)) ?? able[0] ?? 'llama-server'
-  return { name, from: `the format ${format} of its Model` }
+  const found = here.filter((one) => installed.includes(one))
+  const name = stays ?? found.find((one) => !unverified.has(one)) ?? found[0] ?? able[0] ?? 'llama-server'
+  return { name, from: `the format ${format} of its Model`, doubt: stays ? undefined : unverified.get(name) }
 }
 
 const refused = (

@@ -1,3 +1,5 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import {
   inferenceServiceSpec,
@@ -6,8 +8,9 @@ import {
   parseModel,
 } from '../../../src/agent-core/kube/resources.ts'
 import { chooseDraft, type DraftChoice } from '../../../src/agent-core/reconcile/draft.ts'
-import { contentKey } from '../../../src/agent-core/reconcile/model-request.ts'
+import { contentKey, serverFiles } from '../../../src/agent-core/reconcile/model-request.ts'
 import { chooseRuntime, leftOutNotice } from '../../../src/agent-core/reconcile/runtime-choice.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const metadata = (name: string) => ({ name, namespace: 'ns', uid: name, resourceVersion: '1' })
 const model = modelSpec.parse({ source: 'hf://org/repo', files: ['m.gguf', 'deep/d.gguf', 'notes.txt', '../d.gguf'] })
@@ -175,4 +178,28 @@ test.each([
   expect(leftOutNotice(spec, [])).toBe(
     'It runs without spec.speculativeDecoding, which cannot be read: correct it. Its answers are the same and slower.',
   )
+})
+
+test('the file that draftModel names is found where the store keeps it, and is no part of the size of the model', async () => {
+  await using folder = await temporaryFolder()
+  const paths = ['m.gguf', 'deep/d.gguf', 'd.gguf', 'flat.gguf'].map((name) => join(folder.dir, name))
+  for (const path of paths) {
+    await mkdir(dirname(path), { recursive: true })
+    await writeFile(path, basename(path))
+  }
+  const [path = ''] = paths
+  const brought = { model: { path, files: paths, sizeBytes: 100, revision: 'r' }, draft: undefined }
+  const found = async (name: string) => (await serverFiles(brought, name)).draft?.slice(folder.dir.length + 1)
+  expect(await Promise.all(['d.gguf', 'deep/d.gguf', 'elsewhere/flat.gguf'].map(found))).toEqual([
+    ...['d.gguf', 'deep/d.gguf', 'flat.gguf'],
+  ])
+  expect(await serverFiles(brought, 'd.gguf')).toEqual({
+    ...{ path, sizeBytes: 100 - 'd.gguf'.length, revision: 'r', draft: join(folder.dir, 'd.gguf') },
+  })
+  await expect(serverFiles(brought, 'none.gguf')).rejects.toThrow('"none.gguf" of spec.speculativeDecoding.draftModel')
+  const draft = { path: '/d.gguf', files: [], sizeBytes: 5, revision: 's' }
+  expect(await serverFiles({ ...brought, draft }, undefined)).toEqual({
+    ...{ path, sizeBytes: 100, revision: 'r', draft: '/d.gguf' },
+  })
+  expect(await serverFiles(brought, undefined)).toEqual({ path, sizeBytes: 100, revision: 'r' })
 })

@@ -62,6 +62,26 @@ test('a program that is there is found before it has answered, and is found no l
   expect(room.found).toEqual([])
 })
 
+test('what did not answer is told until it is mended or gone, and not before it was asked', async () => {
+  const path = await program('exit 1')
+  let binary: Executable = { kind: 'found', path }
+  const room = new InstalledRuntimes({
+    ...{ offered: () => ['llama-server'], dialects: new Dialects(), find: () => Promise.resolve(binary) },
+  })
+  const unverified = () => [...room.unverified.keys()]
+  await room.find()
+  const before = unverified()
+  await room.look()
+  const broken = unverified()
+  binary = { kind: 'missing', message: 'It is gone.' }
+  await room.find()
+  const gone = unverified()
+  await program("echo 'version: 7'")
+  binary = { kind: 'found', path }
+  await room.look()
+  expect([before, broken, gone, unverified()]).toEqual([[], ['llama-server'], [], []])
+})
+
 const advice = 'Install llama.cpp again, or name another one with --llama-server.'
 
 test('what prints junk, or far too much, is told apart from what answers, in one sentence', async () => {

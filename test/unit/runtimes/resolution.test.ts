@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { inferenceServiceSpec, modelSpec } from '../../../src/agent-core/kube/resources.ts'
+import { inferenceServiceSpec, modelSpec, parseInferenceService } from '../../../src/agent-core/kube/resources.ts'
 import { chooseRuntime } from '../../../src/agent-core/reconcile/runtime-choice.ts'
 import { llamaServerArgv, type LlamaServerSpec } from '../../../src/agent-core/runtimes/llama-server.ts'
 import { resolveRuntime, type RuntimeInput, servingDigest } from '../../../src/agent-core/runtimes/resolution.ts'
@@ -13,6 +13,7 @@ const notYet = (runtime: string, from: string) =>
   )
 const byAnnotation = 'annotation metalbar.dev/runtime'
 const gguf = 'the format gguf of its Model'
+const unverified = new Map([['mlx-lm', 'It hangs.'] as const])
 
 test.each<[string, RuntimeInput, unknown]>([
   ['nothing said', {}, by('llama-server', gguf)],
@@ -56,6 +57,26 @@ test.each<[string, RuntimeInput, unknown]>([
     'or by who has no other one that serves its format',
     { modelFormat: 'mlx', installed: ['llama-server', 'mlx-server'] },
     by('mlx-server', 'the format mlx of its Model'),
+  ],
+  [
+    'one that does not answer as it should is left out while another is here',
+    { modelFormat: 'mlx', installed: ['mlx-lm', 'mlx-server'], unverified },
+    by('mlx-server', 'the format mlx of its Model'),
+  ],
+  [
+    'and is chosen, with what is wrong with it, where it is the only one',
+    { modelFormat: 'mlx', installed: ['mlx-lm'], unverified },
+    { ...by('mlx-lm', 'the format mlx of its Model'), doubt: 'It hangs.' },
+  ],
+  [
+    'or where it is named',
+    { annotation: 'mlx-lm', modelFormat: 'mlx', installed: ['mlx-lm', 'mlx-server'], unverified },
+    by('mlx-lm', 'annotation metalbar.dev/runtime'),
+  ],
+  [
+    'or where it runs',
+    { modelFormat: 'mlx', installed: ['mlx-lm', 'mlx-server'], unverified, running: 'mlx-lm' },
+    by('mlx-lm', 'the format mlx of its Model'),
   ],
   [
     'and stays where it runs when another one is installed',
@@ -191,6 +212,25 @@ const everyField = {
   env: [{ name: 'OMP_NUM_THREADS', value: '4' }],
 }
 const extraArgs = ['--metrics', '--alias', 'mine', '--lora', '/store/a.gguf', '--pooling', 'mean']
+
+test('a service is told what is wrong with the only runtime that is there for it', () => {
+  const service = parseInferenceService({
+    metadata: { name: 'a', namespace: 'ns', uid: 'a', resourceVersion: '1' },
+    spec: {},
+  })
+  const choose = chooseRuntime({
+    ...{ defaultRuntime: undefined, program: () => undefined, performanceCores: undefined },
+    ...{ installed: () => ['mlx-lm'], unverified: () => unverified },
+    policy: { allowsUnsafe: false, modelRoots: [], allowedEnv: [] },
+  })
+  const model = modelSpec.parse({ source: 'hf://org/mlx', format: 'mlx' })
+  expect(
+    [{}, { running: 'mlx-lm' } as const].map((facts) => choose(service, service.spec.value, model, facts)),
+  ).toEqual([
+    expect.objectContaining({ runtime: 'mlx-lm', notice: 'It hangs.' }),
+    expect.not.objectContaining({ notice: expect.anything() as unknown }),
+  ])
+})
 
 // As the build of 24 November 2026 wrote them into its ledger. Where one changes, an update restarts the servers of everybody: what is
 // added to a command line is left out of the digest instead.
