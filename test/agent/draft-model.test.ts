@@ -183,7 +183,7 @@ test('a draft is downloaded once for all services, with its progress, and no lon
   expect(served.requests.filter(({ method }) => method === 'GET')).toHaveLength(1)
 })
 
-test('a draft that its source has in another version is fetched beside, and a server with it takes over', async () => {
+test('a draft that its source has in another version is fetched beside, and a server with it takes over, also one that was adopted', async () => {
   await using world = await openWorld()
   const agent = await world.startAgent({ llamaServer, refreshEveryMs: 300 })
   const { url: source } = world.files.serve('/small.gguf', draft, { etag: () => '"first"' })
@@ -195,6 +195,13 @@ test('a draft that its source has in another version is fetched beside, and a se
   const after = await agent.untilReadyAgain('chat', pid)
   expect(await draftedBy(after.port)).toBeGreaterThan(0)
   expect(agent.starts).toBe(2)
+
+  await agent.leave()
+  const next = await world.startAgent({ llamaServer, refreshEveryMs: 300 })
+  expect((await next.untilReady('chat')).pid).toBe(after.pid)
+  world.files.serve('/small.gguf', draft, { etag: () => '"third"' })
+  await next.untilReadyAgain('chat', after.pid)
+  expect(next.starts).toBe(1)
 })
 
 test('a llama-server that does not know the flags is not started, and says so', async () => {
