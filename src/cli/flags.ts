@@ -97,7 +97,6 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     ...otherRuntime,
     help: 'how long the oMLX daemon may start',
   },
-  'ollama-port': { kind: 'int', default: 11434, ...otherRuntime, help: 'port of the Ollama daemon' },
 }
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.

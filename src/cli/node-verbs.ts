@@ -71,13 +71,17 @@ const lookedHere =
 
 async function runtimesHere({ env, platform }: CliIo): Promise<readonly RuntimeView[]> {
   const { Dialects } = await import('../agent-core/runtimes/dialect.ts')
-  const { InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
+  const { findDaemon, InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
   const { serverRuntimes } = await import('../agent-core/servers/probe.ts')
+  const { startRows } = await import('../agent-core/settings/start-rows.ts')
   const { findExecutable } = await import('../agent-core/util/find-executable.ts')
   const system = platform === 'darwin' ? 'darwin' : 'linux'
   const installed = new InstalledRuntimes({
     offered: () => serverRuntimes,
-    find: ({ program }) => findExecutable(program, { system, path: env['PATH'] }),
+    find: (runtime) =>
+      runtime.kind === 'daemon'
+        ? findDaemon(runtime, startRows[runtime.port].default)
+        : findExecutable(runtime.program, { system, path: env['PATH'] }),
     dialects: new Dialects(),
   })
   return installed.look()

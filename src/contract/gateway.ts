@@ -108,9 +108,19 @@ export const gatewayRoute = z.object({
       address: z.ipv4().optional(),
       /**
        * The engines at 127.0.0.1 (the current one, its successor and the one that finishes): the gateway listens at the same port of the
-       * published address for each, and applies the rules of its runtime.
+       * published address for each, and applies the rules of its runtime. A daemon has several models at one port of its own (`at`), and each has
+       * a name there.
        */
-      engines: z.array(z.object({ port, runtime: z.string().max(100) })).max(3),
+      engines: z
+        .array(
+          z.object({
+            port,
+            runtime: z.string().max(100),
+            at: port.optional(),
+            model: z.string().max(1_024).optional(),
+          }),
+        )
+        .max(3),
       /** Absent while the agent does not know it; the last known value then stays. */
       access: publishedAccess.optional(),
     })

@@ -23,6 +23,7 @@ export const settingGroups = [
   'Models',
   'llama-server',
   'MLX',
+  'Ollama',
   'Memory',
   'Publishing',
   'Power',

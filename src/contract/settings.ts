@@ -25,6 +25,7 @@ export const startSettingNames = [
   'allowedEnv',
   'llamaServerPort',
   'mlxServerPort',
+  'ollamaPort',
   'portRange',
   'memoryWatchdogIntervalMs',
   'memoryPressureWarning',

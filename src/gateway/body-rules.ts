@@ -21,7 +21,15 @@ const bodyRules: Readonly<Partial<Record<string, BodyRules>>> = {
   'mlx-lm': { refusesAddresses, model: 'default_model', without: ['adapters', 'draft_model'] },
   'mlx-server': { refusesAddresses },
   'vllm-swift': { refusesAddresses, model: 'served' },
-  ollama: { refusesAddresses, model: 'served', without: ['name', 'keep_alive', 'options.num_ctx'] },
+  ollama: {
+    ...{ refusesAddresses, model: 'served' },
+    // With another value of these Ollama would load the model anew.
+    without: [
+      'name',
+      'keep_alive',
+      ...['num_ctx', 'num_batch', 'num_gpu', 'main_gpu', 'use_mmap', 'num_thread'].map((one) => `options.${one}`),
+    ],
+  },
   omlx: { refusesAddresses, model: 'served' },
   tensorfold: { refusesAddresses, model: 'served' },
 }
@@ -113,7 +121,7 @@ export class AddressScan {
 
   #ended(): void {
     this.#isInText = false
-    if (this.#isKey) this.#key = unescaped(this.#text)
+    if (this.#isKey) this.#key = folded(unescaped(this.#text))
     else if (this.#isMedium && isAddress(this.#key, unescaped(this.#text))) throw addressRefused
   }
 }
@@ -140,8 +148,9 @@ function unescaped(bytes: readonly number[]): string {
 /** The body with `model` as what is served, and without what the rules take out. Throws Refusal where it is no JSON object. */
 export function rewritten(body: Buffer, { model, without = [] }: BodyRules, served: string | undefined): Buffer {
   const named = model === 'served' ? served : model
-  const kept = without.reduce<object>(withoutField, parsedObject(body))
-  return Buffer.from(JSON.stringify({ ...kept, ...(named !== undefined && { model: named }) }))
+  if (model !== undefined && named === undefined) throw nameless
+  const kept = [...without, 'model'].reduce<object>(withoutField, parsedObject(body))
+  return Buffer.from(JSON.stringify({ ...kept, model: named }))
 }
 
 /** `path`: a field, or `field.inner`. */
@@ -149,11 +158,14 @@ function withoutField(of: object, path: string): object {
   const [field, inner] = path.split('.')
   return Object.fromEntries(
     Object.entries(of).flatMap(([name, value]: [string, unknown]) => {
-      if (name !== field) return [[name, value]]
+      if (folded(name) !== field) return [[name, value]]
       return inner !== undefined && isObject(value) ? [[name, withoutField(value, inner)]] : []
     }),
   )
 }
+
+/** A server in Go takes a field by its name in any case, and by the signs that become its letters in another. */
+const folded = (name: string): string => name.toUpperCase().toLowerCase()
 
 const isObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -171,6 +183,11 @@ function parsedObject(body: Buffer): object {
 const addressRefused = new Refusal(
   ...(['4xx', 400, 'address_refused'] as const),
   'Pictures and other media are taken in the request itself, as data:image/…;base64,…, and not from an address or a file: this machine would fetch it for you.',
+)
+
+const nameless = new Refusal(
+  ...(['no_backend', 503, 'not_serving'] as const),
+  'It is not known here yet what the engine calls its model: ask again in a moment.',
 )
 
 const tooDeep = new Refusal('4xx', 400, 'body_too_deep', `The body nests more than ${deepest} levels deep.`)

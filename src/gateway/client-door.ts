@@ -3,7 +3,7 @@ import type { GatewayRoute } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes, nextPiece } from './forward.ts'
 import { ModelField } from './model-field.ts'
-import { isAllowed, modelInPath, targetOf, type Target } from './paths.ts'
+import { enginePath, isAllowed, modelInPath, targetOf, type Target } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath, isServing, RouteTable, serviceOf } from './routing.ts'
 
@@ -43,8 +43,8 @@ export class ClientDoor extends Door {
     if (route.port === undefined) {
       throw notServing(title, route)
     }
-    const path = `${direction.target.sent}${direction.target.query}`
     const { host, port, runtime, names } = route
+    const path = enginePath(runtime, direction.target)
     const engine = { host, port, title, runtime, model: names[0] }
     await forward({ request, response, read, engine, path, connections: this.#engines, exchange })
   }

@@ -5,19 +5,26 @@ const common = [
   ...['POST /v1/chat/completions', 'POST /v1/completions', 'POST /v1/embeddings', 'POST /v1/responses'],
 ]
 
+function post(path: string): string {
+  return `POST ${path}`
+}
+
 const llamaServer = [
   ...['/completion', '/completions', '/tokenize', '/detokenize', '/apply-template', '/embedding', '/embeddings'],
   ...['/infill', '/rerank', '/reranking', '/v1/rerank', '/v1/messages', '/v1/messages/count_tokens'],
-].map((path) => `POST ${path}`)
+].map(post)
 
 const vllmSwift = [
   ...['/tokenize', '/detokenize', '/v1/messages', '/pooling', '/score', '/v1/score', '/rerank', '/v1/rerank'],
   '/v2/rerank',
-].map((path) => `POST ${path}`)
+].map(post)
 
+/** Its lists name all models that the person has, and what it shows of one says where that lies. */
+const keptFromClients = ['/api/tags', '/api/ps', '/api/show']
 const ollama = [
-  ...['GET /', 'GET /api/tags', 'GET /api/version', 'GET /api/ps'],
-  ...['POST /api/chat', 'POST /api/generate', 'POST /api/embed', 'POST /api/embeddings', 'POST /api/show'],
+  ...['GET /health', 'GET /api/version'],
+  ...['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses', '/v1/messages'].map(post),
+  ...['/api/chat', '/api/generate', '/api/embed', '/api/embeddings'].map(post),
 ]
 
 const withCommon = (...more: string[]): ReadonlySet<string> => new Set([...common, ...more])
@@ -27,7 +34,7 @@ const allowed: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['llama-server', withCommon(...llamaServer, 'GET /props', 'GET /models')],
   ['llamacpp', withCommon(...llamaServer, 'GET /props', 'GET /models')],
   ['vllm-swift', withCommon(...vllmSwift, 'GET /version', 'GET /ping')],
-  ['ollama', withCommon(...ollama)],
+  ['ollama', new Set(ollama)],
   // Its list of models names all that the person has.
   ['mlx-lm', new Set(['GET /health', 'POST /v1/chat/completions', 'POST /v1/completions'])],
   ['mlx-server', withCommon()],
@@ -35,9 +42,10 @@ const allowed: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['tensorfold', withCommon()],
 ])
 
-const pathsOfEngines: ReadonlySet<string> = new Set(
-  [...allowed.values()].flatMap((entries) => [...entries].map((entry) => entry.replace(/^\S+ /, ''))),
-)
+const pathsOfEngines: ReadonlySet<string> = new Set([
+  ...[...allowed.values()].flatMap((entries) => [...entries].map((entry) => entry.replace(/^\S+ /, ''))),
+  ...keptFromClients,
+])
 
 /** A request's target as it was sent, and its path as it is meant. */
 export interface Target {
@@ -68,6 +76,10 @@ export function isAllowed(runtime: string, method: string, path: string): boolea
   if (!entries) return false
   return entries.has(`${method} ${path}`) || (method === 'GET' && isModelPath(path) && entries.has('GET /v1/models'))
 }
+
+/** What the engine is asked: Ollama has no `/health`, and one that runs says its version. */
+export const enginePath = (runtime: string, { path, sent, query }: Target): string =>
+  runtime === 'ollama' && path === '/health' ? '/api/version' : `${sent}${query}`
 
 /** Whether some engine has it, whatever the method: such a path names no service. */
 export const isPathOfEngines = (path: string): boolean => pathsOfEngines.has(path) || isModelPath(path)

@@ -12,7 +12,7 @@ import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
 import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes } from './forward.ts'
 import type { Listener } from './listeners.ts'
-import { isAllowed, targetOf } from './paths.ts'
+import { enginePath, isAllowed, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath } from './routing.ts'
 
@@ -31,6 +31,10 @@ interface Entrance {
   readonly port: number
   /** The runtime of the engine at this port. */
   readonly runtime: string
+  /** The engine's own port; absent = the same. */
+  readonly at?: number | undefined
+  /** What the engine calls the model; absent = by the first name of the service. */
+  readonly model?: string | undefined
 }
 
 /**
@@ -112,9 +116,19 @@ export class PublishedDoor extends Door {
     if (!target || !isAllowed(entrance.runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
     if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
     await forward({
-      ...{ request, response, read: [], path: `${target.sent}${target.query}`, connections: this.#engines, exchange },
+      ...{
+        request,
+        response,
+        read: [],
+        path: enginePath(entrance.runtime, target),
+        connections: this.#engines,
+        exchange,
+      },
       hidden: access.key === 'none' ? [] : keyHeaders,
-      engine: { port: entrance.port, title: route.name, runtime: entrance.runtime, model: route.names[0] },
+      engine: {
+        ...{ port: entrance.at ?? entrance.port, title: route.name, runtime: entrance.runtime },
+        model: entrance.model ?? route.names[0],
+      },
     })
   }
 

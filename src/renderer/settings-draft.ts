@@ -143,6 +143,7 @@ const ofGroup: Readonly<Record<SettingRow['group'], SettingSection>> = {
   Models: 'models',
   'llama-server': 'runtimes',
   MLX: 'runtimes',
+  Ollama: 'runtimes',
   Memory: 'memory',
   Publishing: 'network',
   Power: 'power',

@@ -72,6 +72,8 @@ export class AgentProcess implements AsyncDisposable {
       ...['--model-store', path.join(folder, 'models'), '--allowed-model-roots', folder],
       ...['--allowed-download-hosts', '127.0.0.1,localhost'],
       ...['--port', '0', '--client-port', '0', '--host-ip', '192.0.2.10'],
+      // One that this machine has is no part of a test.
+      ...['--ollama-port', '0'],
     ]
     const command = [
       ...(options.startedBy ?? []),

@@ -76,6 +76,7 @@ export interface ServiceOptions {
   readonly script?: SampleScript
   readonly modelRef?: string
   readonly namespace?: string
+  readonly annotations?: Readonly<Record<string, string>>
 }
 
 export interface ModelOptions {
@@ -213,11 +214,11 @@ export class AgentWorld implements AsyncDisposable {
     })
   }
 
-  applyService(name: string, { spec, script, modelRef = name, namespace }: ServiceOptions = {}) {
+  applyService(name: string, { spec, script, modelRef = name, namespace, annotations }: ServiceOptions = {}) {
     return this.admin.apply({
       apiVersion,
       kind: 'InferenceService',
-      metadata: { name, ...(namespace !== undefined && { namespace }) },
+      metadata: { name, ...(namespace !== undefined && { namespace }), ...(annotations && { annotations }) },
       spec: { modelRef, ...(script && { extraArgs: sampleScriptArgs(script) }), ...spec },
     })
   }

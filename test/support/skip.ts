@@ -3,6 +3,7 @@ import { beforeEach } from 'vitest'
 import { onPath } from '../../tasks/setup/tools.ts'
 import { llamaServerPart } from '../../tasks/setup/llama-server.ts'
 import { mlxLmPart } from '../../tasks/setup/mlx-lm.ts'
+import { ollamaPart } from '../../tasks/setup/ollama.ts'
 import type { Part } from '../../tasks/setup/part.ts'
 
 /**
@@ -26,6 +27,9 @@ export const useLlamaServer = (): string => usePart(llamaServerPart)
 
 /** The same for the real mlx_lm.server. */
 export const useMlxLm = (): string => usePart(mlxLmPart)
+
+/** The same for the real Ollama. */
+export const useOllama = (): string => usePart(ollamaPart)
 
 function usePart(part: Part): string {
   const found = part.find()

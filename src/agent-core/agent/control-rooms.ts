@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { availableParallelism, homedir, loadavg } from 'node:os'
 import { join } from 'node:path'
 import { findRuntime, llamaServer, type MachineRooms, type RoomContext } from './machine-rooms.ts'
@@ -194,6 +195,9 @@ function gatewayRoom(
   snapshots.onLooker((looker) => gateway.watch(seesFigures(looker)))
   return gateway
 }
+
+/** Another for each state folder, since agents of one person may share a daemon. */
+const ownerOf = (stateDir: string): string => createHash('sha256').update(stateDir).digest('hex').slice(0, 8)
 
 /** No process group has this number, so that every listener is named. */
 const noGroup = -1
@@ -444,6 +448,8 @@ function openSession(
       policy: specPolicy(settings),
       port: (runtime) => portPolicy(settings, runtime),
       host: (runtime) => (runtime.isBehindGateway ? loopback : hostFor(listen(), address.facts.ip)),
+      daemonPort: ({ port }) => settings[port],
+      owner: ownerOf(settings.stateDir),
       rules: (runtime) => launchRules(context.settings(), runtime),
     },
     models,

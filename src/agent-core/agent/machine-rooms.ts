@@ -32,9 +32,9 @@ import { Power } from '../power/power.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/memory-guard.ts'
 import { Dialects } from '../runtimes/dialect.ts'
-import { InstalledRuntimes } from '../runtimes/installed.ts'
+import { findDaemon, InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
-import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
 import { launchEnvironment } from '../servers/launch.ts'
@@ -62,8 +62,13 @@ export interface RoomContext {
 /** Looked for at each call: an installation while the agent runs counts. */
 export function findRuntime(
   { options: { platform, env }, settings }: RoomContext,
-  { program, settings: { program: setting } }: ProcessRuntime,
+  runtime: Runtime,
 ): Promise<Executable> {
+  if (runtime.kind === 'daemon') return findDaemon(runtime, settings()[runtime.port])
+  const {
+    program,
+    settings: { program: setting },
+  } = runtime
   return findExecutable(program, { given: settings()[setting], system: platform.name, path: env['PATH'] })
 }
 

@@ -7,7 +7,7 @@ import { urlForPods } from '../publishing/objects.ts'
 import { nameOfDraft } from '../reconcile/draft.ts'
 import { clusterAgreement, type Observation } from '../reconcile/plan/observation.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
-import type { Exited } from '../servers/server-state.ts'
+import { lifeOf, type Exited, type ServerState } from '../servers/server-state.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
 import type { OpenRequests } from '../../contract/gateway.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
@@ -24,7 +24,7 @@ import type {
 export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revision'> {
   const { plan, observed, server, service, model } = report
   const { shown, claim } = observed.publication
-  const alive = server && 'pid' in server && server.kind !== 'stopping' ? server : undefined
+  const alive = server && isAlive(server) ? server : undefined
   return {
     namespace: report.namespace,
     name: report.name,
@@ -32,7 +32,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     state: plan.state,
     reason: plan.reason,
     message: plan.message,
-    steps: stepsOf(observed, service, model, alive?.pid !== undefined),
+    steps: stepsOf(observed, service, model, lifeOf(alive) !== undefined),
     since: wallTimeOf(report.since).toISOString(),
     ...retryOf(plan),
     model: service?.spec.value.modelRef ?? '',
@@ -51,6 +51,9 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(service && { memory: memoryOf(report, service.spec.value.priority) }),
   }
 }
+
+const isAlive = (state: ServerState): state is Extract<ServerState, { kind: 'starting' | 'loading' | 'ready' }> =>
+  state.kind === 'starting' || state.kind === 'loading' || state.kind === 'ready'
 
 /** What is ready waits for no next try: when it is looked at again is nothing that a person waits for. */
 const retryOf = ({ state, retryAt }: ServiceReport['plan']) =>

@@ -1,4 +1,4 @@
-import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
 import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
@@ -153,15 +153,19 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
 /** The runtimes that this machine offers, the preferred one first. */
 export const offered = ({ runtimes: chosen }: AgentSettings): readonly ServerRuntime[] => chosen ?? serverRuntimes
 
-export const launchRules = (settings: AgentSettings, runtime: ProcessRuntime): GeneralRules => ({
-  startupStallMs: settings[runtime.settings.startupStall],
-  drainLimitMs: settings.drainLimitMs,
-  settingNames: {
-    startupStall: runtime.startupFlag,
-    port: runtime.name === 'llama-server' ? '--llama-server-port or --port-range' : '--port-range',
-  },
-  advice: runtime.advice,
-})
+export function launchRules(settings: AgentSettings, runtime: Runtime): GeneralRules {
+  const { drainLimitMs } = settings
+  if (runtime.kind === 'daemon') return { drainLimitMs, settingNames: { port: '--port-range' } }
+  return {
+    startupStallMs: settings[runtime.settings.startupStall],
+    drainLimitMs,
+    settingNames: {
+      startupStall: runtime.startupFlag,
+      port: runtime.name === 'llama-server' ? '--llama-server-port or --port-range' : '--port-range',
+    },
+    advice: runtime.advice,
+  }
+}
 
 export const memorySettings = (settings: AgentSettings): MemorySettings => ({
   fraction: settings.memoryFraction,

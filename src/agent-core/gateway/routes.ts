@@ -22,7 +22,10 @@ const roles = ['current', 'successor', 'retiring'] as const
 type Published = NonNullable<GatewayRoute['published']>
 
 export interface RoutesOptions {
-  readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf' | 'runtimeOf'>
+  readonly servers: Pick<
+    Servers,
+    'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf' | 'runtimeOf' | 'engineOf'
+  >
   /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
   readonly published: (key: string) => Omit<Published, 'engines'> | undefined
 }
@@ -44,7 +47,10 @@ export class Routes {
     const known = new Map(services.map((service) => [service.key, service]))
     for (const [key, state] of servers.state()) {
       const port = portOf(state)
-      const names = namesOf(servers.commandOf(key) ?? [])
+      const engine = servers.engineOf(key)
+      const names = engine
+        ? namesFrom([engine.model, ...(known.get(key)?.names ?? [])])
+        : namesOf(servers.commandOf(key) ?? [])
       if (port !== undefined)
         serving.set(key, {
           ...routeOf(key, names, servers.runtimeOf(key)),
@@ -60,7 +66,10 @@ export class Routes {
   }
 
   #engine(key: string, port: number): Pick<GatewayRoute, 'host' | 'port'> {
-    const host = askedAt(this.#options.servers.hostOf(key) ?? loopback)
+    const { servers } = this.#options
+    const daemon = servers.engineOf(key)
+    if (daemon) return { port: daemon.port, ...(daemon.host !== loopback && { host: daemon.host }) }
+    const host = askedAt(servers.hostOf(key) ?? loopback)
     return { port, ...(host !== loopback && { host }) }
   }
 
@@ -75,7 +84,8 @@ export class Routes {
     const engines = roles.flatMap((role) => {
       const port = engineOf(states[role])
       if (port === undefined || servers.hostOf(key, role) !== loopback) return []
-      return [{ port, runtime: servers.runtimeOf(key, role) }]
+      const daemon = servers.engineOf(key, role)
+      return [{ port, runtime: servers.runtimeOf(key, role), ...(daemon && { at: daemon.port, model: daemon.model }) }]
     })
     const where = engines.length === 0 ? undefined : published(key)
     return where ? { published: { ...where, engines } } : {}

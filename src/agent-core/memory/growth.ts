@@ -116,10 +116,12 @@ export function reportedExcess(
 export const excessNotice = (excessBytes: number, needBytes: number): string =>
   `It takes ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with: that counts, so that nothing is started on it, and it is the first to be ended if the budget or the memory of this machine runs out. ${excessAdvice} A restart gives it back.`
 
-/** The process group of a server, as it is now. */
+/** A server, as it is now. */
 export interface GrowingServer {
   readonly id: string
-  readonly groupId: number
+  readonly groupId: number | undefined
+  /** What it is said to take, where it has no process group. */
+  readonly toldBytes?: number | undefined
   readonly isLoading: boolean
   /** A footprint up to this is no news: a resident size below it needs no closer look. */
   readonly floorBytes: number
@@ -216,7 +218,13 @@ export class GrowthWatch implements AsyncDisposable {
   /** True where a server loads or grows. */
   async #look(): Promise<boolean> {
     const { platform, servers, onMeasured } = this.#options
-    const watched = await this.#withMembers(servers())
+    const all = servers()
+    const told = all.flatMap(({ id, toldBytes }) => (toldBytes === undefined ? [] : [[id, toldBytes] as const]))
+    if (told.length > 0 && !this.#isEnded) onMeasured(new Map(told))
+    const watched = await this.#withMembers(
+      all.flatMap(({ groupId, ...server }) => (groupId === undefined ? [] : [{ ...server, groupId }])),
+    )
+    if (watched.length === 0) return false
     const sizes = await platform.residentBytes(watched.flatMap(({ known }) => known.pids))
     let isHurried = false
     const suspects: typeof watched = []
@@ -243,7 +251,7 @@ export class GrowthWatch implements AsyncDisposable {
   }
 
   /** The pids of each group; what starts may still come to have others, what serves keeps those it has. */
-  async #withMembers(servers: readonly GrowingServer[]) {
+  async #withMembers(servers: readonly (GrowingServer & { readonly groupId: number })[]) {
     const unsettled = servers.filter(
       ({ id, groupId, isLoading }) => isLoading || this.#known.get(id)?.groupId !== groupId,
     )

@@ -278,7 +278,10 @@ type RefusedAdmission = MemoryRefusal & { readonly admitted: false }
 export interface MeasuredServer {
   readonly key: string
   readonly role: HeldRole
-  readonly groupId: number
+  /** Undefined where it is no process group of its own. */
+  readonly groupId: number | undefined
+  /** What whoever holds it says that it takes, where that is no process group. */
+  readonly toldBytes?: number | undefined
   /** It does not serve yet. */
   readonly isLoading: boolean
 }
@@ -361,7 +364,8 @@ export class Memory implements AsyncDisposable {
       thresholds,
       intervalMs,
       isAwaited: () => [...this.#listeners].some(({ isWaiting }) => isWaiting?.() === true),
-      models: () => options.servers().map(({ key, role, groupId }) => ({ key: idOf(key, role), groupId })),
+      models: () =>
+        options.servers().map(({ key, role, groupId, toldBytes }) => ({ key: idOf(key, role), groupId, toldBytes })),
       log,
       now,
       onSample: (view) => this.#sampled(view),
@@ -577,11 +581,11 @@ export class Memory implements AsyncDisposable {
 
   #growingServers(): GrowingServer[] {
     const needs = new Map(this.#book.held().map(({ key, role, needBytes }) => [idOf(key, role), needBytes]))
-    return this.#options.servers().map(({ key, role, groupId, isLoading }) => {
+    return this.#options.servers().map(({ key, role, groupId, toldBytes, isLoading }) => {
       const id = idOf(key, role)
       // A resident size of macOS may be less than the footprint, so that there it rules nothing out.
       const floorBytes = this.#options.platform.name === 'linux' ? (needs.get(id) ?? 0) : 0
-      return { id, groupId, isLoading, floorBytes }
+      return { id, groupId, toldBytes, isLoading, floorBytes }
     })
   }
 

@@ -125,7 +125,9 @@ const worse = (one: PressureLevel, other: PressureLevel): PressureLevel => (rank
 /** The process group of a model server, under the key of its service. */
 export interface ModelProcesses {
   readonly key: string
-  readonly groupId: number
+  readonly groupId: number | undefined
+  /** What it is said to take, where it has no group. */
+  readonly toldBytes?: number | undefined
 }
 
 /** What is known about memory after a look at it. Times are of the watchdog's clock. */
@@ -369,18 +371,24 @@ export class Watchdog {
   async #measure(): Promise<[key: string, bytes: number][]> {
     const members = await this.#memberPids()
     const sizes = await this.#options.platform.footprints([...members.values()].flat())
-    return [...members].flatMap(([key, pids]) => {
+    const told = this.#options
+      .models()
+      .flatMap(({ key, toldBytes }) => (toldBytes === undefined ? [] : [[key, toldBytes] as [string, number]]))
+    const measured = [...members].flatMap(([key, pids]) => {
       const bytes = pids.reduce((sum, pid) => sum + (sizes.get(pid) ?? 0), 0)
       return bytes > 0 ? [[key, bytes] as [string, number]] : []
     })
+    return [...measured, ...told]
   }
 
   /** One look at the process table for all models. */
   async #memberPids(): Promise<Map<string, readonly number[]>> {
-    const models = this.#options.models()
-    if (models.length === 0) return new Map()
-    const members = await this.#options.platform.membersOf(new Set(models.map(({ groupId }) => groupId)))
-    return new Map(models.map(({ key, groupId }) => [key, members.get(groupId) ?? []]))
+    const groups = this.#options
+      .models()
+      .flatMap(({ key, groupId }) => (groupId === undefined ? [] : [[key, groupId] as const]))
+    if (groups.length === 0) return new Map()
+    const members = await this.#options.platform.membersOf(new Set(groups.map(([, groupId]) => groupId)))
+    return new Map(groups.map(([key, groupId]) => [key, members.get(groupId) ?? []]))
   }
 
   #tell(from: PressureLevel | 'unknown', view: MemoryView): void {

@@ -236,7 +236,7 @@ async function hasRequests(
 /** A server and its process group, whose number is the pid. */
 export interface WatchedProcess {
   readonly run: string
-  readonly pid: number
+  readonly pid: number | undefined
 }
 
 /** The GPU may compute one long batch while the processor only waits for it. */
@@ -284,7 +284,8 @@ export class LatelyWorking {
   }
 
   async #sample({ run, pid }: WatchedProcess): Promise<CpuSample | undefined> {
-    const cpuMs = cpuMsOf(await this.#processGroup(pid))
+    // A daemon's model has no processor time of its own.
+    const cpuMs = pid === undefined ? undefined : cpuMsOf(await this.#processGroup(pid))
     if (cpuMs === undefined) return undefined
     const sample = { cpuMs, at: this.#now() }
     this.#samples.set(run, sample)

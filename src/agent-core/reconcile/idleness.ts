@@ -4,7 +4,7 @@ import { wallTimeOf } from '../util/steady-clock.ts'
 import { unloadTarget } from './unload-reasons.ts'
 import { annotationKeys, type Desired } from './desired.ts'
 import type { Observation, Plan } from './plan/observation.ts'
-import { pidOf } from './server-starts.ts'
+import { lifeOf } from '../servers/server-state.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 
 type Rooms = Pick<ServiceRooms, 'cluster' | 'servers' | 'unloadReasons' | 'narrator' | 'settings' | 'enqueue' | 'now'>
@@ -22,7 +22,7 @@ export class Idleness {
   /** Where no agent has written unload reasons yet, that a service was unloaded is known from its condition alone. */
   takeUp({ metadata, status }: InferenceService): void {
     const { unloadReasons, servers } = this.#rooms
-    if (!unloadReasons.isNew || unloadReasons.of(metadata.uid) || pidOf(servers.get(this.#key)) !== undefined) return
+    if (!unloadReasons.isNew || unloadReasons.of(metadata.uid) || lifeOf(servers.get(this.#key)) !== undefined) return
     const condition = status.conditions.find(({ type }) => type === metalAgentCondition)
     if (condition?.reason === 'Idle') this.#leave(metadata, 'Unloaded after a time without a request.')
   }

@@ -13,7 +13,7 @@ import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 import { type UnloadReason, unloadTarget, type UnloadTarget, holdOf, isShedding } from './unload-reasons.ts'
-import { isOver, type ServerRole, type ServerState } from '../servers/server-state.ts'
+import { isOver, lifeOf, type ServerRole, type ServerState } from '../servers/server-state.ts'
 import { splitKey } from '../util/object-key.ts'
 
 /** An evicted model gets a few seconds for its requests, since memory is short. */
@@ -356,7 +356,7 @@ export class ManagedService {
     }
     const running = servers.get(this.key)
     if (running?.kind === 'ready' && servers.digestOf(this.key) === reading.desiredServer?.digest) {
-      this.#fetch.markUsed(running.pid)
+      this.#fetch.markUsed(lifeOf(running))
     }
     const lookAgainAt = reading.desiredServer && this.#fetch.keepFresh(reading.desiredServer, observed)
     this.#writes.nothingIsLeft(observed.now)

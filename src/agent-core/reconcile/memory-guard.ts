@@ -12,18 +12,20 @@ import type { Logger } from '../observability/logger.ts'
 import { specsOf } from './reading.ts'
 import type { Reconciler } from './reconciler.ts'
 import type { UnloadReasons } from './unload-reasons.ts'
-import { isOver, type ServerState, stableAfterMs } from '../servers/server-state.ts'
+import { isOver, lifeOf, type ServerState, stableAfterMs } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
 
 type KnownServers = Pick<Servers, 'state' | 'get' | 'successor' | 'retiring'>
+type MeasurableServers = KnownServers & Pick<Servers, 'toldBytesOf'>
 
-/** The process groups of all servers. */
-export const measuredServers = (servers: KnownServers): MeasuredServer[] =>
-  living(servers).map(({ key, role, state }) => ({
+/** All servers, each with how its memory is known. */
+export const measuredServers = (servers: MeasurableServers): MeasuredServer[] =>
+  living(servers).map(({ key, role, as, state }) => ({
     key,
     role,
     groupId: state.pid,
+    toldBytes: servers.toldBytesOf(key, as),
     isLoading: state.kind === 'starting' || state.kind === 'loading',
   }))
 
@@ -40,7 +42,7 @@ export function countServers(
   }
 }
 
-type Living = ServerState & { readonly pid: number }
+type Living = Extract<ServerState, { readonly kind: 'starting' | 'loading' | 'ready' | 'stopping' }>
 
 /**
  * All that run, in their roles of the book. While one takes over from another, the book has the elder of the two as the current one
@@ -75,12 +77,11 @@ export function followServers(
   })
 }
 
-const isLiving = (state: ServerState | undefined): state is Living =>
-  state !== undefined && !isOver(state) && 'pid' in state
+const isLiving = (state: ServerState | undefined): state is Living => state !== undefined && lifeOf(state) !== undefined
 
 interface MemoryGuardOptions {
   readonly memory: Pick<Memory, 'growth' | 'listen' | 'look' | 'watchGrowth' | 'now'>
-  readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'endForMemory'>
+  readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'toldBytesOf' | 'endForMemory'>
   readonly unloadReasons: Pick<UnloadReasons, 'unload'>
   /** Undefined while there is no cluster: then servers are ended all the same, and none is held. */
   readonly session: () =>
@@ -111,10 +112,10 @@ export class MemoryGuard implements Disposable {
   /** The excess that was reported, by key. */
   #reported = new Map<string, { readonly excessBytes: number; readonly needBytes: number }>()
   readonly #ends = new Map<string, { readonly of: string; readonly count: number }>()
-  /** The process that has led past the budget, and since when. */
-  #overBudget: { readonly pid: number; readonly since: number } | undefined
+  /** The life of the server that has led past the budget, and since when. */
+  #overBudget: { readonly life: number; readonly since: number } | undefined
   #endedAt = -Infinity
-  /** Processes that were ended, until they are gone. */
+  /** Lives that were ended, until they are over. */
   #ended = new Set<number>()
   #largestSeen = 0
 
@@ -142,10 +143,10 @@ export class MemoryGuard implements Disposable {
     const growth = memory.growth()
     if (!growth) return
     this.#tell(growth.servers)
-    const pids = new Map(growth.servers.map((server) => [server, this.#pidOf(server)]))
-    const living = [...pids.values()]
-    this.#ended = new Set([...this.#ended].filter((pid) => living.includes(pid)))
-    const servers = growth.servers.map((server) => ({ ...server, isEnding: this.#ended.has(pids.get(server) ?? 0) }))
+    const lives = new Map(growth.servers.map((server) => [server, this.#lifeOf(server)]))
+    const living = [...lives.values()]
+    this.#ended = new Set([...this.#ended].filter((life) => living.includes(life)))
+    const servers = growth.servers.map((server) => ({ ...server, isEnding: this.#ended.has(lives.get(server) ?? 0) }))
     const verdict = chooseExcess({ ...growth, servers, marginBytes: marginBytes() })
     if (verdict === undefined) this.#overBudget = undefined
     else if (this.#isDue(verdict, isFresh)) this.#end(verdict)
@@ -160,9 +161,9 @@ export class MemoryGuard implements Disposable {
     if (memory.now() - this.#endedAt < settleMs) return false
     if (cause === 'available') return isFresh
     if (end.excessBytes > marginOf(end.needBytes ?? 0, marginBytes())) return true
-    const pid = this.#pidOf(end)
-    if (pid === undefined) return false
-    if (this.#overBudget?.pid !== pid) this.#overBudget = { pid, since: memory.now() }
+    const life = this.#lifeOf(end)
+    if (life === undefined) return false
+    if (this.#overBudget?.life !== life) this.#overBudget = { life, since: memory.now() }
     if (memory.now() - this.#overBudget.since >= overBudgetMs) return true
     memory.watchGrowth()
     return false
@@ -171,27 +172,26 @@ export class MemoryGuard implements Disposable {
   #end(verdict: ExcessVerdict): void {
     const { servers, session, log, memory, onEnded } = this.#options
     const { key } = verdict.end
-    const pid = this.#pidOf(verdict.end)
-    if (pid === undefined) return
+    const life = this.#lifeOf(verdict.end)
+    if (life === undefined) return
     this.#overBudget = undefined
     this.#endedAt = memory.now()
-    this.#ended.add(pid)
-    const message = this.#hold(key, pid, verdict) ?? `${verdict.sentence} ${excessAdvice}`
-    log.warn('server ended for its memory', { key, pid, text: message })
+    this.#ended.add(life)
+    const message = this.#hold(key, life, verdict) ?? `${verdict.sentence} ${excessAdvice}`
+    log.warn('server ended for its memory', { key, life, text: message })
     onEnded(verdict.cause)
-    servers.endForMemory(key, pid, message)
+    servers.endForMemory(key, life, message)
     session()?.reconciler.enqueue(key)
   }
 
   /** Counts its ends in a row; the last one allowed holds the service, with the sentence that this returns. */
-  #hold(key: string, pid: number, { sentence }: ExcessVerdict): string | undefined {
+  #hold(key: string, life: number, { sentence }: ExcessVerdict): string | undefined {
     const { servers, session, unloadReasons, now } = this.#options
     const { reconciler, clusterUrl } = session() ?? {}
     const { uid, service, model, namespace, name } = reconciler?.report(key) ?? {}
     const state = servers.get(key)
     // What a new spec starts beside a server that keeps to its need takes nothing from that one.
-    if (!service || uid === undefined || clusterUrl === undefined || !state || !('pid' in state) || state.pid !== pid)
-      return
+    if (!service || uid === undefined || clusterUrl === undefined || !state || lifeOf(state) !== life) return
     const of = `${uid} ${specsOf(service, model)}`
     const wasStable = state.kind === 'ready' && now() - state.readySince >= stableAfterMs
     const before = this.#ends.get(key)
@@ -212,8 +212,8 @@ export class MemoryGuard implements Disposable {
     return message
   }
 
-  #pidOf({ key, role }: Pick<ExcessVerdict['end'], 'key' | 'role'>): number | undefined {
-    return measuredServers(this.#options.servers).find((one) => one.key === key && one.role === role)?.groupId
+  #lifeOf({ key, role }: Pick<ExcessVerdict['end'], 'key' | 'role'>): number | undefined {
+    return lifeOf(living(this.#options.servers).find((one) => one.key === key && one.role === role)?.state)
   }
 
   /** The server of each service that takes most past its need. */

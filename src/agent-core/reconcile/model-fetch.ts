@@ -83,8 +83,8 @@ export class ModelFetch {
   #retryAt: number | undefined
   /** As {@link ModelFetch.#retryAt}, also after a refusal, while a server has the model. */
   #lookAgainAt = 0
-  /** The pid of the server whose model was recorded as used. */
-  #usedPid: number | undefined
+  /** The life of the server whose model was recorded as used. */
+  #usedBy: number | undefined
 
   constructor(options: ModelFetchOptions) {
     this.#options = options
@@ -193,10 +193,10 @@ export class ModelFetch {
   }
 
   /** A server with this model answers. Once for each server. */
-  markUsed(pid: number): void {
+  markUsed(life: number | undefined): void {
     const { request, draft, outcome } = this.#fetching ?? {}
-    if (this.#usedPid === pid || !request || outcome?.kind !== 'done') return
-    this.#usedPid = pid
+    if (this.#usedBy === life || !request || outcome?.kind !== 'done') return
+    this.#usedBy = life
     const { models } = this.#options
     const { brought } = outcome
     void models.markUsed(request, brought.model)

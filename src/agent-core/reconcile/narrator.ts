@@ -10,7 +10,7 @@ import { crashLoopMessage, isCrashLoop, isForeign, successorFailedMessage } from
 import type { Plan, StartObstacle } from './plan/observation.ts'
 import {
   nextClusterRetry,
-  pidsKept,
+  livesKept,
   reportDue,
   type ReportInputs,
   sayFinally,
@@ -18,7 +18,7 @@ import {
   ReportedStates,
   writeReport,
 } from './status-report.ts'
-import type { Exited, ServerRole, ServerState } from '../servers/server-state.ts'
+import { lifeOf, type Exited, type ServerRole, type ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { splitKey } from '../util/object-key.ts'
 import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
@@ -30,7 +30,7 @@ export type Transition =
   | { readonly kind: 'claimed'; readonly isTakenOver: boolean }
   | { readonly kind: 'starting' }
   /** `isFound`: an earlier agent started it, and reported that. */
-  | { readonly kind: 'started'; readonly pid: number; readonly port: number; readonly isFound: boolean }
+  | { readonly kind: 'started'; readonly pid: number | undefined; readonly port: number; readonly isFound: boolean }
   | { readonly kind: 'answered'; readonly port: number }
   | { readonly kind: 'published'; readonly address: string; readonly port: number }
   | { readonly kind: 'scaledToZero' }
@@ -80,6 +80,16 @@ interface Telling {
   readonly history?: Pick<HistoryEntry, 'kind' | 'message'>
 }
 
+/** Of a daemon's model, which has no process of its own. */
+function loadOf(port: number, isFound: boolean): Telling {
+  if (isFound) return { history: { kind: 'started', message: 'The model was found in the memory of its daemon.' } }
+  return {
+    log: { level: 'info', message: 'started inference service', fields: { port } },
+    event: normal('Started', `The daemon was asked to load the model; it is reached on port ${port}.`),
+    history: { kind: 'started', message: 'The daemon was asked to load the model.' },
+  }
+}
+
 /** How one transition is reported: at most once each as log line, Event and history entry. The state it leads to has its own log line and condition. */
 export function tellingOf(transition: Transition): Telling {
   switch (transition.kind) {
@@ -91,6 +101,7 @@ export function tellingOf(transition: Transition): Telling {
       return { log: { level: 'info', message: 'starting inference service' } }
     case 'started': {
       const { pid, port, isFound } = transition
+      if (pid === undefined) return loadOf(port, isFound)
       if (isFound) return { history: { kind: 'started', message: `The server was found running as process ${pid}.` } }
       return {
         log: { level: 'info', message: 'started inference service', fields: { pid, port } },
@@ -294,9 +305,9 @@ export class Narrator {
     const reported = this.#reportedOf(key)
     const answers = (state: ServerState | undefined) => state?.kind === 'ready' && state.port === port
     const state = [servers.get(key), servers.successor(key)].find(answers)
-    const pid = state?.kind === 'ready' ? state.pid : undefined
-    if (pid === undefined || reported.publishedPid === pid) return
-    reported.publishedPid = pid
+    const life = lifeOf(state)
+    if (life === undefined || reported.publishedLife === life) return
+    reported.publishedLife = life
     this.tell(key, { kind: 'published', address, port })
   }
 
@@ -395,22 +406,21 @@ export class Narrator {
   #started(
     key: string,
     reported: ReportedState,
-    { pid, port, unasked }: { readonly pid?: number; readonly port?: number; readonly unasked?: boolean },
+    state: Extract<ServerState, { kind: 'starting' | 'loading' | 'ready' }>,
   ): void {
-    if (pid === undefined || port === undefined || reported.started.includes(pid)) return
-    reported.started = [...reported.started, pid].slice(-pidsKept)
-    if (unasked === true) reported.publishedPid = pid
+    const [life, { pid, port }] = [lifeOf(state), state]
+    if (life === undefined || port === undefined || reported.started.includes(life)) return
+    reported.started = [...reported.started, life].slice(-livesKept)
+    const unasked = state.kind === 'starting' && state.unasked
+    if (unasked === true) reported.publishedLife = life
     this.tell(key, { kind: 'started', pid, port, isFound: unasked === true })
   }
 
-  #answered(
-    key: string,
-    reported: ReportedState,
-    { pid, port }: { readonly pid: number; readonly port: number },
-  ): void {
-    if (reported.answered.includes(pid)) return
-    reported.answered = [...reported.answered, pid].slice(-pidsKept)
-    this.tell(key, { kind: 'answered', port })
+  #answered(key: string, reported: ReportedState, state: Extract<ServerState, { kind: 'ready' }>): void {
+    const life = lifeOf(state)
+    if (life === undefined || reported.answered.includes(life)) return
+    reported.answered = [...reported.answered, life].slice(-livesKept)
+    this.tell(key, { kind: 'answered', port: state.port })
   }
 
   /** Reports leftover processes once, however often ending them is tried again. */

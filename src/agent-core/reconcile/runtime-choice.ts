@@ -12,7 +12,7 @@ import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
 import { lacksDraftWeights, saysSpeculation, speculationOf } from '../runtimes/llama-server.ts'
 import { resolveRuntime, runtimeAnnotation, servingDigest } from '../runtimes/resolution.ts'
-import type { ProcessRuntime } from '../runtimes/runtime.ts'
+import type { ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 
@@ -137,12 +137,12 @@ export const chooseRuntime =
       running,
     })
     if (resolution.kind === 'refused') return { ok: false, message: resolution.message }
-    const runtime = runtimes[resolution.runtime]
+    const runtime: Runtime = runtimes[resolution.runtime]
     const { performanceCores } = settings
     const choice = chooseDraft({ runtime: runtime.name, service, spec, model, modelNamed })
     const draft = choice.kind === 'chosen' ? choice.draft : undefined
     const digest = servingDigest({
-      executable: settings.program(runtime) ?? runtime.name,
+      executable: (runtime.kind === 'process' ? settings.program(runtime) : undefined) ?? runtime.name,
       // The source stands for the file: where it lies is our own business, as is each argument that only a start adds.
       argv: (port) => runtime.argv({ spec, model, modelPath: '', port, performanceCores }),
       // Includes variables that no server gets: a change of what a person allows must not restart a running server.
@@ -180,7 +180,7 @@ interface ChoiceFacts {
 export function specRefusal(
   spec: InferenceServiceSpec,
   policy: SpecPolicy,
-  { flags, fieldProblem }: Pick<ProcessRuntime, 'flags' | 'fieldProblem'> = runtimes['llama-server'],
+  { flags, fieldProblem }: Pick<Runtime, 'flags' | 'fieldProblem'> = runtimes['llama-server'],
 ): SpecRefusal | undefined {
   const args = judgeArguments(spec.extraArgs, policy, flags)
   if (args !== undefined) return { reason: 'ExtraArgsRejected', ...args }

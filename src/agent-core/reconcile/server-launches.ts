@@ -1,11 +1,19 @@
 import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
-import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../servers/launch.ts'
+import {
+  launchEnvironment,
+  type DaemonLaunch,
+  type GeneralRules,
+  type Launch,
+  type PortPolicy,
+  type ServerLaunch,
+} from '../servers/launch.ts'
 import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
 import { type Dialect, type Dialects, tooOld } from '../runtimes/dialect.ts'
-import type { CommandInput, ProcessRuntime } from '../runtimes/runtime.ts'
+import type { CommandInput, DaemonRuntime, ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
+import { loopback } from '../servers/listening.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Executable } from '../util/find-executable.ts'
 import { chooseRuntime, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
@@ -18,15 +26,19 @@ export interface LaunchSettings extends RuntimeSettings {
   readonly port: (runtime: ServerRuntime) => PortPolicy
   /** Where a server of the runtime that is started now listens. */
   readonly host: (runtime: ProcessRuntime) => string
+  /** The port at which a daemon listens on loopback. */
+  readonly daemonPort: (runtime: DaemonRuntime) => number
+  /** Tells what this agent makes in a daemon from what others do. */
+  readonly owner: string
   /** For every server of the runtime, as they are at its start. */
-  readonly rules: (runtime: ProcessRuntime) => GeneralRules
+  readonly rules: (runtime: Runtime) => GeneralRules
 }
 
 export interface ServerLaunchesOptions {
   readonly settings: LaunchSettings
   readonly models: Pick<Models, 'header'>
   readonly dialects: Dialects
-  readonly findBinary: (runtime: ProcessRuntime) => Promise<Executable>
+  readonly findBinary: (runtime: Runtime) => Promise<Executable>
   /** Whether a spec of the namespace may name this file; links are followed. */
   readonly allowsFile: (path: string, namespace: string) => Promise<boolean>
   /** The GPU shares the memory of this machine. */
@@ -36,11 +48,11 @@ export interface ServerLaunchesOptions {
 /** What a start of the desired server would be made of. */
 export interface PreparedServer {
   readonly desiredServer: DesiredServer
-  readonly runtime: ProcessRuntime
+  readonly runtime: Runtime
   readonly model: ServerFiles
   readonly binary: Executable
   readonly env: Readonly<Record<string, string>>
-  /** Absent where there is no binary to ask. */
+  /** Absent where there is no binary to ask, and for a daemon. */
   readonly dialect: Dialect | undefined
 }
 
@@ -66,7 +78,8 @@ export class ServerLaunches {
   }
 
   async prepare(desiredServer: DesiredServer, model: ServerFiles, binary: Executable): Promise<PreparedServer> {
-    const runtime = runtimes[desiredServer.runtime]
+    const runtime: Runtime = runtimes[desiredServer.runtime]
+    if (runtime.kind === 'daemon') return { desiredServer, runtime, model, binary, env: {}, dialect: undefined }
     const asked = environmentOf(desiredServer.spec, this.#options.settings.policy.allowedEnv)
     const env = launchEnvironment({ ...asked, ...runtime.environment })
     const dialect =
@@ -80,6 +93,7 @@ export class ServerLaunches {
     const { desiredServer, runtime, model, dialect } = prepared
     const message = this.#tooOld(prepared, executable) ?? (await runtime.modelProblem(model.path))
     if (message !== undefined) return { message }
+    if (runtime.kind === 'daemon') return undefined
     const refused = await startProblem(desiredServer.spec.extraArgs, {
       policy: settings.policy,
       flags: runtime.flags,
@@ -142,9 +156,34 @@ export class ServerLaunches {
     return { spec, model, performanceCores, modelPath: file.path, mmproj: file.mmproj, draft: file.draft, dialect }
   }
 
-  launch(prepared: PreparedServer, executable: string, need: Need): ServerLaunch {
+  launch(prepared: PreparedServer, executable: string, need: Need): Launch {
+    const { runtime } = prepared
+    return runtime.kind === 'daemon'
+      ? this.#load(prepared, runtime, need)
+      : this.#process(prepared, runtime, executable, need)
+  }
+
+  #load(prepared: PreparedServer, runtime: DaemonRuntime, { estimate }: Need): DaemonLaunch {
     const { settings } = this.#options
-    const { desiredServer, runtime, model, env, dialect } = prepared
+    const { desiredServer, model } = prepared
+    const { owner } = settings
+    const content = runtime.content({ ...this.#given(prepared), port: 0, revision: model.revision, owner })
+    return {
+      uid: desiredServer.service.metadata.uid,
+      digest: desiredServer.digest,
+      runtime: runtime.name,
+      daemon: { host: loopback, port: settings.daemonPort(runtime) },
+      content,
+      port: settings.port(runtime.name),
+      ...settings.rules(runtime),
+      files: content.files,
+      ...(estimate && { needBytes: estimate.total }),
+    }
+  }
+
+  #process(prepared: PreparedServer, runtime: ProcessRuntime, executable: string, need: Need): ServerLaunch {
+    const { settings } = this.#options
+    const { desiredServer, model, env, dialect } = prepared
     const { estimate } = need
     const host = settings.host(runtime)
     const argv = (port: number): string[] =>

@@ -12,8 +12,8 @@ import type { PreparedServer, ServerLaunches } from './server-launches.ts'
 import { isOnItsWay, serverView, type StartFailure } from './server-view.ts'
 import type { Need } from './sizing.ts'
 import { unknownDigest } from '../servers/adoption.ts'
-import type { StopOptions } from '../servers/server-process.ts'
-import { isOver, type ServerState } from '../servers/server-state.ts'
+import type { StopOptions } from '../servers/served-model.ts'
+import { lifeOf, type ServerState } from '../servers/server-state.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { Executable } from '../util/find-executable.ts'
@@ -72,8 +72,8 @@ export class ServerStarts {
   constructor(options: ServerStartsOptions) {
     const { key, servers } = options
     this.#options = options
-    if (pidOf(servers.get(key)) !== undefined) this.#current = startOf(servers.digestOf(key))
-    if (pidOf(servers.successor(key)) === undefined) return
+    if (lifeOf(servers.get(key)) !== undefined) this.#current = startOf(servers.digestOf(key))
+    if (lifeOf(servers.successor(key)) === undefined) return
     this.#successor = startOf(servers.digestOf(key, 'successor') ?? unknownDigest)
   }
 
@@ -307,9 +307,6 @@ const isThere = (file: string): Promise<boolean> =>
     () => true,
     () => false,
   )
-
-export const pidOf = (state: ServerState | undefined): number | undefined =>
-  state && !isOver(state) && 'pid' in state ? state.pid : undefined
 
 /** Whether the start has succeeded or failed. */
 const isOutcome = (state: ServerState): boolean =>

@@ -262,7 +262,7 @@ export interface ReportedState extends ReportedStatus {
   started: readonly number[]
   answered: readonly number[]
   /** The server of the latest Ready Event. */
-  publishedPid: number | undefined
+  publishedLife: number | undefined
   readonly stopReasons: Partial<Record<ServerRole, string | undefined>>
   /** The Event of the current failures in a row. */
   crashes: EventSeries | undefined
@@ -307,8 +307,8 @@ export class ReportedStates {
   }
 }
 
-/** A crash and the start after it are known by their pids; a service has two servers at most. */
-export const pidsKept = 2
+/** A crash and the start after it are known by their lives; a service has two servers at most. */
+export const livesKept = 2
 
 const nothingReported = (uid: string | undefined): ReportedState => ({
   uid,
@@ -316,7 +316,7 @@ const nothingReported = (uid: string | undefined): ReportedState => ({
   reason: undefined,
   started: [],
   answered: [],
-  publishedPid: undefined,
+  publishedLife: undefined,
   stopReasons: {},
   crashes: undefined,
   refusal: undefined,

@@ -4,12 +4,15 @@ import { isDeepStrictEqual } from 'node:util'
 import { sentence } from '../../contract/clean-text.ts'
 import { type RuntimeView, runtimeState } from '../../contract/queries.ts'
 import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
+import { DaemonError } from '../servers/daemon.ts'
 import { launchEnvironment } from '../servers/launch.ts'
+import { loopback } from '../servers/listening.ts'
+import { Ollama } from '../servers/ollama.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
 import type { Executable } from '../util/find-executable.ts'
 import { type Dialects, tooOld } from './dialect.ts'
-import type { ProcessRuntime } from './runtime.ts'
+import type { DaemonRuntime, ProcessRuntime, Runtime } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
 const usualLimitMs = 10_000
@@ -22,7 +25,7 @@ const maxMessageBytes = 1_500
 interface InstalledOptions {
   /** In the order of preference. */
   readonly offered: () => readonly ServerRuntime[]
-  readonly find: (runtime: ProcessRuntime) => Promise<Executable>
+  readonly find: (runtime: Runtime) => Promise<Executable>
   readonly dialects: Dialects
   /** How long a program may take to say its version. */
   readonly limitMs?: number
@@ -77,8 +80,8 @@ export class InstalledRuntimes {
     const { onChange } = this.#options
     const views = await Promise.all(
       (await this.find()).map(async ([name, binary]) => {
-        const runtime = runtimes[name]
-        const facts = binary.kind === 'missing' ? missing(binary) : await this.#factsOf(runtime, binary.path, again)
+        const runtime: Runtime = runtimes[name]
+        const facts = await this.#look(runtime, binary, again)
         return { name, formats: runtime.formats === 'any' ? ['gguf'] : [...runtime.formats], ...facts }
       }),
     )
@@ -87,6 +90,15 @@ export class InstalledRuntimes {
     this.#known = views
     onChange?.()
     return views
+  }
+
+  async #look(runtime: Runtime, binary: Executable, again: boolean): Promise<Facts> {
+    if (binary.kind === 'missing') return missing(binary)
+    if (runtime.kind === 'process') return this.#factsOf(runtime, binary.path, again)
+    return {
+      path: binary.path,
+      ...(binary.version !== undefined && { version: sentence(binary.version, maxVersionBytes) }),
+    }
   }
 
   async #factsOf(runtime: ProcessRuntime, path: string, again: boolean): Promise<Facts> {
@@ -139,6 +151,20 @@ export class InstalledRuntimes {
     })
     const old = tooOld(argv, flags, path)
     return old && `${old} ${again}`
+  }
+}
+
+/** Whether a daemon of a person answers on this machine. Asked at each call, as it may be started and ended at any time. */
+export async function findDaemon({ product, howToStart }: DaemonRuntime, port: number): Promise<Executable> {
+  if (port === 0) return { kind: 'missing', message: `${product} is switched off here (--ollama-port 0).` }
+  try {
+    const version = await new Ollama({ host: loopback, port }).version(AbortSignal.timeout(usualLimitMs))
+    return { kind: 'found', path: `http://${loopback}:${port}`, version }
+  } catch (error) {
+    if (!(error instanceof DaemonError)) throw error
+    const message =
+      error.trouble === 'absent' ? `${product} does not run at ${loopback}:${port}: ${howToStart}.` : error.message
+    return { kind: 'missing', message }
   }
 }
 

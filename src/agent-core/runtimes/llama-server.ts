@@ -332,6 +332,7 @@ const causes: readonly KnownCause[] = [
 ]
 
 export const llamaServerRuntime: ProcessRuntime = {
+  kind: 'process',
   name: 'llama-server',
   aliases: ['llamacpp'],
   formats: 'any',

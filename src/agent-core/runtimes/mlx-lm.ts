@@ -54,6 +54,7 @@ const modelLink = 'model'
  * Hub, or fetch an image: it listens on loopback alone, and the gateway before it decides what a request may say.
  */
 export const mlxLmRuntime: ProcessRuntime = {
+  kind: 'process',
   name: 'mlx-lm',
   aliases: [],
   formats: ['mlx', 'safetensors'],

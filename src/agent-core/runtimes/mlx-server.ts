@@ -34,6 +34,7 @@ const causes: readonly KnownCause[] = [
  * text of messages alone, leaves pictures out, and does not look at the name of the model.
  */
 export const mlxServerRuntime: ProcessRuntime = {
+  kind: 'process',
   name: 'mlx-server',
   aliases: [],
   formats: ['mlx', 'safetensors'],

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
+import type { Runtime } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
 /** On the InferenceService: which runtime serves it on this Mac. The CRD's own field cannot name most of them. */
@@ -42,11 +43,11 @@ export type RuntimeResolution =
 /** LLMKube's schema fills this in by default: it counts as a choice only where nothing else was said and llama.cpp can read the Model. */
 const schemaDefault = 'llamacpp'
 
-const all = Object.values(runtimes)
+const all: readonly Runtime[] = Object.values(runtimes)
 const names: ReadonlyMap<string, ServerRuntime> = new Map(
   all.flatMap(({ name, aliases }) => [name, ...aliases].map((one) => [one, name])),
 )
-const laterRuntimes = ['omlx', 'ollama']
+const laterRuntimes = ['omlx']
 
 /** The annotation, else `spec.runtime`, else `--runtime`, else what the format of the Model needs. */
 export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
@@ -58,7 +59,7 @@ export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
   if (laterRuntimes.includes(name)) {
     return refused(
       'notAvailableYet',
-      `${choice} is not available yet: this agent runs llama-server for GGUF models and mlx-lm, mlx-server, vllm-swift or tensorfold for MLX models, so use one of them.`,
+      `${choice} is not available yet: this agent runs llama-server or ollama for GGUF models and mlx-lm, mlx-server, vllm-swift or tensorfold for MLX models, so use one of them.`,
     )
   }
   const runtime = names.get(name)
@@ -85,9 +86,9 @@ const listed = (runtimes: readonly string[]): string =>
   [runtimes.slice(0, -1).join(', '), ...runtimes.slice(-1)].filter((part) => part !== '').join(' or ')
 
 function serves(runtime: ServerRuntime, format: string): boolean {
-  const { formats } = runtimes[runtime]
+  const { formats }: Pick<Runtime, 'formats'> = runtimes[runtime]
   if (formats !== 'any') return formats.includes(format)
-  return !all.some((other) => other.formats !== 'any' && other.formats.includes(format))
+  return format === 'gguf' || !all.some((other) => other.formats !== 'any' && other.formats.includes(format))
 }
 
 interface Choice {
@@ -106,7 +107,8 @@ function chosen(
   const isDefault = specRuntime === schemaDefault && (isFlagUsable || !serves('llama-server', format))
   if (specRuntime && !isDefault) return { name: specRuntime, from: 'spec.runtime' }
   if (flag) return { name: flag, from: '--runtime' }
-  const able = [...offered, ...serverRuntimes].filter((one) => serves(one, format))
+  // A daemon serves what was meant for it.
+  const able = [...offered, ...serverRuntimes].filter((one) => runtimes[one].kind === 'process' && serves(one, format))
   const here = able.filter((one) => offered.includes(one))
   // Another one that is installed later replaces no server that runs.
   const stays = here.find((one) => one === running)

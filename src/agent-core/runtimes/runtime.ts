@@ -1,7 +1,8 @@
 import type { ProgramSetting, StallSetting } from '../../contract/settings.ts'
 import type { InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
 import type { RuntimeAdvice } from '../servers/crash-cause.ts'
-import type { ServerRuntime } from '../servers/probe.ts'
+import type { DaemonContent, DaemonRuntimeName } from '../servers/daemon.ts'
+import type { ProcessRuntimeName } from '../servers/probe.ts'
 import type { Wanted } from '../util/find-executable.ts'
 import type { LocalCommand, ServerFlags } from './argument-policy.ts'
 import type { Dialect } from './dialect.ts'
@@ -27,17 +28,46 @@ export interface CommandInput {
   readonly promptCacheMiB?: number | undefined
 }
 
-/** A runtime of which this agent starts a process for each service. */
-export interface ProcessRuntime {
-  readonly name: ServerRuntime
+/** What every runtime has. */
+interface RuntimeRow {
   /** What else an annotation, `spec.runtime` and `--runtime` may call it. */
   readonly aliases: readonly string[]
-  /** The values of `Model.spec.format` that it serves; `any` = all that no other runtime is for. */
+  /** The values of `Model.spec.format` that it serves; `any` = all that no other runtime is alone for. */
   readonly formats: readonly string[] | 'any'
+  readonly flags: ServerFlags
+  /** One sentence where a field of the spec cannot be passed on. */
+  readonly fieldProblem: (spec: InferenceServiceSpec) => string | undefined
+  /** One sentence where a model that is here must not be given to it. */
+  readonly modelProblem: (path: string) => Promise<string | undefined>
+  /** What its models are, and with that how its memory is estimated. */
+  readonly sizing: 'gguf' | 'safetensors'
+  /** The command line; of what is no process that of a llama-server, by which its memory is estimated and a change of the spec is told. */
+  readonly argv: (input: CommandInput) => string[]
+  /** Whoever reaches it can have it do more than serve its model: it listens on loopback alone, whatever `--listen` says. */
+  readonly isBehindGateway: boolean
+}
+
+/** A runtime that a person runs, which holds several models: this agent has it load and unload them, and starts and ends no process. */
+export interface DaemonRuntime extends RuntimeRow {
+  readonly kind: 'daemon'
+  readonly name: DaemonRuntimeName
+  readonly product: string
+  /** The setting that names its port on loopback, and how a person starts it. */
+  readonly port: 'ollamaPort'
+  readonly howToStart: string
+  /** `owner`: tells what this agent makes there from what others do. */
+  readonly content: (input: CommandInput & { readonly revision: string; readonly owner: string }) => DaemonContent
+}
+
+export type Runtime = ProcessRuntime | DaemonRuntime
+
+/** A runtime of which this agent starts a process for each service. */
+export interface ProcessRuntime extends RuntimeRow {
+  readonly kind: 'process'
+  readonly name: ProcessRuntimeName
   /** The settings that name its program, and how long a start may go without progress. */
   readonly settings: { readonly program: ProgramSetting; readonly startupStall: StallSetting }
   readonly program: Wanted
-  readonly flags: ServerFlags
   /** How it is asked for its version; the first group of `shownBy` is the version. */
   readonly version: {
     readonly args: readonly string[]
@@ -52,21 +82,12 @@ export interface ProcessRuntime {
   readonly dialectFrom: (help: string) => Dialect
   /** Where it does not answer. */
   readonly usualDialect: Dialect
-  readonly argv: (input: CommandInput) => string[]
   /** The same with the model's folders as they are seen from the working directory. May throw SpawnError. */
   readonly localCommand: (argv: readonly string[], workingDirectory: string) => Promise<LocalCommand>
   /** For every server, whatever its service says. */
   readonly environment: Readonly<Record<string, string>>
   /** Why its servers end, beside what ends any program. */
   readonly advice: RuntimeAdvice
-  /** One sentence where a field of the spec cannot be passed on. */
-  readonly fieldProblem: (spec: InferenceServiceSpec) => string | undefined
-  /** One sentence where a model that is here must not be given to it. */
-  readonly modelProblem: (path: string) => Promise<string | undefined>
   /** It frees its memory when idle, and counts a look at its counters as use. */
   readonly sleepsWhenIdle: (spec: InferenceServiceSpec) => boolean
-  /** What its models are, and with that how its memory is estimated. */
-  readonly sizing: 'gguf' | 'safetensors'
-  /** Whoever reaches it can have it do more than serve its model: it listens on loopback alone, whatever `--listen` says. */
-  readonly isBehindGateway: boolean
 }

@@ -46,6 +46,7 @@ const causes: readonly KnownCause[] = [
 
 /** TensorFold: one model per process, loaded before it listens, on loopback alone as LLMKube's agent has it. */
 export const tensorfoldRuntime: ProcessRuntime = {
+  kind: 'process',
   name: 'tensorfold',
   aliases: [],
   formats: ['mlx', 'safetensors'],

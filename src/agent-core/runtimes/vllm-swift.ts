@@ -122,6 +122,7 @@ const causes: readonly KnownCause[] = [
  * knows no key: it listens on loopback alone, and the gateway decides what a request may say.
  */
 export const vllmSwiftRuntime: ProcessRuntime = {
+  kind: 'process',
   name: 'vllm-swift',
   aliases: [],
   formats: ['mlx', 'safetensors'],

@@ -18,7 +18,7 @@ import type { ServerRuntime } from './probe.ts'
 import { ProcessGroup } from './process-group.ts'
 import { keyOfRun, runOfPlace, serverFolders, type ServerFolders } from './run-folder.ts'
 import type { Servers } from './servers.ts'
-import type { AdoptableServer } from './service-servers.ts'
+import type { AdoptableModel, AdoptableProcess, AdoptableServer } from './service-servers.ts'
 
 export interface AdoptionOptions {
   readonly ledger: Ledger
@@ -60,7 +60,7 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
   for (const run of entries.map(runOfEntry)) if (!adopted.has(run)) ledger.forget(run)
   for (const entry of adopt) {
     ledger.keep(entry)
-    servers.adopt(entry, rules(entry.runtime ?? 'llama-server'))
+    servers.adopt(entry, rules(entry.daemon?.runtime ?? entry.runtime ?? 'llama-server'))
   }
   const left = await Promise.all(reap.map((leftover) => ended(leftover, options)))
   return [...notices, ...left.filter((sentence) => sentence !== undefined)]
@@ -161,6 +161,10 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
     }),
   )
   for (const entry of entries) {
+    if (isModel(entry)) {
+      if (isThisBoot(entry.bootId, sight)) adopt.set(runOfEntry(entry), entry)
+      continue
+    }
     const leader = entry.process ? noted(entry, entry.process, sight, placed) : intended(entry, sight, placed)
     if (leader) adopt.set(runOfEntry(entry), adoptable(entry, leader, sight.host))
   }
@@ -172,7 +176,7 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
   }
   const isLeft = (process: ProcessFacts) => {
     const server = adopt.get(placed.get(process.pid) ?? '')
-    return server === undefined || !belongsTo(process, server)
+    return server?.process === undefined || !belongsTo(process, server.process, server.port)
   }
   const left = Map.groupBy(ours.filter(isLeft), ({ groupId }) => groupId)
   const reap = [...left].map(([groupId, members]) => ({
@@ -199,6 +203,8 @@ const isThisBoot = (bootId: string, { host }: Sight): boolean => bootId !== '' &
 
 type Noted = NonNullable<LedgerEntry['process']>
 
+const isModel = (entry: LedgerEntry): entry is AdoptableModel => entry.daemon !== undefined
+
 function noted(entry: LedgerEntry, wanted: Noted, sight: Sight, placed: ReadonlyMap<number, string>) {
   if (!isThisBoot(entry.bootId, sight)) return undefined
   const found = sight.processes.find(({ pid }) => pid === wanted.pid)
@@ -216,12 +222,12 @@ function intended(entry: LedgerEntry, sight: Sight, placed: ReadonlyMap<number, 
   )
 }
 
-function adoptable(entry: LedgerEntry, leader: ProcessFacts, { loginSession }: HostSession): AdoptableServer {
+function adoptable(entry: LedgerEntry, leader: ProcessFacts, { loginSession }: HostSession): AdoptableProcess {
   const digest = entry.loginSession === loginSession ? entry.digest : unknownDigest
   return { ...entry, digest, process: processOf(leader), ...hostIn(leader) }
 }
 
-function rebuilt(run: string, leader: ProcessFacts, sight: Sight): AdoptableServer | undefined {
+function rebuilt(run: string, leader: ProcessFacts, sight: Sight): AdoptableProcess | undefined {
   const { workingDirectory, output: logFile } = sight.workplaces.find(({ pid }) => pid === leader.pid) ?? {}
   const port = portOf(leader)
   if (workingDirectory === undefined || logFile === undefined || port === undefined) return undefined
@@ -243,9 +249,9 @@ function rebuilt(run: string, leader: ProcessFacts, sight: Sight): AdoptableServ
 }
 
 /** A process that a server started may have left its group; a second server would have another port. */
-function belongsTo(process: ProcessFacts, server: AdoptableServer): boolean {
+function belongsTo(process: ProcessFacts, leader: Noted, serverPort: number): boolean {
   const port = portOf(process)
-  return process.groupId === server.process.pid || port === undefined || port === server.port
+  return process.groupId === leader.pid || port === undefined || port === serverPort
 }
 
 const processOf = ({ pid, startTime, commandLine }: ProcessFacts): Noted => ({
@@ -254,7 +260,7 @@ const processOf = ({ pid, startTime, commandLine }: ProcessFacts): Noted => ({
   commandLineDigest: digestOf(commandLine),
 })
 
-const hostIn = ({ commandLine }: ProcessFacts): Pick<AdoptableServer, 'host'> => {
+const hostIn = ({ commandLine }: ProcessFacts): Pick<AdoptableProcess, 'host'> => {
   const host = hostInText(commandLine)
   return host === undefined || host === everyAddress ? {} : { host }
 }

@@ -3,7 +3,8 @@ import { mkdir, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../util/message-of.ts'
 import type { RuntimeAdvice } from './crash-cause.ts'
-import { type ServerRuntime, serverRuntimes } from './probe.ts'
+import type { DaemonAddress, DaemonContent, DaemonRuntimeName } from './daemon.ts'
+import { type ProcessRuntimeName, processRuntimes } from './probe.ts'
 import type { Exit } from './server-state.ts'
 
 /** Where a server may listen. `first`: taken where it is free, else any other. */
@@ -22,7 +23,7 @@ export interface PortRange {
 /** The rules that count for as long as a server runs, also where an earlier agent spawned it. */
 export interface LaunchRules {
   /** Decides how it is asked whether it is ready, healthy and at work; absent = llama-server. */
-  readonly runtime?: ServerRuntime
+  readonly runtime?: ProcessRuntimeName
   /** Absolute path. */
   readonly executable: string
   /** The longest time a start may go without progress: no growth of memory, no output. */
@@ -71,17 +72,29 @@ export interface ServerLaunch extends LaunchRules {
   readonly files?: readonly string[]
 }
 
+/** What a daemon is to load, and under which rules. */
+export interface DaemonLaunch
+  extends GeneralRules, Pick<ServerLaunch, 'uid' | 'digest' | 'port' | 'needBytes' | 'mappedBytes' | 'files'> {
+  readonly runtime: DaemonRuntimeName
+  readonly daemon: DaemonAddress
+  readonly content: DaemonContent
+}
+
+export type Launch = ServerLaunch | DaemonLaunch
+
+export const isOfDaemon = (launch: Launch): launch is DaemonLaunch => 'content' in launch
+
 /** In the environment of every server, so that a server whose entry in the ledger was lost can still say what it serves. */
 export const digestVariable = 'METALBAR_SERVING_DIGEST'
 
 /** Its value; that of a llama-server is the digest alone, as earlier agents wrote and read it. */
-const markOf = (digest: string, runtime: ServerRuntime = 'llama-server'): string =>
+const markOf = (digest: string, runtime: ProcessRuntimeName = 'llama-server'): string =>
   runtime === 'llama-server' ? digest : `${runtime} ${digest}`
 
 /** A runtime that this agent does not know is none of the digest's. */
-export function servedOf(mark: string): { readonly digest: string; readonly runtime?: ServerRuntime } {
+export function servedOf(mark: string): { readonly digest: string; readonly runtime?: ProcessRuntimeName } {
   const at = mark.indexOf(' ')
-  const runtime = serverRuntimes.find((name) => name === mark.slice(0, at))
+  const runtime = processRuntimes.find((name) => name === mark.slice(0, at))
   return runtime === undefined ? { digest: mark } : { digest: mark.slice(at + 1), runtime }
 }
 

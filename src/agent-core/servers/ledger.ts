@@ -8,8 +8,9 @@ import type { Platform } from '../platform/platform.ts'
 import { readOrSetAside } from '../state/state-file.ts'
 import { parseJson, syncFolder } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
-import type { ServerLaunch } from './launch.ts'
-import { serverRuntimes } from './probe.ts'
+import { isOfDaemon, type DaemonLaunch, type Launch, type ServerLaunch } from './launch.ts'
+import { daemonRuntimes } from './daemon.ts'
+import { processRuntimes } from './probe.ts'
 import { runOf, type RunFolder } from './run-folder.ts'
 import type { ServerRole } from './server-state.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
@@ -22,7 +23,7 @@ const ledgerEntry = z.object({
   uid: z.string(),
   digest: z.string(),
   /** Absent = llama-server. */
-  runtime: z.enum(serverRuntimes).optional().catch(undefined),
+  runtime: z.enum(processRuntimes).optional().catch(undefined),
   executable: z.string(),
   /** The arguments of the executable; absent where they are too long to be noted, and in ledgers of agents that did not note them. */
   argv: z.array(z.string()).optional(),
@@ -55,6 +56,16 @@ const ledgerEntry = z.object({
     .optional(),
   /** Absent until it was ready for the first time. */
   readySince: z.iso.datetime().optional(),
+  /** A model in a daemon, which has no process of its own; `port` is then where the gateway listens for it. */
+  daemon: z
+    .object({
+      runtime: z.enum(daemonRuntimes),
+      host: z.ipv4(),
+      port: z.int().positive(),
+      model: z.string().max(1_000),
+      isOurs: z.boolean(),
+    })
+    .optional(),
 })
 export type LedgerEntry = z.infer<typeof ledgerEntry>
 
@@ -134,26 +145,15 @@ export class Ledger {
   /** Resolves when it is on disk, for a spawn to follow. Throws LedgerError. */
   async intend(
     { name, workingDirectory, logFile }: RunFolder,
-    launch: ServerLaunch,
+    launch: Launch,
     { key, role, ...where }: { key: string; role: ServerRole; port: number; outputOffset: number },
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
-    const {
-      uid,
-      digest,
-      runtime,
-      executable,
-      sleepsWhenIdle = false,
-      needBytes,
-      mappedBytes = 0,
-      files: loaded,
-    } = launch
-    const argv = launch.argv(where.port)
+    const { uid, digest, needBytes, mappedBytes = 0, files: loaded } = launch
+    const program = isOfDaemon(launch) ? noProgram(launch) : programOf(launch, where.port)
     const place = { key, ...(role !== 'current' && { role }) }
     const files = {
-      ...(runtime && { runtime }),
-      executable,
-      ...(isNotedWhole(argv) && { argv: [...argv] }),
+      ...program,
       workingDirectory,
       logFile,
     }
@@ -161,7 +161,7 @@ export class Ledger {
       ...(needBytes !== undefined && { needBytes }),
       ...(mappedBytes > 0 && { mappedBytes, isMapped: true }),
     }
-    const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...memory, ...(loaded && { files: [...loaded] }) }
+    const what = { ...place, uid, digest, ...files, ...memory, ...(loaded && { files: [...loaded] }) }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
     this.#entries.set(name, entry)
     try {
@@ -192,6 +192,12 @@ export class Ledger {
     await this.identify(run, pid)
     const entry = this.#entries.get(run)
     if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: wallTimeOf(since).toISOString() })
+  }
+
+  /** A daemon's model is in memory. */
+  held(run: string, since: Date): void {
+    const entry = this.#entries.get(run)
+    if (entry && entry.readySince === undefined) this.#note({ ...entry, readySince: since.toISOString() })
   }
 
   /** A server that was found running. */
@@ -264,6 +270,17 @@ export class Ledger {
     }
   }
 }
+
+function programOf({ runtime, executable, argv, sleepsWhenIdle = false }: ServerLaunch, port: number) {
+  const words = argv(port)
+  return { ...(runtime && { runtime }), executable, ...(isNotedWhole(words) && { argv: [...words] }), sleepsWhenIdle }
+}
+
+const noProgram = ({ runtime, daemon, content: { name, isOurs } }: DaemonLaunch) => ({
+  executable: runtime,
+  sleepsWhenIdle: false,
+  daemon: { runtime, ...daemon, model: name, isOurs },
+})
 
 export const withRole = <T extends LedgerEntry>(entry: T, role: ServerRole): T => ({
   ...entry,

@@ -11,7 +11,7 @@ export interface Use {
    * Undefined where neither is known.
    */
   readonly requests: number | undefined
-  /** Rises with every token read or written; undefined where the server does not count. */
+  /** Rises with every token read or written, or with every request; undefined where the server does not count. */
   readonly work: number | undefined
   /** How long no request was seen while the machine was awake; 0 where that is in doubt. */
   readonly idleForMs: number
@@ -103,11 +103,14 @@ export class Poller implements Disposable {
       this.#judge(activity.requests > 0 || hasWorked, asked.at)
       return { answer: 'counted', requests: activity.requests, work: activity.work, idleForMs: this.#idleForMs }
     }
+    const work = activity.kind === 'untold' ? activity.work : undefined
+    const hasWorked = work !== undefined && this.#work !== undefined && work !== this.#work
+    if (work !== undefined) this.#work = work
     const isSilent = activity.kind === 'silent' || activity.kind === 'cannotAsk'
     if (isSilent) this.#judge(true, asked.at)
     const open = connections ? await platform.establishedConnections(port) : undefined
-    if (!isSilent && open !== undefined) this.#judge(open > 0, this.#now())
-    return { answer: activity.kind, requests: open, work: undefined, idleForMs: this.#idleForMs }
+    if (!isSilent && open !== undefined) this.#judge(open > 0 || hasWorked, this.#now())
+    return { answer: activity.kind, requests: open, work, idleForMs: this.#idleForMs }
   }
 
   /**

@@ -2,6 +2,7 @@ import { connect } from 'node:net'
 import { ownFailure } from '../util/error-code.ts'
 import { pause } from '../util/pause.ts'
 import { steadyNow } from '../util/steady-clock.ts'
+import { daemonRuntimes, type DaemonRuntimeName } from './daemon.ts'
 import { loopback } from './listening.ts'
 
 /** A counters' answer beyond this is another program's, which may say as much as it likes. */
@@ -189,9 +190,11 @@ export const serverProtocols = {
   },
 } as const satisfies Readonly<Record<string, ServerProtocol>>
 
-/** The runtimes whose servers this agent starts. */
-export type ServerRuntime = keyof typeof serverProtocols
-export const serverRuntimes = Object.keys(serverProtocols) as readonly ServerRuntime[]
+/** The runtimes of which this agent starts a process for each service. */
+export type ProcessRuntimeName = keyof typeof serverProtocols
+export type ServerRuntime = ProcessRuntimeName | DaemonRuntimeName
+export const processRuntimes = Object.keys(serverProtocols) as readonly ProcessRuntimeName[]
+export const serverRuntimes: readonly ServerRuntime[] = [...processRuntimes, ...daemonRuntimes]
 
 /** 503 is how llama-server says that it is busy with itself; other answers from 500 on mean that it cannot serve. */
 export const isAlive = (status: number): boolean => status < 500 || status === 503
@@ -226,8 +229,8 @@ export interface CountersReading {
 export type Activity =
   /** `work` only ever rises, with every token read or written: a request that makes progress makes it rise. */
   | { readonly kind: 'counted'; readonly requests: number; readonly work: number; readonly reading: CountersReading }
-  /** It answers, but does not say how many requests it has. */
-  | { readonly kind: 'untold' }
+  /** It answers, but does not say how many requests it has. `work`: another after each request that was answered, where it says that. */
+  | { readonly kind: 'untold'; readonly work?: number }
   | { readonly kind: 'silent' }
   | { readonly kind: 'cannotAsk' }
 

@@ -11,24 +11,12 @@ import {
 import { LedgerError, type Ledger } from './ledger.ts'
 import { OutputError, type ServiceOutput } from './output.ts'
 import { NoPortError } from './ports.ts'
-import type { ServerRuntime } from './probe.ts'
+import type { ProcessRuntimeName } from './probe.ts'
 import type { RunFolder } from './run-folder.ts'
+import type { RunningModel, ServedModel, ServerFacts, StopOptions, StopReport } from './served-model.ts'
 import { ServerRun, type RunContext, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type Failure, type ServerRole, type ServerState } from './server-state.ts'
-import { longestStopMs, type EndOptions } from './termination.ts'
-
-/** What a server serves and is expected to hold, as noted at its start. */
-export interface ServerFacts {
-  readonly digest: string
-  /** The address that it listens at. */
-  readonly host: string
-  /** The estimate of its memory. */
-  readonly needBytes: number | undefined
-  /** The part of it that is mapped from files: some systems do not measure that. */
-  readonly mappedBytes: number
-  /** What it loads; undefined where an earlier agent started it and did not note that. */
-  readonly files: readonly string[] | undefined
-}
+import { longestStopMs } from './termination.ts'
 
 export interface ServerProcessOptions extends RunContext {
   readonly key: string
@@ -62,17 +50,13 @@ export interface FoundServer {
   readonly readySince?: number | undefined
 }
 
-export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs' | 'quietMs'>
-
-export type StopReport = { readonly stopped: true } | { readonly stopped: false; readonly message: string }
-
 const exceededGraceMs = 500
 
 /** A port that is taken between our test and the server's bind is rare; five in a row are something else. */
 const maxPortTries = 5
 
 /** One server from its start to its end, on whatever port it got. */
-export class ServerProcess {
+export class ServerProcess implements ServedModel {
   readonly facts: ServerFacts
   readonly #options: ServerProcessOptions
   readonly #onState: (state: ServerState) => void
@@ -108,7 +92,7 @@ export class ServerProcess {
   }
 
   /** Its process, and how to ask what it does; undefined before there is one. */
-  get run(): Pick<ServerRun, 'pid' | 'port' | 'poller'> | undefined {
+  get run(): RunningModel | undefined {
     return this.#run
   }
 
@@ -117,7 +101,7 @@ export class ServerProcess {
     return this.#options.origin.kind === 'found'
   }
 
-  get runtime(): ServerRuntime {
+  get runtime(): ProcessRuntimeName {
     return this.#options.launch.runtime ?? 'llama-server'
   }
 

@@ -2,14 +2,14 @@ import { totalmem } from 'node:os'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform, PortHolder } from '../platform/platform.ts'
 import { messageOf } from '../util/message-of.ts'
-import { exitMessage, guessCause, readEvidence, saysAddressInUse } from './crash-cause.ts'
+import { exitMessage, guessCause, hangsMessage, readEvidence, saysAddressInUse } from './crash-cause.ts'
 import { defaultStartupStallMs, defaultStopGraceMs, type LaunchRules, type RunningProcess } from './launch.ts'
 import { missedAfterMs, watchLiveness, type LivenessTimings } from './liveness.ts'
 import { askedAt } from './listening.ts'
 import type { RunOutput } from './output.ts'
 import { Poller } from './poller.ts'
 import { portsOf, portTakenMessage, type Ports } from './ports.ts'
-import type { CountersReading, HealthProbe, ServerProtocol, ServerRuntime } from './probe.ts'
+import type { CountersReading, HealthProbe, ProcessRuntimeName, ServerProtocol } from './probe.ts'
 import { cpuMsOf, endGroup, ProcessGroup, residentBytesOf } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
 import type { Evidence, Exit, Exited, Hang, ServerState } from './server-state.ts'
@@ -20,7 +20,7 @@ export interface RunContext {
   readonly launch: LaunchRules
   readonly ports: Ports
   readonly platform: Pick<Platform, 'name' | 'process' | 'processGroup' | 'portListeners' | 'establishedConnections'>
-  readonly protocols: Readonly<Record<ServerRuntime, ServerProtocol>>
+  readonly protocols: Readonly<Record<ProcessRuntimeName, ServerProtocol>>
   readonly liveness: LivenessTimings
   readonly log: Logger
   readonly now: () => number
@@ -59,6 +59,7 @@ export class ServerRun {
   readonly pid: number
   readonly port: number
   readonly poller: Poller
+  readonly toldBytes = undefined
   readonly #options: ServerRunOptions
   readonly #group: ProcessGroup
   readonly #letGo = Promise.withResolvers<undefined>()
@@ -108,7 +109,8 @@ export class ServerRun {
     this.#termination = new Termination({
       ...options,
       ...{ cause, rules, log, now, onState },
-      ...{ pid: this.pid, port: this.port, group: this.#group, poller: this.poller, isServing: this.#isHealthy },
+      ...{ life: { pid: this.pid }, hangsMessage: hangsMessage(this.pid) },
+      ...{ port: this.port, group: this.#group, poller: this.poller, isServing: this.#isHealthy },
     })
     this.#termination.begin()
   }

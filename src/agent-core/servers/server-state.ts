@@ -81,6 +81,7 @@ export interface Stopping {
   readonly since: number
   readonly cause: Exclude<ExitCause, 'itself'>
   readonly pid?: number
+  readonly load?: number
   readonly port?: number
   /** Only while requests may finish, and some are in flight or were. */
   readonly drain?: Draining
@@ -99,7 +100,8 @@ export interface Ready {
   /** When this health began, not the readiness. */
   readonly since: number
   readonly readySince: number
-  readonly pid: number
+  readonly pid?: number
+  readonly load?: number
   readonly port: number
   /** False after several probes in a row went unanswered; true again with the first answer. */
   readonly healthy: boolean
@@ -112,16 +114,29 @@ export interface Starting {
   readonly kind: 'starting'
   readonly since: number
   readonly pid?: number
+  readonly load?: number
   readonly port?: number
   /** An earlier agent started it, and it has not been asked for long enough to say that it does not answer. */
   readonly unasked?: true
+}
+
+/** Tells one life of a server from another: the pid of its first process, or for a daemon's model the number of its load. */
+export interface Life {
+  readonly pid?: number
+  readonly load?: number
+}
+
+/** Undefined where it has none yet, or none any more that could be told. */
+export const lifeOf = (state: ServerState | undefined): number | undefined => {
+  if (!state || isOver(state) || state.kind === 'exited' || state.kind === 'failedToSpawn') return undefined
+  return state.pid ?? state.load
 }
 
 /** `since` is in milliseconds since 1970. */
 export type ServerState =
   | Starting
   /** It answers that it is loading. */
-  | { readonly kind: 'loading'; readonly since: number; readonly pid: number; readonly port: number }
+  | (Life & { readonly kind: 'loading'; readonly since: number; readonly port: number })
   | Ready
   | Stopping
   | Exited

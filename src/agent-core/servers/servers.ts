@@ -1,16 +1,24 @@
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-import type { GeneralRules, ServerLaunch } from './launch.ts'
+import type { Daemon, DaemonAddress, DaemonRuntimeName } from './daemon.ts'
+import type { GeneralRules, Launch } from './launch.ts'
 import type { Ledger } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { defaultOutputLimits, namesIn, ServiceOutput, type OutputLimits, type ReadableOutput } from './output.ts'
 import type { IdleLimit } from './poller.ts'
 import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
-import { serverProtocols, type CountersReading, type ServerProtocol, type ServerRuntime } from './probe.ts'
+import {
+  serverProtocols,
+  type CountersReading,
+  type ProcessRuntimeName,
+  type ServerProtocol,
+  type ServerRuntime,
+} from './probe.ts'
 import { ExitWatch } from './process-group.ts'
 import { keyOfRun, serverFolders } from './run-folder.ts'
-import type { ServerProcess, StopOptions, StopReport } from './server-process.ts'
+import { Ollama } from './ollama.ts'
+import type { ServedModel, DaemonEngine, StopOptions, StopReport } from './served-model.ts'
 import type { Exited, Failure, ServerRole, ServerState } from './server-state.ts'
 import { ServiceServers, type AdoptableServer, type CountedServer } from './service-servers.ts'
 
@@ -27,7 +35,8 @@ export interface ServersOptions {
   /** [0, 1) */
   readonly random?: () => number
   readonly liveness?: LivenessTimings
-  readonly protocols?: Readonly<Record<ServerRuntime, ServerProtocol>>
+  readonly protocols?: Readonly<Record<ProcessRuntimeName, ServerProtocol>>
+  readonly daemons?: (runtime: DaemonRuntimeName, address: DaemonAddress) => Daemon
   /** See {@link Ports}. */
   readonly published?: (key: string) => PublishedPorts
   /** Told of every health check of a server that was ready. */
@@ -59,6 +68,7 @@ export class Servers implements AsyncDisposable {
       random: Math.random,
       liveness: livenessTimings,
       protocols: serverProtocols,
+      daemons: (_runtime, address) => new Ollama(address),
       published: () => nothingPublished,
       onProbe: () => {},
       onCounters: () => {},
@@ -73,7 +83,7 @@ export class Servers implements AsyncDisposable {
   }
 
   /** What becomes of it is told by `get` and `onChange`. Throws while something of an earlier process is left. */
-  start(key: string, launch: ServerLaunch): void {
+  start(key: string, launch: Launch): void {
     this.#service(key).start(launch)
   }
 
@@ -81,7 +91,7 @@ export class Servers implements AsyncDisposable {
    * Another server for a key whose present one serves on: told by `successor`, until it takes over by `promote`. Throws where there is no
    * present one, or more than that.
    */
-  startBeside(key: string, launch: ServerLaunch): void {
+  startBeside(key: string, launch: Launch): void {
     this.#service(key).startBeside(launch)
   }
 
@@ -148,6 +158,16 @@ export class Servers implements AsyncDisposable {
     return this.#of(key, role)?.facts.host
   }
 
+  /** Where requests reach a daemon's model, and as what; undefined for a process. */
+  engineOf(key: string, role: ServerRole = 'current'): DaemonEngine | undefined {
+    return this.#of(key, role)?.facts.engine
+  }
+
+  /** What the daemon says that its model holds, in bytes; undefined for a process. */
+  toldBytesOf(key: string, role: ServerRole): number | undefined {
+    return this.#of(key, role)?.run?.toldBytes
+  }
+
   /** The estimate of its memory, in bytes; undefined where there is none. */
   needOf(key: string, role: ServerRole = 'current'): number | undefined {
     return this.#of(key, role)?.facts.needBytes
@@ -158,9 +178,9 @@ export class Servers implements AsyncDisposable {
     return this.#of(key, role)?.facts.mappedBytes ?? 0
   }
 
-  /** Ends the server with this process at once, as one that failed; `why`: a sentence. */
-  endForMemory(key: string, pid: number, why: string): void {
-    this.#services.get(key)?.endForMemory(pid, why)
+  /** Ends the server with this life at once, as one that failed; `why`: a sentence. See {@link lifeOf}. */
+  endForMemory(key: string, life: number, why: string): void {
+    this.#services.get(key)?.endForMemory(life, why)
   }
 
   /** All that run and have been ready, with how to ask what they do. */
@@ -287,6 +307,10 @@ export class Servers implements AsyncDisposable {
       ports: this.#ports,
       folders: serverFolders(stateDir),
       exits: this.#exits,
+      enginesBut: (but) =>
+        [...this.#services.values()].flatMap(({ held }) =>
+          held.flatMap((one) => (one === but || !one.facts.engine ? [] : [one.facts.engine])),
+        ),
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
       onState: (state, role) => this.#tell(key, state, role),
     })
@@ -294,7 +318,7 @@ export class Servers implements AsyncDisposable {
     return service
   }
 
-  #of(key: string, role: ServerRole = 'current'): ServerProcess | undefined {
+  #of(key: string, role: ServerRole = 'current'): ServedModel | undefined {
     return this.#services.get(key)?.of(role)
   }
 

@@ -1,28 +1,35 @@
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs, type BackOff } from '../util/back-off.ts'
-import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
-import { everyAddress, hostIn } from './listening.ts'
+import { DaemonModel, type DaemonModelOrigin } from './daemon-model.ts'
+import { isOfDaemon, type GeneralRules, type Launch, type LaunchRules } from './launch.ts'
+import { everyAddress, hostIn, loopback } from './listening.ts'
+import type { Daemon, DaemonAddress, DaemonRuntimeName } from './daemon.ts'
 import type { LedgerEntry } from './ledger.ts'
 import type { LookOptions, Use } from './poller.ts'
 import type { CountersReading } from './probe.ts'
 import type { ExitWatch } from './process-group.ts'
 import { runFolder, runOf, type RunFolder, type ServerFolders } from './run-folder.ts'
+import { ServerProcess, type ServerOrigin, type ServerProcessOptions } from './server-process.ts'
+import type { DaemonEngine, ServerFacts, StopOptions, StopReport, ServedModel } from './served-model.ts'
 import {
-  ServerProcess,
-  type ServerFacts,
-  type ServerOrigin,
-  type ServerProcessOptions,
-  type StopOptions,
-  type StopReport,
-} from './server-process.ts'
-import { isOver, stableAfterMs, type Exited, type Failure, type ServerRole, type ServerState } from './server-state.ts'
+  isOver,
+  lifeOf,
+  stableAfterMs,
+  type Exited,
+  type Failure,
+  type ServerRole,
+  type ServerState,
+} from './server-state.ts'
 
 /** What the ledger says of a server that is provably the same as when it was noted. */
-export type AdoptableServer = LedgerEntry & {
+export type AdoptableProcess = LedgerEntry & {
   readonly process: NonNullable<LedgerEntry['process']>
   /** The address that it listens at; absent = all. */
   readonly host?: string
 }
+/** A daemon says itself whether it still has the model. */
+export type AdoptableModel = LedgerEntry & { readonly daemon: NonNullable<LedgerEntry['daemon']> }
+export type AdoptableServer = AdoptableProcess | AdoptableModel
 
 /** A server that runs and has been ready, with how to ask what it does. */
 export interface CountedServer {
@@ -31,8 +38,8 @@ export interface CountedServer {
   readonly digest: string
   /** Identifies this start of the server. */
   readonly run: string
-  /** The pid of its first process, which is the number of its process group. */
-  readonly pid: number
+  /** The pid of its first process, which is the number of its process group; undefined for a daemon's model. */
+  readonly pid: number | undefined
   readonly port: number
   readonly sleepsWhenIdle: boolean
   /** An earlier agent started it. */
@@ -51,6 +58,9 @@ export interface ServiceServersOptions extends Pick<
   /** Watches servers that an earlier agent started. */
   readonly exits: ExitWatch
   readonly random: () => number
+  readonly daemons: (runtime: DaemonRuntimeName, address: DaemonAddress) => Daemon
+  /** Engines that all servers of this agent need, but `but`. */
+  readonly enginesBut: (but: ServedModel) => readonly DaemonEngine[]
   readonly onCounters: (server: CountedServer, reading: CountersReading) => void
   /** In the turn of the change; `role` is that of the server whose state it is. */
   readonly onState: (state: ServerState, role: ServerRole) => void
@@ -59,8 +69,18 @@ export interface ServiceServersOptions extends Pick<
 interface Beginning {
   readonly role: ServerRole
   readonly facts: ServerFacts
+}
+
+interface ProcessBeginning extends Beginning {
   readonly rules: LaunchRules
   readonly origin: ServerOrigin
+}
+
+interface ModelBeginning extends Beginning {
+  readonly runtime: DaemonRuntimeName
+  readonly rules: GeneralRules
+  readonly engine: DaemonEngine
+  readonly origin: DaemonModelOrigin
 }
 
 /**
@@ -75,11 +95,11 @@ const crashBackOff: BackOff = { firstMs: 1_000, maxMs: 5 * 60_000 }
 /** The servers of one InferenceService: one, and for the moment in which one takes over from another, two. */
 export class ServiceServers {
   readonly #options: ServiceServersOptions
-  #current: ServerProcess | undefined
+  #current: ServedModel | undefined
   /** Kept when it failed, until it is dropped or another is started. */
-  #successor: ServerProcess | undefined
+  #successor: ServedModel | undefined
   /** The replaced server, kept until all its processes are gone. */
-  #retiring: ServerProcess | undefined
+  #retiring: ServedModel | undefined
   #starts = 0
   #lastFailure: Exited | undefined
   #backOff: Failure | undefined
@@ -89,14 +109,14 @@ export class ServiceServers {
   }
 
   /** Throws while something of an earlier process is left. */
-  start(launch: ServerLaunch): void {
+  start(launch: Launch): void {
     this.refuseWhileAlive()
     this.#successor = undefined
     this.#launch('current', launch, undefined)
   }
 
   /** Throws where there is no present server, or more than that. */
-  startBeside(launch: ServerLaunch): void {
+  startBeside(launch: Launch): void {
     const { key } = this.#options
     const beside = this.#current?.folder
     if (!this.#current || !beside || isOver(this.#current.state))
@@ -130,18 +150,26 @@ export class ServiceServers {
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
     const { key, exits, folders, log } = this.#options
     const { role = 'current', port, outputOffset, readySince } = entry
-    const { runtime, executable, argv, workingDirectory, sleepsWhenIdle } = entry
+    const folder = runFolder(folders, runOf(entry.workingDirectory))
+    if (isModel(entry)) {
+      log.info('found a model in a daemon', { service: key, model: entry.daemon.model, port, role })
+      const origin = { kind: 'found', port, folder, ...since(readySince) } as const
+      const { runtime, ...engine } = entry.daemon
+      const facts = factsIn({ ...entry, host: loopback, engine })
+      const server = this.#beginModel({ role, facts, rules, origin, engine, runtime })
+      if (role === 'retiring') this.#retire(server)
+      return
+    }
+    const { runtime, executable, argv, sleepsWhenIdle } = entry
     const { pid, startTime } = entry.process
     const process = { pid, startTime, exited: exits.exitOf({ pid, startTime }) }
-    const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }
     const command = argv && [executable, ...argv]
     log.info('adopted server', { service: key, pid, port, role })
-    const folder = runFolder(folders, runOf(workingDirectory))
     const server = this.#begin({
       role,
       facts: factsIn(entry),
       rules: { ...rules, ...(runtime && { runtime }), executable, sleepsWhenIdle },
-      origin: { kind: 'found', server: { process, port, outputOffset, command, ...ready }, folder },
+      origin: { kind: 'found', server: { process, port, outputOffset, command, ...since(readySince) }, folder },
     })
     if (role === 'retiring') this.#retire(server)
   }
@@ -162,14 +190,14 @@ export class ServiceServers {
       .includes(true)
   }
 
-  /** Whatever its role, the server with this process is ended at once for the memory that it takes. */
-  endForMemory(pid: number, why: string): void {
+  /** Whatever its role, the server with this life is ended at once for the memory that it takes. */
+  endForMemory(life: number, why: string): void {
     this.#all()
-      .find(({ state }) => 'pid' in state && state.pid === pid)
+      .find(({ state }) => lifeOf(state) === life)
       ?.endForMemory(why)
   }
 
-  of(role: ServerRole): ServerProcess | undefined {
+  of(role: ServerRole): ServedModel | undefined {
     switch (role) {
       case 'current':
         return this.#current
@@ -243,20 +271,47 @@ export class ServiceServers {
     throw new Error(`${this.#options.key} still has a server (${left.state.kind}): stop it and wait until it is over.`)
   }
 
-  #all(): ServerProcess[] {
+  /** What it has in daemons, or is to have. */
+  get held(): ServedModel[] {
+    return this.#all().filter(({ state, facts }) => facts.engine !== undefined && !isOver(state))
+  }
+
+  #all(): ServedModel[] {
     return [this.#current, this.#successor, this.#retiring].filter((server) => server !== undefined)
   }
 
-  #roleOf(server: ServerProcess): ServerRole {
+  #roleOf(server: ServedModel): ServerRole {
     return server === this.#successor ? 'successor' : server === this.#retiring ? 'retiring' : 'current'
   }
 
-  #launch(role: 'current' | 'successor', launch: ServerLaunch, beside: RunFolder | undefined): void {
+  #launch(role: 'current' | 'successor', launch: Launch, beside: RunFolder | undefined): void {
+    if (isOfDaemon(launch)) {
+      const { runtime, daemon, content } = launch
+      const engine = { ...daemon, model: content.name, isOurs: content.isOurs }
+      const facts = factsIn({ ...launch, host: loopback, engine })
+      this.#beginModel({ role, facts, rules: launch, engine, runtime, origin: { kind: 'launch', launch, beside } })
+      return
+    }
     const facts = factsIn({ ...launch, host: hostIn(launch.argv(0)) })
     this.#begin({ role, facts, rules: launch, origin: { kind: 'launch', launch, beside } })
   }
 
-  #begin({ role, facts, rules, origin }: Beginning): ServerProcess {
+  #beginModel({ role, facts, rules, origin, engine, runtime }: ModelBeginning): ServedModel {
+    const daemon = this.#options.daemons(runtime, engine)
+    const needed = () =>
+      this.#options.enginesBut(server).filter((one) => one.host === engine.host && one.port === engine.port)
+    const server: ServedModel = new DaemonModel({
+      ...this.#options,
+      ...{ facts, origin, runtime, daemon, launch: { ...rules, executable: runtime } },
+      role: () => this.#roleOf(server),
+      neededByOthers: () => new Set(needed().map(({ model }) => daemon.canonical(model))),
+      onFailure: (servedMs) => this.countFailure(servedMs),
+      onState: (state) => this.#changed(server, state),
+    })
+    return this.#began(server, role)
+  }
+
+  #begin({ role, facts, rules, origin }: ProcessBeginning): ServedModel {
     const server: ServerProcess = new ServerProcess({
       ...this.#options,
       role: () => this.#roleOf(server),
@@ -270,6 +325,10 @@ export class ServiceServers {
       onFailure: (servedMs) => this.countFailure(servedMs),
       onState: (state) => this.#changed(server, state),
     })
+    return this.#began(server, role)
+  }
+
+  #began(server: ServedModel, role: ServerRole): ServedModel {
     if (role === 'current') this.#current = server
     else if (role === 'successor') this.#successor = server
     else this.#retiring = server
@@ -279,18 +338,18 @@ export class ServiceServers {
   }
 
   /** Clients that still know the old port are answered until no request comes. Its state tells its end. */
-  #retire(server: ServerProcess): void {
+  #retire(server: ServedModel): void {
     this.#retiring = server
     void server.stop({ quietMs: flipSettleMs })
   }
 
-  #changed(server: ServerProcess, state: ServerState): void {
+  #changed(server: ServedModel, state: ServerState): void {
     const { key, log, ledger, onState } = this.#options
     const role = this.#roleOf(server)
     logState(log, key, state)
     const run = server.folder?.name
     if (run !== undefined && isOver(state)) ledger.forget(run)
-    if (run !== undefined && state.kind === 'ready' && state.healthy)
+    if (run !== undefined && state.kind === 'ready' && state.healthy && state.pid !== undefined)
       void ledger.ready(run, state.pid, state.readySince)
     if (state.kind === 'exited' && state.settled && state.cause !== 'stopped') this.#lastFailure = state
     if (role === 'retiring' && isOver(state)) this.#retiring = undefined
@@ -306,15 +365,22 @@ const retryDelayMs = (failures: number, servedMs: number, random: () => number):
 type FactsNoted = Pick<LedgerEntry, 'digest' | 'needBytes' | 'mappedBytes' | 'isMapped'> & {
   readonly host?: string
   readonly files?: readonly string[] | undefined
+  readonly engine?: DaemonEngine
 }
 
+const isModel = (entry: AdoptableServer): entry is AdoptableModel => entry.daemon !== undefined
+
+const since = (readySince: string | undefined) =>
+  readySince === undefined ? {} : { readySince: Date.parse(readySince) }
+
 /** The ledger of an earlier version has the whole need of a mapped server alone: then all of it counts as mapped. */
-const factsIn = ({ digest, host = everyAddress, files, ...need }: FactsNoted): ServerFacts => ({
+const factsIn = ({ digest, host = everyAddress, files, engine, ...need }: FactsNoted): ServerFacts => ({
   digest,
   host,
   needBytes: need.needBytes,
   mappedBytes: need.mappedBytes ?? (need.isMapped === true ? (need.needBytes ?? 0) : 0),
   files,
+  ...(engine && { engine }),
 })
 
 const wasStopped = (state: ServerState): boolean =>

@@ -3,11 +3,10 @@ import type { PortHolder } from '../platform/platform.ts'
 import { awakeTimeout, mostSleeps, sleptMs, type AwakeTimeout } from '../util/awake-timeout.ts'
 import { pause } from '../util/pause.ts'
 import { untilAborted } from '../util/until-aborted.ts'
-import { hangsMessage } from './crash-cause.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
 import type { Poller } from './poller.ts'
 import { killAgainMs, killLimitMs, type ProcessGroup } from './process-group.ts'
-import type { ExitCause, Hang, ServerState } from './server-state.ts'
+import type { ExitCause, Hang, Life, ServerState } from './server-state.ts'
 
 export interface EndOptions {
   /** Between SIGTERM and SIGKILL. */
@@ -33,8 +32,10 @@ interface TerminationOptions extends EndOptions {
   readonly log: Logger
   readonly now: () => number
   readonly onState: (state: ServerState) => void
-  readonly pid: number
+  readonly life: Life
   readonly port: number
+  /** The sentence where it does not end although it was told to by all means. */
+  readonly hangsMessage: string
   /** Whether requests can be in flight. */
   readonly isServing: boolean
 }
@@ -228,13 +229,13 @@ export class Termination {
     this.#requestsInFlight = requestsInFlight
     const endsAt = now() + Math.max(0, Math.round(this.#drainUntil - performance.now()))
     const drain = requestsInFlight === undefined ? {} : { drain: { requestsInFlight, endsAt } }
-    const hangs = this.#hangs ? { hangs: hangsMessage(this.#options.pid) } : {}
+    const hangs = this.#hangs ? { hangs: this.#options.hangsMessage } : {}
     onState({ kind: 'stopping', since: now(), cause: this.#cause, ...this.#about, ...drain, ...hangs })
   }
 
   get #about() {
-    const { pid, port } = this.#options
-    return { pid, port }
+    const { life, port } = this.#options
+    return { ...life, port }
   }
 }
 

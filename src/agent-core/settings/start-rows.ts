@@ -239,7 +239,7 @@ export const startRows = {
     defaultMeans: 'all supported runtimes',
     group: 'Models',
     flag: 'runtimes',
-    help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold',
+    help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, ollama',
   },
   allowUnsafeExtraArgs: {
     kind: 'switch',
@@ -276,6 +276,15 @@ export const startRows = {
     flag: 'mlx-server-port',
     flagTakes: negativeMeansZero,
     help: 'port of the first mlx-server, where it is free; further ones get a free port; 0 = a free port for each',
+  },
+  ollamaPort: {
+    kind: 'port',
+    schema: portOrZero,
+    default: 11_434,
+    group: 'Ollama',
+    flag: 'ollama-port',
+    flagTakes: negativeMeansZero,
+    help: 'port on 127.0.0.1 of an Ollama that a person runs, which is neither started nor ended; 0 = there is none',
   },
   portRange: {
     kind: 'portRange',

@@ -13,7 +13,14 @@ export interface ExecutableSearch {
 }
 
 export type Executable =
-  { readonly kind: 'found'; readonly path: string } | { readonly kind: 'missing'; readonly message: string }
+  | {
+      readonly kind: 'found'
+      /** A program, or where a daemon answers. */
+      readonly path: string
+      /** As a daemon told it. */
+      readonly version?: string
+    }
+  | { readonly kind: 'missing'; readonly message: string }
 
 /** A program that a person installs. */
 export interface Wanted {

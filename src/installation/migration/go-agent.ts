@@ -34,7 +34,7 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   runtime: { kind: 'string', default: 'llama-server', ...kept },
   'omlx-bin': { ...text, ...otherRuntime },
   'omlx-port': { kind: 'int', default: 8000, ...otherRuntime },
-  'ollama-port': { kind: 'int', default: 11434, ...otherRuntime },
+  'ollama-port': { kind: 'int', default: 11434, ...kept },
   'vllm-swift-bin': { ...text, ...kept },
   'mlx-server-bin': { ...text, ...kept },
   'mlx-server-port': { kind: 'int', default: 8080, ...kept },

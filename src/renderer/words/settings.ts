@@ -429,6 +429,10 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'A fixed port leaves room for one service. 0 = a free port for each service.',
   },
   mlxServerPort,
+  ollamaPort: {
+    title: 'Port of Ollama',
+    help: 'Where an Ollama of yours listens on this machine. It is neither started nor ended, and its own models stay as they are. 0 = there is none.',
+  },
   portRange: {
     title: 'Ports of model servers',
     help: 'A range that the rule of a firewall can name.',

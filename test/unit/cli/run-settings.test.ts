@@ -36,6 +36,7 @@ const fromDefaults = {
   stateDir: '/home/me/state',
   llamaServerPort: 0,
   mlxServerPort: 8080,
+  ollamaPort: 11_434,
   startupStallMs: 120_000,
   mlxLmStartupStallMs: 300_000,
   mlxServerStartupStallMs: 120_000,

@@ -93,6 +93,19 @@ describe('for a runtime that loads what a request names', () => {
     ).toEqual({ model: 'served', options: { temperature: 0 } })
   })
 
+  test('also where a field is spelt as only a server in Go takes it', () => {
+    const strange = { Model: 'x', '\u212aeep_alive': 0, OPTIONS: { Num_Ctx: 9, top_k: 1 }, prompt: 'a' }
+    expect(changed('ollama', { model: 'b', ...strange })).toEqual({
+      OPTIONS: { top_k: 1 },
+      prompt: 'a',
+      model: 'served',
+    })
+  })
+
+  test('and where nothing is known by which the engine calls it, nothing is asked', () => {
+    expect(() => rewritten(Buffer.from('{"model":"any"}'), rulesOf('ollama'), undefined)).toThrow(Refusal)
+  })
+
   test.each(['[]', 'null', '"a"', '{"model":', ''])('what is no JSON object is refused: %j', (body) => {
     expect(() => rewritten(Buffer.from(body), rulesOf('mlx-lm'), 'served')).toThrow(Refusal)
   })

@@ -41,7 +41,9 @@ test('methods and paths are matched exactly, case included', () => {
     ['vllm-swift', 'POST', '/v2/rerank', true],
     ['ollama', 'POST', '/api/pull', false],
     ['ollama', 'DELETE', '/api/delete', false],
-    ['ollama', 'GET', '/api/tags', true],
+    ['ollama', 'GET', '/api/tags', false],
+    ['ollama', 'GET', '/v1/models', false],
+    ['ollama', 'POST', '/api/chat', true],
     ['unknown', 'GET', '/health', false],
     ['unknown', 'POST', '/v1/chat/completions', false],
   ] as const

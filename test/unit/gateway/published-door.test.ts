@@ -7,6 +7,7 @@ import { Listeners } from '../../../src/gateway/listeners.ts'
 import { PublishedDoor } from '../../../src/gateway/published-door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { skipWhen } from '../../support/skip.ts'
+import { freePort } from '../../support/free-port.ts'
 import { engine, forbiddenOf, routeTo, type Engine } from './engines.ts'
 import { forgedCount, forgedRequests, sendForged } from './forged-paths.ts'
 
@@ -278,6 +279,23 @@ test('each engine of a service is asked by the rules of its own runtime, also wh
     200,
     [403, 'path_forbidden'],
   ])
+})
+
+test('models of one daemon have an entrance each, are asked by the name that they have there, and answer /health', async () => {
+  const daemon = stack.use(await echo())
+  const models = await Promise.all(
+    ['apples', 'pears'].map(async (model) => ({ model, port: await freePort(), at: daemon.port, runtime: 'ollama' })),
+  )
+  await tell(
+    ...models.map((one) => routeTo(one.model, daemon.port, { published: { address, engines: [one], access: open } })),
+  )
+  for (const { model, port } of models) {
+    const chat = { path: '/v1/chat/completions', method: 'POST', body: '{"model":"mine","keep_alive":0}' }
+    expect((await ask({ port }, chat)).body).toBe(JSON.stringify({ model }))
+    expect((await ask({ port }, { path: '/health' })).status).toBe(200)
+    expect(await codeOf({ port }, { path: '/api/tags' })).toEqual([403, 'path_forbidden'])
+  }
+  expect(daemon.seen.filter((line) => line.startsWith('GET'))).toEqual(['GET /api/version', 'GET /api/version'])
 })
 
 test('each engine of a service has its own entrance, and one that is gone has none', async () => {

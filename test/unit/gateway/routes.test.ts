@@ -23,6 +23,7 @@ function routes(states: Record<string, ServerState>, argv?: readonly string[], m
   const servers = {
     ...{ state: () => all, get: (key: string) => all.get(key), successor: none, retiring: none },
     ...{ hostOf: () => '0.0.0.0', commandOf: () => argv, runtimeOf: () => 'llama-server' as const },
+    engineOf: none,
   }
   return new Routes({ servers, published: none, ...more })
 }
@@ -139,6 +140,7 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     ...{ get: () => states['current'], successor: () => states['successor'], retiring: () => states['retiring'] },
     ...{ hostOf: (_key: string, role?: string) => hosts[role ?? 'current'], commandOf: () => undefined },
     runtimeOf: (_key: string, role?: string) => (role === 'successor' ? 'mlx-lm' : 'llama-server'),
+    engineOf: () => undefined,
   })
   const loopback = { current: '127.0.0.1', successor: '127.0.0.1', retiring: '127.0.0.1' }
 

@@ -57,6 +57,7 @@ function guarded() {
       get: () => state,
       successor: () => undefined,
       retiring: () => undefined,
+      toldBytesOf: () => undefined,
       endForMemory: (key, pid, why) => void room.ended.push(`${key} ${pid}: ${why}`),
     },
     unloadReasons: { unload: (_target, unloadReason) => void room.held.push(unloadReason) },

@@ -32,6 +32,7 @@ function counted(found: Found) {
     successor: () => found.successor,
     retiring: () => found.retiring,
     needOf: (_: string, role: ServerRole = 'current') => needs[role],
+    toldBytesOf: () => undefined,
     mappedBytesOf: (_: string, role: ServerRole) => (role === 'current' ? 15 : 0),
   }
   const told: Parameters<Memory['adopt']>[0][] = []

@@ -9,7 +9,7 @@ const refused = (cause: string, message: string) => ({ kind: 'refused', cause, m
 const notYet = (runtime: string, from: string) =>
   refused(
     'notAvailableYet',
-    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server for GGUF models and mlx-lm, mlx-server, vllm-swift or tensorfold for MLX models, so use one of them.`,
+    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server or ollama for GGUF models and mlx-lm, mlx-server, vllm-swift or tensorfold for MLX models, so use one of them.`,
   )
 const byAnnotation = 'annotation metalbar.dev/runtime'
 const gguf = 'the format gguf of its Model'
@@ -37,7 +37,7 @@ test.each<[string, RuntimeInput, unknown]>([
   ],
   [
     'but not one that does not run here yet: what a Go agent’s command line left there ends no server',
-    { specRuntime: 'llamacpp', flag: 'ollama' },
+    { specRuntime: 'llamacpp', flag: 'omlx' },
     by('llama-server', 'spec.runtime'),
   ],
   ['the Go agent’s key', { specRuntime: 'llama-server', flag: 'mlx-lm' }, by('llama-server', 'spec.runtime')],
@@ -48,6 +48,21 @@ test.each<[string, RuntimeInput, unknown]>([
   ],
   ['--runtime alone', { flag: 'mlx-lm', modelFormat: 'mlx' }, by('mlx-lm', '--runtime')],
   ['a runtime to come, by annotation', { annotation: 'omlx' }, notYet('omlx', byAnnotation)],
+  ['a daemon, by who names it', { annotation: 'ollama', specRuntime: 'llamacpp' }, by('ollama', byAnnotation)],
+  ['or by --runtime', { specRuntime: 'llamacpp', flag: 'ollama' }, by('ollama', '--runtime')],
+  [
+    'and never by the format, however it is offered and whatever else is there',
+    { offered: ['ollama', 'llama-server'], installed: ['ollama'], running: 'ollama' },
+    by('llama-server', gguf),
+  ],
+  [
+    'nor for an MLX model',
+    { annotation: 'ollama', modelFormat: 'mlx' },
+    refused(
+      'formatMismatch',
+      'The runtime "ollama" (annotation metalbar.dev/runtime) cannot serve a Model of format "mlx": leave the runtime to the format or choose mlx-lm, or use a Model of another format.',
+    ),
+  ],
   [
     'mlx-server is chosen by who names it',
     { annotation: 'mlx-server', modelFormat: 'mlx' },
@@ -135,7 +150,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { specRuntime: 'vllm' },
     refused(
       'unknown',
-      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift or tensorfold, or correct the name.',
+      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold or ollama, or correct the name.',
     ),
   ],
   [
@@ -143,7 +158,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { annotation: 'lama-server' },
     refused(
       'unknown',
-      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift or tensorfold, or correct the name.',
+      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold or ollama, or correct the name.',
     ),
   ],
 ])('%s', (_, input, expected) => {

@@ -163,5 +163,5 @@ test.each<[what: string, noted: LedgerEntry[], found: (typeof entry)[], roles: u
   ],
 ])('two servers of one service are taken over for what they are to it: %s', (_what, noted, found, roles) => {
   const { adopt, reap } = judge(noted, sightOf(...found))
-  expect([adopt.map(({ process: { pid }, role }) => [pid, role]), reap]).toEqual([roles, []])
+  expect([adopt.map(({ process: server, role }) => [server?.pid, role]), reap]).toEqual([roles, []])
 })

@@ -8,14 +8,14 @@ import {
   readEvidence,
 } from '../../../src/agent-core/servers/crash-cause.ts'
 import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
-import type { ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
+import type { ProcessRuntimeName } from '../../../src/agent-core/servers/probe.ts'
 import { OutputRoom } from './output-room.ts'
 import { ServerRoom } from './server-room.ts'
 
 const clues = (
   output: string,
   changes: Partial<CrashClues> = {},
-  runtime: ServerRuntime = 'llama-server',
+  runtime: ProcessRuntimeName = 'llama-server',
 ): CrashClues => {
   const tail = lastLines(output, 200)
   const firstError = findFirstError(tail)
@@ -131,7 +131,7 @@ test.each(recorded)('%s is recognised', (_what, output, says) => {
 })
 
 /** Recorded from mlx-lm 0.32.2 (marked *), or quoted from reports to the authors of MLX, mlx-swift-lm and vLLM. */
-const recordedOfMlx: [runtime: ServerRuntime, what: string, output: string, says: RegExp][] = [
+const recordedOfMlx: [runtime: ProcessRuntimeName, what: string, output: string, says: RegExp][] = [
   [
     'mlx-lm',
     'a kind of model it does not know *',

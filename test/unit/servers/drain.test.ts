@@ -189,7 +189,8 @@ describe('a server that counts', () => {
     using poller = new Poller({ port, sleepsWhenIdle: false, platform, log: silentLog, onReading })
     const ended = Promise.withResolvers<number>()
     const termination = new Termination({
-      ...{ cause: 'stopped', isServing: true, drainMs: 60_000, rules: { executable: 'llama-server' }, pid: 1, port },
+      ...{ cause: 'stopped', isServing: true, drainMs: 60_000, rules: { executable: 'llama-server' }, port },
+      ...{ life: { pid: 1 }, hangsMessage: '' },
       ...{ poller, log: silentLog, now: Date.now, onState: () => undefined },
       group: { signalNow: () => ended.resolve(performance.now()) },
     })

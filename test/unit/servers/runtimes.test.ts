@@ -3,21 +3,16 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import { cp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { launchRules } from '../../../src/agent-core/api/settings.ts'
-import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
-import { ServerLaunches } from '../../../src/agent-core/reconcile/server-launches.ts'
-import { Dialects } from '../../../src/agent-core/runtimes/dialect.ts'
 import { InstalledRuntimes } from '../../../src/agent-core/runtimes/installed.ts'
 import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
 import { adoptServers } from '../../../src/agent-core/servers/adoption.ts'
-import { launchEnvironment, type ServerLaunch } from '../../../src/agent-core/servers/launch.ts'
+import { isOfDaemon, launchEnvironment, type ServerLaunch } from '../../../src/agent-core/servers/launch.ts'
 import { Ledger } from '../../../src/agent-core/servers/ledger.ts'
 import { livenessTimings } from '../../../src/agent-core/servers/liveness.ts'
 import { Ports, portsOf } from '../../../src/agent-core/servers/ports.ts'
-import { serverProtocols, type ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
+import { serverProtocols, type ProcessRuntimeName } from '../../../src/agent-core/servers/probe.ts'
 import { residentBytesOf } from '../../../src/agent-core/servers/process-group.ts'
 import { Servers } from '../../../src/agent-core/servers/servers.ts'
-import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
 import { runtimeState } from '../../../src/contract/queries.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
@@ -32,6 +27,7 @@ import {
 import { silentLog } from '../../support/silent-log.ts'
 import { useLlamaServer, useMlxLm } from '../../support/skip.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { dialects, prepareLaunch, sampleVariable } from './prepared-launch.ts'
 import { livingPids, platform, ServerRoom } from './server-room.ts'
 
 const models = await temporaryFolder()
@@ -57,7 +53,7 @@ afterAll(() => models[Symbol.asyncDispose]())
 
 interface Kind {
   readonly name: string
-  readonly runtime: ServerRuntime
+  readonly runtime: ProcessRuntimeName
   /** The real program; where it is not here the tests are skipped. */
   readonly program: () => string
   readonly model: string
@@ -143,16 +139,10 @@ const kinds: readonly Kind[] = [
   },
 ]
 
-const kindOf = (wanted: ServerRuntime): Kind => kinds.find(({ runtime }) => runtime === wanted) as Kind
+const kindOf = (wanted: ProcessRuntimeName): Kind => kinds.find(({ runtime }) => runtime === wanted) as Kind
 
 /** Tokens slow enough for a look at them; the real programs ignore it. */
 const script = { tokenMs: 5 } satisfies SampleScript
-const allowed = 'SAMPLE_SCRIPT'
-
-/** Each program says what it can do once for all tests. */
-const dialects = new Dialects()
-
-const settings = agentSettings.parse({ modelStore: '/models', stateDir: '/state' })
 
 interface Changes {
   readonly loadMs?: number | undefined
@@ -160,42 +150,16 @@ interface Changes {
   readonly [field: string]: unknown
 }
 
-/** As an agent prepares a service that asks for the runtime. */
 async function prepare({ runtime }: Kind, executable: string, model: string, changes: Changes = {}) {
-  const { loadMs, stallMs = 60_000, ...spec } = changes
-  const launches = new ServerLaunches({
-    settings: {
-      ...{ defaultRuntime: undefined, program: () => executable, performanceCores: undefined },
-      policy: { allowsUnsafe: false, allowedEnv: [allowed], modelRoots: [] },
-      ...{ port: () => ({ kind: 'ephemeral' as const }), host: () => '127.0.0.1' },
-      rules: (chosen) => ({ ...launchRules(settings, chosen), startupStallMs: stallMs }),
-    },
-    models: { header: () => Promise.reject(new Error('not read')) },
-    ...{ findBinary: () => Promise.resolve({ kind: 'found', path: executable }), metal: false },
-    allowsFile: () => Promise.resolve(true),
-    dialects,
-  })
-  const metadata = { namespace: 'a', name: 'b', uid: 'uid-1', resourceVersion: '1' }
-  const service = parseInferenceService({
-    metadata: { ...metadata, annotations: { 'metalbar.dev/runtime': runtime } },
-    spec: { modelRef: 'apples', env: [{ name: allowed, value: JSON.stringify({ ...script, loadMs }) }], ...spec },
-  })
-  const wanted = parseModel({
-    metadata,
-    spec: { source: model, format: runtimes[runtime].sizing === 'gguf' ? 'gguf' : 'mlx' },
-  })
-  const choice = launches.chooseRuntime(service, service.spec.value, wanted.spec.value)
-  if (!choice.ok) throw new Error(choice.message)
-  const desired = {
-    ...{ service, spec: service.spec.value, model: wanted.spec.value, modelStatus: wanted.status },
-    ...{ runtime: choice.runtime, digest: choice.digest },
+  const { loadMs, stallMs, ...spec } = changes
+  const env = [{ name: sampleVariable, value: JSON.stringify({ ...script, loadMs }) }]
+  const { problem, launch } = await prepareLaunch(runtime, { executable, model, stallMs, spec: { env, ...spec } })
+  const processLaunch = async (): Promise<ServerLaunch> => {
+    const made = await launch()
+    if (isOfDaemon(made)) throw new TypeError(`${runtime} is no process`)
+    return made
   }
-  const file = { path: model, sizeBytes: 500_000, revision: 'r' }
-  const prepared = await launches.prepare(desired, file, { kind: 'found', path: executable })
-  const problem = await launches.startProblem(prepared, executable)
-  const launch = async (): Promise<ServerLaunch> =>
-    launches.launch(prepared, executable, await launches.sizeUp(prepared, ''))
-  return { problem, launch }
+  return { problem, launch: processLaunch }
 }
 
 async function launchOf(kind: Kind, executable: string, model = kind.model, changes?: Changes): Promise<ServerLaunch> {

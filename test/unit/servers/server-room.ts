@@ -23,6 +23,9 @@ export const probedBy = (probe: HealthProbe): Pick<ServersOptions, 'protocols'> 
 
 type StateOf<K extends ServerState['kind']> = Extract<ServerState, { kind: K }>
 
+/** The tests that ask for its pid start a process, which has one from then on. */
+type OfProcess<State> = State extends { kind: 'ready' | 'loading' } ? State & { readonly pid: number } : State
+
 /** Real servers in a folder of their own; nothing of them is left after the test. */
 export class ServerRoom implements AsyncDisposable {
   readonly folder: string
@@ -82,14 +85,14 @@ export class ServerRoom implements AsyncDisposable {
       from = 0,
       where = () => true,
     }: { key?: string; from?: number; where?: (state: StateOf<K>) => boolean } = {},
-  ): Promise<StateOf<K>> {
+  ): Promise<OfProcess<StateOf<K>>> {
     const matches = (state: ServerState): state is StateOf<K> => state.kind === kind
     return eventually(
       () => {
         const states = this.changes.slice(from).flatMap((change) => (change.key === key ? [change.state] : []))
         const found = states.filter(matches).find(where)
         if (found === undefined) throw new Error(`states so far: ${JSON.stringify(states, undefined, 1)}`)
-        return found
+        return found as OfProcess<StateOf<K>>
       },
       { what: `${key} being ${kind}` },
     )

@@ -1,0 +1,53 @@
+import { createHash } from 'node:crypto'
+import { parseShard } from '../models/selection.ts'
+import { llamaServerRuntime } from './llama-server.ts'
+import { inferenceServiceSpec, modelSpec, type InferenceServiceSpec } from '../kube/resources.ts'
+import type { DaemonRuntime } from './runtime.ts'
+
+/** What Ollama gives a model on a machine with little memory. Said for every model that is made here, so that its need is known. */
+const defaultContextTokens = 4_096
+
+const contextOf = ({ contextSize }: InferenceServiceSpec): number =>
+  contextSize !== undefined && contextSize > 0 ? contextSize : defaultContextTokens
+
+/**
+ * An Ollama that a person runs: its models are loaded and unloaded over its API, which would let any client pull and delete models too. So it is
+ * reached through the gateway alone.
+ */
+export const ollamaRuntime: DaemonRuntime = {
+  kind: 'daemon',
+  name: 'ollama',
+  aliases: [],
+  formats: ['gguf'],
+  product: 'Ollama',
+  port: 'ollamaPort',
+  howToStart:
+    'open the Ollama app or run "ollama serve", or say with --ollama-port where it listens; "brew install ollama" installs it',
+  flags: { table: new Map(), program: 'ollama', product: 'Ollama', isStrict: true },
+  // Nothing else of spec and Model reaches it, and it answers one request at a time.
+  argv: ({ spec, modelPath, mmproj, port }) =>
+    llamaServerRuntime.argv({
+      ...{ modelPath, mmproj, port, model: modelSpec.parse({}) },
+      spec: inferenceServiceSpec.parse({ contextSize: contextOf(spec), parallelSlots: 1 }),
+    }),
+  content: ({ spec, modelPath, mmproj, revision, owner }) => {
+    const contextTokens = contextOf(spec)
+    const files = [modelPath, ...(mmproj === undefined ? [] : [mmproj])]
+    const which = createHash('sha256')
+      .update(JSON.stringify([revision, files, contextTokens]))
+      .digest('hex')
+    return { name: `metalbar-${owner}/${which.slice(0, 16)}`, files, isOurs: true, contextTokens }
+  },
+  fieldProblem: ({ extraArgs }) =>
+    extraArgs.length === 0
+      ? undefined
+      : 'spec.extraArgs is refused: Ollama takes no arguments for a model. Take them out, or choose llama-server.',
+  modelProblem: (path) =>
+    Promise.resolve(
+      parseShard(path) === undefined
+        ? undefined
+        : `${path} is the first of several parts, which Ollama does not take: choose llama-server, or a model in one file.`,
+    ),
+  sizing: 'gguf',
+  isBehindGateway: true,
+}

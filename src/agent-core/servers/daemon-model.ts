@@ -1,0 +1,477 @@
+import { mkdir } from 'node:fs/promises'
+import { messageOf } from '../util/message-of.ts'
+import { pause } from '../util/pause.ts'
+import { wallTimeOf } from '../util/steady-clock.ts'
+import { DaemonError, type Daemon, type InMemory } from './daemon.ts'
+import { defaultDrainLimitMs, defaultStopGraceMs, type DaemonLaunch, type LaunchRules } from './launch.ts'
+import { LedgerError } from './ledger.ts'
+import { loopback } from './listening.ts'
+import { OutputError } from './output.ts'
+import { Poller } from './poller.ts'
+import { NoPortError } from './ports.ts'
+import type { Activity, ServerRuntime } from './probe.ts'
+import type { RunFolder } from './run-folder.ts'
+import type { ServedModel, ServerFacts, StopOptions, StopReport } from './served-model.ts'
+import type { ServerProcessOptions } from './server-process.ts'
+import { isOver, type Exited, type ServerState } from './server-state.ts'
+import { longestStopMs, Termination, type EndOptions, type EndCause } from './termination.ts'
+
+export type DaemonModelOrigin =
+  | {
+      readonly kind: 'launch'
+      readonly launch: DaemonLaunch
+      /** Folder of the server that serves meanwhile. */
+      readonly beside: RunFolder | undefined
+    }
+  | {
+      readonly kind: 'found'
+      readonly port: number
+      readonly folder: RunFolder
+      readonly readySince?: number | undefined
+    }
+
+export interface DaemonModelOptions extends Pick<
+  ServerProcessOptions,
+  | 'key'
+  | 'role'
+  | 'facts'
+  | 'output'
+  | 'ledger'
+  | 'ports'
+  | 'platform'
+  | 'liveness'
+  | 'log'
+  | 'now'
+  | 'onProbe'
+  | 'onState'
+  | 'onFailure'
+> {
+  readonly runtime: ServerRuntime
+  readonly daemon: Daemon
+  /** Names that other servers of this agent need in the daemon's memory. */
+  readonly neededByOthers: () => ReadonlySet<string>
+  readonly launch: LaunchRules
+  readonly origin: DaemonModelOrigin
+}
+
+/** A model that the daemon itself drops is withdrawn within this time and a question more. */
+const lookEveryMs = 5_000
+/** While it leaves memory. */
+const hurriedLookMs = 250
+const looksPerUnload = 20
+
+/** How a life of the model came to its end, and what is said of it. */
+interface End {
+  readonly cause: Exited['cause']
+  readonly message: string
+  readonly left?: string
+  /** Nothing can be asked of the daemon. */
+  readonly isSilent?: boolean
+}
+
+/** One model in a daemon's memory, from its load until it is out of memory, dropped, or the daemon is gone. */
+export class DaemonModel implements ServedModel {
+  readonly facts: ServerFacts
+  readonly runtime: ServerRuntime
+  readonly command = undefined
+  readonly sleepsWhenIdle = false
+  readonly #options: DaemonModelOptions
+  /** Tells this life from another where a process has its pid. */
+  readonly #load: number
+  readonly #over = Promise.withResolvers<undefined>()
+  readonly #letGo = new AbortController()
+  /** Aborted once it is to end, or has ended. */
+  readonly #watching = new AbortController()
+  #state: ServerState
+  #folder: RunFolder | undefined
+  #port: number | undefined
+  #poller: Poller | undefined
+  #memory: InMemory | undefined
+  #readySince: number | undefined
+  #isHealthy = false
+  #wasStopped = false
+  /** It is over but for what it leaves behind. */
+  #hasEnded = false
+  #failure: DaemonError | undefined
+  #termination: Termination | undefined
+  /** Resolved once its requests have finished, or have had their time. */
+  readonly #unload = Promise.withResolvers<undefined>()
+
+  constructor(options: DaemonModelOptions) {
+    const { facts, runtime, origin, now } = options
+    this.#options = options
+    this.facts = facts
+    this.runtime = runtime
+    this.#load = nextLoad()
+    this.#state = { kind: 'starting', since: now() }
+    if (origin.kind === 'launch') return
+    this.#folder = origin.folder
+    this.#readySince = origin.readySince
+    this.#isHealthy = true
+    this.#listenAt(origin.port)
+    this.#state = { kind: 'starting', since: now(), unasked: true, load: this.#load, port: origin.port }
+  }
+
+  get folder() {
+    return this.#folder
+  }
+
+  get state() {
+    return this.#state
+  }
+
+  get run() {
+    const [port, poller] = [this.#port, this.#poller]
+    if (port === undefined || !poller) return undefined
+    return { pid: undefined, port, poller, toldBytes: this.#memory?.bytes }
+  }
+
+  get isFound(): boolean {
+    return this.#options.origin.kind === 'found'
+  }
+
+  start(): void {
+    this.#set(this.#state)
+    void this.#live()
+  }
+
+  letGo(): void {
+    this.#termination?.over()
+    this.#letGo.abort()
+    this.#watching.abort()
+  }
+
+  async stop({ graceMs, drainMs, quietMs }: StopOptions = {}): Promise<StopReport> {
+    const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = this.#options.launch
+    const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs, quietMs }
+    this.#end('stopped', times)
+    const limit = new AbortController()
+    await Promise.race([this.#over.promise, pause(longestStopMs(times.drainMs, times.graceMs), limit.signal)])
+    limit.abort()
+    if (!isOver(this.#state)) return { stopped: false, message: this.#busyMessage }
+    const left = this.#state.kind === 'exited' ? this.#state.left : undefined
+    return left === undefined ? { stopped: true } : { stopped: false, message: left }
+  }
+
+  skipDrain(): boolean {
+    return this.#termination?.skipDrain() ?? false
+  }
+
+  endForMemory(why: string): void {
+    this.#end('exceeded', { drainMs: 0, why })
+  }
+
+  /** Asked again, the shorter times count. */
+  #end(cause: EndCause, options: EndOptions): void {
+    this.#wasStopped = true
+    if (this.#hasEnded || isOver(this.#state)) return
+    if (this.#termination) {
+      this.#termination.hasten(cause, options)
+      return
+    }
+    this.#watching.abort()
+    const port = this.#port
+    if (port === undefined || !this.#poller) {
+      this.#set({ kind: 'stopping', since: this.#options.now(), cause })
+      return
+    }
+    this.#poller.limitIdleness(undefined)
+    const { launch: rules, log, now } = this.#options
+    this.#termination = new Termination({
+      ...options,
+      ...{ cause, rules, log, now, port, poller: this.#poller, isServing: this.#isHealthy },
+      ...{ life: { load: this.#load }, hangsMessage: this.#busyMessage },
+      group: { signalNow: () => this.#unload.resolve(undefined) },
+      onState: (state) => this.#set(state),
+    })
+    this.#termination.begin()
+  }
+
+  async #live(): Promise<void> {
+    const { now, onFailure, origin } = this.#options
+    try {
+      await (origin.kind === 'found' ? this.#follow(origin.port) : this.#launch(origin))
+    } catch (error) {
+      const known = error instanceof NoPortError || error instanceof OutputError || error instanceof LedgerError
+      this.#set({
+        kind: 'failedToSpawn',
+        since: now(),
+        message: known ? error.message : `The model could not be loaded: ${messageOf(error)}`,
+        ...(this.#isStopAsked() ? { failures: 0 } : onFailure(0)),
+      })
+    } finally {
+      this.#watching.abort()
+      this.#poller?.[Symbol.dispose]()
+      this.#over.resolve(undefined)
+    }
+  }
+
+  async #follow(port: number): Promise<void> {
+    using _ = this.#options.ports.keep(port, [])
+    await this.#serve()
+  }
+
+  async #launch({ launch, beside }: Extract<DaemonModelOrigin, { kind: 'launch' }>): Promise<void> {
+    const { output, ports, ledger, key, role, now } = this.#options
+    const folder = await output.begin(beside)
+    this.#folder = folder
+    const setting = launch.settingNames?.port
+    using reservation = await ports.reserve(launch.port, { key, host: loopback, setting })
+    const { port } = reservation
+    if (this.#isLetGo()) return
+    if (this.#isStopAsked()) {
+      await this.#exited({ cause: 'stopped', message: 'The model was stopped.' })
+      return
+    }
+    await mkdir(folder.workingDirectory, { recursive: true, mode: 0o700 })
+    await ledger.intend(folder, launch, { key, port, outputOffset: 0, role: role() })
+    this.#listenAt(port)
+    if (!this.#isStopAsked()) {
+      this.#set({ kind: 'starting', since: now(), load: this.#load, port })
+      await this.#hold(launch, port)
+    }
+    await this.#serve()
+  }
+
+  #listenAt(port: number): void {
+    const { platform, log } = this.#options
+    this.#port = port
+    this.#poller = new Poller({
+      ...{ port, sleepsWhenIdle: false, platform, log, onReading: () => undefined },
+      activity: (_port, timeLimitMs, signal) => this.#activity(timeLimitMs, signal),
+    })
+  }
+
+  /** A daemon tells when a model was used last, and not how many requests it has. */
+  async #activity(timeLimitMs: number, signal: AbortSignal | undefined): Promise<Activity> {
+    const limit = AbortSignal.timeout(timeLimitMs)
+    try {
+      const memory = await this.#look(signal ? AbortSignal.any([signal, limit]) : limit)
+      return { kind: 'untold', work: memory?.used ?? 0 }
+    } catch (error) {
+      if (error instanceof DaemonError) return { kind: 'silent' }
+      throw error
+    }
+  }
+
+  /** Until the model is in memory. What fails is kept for {@link #serve}, which tells it. */
+  async #hold(launch: DaemonLaunch, port: number): Promise<void> {
+    const { daemon, now, log, key: service } = this.#options
+    const { signal } = this.#watching
+    const onStep = (line: string) => {
+      log.debug('a model is loaded by a daemon', { service, line })
+      if (!this.#isStopAsked()) this.#set({ kind: 'loading', since: now(), load: this.#load, port })
+    }
+    const given = new AbortController()
+    const whileLoading = AbortSignal.any([signal, given.signal])
+    try {
+      const silent = this.#untilSilent(whileLoading).then((error) => {
+        given.abort()
+        return error
+      })
+      try {
+        await daemon.hold(launch.content, { signal: whileLoading, onStep, needed: () => this.#needed })
+      } catch (error) {
+        given.abort()
+        throw (await silent) ?? error
+      }
+      given.abort()
+      this.#memory = await this.#look(signal)
+      if (!this.#memory) throw new DaemonError('failed', 'It was loaded, and was out of memory again at once.')
+    } catch (error) {
+      if (signal.aborted) return
+      if (!(error instanceof DaemonError)) throw error
+      this.#failure = error
+    }
+  }
+
+  /** A load may take as long as it likes, while the daemon itself answers. Undefined where the signal ended the wait. */
+  async #untilSilent(signal: AbortSignal): Promise<DaemonError | undefined> {
+    const { daemon, liveness } = this.#options
+    let missed = 0
+    while (await pause(missed === 0 ? liveness.everyMs : liveness.followUpMs, signal)) {
+      try {
+        await daemon.version(signal)
+        missed = 0
+      } catch (error) {
+        if (!(error instanceof DaemonError)) throw error
+        missed += 1
+        if (missed >= liveness.hungMisses && error.trouble === 'silent') return error
+      }
+    }
+    return undefined
+  }
+
+  #isStopAsked(): boolean {
+    return this.#wasStopped
+  }
+
+  #isLetGo(): boolean {
+    return this.#letGo.signal.aborted
+  }
+
+  get #needed(): ReadonlySet<string> {
+    return new Set([...this.#options.neededByOthers(), this.#name])
+  }
+
+  get #name(): string {
+    return this.#options.daemon.canonical(this.#engine.model)
+  }
+
+  get #engine() {
+    const { engine } = this.facts
+    if (!engine) throw new TypeError('A model of a daemon needs to be known to it by a name.')
+    return engine
+  }
+
+  /** From its readiness, or the failure of its load, until it is over. */
+  async #serve(): Promise<void> {
+    const end = this.#failure ? this.#endOf(this.#failure) : await this.#untilEnd(this.#watching.signal)
+    if (this.#isLetGo()) return
+    if (this.#termination) {
+      await this.#release()
+      return
+    }
+    if (end) await this.#exited(end)
+  }
+
+  /** Looks again and again. Undefined where it was let go or is to be stopped. */
+  async #untilEnd(signal: AbortSignal): Promise<End | undefined> {
+    const { liveness } = this.#options
+    const everyMs = Math.min(lookEveryMs, liveness.everyMs)
+    let missed = 0
+    for (;;) {
+      const begun = performance.now()
+      try {
+        const memory = await this.#look(signal)
+        if (signal.aborted) return undefined
+        this.#options.onProbe((performance.now() - begun) / 1_000, memory !== undefined)
+        if (!memory)
+          return {
+            cause: 'itself',
+            message: `${this.#options.daemon.title} holds it in memory no longer: another model took its place there, or somebody unloaded it.`,
+          }
+        this.#memory = memory
+        missed = 0
+        this.#ready(true)
+      } catch (error) {
+        if (signal.aborted) return undefined
+        if (!(error instanceof DaemonError)) throw error
+        this.#options.onProbe((performance.now() - begun) / 1_000, false)
+        missed += 1
+        if (error.trouble !== 'silent') return this.#endOf(error)
+        if (missed >= liveness.hungMisses)
+          return { cause: 'hung', message: `${error.message} It was asked ${missed} times.`, isSilent: true }
+        if (missed >= liveness.misses) this.#ready(false)
+      }
+      if (!(await pause(missed === 0 ? everyMs : liveness.followUpMs, signal))) return undefined
+    }
+  }
+
+  #ready(healthy: boolean): void {
+    const { now, ledger } = this.#options
+    const port = this.#port ?? 0
+    const before = this.#state
+    if (before.kind === 'ready' && before.healthy === healthy) return
+    const readySince = this.#readySince ?? now()
+    this.#readySince = readySince
+    this.#isHealthy = healthy
+    const trouble = healthy ? {} : { trouble: 'silent' as const }
+    this.#set({ kind: 'ready', since: now(), readySince, load: this.#load, port, healthy, ...trouble })
+    if (this.#folder) ledger.held(this.#folder.name, wallTimeOf(readySince))
+  }
+
+  #look(signal: AbortSignal): Promise<InMemory | undefined> {
+    return this.#options.daemon.look(this.#engine.model, signal)
+  }
+
+  #endOf({ message, trouble }: DaemonError): End {
+    return { cause: 'itself', message, isSilent: trouble === 'silent' }
+  }
+
+  /** After the drain: it leaves memory, unless another service of this agent needs it there. */
+  async #release(): Promise<void> {
+    const { daemon } = this.#options
+    const { model } = this.#engine
+    const { signal } = this.#letGo
+    await Promise.race([this.#unload.promise, aborted(signal)])
+    const isNeeded = () => this.#options.neededByOthers().has(this.#name)
+    let left: string | undefined
+    for (let looks = 0; !this.#isLetGo(); looks += 1) {
+      try {
+        if (isNeeded()) break
+        if ((await this.#look(signal)) === undefined) break
+        // What a client asks meanwhile may have brought it back.
+        if (looks % looksPerUnload === 0) await daemon.unload(model, signal)
+      } catch (error) {
+        if (this.#isLetGo()) return
+        if (!(error instanceof DaemonError)) throw error
+        // A daemon that is gone holds nothing.
+        if (error.trouble === 'absent') break
+        if (error.trouble !== 'silent') {
+          left = `It is not known whether the model left memory: ${error.message}`
+          break
+        }
+      }
+      await pause(hurriedLookMs, signal)
+    }
+    if (this.#isLetGo()) return
+    const termination = this.#termination
+    termination?.over()
+    const cause = termination?.cause ?? 'stopped'
+    await this.#exited({
+      cause,
+      message: termination?.why ?? 'The model was stopped.',
+      ...(left !== undefined && { left }),
+    })
+  }
+
+  /** Nothing answers from now on; what only this agent needed there is removed before another start. */
+  async #exited({ cause, message, left, isSilent = false }: End): Promise<void> {
+    const { now, onFailure } = this.#options
+    const servedMs = this.#readySince === undefined ? 0 : now() - this.#readySince
+    const exited = {
+      kind: 'exited' as const,
+      ...{ since: now(), code: null, signal: null, cause, message, tail: [] },
+      outOf: this.#readySince === undefined ? ('start' as const) : ('serving' as const),
+      ...(left !== undefined && { left }),
+    }
+    this.#hasEnded = true
+    this.#set({ ...exited, settled: false, failures: 0 })
+    if (!isSilent) await this.#removeOurs()
+    if (this.#isLetGo()) return
+    this.#set({ ...exited, settled: true, ...(cause === 'stopped' ? { failures: 0 } : onFailure(servedMs)) })
+  }
+
+  /** What cannot be removed now goes when something is loaded there again. */
+  async #removeOurs(): Promise<void> {
+    const { daemon, neededByOthers, log, key: service } = this.#options
+    const { model, isOurs } = this.#engine
+    if (!isOurs || neededByOthers().has(this.#name)) return
+    try {
+      await daemon.remove(model, this.#letGo.signal)
+    } catch (error) {
+      if (!(error instanceof DaemonError)) throw error
+      log.debug('a model stays in its daemon', { service, model, error })
+    }
+  }
+
+  get #busyMessage(): string {
+    return `${this.#options.daemon.title} still holds the model in memory: it answers requests, and unloads it after them.`
+  }
+
+  #set(state: ServerState): void {
+    this.#state = state
+    this.#options.onState(state)
+  }
+}
+
+let loads = 0
+/** No other load has the same number, also by an agent before this one as far as clocks go. */
+const nextLoad = (): number => Date.now() + (loads += 1)
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    signal.addEventListener('abort', () => resolve(), { once: true })
+  })

@@ -1,0 +1,163 @@
+import { execa } from 'execa'
+import { mkdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, inject, test } from 'vitest'
+import { AgentProcess } from '../support/agent-process.ts'
+import { AgentWorld, untilGone } from '../support/agent-world.ts'
+import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { writeMlxModel } from '../support/mlx-writer.ts'
+import { createNetworkNamespace } from '../support/network-namespace.ts'
+import { OllamaOfPerson } from '../support/ollama.ts'
+import { missingNetworkNamespaces, skipWhen, useLlamaServer, useMlxLm, useOllama } from '../support/skip.ts'
+
+const controlPlane = inject('controlPlane')
+const llamaServer = useLlamaServer()
+const mlxLm = useMlxLm()
+const ollamaProgram = useOllama()
+skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
+
+const body = (model: string) => JSON.stringify({ model, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }] })
+const byOllama = { 'metalbar.dev/runtime': 'ollama' }
+
+describe('models of an Ollama that a person runs, beside a llama-server and an mlx-lm', () => {
+  skipWhen(missingNetworkNamespaces())
+
+  test('answer the cluster and this machine, outlive the agent, are evicted, brought back and deleted alone, and what the person has in it stays', async () => {
+    if ('missing' in controlPlane) return
+    await using ollama = await OllamaOfPerson.start(ollamaProgram)
+    await using other = await createNetworkNamespace()
+    await using world = await AgentWorld.open(controlPlane.connection)
+    const lent = path.join(world.folder, 'lent')
+    const [gguf, mlx] = [path.join(lent, 'tiny.gguf'), path.join(lent, 'mlx')]
+    await mkdir(lent)
+    await writeMlxModel(mlx)
+    await writeLlamaGguf(gguf)
+    await ollama.have('mine', gguf)
+    const clientPort = await freePort()
+    const file = await writeKubeconfig(path.join(world.folder, 'kubeconfig'), controlPlane.connection)
+    const kubeconfig = await readFile(file, 'utf8')
+    const start = () =>
+      AgentProcess.start({
+        folder: path.join(world.folder, 'agent'),
+        kubeconfig,
+        args: [
+          ...['--namespace', world.namespace, '--allowed-model-roots', lent],
+          ...['--llama-server', llamaServer, '--mlx-lm-bin', mlxLm, '--ollama-port', String(ollama.port)],
+          ...['--host-ip', other.here, '--client-port', String(clientPort)],
+        ],
+      })
+    const fromCluster = async (service: { readonly port?: number | undefined }, where: string, ...more: string[]) => {
+      const url = `http://${other.here}:${service.port}${where}`
+      const options = ['-sS', '--max-time', '60', '-w', '%{http_code}', ...more]
+      const [command, ...args] = other.enter(['curl', ...options, url])
+      const { stdout } = await execa(command, args)
+      return { status: Number(stdout.slice(-3)), text: stdout.slice(0, -3) }
+    }
+    const answers = async (name: string, service: { readonly port?: number | undefined }) => {
+      const there = await fromCluster(service, '/v1/chat/completions', '-d', body('whatever-it-is-called'))
+      const here = await fetch(`http://127.0.0.1:${clientPort}/v1/chat/completions`, {
+        ...{ method: 'POST', headers: { 'content-type': 'application/json' }, body: body(name) },
+      })
+      return [there.text, await here.text()].map((text) => (JSON.parse(text) as { object?: string }).object)
+    }
+    const both = ['chat.completion', 'chat.completion']
+
+    await using first = await start()
+    await world.apply('words', { source: gguf })
+    await world.applyModel('apples', { source: mlx, format: 'mlx' })
+    await world.applyService('apples')
+    await world.applyModel('pears', { source: gguf })
+    await world.applyService('pears', { annotations: byOllama })
+    await world.applyService('plums', { annotations: byOllama, modelRef: 'pears' })
+    const names = ['words', 'apples', 'pears', 'plums'] as const
+    const served = new Map<string, Awaited<ReturnType<typeof first.service>>>()
+    for (const name of names) served.set(name, await first.service(name, 'ready'))
+    const of = (name: string) => served.get(name) ?? {}
+    for (const name of names) expect([name, await answers(name, of(name))]).toEqual([name, both])
+    expect(names.map((name) => served.get(name)?.runtime)).toEqual(['llama-server', 'mlx-lm', 'ollama', 'ollama'])
+    const loaded = await ollama.loaded()
+    expect([loaded.length, await ollama.models()]).toEqual([1, [...loaded, 'mine:latest'].toSorted()])
+    expect(await world.published('pears')).toEqual({
+      address: other.here,
+      port: served.get('pears')?.port,
+      ready: true,
+    })
+
+    expect((await fromCluster(of('pears'), '/health')).status).toBe(200)
+    for (const where of ['/api/tags', '/api/ps', '/v1/models']) {
+      expect([where, (await fromCluster(of('pears'), where)).status]).toEqual([where, 403])
+    }
+    const spoil = JSON.stringify({ model: 'mine', name: 'mine' })
+    for (const [method, where] of [
+      ['POST', '/api/pull'],
+      ['DELETE', '/api/delete'],
+      ['POST', '/api/create'],
+    ] as const) {
+      const { status } = await fromCluster(of('pears'), where, '-X', method, '-d', spoil)
+      expect([where, status]).toEqual([where, 403])
+    }
+    const takeAway = JSON.stringify({
+      model: 'mine',
+      keep_alive: 0,
+      Keep_Alive: 0,
+      prompt: 'a',
+      stream: false,
+      options: { num_predict: 1 },
+    })
+    expect((await fromCluster(of('pears'), '/api/generate', '-d', takeAway)).status).toBe(200)
+    expect(await ollama.loaded()).toEqual(loaded)
+
+    await first.run('shutdown', '--keep-serving')
+    await first.exited
+    expect((await fromCluster(of('pears'), '/v1/chat/completions', '-d', body('pears'))).status).toBe(200)
+    await using second = await start()
+    for (const name of names) {
+      expect(await second.service(name, 'ready')).toMatchObject({ port: served.get(name)?.port })
+    }
+    expect(await answers('pears', of('pears'))).toEqual(both)
+
+    const service = (name: string) => `${world.namespace}/${name}`
+    expect((await second.run('evict', service('pears'))).code).toBe(0)
+    await second.service('pears', 'stopped')
+    expect([await ollama.loaded(), await answers('plums', of('plums'))]).toEqual([loaded, both])
+    expect((await second.run('evict', service('plums'))).code).toBe(0)
+    await eventually(async () => (await ollama.loaded()).length === 0)
+    expect((await second.run('bring-back', service('pears'))).code).toBe(0)
+    served.set('pears', await second.service('pears', 'ready'))
+    expect(await answers('pears', of('pears'))).toEqual(both)
+
+    // What Ollama drops by itself is withdrawn, and brought back.
+    await ollama.ask('POST', '/api/generate', { model: loaded[0], keep_alive: 0 })
+    await eventually(async () => (await second.service('pears', 'ready')).restarts > 0)
+    await eventually(async () => (await ollama.loaded()).length === 1)
+    // So is an Ollama that was started again.
+    await ollama.stop()
+    await eventually(async () => (await world.published('pears'))?.ready !== true)
+    await ollama.start()
+    await eventually(async () => (await world.published('pears'))?.ready === true)
+    served.set('pears', await second.service('pears', 'ready'))
+    expect(await answers('pears', of('pears'))).toEqual(both)
+
+    await world.deleteService('pears')
+    await world.deleteService('plums')
+    await eventually(async () => (await ollama.models()).join() === 'mine:latest')
+    expect(await ollama.loaded()).toEqual([])
+    expect(await answers('words', of('words'))).toEqual(both)
+    expect((await second.run('shutdown')).code).toBe(0)
+    await second.exited
+    await untilGone(served.get('words')?.pid ?? 0)
+    expect(
+      (
+        await ollama.ask('POST', '/api/generate', {
+          model: 'mine',
+          prompt: 'a',
+          stream: false,
+          options: { num_predict: 1 },
+        })
+      ).status,
+    ).toBe(200)
+  })
+})
