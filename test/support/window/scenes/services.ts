@@ -52,8 +52,11 @@ export const serviceScenes = {
     open: 'qwen3-30b-a3b',
   },
   starting: {
-    says: ['Process 4712.', 'The server is loading the model.', 'Cluster agrees', 'not yet'],
-    agent: withServices([starting]),
+    says: [
+      ...['Process 4712.', 'The server is loading the model.', 'Cluster agrees', 'not yet'],
+      ...['Draft model', 'gemma-3-1b'],
+    ],
+    agent: withServices([{ ...starting, draft: 'gemma-3-1b' }]),
     open: 'gemma-3-12b',
   },
   draining: {
