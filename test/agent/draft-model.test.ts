@@ -141,7 +141,11 @@ test('a draft that cannot be had is named, nothing is started, and another is ta
       /^The draft model small is not here\. .*(checksum|SHA-256)/,
     ],
     [{ source: '/etc/hostname' }, 'FetchFailed', /^The draft model small is not here\. .*--allowed-model-roots/],
-    [{ source: 'https://files.example/d.gguf' }, 'FetchFailed', /^The draft model small is not here\. /],
+    [
+      { source: 'https://10.0.0.1/d.gguf' },
+      'FetchFailed',
+      /^The draft model small is not here\. .*--allowed-download-hosts/,
+    ],
     [{ source: url('/m.gguf', draft), format: 'mlx' }, 'Refused', /is of format "mlx", and llama-server drafts/],
     [{ source: large }, 'InsufficientMemory', /more than the whole budget/],
   ]
