@@ -133,6 +133,7 @@ const faces = {
     'argument-policy',
     'dialect',
     'environment-policy',
+    'getting',
     'installed',
     'llama-server',
     'llama-server-flags',

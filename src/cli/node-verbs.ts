@@ -2,7 +2,6 @@ import { hostname } from 'node:os'
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { leaseNameOf } from '../agent-core/publishing/lease-content.ts'
-import { cleanText } from '../contract/clean-text.ts'
 import { LinkError } from '../contract/client.ts'
 import { rightsCommands, type RightsPlace } from '../contract/cluster.ts'
 import { contextDoubt, type CommandInput, type ServiceRef } from '../contract/commands.ts'
@@ -18,8 +17,8 @@ import {
   VerbError,
   type VerbContext,
 } from './agent-session.ts'
-import { runtimeState, type RuntimeView } from '../contract/queries.ts'
-import { type CliIo, columns, exitCodes } from './io.ts'
+import { columns, exitCodes } from './io.ts'
+import { runtimesCommand } from './runtimes.ts'
 
 /** What concerns the machine as a whole. */
 export function nodeVerbCommands(context: VerbContext): Command[] {
@@ -46,58 +45,6 @@ export function nodeVerbCommands(context: VerbContext): Command[] {
     contextCommand(context),
     hostAddressCommand(context),
   ]
-}
-
-function runtimesCommand(context: VerbContext): Command {
-  return agentVerb('runtimes', 'show which runtimes are installed here, and whether they run', context).action(
-    async (options: unknown) => {
-      const { io, end } = context
-      const { json } = z.object({ json: z.boolean().default(false) }).parse(options)
-      const code = await sayingLinkErrors(io, async () => {
-        const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'runtimes' }))
-        if (!asked) io.stderr.write(`${lookedHere}\n`)
-        const views = asked?.runtimes ?? (await runtimesHere(io))
-        const all = views.map((view) => ({ ...view, state: runtimeState(view) }))
-        io.stdout.write(json ? `${JSON.stringify({ runtimes: all }, null, 2)}\n` : renderRuntimes(all))
-        return exitCodes.done
-      })
-      end(code)
-    },
-  )
-}
-
-const lookedHere =
-  'No agent runs here: this is what this terminal finds, by its PATH and without the settings that an agent has.'
-
-async function runtimesHere({ env, platform }: CliIo): Promise<readonly RuntimeView[]> {
-  const { Dialects } = await import('../agent-core/runtimes/dialect.ts')
-  const { findDaemon, InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
-  const { serverRuntimes } = await import('../agent-core/servers/probe.ts')
-  const { startRows } = await import('../agent-core/settings/start-rows.ts')
-  const { findExecutable } = await import('../agent-core/util/find-executable.ts')
-  const system = platform === 'darwin' ? 'darwin' : 'linux'
-  const installed = new InstalledRuntimes({
-    offered: () => serverRuntimes,
-    find: (runtime) =>
-      runtime.kind === 'daemon'
-        ? findDaemon(runtime, startRows[runtime.port].default)
-        : findExecutable(runtime.program, { system, path: env['PATH'] }),
-    dialects: new Dialects(),
-  })
-  return installed.look()
-}
-
-/** A table, and below it a sentence for each runtime that cannot be used, with the line that installs it. */
-function renderRuntimes(views: readonly (RuntimeView & { readonly state: string })[]): string {
-  const rows = views.map(({ name, version = '', formats, state, path = '' }) => [
-    name,
-    version,
-    formats.join(', '),
-    state,
-    path,
-  ])
-  const sentences = views.flatMap(({ message }) => (message === undefined ? [] : [`\n${cleanText(message)}\n`]))
-  return `${columns(['RUNTIME', 'VERSION', 'FORMATS', 'STATE', 'PATH'], rows)}${sentences.join('')}`
 }
 
 function contextCommand(context: VerbContext): Command {

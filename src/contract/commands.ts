@@ -34,6 +34,14 @@ export type ContextDoubt = z.infer<typeof contextDoubt>
 
 const acceptedDoubts = z.array(contextDoubt).max(contextDoubt.options.length)
 
+/** What a person has done with a runtime. */
+export const runtimeDeed = z.enum(['install', 'update', 'rollback', 'remove'])
+export type RuntimeDeed = z.infer<typeof runtimeDeed>
+
+/** What installs a runtime. `uv` and `pip` put it into a Python environment of its own, below the state folder. */
+export const installer = z.enum(['brew', 'uv', 'pip'])
+export type Installer = z.infer<typeof installer>
+
 /** Everything that may be asked of an agent; the agent's file of the same name carries it out. */
 export const command = z.discriminatedUnion('name', [
   z.object({ name: z.literal('stop'), ...service, scope: stopScope.default('cluster') }),

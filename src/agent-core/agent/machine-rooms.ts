@@ -32,6 +32,7 @@ import { Power } from '../power/power.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/memory-guard.ts'
 import { Dialects } from '../runtimes/dialect.ts'
+import { ownProgramFolder } from '../runtimes/getting.ts'
 import { findDaemon, InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
@@ -69,7 +70,9 @@ export function findRuntime(
     program,
     settings: { program: setting },
   } = runtime
-  return findExecutable(program, { given: settings()[setting], system: platform.name, path: env['PATH'] })
+  const now = settings()
+  const ownFolder = ownProgramFolder(now.stateDir, runtime.name)
+  return findExecutable(program, { given: now[setting], ownFolder, system: platform.name, path: env['PATH'] })
 }
 
 export const llamaServer = (context: RoomContext): Promise<Executable> => findRuntime(context, runtimes['llama-server'])

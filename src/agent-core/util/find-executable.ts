@@ -8,6 +8,8 @@ export interface ExecutableSearch {
   readonly system: 'darwin' | 'linux'
   /** The PATH variable. */
   readonly path?: string | undefined
+  /** Where Metalbar has put it itself; there or not. */
+  readonly ownFolder?: string
   readonly homebrewFolders?: readonly string[]
   readonly linuxHomebrewFolder?: string
 }
@@ -49,7 +51,8 @@ export async function findExecutable(wanted: Wanted, search: ExecutableSearch): 
     return missing(`${given} was given as ${name} (${flag}), but ${problem}: correct the path.`)
   }
   const onLinux = [...pathFolders, search.linuxHomebrewFolder ?? linuxHomebrewFolder]
-  const folders = [...(search.homebrewFolders ?? homebrewFolders), ...(system === 'linux' ? onLinux : [])]
+  const own = search.ownFolder === undefined ? [] : [search.ownFolder]
+  const folders = [...own, ...(search.homebrewFolders ?? homebrewFolders), ...(system === 'linux' ? onLinux : [])]
   const { usable, unusable, problem } = await judge(folders.map((folder) => join(folder, name)))
   if (usable !== undefined) return { kind: 'found', path: usable }
   if (unusable !== undefined) return missing(`${unusable} cannot be used as ${name}: ${problem ?? notThere}.`)

@@ -26,7 +26,8 @@ export const stateNames = {
     ],
     ...['history.jsonl', 'energy.json', 'panic-fuse.json', 'model-store.json', 'log-file.json', 'update.json'],
     // `versions` has the copies of the command that the service starts.
-    ...['migration', 'versions'],
+    // `runtimes` has those that were installed below this folder.
+    ...['migration', 'versions', 'runtimes'],
   ],
 } as const satisfies Partial<Record<TraceKind, readonly string[]>>
 
