@@ -271,6 +271,9 @@ describe('publishing', () => {
       claim: { kind: 'dead', ready: false },
       published: { ...server, ready: false },
     })
+    other.api.takeRequests()
+    await done(other.publisher.withdrawDead(target))
+    expect(other.api.takeRequests()).toEqual(['GET endpointslices'])
   })
 
   test('a gap in the watch starts the 180 s over', async () => {

@@ -125,7 +125,6 @@ export function collidesWith(target: Named, others: Iterable<Named>): string | u
   for (const other of others) {
     if (
       other.namespace === target.namespace &&
-      other.name !== target.name &&
       serviceNameOf(other.name) === serviceNameOf(target.name) &&
       isBefore(other, target)
     ) {
@@ -137,6 +136,7 @@ export function collidesWith(target: Named, others: Iterable<Named>): string | u
 
 type Named = Pick<ObjectMeta, 'namespace' | 'name' | 'creationTimestamp'>
 
+/** One is never before itself. */
 function isBefore(one: Named, other: Named): boolean {
   const [a, b] = [one.creationTimestamp ?? '', other.creationTimestamp ?? '']
   return a === b ? one.name < other.name : a < b

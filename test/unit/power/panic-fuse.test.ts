@@ -176,6 +176,19 @@ test.each<[string, (fuse: PanicFuse) => Promise<unknown>]>([
   expect(await readFile(join(folder.dir, 'panic-fuse.json'), 'utf8')).toContain('"held": null')
 })
 
+test('the model that asks first waits until others could ask too, and each asks again when the smallest is known', async () => {
+  const { fuse, enqueue, folder } = await fuseAfterEnd()
+  await using _folder = folder
+  using _fuse = fuse
+  const asked = [fuse.ask('a/large', 'd', 50), fuse.ask('a/small', 'd', 1)]
+  const notYet = expect.objectContaining({ message: expect.stringContaining('which is the smallest') as string }) as object
+  expect(asked).toEqual([notYet, notYet])
+  await eventually(() => enqueue.mock.calls.length === 2)
+  expect(enqueue.mock.calls).toEqual([['a/large'], ['a/small']])
+  expect(fuse.ask('a/large', 'd', 50)?.message).toContain('a/small goes first')
+  expect(fuse.ask('a/small', 'd', 1)).toBeUndefined()
+})
+
 test('what is forgotten holds up no other, whether it waits or has its turn', async () => {
   const { fuse, enqueue, folder } = await fuseAfterEnd()
   await using _folder = folder

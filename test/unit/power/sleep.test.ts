@@ -12,11 +12,12 @@ class HeldServer implements AsyncDisposable {
   readonly #server: Server
   asked = 0
   answers = false
+  status = 200
 
   constructor() {
     this.#server = createServer((_request, response) => {
       this.asked += 1
-      if (this.answers) response.end()
+      if (this.answers) response.writeHead(this.status).end()
     })
   }
 
@@ -96,6 +97,20 @@ test('nothing is published before it is known where the machine woke, unless tha
   await sleep.suspend()
   await sleep.resume()
   expect([seen, sleep.silenceOf('a')]).toEqual([2, undefined])
+})
+
+test('what answers after a sleep with an error is not published for that', async () => {
+  await using server = await new HeldServer().listen()
+  Object.assign(server, { answers: true, status: 500 })
+  const { sleep } = sleepOf(new Map([['a', server.state]]))
+  using _ = sleep
+  await sleep.suspend()
+  const woken = sleep.resume()
+  await eventually(() => server.asked > 1)
+  expect(sleep.silenceOf('a')).toBe('unverified')
+  server.status = 200
+  await woken
+  expect(sleep.silenceOf('a')).toBeUndefined()
 })
 
 test('what stays silent for a long time is not published for that, until it is ready no more', async () => {

@@ -103,6 +103,20 @@ test('four claims are renewed at once, and one that was let go before its turn i
   ])
 })
 
+test('renewals that hang from beats before take no turn from those that are due', async () => {
+  const pulse = new HeartbeatPulse({ random: () => 0.5 })
+  const begun: number[] = []
+  const beat = (index: number) => () => (begun.push(index), new Promise<Beat>(() => undefined))
+  const claimed = (index: number) => new HeartbeatTimer({ random: () => 0.5, pulse, beat: beat(index) }).renewed()
+  for (let index = 0; index < 12; index++) claimed(index)
+  await vi.advanceTimersByTimeAsync(45_000)
+  expect(begun).toHaveLength(4)
+  // Four hang and eight wait: twelve more are due in six turns of four, or four turns of six.
+  for (let index = 12; index < 24; index++) claimed(index)
+  await vi.advanceTimersByTimeAsync(45_000)
+  expect(begun).toHaveLength(6)
+})
+
 test('fifty claims are renewed in time each, also where every write takes 15 s', async () => {
   const pulse = new HeartbeatPulse({ random: Math.random })
   const gaps: number[] = []

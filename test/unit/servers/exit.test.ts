@@ -48,16 +48,21 @@ test.each([
   expect(await room.settled()).toMatchObject({ cause: 'itself', outOf: 'serving', ...expected })
 })
 
-test('a server that ends soon after it was ready, twice, has failed twice', async () => {
+test('a server that ends soon after it was ready, twice, has failed twice, and may start again at once after the first', async () => {
   await using room = await ServerRoom.create()
   const failures: number[] = []
+  const waits: boolean[] = []
   for (let run = 0; run < 2; run++) {
     const from = room.changes.length
     room.start()
     process.kill((await room.reached('ready', { from })).pid, 'SIGKILL')
     failures.push((await room.reached('exited', { from, where: ({ settled }) => settled })).failures)
+    waits.push((room.servers.backOff('a/b')?.retryAt ?? Infinity) > Date.now())
   }
-  expect(failures).toEqual([1, 2])
+  expect([failures, waits]).toEqual([
+    [1, 2],
+    [false, true],
+  ])
 })
 
 test('a grandchild that outlives its parent is ended with it, and the port is free again', async () => {
