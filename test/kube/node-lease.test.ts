@@ -91,8 +91,9 @@ describe('the Lease of a machine', () => {
     expect(second?.metadata['annotations']).not.toHaveProperty(['metalbar.dev/watts'])
     expect(renewTimeOf(second)).not.toBe(renewTimeOf(first))
     await mac.stop()
-    expect({ made, renewed, left: await read('metalbar-orderly'), said: mac.said }).toEqual({
-      ...{ made: ['POST leases'], renewed: ['PATCH leases'], left: undefined, said: [] },
+    const removed = mac.requests()
+    expect({ made, renewed, removed, left: await read('metalbar-orderly'), said: mac.said }).toEqual({
+      ...{ made: ['POST leases'], renewed: ['PATCH leases'], removed: ['DELETE leases'], left: undefined, said: [] },
     })
   })
 

@@ -27,6 +27,8 @@ export interface PublishingAgent extends AsyncDisposable {
   readonly changed: string[]
   /** Warnings it logged. */
   readonly warnings: { message: string; fields: LogFields }[]
+  /** What it logged as news. */
+  readonly infos: string[]
   readonly slices: ObjectCache<EndpointSlice>
   /** How many slices were read so far, whether a watch or an answer brought them. */
   readonly slicesRead: () => number
@@ -79,6 +81,7 @@ export async function startPublishing(
   const clock = { now: 1_000_000 }
   const changed: string[] = []
   const warnings: { message: string; fields: LogFields }[] = []
+  const infos: string[] = []
   const slices = new ObjectCache<EndpointSlice>()
   let slicesRead = 0
   const parseSlice = (raw: unknown): EndpointSlice => {
@@ -94,7 +97,11 @@ export async function startPublishing(
     namespace,
     node: { id: node, displayName: `${node}.local` },
     agentVersion: 'v0.0.1-test',
-    log: { ...silentLog, warn: (message, fields = {}) => warnings.push({ message, fields }) },
+    log: {
+      ...silentLog,
+      info: (message) => infos.push(message),
+      warn: (message, fields = {}) => warnings.push({ message, fields }),
+    },
     onChange: (key) => changed.push(key),
     monotonicNow: () => clock.now,
     ...options,
@@ -119,6 +126,7 @@ export async function startPublishing(
     clock,
     changed,
     warnings,
+    infos,
     slices,
     slicesRead: () => slicesRead,
     services,

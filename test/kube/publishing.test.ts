@@ -108,7 +108,7 @@ describe('publishing', () => {
     })
   })
 
-  test('what is already so costs no request', async () => {
+  test('what is already so costs no request, and is told once', async () => {
     const cluster = clusterOf(world())
     await using agent = await startPublishing(world(), 'node-a')
     const target = await cluster.inferenceService('quiet')
@@ -123,6 +123,7 @@ describe('publishing', () => {
     agent.api.takeRequests()
     await done(agent.publisher.withdraw(target))
     expect(agent.api.takeRequests()).toEqual([])
+    expect(agent.infos).toEqual(['registered endpoint', 'withdrew endpoint'])
   })
 
   test('stopping takes slice and Endpoints away and keeps the Service; the end of the CR takes all', async () => {
@@ -256,7 +257,7 @@ describe('publishing', () => {
     expect(holder.publisher.observe(target).claim).toMatchObject({ kind: 'foreign' })
   })
 
-  test('whoever sees a dead claim takes its address out of service without claiming it', async () => {
+  test('whoever sees a dead claim takes its address out of service without claiming it, as often as it is made ready again', async () => {
     const cluster = clusterOf(world())
     await using holder = await startPublishing(world(), 'node-a')
     await using other = await startPublishing(world(), 'node-b')
@@ -274,6 +275,14 @@ describe('publishing', () => {
     other.api.takeRequests()
     await done(other.publisher.withdrawDead(target))
     expect(other.api.takeRequests()).toEqual(['GET endpointslices'])
+
+    for (let time = 1; time <= 4; time += 1) {
+      const endpoints = [{ addresses: [server.address], conditions: { ready: true } }]
+      await cluster.patch('endpointslices', 'hole', { endpoints })
+      await eventually(() => other.publisher.observe(target).published?.ready)
+      expect('edits' in other.publisher.observe(target).claim, `the ${time}. time`).toBe(time === 4)
+      await done(other.publisher.withdrawDead(target))
+    }
   })
 
   test('a gap in the watch starts the 180 s over', async () => {
@@ -792,6 +801,24 @@ describe('publishing when the cluster misbehaves', () => {
     await done(agent.publisher.claim(moved))
     const written = patches.mock.calls.filter(([{ plural }]) => plural === 'endpoints')
     expect(written.map(([, , , body]) => body)).toMatchObject([{ subsets: [{ ports: [{}, { name: 'endpoint' }] }] }])
+  })
+
+  test('Endpoints of somebody else are looked at again after 30 s, and then ever more seldom', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await cluster.create('endpoints', { metadata: { name: 'theirs' }, subsets: [] })
+    const clock = { now: 0 }
+    const writer = new EndpointsWriter({
+      ...{ api: agent.api, resource: resources.endpoints, log: silentLog, signal: new AbortController().signal },
+      ...{ monotonicNow: () => clock.now, random: () => 0 },
+    })
+    const looks: number[] = []
+    for (; clock.now <= 240_000; clock.now += 10_000) {
+      await writer.write({ ...publication, namespace: 'default', name: 'theirs', serviceName: 'theirs' })
+      if (agent.api.takeRequests().length > 0) looks.push(clock.now / 1_000)
+    }
+    expect(looks).toEqual([0, 30, 90, 210])
   })
 
   test('Endpoints that are written while all are listed are known as they were written', async () => {

@@ -181,7 +181,9 @@ test('the model that asks first waits until others could ask too, and each asks 
   await using _folder = folder
   using _fuse = fuse
   const asked = [fuse.ask('a/large', 'd', 50), fuse.ask('a/small', 'd', 1)]
-  const notYet = expect.objectContaining({ message: expect.stringContaining('which is the smallest') as string }) as object
+  const notYet = expect.objectContaining({
+    message: expect.stringContaining('which is the smallest') as string,
+  }) as object
   expect(asked).toEqual([notYet, notYet])
   await eventually(() => enqueue.mock.calls.length === 2)
   expect(enqueue.mock.calls).toEqual([['a/large'], ['a/small']])

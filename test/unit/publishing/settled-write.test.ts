@@ -38,3 +38,27 @@ test('what the server does not accept is refused, unless the object was another 
     patched: [{ metadata: { resourceVersion: '1' } }, { metadata: { uid: 'u', resourceVersion: '2' } }],
   })
 })
+
+test('a creation that finds no namespace is refused at once, and what went before it was written is decided again', async () => {
+  const seen: string[] = []
+  const notFound = (what: string) => () => {
+    seen.push(what)
+    return Promise.reject(new ApiError('not found', { code: 404 }))
+  }
+  const api = { get: notFound('get'), create: notFound('create'), mergePatch: notFound('patch') }
+  const settled = (known: Versioned | undefined) =>
+    settledWrite<Versioned, undefined>({
+      api: api as unknown as KubeApi,
+      store: { resource: resources.services, parse: (raw) => raw as Versioned, learn: () => undefined },
+      namespace: 'gone',
+      name: 'a',
+      known,
+      decide: (current) =>
+        current ? { do: 'patch', object: current, body: { metadata: {} } } : { do: 'create', body: {} },
+      signal: new AbortController().signal,
+    })
+  expect(await settled(undefined)).toMatchObject({ kind: 'refused', message: 'not found' })
+  expect(seen.splice(0)).toEqual(['create', 'get'])
+  expect(await settled(versioned('1'))).toMatchObject({ kind: 'refused' })
+  expect(seen).toEqual(['patch', 'get', 'create', 'get'])
+})

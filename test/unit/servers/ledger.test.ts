@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -123,6 +125,20 @@ test('changes of one moment are one write', async () => {
     keys.filter((key) => key !== 'a/s7'),
     ['ledger.json'],
   ])
+})
+
+test('a process that ended before it was looked at is not identified, and nobody is warned of that', async () => {
+  await using folder = await temporaryFolder()
+  const warnings: string[] = []
+  const log = { ...silentLog, warn: (message: string) => void warnings.push(message) }
+  const ledger = new Ledger({ file: join(folder.dir, 'ledger.json'), platform, log })
+  ledger.keep(entry)
+  const child = spawn(process.execPath, ['--version'])
+  await once(child, 'close')
+  await ledger.identify('a.b', child.pid ?? 0)
+  await ledger.close()
+  const { entries } = await open(folder.dir).load()
+  expect([entries, warnings]).toEqual([[entry], []])
 })
 
 test('a note that could not be written is in no later one', async () => {

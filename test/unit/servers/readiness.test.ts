@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import type { PortListeners } from '../../../src/agent-core/platform/platform.ts'
 import type { ProbeAnswer } from '../../../src/agent-core/servers/probe.ts'
 import { probePauseMs, watchStart, type StartWatch } from '../../../src/agent-core/servers/readiness.ts'
@@ -106,6 +106,19 @@ test('a start that cannot be measured stalls rather than never end', async () =>
   const figures = () => Promise.reject(new Error('no ps'))
   const { verdict, told } = await start({ answers: [silent], stallMs: 100, figures })
   expect([verdict, told[0]]).toEqual([{ kind: 'stalled' }, 'could not measure the progress of a start'])
+})
+
+test('an hour of sleep between two looks counts for a start as one long look', async () => {
+  const real = performance.now.bind(performance)
+  let sleeps = 0
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => real() + sleeps * 3_600_000)
+  try {
+    const probe = () => Promise.resolve((sleeps++, silent))
+    const { verdict } = await start({ probe, stallMs: 12_900 })
+    expect([verdict, sleeps]).toEqual([{ kind: 'stalled' }, 4])
+  } finally {
+    clock.mockRestore()
+  }
 })
 
 test('a start that this process cannot ask, or look at, is not stalled', async () => {
