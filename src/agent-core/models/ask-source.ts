@@ -36,9 +36,12 @@ const answerMs = 30_000
 /** What servers say of the files of a source without sending them, by their paths; of a Hub's files its listing says all. Throws ModelError, or the signal's reason. */
 export async function remoteStates(files: RemoteSource['files'], how: How): Promise<ReadonlyMap<string, RemoteState>> {
   const states = new Map<string, RemoteState>()
-  for (const file of files) if (file.hub === undefined) states.set(file.path, await remoteState(file, how))
+  for (const file of files) if (!isStated(file)) states.set(file.path, await remoteState(file, how))
   return states
 }
+
+/** Whether what was asked which files there are stated the content of this one too. */
+const isStated = ({ hub, ollamaBlob }: RemoteFile): boolean => hub !== undefined || ollamaBlob !== undefined
 
 async function remoteState({ url, credentials }: RemoteFile, { transport, signal }: How): Promise<RemoteState> {
   const shown = shownSource(url)
@@ -69,8 +72,8 @@ export function compareWithStored(
     const known = manifest.files.find(({ path }) => path === file.path)
     if (!known) return 'different'
     const { sizeBytes, validator } = states.get(file.path) ?? { sizeBytes: file.sizeBytes, validator: file.blob }
-    const isHashed = file.hub !== undefined && file.sha256 !== undefined
-    const [says, has] = isHashed ? [file.sha256, known.sha256] : [validator, known.etag]
+    const [says, has] =
+      isStated(file) && file.sha256 !== undefined ? [file.sha256, known.sha256] : [validator, known.etag]
     if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) return 'different'
     if (says === undefined || has === undefined) isProven = false
     else if (says !== has) return 'different'

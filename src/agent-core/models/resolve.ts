@@ -5,6 +5,7 @@ import { hasReason, type ModelChoice, ModelError } from './errors.ts'
 import { type Fetch, HubClient, type HubFile } from './hub/client.ts'
 import { fileUrl, hubAddressOf } from './hub/endpoint.ts'
 import type { HubToken } from './hub/token.ts'
+import { libraryFiles } from './ollama-library.ts'
 import {
   type Choice,
   isFolderFormat,
@@ -15,7 +16,15 @@ import {
   shardPaths,
   type WantedModel,
 } from './selection.ts'
-import { type HubAddress, isSafePath, modelFileName, parseModelSource, shownSource } from './source.ts'
+import {
+  type HubAddress,
+  isSafePath,
+  modelFileName,
+  type OllamaAddress,
+  ollamaNameOf,
+  parseModelSource,
+  shownSource,
+} from './source.ts'
 import { comparable } from './store/files.ts'
 
 /** A file to bring here. */
@@ -32,6 +41,8 @@ export interface RemoteFile {
   readonly credentials?: Credentials
   /** The Hub's hash of the content, where it is on the Hub: sha256 or git's. Another hash is another content. */
   readonly blob?: string
+  /** By which Ollama calls it, where it is of its library. */
+  readonly ollamaBlob?: string
   /** Where it is on the Hub. */
   readonly hub?: { readonly repo: string; readonly path: string }
   /** Neither the Hub nor its mirror says who may have it: only a request for the file itself tells. */
@@ -80,11 +91,34 @@ export interface ResolveContext {
 export async function resolveSource(wanted: WantedModel, context: ResolveContext): Promise<RemoteSource> {
   const parsed = parseModelSource(wanted.source)
   if (parsed.kind === 'hub') return onHub(parsed, [], wanted, context)
+  if (parsed.kind === 'ollama') return inLibrary(parsed, wanted, context)
   if (parsed.kind === 'unsupported') throw ModelError.terminal('UnsupportedSource', parsed.message)
   if (parsed.kind === 'local')
     throw ModelError.terminal('UnsupportedSource', `${shownSource(wanted.source)} is a file on this machine.`)
   const address = hubAddressOf(parsed.url, context.hubEndpoint)
   return address ? atHubAddress(address, wanted, context) : resolveHttp(parsed.url, wanted.source, wanted)
+}
+
+async function inLibrary(
+  address: OllamaAddress,
+  { sha256 }: WantedModel,
+  context: ResolveContext,
+): Promise<RemoteSource> {
+  const found = await libraryFiles(address, context)
+  const [primary] = found
+  const stated = sha256?.toLowerCase()
+  if (stated !== undefined && primary?.digest !== `sha256:${stated}`) {
+    throw ModelError.terminal(
+      'WrongChecksum',
+      `spec.sha256 is ${stated}, but the model of ${ollamaNameOf(address)} has ${primary?.digest}: correct spec.sha256, or name another tag.`,
+    )
+  }
+  const files = found.map(({ digest, ...file }) => ({
+    ...{ ...file, fileName: file.path, sha256: digest.slice('sha256:'.length), blob: digest },
+    ...{ ollamaBlob: digest, isPublic: true },
+  }))
+  const mmproj = files.find(({ role }) => role === 'mmproj')?.path
+  return { files, primary: primary?.path ?? '', ...(mmproj !== undefined && { mmproj }), notes: [] }
 }
 
 /** What of the Hub the source means, as its page or file address too; undefined where it means none. */

@@ -8,6 +8,8 @@ export type ModelSource =
   | { kind: 'local'; path: string }
   /** A repository of the Hugging Face Hub, or one file or folder in it. */
   | ({ kind: 'hub' } & HubAddress)
+  /** A tag of Ollama's library, or of another registry that speaks as it does. */
+  | ({ kind: 'ollama' } & OllamaAddress)
   | { kind: 'unsupported'; scheme: string; message: string }
 
 export interface HubAddress {
@@ -20,6 +22,22 @@ export interface HubAddress {
   /** As llama.cpp writes it behind the repository: `owner/name:Q4_K_M`. */
   readonly quantization?: string
 }
+
+/** As Ollama completes a name. */
+export interface OllamaAddress {
+  readonly host: string
+  readonly namespace: string
+  readonly name: string
+  readonly tag: string
+}
+
+/** What a tag of Ollama's says beside its weights, and the name that it is kept by beside them. */
+export const ollamaTexts = { template: 'template.ollama', system: 'system.ollama', params: 'params.ollama' } as const
+/** Longer than any template. */
+export const maxOllamaTextBytes = 1024 * 1024
+
+export const ollamaNameOf = ({ host, namespace, name, tag }: OllamaAddress): string =>
+  `${host}/${namespace}/${name}:${tag}`
 
 /** What a Model's `spec.source` means to us. Never throws: what cannot be used comes back with a sentence saying why. */
 export function parseModelSource(source: string): ModelSource {
@@ -39,6 +57,8 @@ export function parseModelSource(source: string): ModelSource {
       return fileSource(source)
     case 'hf':
       return hubSource(source, source.replace(/^hf:\/*/i, ''))
+    case 'ollama':
+      return ollamaSource(source)
     case 's3':
       return unsupported(
         scheme,
@@ -59,7 +79,7 @@ export function parseModelSource(source: string): ModelSource {
     default:
       return unsupported(
         scheme,
-        `${shownSource(source)} uses the scheme ${scheme}://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name) or an absolute path.`,
+        `${shownSource(source)} uses the scheme ${scheme}://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name), a tag of Ollama's library (ollama://name:tag) or an absolute path.`,
       )
   }
 }
@@ -180,6 +200,21 @@ function parseHubAddress(address: string): HubAddress | string {
     ...(revision === undefined ? {} : { revision }),
     ...(tag === undefined ? {} : { quantization: tag }),
   }
+}
+
+/** `[host/][namespace/]name[:tag]`, by Ollama's own rules; names are compared without case there. */
+function ollamaSource(source: string): ModelSource {
+  const address = source.replace(/^ollama:\/*/i, '')
+  const [, host = 'registry.ollama.ai', namespace = 'library', name = '', tag = 'latest'] =
+    /^(?:(?:([\w.-]+(?::\d{1,5})?)\/)?([\w-]{1,80})\/)?(\w[\w.-]{0,79})(?::(\w[\w.-]{0,79}))?$/.exec(address) ?? []
+  if (name === '' || host.length > 253) {
+    return unsupported(
+      'ollama',
+      `${shownSource(source)} does not name a model of Ollama: write it as ollama://name:tag or ollama://owner/name:tag.`,
+    )
+  }
+  const lower = { host: host.toLowerCase(), namespace: namespace.toLowerCase(), name: name.toLowerCase() }
+  return { kind: 'ollama', ...lower, tag: tag.toLowerCase() }
 }
 
 /** As the Hub allows the names of owners and repositories. */

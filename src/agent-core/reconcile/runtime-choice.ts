@@ -11,6 +11,7 @@ import { servedIdentity } from './model-request.ts'
 import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy.ts'
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
 import { lacksDraftWeights, saysSpeculation, speculationOf } from '../runtimes/llama-server.ts'
+import { parseModelSource } from '../models/source.ts'
 import { resolveRuntime, runtimeAnnotation, servingDigest } from '../runtimes/resolution.ts'
 import type { ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
@@ -130,6 +131,7 @@ export const chooseRuntime =
       annotation: service.metadata.annotations[runtimeAnnotation],
       specRuntime: spec.runtime,
       modelFormat: model.format,
+      isOfOllama: parseModelSource(model.source).kind === 'ollama',
       flag: settings.defaultRuntime,
       offered: settings.offered,
       installed: settings.installed?.(),

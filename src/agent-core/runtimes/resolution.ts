@@ -12,6 +12,8 @@ export interface RuntimeInput {
   readonly specRuntime?: string | undefined
   /** `Model.spec.format`; empty counts as gguf. */
   readonly modelFormat?: string | undefined
+  /** The source of the Model is Ollama's library. */
+  readonly isOfOllama?: boolean
   /** `--runtime`, where a person gave it. */
   readonly flag?: string | undefined
   /** `--runtimes`: what this machine offers, in the order of preference; absent = all. */
@@ -98,15 +100,17 @@ interface Choice {
 }
 
 function chosen(
-  { annotation, specRuntime, flag, installed = [], unverified = new Map(), running }: RuntimeInput,
+  { annotation, specRuntime, flag, installed = [], unverified = new Map(), running, isOfOllama = false }: RuntimeInput,
   format: string,
   offered: readonly ServerRuntime[],
 ): Choice {
   if (annotation) return { name: annotation.trim(), from: `annotation ${runtimeAnnotation}` }
   const isFlagUsable = flag !== undefined && names.has(flag)
-  const isDefault = specRuntime === schemaDefault && (isFlagUsable || !serves('llama-server', format))
+  const isMeantForOther = isOfOllama || !serves('llama-server', format)
+  const isDefault = specRuntime === schemaDefault && (isFlagUsable || isMeantForOther)
   if (specRuntime && !isDefault) return { name: specRuntime, from: 'spec.runtime' }
   if (flag) return { name: flag, from: '--runtime' }
+  if (isOfOllama && offered.includes('ollama')) return { name: 'ollama', from: 'the source of its Model' }
   // A daemon serves what was meant for it.
   const able = [...offered, ...serverRuntimes].filter((one) => runtimes[one].kind === 'process' && serves(one, format))
   const here = able.filter((one) => offered.includes(one))

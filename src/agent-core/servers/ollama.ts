@@ -3,13 +3,14 @@ import { createReadStream } from 'node:fs'
 import { link, rm, stat } from 'node:fs/promises'
 import { request, type IncomingMessage } from 'node:http'
 import { homedir } from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { z } from 'zod'
 import { sentence } from '../../contract/clean-text.ts'
 import { formatBytes } from '../../contract/format.ts'
 import { errorCode } from '../util/error-code.ts'
-import { parseJson } from '../util/files.ts'
+import { maxOllamaTextBytes, ollamaTexts } from '../models/source.ts'
+import { parseJson, readIfThere } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import { DaemonError, type Daemon, type DaemonAddress, type DaemonContent, type HoldOptions } from './daemon.ts'
 
@@ -163,10 +164,12 @@ export class Ollama implements Daemon {
     const digests: Record<string, string> = {}
     for (const file of files) digests[basename(file)] = await this.#give(file, { signal, onStep })
     onStep(`${this.title} makes ${name}`)
-    const parameters = contextTokens === undefined ? {} : { parameters: { num_ctx: contextTokens } }
+    const { template, system, params } = await textsBeside(files[0] ?? '')
+    const parameters = { ...params, ...(contextTokens !== undefined && { num_ctx: contextTokens }) }
+    const asked = { model: name, files: digests, parameters, ...(template && { template }), ...(system && { system }) }
     let isDone = false as boolean
     const answer = await this.#ask({
-      ...{ method: 'POST', path: '/api/create', body: { model: name, files: digests, ...parameters }, signal },
+      ...{ method: 'POST', path: '/api/create', body: asked, signal },
       onLine: (line) => {
         const failure = errorAnswer.safeParse(line)
         if (failure.success) throw this.#failed(`${name} could not be made: ${said(failure.data.error)}`)
@@ -261,6 +264,17 @@ const said = (text: string): string => {
   const words = sentence(text, maxSaidBytes)
   return /[.!?…]$/.test(words) ? words : `${words}.`
 }
+
+/** What came with the model from Ollama's library. */
+async function textsBeside(file: string) {
+  const read = (name: string) => readIfThere(join(dirname(file), name), maxOllamaTextBytes)
+  const [template, system, params] = await Promise.all([
+    ...[read(ollamaTexts.template), read(ollamaTexts.system), read(ollamaTexts.params)],
+  ])
+  return { template, system, params: paramsText.safeParse(parseJson(params ?? '')).data }
+}
+
+const paramsText = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]))
 
 async function sha256Of(file: string, signal: AbortSignal): Promise<string> {
   const hash = createHash('sha256')

@@ -221,7 +221,7 @@ export const startRows = {
   runtime: {
     kind: 'choice',
     schema: z.enum(runtimeNames, { error: `must be one of ${runtimeNames.join(', ')}` }),
-    defaultMeans: 'llama-server for GGUF, mlx-lm for MLX and safetensors',
+    defaultMeans: 'llama-server for GGUF, mlx-lm for MLX and safetensors, ollama for ollama://',
     group: 'Models',
     flag: 'runtime',
     flagTakes: {

@@ -408,7 +408,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   runtime: {
     title: 'Runtime of a service that names none',
-    help: 'Left empty: llama-server for GGUF models, mlx-lm for MLX models.',
+    help: 'Left empty: llama-server for GGUF models, mlx-lm for MLX models, Ollama for those of its library.',
   },
   runtimes: {
     title: 'Runtimes offered',

@@ -4,6 +4,7 @@ import { defaultModelStore } from '../../../src/agent-core/models/default-store.
 import {
   goAgentFileName,
   modelFileName,
+  ollamaNameOf,
   parseModelSource,
   shownSource,
   sourceDigest,
@@ -66,7 +67,7 @@ describe('a source that cannot be used says what it is and what to use instead',
     [
       'ftp://me:secret@host/x.gguf',
       'ftp',
-      'ftp://host/x.gguf uses the scheme ftp://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name) or an absolute path.',
+      "ftp://host/x.gguf uses the scheme ftp://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name), a tag of Ollama's library (ollama://name:tag) or an absolute path.",
     ],
     [
       'file://mac/models/x.gguf',
@@ -185,4 +186,27 @@ test('models are kept where a reboot does not wipe them', () => {
     '/data/metalbar/models',
     '/home/me/.local/share/metalbar/models',
   ])
+})
+
+test.each([
+  ['ollama://llama3.2', 'registry.ollama.ai/library/llama3.2:latest'],
+  ['ollama://Llama3.2:3B', 'registry.ollama.ai/library/llama3.2:3b'],
+  ['OLLAMA://me/my_model:q4', 'registry.ollama.ai/me/my_model:q4'],
+  ['ollama://hf.co/owner/Name:Q4_K_M', 'hf.co/owner/name:q4_k_m'],
+  ['ollama://registry.lan:5000/me/model', 'registry.lan:5000/me/model:latest'],
+])('%s is the tag %s', (source, name) => {
+  const parsed = parseModelSource(source)
+  expect(parsed.kind === 'ollama' && ollamaNameOf(parsed)).toBe(name)
+})
+
+test.each([
+  'ollama://',
+  'ollama://../x',
+  'ollama://a/b/c/d',
+  'ollama://a:b:c',
+  'ollama://a b',
+  'ollama://u:p@h/a/b',
+  'ollama://a?x',
+])('%s names nothing of Ollama', (source) => {
+  expect(parseModelSource(source)).toMatchObject({ kind: 'unsupported', scheme: 'ollama' })
 })

@@ -64,6 +64,21 @@ test.each<[string, RuntimeInput, unknown]>([
     ),
   ],
   [
+    'or by the source of the Model, also over the schema’s default',
+    { isOfOllama: true, specRuntime: 'llamacpp' },
+    by('ollama', 'the source of its Model'),
+  ],
+  [
+    'which may be served by another that is named',
+    { isOfOllama: true, annotation: 'llama-server' },
+    by('llama-server', byAnnotation),
+  ],
+  [
+    'or where no Ollama is offered',
+    { isOfOllama: true, specRuntime: 'llamacpp', offered: ['llama-server'] },
+    by('llama-server', gguf),
+  ],
+  [
     'mlx-server is chosen by who names it',
     { annotation: 'mlx-server', modelFormat: 'mlx' },
     by('mlx-server', byAnnotation),

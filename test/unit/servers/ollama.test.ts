@@ -1,5 +1,6 @@
 import { createServer, type RequestListener } from 'node:http'
 import { once } from 'node:events'
+import { copyFile, mkdir, writeFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -84,13 +85,31 @@ describe('the real Ollama', () => {
     expect(room.servers.get('a/b')).toMatchObject({ kind: 'exited', cause: 'stopped', settled: true, failures: 0 })
   })
 
+  test('is told what the library says of a tag beside its weights', async () => {
+    await using ollama = await OllamaOfPerson.start(executable)
+    await using room = await ServerRoom.create(hurried)
+    const folder = join(files.dir, 'of-library')
+    await mkdir(folder)
+    await copyFile(gguf, join(folder, 'tiny.gguf'))
+    await writeFile(join(folder, 'template.ollama'), 'Q: {{ .Prompt }} A:')
+    await writeFile(join(folder, 'system.ollama'), 'You are a pear.')
+    await writeFile(join(folder, 'params.ollama'), '{"stop":["Q:"],"num_ctx":9999}')
+    const launch = await launchAt(ollama.port, { model: join(folder, 'tiny.gguf'), revision: 'library' })
+    room.servers.start('a/b', launch)
+    await room.reached('ready')
+    const shown = JSON.parse((await ollama.ask('POST', '/api/show', { model: launch.content.name })).text) as object
+    expect(shown).toMatchObject({ template: 'Q: {{ .Prompt }} A:', system: 'You are a pear.' })
+    expect(JSON.stringify(shown)).toMatch(/num_ctx +128/)
+    expect(JSON.stringify(shown)).toMatch(/stop +\\"Q:\\"/)
+  })
+
   test('finishes the answer that it gives before a model leaves its memory', async () => {
     await using ollama = await OllamaOfPerson.start(executable)
     await using room = await ServerRoom.create(hurried)
     const launch = await launchAt(ollama.port)
     room.servers.start('a/b', launch)
     await room.reached('ready')
-    const answer = await complete(ollama.port, launch.content.name, { max_tokens: 100, stream: true })
+    const answer = await complete(ollama.port, launch.content.name, { max_tokens: 40, stream: true })
     const stopped = room.servers.stop('a/b')
     expect((await answer.text()).trimEnd().endsWith('data: [DONE]')).toBe(true)
     expect([await stopped, await ollama.loaded()]).toEqual([{ stopped: true }, []])
