@@ -112,10 +112,9 @@ export class ServerLaunches {
     const known = dialect?.flags
     if (known === undefined) return undefined
     const spec = { ...desiredServer.spec, extraArgs: [] }
-    const ours = argv({ ...this.#given(prepared), spec, port: 0, promptCacheMiB: 0 })
-    // Of llama-server's the others are older than the builds that LLMKube names.
-    const judged = flags.isStrict === true ? ours : ours.filter((word) => word.startsWith('--spec-'))
-    const problem = tooOld(judged, known, executable)
+    const bound = dialect?.boundsPromptCache === true ? { promptCacheMiB: 0 } : {}
+    const ours = argv({ ...this.#given(prepared), spec, port: 0, ...bound })
+    const problem = tooOld(ours, known, executable)
     return problem && `${problem} Upgrade ${flags.product}.`
   }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-':' //; case " $* " in *' --help '*) echo 'sample-server: --model --host --port --mlock --metrics and the rest of llama-server'; exit ;; esac
+':' //; case " $* " in *' --help '*) echo 'sample-server: --model --host --port --mlock --metrics --n-gpu-layers --ctx-size --parallel --flash-attn --cache-type-k --cache-type-v --cpu-moe --n-cpu-moe --no-kv-offload --override-tensor --override-kv --threads --batch-size --ubatch-size --no-warmup --jinja --reranking --embedding --pooling --cache-ram --alias --rope-scaling --rope-scale --yarn-orig-ctx --reasoning-budget --reasoning-budget-message --mmproj and the rest of llama-server'; exit ;; esac
 ':' //; case " $* " in *' --version '*) echo 'version: 0 (sample)'; exit ;; esac
 ':' //; exec node "$0" "$@"
 // A SAMPLE, not an inference server: it takes llama-server's arguments, speaks its HTTP and makes up every answer.

@@ -84,8 +84,8 @@ const kinds: readonly Kind[] = [
       told: /'banana'\. This llama-server does not know this kind of model: upgrade llama/,
     },
     old: {
-      ...{ says: '--model --port', spec: { extraArgs: ['--seed', '1'] } },
-      told: /^spec\.extraArgs: --seed is refused: .* does not know it\. .* install another version of llama\.cpp\.$/,
+      says: '--model --host --port --n-gpu-layers --ctx-size --metrics',
+      told: /is too old: it does not know --flash-attn\. Upgrade llama\.cpp\.$/,
     },
   },
   {
@@ -294,6 +294,17 @@ describe.each(kinds)('$name', (kind) => {
     const argv = (await launchOf(kind, executable)).argv(1)
     expect(argv.filter((word) => word.startsWith('--') && !known.has(word))).toEqual([])
   })
+})
+
+test('an argument of the spec that the installed llama-server does not know is refused by its name', async () => {
+  const [kind] = kinds
+  const build = join(models.dir, 'no-seed')
+  const ours = '--model --host --port --n-gpu-layers --ctx-size --metrics --flash-attn --batch-size --alias --no-ui'
+  await writeFile(build, `#!/bin/sh\necho '${ours}'\n`, { mode: 0o755 })
+  const { problem } = await prepare(kind as Kind, build, inModels('llama.gguf'), { extraArgs: ['--seed', '1'] })
+  expect(problem?.message).toMatch(
+    /^spec\.extraArgs: --seed is refused: .* does not know it\. .* install another version of llama\.cpp\.$/,
+  )
 })
 
 test('the port that vllm-swift may have its engine listen at is given to no other server, also by the next agent', async () => {
