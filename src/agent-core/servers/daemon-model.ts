@@ -295,8 +295,9 @@ export class DaemonModel implements ServedModel {
         missed = 0
       } catch (error) {
         if (!(error instanceof DaemonError)) throw error
-        missed += 1
-        if (missed >= liveness.hungMisses && error.trouble === 'silent') return error
+        // Of anything else the load itself tells.
+        missed = error.trouble === 'silent' ? missed + 1 : 0
+        if (missed >= liveness.hungMisses) return error
       }
     }
     return undefined

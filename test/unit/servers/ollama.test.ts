@@ -169,6 +169,21 @@ describe('the real Ollama', () => {
     expect((await complete(ollama.port, launch.content.name)).status).toBe(200)
   })
 
+  test('whose model ends while it is asked to stop tells one end', async () => {
+    await using ollama = await OllamaOfPerson.start(executable)
+    await using room = await ServerRoom.create(hurried)
+    const launch = await launchAt(ollama.port)
+    room.servers.start('a/b', launch)
+    await room.reached('ready')
+    const stops: Promise<unknown>[] = []
+    room.servers.onChange((key, state) => {
+      if (state.kind === 'exited' && !state.settled) stops.push(room.servers.stop(key))
+    })
+    await ollama.ask('POST', '/api/generate', { model: launch.content.name, keep_alive: 0 })
+    expect((await room.settled()).cause).toBe('itself')
+    expect([await Promise.all(stops), room.kinds().slice(-2)]).toEqual([[{ stopped: true }], ['exited', 'settled']])
+  })
+
   test('that is gone, back without its models or suspended is told apart, and the next start heals it', async () => {
     await using ollama = await OllamaOfPerson.start(executable)
     await using room = await ServerRoom.create(hurried)
