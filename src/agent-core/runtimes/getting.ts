@@ -100,11 +100,18 @@ async function workFor(
   if (!source)
     throw new GettingError(`It is installed by hand. ${runtimes[runtime].program.notInstalled[options.system]}`)
   const own = await environmentsOf(options, runtime)
-  if (deed === 'install') return installation(runtime, source, options, by)
+  if (deed === 'install') {
+    if (own.current === undefined) return installation(runtime, source, options, by)
+    throw new GettingError(`It is here already: metal-agent runtimes update ${runtime}, or remove it first.`)
+  }
   const here = own.current === undefined ? await homebrewed(runtime, source, options) : undefined
   if (deed === 'update') {
     if (here) return { runtime, deed, steps: [{ command: here.brew, args: ['upgrade', here.formula] }] }
-    return { ...(await installation(runtime, source, options, by ?? (await pythonInstaller(options)))), deed }
+    const python = by ?? (await pythonInstaller(options))
+    // What Homebrew installs beside it would not count.
+    if (python === 'brew')
+      throw new GettingError(`Metalbar installed it: remove it first, then install it by Homebrew.`)
+    return { ...(await installation(runtime, source, options, python)), deed }
   }
   if (deed === 'rollback') {
     if (here) throw new GettingError('Homebrew keeps no earlier version: install the one that you want with it.')

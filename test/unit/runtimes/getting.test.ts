@@ -118,6 +118,8 @@ test('by the real pip it is installed, brought up to date, gone back from and re
   expect(stdout).toContain('mlx-lm 0.32.2 is installed. Servers that run keep')
   expect(await here.find()).toEqual({ kind: 'found', path: path.join(here.ownFolder, 'mlx_lm.server') })
 
+  await expect(here.do('install')).rejects.toThrow('It is here already: metal-agent runtimes update mlx-lm')
+  await expect(here.do('update', { by: 'brew' })).rejects.toThrow('remove it first, then install it by Homebrew')
   await here.takes('0.33.0')
   expect(await here.do('update')).toMatch(/^mlx-lm 0\.33\.0 is installed\. /)
   const list = await verb(here, ['list'])
