@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
+import { signalGroup } from '../../src/agent-core/util/signal-group.ts'
 import { eventually } from './eventually.ts'
 import { freePort } from './free-port.ts'
 import { temporaryFolder } from './temporary-folder.ts'
@@ -30,25 +31,23 @@ export class OllamaOfPerson implements AsyncDisposable {
     return ollama
   }
 
-  get pid(): number | undefined {
-    return this.#process?.pid
-  }
-
   /** Again at the same port, with the models that it had. */
   async start(): Promise<void> {
     const { PATH } = process.env
     this.#process = spawn(this.#executable, ['serve'], {
       stdio: 'ignore',
+      // Its runners are of its group, and outlive one that is killed.
+      detached: true,
       env: { PATH, HOME: this.#home.dir, OLLAMA_HOST: `127.0.0.1:${this.port}`, OLLAMA_NOHISTORY: '1' },
     })
     await eventually(() => this.ask('GET', '/api/version').then(({ status }) => status === 200), { what: 'Ollama' })
   }
 
-  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+  async stop(): Promise<void> {
     const running = this.#process
     if (!running || running.exitCode !== null || running.signalCode !== null) return
     running.kill('SIGCONT')
-    running.kill(signal)
+    running.kill('SIGTERM')
     await once(running, 'exit')
   }
 
@@ -83,7 +82,9 @@ export class OllamaOfPerson implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop('SIGKILL')
+    const pid = this.#process?.pid
+    await this.stop()
+    if (pid !== undefined) signalGroup(pid, 'SIGKILL')
     await this.#home[Symbol.asyncDispose]()
   }
 }
