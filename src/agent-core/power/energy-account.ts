@@ -121,7 +121,7 @@ export class EnergyAccount {
 
   add(sample: Measured): void {
     if (this.#samples.length >= maxSamples) this.#samples = [sum(this.#samples)]
-    if (sample.ms > 0) this.#samples.push(sample)
+    this.#samples.push(sample)
   }
 
   get closedAtMs(): number {

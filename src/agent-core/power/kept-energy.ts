@@ -137,7 +137,11 @@ export function bounded(kept: KeptEnergy): KeptEnergy {
     hours = rest
     days = withBucket(days, { ...oldest, at: Math.floor(oldest.at / dayMs) * dayMs })
   }
-  while (days.length > limits.days || (days.length > 0 && rows() > limits.rows)) days = days.slice(1)
+  while (days.length > limits.days || rows() > limits.rows) {
+    const [oldest, ...rest] = days
+    if (!oldest) break
+    days = rest
+  }
   // An hour that is dropped becomes part of a day.
   return days === kept.days ? kept : { ...kept, hours, days }
 }

@@ -133,3 +133,24 @@ test('an agent that does not end is waited for, and then nothing is called gone'
   await expect(unloading).rejects.toThrow(/^Process 4242 of llmkube-metal-agent\.service has not ended within/)
   expect(told).toEqual(['Process 4242 withdraws its models and lets requests in flight finish.'])
 })
+
+test('a service that is neither loaded nor runs is left as it is', async () => {
+  await using there = await uninstallWorld()
+  await there.programs({ systemctl: "printf 'LoadState=not-found\\nUnitFileState=\\nMainPID=0\\n'" })
+  const work = {
+    agents: { look: () => Promise.resolve(undefined), leave: () => Promise.resolve('silent' as const) },
+    tell: () => undefined,
+  }
+  await unloaded(new SystemdService(there.host), { forGood: true, limitMs: 20 }, work)
+  const calls = await there.called()
+  expect(calls.filter((call) => !call.includes(' show '))).toEqual([])
+})
+
+test("root is told to leave a user's service to that user, and may have one of its own", async () => {
+  await using there = await uninstallWorld()
+  await there.programs({ systemctl: 'exit 0' })
+  const checked = async (id: number) =>
+    new SystemdService({ ...there.host, isRoot: true, user: { ...there.host.user, name: 'anna', id } }).check()
+  await expect(checked(501)).rejects.toThrow('The service belongs to anna: repeat this without sudo.')
+  await expect(checked(0)).resolves.toBeUndefined()
+})

@@ -81,6 +81,27 @@ test('an empty file and a file that is no GGUF are named', async () => {
   ])
 })
 
+test('a Model of a format that is not known here takes any model, and nothing that is none', async () => {
+  const file = join(world.folder, 'model.bin')
+  const wanted = { ...request(file), format: 'custom' }
+  await writeFile(file, gguf('A'))
+  expect(await world.models.ensure(wanted, staying())).toMatchObject({ path: file })
+  await writeFile(file, 'just a text')
+  expect((await failure(world.models.ensure(wanted, staying()))).message).toBe(
+    `${file} is not a model of spec.format custom: put a model file there, or correct spec.source or spec.format.`,
+  )
+})
+
+test('a projector that is no model is named with the format that it has to have', async () => {
+  const [path, mmproj] = [join(world.folder, 'x.gguf'), join(world.folder, 'mmproj.bin')]
+  await writeFile(path, gguf('A'))
+  await writeFile(mmproj, 'no model')
+  const failed = await failure(world.models.ensure({ ...request(path), mmproj }, staying()))
+  expect(failed.message).toBe(
+    `${mmproj} is not a model of spec.format gguf: put a model file there, or correct spec.mmproj.`,
+  )
+})
+
 test('a file that this user may not read is named', async () => {
   await writeFile(path, gguf('A'))
   await chmod(path, 0)

@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { readGgufHeader } from '../../../src/agent-core/models/gguf/file-header.ts'
 import { GgufError } from '../../../src/agent-core/models/gguf/gguf.ts'
-import { projectorAt } from '../../../src/agent-core/models/look.ts'
+import { lookAtServer, projectorAt } from '../../../src/agent-core/models/look.ts'
+import type { Remote } from '../../../src/agent-core/models/remote.ts'
 import { writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -17,4 +18,34 @@ test('a projector that is removed meanwhile is told in a sentence', async () => 
   await expect(projectorAt(file, () => Promise.resolve(header))).rejects.toThrow(
     /mmproj\.gguf cannot be read \(ENOENT.*\): check the volume it is on\.$/,
   )
+})
+
+test('a model in parts on a server is as large as all parts together, and its projector as large as the server says', async () => {
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'x.gguf')
+  await writeLlamaGguf(file)
+  const header = await readGgufHeader(file)
+  const part = (fileName: string, role = 'weights') => ({
+    fileName,
+    path: fileName,
+    url: `https://host/${fileName}`,
+    role,
+  })
+  const files = [
+    part('M-00001-of-00002.gguf'),
+    part('M-00002-of-00002.gguf'),
+    { ...part('mmproj.gguf', 'mmproj'), sizeBytes: 77 },
+  ]
+  const remote = {
+    resolve: () => Promise.resolve({ files, primary: 'M-00001-of-00002.gguf', notes: [] }),
+    header: () => Promise.resolve(header),
+  } as unknown as Remote
+  const look = await lookAtServer(
+    remote,
+    { source: 'https://host/M', namespace: 'default' },
+    new AbortController().signal,
+  )
+  const partBytes = header.tensors.reduce((sum, { bytes }) => sum + bytes, header.dataOffset)
+  expect(look).toMatchObject({ fileBytes: 2 * partBytes, mmproj: { fileBytes: 77 }, isHere: false })
+  expect(partBytes).toBeGreaterThan(header.dataOffset)
 })

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { rm } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { LocalModel, ModelRequest } from '../../../src/agent-core/models/models.ts'
@@ -176,5 +176,13 @@ test('what is on the disk is told with its digest, last used first, read once un
     both: expect.arrayContaining([model('older'), model('newer')]) as unknown,
     stillKnown: both,
     used: [model('older')],
+  })
+})
+
+test('the disk of the store is told with what is free on it', async () => {
+  await mkdir(world.store)
+  expect(await world.models.view()).toEqual({
+    ...{ directory: world.store, reserveBytes: expect.any(Number) as number, models: [] },
+    freeBytes: expect.any(Number) as number,
   })
 })

@@ -295,6 +295,17 @@ test('a format that contradicts the first bytes of the download ends it there, w
   expect(await readdir(join(world.store, '.metalbar/partials'))).toEqual([])
 })
 
+test('a checksum that a Model states gets nothing from the cache of the Hub that the Hub does not vouch for', async () => {
+  const ofPerson = gguf('P')
+  await hub.addRepo('org/m', { 'x.weights': gguf('H') })
+  const blobs = join(world.folder, 'home/.cache/huggingface/hub/models--org--m/blobs')
+  await mkdir(blobs, { recursive: true })
+  await writeFile(join(blobs, sha256(ofPerson)), ofPerson)
+  const models = world.restarted({ allowInsecureLoopback: true, homeDir: join(world.folder, 'home') })
+  const wanted = { ...request('hf://org/m/x.weights'), format: 'custom', sha256: sha256(ofPerson) }
+  expect(await failure(models.ensure(wanted, staying()))).toMatchObject({ reason: 'ChecksumMismatch' })
+})
+
 test('who wants another format leaves a shared download at its first bytes, and the others get it', async () => {
   const file = world.server.serve('/x.bin', safetensors(200_000), { paced: true })
   const custom = world.models.ensure({ ...request(file.url, 'one'), format: 'custom' }, staying())

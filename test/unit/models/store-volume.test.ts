@@ -1,7 +1,7 @@
-import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { chown, mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { isAway, placeOf, StoreWatch } from '../../../src/agent-core/models/store/watch.ts'
+import { isAway, judgeStoreFolder, placeOf, StoreWatch } from '../../../src/agent-core/models/store/watch.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -92,4 +92,18 @@ test.each([
   watch.start()
   watch.stop()
   expect(said).toEqual(expected)
+})
+
+test('a folder above the store that is another user’s is named, and one of this user or of root is not', async ({
+  skip,
+}) => {
+  const above = join(folder.dir, 'shared')
+  const store = join(above, 'models')
+  await mkdir(store, { recursive: true })
+  expect(await judgeStoreFolder(store)).toEqual({ warnings: [] })
+  skip(process.getuid?.() !== 0, 'only root can give a folder to another user')
+  await chown(above, 4_711, 4_711)
+  expect((await judgeStoreFolder(store)).warnings).toEqual([
+    `Others could replace the model store ${store}, since ${above} belongs to user 4711: choose a --model-store in a folder of your own.`,
+  ])
 })

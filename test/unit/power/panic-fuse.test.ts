@@ -76,8 +76,9 @@ describe('a machine that stays up for half an hour after a start', () => {
   /** In the boot after a disorderly end; `start` starts a model. */
   async function startedFuse() {
     let listener: ServerListener = () => undefined
+    const states = new Map<string, ServerState>()
     const servers: PanicFuseOptions['servers'] = {
-      ...noServers,
+      state: () => states,
       onChange: (heard) => {
         listener = heard
         return () => (listener = () => undefined)
@@ -89,6 +90,15 @@ describe('a machine that stays up for half an hour after a start', () => {
       fuse,
       folder,
       start: () => listener('a/b', { kind: 'starting', since: 0 }, 'current'),
+      hear: (key: string, state: ServerState) => {
+        states.set(key, state)
+        listener(key, state, 'current')
+      },
+      /** As it is on the disk when all is written. */
+      written: async (): Promise<unknown> => {
+        await fuse.leaving()
+        return JSON.parse(await readFile(file, 'utf8'))
+      },
       outlivedUpTo: (at: number) =>
         vi.waitFor(async () => expect(await readFile(file, 'utf8')).toContain(new Date(at).toISOString())),
     }
@@ -110,6 +120,21 @@ describe('a machine that stays up for half an hour after a start', () => {
     await outlivedUpTo(began + 20 * minuteMs)
     await vi.advanceTimersByTimeAsync(60 * minuteMs)
     await outlivedUpTo(began + 30 * minuteMs)
+  })
+
+  test('has survived that start alone, not what became of the server, nor one that nobody asked for', async () => {
+    const { fuse, folder, start, hear, outlivedUpTo, written } = await startedFuse()
+    await using _folder = folder
+    using _fuse = fuse
+    const began = Date.now()
+    start()
+    await vi.advanceTimersByTimeAsync(10 * minuteMs)
+    hear('a/b', { kind: 'loading', since: 0, pid: 1, port: 1 })
+    hear('a/c', { kind: 'starting', since: 0, unasked: true })
+    await vi.advanceTimersByTimeAsync(21 * minuteMs)
+    await outlivedUpTo(began)
+    await vi.advanceTimersByTimeAsync(60 * minuteMs)
+    expect(await written()).toMatchObject({ outlivedUpTo: new Date(began).toISOString(), leftIn: 'two' })
   })
 
   test('has not survived it while it slept', async () => {

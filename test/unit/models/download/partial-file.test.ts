@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto'
-import { readdir, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { open, readdir, writeFile, type FileHandle } from 'node:fs/promises'
 import { uptime } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Identity, PartialFile } from '../../../../src/agent-core/models/download/partial-file.ts'
+import { eventually } from '../../../support/eventually.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
@@ -93,4 +95,23 @@ test.each<[string, { recent?: Record; durable?: Record }, number]>([
   if (durable) await writeFile(`${path}.json`, JSON.stringify(durable))
   await using file = await opened()
   expect(file.writtenBytes).toBe(bytes)
+})
+
+test('what a durable record says is synced before the record is written, and nothing is synced for a recent one', async () => {
+  const any = await open(join(folder.dir, 'any'), 'w')
+  const handles = Object.getPrototypeOf(any) as FileHandle
+  await any.close()
+  const isRecorded = () => existsSync(join(folder.dir, 'x.partial.json'))
+  const seen: boolean[] = []
+  const sync = vi.spyOn(handles, 'datasync').mockImplementation(() => Promise.resolve(void seen.push(isRecorded())))
+  try {
+    const file = await opened()
+    await file.write(Buffer.alloc(64 * 1024 * 1024), 1)
+    await eventually(isRecorded)
+    await file.write(Buffer.alloc(1), 0)
+    await file.close({ keep: true })
+    expect(seen).toEqual([false])
+  } finally {
+    sync.mockRestore()
+  }
 })

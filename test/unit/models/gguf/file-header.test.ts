@@ -76,6 +76,16 @@ test('a header says what a model needs', async () => {
   })
 })
 
+test('what a header leaves empty or says in another type is not said', async () => {
+  await writeLlamaGguf(at('empty.gguf'), {
+    metadata: { 'general.name': '', 'llama.attention.head_count': [], 'llama.attention.head_count_kv': ['two'] },
+  })
+  const empty = await readGgufHeader(at('empty.gguf'))
+  for (const field of ['name', 'headCount', 'headCountKv']) expect(empty).not.toHaveProperty(field)
+  await writeLlamaGguf(at('typed.gguf'), { metadata: { 'general.name': 7 } })
+  expect(await readGgufHeader(at('typed.gguf'))).not.toHaveProperty('name')
+})
+
 test('a file that does not name its quantisation has the one of most of its bytes', async () => {
   const types = ['F32', 'Q8_0', 'Q6_K'] as const
   const tensors = types.map((type, index) => ({ name: type, dimensions: [256, [1, 20, 10][index] ?? 0], type }))
