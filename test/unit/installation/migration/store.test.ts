@@ -1,4 +1,4 @@
-import { chmod, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, rm, stat, statfs, symlink, truncate, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import {
@@ -52,6 +52,26 @@ test('files of models get a second name, and what is no model stays where it is'
     await inode(at('go/phi/phi.gguf')),
   ])
   expect(await moved(plan)).toEqual([])
+})
+
+test('models that get a second name need no room, and those that have to be copied need all of theirs', async ({
+  skip,
+}) => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('go/phi/phi.gguf')
+  const elsewhere = '/dev/shm'
+  const another = await statfs(elsewhere).catch(() => undefined)
+  const { bavail, bsize } = await statfs(at())
+  const free = Math.max(bavail * bsize, (another?.bavail ?? 0) * (another?.bsize ?? 0))
+  await truncate(at('go/phi/phi.gguf'), free + 1_000_000_000)
+  expect(await lookAtStore(at('go'), at('own'))).toMatchObject({ how: 'link', problems: [] })
+  const isAnother = another !== undefined && (await stat(elsewhere)).dev !== (await stat(at())).dev
+  skip(!isAnother, `${elsewhere} is no volume of its own`)
+  const copied = await lookAtStore(at('go'), join(elsewhere, 'metalbar-nowhere'))
+  expect(copied).toMatchObject({ how: 'copy', problems: [expect.stringContaining('There is not enough room')] })
+  await truncate(at('go/phi/phi.gguf'), 4)
+  expect(await lookAtStore(at('go'), join(elsewhere, 'metalbar-nowhere'))).toMatchObject({ how: 'copy', problems: [] })
 })
 
 test('what is moved is taken back, also where a reboot has emptied the store, and a model of our own stays', async () => {
