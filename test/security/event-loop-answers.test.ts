@@ -90,7 +90,7 @@ test.each([
     sim.faults.add({ on: { resource: 'models' }, times: Infinity, fault })
     sim.breakWatches('gone')
     const { cluster } = await watched.agent.shows(
-      (snapshot) => snapshot.cluster.state !== 'live' && snapshot.cluster.state !== 'connecting' && snapshot,
+      (snapshot) => !['live', 'connecting', 'stale'].includes(snapshot.cluster.state) && snapshot,
       'a cluster that refuses',
     )
     expect(cluster.state).toBe('denied')

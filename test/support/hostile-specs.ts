@@ -76,6 +76,8 @@ const anything = fc.jsonValue({ maxDepth: 3 })
 const object = fc.dictionary(fc.string({ maxLength: 8 }), anything, { maxKeys: 4 })
 const list = (item: fc.Arbitrary<unknown>) => fc.array(item, { maxLength: 4 })
 
+const strangeNames = ['../../draft.gguf', '/etc/passwd', 'x'.repeat(253), '-rf', '$(touch /tmp/x)', 'a\u0000b']
+
 /** Every other field that LLMKube's InferenceService has in v1alpha1, as its type allows; those that our agent does not read may hold anything. */
 const otherFields: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   batchSize: fc.constantFrom(1, 16_384),
@@ -86,6 +88,11 @@ const otherFields: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   cacheTypeK: fc.constantFrom('f16', 'q4_0', 'iq4_nl'),
   cacheTypeV: fc.constantFrom('f16', 'q4_0', 'iq4_nl'),
   mode: fc.constantFrom('chat', 'embedding', 'rerank'),
+  speculativeDecoding: fc.oneof(
+    fc.record({ type: fc.constantFrom('draft', 'draft-eagle3'), draftModel: fc.constantFrom(...strangeNames) }),
+    fc.record({ type: fc.constantFrom('draft-simple', 'mtp'), draftModelRef: fc.constantFrom(...strangeNames) }),
+    fc.record({ type: fc.constantFrom('ngram-mod', 'none'), nDraftMax: fc.constantFrom(1, 2_147_483_647) }),
+  ),
   priority: fc.constantFrom('critical', 'batch'),
   ropeScaling: fc.record({
     type: fc.constantFrom('linear', 'yarn', 'longrope'),
@@ -125,7 +132,7 @@ const otherFields: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
     [
       ...['affinity', 'autoscaling', 'disruption', 'modelCache', 'nodeSelector', 'personaPlexConfig', 'podAnnotations'],
       ...['podLabels', 'podSecurityContext', 'probeOverrides', 'resources', 'rolloutPolicy', 'securityContext', 'slo'],
-      ...['sglangConfig', 'speculativeDecoding', 'tgiConfig', 'topologySpreadConstraints', 'vllmConfig'],
+      ...['sglangConfig', 'tgiConfig', 'topologySpreadConstraints', 'vllmConfig'],
     ].map((name) => [name, object]),
   ),
 }
