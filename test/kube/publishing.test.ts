@@ -568,6 +568,14 @@ describe('publishing when the cluster misbehaves', () => {
     await eventually(() => agent.publisher.observe(target).published)
     expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: server })
     await done(agent.publisher.publish(target, server))
+    // Nor are any number of them edits by others.
+    for (const port of [1, 2, 3, 4]) {
+      sim.faults.add({ on: { verb: 'patch', resource: 'endpointslices' }, fault: { kind: 'reset-after' } })
+      await expect(agent.publisher.publish(target, { ...server, port })).rejects.toMatchObject({ name: 'ApiError' })
+      await eventually(() => agent.publisher.observe(target).published?.port === port)
+      expect(agent.publisher.observe(target).claim).toEqual({ kind: 'ours', epoch: 1 })
+      await done(agent.publisher.publish(target, server))
+    }
 
     sim.faults.add({ on: { verb: 'create', resource: 'endpointslices' }, fault: { kind: 'reset-after' } })
     const second = await cluster.inferenceService('lossy-claim')
