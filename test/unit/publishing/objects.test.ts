@@ -168,6 +168,20 @@ describe('what is up to date', () => {
     expect(serviceIsCurrent(serviceOf(publication), { ...publication, ...change })).toBe(false)
   })
 
+  test('a Service is outdated by a port of another name, and by another port of the same name', () => {
+    const [port, ...others] = publication.servicePorts
+    if (port === undefined) throw new Error('The example has no port.')
+    const withFirst = (change: Partial<typeof port>) => ({
+      ...publication,
+      servicePorts: [{ ...port, ...change }, ...others],
+    })
+    expect(
+      [{}, { name: 'endpoint' } as const, { port: 1 }].map((change) =>
+        serviceIsCurrent(serviceOf(publication), withFirst(change)),
+      ),
+    ).toEqual([true, false, false])
+  })
+
   test('a Service with another target port is not: traffic goes by the ports of the slice', () => {
     const moved = { ...publication, published: { address: '192.0.2.7', port: 1, ready: true } }
     expect(serviceIsCurrent(serviceOf(publication), moved)).toBe(true)
