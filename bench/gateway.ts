@@ -37,6 +37,8 @@ interface Way extends AsyncDisposable {
 interface Round {
   /** Of requests one after the other on one connection. */
   readonly requestMs: number
+  /** Of a stream that has the machine to itself. */
+  readonly aloneMs: number
   readonly firstByteMs: number
   readonly streamsMs: number
   /** Answers that came to no end. */
@@ -106,6 +108,11 @@ async function rowsOf(
       note: `median of ${requestsPerBatch} on one connection; ${median(({ requestMs }) => requestMs)} ms directly`,
     },
     {
+      what: `${way.name}: added to the first byte of a stream`,
+      ...{ unit: 'ms', values: added(({ aloneMs }) => aloneMs) },
+      note: `median of ${streams} one after the other`,
+    },
+    {
       what: `${way.name}: added to the first byte of ${streams} streams`,
       ...{ unit: 'ms', values: added(({ firstByteMs }) => firstByteMs) },
       note: `${median(({ firstByteMs }) => firstByteMs)} ms directly`,
@@ -154,6 +161,9 @@ async function measureOnce(port: number): Promise<Round> {
   const times: number[] = []
   for (let asked = 0; asked < requestsPerBatch; asked += 1)
     times.push((await ask(agent, port, { stream: false })).allMs)
+  const alone: number[] = []
+  for (let asked = 0; asked < streams; asked += 1)
+    alone.push((await ask(agent, port, { stream: true, tokens: 1, everyMs })).firstByteMs)
   const began = performance.now()
   const body = { stream: true, tokens, everyMs }
   const answers = await Promise.all(Array.from({ length: streams }, () => ask(agent, port, body)))
@@ -161,6 +171,7 @@ async function measureOnce(port: number): Promise<Round> {
   agent.destroy()
   return {
     requestMs: statisticsOf(times).median,
+    aloneMs: statisticsOf(alone).median,
     firstByteMs: statisticsOf(answers.map(({ firstByteMs }) => firstByteMs)).median,
     streamsMs,
     broken: answers.filter(({ isWhole }) => !isWhole).length,

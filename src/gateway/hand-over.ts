@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { Server } from 'node:net'
 import { z } from 'zod'
 import { allRoutes } from '../contract/gateway.ts'
@@ -34,6 +34,8 @@ export async function handOver(
   estate: Estate,
   { readyMs, servingMs } = usualLimits,
 ): Promise<void> {
+  // Loaded when it is needed: most gateways start no process, and it takes memory.
+  const { spawn } = await import('node:child_process')
   const child = spawn(program, args, { detached: true, stdio: ['ignore', 'inherit', 'inherit', 'ipc'], cwd: '/' })
   const ended = new Promise<never>((_resolve, reject) => {
     child.on('error', reject)

@@ -1,4 +1,3 @@
-import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import {
@@ -179,6 +178,8 @@ const entrancesOf = (service: Service): Entrance[] =>
 
 /** In a time that says nothing of either. */
 function isDigestOf(sha256: string, text: string): boolean {
+  // Loaded with the first key: it takes 2 MiB, and most gateways ask for none.
+  const { createHash, timingSafeEqual } = process.getBuiltinModule('node:crypto')
   const [wanted, shown] = [Buffer.from(sha256, 'hex'), createHash('sha256').update(text).digest()]
   return wanted.length === shown.length && timingSafeEqual(wanted, shown)
 }
