@@ -118,18 +118,16 @@ const lookedHere =
 
 async function runtimesHere({ env, platform }: CliIo, stateDir: string): Promise<readonly RuntimeView[]> {
   const { Dialects } = await import('../agent-core/runtimes/dialect.ts')
-  const { ownProgramFolder } = await import('../agent-core/runtimes/getting.ts')
-  const { findDaemon, InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
+  const { findRuntime, InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
   const { serverRuntimes } = await import('../agent-core/servers/probe.ts')
   const { startRows } = await import('../agent-core/settings/start-rows.ts')
-  const { findExecutable } = await import('../agent-core/util/find-executable.ts')
-  const search = { system: platform === 'darwin' ? 'darwin' : 'linux', path: env['PATH'] } as const
+  const search = {
+    ...{ stateDir, system: hostPlatform(platform).name, path: env['PATH'] },
+    settings: { ollamaPort: startRows.ollamaPort.default },
+  }
   const installed = new InstalledRuntimes({
     offered: () => serverRuntimes,
-    find: (runtime) =>
-      runtime.kind === 'daemon'
-        ? findDaemon(runtime, startRows[runtime.port].default)
-        : findExecutable(runtime.program, { ...search, ownFolder: ownProgramFolder(stateDir, runtime.name) }),
+    find: (runtime) => findRuntime(runtime, search),
     dialects: new Dialects(),
   })
   return installed.look()

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { availableParallelism, homedir, loadavg } from 'node:os'
 import { join } from 'node:path'
-import { findRuntime, llamaServer, type MachineRooms, type RoomContext } from './machine-rooms.ts'
+import { findHere, llamaServer, type MachineRooms, type RoomContext } from './machine-rooms.ts'
 import { figuresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
 import type { Rooms } from '../api/command.ts'
 import { Commands } from '../api/commands.ts'
@@ -454,7 +454,7 @@ function openSession(
     },
     models,
     dialects: rooms.dialects,
-    findBinary: (runtime) => findRuntime(context, runtime),
+    findBinary: (runtime) => findHere(context, runtime),
     allowsFile: (path, namespace) => models.allowsFile(path, namespace),
     metal: hasMetal,
   })

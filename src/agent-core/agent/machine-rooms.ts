@@ -32,8 +32,7 @@ import { Power } from '../power/power.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/memory-guard.ts'
 import { Dialects } from '../runtimes/dialect.ts'
-import { ownProgramFolder } from '../runtimes/getting.ts'
-import { findDaemon, InstalledRuntimes } from '../runtimes/installed.ts'
+import { findRuntime, InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
@@ -43,7 +42,7 @@ import { Ledger } from '../servers/ledger.ts'
 import { nothingPublished } from '../servers/ports.ts'
 import { Servers } from '../servers/servers.ts'
 import type { AgentSettings } from '../settings/settings.ts'
-import { type Executable, findExecutable } from '../util/find-executable.ts'
+import type { Executable } from '../util/find-executable.ts'
 import { splitKey } from '../util/object-key.ts'
 import { seesFigures } from '../../contract/client.ts'
 
@@ -60,22 +59,13 @@ export interface RoomContext {
   readonly session: () => ClusterSession | undefined
 }
 
-/** Looked for at each call: an installation while the agent runs counts. */
-export function findRuntime(
-  { options: { platform, env }, settings }: RoomContext,
-  runtime: Runtime,
-): Promise<Executable> {
-  if (runtime.kind === 'daemon') return findDaemon(runtime, settings()[runtime.port])
-  const {
-    program,
-    settings: { program: setting },
-  } = runtime
+/** As {@link findRuntime}, by what counts now. */
+export function findHere({ options: { platform, env }, settings }: RoomContext, runtime: Runtime): Promise<Executable> {
   const now = settings()
-  const ownFolder = ownProgramFolder(now.stateDir, runtime.name)
-  return findExecutable(program, { given: now[setting], ownFolder, system: platform.name, path: env['PATH'] })
+  return findRuntime(runtime, { stateDir: now.stateDir, system: platform.name, path: env['PATH'], settings: now })
 }
 
-export const llamaServer = (context: RoomContext): Promise<Executable> => findRuntime(context, runtimes['llama-server'])
+export const llamaServer = (context: RoomContext): Promise<Executable> => findHere(context, runtimes['llama-server'])
 
 /** The same for macmon. */
 function macmon({ options: { platform, env }, settings }: RoomContext): Promise<Executable> {
@@ -137,7 +127,7 @@ function installedRoom(context: RoomContext, dialects: Dialects): InstalledRunti
   const showMetrics = installedMetricsFeed(metrics)
   const installed: InstalledRuntimes = new InstalledRuntimes({
     offered: () => offered(settings()),
-    find: (runtime) => findRuntime(context, runtime),
+    find: (runtime) => findHere(context, runtime),
     dialects,
     onChange: () => {
       showMetrics(installed.known ?? [])

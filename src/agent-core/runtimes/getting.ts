@@ -1,14 +1,13 @@
 import { mkdir, readdir, readlink, realpath, rename, rm, symlink } from 'node:fs/promises'
-import { dirname, join, sep } from 'node:path'
+import { basename, dirname, join, sep } from 'node:path'
 import type { Options } from 'execa'
 import { type Installer, installer as installerSchema, type RuntimeDeed } from '../../contract/commands.ts'
 import { shellWord } from '../../contract/shell.ts'
-import type { Platform } from '../platform/platform.ts'
+import type { Platform, ProcessFacts } from '../platform/platform.ts'
 import type { ProcessRuntimeName, ServerRuntime } from '../servers/probe.ts'
 import { acquireLock, startTimeOf } from '../state/lock.ts'
-import { askProgram } from '../util/ask-program.ts'
 import { hasCode } from '../util/files.ts'
-import { type Executable, findExecutable } from '../util/find-executable.ts'
+import { type Executable, findExecutable, type Wanted } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
 import { Dialects } from './dialect.ts'
 import { InstalledRuntimes } from './installed.ts'
@@ -23,7 +22,7 @@ interface Source {
   readonly packages?: Readonly<Record<'darwin' | 'linux', readonly string[]>>
 }
 
-/** Those that are not here are installed by hand: nothing is fetched whose content nobody vouches for. */
+/** A runtime that is not in this table is installed by hand: neither Homebrew nor the Python package index has it, and no other archive is fetched. */
 const sources: Readonly<Partial<Record<ProcessRuntimeName, Source>>> = {
   'llama-server': { formula: 'llama.cpp' },
   'mlx-lm': {
@@ -66,15 +65,11 @@ export interface GettingOptions {
   readonly now?: () => Date
 }
 
-/** Everything of a runtime that Metalbar installed itself: an environment for each version, and which of them counts. */
+/** Everything of a runtime that Metalbar installed itself: an environment for each version, and which of them counts. {@link ownProgramFolder} is in it. */
 const folderOf = ({ stateDir }: Pick<GettingOptions, 'stateDir'>, runtime: ProcessRuntimeName): string =>
   join(stateDir, 'runtimes', runtime)
 /** Links to the environment that counts, and to the one before it. */
 const [currentLink, previousLink] = ['current', 'previous']
-
-/** The folder of its programs, which a link makes the same for all versions; there or not. */
-export const ownProgramFolder = (stateDir: string, runtime: ProcessRuntimeName): string =>
-  join(folderOf({ stateDir }, runtime), currentLink, 'bin')
 
 /** Works out what the deed takes, and does nothing. `by` absent = Homebrew where it is, else uv, else pip. Throws {@link GettingError}. */
 export async function planFor(
@@ -167,11 +162,14 @@ const toolNames: Readonly<Record<Installer, string>> = { brew: 'Homebrew', uv: '
 const programs: Readonly<Record<Installer, string>> = { brew: 'brew', uv: 'uv', pip: 'python3' }
 const howToGetTool = 'install Homebrew from https://brew.sh.'
 
-function findTool(installer: Installer, { system, env, homebrewFolders }: GettingOptions): Promise<Executable> {
+function findTool(installer: Installer, options: GettingOptions): Promise<Executable> {
   const none = `${toolNames[installer]} is not here.`
-  const wanted = { name: programs[installer], flag: '', notInstalled: { darwin: none, linux: none } }
-  return findExecutable(wanted, { system, path: env['PATH'], ...(homebrewFolders && { homebrewFolders }) })
+  return findOutside({ name: programs[installer], flag: '', notInstalled: { darwin: none, linux: none } }, options)
 }
+
+/** Where others than Metalbar put programs. */
+const findOutside = (wanted: Wanted, { system, env, homebrewFolders }: GettingOptions): Promise<Executable> =>
+  findExecutable(wanted, { system, path: env['PATH'], ...(homebrewFolders && { homebrewFolders }) })
 
 async function pythonInstaller(options: GettingOptions): Promise<Installer> {
   return (await findTool('uv', options)).kind === 'found' ? 'uv' : 'pip'
@@ -183,9 +181,7 @@ async function homebrewed(
   { formula }: Source,
   options: GettingOptions,
 ): Promise<{ readonly brew: string; readonly formula: string }> {
-  const { system, env, homebrewFolders } = options
-  const search = { system, path: env['PATH'], ...(homebrewFolders && { homebrewFolders }) }
-  const program = await findExecutable(runtimes[runtime].program, search)
+  const program = await findOutside(runtimes[runtime].program, options)
   if (program.kind === 'missing') throw new GettingError(`${runtime} is not installed here.`)
   const brew = await findTool('brew', options)
   const isOfHomebrew = (await realpath(program.path)).includes(`${sep}Cellar${sep}`)
@@ -224,7 +220,7 @@ export async function carryOut(plan: GettingPlan, how: CarryOut): Promise<string
 
 async function done(plan: GettingPlan, how: CarryOut): Promise<string> {
   const { runtime, deed, environment } = plan
-  if (deed === 'remove' && environment !== undefined) return removeOwn(runtime, environment)
+  if (deed === 'remove' && environment !== undefined) return removeOwn(how, runtime, environment)
   if (deed === 'rollback' && environment !== undefined) {
     const version = await verified(runtime, join(environment, 'bin', runtimes[runtime].program.name))
     await switchTo(how, runtime, environment)
@@ -244,14 +240,10 @@ async function done(plan: GettingPlan, how: CarryOut): Promise<string> {
 
 const nextStart = 'Servers that run keep the one that they were started with; the next start takes it.'
 
-async function programOf({ runtime, environment }: GettingPlan, { system, env, homebrewFolders }: GettingOptions) {
+async function programOf({ runtime, environment }: GettingPlan, options: GettingOptions): Promise<string> {
   const { program } = runtimes[runtime]
   if (environment !== undefined) return join(environment, 'bin', program.name)
-  const found = await findExecutable(program, {
-    system,
-    path: env['PATH'],
-    ...(homebrewFolders && { homebrewFolders }),
-  })
+  const found = await findOutside(program, options)
   if (found.kind === 'missing') throw new GettingError(`The commands ended well, and still: ${found.message}`)
   return found.path
 }
@@ -294,16 +286,16 @@ async function environmentsOf(
 }
 
 /** The one that counted until now is kept as the previous one; those before it go, but for what a server still runs from. */
-async function switchTo(options: GettingOptions, runtime: ProcessRuntimeName, environment: string): Promise<void> {
-  const folder = folderOf(options, runtime)
-  const { current } = await environmentsOf(options, runtime)
+async function switchTo(how: CarryOut, runtime: ProcessRuntimeName, environment: string): Promise<void> {
+  const folder = folderOf(how, runtime)
+  const { current } = await environmentsOf(how, runtime)
   if (current !== undefined) await pointTo(join(folder, previousLink), current)
   await pointTo(join(folder, currentLink), environment)
   const kept = new Set([environment, current])
-  const used = await runningFrom(folder)
+  const used = await runningFrom(how, folder)
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const one = join(folder, entry.name)
-    if (!entry.isDirectory() || kept.has(one) || used.some(({ args }) => args.includes(one))) continue
+    if (!entry.isDirectory() || kept.has(one) || used.some(({ commandLine }) => commandLine.includes(one))) continue
     await rm(one, { recursive: true, force: true })
   }
 }
@@ -312,12 +304,12 @@ async function switchTo(options: GettingOptions, runtime: ProcessRuntimeName, en
 async function pointTo(link: string, environment: string): Promise<void> {
   const unfinished = `${link}.new`
   await rm(unfinished, { force: true })
-  await symlink(environment.slice(environment.lastIndexOf(sep) + 1), unfinished)
+  await symlink(basename(environment), unfinished)
   await rename(unfinished, link)
 }
 
-async function removeOwn(runtime: ProcessRuntimeName, folder: string): Promise<string> {
-  const used = await runningFrom(folder)
+async function removeOwn(how: CarryOut, runtime: ProcessRuntimeName, folder: string): Promise<string> {
+  const used = await runningFrom(how, folder)
   if (used.length > 0) {
     const pids = used.map(({ pid }) => pid).join(', ')
     throw new GettingError(`A server runs from it (process ${pids}): stop its service, then remove ${runtime}.`)
@@ -327,14 +319,8 @@ async function removeOwn(runtime: ProcessRuntimeName, folder: string): Promise<s
 }
 
 /** Processes whose command line names something below the folder. */
-async function runningFrom(folder: string): Promise<{ readonly pid: string; readonly args: string }[]> {
-  const question = { command: '/bin/ps', args: ['-axww', '-o', 'pid=,args='], env: { LC_ALL: 'C' } }
-  const { stdout } = await askProgram({ ...question, timeLimitMs: 10_000, maxOutputBytes: 16 * 1024 * 1024 })
-  return stdout.split('\n').flatMap((line) => {
-    const [, pid, args = ''] = /^\s*(\d+) (.*)$/.exec(line) ?? []
-    return pid !== undefined && args.includes(`${folder}${sep}`) ? [{ pid, args }] : []
-  })
-}
+const runningFrom = async ({ platform }: CarryOut, folder: string): Promise<ProcessFacts[]> =>
+  (await platform.processes()).filter(({ commandLine }) => commandLine.includes(`${folder}${sep}`))
 
 /** The last lines of what a step printed, for the sentence of its failure. */
 const keptText = 400
@@ -354,7 +340,7 @@ async function runStep({ command, args }: Step, { env, onOutput, signal }: Carry
   signal.throwIfAborted()
   const { execa } = await import('execa')
   onOutput(`$ ${shownStep({ command, args })}\n`)
-  // Nobody is there to answer a question of theirs.
+  // The programs have no standard input: one that asked a question would wait for ever.
   const variables = { ...env, NONINTERACTIVE: '1', HOMEBREW_NO_ENV_HINTS: '1', PIP_NO_INPUT: '1' }
   const program = execa(command, args, { ...rules, env: variables, cancelSignal: signal })
   let last = ''

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { sentence } from '../../contract/clean-text.ts'
 import { type RuntimeView, runtimeState } from '../../contract/queries.ts'
+import type { ProgramSetting } from '../../contract/settings.ts'
 import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
 import { DaemonError } from '../servers/daemon.ts'
 import { launchEnvironment } from '../servers/launch.ts'
@@ -10,7 +11,7 @@ import { loopback } from '../servers/listening.ts'
 import { Ollama } from '../servers/ollama.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
-import type { Executable } from '../util/find-executable.ts'
+import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { type Dialects, tooOld } from './dialect.ts'
 import type { DaemonRuntime, ProcessRuntime, Runtime } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
@@ -67,19 +68,26 @@ export class InstalledRuntimes {
     )
   }
 
-  /** Only looks for the programs and runs none, so that a runtime can be chosen before a slow one has answered. */
-  async find(): Promise<readonly (readonly [ServerRuntime, Executable])[]> {
-    const { offered, find } = this.#options
-    const binaries = await Promise.all(offered().map(async (name) => [name, await find(runtimes[name])] as const))
+  /**
+   * Only looks for the programs and runs none, so that a runtime can be chosen before a slow one has answered. A daemon is left to {@link look},
+   * since it is asked over a connection that may hang.
+   */
+  async find(): Promise<void> {
+    await this.#find(this.#options.offered().filter((name) => runtimes[name].kind === 'process'))
+  }
+
+  async #find(names: readonly ServerRuntime[]): Promise<readonly (readonly [ServerRuntime, Executable])[]> {
+    const { find } = this.#options
+    const binaries = await Promise.all(names.map(async (name) => [name, await find(runtimes[name])] as const))
     this.#found = binaries.flatMap(([name, { kind }]) => (kind === 'found' ? [name] : []))
     return binaries
   }
 
   /** A program is run once for its file as it is. `again`: one that did not answer is run once more. */
   async look({ again = false }: { readonly again?: boolean } = {}): Promise<readonly RuntimeView[]> {
-    const { onChange } = this.#options
+    const { offered, onChange } = this.#options
     const views = await Promise.all(
-      (await this.find()).map(async ([name, binary]) => {
+      (await this.#find(offered())).map(async ([name, binary]) => {
         const runtime: Runtime = runtimes[name]
         const facts = await this.#look(runtime, binary, again)
         return { name, formats: runtime.formats === 'any' ? ['gguf'] : [...runtime.formats], ...facts }
@@ -152,6 +160,32 @@ export class InstalledRuntimes {
     const old = tooOld(argv, flags, path)
     return old && `${old} ${again}`
   }
+}
+
+/** The folder of the programs of a runtime that Metalbar installed itself, the same for all versions of it; there or not. */
+export const ownProgramFolder = (stateDir: string, runtime: ServerRuntime): string =>
+  join(stateDir, 'runtimes', runtime, 'current', 'bin')
+
+interface RuntimeSearch {
+  readonly stateDir: string
+  readonly system: 'darwin' | 'linux'
+  /** The PATH variable. */
+  readonly path: string | undefined
+  /** What a person set, or the default of a daemon's port. */
+  readonly settings: Readonly<
+    Partial<Record<ProgramSetting, string | undefined>> & Record<DaemonRuntime['port'], number>
+  >
+}
+
+/** The program of a runtime, or the daemon that answers. Looked for at each call: an installation while the agent runs counts. */
+export function findRuntime(
+  runtime: Runtime,
+  { stateDir, system, path, settings }: RuntimeSearch,
+): Promise<Executable> {
+  if (runtime.kind === 'daemon') return findDaemon(runtime, settings[runtime.port])
+  const { name, program } = runtime
+  const given = settings[runtime.settings.program]
+  return findExecutable(program, { given, ownFolder: ownProgramFolder(stateDir, name), system, path })
 }
 
 /** Whether a daemon of a person answers on this machine. Asked at each call, as it may be started and ended at any time. */

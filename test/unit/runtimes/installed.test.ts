@@ -46,6 +46,16 @@ test('llama-server is found with the version that it tells of itself and the for
   })
 })
 
+test('a daemon that does not answer holds up no start: it is asked for when all runtimes are looked at', async () => {
+  const path = await program('echo 0')
+  const room = new InstalledRuntimes({
+    ...{ offered: () => ['llama-server', 'ollama'], dialects: new Dialects() },
+    find: ({ kind }) => (kind === 'daemon' ? new Promise(() => undefined) : Promise.resolve({ kind: 'found', path })),
+  })
+  await room.find()
+  expect(room.found).toEqual(['llama-server'])
+})
+
 test('a program that is there is found before it has answered, and is found no longer once it is gone', async () => {
   const path = await program('exec sleep 30')
   const binaries: Executable[] = [
