@@ -77,7 +77,7 @@ const startMs = 15_000
 /** A successor that fails may have taken connections, which end with it: it is not tried often. */
 const replaceAgain = { firstMs: 600_000, maxMs: 3_600_000 }
 const usualTimings = { heartbeatMs, helloMs: 5_000, replaceAgain }
-/** A gateway that leaves this many heartbeats unanswered counts as hanging and is killed: a busy machine alone delays no answer for so long. */
+/** A gateway that leaves this many heartbeats in a row unanswered is taken to hang and is killed. A busy machine alone does not delay an answer that long. */
 const maxUnanswered = 4
 /** Longer than the gateway gives its successor. */
 const replaceMs = 30_000

@@ -280,7 +280,7 @@ export interface MeasuredServer {
   readonly role: HeldRole
   /** Undefined where it is no process group of its own. */
   readonly groupId: number | undefined
-  /** What whoever holds it says that it takes, where that is no process group. */
+  /** In bytes, as the daemon that holds the model says; absent for a process group, which is measured. */
   readonly toldBytes?: number | undefined
   /** It does not serve yet. */
   readonly isLoading: boolean

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { parseJson } from '../util/files.ts'
-import { connectionError, refusal } from './download/answer.ts'
+import { boundedBody, connectionError, refusal } from './download/answer.ts'
 import { ModelError } from './errors.ts'
 import type { Fetch } from './hub/client.ts'
 import { isSafeFileName, maxOllamaTextBytes, type OllamaAddress, ollamaNameOf, ollamaTexts } from './source.ts'
@@ -77,7 +77,7 @@ async function manifestAt(url: string, shown: string, { transport, signal }: Lib
       await answer.body?.cancel()
       throw problem
     }
-    const parsed = manifest.safeParse(parseJson(await boundedText(answer, shown)))
+    const parsed = manifest.safeParse(parseJson(await textOf(answer, shown)))
     if (parsed.success) return parsed.data
     throw ModelError.untilRepairedThere(
       'BadAnswer',
@@ -90,19 +90,8 @@ async function manifestAt(url: string, shown: string, { transport, signal }: Lib
   }
 }
 
-async function boundedText({ body }: Response, shown: string): Promise<string> {
-  const pieces: Uint8Array[] = []
-  let bytes = 0
-  if (body === null) return ''
-  for await (const piece of body as ReadableStream<Uint8Array>) {
-    bytes += piece.length
-    if (bytes > maxManifestBytes) {
-      throw ModelError.untilRepairedThere(
-        'BadAnswer',
-        `${shown} answered more than a manifest can be: check spec.source.`,
-      )
-    }
-    pieces.push(piece)
-  }
-  return Buffer.concat(pieces).toString('utf8')
-}
+const textOf = async ({ body }: Response, shown: string): Promise<string> =>
+  body === null ? '' : (await boundedBody(body, maxManifestBytes, () => tooLong(shown))).toString('utf8')
+
+const tooLong = (shown: string): ModelError =>
+  ModelError.untilRepairedThere('BadAnswer', `${shown} answered more than a manifest can be: check spec.source.`)

@@ -96,7 +96,7 @@ const maxFileBytes = 1_100
 /** Read at each request, which is a few system calls, so that a token that is replaced counts at once. Never rejects. */
 export async function readMetricsToken(file: string): Promise<MetricsToken> {
   try {
-    // Without waiting: to open a pipe that nobody writes to would never end.
+    // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     return await tokenIn(handle)
   } catch (error) {

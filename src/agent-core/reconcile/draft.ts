@@ -19,7 +19,7 @@ interface DraftInputs {
   readonly service: Pick<InferenceService, 'metadata'>
   readonly spec: InferenceServiceSpec
   readonly model: ModelSpec
-  /** Of the service's namespace. */
+  /** Looks a Model up in the service's namespace. */
   readonly modelNamed: (name: string) => Model | undefined
 }
 

@@ -273,11 +273,8 @@ export class ModelFetch {
   #progressed(fetching: Fetching): void {
     const view = this.#fetching === fetching ? this.view() : undefined
     const running = view?.kind === 'running' ? view.message : undefined
-    const message = fetching.outcome
-      ? fetching.notice === undefined
-        ? undefined
-        : fetching.progress?.message
-      : running
+    const refreshing = fetching.notice === undefined ? undefined : fetching.progress?.message
+    const message = fetching.outcome ? refreshing : running
     if (fetching.said !== message || fetching.outcome !== undefined) this.#options.onNews()
     fetching.said = message
     this.#options.onProgress()

@@ -80,7 +80,7 @@ interface Telling {
   readonly history?: Pick<HistoryEntry, 'kind' | 'message'>
 }
 
-/** Of a daemon's model, which has no process of its own. */
+/** What is told when a daemon is asked to load a model, or already holds it. */
 function loadOf(port: number, isFound: boolean): Telling {
   if (isFound) return { history: { kind: 'started', message: 'The model was found in the memory of its daemon.' } }
   return {

@@ -121,6 +121,13 @@ export interface LlamaServerInput {
 /** More layers than any model has: all of them on the GPU. */
 const allLayers = 99
 const defaultContextSize = 2048
+
+/** The longest conversation, in tokens. `usual`: where the spec does not say, as LLMKube's agent has it. */
+export const contextSizeOf = (
+  { contextSize }: Pick<LlamaServerSpec, 'contextSize'>,
+  usual = defaultContextSize,
+): number => positive(contextSize) ?? usual
+
 const defaultBatchSize = 2048
 
 /**
@@ -142,7 +149,7 @@ export function llamaServerArgv(input: LlamaServerInput): string[] {
     ...['--host', host],
     ...['--port', String(port)],
     ...['--n-gpu-layers', String(gpuLayers === undefined || gpuLayers === 0 ? allLayers : gpuLayers)],
-    ...['--ctx-size', String(positive(spec.contextSize) ?? defaultContextSize)],
+    ...['--ctx-size', String(contextSizeOf(spec))],
     ...unlessGiven('--metrics'),
     ...ropeScaling(spec.ropeScaling),
     ...numeric('--parallel', above(1, spec.parallelSlots)),
@@ -185,7 +192,7 @@ function ropeScaling(rope: LlamaServerSpec['ropeScaling']): string[] {
   ]
 }
 
-/** What llama-server is told of speculative decoding. */
+/** How llama-server is told to decode speculatively. */
 interface Speculation {
   /** In the words of `--spec-type`. */
   readonly type: string

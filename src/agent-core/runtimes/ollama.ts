@@ -1,14 +1,13 @@
 import { createHash } from 'node:crypto'
 import { parseShard } from '../models/selection.ts'
-import { llamaServerRuntime } from './llama-server.ts'
+import { contextSizeOf, llamaServerRuntime } from './llama-server.ts'
 import { inferenceServiceSpec, modelSpec, type InferenceServiceSpec } from '../kube/resources.ts'
 import type { DaemonRuntime } from './runtime.ts'
 
 /** What Ollama gives a model on a machine with little memory. Said for every model that is made here, so that its need is known. */
 const defaultContextTokens = 4_096
 
-const contextOf = ({ contextSize }: InferenceServiceSpec): number =>
-  contextSize !== undefined && contextSize > 0 ? contextSize : defaultContextTokens
+const contextOf = (spec: InferenceServiceSpec): number => contextSizeOf(spec, defaultContextTokens)
 
 /**
  * An Ollama that a person runs: its models are loaded and unloaded over its API, which would let any client pull and delete models too. So it is

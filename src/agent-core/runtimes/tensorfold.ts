@@ -1,5 +1,6 @@
 import type { KnownCause } from '../servers/crash-cause.ts'
 import type { Dialect } from './dialect.ts'
+import { contextSizeOf } from './llama-server.ts'
 import { allowed, flagsIn, ours, refused, type FlagTable } from './llama-server-flags.ts'
 import { folderProblem, mlxCauses, pythonCauses, withRealFolder } from './mlx-folder.ts'
 import { slotsOf } from './mlx-lm.ts'
@@ -26,9 +27,6 @@ const flags: FlagTable = new Map([
 ])
 
 const dialect: Dialect = { lockMemory: [], reserve: [], boundsPromptCache: false, flags: undefined }
-
-/** Where the spec does not say, as LLMKube's agent has it. */
-const defaultContextSize = 2048
 
 const causes: readonly KnownCause[] = [
   {
@@ -74,10 +72,7 @@ export const tensorfoldRuntime: ProcessRuntime = {
     ...['--port', String(port)],
     ...(alias === undefined ? [] : ['--name', alias]),
     '--no-update-check',
-    ...[
-      '--context',
-      String(spec.contextSize !== undefined && spec.contextSize > 0 ? spec.contextSize : defaultContextSize),
-    ],
+    ...['--context', String(contextSizeOf(spec))],
     ...['--parallel', String(slotsOf(spec))],
     ...['--snapshot-dir', 'none'],
     ...spec.extraArgs,

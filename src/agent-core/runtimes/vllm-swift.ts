@@ -1,6 +1,7 @@
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import type { KnownCause } from '../servers/crash-cause.ts'
 import type { Dialect } from './dialect.ts'
+import { contextSizeOf } from './llama-server.ts'
 import { allowed, code, ours, refused, type FlagTable } from './llama-server-flags.ts'
 import { folderProblem, mlxCauses, pythonCauses, withRealFolder } from './mlx-folder.ts'
 import { slotsOf } from './mlx-lm.ts'
@@ -81,8 +82,6 @@ function dialectFrom(answer: string): Dialect {
   }
 }
 
-const defaultContextSize = 2048
-
 /** The quantised caches of its back end, with the bits that go with each. */
 const cacheBits: Readonly<Record<string, number>> = { turbo4v2: 4, turbo4: 4, turbo3: 3, turbo2: 2 }
 
@@ -149,10 +148,7 @@ export const vllmSwiftRuntime: ProcessRuntime = {
     ...['serve', modelPath],
     ...['--port', String(port)],
     ...['--host', '127.0.0.1'],
-    ...[
-      '--max-model-len',
-      String(spec.contextSize !== undefined && spec.contextSize > 0 ? spec.contextSize : defaultContextSize),
-    ],
+    ...['--max-model-len', String(contextSizeOf(spec))],
     ...['--max-num-seqs', String(slotsOf(spec))],
     ...cacheScheme(spec),
     ...(alias === undefined || namesModel(spec.extraArgs) ? [] : ['--served-model-name', alias]),

@@ -239,7 +239,7 @@ export const startRows = {
     defaultMeans: 'all supported runtimes',
     group: 'Models',
     flag: 'runtimes',
-    help: 'comma-separated runtimes that this machine offers, the preferred one first: llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, ollama',
+    help: `comma-separated runtimes that this machine offers, the preferred one first: ${serverRuntimes.join(', ')}`,
   },
   allowUnsafeExtraArgs: {
     kind: 'switch',

@@ -23,7 +23,7 @@ const pieceBytes = 64 * 1024
  * does), or has more bytes than it may.
  */
 export async function readBounded(file: string, maxBytes: number): Promise<Buffer> {
-  // Without waiting: to open a pipe that nobody writes to would never end.
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
   await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
   if (!(await handle.stat()).isFile()) throw new Error(`${file} is no regular file`)
   const pieces: Buffer[] = []

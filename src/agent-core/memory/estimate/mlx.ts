@@ -235,7 +235,7 @@ export async function readMlxFolder(folder: string): Promise<Pick<MlxInputs, 'co
 
 /** A safetensors file: the length of its header in eight bytes, the header in JSON, and the tensors at its offsets. */
 async function readSafetensors(file: string, maxBytes: number) {
-  // Without waiting: to open a pipe that nobody writes to would never end.
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
   await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK).catch((cause: unknown) => {
     throw new MlxFolderError(`${file} cannot be read: ${messageOf(cause)}.`, { cause })
   })

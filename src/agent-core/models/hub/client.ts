@@ -5,7 +5,7 @@ import { messageOf } from '../../util/message-of.ts'
 import { answerOfWorker } from '../../util/worker.ts'
 import { type Credentials, hubCredentials, Login } from '../download/request.ts'
 import { ModelError } from '../errors.ts'
-import { connectionError, refusal } from '../download/answer.ts'
+import { boundedBody, connectionError, refusal } from '../download/answer.ts'
 import { maxListedBytes, maxListedFiles } from '../selection.ts'
 import { maxPathBytes } from '../source.ts'
 import { fileUrl } from './endpoint.ts'
@@ -161,7 +161,7 @@ export class HubClient {
       }
       if (response.body === null) return response
       const { status, statusText } = response
-      return new Response(await quicklyRead(await boundedText(response.body, asked.repo), asked.repo, either), {
+      return new Response(await quicklyRead(await wholeBody(response.body, asked.repo), asked.repo, either), {
         status,
         statusText,
         headers: Object.fromEntries(response.headers),
@@ -228,16 +228,10 @@ function hubFile({ path, size, oid, lfs }: z.infer<typeof treeEntry>): HubFile {
     : { path, sizeBytes: lfs.size, sha256: lfs.oid, blob: lfs.oid }
 }
 
-async function boundedText(body: ReadableStream<Uint8Array>, repo: string): Promise<Uint8Array<ArrayBuffer>> {
-  const chunks: Uint8Array[] = []
-  let length = 0
-  for await (const chunk of body) {
-    length += chunk.byteLength
-    if (length > maxAnswerBytes) throw badAnswer(repo, `it has more than ${maxAnswerBytes} bytes`)
-    chunks.push(chunk)
-  }
-  return new Uint8Array(Buffer.concat(chunks))
-}
+const wholeBody = async (body: ReadableStream<Uint8Array>, repo: string): Promise<Uint8Array<ArrayBuffer>> =>
+  new Uint8Array(
+    await boundedBody(body, maxAnswerBytes, () => badAnswer(repo, `it has more than ${maxAnswerBytes} bytes`)),
+  )
 
 async function quicklyRead(
   bytes: Uint8Array<ArrayBuffer>,
