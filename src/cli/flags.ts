@@ -64,7 +64,10 @@ function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: Flag
 const asFlagValue = (value: SettingRow['default'], kind: FlagKind): FlagValue =>
   typeof value === 'object' ? value.join(',') : (value ?? emptyValues[kind])
 
-const otherRuntime = { group: 'Not in effect yet', notInEffect: 'this runtime is not built yet' } as const
+const startsOmlx = {
+  group: 'Not in effect yet',
+  notInEffect: 'this agent starts no oMLX, and uses one that runs',
+} as const
 
 /** Actions, other ways to state a setting, and what the Go agent takes and we do not have yet. */
 const otherFlags: Readonly<Record<string, Flag>> = {
@@ -86,15 +89,14 @@ const otherFlags: Readonly<Record<string, Flag>> = {
   'omlx-bin': {
     kind: 'string',
     default: '',
-    ...otherRuntime,
+    ...startsOmlx,
     help: 'path of the omlx binary',
     defaultMeans: 'Homebrew, then /usr/local',
   },
-  'omlx-port': { kind: 'int', default: 8000, ...otherRuntime, help: 'port of the oMLX daemon' },
   'omlx-startup-timeout': {
     kind: 'duration',
     default: 120_000,
-    ...otherRuntime,
+    ...startsOmlx,
     help: 'how long the oMLX daemon may start',
   },
 }

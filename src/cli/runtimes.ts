@@ -123,7 +123,7 @@ async function runtimesHere({ env, platform }: CliIo, stateDir: string): Promise
   const { startRows } = await import('../agent-core/settings/start-rows.ts')
   const search = {
     ...{ stateDir, system: hostPlatform(platform).name, path: env['PATH'] },
-    settings: { ollamaPort: startRows.ollamaPort.default },
+    settings: { ollamaPort: startRows.ollamaPort.default, omlxPort: startRows.omlxPort.default },
   }
   const installed = new InstalledRuntimes({
     offered: () => serverRuntimes,

@@ -89,6 +89,9 @@ export const publishedAccess = z.object({
 })
 export type PublishedAccess = z.infer<typeof publishedAccess>
 
+/** The API key of a daemon: unlike those of clients it has to be known as it is. It is in memory alone, and goes to the daemon alone. */
+const engineKey = z.string().min(1).max(4_096)
+
 /** One service, and the engine that serves it. */
 export const gatewayRoute = z.object({
   namespace: z.string().max(300),
@@ -101,6 +104,8 @@ export const gatewayRoute = z.object({
   host: z.ipv4().optional(),
   /** Absent while nothing serves it. */
   port: port.optional(),
+  /** What the engine asks for, in the place of whatever a client sends. */
+  engineKey: engineKey.optional(),
   /** Absent if the gateway does not listen at the published address for this service. */
   published: z
     .object({
@@ -118,6 +123,7 @@ export const gatewayRoute = z.object({
             runtime: z.string().max(100),
             at: port.optional(),
             model: z.string().max(1_024).optional(),
+            engineKey: engineKey.optional(),
           }),
         )
         .max(3),

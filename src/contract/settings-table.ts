@@ -24,6 +24,7 @@ export const settingGroups = [
   'llama-server',
   'MLX',
   'Ollama',
+  'oMLX',
   'Memory',
   'Publishing',
   'Power',

@@ -26,6 +26,7 @@ export const startSettingNames = [
   'llamaServerPort',
   'mlxServerPort',
   'ollamaPort',
+  'omlxPort',
   'portRange',
   'memoryWatchdogIntervalMs',
   'memoryPressureWarning',

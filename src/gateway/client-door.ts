@@ -43,9 +43,9 @@ export class ClientDoor extends Door {
     if (route.port === undefined) {
       throw notServing(title, route)
     }
-    const { host, port, runtime, names } = route
+    const { host, port, runtime, names, engineKey } = route
     const path = enginePath(runtime, direction.target)
-    const engine = { host, port, title, runtime, model: names[0] }
+    const engine = { host, port, title, runtime, model: names[0], engineKey }
     await forward({ request, response, read, engine, path, connections: this.#engines, exchange })
   }
 }

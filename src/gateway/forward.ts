@@ -41,6 +41,8 @@ export interface Forwarded {
     readonly runtime: string
     /** What the engine calls the model that it serves. */
     readonly model: string | undefined
+    /** What it asks for. */
+    readonly engineKey: string | undefined
   }
   /** Headers that are not for the engine. */
   readonly hidden?: readonly string[]
@@ -130,7 +132,7 @@ class ConnectTimeout extends Error {
 /** What the engine is sent. Throws Refusal. */
 async function messageFor(forwarded: Forwarded) {
   const { request, engine, exchange, hidden = [] } = forwarded
-  const headers = requestHeaders(request.headers, hidden)
+  const headers = requestHeaders(request.headers, hidden, engine)
   if (!hasBody(request)) return { headers, body: undefined }
   const encoding = request.headers['content-encoding'] ?? 'identity'
   if (encoding.toLowerCase() !== 'identity') throw encodingRefused
@@ -231,8 +233,21 @@ const hopByHop = new Set([
 const isOfTheWay = (name: string): boolean =>
   name === 'host' || name === 'forwarded' || name === 'expect' || name.startsWith('x-forwarded-')
 
-const requestHeaders = (headers: IncomingHttpHeaders, hidden: readonly string[]): OutgoingHttpHeaders =>
-  passedOn(headers, (name) => !isOfTheWay(name) && !hidden.includes(name))
+/** The headers that carry a key. */
+export const keyHeaders: readonly string[] = ['authorization', 'x-api-key']
+
+/** Some engines have a key of their own, or may get one: what a client sends for a key is not for them. */
+const mayAskForKey = (runtime: string): boolean => runtime === 'omlx'
+
+function requestHeaders(
+  headers: IncomingHttpHeaders,
+  hidden: readonly string[],
+  { runtime, engineKey }: Forwarded['engine'],
+): OutgoingHttpHeaders {
+  const own = mayAskForKey(runtime) ? keyHeaders : []
+  const kept = passedOn(headers, (name) => !isOfTheWay(name) && !hidden.includes(name) && !own.includes(name))
+  return engineKey === undefined ? kept : { ...kept, authorization: `Bearer ${engineKey}` }
+}
 
 const answerHeaders = (headers: IncomingHttpHeaders): OutgoingHttpHeaders => passedOn(headers, () => true)
 

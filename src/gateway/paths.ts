@@ -27,6 +27,13 @@ const ollama = [
   ...['/api/chat', '/api/generate', '/api/embed', '/api/embeddings'].map(post),
 ]
 
+/** Its list of models names all that the person has; the rest of what it has loads, unloads, searches the web, or runs tools. */
+const omlx = [
+  'GET /health',
+  ...['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses', '/v1/rerank'].map(post),
+  ...['/v1/messages', '/v1/messages/count_tokens'].map(post),
+]
+
 const withCommon = (...more: string[]): ReadonlySet<string> => new Set([...common, ...more])
 
 /** A runtime that is not here may be asked nothing. */
@@ -38,7 +45,7 @@ const allowed: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   // Its list of models names all that the person has.
   ['mlx-lm', new Set(['GET /health', 'POST /v1/chat/completions', 'POST /v1/completions'])],
   ['mlx-server', withCommon()],
-  ['omlx', withCommon()],
+  ['omlx', new Set(omlx)],
   ['tensorfold', withCommon()],
 ])
 

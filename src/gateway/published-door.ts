@@ -9,7 +9,7 @@ import {
 } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
-import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes } from './forward.ts'
+import { bodyTooLarge, connectionsToEngines, forward, keyHeaders, maxBodyBytes } from './forward.ts'
 import type { Listener } from './listeners.ts'
 import { enginePath, isAllowed, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
@@ -34,6 +34,7 @@ interface Entrance {
   readonly at?: number | undefined
   /** What the engine calls the model; absent = by the first name of the service. */
   readonly model?: string | undefined
+  readonly engineKey?: string | undefined
 }
 
 /**
@@ -126,7 +127,7 @@ export class PublishedDoor extends Door {
       hidden: access.key === 'none' ? [] : keyHeaders,
       engine: {
         ...{ port: entrance.at ?? entrance.port, title: route.name, runtime: entrance.runtime },
-        model: entrance.model ?? route.names[0],
+        ...{ model: entrance.model ?? route.names[0], engineKey: entrance.engineKey },
       },
     })
   }
@@ -140,9 +141,6 @@ export class PublishedDoor extends Door {
     throw keyNeeded
   }
 }
-
-/** The headers that carry a key, which are not passed to the engine. */
-const keyHeaders = ['authorization', 'x-api-key'] as const
 
 const keyOf = (address: string | undefined, port: number | undefined): string => `${address} ${port}`
 

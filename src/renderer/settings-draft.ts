@@ -144,6 +144,7 @@ const ofGroup: Readonly<Record<SettingRow['group'], SettingSection>> = {
   'llama-server': 'runtimes',
   MLX: 'runtimes',
   Ollama: 'runtimes',
+  oMLX: 'runtimes',
   Memory: 'memory',
   Publishing: 'network',
   Power: 'power',

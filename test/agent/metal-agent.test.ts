@@ -175,7 +175,7 @@ describe.concurrent('how it starts', () => {
     const { totalBytes = 0, budgetBytes = 0 } = memory ?? {}
     expect(budgetBytes / totalBytes).toBeCloseTo(0.5, 3)
     const expected = [
-      '--omlx-bin is not in effect: this runtime is not built yet.',
+      '--omlx-bin is not in effect: this agent starts no oMLX, and uses one that runs.',
       '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
       ...(process.platform === 'linux' ? ['There is no Metal on Linux, so models are served by the CPU here.'] : []),
     ]

@@ -11,6 +11,7 @@ import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { writeMlxModel } from '../support/mlx-writer.ts'
 import { createNetworkNamespace } from '../support/network-namespace.ts'
 import { OllamaOfPerson } from '../support/ollama.ts'
+import { OmlxOfPerson } from '../support/omlx.ts'
 import { missingNetworkNamespaces, skipWhen, useLlamaServer, useMlxLm, useOllama } from '../support/skip.ts'
 
 const controlPlane = inject('controlPlane')
@@ -21,8 +22,10 @@ skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
 
 const body = (model: string) => JSON.stringify({ model, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }] })
 const byOllama = { 'metalbar.dev/runtime': 'ollama' }
+const byOmlx = { 'metalbar.dev/runtime': 'omlx' }
+const omlxKey = 'key-of-the-person'
 
-describe('models of an Ollama that a person runs, beside a llama-server and an mlx-lm', () => {
+describe('models of an Ollama and of a sample of oMLX that a person runs, beside a llama-server and an mlx-lm', () => {
   skipWhen(missingNetworkNamespaces())
 
   test('answer the cluster and this machine, outlive the agent, are evicted, brought back and deleted alone, and what the person has in it stays', async () => {
@@ -36,6 +39,9 @@ describe('models of an Ollama that a person runs, beside a llama-server and an m
     await writeMlxModel(mlx)
     await writeLlamaGguf(gguf)
     await ollama.have('mine', gguf)
+    await using omlx = await OmlxOfPerson.start({ key: omlxKey, folders: [lent] })
+    await omlx.have('own')
+    await omlx.ask('POST', '/v1/models/own/load')
     const clientPort = await freePort()
     const file = await writeKubeconfig(path.join(world.folder, 'kubeconfig'), controlPlane.connection)
     const kubeconfig = await readFile(file, 'utf8')
@@ -45,9 +51,11 @@ describe('models of an Ollama that a person runs, beside a llama-server and an m
         kubeconfig,
         args: [
           ...['--namespace', world.namespace, '--allowed-model-roots', lent],
-          ...['--llama-server', llamaServer, '--mlx-lm-bin', mlxLm, '--ollama-port', String(ollama.port)],
+          ...['--llama-server', llamaServer, '--mlx-lm-bin', mlxLm],
+          ...['--ollama-port', String(ollama.port), '--omlx-port', String(omlx.port)],
           ...['--host-ip', other.here, '--client-port', String(clientPort)],
         ],
+        env: { OMLX_BASE_PATH: omlx.basePath },
       })
     const fromCluster = async (service: { readonly port?: number | undefined }, where: string, ...more: string[]) => {
       const url = `http://${other.here}:${service.port}${where}`
@@ -72,12 +80,16 @@ describe('models of an Ollama that a person runs, beside a llama-server and an m
     await world.applyModel('pears', { source: gguf })
     await world.applyService('pears', { annotations: byOllama })
     await world.applyService('plums', { annotations: byOllama, modelRef: 'pears' })
-    const names = ['words', 'apples', 'pears', 'plums'] as const
+    await world.applyService('kiwis', { annotations: byOmlx, modelRef: 'apples' })
+    const names = ['words', 'apples', 'pears', 'plums', 'kiwis'] as const
     const served = new Map<string, Awaited<ReturnType<typeof first.service>>>()
     for (const name of names) served.set(name, await first.service(name, 'ready'))
     const of = (name: string) => served.get(name) ?? {}
     for (const name of names) expect([name, await answers(name, of(name))]).toEqual([name, both])
-    expect(names.map((name) => served.get(name)?.runtime)).toEqual(['llama-server', 'mlx-lm', 'ollama', 'ollama'])
+    expect(names.map((name) => served.get(name)?.runtime)).toEqual([
+      ...['llama-server', 'mlx-lm', 'ollama', 'ollama', 'omlx'],
+    ])
+    expect(await omlx.loaded()).toEqual(['mlx', 'own'])
     const loaded = await ollama.loaded()
     expect([loaded.length, await ollama.models()]).toEqual([1, [...loaded, 'mine:latest'].toSorted()])
     expect(await world.published('pears')).toEqual({
@@ -110,14 +122,33 @@ describe('models of an Ollama that a person runs, beside a llama-server and an m
     expect((await fromCluster(of('pears'), '/api/generate', '-d', takeAway)).status).toBe(200)
     expect(await ollama.loaded()).toEqual(loaded)
 
+    expect((await fromCluster(of('kiwis'), '/health')).status).toBe(200)
+    for (const [method, where] of [
+      ['GET', '/v1/models'],
+      ['GET', '/v1/models/status'],
+      ['GET', '/admin/api/stats'],
+      ['POST', '/v1/models/own/unload'],
+      ['POST', '/v1/models/own/load'],
+      ['POST', '/v1/mcp/execute'],
+    ] as const) {
+      const { status } = await fromCluster(of('kiwis'), where, '-X', method)
+      expect([where, status]).toEqual([where, 403])
+    }
+    const foreign = ['-H', 'authorization: Bearer foreign', '-H', 'x-api-key: foreign']
+    expect((await fromCluster(of('kiwis'), '/v1/chat/completions', ...foreign, '-d', body('own'))).text).toContain(
+      '"model":"mlx"',
+    )
+
     await first.run('shutdown', '--keep-serving')
     await first.exited
+    expect((await fromCluster(of('kiwis'), '/v1/chat/completions', '-d', body('kiwis'))).status).toBe(200)
     expect((await fromCluster(of('pears'), '/v1/chat/completions', '-d', body('pears'))).status).toBe(200)
     await using second = await start()
     for (const name of names) {
       expect(await second.service(name, 'ready')).toMatchObject({ port: served.get(name)?.port })
     }
     expect(await answers('pears', of('pears'))).toEqual(both)
+    expect(await answers('kiwis', of('kiwis'))).toEqual(both)
 
     const service = (name: string) => `${world.namespace}/${name}`
     expect((await second.run('evict', service('pears'))).code).toBe(0)
@@ -125,26 +156,36 @@ describe('models of an Ollama that a person runs, beside a llama-server and an m
     expect([await ollama.loaded(), await answers('plums', of('plums'))]).toEqual([loaded, both])
     expect((await second.run('evict', service('plums'))).code).toBe(0)
     await eventually(async () => (await ollama.loaded()).length === 0)
-    expect((await second.run('bring-back', service('pears'))).code).toBe(0)
-    served.set('pears', await second.service('pears', 'ready'))
-    expect(await answers('pears', of('pears'))).toEqual(both)
+    expect((await second.run('evict', service('kiwis'))).code).toBe(0)
+    await eventually(async () => (await omlx.loaded()).join() === 'own')
+    for (const name of ['pears', 'kiwis']) {
+      expect((await second.run('bring-back', service(name))).code).toBe(0)
+      served.set(name, await second.service(name, 'ready'))
+      expect([name, await answers(name, of(name))]).toEqual([name, both])
+    }
 
     // What Ollama drops by itself is withdrawn, and brought back.
     await ollama.ask('POST', '/api/generate', { model: loaded[0], keep_alive: 0 })
     await eventually(async () => (await second.service('pears', 'ready')).restarts > 0)
     await eventually(async () => (await ollama.loaded()).length === 1)
+    await omlx.ask('POST', '/v1/models/mlx/unload')
+    await eventually(async () => (await second.service('kiwis', 'ready')).restarts > 0)
     // So is an Ollama that was started again.
     await ollama.stop()
     await eventually(async () => (await world.published('pears'))?.ready !== true)
     await ollama.start()
     await eventually(async () => (await world.published('pears'))?.ready === true)
-    served.set('pears', await second.service('pears', 'ready'))
-    expect(await answers('pears', of('pears'))).toEqual(both)
+    for (const name of ['pears', 'kiwis']) {
+      served.set(name, await second.service(name, 'ready'))
+      expect([name, await answers(name, of(name))]).toEqual([name, both])
+    }
 
-    await world.deleteService('pears')
-    await world.deleteService('plums')
+    for (const name of ['pears', 'plums', 'kiwis']) await world.deleteService(name)
     await eventually(async () => (await ollama.models()).join() === 'mine:latest')
     expect(await ollama.loaded()).toEqual([])
+    await eventually(async () => (await omlx.loaded()).join() === 'own')
+    const { stdout: told } = await execa('grep', ['-rl', omlxKey, path.join(world.folder, 'agent')], { reject: false })
+    expect([told, JSON.stringify([first.log, second.log])]).toEqual(['', expect.not.stringContaining(omlxKey)])
     expect(await answers('words', of('words'))).toEqual(both)
     expect((await second.run('shutdown')).code).toBe(0)
     await second.exited

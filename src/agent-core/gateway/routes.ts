@@ -24,7 +24,7 @@ type Published = NonNullable<GatewayRoute['published']>
 export interface RoutesOptions {
   readonly servers: Pick<
     Servers,
-    'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf' | 'runtimeOf' | 'engineOf'
+    'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf' | 'runtimeOf' | 'engineOf' | 'apiKeyOf'
   >
   /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
   readonly published: (key: string) => Omit<Published, 'engines'> | undefined
@@ -65,10 +65,12 @@ export class Routes {
     return [...serving.values(), ...waiting.map(({ route }) => route)].slice(0, maxRoutes)
   }
 
-  #engine(key: string, port: number): Pick<GatewayRoute, 'host' | 'port'> {
+  #engine(key: string, port: number): Pick<GatewayRoute, 'host' | 'port' | 'engineKey'> {
     const { servers } = this.#options
     const daemon = servers.engineOf(key)
-    if (daemon) return { port: daemon.port, ...(daemon.host !== loopback && { host: daemon.host }) }
+    if (daemon) {
+      return { port: daemon.port, ...(daemon.host !== loopback && { host: daemon.host }), ...this.#key(key) }
+    }
     const host = askedAt(servers.hostOf(key) ?? loopback)
     return { port, ...(host !== loopback && { host }) }
   }
@@ -85,10 +87,16 @@ export class Routes {
       const port = engineOf(states[role])
       if (port === undefined || servers.hostOf(key, role) !== loopback) return []
       const daemon = servers.engineOf(key, role)
-      return [{ port, runtime: servers.runtimeOf(key, role), ...(daemon && { at: daemon.port, model: daemon.model }) }]
+      const at = daemon && { at: daemon.port, model: daemon.model, ...this.#key(key, role) }
+      return [{ port, runtime: servers.runtimeOf(key, role), ...at }]
     })
     const where = engines.length === 0 ? undefined : published(key)
     return where ? { published: { ...where, engines } } : {}
+  }
+
+  #key(key: string, role: (typeof roles)[number] = 'current'): Pick<GatewayRoute, 'engineKey'> {
+    const engineKey = this.#options.servers.apiKeyOf(key, role)
+    return engineKey === undefined ? {} : { engineKey }
   }
 
   #wait(known: KnownService): { readonly known: KnownService; readonly route: GatewayRoute } {

@@ -243,6 +243,15 @@ const presence = z
   .transform((): unknown => true)
   .optional()
 
+/** Settings of a whole oMLX, whichever model is meant. */
+const omlxSettings = {
+  turboQuantBits: presence,
+  pagedSSDCacheDir: presence,
+  hotCacheMaxSize: presence,
+  pagedSSDCacheMaxSize: presence,
+}
+export const omlxSettingNames = Object.keys(omlxSettings) as readonly (keyof typeof omlxSettings)[]
+
 /** In place of a `spec.speculativeDecoding` that cannot be read, which keeps no service from being served: it only makes answers come sooner. */
 export const unreadSpeculation = { type: 'unreadable' } as const
 
@@ -300,6 +309,7 @@ export const inferenceServiceSpec = z.object({
     [],
   ),
   endpoint: z.object({ port: int.min(1).max(65_535).optional(), path: line(2_048).optional() }).optional(),
+  ...omlxSettings,
 })
 export type InferenceServiceSpec = z.infer<typeof inferenceServiceSpec>
 

@@ -3,6 +3,7 @@ import {
   type InferenceServiceSpec,
   type Model,
   type ModelSpec,
+  omlxSettingNames,
   unreadSpeculation,
 } from '../kube/resources.ts'
 import type { RuntimeChoice, SpecRefusal } from './desired.ts'
@@ -69,8 +70,15 @@ export function leftOutNotice(
           `It runs without ${listed(notAllowed)} of spec.env: this machine allows variables by name, with --allowed-env.`,
         ]),
     ...notSpeculating(spec, runtime),
+    ...(runtime === 'omlx' ? notSetInOmlx(spec) : []),
   ]
   return sentences.length === 0 ? undefined : sentences.join(' ')
+}
+
+function notSetInOmlx(spec: InferenceServiceSpec): string[] {
+  const names = omlxSettingNames.filter((name) => spec[name] !== undefined).map((name) => `spec.${name}`)
+  if (names.length === 0) return []
+  return [`It runs without ${listed(names)}: an oMLX that a person runs keeps its settings, so set that there.`]
 }
 
 function notSpeculating(spec: InferenceServiceSpec, runtime: ServerRuntime): string[] {

@@ -6,9 +6,9 @@ import { type RuntimeView, runtimeState } from '../../contract/queries.ts'
 import type { ProgramSetting } from '../../contract/settings.ts'
 import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
 import { DaemonError } from '../servers/daemon.ts'
+import { daemonAt } from '../servers/daemons.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { loopback } from '../servers/listening.ts'
-import { Ollama } from '../servers/ollama.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
 import { type Executable, findExecutable } from '../util/find-executable.ts'
@@ -189,16 +189,17 @@ export function findRuntime(
 }
 
 /** Whether a daemon of a person answers on this machine. Asked at each call, as it may be started and ended at any time. */
-export async function findDaemon({ product, howToStart }: DaemonRuntime, port: number): Promise<Executable> {
-  if (port === 0) return { kind: 'missing', message: `${product} is switched off here (--ollama-port 0).` }
+export async function findDaemon(runtime: DaemonRuntime, port: number): Promise<Executable> {
+  const { name, product, portFlag, howToStart, mayRun } = runtime
+  if (port === 0) return { kind: 'missing', message: `${product} is switched off here (${portFlag} 0).` }
+  const absent = { kind: 'missing', message: `${product} does not run at ${loopback}:${port}: ${howToStart}.` } as const
+  if ((await mayRun?.(port)) === false) return absent
   try {
-    const version = await new Ollama({ host: loopback, port }).version(AbortSignal.timeout(usualLimitMs))
+    const version = await daemonAt(name, { host: loopback, port }).version(AbortSignal.timeout(usualLimitMs))
     return { kind: 'found', path: `http://${loopback}:${port}`, version }
   } catch (error) {
     if (!(error instanceof DaemonError)) throw error
-    const message =
-      error.trouble === 'absent' ? `${product} does not run at ${loopback}:${port}: ${howToStart}.` : error.message
-    return { kind: 'missing', message }
+    return error.trouble === 'absent' ? absent : { kind: 'missing', message: error.message }
   }
 }
 

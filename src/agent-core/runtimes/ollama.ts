@@ -20,6 +20,7 @@ export const ollamaRuntime: DaemonRuntime = {
   formats: ['gguf'],
   product: 'Ollama',
   port: 'ollamaPort',
+  portFlag: '--ollama-port',
   howToStart:
     'open the Ollama app or run "ollama serve", or say with --ollama-port where it listens; "brew install ollama" installs it',
   flags: { table: new Map(), program: 'ollama', product: 'Ollama', isStrict: true },

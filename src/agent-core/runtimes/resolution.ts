@@ -38,7 +38,7 @@ export type RuntimeResolution =
     }
   | {
       readonly kind: 'refused'
-      readonly cause: 'unknown' | 'notAvailableYet' | 'notOffered' | 'formatMismatch'
+      readonly cause: 'unknown' | 'notOffered' | 'formatMismatch'
       readonly message: string
     }
 
@@ -49,7 +49,6 @@ const all: readonly Runtime[] = Object.values(runtimes)
 const names: ReadonlyMap<string, ServerRuntime> = new Map(
   all.flatMap(({ name, aliases }) => [name, ...aliases].map((one) => [one, name])),
 )
-const laterRuntimes = ['omlx']
 
 /** The annotation, else `spec.runtime`, else `--runtime`, else what the format of the Model needs. */
 export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
@@ -58,12 +57,6 @@ export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
   const { name, from, doubt } = chosen(input, format, offered)
   const choice = `The runtime "${name}" (${from})`
 
-  if (laterRuntimes.includes(name)) {
-    return refused(
-      'notAvailableYet',
-      `${choice} is not available yet: this agent runs llama-server or ollama for GGUF models and mlx-lm, mlx-server, vllm-swift or tensorfold for MLX models, so use one of them.`,
-    )
-  }
   const runtime = names.get(name)
   if (runtime === undefined) {
     return refused('unknown', `${choice} does not run on this machine: use ${listed(offered)}, or correct the name.`)

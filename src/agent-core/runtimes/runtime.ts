@@ -52,9 +52,12 @@ export interface DaemonRuntime extends RuntimeRow {
   readonly kind: 'daemon'
   readonly name: DaemonRuntimeName
   readonly product: string
-  /** The setting that names its port on loopback, and how a person starts it. */
-  readonly port: 'ollamaPort'
+  /** The setting that names its port on loopback, its flag, and how a person starts it. */
+  readonly port: 'ollamaPort' | 'omlxPort'
+  readonly portFlag: string
   readonly howToStart: string
+  /** False where nobody need be asked at that port, which other programs often have. Absent = always. */
+  readonly mayRun?: (port: number) => Promise<boolean>
   /** `owner`: tells what this agent makes there from what others do. */
   readonly content: (input: CommandInput & { readonly revision: string; readonly owner: string }) => DaemonContent
 }

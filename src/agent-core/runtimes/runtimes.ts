@@ -4,6 +4,7 @@ import { llamaServerRuntime } from './llama-server.ts'
 import { mlxLmRuntime } from './mlx-lm.ts'
 import { mlxServerRuntime } from './mlx-server.ts'
 import { ollamaRuntime } from './ollama.ts'
+import { omlxRuntime } from './omlx.ts'
 import type { DaemonRuntime, ProcessRuntime } from './runtime.ts'
 import { tensorfoldRuntime } from './tensorfold.ts'
 import { vllmSwiftRuntime } from './vllm-swift.ts'
@@ -17,4 +18,5 @@ export const runtimes: Readonly<Record<ProcessRuntimeName, ProcessRuntime> & Rec
     'vllm-swift': vllmSwiftRuntime,
     tensorfold: tensorfoldRuntime,
     ollama: ollamaRuntime,
+    omlx: omlxRuntime,
   }

@@ -71,7 +71,6 @@ interface End {
 
 /** One model in a daemon's memory, from its load until it is out of memory, dropped, or the daemon is gone. */
 export class DaemonModel implements ServedModel {
-  readonly facts: ServerFacts
   readonly runtime: ServerRuntime
   readonly command = undefined
   readonly sleepsWhenIdle = false
@@ -83,11 +82,14 @@ export class DaemonModel implements ServedModel {
   /** Aborted once it is to end, or has ended. */
   readonly #watching = new AbortController()
   #state: ServerState
+  #facts: ServerFacts
   #folder: RunFolder | undefined
   #port: number | undefined
   #poller: Poller | undefined
   #memory: InMemory | undefined
   #readySince: number | undefined
+  /** Who sends requests there is told of another one with the next state. */
+  #toldKey: string | undefined
   #isHealthy = false
   #wasStopped = false
   /** It is over but for what it leaves behind. */
@@ -100,7 +102,7 @@ export class DaemonModel implements ServedModel {
   constructor(options: DaemonModelOptions) {
     const { facts, runtime, origin, now } = options
     this.#options = options
-    this.facts = facts
+    this.#facts = facts
     this.runtime = runtime
     this.#load = nextLoad()
     this.#state = { kind: 'starting', since: now() }
@@ -110,6 +112,10 @@ export class DaemonModel implements ServedModel {
     this.#isHealthy = true
     this.#listenAt(origin.port)
     this.#state = { kind: 'starting', since: now(), unasked: true, load: this.#load, port: origin.port }
+  }
+
+  get facts(): ServerFacts {
+    return this.#facts
   }
 
   get folder() {
@@ -123,7 +129,8 @@ export class DaemonModel implements ServedModel {
   get run() {
     const [port, poller] = [this.#port, this.#poller]
     if (port === undefined || !poller) return undefined
-    return { pid: undefined, port, poller, toldBytes: this.#memory?.bytes }
+    const { apiKey } = this.#options.daemon
+    return { pid: undefined, port, poller, toldBytes: this.#memory?.bytes, apiKey }
   }
 
   get isFound(): boolean {
@@ -242,12 +249,14 @@ export class DaemonModel implements ServedModel {
     })
   }
 
-  /** A daemon tells when a model was used last, and not how many requests it has. */
+  /** A daemon tells when a model was used last, and at most of all its models together how many requests it has. */
   async #activity(timeLimitMs: number, signal: AbortSignal | undefined): Promise<Activity> {
     const limit = AbortSignal.timeout(timeLimitMs)
+    const whole = signal ? AbortSignal.any([signal, limit]) : limit
     try {
-      const memory = await this.#look(signal ? AbortSignal.any([signal, limit]) : limit)
-      return { kind: 'untold', work: memory?.used ?? 0 }
+      const memory = await this.#look(whole)
+      const requests = await this.#options.daemon.requests?.(whole)
+      return { kind: 'untold', work: memory?.used ?? 0, ...(requests !== undefined && { requests }) }
     } catch (error) {
       if (error instanceof DaemonError) return { kind: 'silent' }
       throw error
@@ -270,19 +279,27 @@ export class DaemonModel implements ServedModel {
         return error
       })
       try {
-        await daemon.hold(launch.content, { signal: whileLoading, onStep, needed: () => this.#needed })
+        this.#called(await daemon.hold(launch.content, { signal: whileLoading, onStep, needed: () => this.#needed }))
       } catch (error) {
         given.abort()
         throw (await silent) ?? error
       }
       given.abort()
       this.#memory = await this.#look(signal)
-      if (!this.#memory) throw new DaemonError('failed', 'It was loaded, and was out of memory again at once.')
+      if (!isThere(this.#memory)) throw new DaemonError('failed', 'It was loaded, and was out of memory again at once.')
     } catch (error) {
       if (signal.aborted) return
       if (!(error instanceof DaemonError)) throw error
       this.#failure = error
     }
+  }
+
+  /** The name by which requests have to ask for it is the daemon's to say. */
+  #called(model: string): void {
+    const engine = this.#engine
+    if (model === engine.model) return
+    this.#facts = { ...this.#facts, engine: { ...engine, model } }
+    if (this.#folder) this.#options.ledger.called(this.#folder.name, model)
   }
 
   /** A load may take as long as it likes, while the daemon itself answers. Undefined where the signal ended the wait. */
@@ -347,7 +364,7 @@ export class DaemonModel implements ServedModel {
         const memory = await this.#look(signal)
         if (signal.aborted) return undefined
         this.#options.onProbe((performance.now() - begun) / 1_000, memory !== undefined)
-        if (!memory)
+        if (!isThere(memory))
           return {
             cause: 'itself',
             message: `${this.#options.daemon.title} holds it in memory no longer: another model took its place there, or somebody unloaded it.`,
@@ -373,7 +390,10 @@ export class DaemonModel implements ServedModel {
     const { now, ledger } = this.#options
     const port = this.#port ?? 0
     const before = this.#state
-    if (before.kind === 'ready' && before.healthy === healthy) return
+    const { apiKey } = this.#options.daemon
+    const isSameKey = apiKey === this.#toldKey
+    this.#toldKey = apiKey
+    if (before.kind === 'ready' && before.healthy === healthy && isSameKey) return
     const readySince = this.#readySince ?? now()
     this.#readySince = readySince
     this.#isHealthy = healthy
@@ -398,12 +418,17 @@ export class DaemonModel implements ServedModel {
     await Promise.race([this.#unload.promise, aborted(signal)])
     const isNeeded = () => this.#options.neededByOthers().has(this.#name)
     let left: string | undefined
+    let unloadAt = 0
     for (let looks = 0; !this.#isLetGo(); looks += 1) {
       try {
         if (isNeeded()) break
-        if ((await this.#look(signal)) === undefined) break
-        // What a client asks meanwhile may have brought it back.
-        if (looks % looksPerUnload === 0) await daemon.unload(model, signal)
+        const memory = await this.#look(signal)
+        if (memory === undefined) break
+        // A load that was begun may go on without us, and what a client asks meanwhile may have brought it back.
+        if (isThere(memory) && looks >= unloadAt) {
+          await daemon.unload(model, signal)
+          unloadAt = looks + looksPerUnload
+        }
       } catch (error) {
         if (this.#isLetGo()) return
         if (!(error instanceof DaemonError)) throw error
@@ -466,6 +491,8 @@ export class DaemonModel implements ServedModel {
     this.#options.onState(state)
   }
 }
+
+const isThere = (memory: InMemory | undefined): memory is InMemory => memory !== undefined && memory.isLoading !== true
 
 let loads = 0
 /** No other load has the same number, also by an agent before this one as far as clocks go. */

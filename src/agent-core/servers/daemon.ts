@@ -1,5 +1,5 @@
 /** Programs of a person that hold several models, of which this agent starts no process. */
-export const daemonRuntimes = ['ollama'] as const
+export const daemonRuntimes = ['ollama', 'omlx'] as const
 export type DaemonRuntimeName = (typeof daemonRuntimes)[number]
 
 /** Where a daemon listens. */
@@ -12,7 +12,7 @@ export interface DaemonAddress {
 export interface DaemonContent {
   /** As the daemon calls it, and requests have to. */
   readonly name: string
-  /** GGUF files that it is made of where the daemon does not have it; empty = the daemon has it, or nobody serves it. */
+  /** What it is made of: GGUF files that are given to a daemon which lacks it, or the folder in which a daemon has to find it. */
   readonly files: readonly string[]
   /** Whether its name is one that only this agent gives: then it is removed once no service of this agent needs it. */
   readonly isOurs: boolean
@@ -22,6 +22,8 @@ export interface DaemonContent {
 
 export interface InMemory {
   readonly bytes: number
+  /** It is being loaded, whoever asked for that. */
+  readonly isLoading?: boolean
   /** Another after each request that was answered. */
   readonly used: number
 }
@@ -39,11 +41,15 @@ export interface Daemon {
   /** As people know it, with where it listens. */
   readonly title: string
   readonly version: (signal: AbortSignal) => Promise<string>
-  /** Resolves once the model is in memory; what it is made of is sent where the daemon lacks it. An abort ends the load. */
-  readonly hold: (content: DaemonContent, options: HoldOptions) => Promise<void>
+  /** With each of its requests, as a Bearer token; undefined where it is not known to ask for one. As of the last question. */
+  readonly apiKey?: string | undefined
+  /** Resolves with the name that the model has there, once it is in memory. An abort ends the wait. */
+  readonly hold: (content: DaemonContent, options: HoldOptions) => Promise<string>
   /** Undefined where it is not in memory. */
   readonly look: (name: string, signal: AbortSignal) => Promise<InMemory | undefined>
-  /** It leaves memory when its requests are answered. */
+  /** How many requests it works at or keeps waiting, of all of its models. Absent = it does not say. */
+  readonly requests?: (signal: AbortSignal) => Promise<number>
+  /** It leaves memory when its requests are answered, or at once, as the daemon is. */
   readonly unload: (name: string, signal: AbortSignal) => Promise<void>
   /** Also right where it has none of that name. */
   readonly remove: (name: string, signal: AbortSignal) => Promise<void>

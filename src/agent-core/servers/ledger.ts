@@ -200,6 +200,12 @@ export class Ledger {
     if (entry && entry.readySince === undefined) this.#note({ ...entry, readySince: since.toISOString() })
   }
 
+  /** The daemon has the model by another name than was expected. */
+  called(run: string, model: string): void {
+    const entry = this.#entries.get(run)
+    if (entry?.daemon) this.#note({ ...entry, daemon: { ...entry.daemon, model } })
+  }
+
   /** A server that was found running. */
   keep(entry: LedgerEntry): void {
     this.#note(entry)

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { link, rm, stat } from 'node:fs/promises'
-import { request, type IncomingMessage } from 'node:http'
 import { homedir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
@@ -11,15 +10,8 @@ import { formatBytes } from '../../contract/format.ts'
 import { errorCode } from '../util/error-code.ts'
 import { maxOllamaTextBytes, ollamaTexts } from '../models/source.ts'
 import { parseJson, readIfThere } from '../util/files.ts'
-import { messageOf } from '../util/message-of.ts'
-import { DaemonError, type Daemon, type DaemonAddress, type DaemonContent, type HoldOptions } from './daemon.ts'
-
-/** Of a question that Ollama answers at once, however busy it is. */
-const answerWithinMs = 2_000
-/** A list of thousands of models; beyond that it is another program. */
-const maxAnswerBytes = 8 * 1024 * 1024
-const maxLineBytes = 64 * 1024
-const maxSaidBytes = 500
+import type { Daemon, DaemonAddress, DaemonContent, HoldOptions } from './daemon.ts'
+import { answerWithinMs, asSentence, DaemonHttp, maxSaidBytes, type Answer } from './daemon-http.ts'
 
 const versionAnswer = z.object({ version: z.string().min(1).max(100) })
 const tagsAnswer = z.object({
@@ -54,41 +46,24 @@ const errorAnswer = z.object({ error: z.string() })
 const keepLoaded = -1
 const unloadNow = 0
 
-interface Question {
-  readonly method: 'GET' | 'HEAD' | 'POST' | 'DELETE'
-  readonly path: string
-  readonly body?: unknown
-  /** Sent instead of a body. */
-  readonly file?: string
-  readonly signal: AbortSignal
-  /** Absent = as long as it takes. */
-  readonly withinMs?: number
-  /** Called with each line of an answer that tells of its progress. */
-  readonly onLine?: (line: unknown) => void
-}
-
-interface Answer {
-  readonly status: number
-  /** Parsed; undefined where it is no JSON. */
-  readonly said: unknown
-}
-
 /** The models of an Ollama that runs: its own settings, and what it had before, stay as they are. */
 export class Ollama implements Daemon {
-  readonly #address: DaemonAddress
-  readonly title: string
+  readonly #http: DaemonHttp
 
   constructor(address: DaemonAddress) {
-    this.#address = address
-    this.title = `Ollama at ${address.host}:${address.port}`
+    this.#http = new DaemonHttp({ address, product: 'Ollama', flag: '--ollama-port', wordsOf })
+  }
+
+  get title(): string {
+    return this.#http.title
   }
 
   async version(signal: AbortSignal): Promise<string> {
-    const { version } = await this.#known(versionAnswer, { method: 'GET', path: '/api/version', signal })
+    const { version } = await this.#http.known(versionAnswer, { method: 'GET', path: '/api/version', signal })
     return version
   }
 
-  async hold(content: DaemonContent, { signal, needed, onStep }: HoldOptions): Promise<void> {
+  async hold(content: DaemonContent, { signal, needed, onStep }: HoldOptions): Promise<string> {
     const { name } = content
     const tags = await this.#tags(signal)
     for (const { name: other } of tags.filter((tag) => isForgotten(content, tag.name, needed()))) {
@@ -97,21 +72,22 @@ export class Ollama implements Daemon {
     const known = tags.find((tag) => canonicalName(tag.name) === canonicalName(name))
     const remote = known?.remote_host ?? known?.remote_model
     if (remote !== undefined && remote !== '') {
-      throw this.#failed(
+      throw this.#http.failed(
         `${name} is answered by ${sentence(remote, maxSaidBytes)} and not by this machine: choose a model that runs here.`,
       )
     }
     if (known === undefined) {
-      if (content.files.length === 0) throw this.#failed(`it has no model ${name}.`)
+      if (content.files.length === 0) throw this.#http.failed(`it has no model ${name}.`)
       await this.#make(content, { signal, onStep })
     }
     onStep(`${this.title} loads ${name}`)
     const load = await this.#runModel(name, keepLoaded, signal)
-    if (load.status !== 200) throw this.#refusal(load, `${name} could not be loaded`)
+    if (load.status !== 200) throw this.#refused(load, `${name} could not be loaded`)
+    return name
   }
 
   async look(name: string, signal: AbortSignal) {
-    const { models } = await this.#known(psAnswer, { method: 'GET', path: '/api/ps', signal })
+    const { models } = await this.#http.known(psAnswer, { method: 'GET', path: '/api/ps', signal })
     const wanted = canonicalName(name)
     const named = models.find((one) => canonicalName(one.name) === wanted)
     const found = named ?? (models.length === 0 ? undefined : await this.#byOtherName(wanted, models, signal))
@@ -120,18 +96,18 @@ export class Ollama implements Daemon {
 
   async unload(name: string, signal: AbortSignal): Promise<void> {
     const answer = await this.#runModel(name, unloadNow, signal)
-    if (answer.status !== 200 && answer.status !== 404) throw this.#refusal(answer, `${name} could not be unloaded`)
+    if (answer.status !== 200 && answer.status !== 404) throw this.#refused(answer, `${name} could not be unloaded`)
   }
 
   async remove(name: string, signal: AbortSignal): Promise<void> {
-    const answer = await this.#ask({
+    const answer = await this.#http.ask({
       method: 'DELETE',
       path: '/api/delete',
       body: { model: name },
       signal,
       withinMs: removeWithinMs,
     })
-    if (answer.status !== 200 && answer.status !== 404) throw this.#refusal(answer, `${name} could not be removed`)
+    if (answer.status !== 200 && answer.status !== 404) throw this.#refused(answer, `${name} could not be removed`)
   }
 
   canonical(name: string): string {
@@ -145,16 +121,21 @@ export class Ollama implements Daemon {
   }
 
   async #tags(signal: AbortSignal) {
-    const { models } = await this.#known(tagsAnswer, { method: 'GET', path: '/api/tags', signal })
+    const { models } = await this.#http.known(tagsAnswer, { method: 'GET', path: '/api/tags', signal })
     return models
   }
 
   /** Without a prompt it only loads or unloads. A model for embeddings alone is loaded by an empty one. */
   async #runModel(name: string, keep: number, signal: AbortSignal): Promise<Answer> {
     const asked = { model: name, keep_alive: keep, stream: false }
-    const answer = await this.#ask({ method: 'POST', path: '/api/generate', body: asked, signal })
+    const answer = await this.#http.ask({ method: 'POST', path: '/api/generate', body: asked, signal })
     if (answer.status !== 400) return answer
-    return this.#ask({ method: 'POST', path: '/api/embed', body: { model: name, keep_alive: keep, input: '' }, signal })
+    return this.#http.ask({
+      method: 'POST',
+      path: '/api/embed',
+      body: { model: name, keep_alive: keep, input: '' },
+      signal,
+    })
   }
 
   async #make(
@@ -168,16 +149,16 @@ export class Ollama implements Daemon {
     const parameters = { ...params, ...(contextTokens !== undefined && { num_ctx: contextTokens }) }
     const asked = { model: name, files: digests, parameters, ...(template && { template }), ...(system && { system }) }
     let isDone = false as boolean
-    const answer = await this.#ask({
+    const answer = await this.#http.ask({
       ...{ method: 'POST', path: '/api/create', body: asked, signal },
       onLine: (line) => {
         const failure = errorAnswer.safeParse(line)
-        if (failure.success) throw this.#failed(`${name} could not be made: ${said(failure.data.error)}`)
+        if (failure.success) throw this.#http.failed(`${name} could not be made: ${asSentence(failure.data.error)}`)
         isDone ||= statusLine.safeParse(line).data?.status === 'success'
       },
     })
-    if (answer.status !== 200) throw this.#refusal(answer, `${name} could not be made`)
-    if (!isDone) throw this.#failed(`${name} could not be made: its answer broke off.`)
+    if (answer.status !== 200) throw this.#refused(answer, `${name} could not be made`)
+    if (!isDone) throw this.#http.failed(`${name} could not be made: its answer broke off.`)
   }
 
   /** Returns the digest by which Ollama knows the file. A link in its folder takes no room; where none can be made the file is sent. */
@@ -185,56 +166,24 @@ export class Ollama implements Daemon {
     const { size } = await stat(file)
     const digest = `sha256:${await sha256Of(file, signal)}`
     const path = `/api/blobs/${digest}`
-    const has = async () => (await this.#ask({ method: 'HEAD', path, signal, withinMs: answerWithinMs })).status === 200
+    const has = async () =>
+      (await this.#http.ask({ method: 'HEAD', path, signal, withinMs: answerWithinMs })).status === 200
     if (await has()) return digest
     const place = await linked(file, digest)
     if (await has()) return digest
     if (place !== undefined) await rm(place, { force: true })
     onStep(`${formatBytes(size)} of ${basename(file)} are sent to ${this.title}`)
-    const answer = await this.#ask({ method: 'POST', path, file, signal })
-    if (answer.status !== 201 && answer.status !== 200) throw this.#refusal(answer, `${basename(file)} was not taken`)
+    const answer = await this.#http.ask({ method: 'POST', path, file, signal })
+    if (answer.status !== 201 && answer.status !== 200) throw this.#refused(answer, `${basename(file)} was not taken`)
     return digest
   }
 
-  async #known<T>(schema: z.ZodType<T>, question: Question): Promise<T> {
-    const { status, said: answer } = await this.#ask({ ...question, withinMs: answerWithinMs })
-    const parsed = schema.safeParse(answer)
-    if (status === 200 && parsed.success) return parsed.data
-    if (errorAnswer.safeParse(answer).success) throw this.#refusal({ status, said: answer }, question.path)
-    throw new DaemonError(
-      'stranger',
-      `What answers at ${this.#address.host}:${this.#address.port} is not Ollama (${question.path}: status ${status}): stop that program, or say with --ollama-port where Ollama listens.`,
-    )
-  }
-
-  async #ask(question: Question): Promise<Answer> {
-    const { signal, withinMs } = question
-    const limit = withinMs === undefined ? undefined : AbortSignal.timeout(withinMs)
-    try {
-      return await exchange(this.#address, question, limit ? AbortSignal.any([signal, limit]) : signal)
-    } catch (error) {
-      if (error instanceof DaemonError) throw error
-      if (limit?.aborted === true && !signal.aborted) {
-        throw new DaemonError('silent', `${this.title} does not answer.`, { cause: error })
-      }
-      const isAbsent = errorCode(error) === 'ECONNREFUSED'
-      const message = isAbsent
-        ? `Nobody listens at ${this.#address.host}:${this.#address.port}: Ollama does not run.`
-        : `${this.title} broke off: ${messageOf(error)}.`
-      throw new DaemonError(isAbsent ? 'absent' : 'failed', message, { cause: error })
-    }
-  }
-
-  #refusal({ status, said: answer }: Answer, what: string): DaemonError {
-    const failure = errorAnswer.safeParse(answer)
-    const words = failure.success ? said(failure.data.error) : `it answered with status ${status}.`
-    return this.#failed(`${what}: ${words}${unableToLoad.test(words) ? ` ${upgradeAdvice}` : ''}`)
-  }
-
-  #failed(what: string): DaemonError {
-    return new DaemonError('failed', `${this.title}: ${what}`)
+  #refused(answer: Answer, what: string) {
+    return this.#http.refusal(answer, what, (words) => (unableToLoad.test(words) ? upgradeAdvice : undefined))
   }
 }
+
+const wordsOf = (answer: unknown): string | undefined => errorAnswer.safeParse(answer).data?.error
 
 const unableToLoad = /unable to load model|unknown model architecture/
 const upgradeAdvice =
@@ -258,11 +207,6 @@ export function canonicalName(name: string): string {
   const parts = path === '' ? [] : path.split('/')
   const whole = [...['registry.ollama.ai', 'library'].slice(0, Math.max(0, 2 - parts.length)), ...parts]
   return [...whole, last.includes(':') ? last : `${last}:latest`].join('/').toLowerCase()
-}
-
-const said = (text: string): string => {
-  const words = sentence(text, maxSaidBytes)
-  return /[.!?…]$/.test(words) ? words : `${words}.`
 }
 
 /** What came with the model from Ollama's library. */
@@ -296,48 +240,4 @@ async function linked(file: string, digest: string): Promise<string | undefined>
     if (errorCode(error) !== undefined) return undefined
     throw error
   }
-}
-
-/** Rejects with the system's error, or where the answer is longer than any of Ollama's. */
-function exchange({ host, port }: DaemonAddress, question: Question, signal: AbortSignal): Promise<Answer> {
-  const { method, path, body, file, onLine } = question
-  const text = body === undefined ? undefined : JSON.stringify(body)
-  return new Promise((resolve, reject) => {
-    const asked = request({
-      ...{ host, port, method, path, signal, agent: false },
-      headers:
-        text === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) },
-    })
-    asked.once('error', reject)
-    asked.once('response', (answer) => {
-      const reading = answer.statusCode === 200 && onLine ? linesOf(answer, onLine) : jsonOf(answer)
-      reading.then((saidThere) => resolve({ status: answer.statusCode ?? 0, said: saidThere }), reject)
-    })
-    if (file === undefined) asked.end(text)
-    else void pipeline(createReadStream(file, { highWaterMark: 1024 * 1024 }), asked).catch(reject)
-  })
-}
-
-async function jsonOf(answer: IncomingMessage): Promise<unknown> {
-  const pieces: Buffer[] = []
-  let bytes = 0
-  for await (const piece of answer as AsyncIterable<Buffer>) {
-    bytes += piece.length
-    if (bytes > maxAnswerBytes) throw new Error('the answer is too long')
-    pieces.push(piece)
-  }
-  return parseJson(Buffer.concat(pieces).toString('utf8'))
-}
-
-/** A line that is cut, or no JSON, is no line of Ollama's. */
-async function linesOf(answer: IncomingMessage, onLine: (line: unknown) => void): Promise<undefined> {
-  answer.setEncoding('utf8')
-  let pending = ''
-  for await (const piece of answer as AsyncIterable<string>) {
-    const lines = (pending + piece).split('\n')
-    pending = lines.pop() ?? ''
-    if (pending.length > maxLineBytes) throw new Error('a line of the answer is too long')
-    for (const line of lines) if (line.trim() !== '') onLine(parseJson(line))
-  }
-  if (pending.trim() !== '') onLine(parseJson(pending))
 }

@@ -108,7 +108,9 @@ export class Poller implements Disposable {
     if (work !== undefined) this.#work = work
     const isSilent = activity.kind === 'silent' || activity.kind === 'cannotAsk'
     if (isSilent) this.#judge(true, asked.at)
-    const open = connections ? await platform.establishedConnections(port) : undefined
+    // In doubt the requests of a daemon are those of this model: some daemons cut them when they unload it.
+    const told = activity.kind === 'untold' ? activity.requests : undefined
+    const open = connections ? Math.max(await platform.establishedConnections(port), told ?? 0) : undefined
     if (!isSilent && open !== undefined) this.#judge(open > 0 || hasWorked, this.#now())
     return { answer: activity.kind, requests: open, work, idleForMs: this.#idleForMs }
   }

@@ -229,8 +229,11 @@ export interface CountersReading {
 export type Activity =
   /** `work` only ever rises, with every token read or written: a request that makes progress makes it rise. */
   | { readonly kind: 'counted'; readonly requests: number; readonly work: number; readonly reading: CountersReading }
-  /** It answers, but does not say how many requests it has. `work`: another after each request that was answered, where it says that. */
-  | { readonly kind: 'untold'; readonly work?: number }
+  /**
+   * It answers, but does not say how many requests it has. `work`: another after each request that was answered, where it says that.
+   * `requests`: of a daemon that says how many it has of all its models together.
+   */
+  | { readonly kind: 'untold'; readonly work?: number; readonly requests?: number }
   | { readonly kind: 'silent' }
   | { readonly kind: 'cannotAsk' }
 

@@ -64,4 +64,6 @@ export interface RunningModel {
   readonly poller: Poller
   /** What the daemon says that it holds; undefined for a process, whose memory the system tells. */
   readonly toldBytes: number | undefined
+  /** What a daemon asks requests for. */
+  readonly apiKey?: string | undefined
 }

@@ -17,7 +17,7 @@ import {
 } from './probe.ts'
 import { ExitWatch } from './process-group.ts'
 import { keyOfRun, serverFolders } from './run-folder.ts'
-import { Ollama } from './ollama.ts'
+import { daemonAt } from './daemons.ts'
 import type { ServedModel, DaemonEngine, StopOptions, StopReport } from './served-model.ts'
 import type { Exited, Failure, ServerRole, ServerState } from './server-state.ts'
 import { ServiceServers, type AdoptableServer, type CountedServer } from './service-servers.ts'
@@ -68,7 +68,7 @@ export class Servers implements AsyncDisposable {
       random: Math.random,
       liveness: livenessTimings,
       protocols: serverProtocols,
-      daemons: (_runtime, address) => new Ollama(address),
+      daemons: daemonAt,
       published: () => nothingPublished,
       onProbe: () => {},
       onCounters: () => {},
@@ -161,6 +161,11 @@ export class Servers implements AsyncDisposable {
   /** Where requests reach a daemon's model, and as what; undefined for a process. */
   engineOf(key: string, role: ServerRole = 'current'): DaemonEngine | undefined {
     return this.#of(key, role)?.facts.engine
+  }
+
+  /** The API key that the daemon asks requests for; it goes to the gateway and nowhere else. */
+  apiKeyOf(key: string, role: ServerRole = 'current'): string | undefined {
+    return this.#of(key, role)?.run?.apiKey
   }
 
   /** What the daemon says that its model holds, in bytes; undefined for a process. */

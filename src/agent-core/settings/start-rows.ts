@@ -4,6 +4,7 @@ import { defaultThresholds, defaultWatchdogIntervalMs } from '../memory/watchdog
 import { mostLogFiles } from '../observability/log-file.ts'
 import { serverRuntimes } from '../servers/probe.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
+import { defaultOmlxPort } from '../servers/omlx.ts'
 import { parseAddressAndPort } from '../util/address-and-port.ts'
 import { dnsLabel } from '../../contract/names.ts'
 import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/settings-table.ts'
@@ -285,6 +286,15 @@ export const startRows = {
     flag: 'ollama-port',
     flagTakes: negativeMeansZero,
     help: 'port on 127.0.0.1 of an Ollama that a person runs, which is neither started nor ended; 0 = there is none',
+  },
+  omlxPort: {
+    kind: 'port',
+    schema: portOrZero,
+    default: defaultOmlxPort,
+    group: 'oMLX',
+    flag: 'omlx-port',
+    flagTakes: negativeMeansZero,
+    help: 'port on 127.0.0.1 of an oMLX that a person runs, which is neither started nor ended; 0 = there is none',
   },
   portRange: {
     kind: 'portRange',

@@ -433,6 +433,10 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     title: 'Port of Ollama',
     help: 'Where an Ollama of yours listens on this machine. It is neither started nor ended, and its own models stay as they are. 0 = there is none.',
   },
+  omlxPort: {
+    title: 'Port of oMLX',
+    help: 'Where an oMLX of yours listens on this machine. It is neither started nor ended, and its settings stay as they are. 0 = there is none.',
+  },
   portRange: {
     title: 'Ports of model servers',
     help: 'A range that the rule of a firewall can name.',

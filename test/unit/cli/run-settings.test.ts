@@ -37,6 +37,7 @@ const fromDefaults = {
   llamaServerPort: 0,
   mlxServerPort: 8080,
   ollamaPort: 11_434,
+  omlxPort: 8_000,
   startupStallMs: 120_000,
   mlxLmStartupStallMs: 300_000,
   mlxServerStartupStallMs: 120_000,
@@ -238,7 +239,7 @@ test('flags of what is not built yet are read, and said to change nothing when t
     ...['--omlx-bin', '/x', '--max-watch-failures', '5'],
   )
   expect(startNotices(given)).toEqual([
-    '--omlx-bin is not in effect: this runtime is not built yet.',
+    '--omlx-bin is not in effect: this agent starts no oMLX, and uses one that runs.',
     '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
   ])
 })

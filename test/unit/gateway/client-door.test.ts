@@ -111,6 +111,21 @@ describe('a request goes', () => {
     ])
   })
 
+  test('to an oMLX with its own key in the place of what the client sends', async () => {
+    const shown: unknown[] = []
+    await using daemon = await engine((request, response) => {
+      const { authorization, 'x-api-key': other } = request.headers
+      shown.push([authorization, other])
+      void text(request).then((body) => response.end(body))
+    })
+    const of = { runtime: 'omlx', names: ['apples'], engineKey: 'of-omlx' }
+    door.routes = [routeTo('one', daemon.port, of)]
+    const headers = { authorization: 'Bearer of-client', 'x-api-key': 'of-client' }
+    expect((await post('/v1/chat/completions', { model: 'one' }, headers)).body).toBe('{"model":"apples"}')
+    expect(shown).toEqual([['Bearer of-omlx', undefined]])
+    expect((await ask({ path: '/' })).body).not.toContain('of-omlx')
+  })
+
   test('without a name to the one that is there, with a body of any kind', async () => {
     await using only = await engine((request, response) => void text(request).then((body) => response.end(body)))
     door.routes = [routeTo('one', only.port)]

@@ -298,6 +298,36 @@ test('models of one daemon have an entrance each, are asked by the name that the
   expect(daemon.seen.filter((line) => line.startsWith('GET'))).toEqual(['GET /api/version', 'GET /api/version'])
 })
 
+test('an oMLX is shown its own key, if it has one, and never what a client sends for one', async () => {
+  const shown: unknown[] = []
+  const daemon = stack.use(
+    await engine((request, response) => {
+      const { authorization, 'x-api-key': other } = request.headers
+      shown.push([authorization, other])
+      response.end()
+    }),
+  )
+  const asked: PublishedAccess = { servicePorts: [8080], key: digest('of-clients') }
+  const [keyed, keyless] = [await freePort(), await freePort()]
+  const entrance = (port: number) => ({ port, at: daemon.port, model: 'apples', runtime: 'omlx' })
+  await tell(
+    routeTo('keyed', daemon.port, {
+      published: { address, engines: [{ ...entrance(keyed), engineKey: 'of-omlx' }], access: asked },
+    }),
+    routeTo('keyless', daemon.port, { published: { address, engines: [entrance(keyless)], access: open } }),
+  )
+  const headers = { authorization: 'Bearer of-clients', 'x-api-key': 'of-clients' }
+  expect((await ask({ port: keyed }, { headers })).status).toBe(200)
+  expect((await ask({ port: keyless }, { headers })).status).toBe(200)
+  expect(await codeOf({ port: keyed }, { headers: { authorization: 'Bearer of-omlx' } })).toEqual([
+    ...[401, 'invalid_api_key'],
+  ])
+  expect(shown).toEqual([
+    ['Bearer of-omlx', undefined],
+    [undefined, undefined],
+  ])
+})
+
 test('each engine of a service has its own entrance, and one that is gone has none', async () => {
   const [old, next] = [stack.use(await echo()), stack.use(await echo())]
   await tell(
@@ -310,7 +340,7 @@ test('each engine of a service has its own entrance, and one that is gone has no
 })
 
 test(`what the list of paths forbids, no engine sees, of ${forgedCount} that were made up`, async () => {
-  const runtimes = ['llama-server', 'mlx-lm', 'ollama', 'unknown']
+  const runtimes = ['llama-server', 'mlx-lm', 'ollama', 'omlx', 'unknown']
   const engines = await Promise.all(runtimes.map(async () => stack.use(await echo())))
   await tell(...engines.map((one, index) => routeOf(`m${index}`, one, open, { runtime: runtimes[index] ?? '' })))
   const asked = forgedRequests(['', '', '', '/default/m0', '/.'])
@@ -318,6 +348,6 @@ test(`what the list of paths forbids, no engine sees, of ${forgedCount} that wer
   for (const [index, { port }] of engines.entries())
     await sendForged(asked.slice(index * part, (index + 1) * part), { address, port, host: `${address}:${port}` })
   expect(engines.flatMap((one, index) => forbiddenOf(one, runtimes[index] ?? ''))).toEqual([])
-  expect(engines.map(({ seen }) => seen.length > 0)).toEqual([true, true, true, false])
+  expect(engines.map(({ seen }) => seen.length > 0)).toEqual([true, true, true, true, false])
   expect(door.counts.requests.path_forbidden).toBeGreaterThan(forgedCount * 0.4)
 })

@@ -23,7 +23,7 @@ function routes(states: Record<string, ServerState>, argv?: readonly string[], m
   const servers = {
     ...{ state: () => all, get: (key: string) => all.get(key), successor: none, retiring: none },
     ...{ hostOf: () => '0.0.0.0', commandOf: () => argv, runtimeOf: () => 'llama-server' as const },
-    engineOf: none,
+    ...{ engineOf: none, apiKeyOf: none },
   }
   return new Routes({ servers, published: none, ...more })
 }
@@ -140,7 +140,7 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     ...{ get: () => states['current'], successor: () => states['successor'], retiring: () => states['retiring'] },
     ...{ hostOf: (_key: string, role?: string) => hosts[role ?? 'current'], commandOf: () => undefined },
     runtimeOf: (_key: string, role?: string) => (role === 'successor' ? 'mlx-lm' : 'llama-server'),
-    engineOf: () => undefined,
+    ...{ engineOf: () => undefined, apiKeyOf: () => undefined },
   })
   const loopback = { current: '127.0.0.1', successor: '127.0.0.1', retiring: '127.0.0.1' }
 
@@ -163,6 +163,25 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     const loading = new Routes({ servers: servers(loopback, { current: successor }), ...behind })
     const [route] = loading.now([waiting('ns/a', 'It loads.')])
     expect([route?.port, route?.published?.engines.map(({ port }) => port)]).toEqual([undefined, [4_001]])
+  })
+
+  test('a daemon asks for a key, which goes with each of its engines and with no other', () => {
+    const daemon = { host: '127.0.0.1', port: 8_000, model: 'apples', isOurs: false }
+    const retiring: ServerState = { kind: 'stopping', since: 0, cause: 'stopped', pid: 3, port: 4_002 }
+    const [route] = new Routes({
+      servers: {
+        ...servers(loopback, { current: { ...ready, load: 1 }, retiring }),
+        engineOf: (_key, role) => (role === 'retiring' ? undefined : daemon),
+        apiKeyOf: (_key, role) => (role === 'retiring' ? undefined : 'secret'),
+      },
+      ...behind,
+    }).now([])
+    expect(route).toMatchObject({ port: 8_000, engineKey: 'secret', names: ['apples'] })
+    expect(route?.published?.engines).toEqual([
+      { port: 4_000, runtime: 'llama-server', at: 8_000, model: 'apples', engineKey: 'secret' },
+      { port: 4_002, runtime: 'llama-server' },
+    ])
+    expect(toGateway.parse({ type: 'changes', routes: [route], gone: [] })).toMatchObject({ routes: [route] })
   })
 
   test('and nowhere else', () => {

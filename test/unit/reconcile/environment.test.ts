@@ -40,6 +40,15 @@ test('a person is told of speculative decoding that is asked for and not passed 
   ])
 })
 
+test('a person is told of settings of a whole oMLX, which the one that runs does not get', () => {
+  const spec = inferenceServiceSpec.parse({ turboQuantBits: 4, hotCacheMaxSize: '8GB' })
+  expect([leftOutNotice(spec, [], 'omlx'), leftOutNotice(spec, [], 'mlx-lm')]).toEqual([
+    'It runs without spec.turboQuantBits, spec.hotCacheMaxSize: an oMLX that a person runs keeps its settings, so set that there.',
+    undefined,
+  ])
+  expect(leftOutNotice(inferenceServiceSpec.parse({}), [], 'omlx')).toBeUndefined()
+})
+
 test.each([
   ['LD_PRELOAD', true],
   ['DYLD_INSERT_LIBRARIES', true],

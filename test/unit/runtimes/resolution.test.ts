@@ -6,11 +6,6 @@ import { resolveRuntime, type RuntimeInput, servingDigest } from '../../../src/a
 
 const by = (runtime: string, from: string) => ({ kind: 'runtime', runtime, from })
 const refused = (cause: string, message: string) => ({ kind: 'refused', cause, message })
-const notYet = (runtime: string, from: string) =>
-  refused(
-    'notAvailableYet',
-    `The runtime "${runtime}" (${from}) is not available yet: this agent runs llama-server or ollama for GGUF models and mlx-lm, mlx-server, vllm-swift or tensorfold for MLX models, so use one of them.`,
-  )
 const byAnnotation = 'annotation metalbar.dev/runtime'
 const gguf = 'the format gguf of its Model'
 const unverified = new Map([['mlx-lm', 'It hangs.'] as const])
@@ -35,11 +30,6 @@ test.each<[string, RuntimeInput, unknown]>([
       'The runtime "mlx-lm" (--runtime) cannot serve a Model of format "gguf": leave --runtime out or choose llama-server, or use a Model of another format.',
     ),
   ],
-  [
-    'but not one that does not run here yet: what a Go agent’s command line left there ends no server',
-    { specRuntime: 'llamacpp', flag: 'omlx' },
-    by('llama-server', 'spec.runtime'),
-  ],
   ['the Go agent’s key', { specRuntime: 'llama-server', flag: 'mlx-lm' }, by('llama-server', 'spec.runtime')],
   [
     'an annotation wins over all',
@@ -47,13 +37,18 @@ test.each<[string, RuntimeInput, unknown]>([
     by('mlx-lm', byAnnotation),
   ],
   ['--runtime alone', { flag: 'mlx-lm', modelFormat: 'mlx' }, by('mlx-lm', '--runtime')],
-  ['a runtime to come, by annotation', { annotation: 'omlx' }, notYet('omlx', byAnnotation)],
   ['a daemon, by who names it', { annotation: 'ollama', specRuntime: 'llamacpp' }, by('ollama', byAnnotation)],
   ['or by --runtime', { specRuntime: 'llamacpp', flag: 'ollama' }, by('ollama', '--runtime')],
+  ['which is omlx for an MLX model', { flag: 'omlx', modelFormat: 'mlx' }, by('omlx', '--runtime')],
   [
     'and never by the format, however it is offered and whatever else is there',
     { offered: ['ollama', 'llama-server'], installed: ['ollama'], running: 'ollama' },
     by('llama-server', gguf),
+  ],
+  [
+    'also of an MLX model',
+    { offered: ['omlx', 'mlx-lm'], installed: ['omlx'], running: 'omlx', modelFormat: 'mlx' },
+    by('mlx-lm', 'the format mlx of its Model'),
   ],
   [
     'nor for an MLX model',
@@ -165,7 +160,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { specRuntime: 'vllm' },
     refused(
       'unknown',
-      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold or ollama, or correct the name.',
+      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, ollama or omlx, or correct the name.',
     ),
   ],
   [
@@ -173,7 +168,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { annotation: 'lama-server' },
     refused(
       'unknown',
-      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold or ollama, or correct the name.',
+      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, ollama or omlx, or correct the name.',
     ),
   ],
 ])('%s', (_, input, expected) => {

@@ -1,0 +1,265 @@
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
+import { z } from 'zod'
+import { errorCode } from '../util/error-code.ts'
+import { parseJson } from '../util/files.ts'
+import { pause } from '../util/pause.ts'
+import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, InMemory } from './daemon.ts'
+import { answerWithinMs, DaemonHttp, type Answer, type Question } from './daemon-http.ts'
+
+export const defaultOmlxPort = 8_000
+
+/** While it loads what is pinned there, it answers 503. */
+const healthAnswer = z.object({
+  status: z.enum(['healthy', 'loading']),
+  engine_pool: z.object({}).nullable(),
+})
+const figure = z.number().nonnegative().nullish()
+const statusAnswer = z.object({
+  version: z.string().min(1).max(100),
+  active_requests: figure,
+  waiting_requests: figure,
+})
+const modelsAnswer = z.object({
+  models: z.array(
+    z.object({
+      id: z.string().max(1_000),
+      model_path: z.string().max(4_096),
+      loaded: z.boolean(),
+      is_loading: z.boolean().nullish(),
+      estimated_size: figure,
+      actual_size: figure,
+      /** In seconds since 1970, as of the start of a request. */
+      last_access: figure,
+      /** Set where it is another name and other settings for that model. */
+      source_model_id: z.string().nullish(),
+      /** Several machines compute it. */
+      distributed: z.boolean().nullish(),
+    }),
+  ),
+})
+type Listed = z.infer<typeof modelsAnswer>['models'][number]
+
+/** Below `/v1` and elsewhere. */
+const errorAnswer = z.union([
+  z.object({ error: z.object({ message: z.string() }) }).transform(({ error }) => error.message),
+  z.object({ detail: z.string() }).transform(({ detail }) => detail),
+])
+const wordsOf = (answer: unknown): string | undefined => errorAnswer.safeParse(answer).data
+
+/** It is busy with that model: it loads it for somebody else, or unloads it. */
+const loadAgainMs = 1_000
+
+/** The models of an oMLX that runs: its settings stay as they are, and it gets no model that it does not list by itself. */
+export class Omlx implements Daemon {
+  readonly title: string
+  readonly #http: DaemonHttp
+  readonly #admin: string
+  readonly #settingsFile: string
+  #apiKey: string | undefined
+  /** The key is shown to nobody else. */
+  #isOmlx = false
+  /** Where what is meant lies, so that another model that gets its name is not taken for it. */
+  #path: string | undefined
+
+  constructor(address: DaemonAddress) {
+    this.#http = new DaemonHttp({ address, product: 'oMLX', flag: '--omlx-port', wordsOf })
+    this.title = this.#http.title
+    this.#admin = `http://${address.host}:${address.port}/admin`
+    this.#settingsFile = join(omlxBasePath(), 'settings.json')
+    this.#apiKey = apiKeyIn(this.#settingsFile)
+  }
+
+  get apiKey(): string | undefined {
+    return this.#apiKey
+  }
+
+  async version(signal: AbortSignal): Promise<string> {
+    return (await this.#status(signal)).version
+  }
+
+  async requests(signal: AbortSignal): Promise<number> {
+    const { active_requests: active, waiting_requests: waiting } = await this.#status(signal)
+    return (active ?? 0) + (waiting ?? 0)
+  }
+
+  async hold({ files: [folder = ''] }: DaemonContent, { signal, onStep }: HoldOptions): Promise<string> {
+    const model = await this.#modelIn(folder, signal)
+    this.#path = model.model_path
+    if (model.loaded) return model.id
+    if ((await this.#health(signal)).status === 'loading') onStep(`${this.title} loads what is pinned there first`)
+    onStep(`${this.title} loads ${model.id}`)
+    for (;;) {
+      const answer = await this.#ask({ method: 'POST', path: pathOf(model.id, 'load'), signal })
+      if (answer.status === 200) return model.id
+      const isBusy = answer.status === 409 && !isSticky.test(wordsOf(answer.said) ?? '')
+      if (!isBusy || (await this.#listed(model.id, signal))?.is_loading !== true)
+        throw this.#notLoaded(model.id, answer)
+      await pause(loadAgainMs, signal)
+      signal.throwIfAborted()
+    }
+  }
+
+  async look(name: string, signal: AbortSignal): Promise<InMemory | undefined> {
+    const model = await this.#listed(name, signal)
+    const isLoading = model?.is_loading === true
+    if (!model || (!model.loaded && !isLoading)) return undefined
+    this.#path ??= model.model_path
+    if (model.model_path !== this.#path) return undefined
+    const bytes = model.actual_size ?? model.estimated_size ?? 0
+    return { bytes, used: model.last_access ?? 0, ...(isLoading && { isLoading }) }
+  }
+
+  /** Cuts the requests that it works at. */
+  async unload(name: string, signal: AbortSignal): Promise<void> {
+    const answer = await this.#ask({ method: 'POST', path: pathOf(name, 'unload'), signal })
+    // It is not in memory, or not listed any longer.
+    if ([200, 400, 404].includes(answer.status)) return
+    throw this.#http.refusal(answer, `${name} could not be unloaded`)
+  }
+
+  /** Nothing in it was made here. */
+  remove(): Promise<void> {
+    return Promise.resolve()
+  }
+
+  canonical(name: string): string {
+    return name
+  }
+
+  async #modelIn(folder: string, signal: AbortSignal): Promise<Listed> {
+    const models = await this.#models(signal)
+    const wanted = await identityOf(folder)
+    for (const model of models) {
+      if (wanted === undefined || (await identityOf(model.model_path)) !== wanted) continue
+      if (model.distributed !== true) return model
+      throw this.#http.failed(
+        `${model.id} is computed together with other machines and not by this one alone: take that back at ${this.#admin}, or choose another model.`,
+      )
+    }
+    const name = nameOf(folder)
+    const namesake = models.find(({ id }) => id === name)
+    const add = `add ${dirname(folder)} to its model folders at ${this.#admin}, and reload its models there`
+    throw this.#http.failed(
+      namesake
+        ? `${name} is a model in ${namesake.model_path} there, and not the one in ${folder}: name that folder as spec.source of the Model, or take it out of its model folders and ${add}.`
+        : `it lists no model in ${folder}: ${add}.`,
+    )
+  }
+
+  async #listed(name: string, signal: AbortSignal): Promise<Listed | undefined> {
+    return (await this.#models(signal)).find(({ id }) => id === name)
+  }
+
+  async #models(signal: AbortSignal): Promise<Listed[]> {
+    const { models } = await this.#known(modelsAnswer, '/v1/models/status', signal)
+    return models.filter(({ source_model_id: source }) => source === undefined || source === null)
+  }
+
+  #status(signal: AbortSignal) {
+    return this.#known(statusAnswer, '/api/status', signal)
+  }
+
+  async #known<T>(schema: z.ZodType<T>, path: string, signal: AbortSignal): Promise<T> {
+    return this.#http.parsed(schema, await this.#ask({ method: 'GET', path, signal, withinMs: answerWithinMs }), path)
+  }
+
+  /** With the key, as it is now. */
+  async #ask(question: Question): Promise<Answer> {
+    if (!this.#isOmlx) await this.#health(question.signal)
+    this.#apiKey = apiKeyIn(this.#settingsFile)
+    const headers = this.#apiKey === undefined ? {} : { authorization: `Bearer ${this.#apiKey}` }
+    const answer = await this.#http.ask({ ...question, headers })
+    if (answer.status !== 401) return answer
+    const problem =
+      this.#apiKey === undefined
+        ? `it asks for an API key, and ${this.#settingsFile} has none (auth.api_key)`
+        : `it does not take the API key in ${this.#settingsFile} (auth.api_key)`
+    throw this.#http.failed(
+      `${problem}: set its key at ${this.#admin}, which writes it there, or start this agent with OMLX_BASE_PATH as the folder of its settings.json.`,
+    )
+  }
+
+  /** The one question that it answers without its key. */
+  async #health(signal: AbortSignal): Promise<z.infer<typeof healthAnswer>> {
+    const path = '/health'
+    const { status, said } = await this.#http.ask({ method: 'GET', path, signal, withinMs: answerWithinMs })
+    const health = healthAnswer.safeParse(said)
+    if ((status !== 200 && status !== 503) || !health.success) throw this.#http.stranger(path, status)
+    this.#isOmlx = true
+    return health.data
+  }
+
+  #notLoaded(name: string, answer: Answer) {
+    return this.#http.refusal(answer, `${name} could not be loaded`, (words) =>
+      isSticky.test(words)
+        ? `It is tried again only after its models were reloaded at ${this.#admin}, or oMLX was started again.`
+        : undefined,
+    )
+  }
+}
+
+const isSticky = /previous load failure|failed to load/i
+
+const pathOf = (name: string, verb: 'load' | 'unload'): string => `/v1/models/${encodeURIComponent(name)}/${verb}`
+
+/** What oMLX calls a model, unless it is one of the Hub's cache. */
+export const nameOf = (folder: string): string => resolve(folder).split('/').at(-1) ?? ''
+
+/** The same for each path that leads to the folder; undefined where there is none. */
+async function identityOf(folder: string): Promise<string | undefined> {
+  if (!isAbsolute(folder)) return undefined
+  try {
+    const { dev, ino } = await stat(folder, { bigint: true })
+    return [dev, ino].join(' ')
+  } catch (error) {
+    // It is gone, or nothing that this user may look at.
+    if (errorCode(error) !== undefined) return undefined
+    throw error
+  }
+}
+
+/** The folder of an oMLX of this person, as oMLX itself finds it. */
+export function omlxBasePath(env: NodeJS.ProcessEnv = process.env, home = homedir()): string {
+  const moved = join(home, 'Library', 'Application Support', 'oMLX', 'base-path')
+  const said = [env['OMLX_BASE_PATH'], textNow(moved, maxPathBytes)?.trim()].find((one) => one)
+  return said === undefined ? join(home, '.omlx') : resolve(said.replace(/^~(?=\/|$)/, home))
+}
+
+const maxPathBytes = 4_096
+const maxSettingsBytes = 1024 * 1024
+
+/** As any header may have it. */
+const settingsText = z.object({
+  auth: z.object({
+    api_key: z
+      .string()
+      .min(1)
+      .max(4_096)
+      .regex(/^[\x21-\x7e]+$/),
+  }),
+})
+
+function apiKeyIn(settingsFile: string): string | undefined {
+  const text = textNow(settingsFile, maxSettingsBytes)
+  return text === undefined ? undefined : settingsText.safeParse(parseJson(text)).data?.auth.api_key
+}
+
+/** In this turn, since the gateway is told at once. Undefined where there is no such file, or none that can be what is looked for. */
+function textNow(file: string, maxBytes: number): string | undefined {
+  let descriptor: number
+  try {
+    descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK)
+  } catch (error) {
+    if (errorCode(error) !== undefined) return undefined
+    throw error
+  }
+  try {
+    const found = fstatSync(descriptor)
+    return found.isFile() && found.size <= maxBytes ? readFileSync(descriptor, 'utf8') : undefined
+  } finally {
+    closeSync(descriptor)
+  }
+}

@@ -1,0 +1,141 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { z } from 'zod'
+import { eventually } from './eventually.ts'
+import { freePort } from './free-port.ts'
+import { writeMlxModel } from './mlx-writer.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+
+const sample = fileURLToPath(new URL('sample-servers/sample-omlx.cjs', import.meta.url))
+
+/** How the sample shall behave. */
+export interface OmlxScript {
+  readonly loadMs?: number
+  /** From its start, pinned models are loaded for so long. */
+  readonly preloadMs?: number
+  /** A model that no request asked for so long leaves memory. */
+  readonly ttlMs?: number
+  readonly tokenMs?: number
+}
+
+interface OmlxOptions {
+  readonly script?: OmlxScript
+  readonly key?: string
+  /** Folders of models beside its own one. */
+  readonly folders?: readonly string[]
+}
+
+const listed = z.object({
+  models: z.array(z.object({ id: z.string(), loaded: z.boolean(), source_model_id: z.string().optional() })),
+})
+
+/** A sample of an oMLX that a person runs, with settings and models of its own. */
+export class OmlxOfPerson implements AsyncDisposable {
+  readonly port: number
+  readonly basePath: string
+  readonly #home: Awaited<ReturnType<typeof temporaryFolder>>
+  readonly #script: OmlxScript
+  readonly #folders: readonly string[]
+  #key: string | undefined
+  #process: ReturnType<typeof spawn> | undefined
+
+  private constructor(port: number, home: Awaited<ReturnType<typeof temporaryFolder>>, options: OmlxOptions) {
+    this.port = port
+    this.basePath = path.join(home.dir, '.omlx')
+    this.#home = home
+    this.#script = options.script ?? {}
+    this.#folders = options.folders ?? []
+    this.#key = options.key
+  }
+
+  static async start(options: OmlxOptions = {}): Promise<OmlxOfPerson> {
+    const omlx = new OmlxOfPerson(await freePort(), await temporaryFolder(), options)
+    await mkdir(omlx.models, { recursive: true })
+    await omlx.#save()
+    await omlx.start()
+    return omlx
+  }
+
+  /** Its own folder of models. */
+  get models(): string {
+    return path.join(this.basePath, 'models')
+  }
+
+  /** Again at the same port. */
+  async start(): Promise<void> {
+    const { PATH } = process.env
+    this.#process = spawn(process.execPath, [sample], {
+      stdio: 'ignore',
+      env: { PATH, OMLX_BASE_PATH: this.basePath, SAMPLE_SCRIPT: JSON.stringify(this.#script) },
+    })
+    await eventually(() => this.ask('GET', '/health').then(({ status }) => status > 0), { what: 'the sample of oMLX' })
+  }
+
+  async stop(): Promise<void> {
+    const running = this.#process
+    if (!running || running.exitCode !== null || running.signalCode !== null) return
+    running.kill('SIGCONT')
+    running.kill('SIGTERM')
+    await once(running, 'exit')
+  }
+
+  /** It neither answers nor ends. */
+  suspend(): void {
+    this.#process?.kill('SIGSTOP')
+  }
+
+  /** As its person does it on its page. */
+  async setKey(key: string | undefined): Promise<void> {
+    this.#key = key
+    await this.#save()
+  }
+
+  /** Gives it a model, and has it read its folders. */
+  async have(name: string): Promise<string> {
+    const folder = path.join(this.models, name)
+    await writeMlxModel(folder)
+    await this.reload(name)
+    return folder
+  }
+
+  /** Reads its folders, until it lists the model. */
+  async reload(name: string): Promise<void> {
+    this.#process?.kill('SIGHUP')
+    await eventually(async () => (await this.#listed()).some(({ id }) => id === name), { what: `oMLX listing ${name}` })
+  }
+
+  async ask(method: string, where: string, body?: unknown): Promise<{ status: number; text: string }> {
+    const answer = await fetch(`http://127.0.0.1:${this.port}${where}`, {
+      ...{ method, headers: { connection: 'close', ...(this.#key && { authorization: `Bearer ${this.#key}` }) } },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    return { status: answer.status, text: await answer.text() }
+  }
+
+  /** Names of the models in memory, in the order of the alphabet. */
+  async loaded(): Promise<string[]> {
+    return (await this.#listed()).flatMap(({ id, loaded }) => (loaded ? [id] : [])).toSorted()
+  }
+
+  async #listed() {
+    const { models } = listed.parse(JSON.parse((await this.ask('GET', '/v1/models/status')).text))
+    return models.filter(({ id, source_model_id: source }) => source === undefined && id !== 'markitdown')
+  }
+
+  async #save(): Promise<void> {
+    const settings = {
+      ...{ version: '1.0', server: { host: '127.0.0.1', port: this.port } },
+      ...{ model: { model_dirs: [this.models, ...this.#folders] }, auth: { api_key: this.#key ?? null, sub_keys: [] } },
+    }
+    await writeFile(path.join(this.basePath, 'settings.json'), JSON.stringify(settings), { mode: 0o600 })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#process?.kill('SIGKILL')
+    await this.stop()
+    await this.#home[Symbol.asyncDispose]()
+  }
+}
