@@ -20,6 +20,7 @@ const floors = [
   ],
   ['reconcile'],
   ['cluster'],
+  ['doctor'],
   ['api'],
   ['agent'],
 ]
@@ -43,6 +44,7 @@ const faces = {
     'settings',
   ],
   cluster: ['cluster-choice', 'cluster-link', 'cluster-session'],
+  doctor: ['checks', 'diagnostics', 'doctor'],
   gateway: ['api-keys', 'doors', 'gateway', 'routes'],
   history: ['history'],
   kube: [
@@ -52,6 +54,7 @@ const faces = {
     'kube-api',
     'kube-transport',
     'kubeconfig',
+    'list-watch',
     'object-cache',
     'pinned-context',
     'resources',

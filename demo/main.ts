@@ -7,7 +7,9 @@ import { createLog } from '../src/agent-core/observability/log.ts'
 import { hostPlatform } from '../src/agent-core/platform/host.ts'
 import { agentSettings } from '../src/agent-core/settings/settings.ts'
 import { hasCode } from '../src/agent-core/util/files.ts'
+import { renderReport } from '../src/cli/doctor.ts'
 import { renderStatus } from '../src/cli/status-verbs.ts'
+import { doctorReport } from '../src/contract/doctor.ts'
 import { formatBytes } from '../src/contract/format.ts'
 import { hostAgent, type HostedAgent } from '../src/serve/host-agent.ts'
 import { startControllerStandIn } from '../test/support/controller-stand-in/controller-stand-in.ts'
@@ -141,6 +143,8 @@ async function run(): Promise<void> {
   say(
     `\n$ metal-agent status\n${renderStatus(door.get(), { columns: process.stdout.columns, colour: process.stdout.isTTY, unicode: true })}`,
   )
+  const report = doctorReport.parse(await door.query({ name: 'doctor' }))
+  say(`\n$ metal-agent doctor\n${renderReport(report, process)}`)
   if (runsOnce) return
   say(
     `The window, in a browser of this machine (the address works once, for two minutes):\n  ${await hosted.openWindow()}`,

@@ -116,7 +116,7 @@ function planText({ runtime, deed, commands, environment = '' }: GettingPlan): s
 const lookedHere =
   'No agent runs here: this is what this terminal finds, by its PATH and without the settings that an agent has.'
 
-async function runtimesHere({ env, platform }: CliIo, stateDir: string): Promise<readonly RuntimeView[]> {
+export async function runtimesHere({ env, platform }: CliIo, stateDir: string): Promise<readonly RuntimeView[]> {
   const { Dialects } = await import('../agent-core/runtimes/dialect.ts')
   const { findRuntime, InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
   const { serverRuntimes } = await import('../agent-core/servers/probe.ts')

@@ -5,6 +5,7 @@ import { helpText, type FlagDefaults } from './flags.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { addVerb, modelsVerb } from './model-verbs.ts'
 import { completionVerb } from './completion-verb.ts'
+import { diagnoseVerb, doctorVerb, fleetVerb, whyVerb } from './doctor.ts'
 import { energyVerb, logVerb, storyVerbCommands } from './story-verbs.ts'
 import {
   fitVerb,
@@ -54,6 +55,10 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     rightsVerb(context),
     powerVerb(context),
     energyVerb(context),
+    doctorVerb(context),
+    diagnoseVerb(context),
+    whyVerb(context),
+    fleetVerb(context),
     selftestVerb(context),
     installVerb(context),
     headlessVerb(context),

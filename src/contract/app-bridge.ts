@@ -117,7 +117,7 @@ export const systemPanes = ['loginItems', 'notifications', 'localNetwork'] as co
 /** A part of System Settings. */
 export type SystemPane = (typeof systemPanes)[number]
 
-export const windowViews = ['services', 'models', 'activity', 'settings'] as const
+export const windowViews = ['services', 'models', 'activity', 'settings', 'help'] as const
 /** A part of the window that a person turns to. */
 export type WindowView = (typeof windowViews)[number]
 

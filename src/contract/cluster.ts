@@ -38,71 +38,85 @@ export const looksLikeProduction = (context: string): boolean =>
     .split(/[^a-z]+/)
     .some((word) => words.has(word))
 
+interface Rule {
+  /** Empty for core/v1. */
+  readonly group: string
+  readonly resources: readonly string[]
+  readonly verbs: readonly string[]
+}
+
 /** One role of assets/rbac.yaml, with what is said of it there. */
 interface Role {
   readonly name: string
-  readonly yaml: string
+  readonly comment: string
+  readonly rules: readonly Rule[]
 }
+
+const llmkube = 'inference.llmkube.dev'
 
 /** A copy of assets/rbac.yaml, since neither the app nor the command brings that file along. */
 const roles: readonly Role[] = [
   {
     name: 'metalbar-agent',
-    yaml: `# Needed: reads what is to be served, says how it goes, and publishes where it is served.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: metalbar-agent
-rules:
-  - apiGroups: [inference.llmkube.dev]
-    resources: [inferenceservices, models]
-    verbs: [get, list, watch]
-  - apiGroups: [inference.llmkube.dev]
-    resources: [inferenceservices/status]
-    verbs: [patch]
-  - apiGroups: ['']
-    resources: [services]
-    verbs: [get, list, watch, create, patch, delete]
-  - apiGroups: [discovery.k8s.io]
-    resources: [endpointslices]
-    verbs: [get, list, watch, create, patch, delete]
-  - apiGroups: ['']
-    resources: [endpoints]
-    verbs: [get, create, patch, delete]
-  - apiGroups: ['']
-    resources: [events]
-    verbs: [list, create, patch]`,
+    comment: '# Needed: reads what is to be served, says how it goes, and publishes where it is served.',
+    rules: [
+      { group: llmkube, resources: ['inferenceservices', 'models'], verbs: ['get', 'list', 'watch'] },
+      { group: llmkube, resources: ['inferenceservices/status'], verbs: ['patch'] },
+      { group: '', resources: ['services'], verbs: ['get', 'list', 'watch', 'create', 'patch', 'delete'] },
+      {
+        group: 'discovery.k8s.io',
+        resources: ['endpointslices'],
+        verbs: ['get', 'list', 'watch', 'create', 'patch', 'delete'],
+      },
+      { group: '', resources: ['endpoints'], verbs: ['get', 'create', 'patch', 'delete'] },
+      { group: '', resources: ['events'], verbs: ['list', 'create', 'patch'] },
+    ],
   },
   {
     name: 'metalbar-models',
-    yaml: `# Left out where nobody is to change the cluster from a Mac: stop, start and change the context of a service, add a model, and delete one.
-# Each is then refused in the cluster's own words, and adding a model gives the YAML for somebody who may.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: metalbar-models
-rules:
-  - apiGroups: [inference.llmkube.dev]
-    resources: [inferenceservices]
-    verbs: [create, patch, delete]
-  - apiGroups: [inference.llmkube.dev]
-    resources: [models]
-    verbs: [create, delete]`,
+    comment: `# Left out where nobody is to change the cluster from a Mac: stop, start and change the context of a service, add a model, and delete one.
+# Each is then refused in the cluster's own words, and adding a model gives the YAML for somebody who may.`,
+    rules: [
+      { group: llmkube, resources: ['inferenceservices'], verbs: ['create', 'patch', 'delete'] },
+      { group: llmkube, resources: ['models'], verbs: ['create', 'delete'] },
+    ],
   },
   {
     name: 'metalbar-cluster',
-    yaml: `# Left out where an agent is to know its own namespace alone. With it an agent says that its namespace does not exist, and notices that the
-# address of its cluster leads to another one.
+    comment: `# Left out where an agent is to know its own namespace alone. With it an agent says that its namespace does not exist, and notices that the
+# address of its cluster leads to another one.`,
+    rules: [{ group: '', resources: ['namespaces'], verbs: ['get'] }],
+  },
+]
+
+/** A copy too, bound in the namespace of the Leases alone. */
+const fleetRole: Role = {
+  name: 'metalbar-fleet',
+  comment: '# Left out where a Mac need not show what the other Macs are: "metal-agent fleet" reads their Leases.',
+  rules: [{ group: 'coordination.k8s.io', resources: ['leases'], verbs: ['list'] }],
+}
+
+/** What the agent's login may be asked to do: `needed` to serve, `further` for what can be left out. */
+export const rightsOfAgent = {
+  needed: roles.slice(0, 1).flatMap(({ rules }) => rules),
+  further: roles.slice(1).flatMap(({ rules }) => rules),
+} as const
+
+function yamlOf({ name, comment, rules }: Role): string {
+  const list = (items: readonly string[]) => `[${items.map((item) => item || "''").join(', ')}]`
+  const lines = rules.flatMap(({ group, resources, verbs }) => [
+    `  - apiGroups: ${list([group])}`,
+    `    resources: ${list(resources)}`,
+    `    verbs: ${list(verbs)}`,
+  ])
+  return `${comment}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: metalbar-cluster
+  name: ${name}
 rules:
-  - apiGroups: ['']
-    resources: [namespaces]
-    verbs: [get]`,
-  },
-]
+${lines.join('\n')}`
+}
 
 /** Needed in the whole cluster, wherever the agent watches. */
 const clusterRole = 'metalbar-cluster'
@@ -112,10 +126,11 @@ export interface RightsPlace extends Pick<ClusterView, 'context' | 'namespace' |
   readonly admin?: string | undefined
 }
 
-/** Gives one role to the user of this context, where the agent watches. */
-function grant({ name, yaml }: Role, { context, namespace, admin }: RightsPlace): string {
-  const isEverywhere = namespace === undefined || name === clusterRole
-  const binding = isEverywhere ? 'clusterrolebinding' : `--namespace ${shellWord(namespace)} rolebinding`
+/** Gives one role to the user of this context, where the agent watches; that of the fleet where the Leases are. */
+function grant(role: Role, { context, namespace, lease, admin }: RightsPlace): string {
+  const { name } = role
+  const where = name === clusterRole ? undefined : name === fleetRole.name ? lease?.namespace : namespace
+  const binding = where === undefined ? 'clusterrolebinding' : `--namespace ${shellWord(where)} rolebinding`
   const giver =
     admin === undefined
       ? '# To be filled in: the context of who may give rights.\nADMIN=context-of-an-administrator'
@@ -124,7 +139,7 @@ function grant({ name, yaml }: Role, { context, namespace, admin }: RightsPlace)
 # The agent's user; on another machine than the agent's, what this prints there.
 AGENT=$(kubectl --context ${shellWord(context)} auth whoami --output jsonpath='{.status.userInfo.username}')
 kubectl --context "$ADMIN" apply -f - <<'EOF'
-${yaml}
+${yamlOf(role)}
 EOF
 kubectl --context "$ADMIN" create ${binding} ${name} --clusterrole ${name} --user "$AGENT"`
 }
@@ -153,6 +168,7 @@ kubectl --context "$ADMIN" --namespace ${shellWord(namespace)} create rolebindin
 
 /** For an administrator of the cluster: what the agent needs there with its Lease, and what else it can do without. */
 export function rightsCommands(place: RightsPlace): { readonly needed: string; readonly further: readonly string[] } {
-  const [needed = '', ...further] = roles.map((role) => grant(role, place))
+  const given = place.lease ? [...roles, fleetRole] : roles
+  const [needed = '', ...further] = given.map((role) => grant(role, place))
   return { needed: place.lease ? `${needed}\n${grantLease(place.lease)}` : needed, further }
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { command, serviceRef } from './commands.ts'
+import { diagnosticFile, doctorReport, fleetMember, unservedView } from './doctor.ts'
 import { fitQuery, fitView } from './fit.ts'
 import { logPage, logQuery } from './log.ts'
 import { evictionPreviewQuery, evictionPreviewView, sizingView } from './memory.ts'
@@ -85,6 +86,14 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('contexts') }),
   z.object({ name: z.literal('hostAddresses') }),
   z.object({ name: z.literal('runtimes') }),
+  /** Takes up to ten seconds. */
+  z.object({ name: z.literal('doctor') }),
+  /** Why an InferenceService of the cluster is not served by this machine. */
+  z.object({ name: z.literal('unserved') }),
+  /** What a person may send to whoever is to help them. */
+  z.object({ name: z.literal('diagnostics') }),
+  /** Every Mac that has a Lease beside this one's. */
+  z.object({ name: z.literal('fleet') }),
   z.object({ name: z.literal('models') }),
   z.object({ name: z.literal('hubLogin') }),
   z.object({ name: z.literal('powerRule') }),
@@ -178,6 +187,10 @@ export const answers = {
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   runtimes: z.object({ runtimes: z.array(runtimeView) }),
+  doctor: doctorReport,
+  unserved: z.object({ services: z.array(unservedView), hasMore: z.boolean() }),
+  diagnostics: z.object({ files: z.array(diagnosticFile) }),
+  fleet: z.object({ members: z.array(fleetMember), hasMore: z.boolean() }),
   models: modelStoreView,
   hubLogin: hubLoginView,
   powerRule: powerRuleView,

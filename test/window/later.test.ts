@@ -33,7 +33,7 @@ test('what comes later is here before the agent can be gone', async () => {
   })
   const { page } = window
   const isAsked = (part: string) => asked.some((file) => file.includes(part) && file.endsWith('.js'))
-  const missing = () => ['models', 'activity', 'settings', 'add-model'].filter((part) => !isAsked(part))
+  const missing = () => ['models', 'activity', 'settings', 'help', 'add-model'].filter((part) => !isAsked(part))
   await expect.poll(missing, { timeout: 10_000 }).toEqual([])
   const before = asked.length
   for (const name of ['Models', 'Activity', 'Settings']) {

@@ -219,6 +219,8 @@ test('every view is reached with the keyboard', async () => {
   await page.keyboard.press('ArrowRight')
   await page.getByRole('heading', { name: 'Settings' }).waitFor()
   await page.keyboard.press('ArrowRight')
+  await page.getByRole('heading', { name: 'Help' }).waitFor()
+  await page.keyboard.press('ArrowRight')
   await page.getByRole('option', { name: 'phi-4-mini' }).waitFor()
 })
 

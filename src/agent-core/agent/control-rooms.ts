@@ -598,6 +598,7 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
     history,
     settings,
     session: () => link.session,
+    nodeId: context.options.identity.nodeId,
     clusterMessage: () => link.view().message,
     kubeconfig: { file: context.settings().kubeconfig, env },
     interfaces: () => platform.interfaces(),
@@ -625,6 +626,19 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
       watchedNamespace: () => context.settings().namespace,
     },
     installed,
+    patient: () => {
+      const session = link.session
+      return {
+        ...{ platform, env, settings: context.settings() },
+        context: () => Promise.resolve(link.servedContext ?? link.choice.load()),
+        agent: {
+          snapshot: context.snapshots.get(),
+          slices: session ? [...session.cluster.slices.values()] : [],
+          serverNow: session?.cluster.api.serverNow() ?? Date.now(),
+          leaseNotice: session?.lease.notice,
+        },
+      }
+    },
     hubLogin: { env, home: homedir(), keptHubToken },
     powerRule: { platform: platform.name, ...powerTrial },
     energy,

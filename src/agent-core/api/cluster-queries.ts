@@ -3,10 +3,12 @@ import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { type KubeconfigChoice, KubeconfigError, listContexts, type PinnedContext } from '../kube/pinned-context.ts'
-import { type Condition, resources } from '../kube/resources.ts'
+import { type Condition, parseLease, readable, resources } from '../kube/resources.ts'
+import { memberOf, nodeLabel } from '../publishing/lease-content.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
+import type { UnservedView } from '../../contract/doctor.ts'
 import type { Answer, ConditionView, EventView, Query } from '../../contract/queries.ts'
 
 const maxConditions = 50
@@ -133,5 +135,43 @@ export async function contexts(
   } catch (error) {
     if (!(error instanceof KubeconfigError)) throw error
     throw new LinkError('refused', error.message, { cause: error })
+  }
+}
+
+const maxListed = 500
+
+/** What is for a Mac first, by name. */
+export function unserved(services: readonly UnservedView[]): Answer<'unserved'> {
+  const keyOf = ({ isForOthers, namespace, name }: UnservedView) => `${Number(isForOthers)} ${namespace}/${name}`
+  const sorted = services.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
+  const shown = sorted.slice(0, maxListed).map((one) => ({ ...one, message: sentence(one.message, maxMessageBytes) }))
+  return { services: shown, hasMore: sorted.length > maxListed }
+}
+
+interface FleetPlace {
+  readonly api: KubeApi
+  /** Of the Leases. */
+  readonly namespace: string
+  readonly nodeId: string
+}
+
+/** Every Mac that tells of itself beside this one. Throws LinkError. */
+export async function fleet({ api, namespace, nodeId }: FleetPlace, signal: AbortSignal): Promise<Answer<'fleet'>> {
+  try {
+    const asked = { namespace, labelSelector: nodeLabel, limit: maxListed }
+    const { items, continueToken } = await api.list(resources.leases, asked, signal)
+    const members = readable(items, parseLease).map((lease) => memberOf(lease, nodeId))
+    return { members: members.toSorted((a, b) => (a.name < b.name ? -1 : 1)), hasMore: continueToken !== undefined }
+  } catch (error) {
+    if (!isApiError(error)) throw error
+    if (error.code === 403) {
+      const right = `list leases in the namespace ${namespace}`
+      throw new LinkError(
+        'refused',
+        `The other Macs are not shown, since this login may not ${right}: metal-agent rights --further prints the commands that give that right.`,
+        { cause: error },
+      )
+    }
+    throw new LinkError('refused', `The other Macs cannot be read: ${rootMessage(error)}.`, { cause: error })
   }
 }

@@ -1,4 +1,5 @@
-import { conditions, contexts, events } from './cluster-queries.ts'
+import { conditions, contexts, events, fleet, unserved } from './cluster-queries.ts'
+import { diagnostics } from './diagnostics.ts'
 import { deletion } from './delete-model.ts'
 import { fit, type FitSources } from './fit-query.ts'
 import {
@@ -12,6 +13,8 @@ import {
 } from './machine-queries.ts'
 import { logPage, serverDetails, type ServerDetailsSources } from './server-queries.ts'
 import { memorySettings } from './settings.ts'
+import { doctorChecks } from '../doctor/checks.ts'
+import { examine, type Patient } from '../doctor/doctor.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
@@ -19,6 +22,7 @@ import { hubLogin, type LoginSources } from '../models/hub/token.ts'
 import type { Models } from '../models/models.ts'
 import type { Energy } from '../power/energy.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
+import type { NodeLease } from '../publishing/lease.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import type { InstalledRuntimes } from '../runtimes/installed.ts'
 import type { ReadableOutput } from '../servers/output.ts'
@@ -26,6 +30,7 @@ import type { PersonSettings } from '../settings/person-settings.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
 import { LinkError, withdrawn } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
+import type { DoctorReport } from '../../contract/doctor.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
 
 /** The rooms that answers are looked up in. */
@@ -33,7 +38,9 @@ export interface Sources {
   readonly history: History
   readonly settings: PersonSettings
   /** Undefined while there is no usable kubeconfig. */
-  readonly session: () => { readonly cluster: Cluster; readonly reconciler: Reconciler } | undefined
+  readonly session: () =>
+    { readonly cluster: Cluster; readonly reconciler: Reconciler; readonly lease: Pick<NodeLease, 'ref'> } | undefined
+  readonly nodeId: string
   readonly clusterMessage: () => string
   readonly kubeconfig: KubeconfigChoice
   readonly interfaces: () => readonly HostCandidate[]
@@ -44,6 +51,8 @@ export interface Sources {
   readonly installed: Pick<InstalledRuntimes, 'look'>
   readonly powerRule: PowerRuleSources
   readonly hubLogin: Omit<LoginSources, 'hubTokenFile'>
+  /** This machine and its agent as they are now, without what the queries above answer. */
+  readonly patient: () => Omit<Patient, 'runtimes' | 'powerRule' | 'hostAddress'>
   readonly energy: Pick<Energy, 'view'>
   readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
@@ -90,6 +99,20 @@ async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Pr
     }
     case 'runtimes':
       return { runtimes: [...(await sources.installed.look({ again: true }))] }
+    case 'doctor':
+      return report(sources, signal)
+    case 'diagnostics':
+      return diagnostics({
+        patient: sources.patient(),
+        ...{ settings, history, cluster: sources.session()?.cluster },
+        report: () => report(sources, signal),
+      })
+    case 'unserved':
+      return unserved(sessionOf(sources).reconciler.unserved())
+    case 'fleet': {
+      const { cluster, lease } = sessionOf(sources)
+      return fleet({ api: cluster.api, namespace: lease.ref.namespace, nodeId: sources.nodeId }, signal)
+    }
     case 'models':
       return sources.models.view()
     case 'hubLogin':
@@ -113,6 +136,16 @@ async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Pr
     case 'log':
       return logPage(sources.output(query.service), query)
   }
+}
+
+function report(sources: Sources, signal: AbortSignal): Promise<DoctorReport> {
+  const patient: Patient = {
+    ...sources.patient(),
+    runtimes: () => sources.installed.look({ again: true }),
+    powerRule: () => powerRule(sources.powerRule),
+    hostAddress: () => Promise.resolve(sources.hostAddress()),
+  }
+  return examine(patient, doctorChecks, { signal })
 }
 
 /** Throws LinkError. */

@@ -274,6 +274,12 @@ const successors: Readonly<Record<string, string>> = {
   azure: 'install kubelogin and run kubelogin convert-kubeconfig -l azurecli, which writes a kubeconfig that uses it',
 }
 
+/** The program that the user logs in by, as the kubeconfig names it; undefined where there is none. */
+export function loginProgramOf(user: User | null): string | undefined {
+  const { exec, authProvider } = userWithPlugin.safeParse(user).data ?? {}
+  return pluginCommand.safeParse(exec ?? authProvider?.config?.exec).data?.command
+}
+
 /** Completes "The context logs in by": undefined where its auth provider is not one that kubectl dropped. */
 export function withdrawnProvider(user: User | null): string | undefined {
   const { exec, authProvider } = userWithPlugin.safeParse(user).data ?? {}

@@ -87,6 +87,8 @@ const listBody = z.object({
 
 const groupList = z.object({ groups: z.array(z.object({ name: z.string() })) })
 
+const serverVersion = z.object({ gitVersion: z.string().max(200) })
+
 interface ListPage {
   readonly items: readonly unknown[]
   /** Length of the answer. */
@@ -197,6 +199,18 @@ export class KubeApi {
     const answer = { form: 'object', kind: 'APIGroupList' } as const
     const { groups } = groupList.parse(await this.#transport.request(HttpMethod.GET, '/apis', { answer, signal }))
     return groups.map(({ name }) => name)
+  }
+
+  /** What the server says of one API group. */
+  async group(name: string, signal?: AbortSignal): Promise<unknown> {
+    const answer = { form: 'object', kind: 'APIGroup' } as const
+    return this.#transport.request(HttpMethod.GET, `/apis/${encodeURIComponent(name)}`, { answer, signal })
+  }
+
+  /** Of the API server, such as `v1.36.3`. */
+  async version(signal?: AbortSignal): Promise<string> {
+    const answer = { form: 'object', kind: 'Info' } as const
+    return serverVersion.parse(await this.#transport.request(HttpMethod.GET, '/version', { answer, signal })).gitVersion
   }
 
   /** A quorum read: what the server holds now, not what a cache remembers. */

@@ -3,7 +3,12 @@ import { delimiter, join } from 'node:path'
 import type { KubeConfig } from '@kubernetes/client-node'
 import { shellWord } from '../../contract/shell.ts'
 import { messageOf } from '../util/message-of.ts'
-import { CredentialPlugins, withdrawnProvider, type CredentialPluginsOptions } from './credential-plugin.ts'
+import {
+  CredentialPlugins,
+  loginProgramOf,
+  withdrawnProvider,
+  type CredentialPluginsOptions,
+} from './credential-plugin.ts'
 import { kubeconfigText, parseKubeconfig, ReusingKubeConfig } from './kubeconfig.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
@@ -24,6 +29,8 @@ export interface KubeconfigChoice extends CredentialPluginsOptions {
 export class PinnedContext {
   readonly name: string
   readonly server: string
+  /** That its user logs in by, as the kubeconfig named it when it was loaded; undefined where there is none. */
+  readonly loginProgram: string | undefined
   #choice: KubeconfigChoice
   /** Its clusters and users as the kubeconfig stated them, plugins included. */
   readonly #stated: string
@@ -38,6 +45,7 @@ export class PinnedContext {
     this.#config = config
     this.#choice = choice
     this.#stated = JSON.stringify([config.clusters, config.users])
+    this.loginProgram = loginProgramOf(config.getCurrentUser())
     this.#plugins = new CredentialPlugins(choice)
     this.#plugins.serve(config)
   }

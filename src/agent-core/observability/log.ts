@@ -3,6 +3,7 @@ import electronLog from 'electron-log/node'
 import type { LogFields, Logger } from './logger.ts'
 import type { LogFormat, LogLevel } from '../settings/settings.ts'
 import { messageOf } from '../util/message-of.ts'
+import { isSecretName, redacted, redactText } from '../util/redact.ts'
 import { cleanLines, cleanText } from '../../contract/clean-text.ts'
 
 interface LogStream {
@@ -57,7 +58,7 @@ class Entry {
   /** Without secrets, cycles and what cannot be printed. */
   plain(): { message: string; fields: [string, LogValue][] } {
     const fields = Object.entries(this.fields).flatMap(([name, value]): [string, LogValue][] => {
-      const plain = isSecretName(name) ? '[redacted]' : toLogValue(value)
+      const plain = isSecretName(name) ? redacted : toLogValue(value)
       return plain === undefined ? [] : [[name, plain]]
     })
     return { message: cleanText(printable(this.message)), fields }
@@ -102,41 +103,6 @@ export function toLogValue(value: unknown): LogValue | undefined {
   return convert(value, [])
 }
 
-/** A field of this name carries a secret: `token`, `hfToken`, `Authorization`, `client_secret`, but not `tokensPerSecond`. */
-export function isSecretName(name: string): boolean {
-  const words = name
-    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
-    .toLowerCase()
-    .split(/[^a-z\d]+/)
-  return words.some((word) => secretWords.has(word)) || /api[_-]?key/i.test(name)
-}
-
-/** Credentials inside a sentence or an address: bearer tokens, `user:password@`, signed query parameters. Linear in the text's length. */
-function redactText(text: string): string {
-  const withoutTokens = text
-    .replace(/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, `$1 ${redacted}`)
-    .replace(/(:\/\/)[^/?#\s@]+@/g, `$1${redacted}@`)
-    .replace(/\bhf_[A-Za-z\d]{16,}/g, redacted)
-  return withoutSecretParameters(withoutTokens)
-}
-
-const secretParameter = /token|signature|secret|password|credential|api_?key|sig/i
-
-/** Each parameter is looked at by itself, since a name may be as long as the text. */
-function withoutSecretParameters(text: string): string {
-  let result = ''
-  let end = 0
-  for (const { 0: opening, 1: name = '', index } of text.matchAll(/[?&]([^=&?\s]*)=/g)) {
-    if (index < end || !secretParameter.test(name)) continue
-    const from = index + opening.length
-    const length = text.slice(from).search(/[&\s"']|$/)
-    if (length === 0) continue
-    result += text.slice(end, from) + redacted
-    end = from + length
-  }
-  return result + text.slice(end)
-}
-
 /** `Name: message; caused by Name: message…`, down to the first cause. */
 function describeError(error: Error): string {
   const parts: string[] = []
@@ -150,19 +116,6 @@ function describeError(error: Error): string {
   if (typeof current === 'string') parts.push(current)
   return parts.join('; caused by ')
 }
-
-const redacted = '[redacted]'
-const secretWords = new Set([
-  'token',
-  'authorization',
-  'password',
-  'passwd',
-  'secret',
-  'bearer',
-  'credential',
-  'credentials',
-  'apikey',
-])
 
 /** Enough for every field we log on purpose; a whole Kubernetes object is cut short. */
 const maxDepth = 6

@@ -25,7 +25,7 @@ import {
 } from './darwin-ps.ts'
 import { attemptAt, deniedSentence, isDenied, unreachableAddress } from './local-network.ts'
 import { hasPanicReportSince, panicReportFolder } from './panic-reports.ts'
-import { parseBattery, parseLowPowerMode } from './pmset-output.ts'
+import { parseBattery, parseLowPowerMode, parseSleepMinutes } from './pmset-output.ts'
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import {
   hostInterfaces,
@@ -197,7 +197,14 @@ export class DarwinPlatform implements Platform {
       this.#run(darwinCommands.pmset, ['-g']),
     ])
     const battery = parseBattery(batteries.stdout)
-    return battery && { ...battery, lowPowerMode: parseLowPowerMode(settings.stdout) }
+    const sleepAfterMinutes = parseSleepMinutes(settings.stdout)
+    return (
+      battery && {
+        ...battery,
+        lowPowerMode: parseLowPowerMode(settings.stdout),
+        ...(sleepAfterMinutes !== undefined && { sleepAfterMinutes }),
+      }
+    )
   }
 
   awakeProgram(): AwakeProgram {

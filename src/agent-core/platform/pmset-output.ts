@@ -10,3 +10,9 @@ export function parseBattery(text: string): Pick<PowerSupply, 'source' | 'charge
 
 /** From `pmset -g`: newer systems have `powermode`, of which 1 is low, in place of `lowpowermode`. */
 export const parseLowPowerMode = (text: string): boolean => /^ *(lowpowermode|powermode) +1\b/m.test(text)
+
+/** From `pmset -g`: minutes without use after which the system goes to sleep by itself, 0 = never. Undefined where it does not say. */
+export function parseSleepMinutes(text: string): number | undefined {
+  const minutes = /^ *sleep +(\d{1,6})\b/m.exec(text)?.[1]
+  return minutes === undefined ? undefined : Number(minutes)
+}

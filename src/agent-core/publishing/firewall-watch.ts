@@ -42,7 +42,7 @@ export class FirewallWatch implements Disposable {
     try {
       const firewall = await platform.firewall()
       const started = firewall && (await program())
-      const notice = started === undefined ? undefined : noticeOf(firewall, await realpath(started))
+      const notice = started === undefined ? undefined : firewallNotice(firewall, await realpath(started))
       this.#cannotAsk = false
       if (notice === this.#notice) return
       this.#notice = notice
@@ -59,11 +59,17 @@ export class FirewallWatch implements Disposable {
   }
 }
 
-function noticeOf(firewall: Firewall | undefined, program: string): string | undefined {
+/** One sentence where the firewall keeps Pods from what this program serves; `program` without links. */
+export function firewallNotice(firewall: Firewall | undefined, program: string): string | undefined {
   if (firewall?.state === 'blocksAll') {
     return 'The firewall of macOS blocks all incoming connections, so that Pods get no answer: switch that off in System Settings, Network, Firewall, Options.'
   }
   if (firewall?.state !== 'byProgram' || firewall.allowed.has(program)) return undefined
+  return `The firewall of macOS is on and does not allow ${program}, so that Pods may get no answer. In Terminal: ${allowCommand(program)}`
+}
+
+/** Has the firewall let a program in. */
+export function allowCommand(program: string): string {
   const [tool, file] = [darwinCommands.firewall, shellWord(program)]
-  return `The firewall of macOS is on and does not allow ${program}, so that Pods may get no answer. In Terminal: sudo ${tool} --add ${file}; sudo ${tool} --unblockapp ${file}`
+  return `sudo ${tool} --add ${file}; sudo ${tool} --unblockapp ${file}`
 }

@@ -1,7 +1,11 @@
 import { createHash } from 'node:crypto'
+import { z } from 'zod'
 import { sentence } from '../../contract/clean-text.ts'
 import { dnsLabel, maxLabelLength } from '../../contract/names.ts'
+import type { Lease } from '../kube/resources.ts'
 import type { ModelOnDisk } from '../models/models.ts'
+import { parseJson } from '../util/files.ts'
+import type { FleetMember } from '../../contract/doctor.ts'
 import { runtimeState, type RuntimeView } from '../../contract/queries.ts'
 
 /** What a machine tells the cluster of itself. What is not known is undefined, and not told. */
@@ -114,3 +118,44 @@ export const leaseNameOf = (displayName: string): string => `metalbar-${nodeName
 
 /** RFC 3339 with microseconds, as a Lease has it. */
 export const microTime = (epochMs: number): string => new Date(epochMs).toISOString().replace('Z', '000Z')
+
+const count = z.coerce.number().nonnegative().optional().catch(undefined)
+const text = z.string().max(maxTextBytes).optional().catch(undefined)
+const listOf = <T extends z.ZodType>(item: T) =>
+  z.string().transform(parseJson).pipe(z.array(item).max(1_000)).catch([])
+
+/** What another build wrote may be anything: each fact that cannot be read is absent. */
+const told = z.object({
+  'metalbar.dev/host': text,
+  'metalbar.dev/agent-version': text,
+  'metalbar.dev/zone': text,
+  'metalbar.dev/runtimes': listOf(z.object({ name: z.string(), version: z.string().default('') })),
+  'metalbar.dev/memory-budget': count,
+  'metalbar.dev/memory-available': count,
+  'metalbar.dev/models': listOf(z.object({ name: z.string() })),
+  'metalbar.dev/models-served': count,
+  'metalbar.dev/paused': text,
+})
+
+/** The machine that a Lease is of. */
+export function memberOf({ metadata, spec }: Lease, nodeId: string): FleetMember {
+  const facts = told.parse(metadata.annotations)
+  const heardAt = Date.parse(spec.renewTime ?? '')
+  const [version, zone] = [facts['metalbar.dev/agent-version'], facts['metalbar.dev/zone']]
+  const [budgetBytes, availableBytes] = [facts['metalbar.dev/memory-budget'], facts['metalbar.dev/memory-available']]
+  const modelsServed = facts['metalbar.dev/models-served']
+  return {
+    name: metadata.name,
+    host: facts['metalbar.dev/host'] ?? metadata.name.replace(/^metalbar-/, ''),
+    isThisOne: spec.holderIdentity === nodeId,
+    ...(version !== undefined && { version }),
+    ...(zone !== undefined && { zone }),
+    runtimes: facts['metalbar.dev/runtimes'],
+    ...(budgetBytes !== undefined && { budgetBytes }),
+    ...(availableBytes !== undefined && { availableBytes }),
+    ...(modelsServed !== undefined && { modelsServed: Math.round(modelsServed) }),
+    models: facts['metalbar.dev/models'].map(({ name }) => name),
+    isPaused: facts['metalbar.dev/paused'] === 'true',
+    ...(!Number.isNaN(heardAt) && { heardAt: new Date(heardAt).toISOString() }),
+  }
+}

@@ -166,6 +166,16 @@ export class ManagedService {
     })
   }
 
+  /** What this machine has decided about it, whether it is shown or none of ours; undefined before the first pass. */
+  get decision(): { readonly isServed: boolean; readonly isForOthers: boolean; readonly message: string } | undefined {
+    if (!this.#last) return undefined
+    const { plan, observed } = this.#last
+    const { desired } = observed
+    // Where nothing more is to be done about it the plan says nothing.
+    const message = plan.message === '' && 'message' in desired ? desired.message : plan.message
+    return { isServed: plan.state === 'ready', isForOthers: desired.kind === 'notOurs', message }
+  }
+
   /** Undefined where it is not shown. */
   get outlook(): { readonly key: string; readonly message: string; readonly names: readonly string[] } | undefined {
     if (!this.#last || this.#last.plan.forget) return undefined

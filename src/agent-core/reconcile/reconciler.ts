@@ -22,6 +22,7 @@ import type { ServerRole, ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { keyOf } from '../util/object-key.ts'
 import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
+import type { UnservedView } from '../../contract/doctor.ts'
 import { formatBytes } from '../../contract/format.ts'
 
 /**
@@ -211,6 +212,16 @@ export class Reconciler {
 
   report(key: string): ServiceReport | undefined {
     return this.#services.get(key)?.report()
+  }
+
+  /** Every InferenceService that the cluster has and this machine does not serve, with the sentence why. */
+  unserved(): UnservedView[] {
+    return [...this.#options.cluster.inferenceServices.values()].flatMap(({ metadata: { namespace, name } }) => {
+      const decision = this.#services.get(keyOf(namespace, name))?.decision
+      if (decision?.isServed === true) return []
+      const { message, isForOthers } = decision ?? { message: 'It has not been looked at yet.', isForOthers: false }
+      return [{ namespace, name, isForOthers, message }]
+    })
   }
 
   /** What the next servers would be started with, by service. */

@@ -38,6 +38,7 @@ const parts = {
   models: new LaterPart(async () => (await import('./models.tsx')).Models),
   activity: new LaterPart(async () => (await import('./activity.tsx')).Activity),
   settings: new LaterPart(async () => (await import('./settings.tsx')).Settings),
+  help: new LaterPart(async () => (await import('./help.tsx')).Help),
   addModel: new LaterPart(async () => (await import('./add-model.tsx')).AddModel),
 } as const
 

@@ -56,6 +56,9 @@ function Views({ isStale }: { readonly isStale: boolean }) {
         <TabPanel id="settings" className={classNames(styles['panel'])}>
           <Later part="settings" />
         </TabPanel>
+        <TabPanel id="help" className={classNames(styles['panel'])}>
+          <Later part="help" />
+        </TabPanel>
       </main>
     </Tabs>
   )

@@ -37,6 +37,7 @@ export const viewWords: Readonly<Record<WindowView, string>> = {
   models: 'Models',
   activity: 'Activity',
   settings: 'Settings',
+  help: 'Help',
 }
 
 interface ProgressWords {

@@ -244,6 +244,48 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       message: 'It comes back.',
     },
   },
+  doctor: {
+    ask: { name: 'doctor' },
+    asked: { name: 'doctor' },
+    answer: {
+      findings: [
+        {
+          ...{ id: 'agent', subject: 'agent', asks: 'Does it run?', verdict: 'warn', says: 'It is paused.' },
+          action: {
+            text: 'Resume it.',
+            shell: 'metal-agent resume',
+            fix: { label: 'Resume', command: { name: 'resumeNode' } },
+          },
+          page: 'service.md',
+        },
+      ],
+      tookMs: 12,
+    },
+  },
+  unserved: {
+    ask: { name: 'unserved' },
+    asked: { name: 'unserved' },
+    answer: { services: [{ namespace: 'a', name: 'b', isForOthers: true, message: 'For cuda.' }], hasMore: true },
+  },
+  diagnostics: {
+    ask: { name: 'diagnostics' },
+    asked: { name: 'diagnostics' },
+    answer: { files: [{ name: 'about.json', text: '{}' }] },
+  },
+  fleet: {
+    ask: { name: 'fleet' },
+    asked: { name: 'fleet' },
+    answer: {
+      members: [
+        {
+          ...{ name: 'metalbar-mac', host: 'mac', isThisOne: true, version: 'v1', zone: 'rack', models: ['tiny'] },
+          ...{ runtimes: [{ name: 'llama-server', version: 'b1' }], budgetBytes: 1, availableBytes: 2 },
+          ...{ modelsServed: 3, isPaused: false, heardAt: '2026-01-02T03:04:05.000Z' },
+        },
+      ],
+      hasMore: false,
+    },
+  },
   hostAddresses: {
     ask: { name: 'hostAddresses' },
     asked: { name: 'hostAddresses' },

@@ -2,6 +2,7 @@ import { addingScenes } from './scenes/adding.ts'
 import { detailScenes } from './scenes/detail.ts'
 import { firstRunScenes } from './scenes/first-run.ts'
 import { gaugeScenes } from './scenes/gauges.ts'
+import { helpScenes } from './scenes/help.ts'
 import { machineScenes } from './scenes/machine.ts'
 import type { StatedScene } from './scenes/scene.ts'
 import { serviceScenes } from './scenes/services.ts'
@@ -19,6 +20,7 @@ const all = {
   ...addingScenes,
   ...viewScenes,
   ...settingsScenes,
+  ...helpScenes,
 }
 export type SceneName = keyof typeof all
 

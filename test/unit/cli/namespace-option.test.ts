@@ -13,6 +13,7 @@ const named = [
   'skip-drain',
   'release',
   'delete',
+  'why',
 ]
 
 const program = verbProgram(

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { createLog, isSecretName, type LogOptions } from '../../../src/agent-core/observability/log.ts'
+import { createLog, type LogOptions } from '../../../src/agent-core/observability/log.ts'
+import { isSecretName } from '../../../src/agent-core/util/redact.ts'
 import { parseLogLevel } from '../../../src/contract/settings-table.ts'
 
 function logTo(options: Partial<LogOptions> & { isTTY?: boolean } = {}) {

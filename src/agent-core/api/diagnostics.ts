@@ -1,0 +1,78 @@
+import { arch, homedir, release } from 'node:os'
+import { diagnosticFiles, endOfFile, type DiagnosticParts } from '../doctor/diagnostics.ts'
+import type { Patient } from '../doctor/doctor.ts'
+import type { History } from '../history/history.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import type { PersonSettings } from '../settings/person-settings.ts'
+import { isSecretName } from '../util/redact.ts'
+import type { Answer } from '../../contract/queries.ts'
+import { maxPage } from '../../contract/queries.ts'
+import type { DoctorReport } from '../../contract/doctor.ts'
+
+export interface DiagnosticsSources {
+  readonly patient: Pick<Patient, 'agent' | 'env' | 'context'>
+  readonly settings: PersonSettings
+  readonly history: History
+  readonly cluster: Cluster | undefined
+  readonly report: () => Promise<DoctorReport>
+}
+
+/** Of each kind; a cluster has thousands. */
+const maxObjects = 200
+const maxServerLogs = 20
+
+/** All that helps to see from afar what is wrong here, without secrets. */
+export async function diagnostics(sources: DiagnosticsSources): Promise<Answer<'diagnostics'>> {
+  const { patient, settings, history, cluster, report } = sources
+  const snapshot = patient.agent?.snapshot
+  const { logFile } = settings.current
+  const agentLog = logFile === undefined ? undefined : await endOfFile(logFile)
+  const parts: DiagnosticParts = {
+    'about.json': {
+      version: snapshot?.version,
+      node: process.version,
+      system: `${process.platform} ${release()} ${arch()}`,
+      at: new Date().toISOString(),
+    },
+    'doctor.json': await report(),
+    'settings.json': { settings: settings.views(), start: settings.startViews() },
+    'snapshot.json': snapshot,
+    'history.json': history.page({ limit: maxPage }).entries,
+    'objects.json': cluster && objectsOf(cluster),
+    ...(agentLog !== undefined && { 'agent.log': agentLog }),
+    ...(await serverLogs(snapshot?.services ?? [])),
+  }
+  const secrets = { values: await secretsOf(patient), home: patient.env['HOME'] ?? homedir() }
+  return { files: diagnosticFiles(parts, secrets) }
+}
+
+function objectsOf({ inferenceServices, models, services, slices }: Cluster) {
+  const some = <T>(objects: Iterable<T>) => [...objects].slice(0, maxObjects)
+  return {
+    inferenceServices: some(inferenceServices.values()),
+    models: some(models.values()),
+    services: some(services.values()),
+    endpointSlices: some(slices.values()),
+  }
+}
+
+async function serverLogs(
+  services: readonly { readonly namespace: string; readonly name: string; readonly logFile?: string | undefined }[],
+): Promise<DiagnosticParts> {
+  const logs = services.slice(0, maxServerLogs).map(async ({ namespace, name, logFile }) => {
+    const text = logFile === undefined ? undefined : await endOfFile(logFile)
+    return text === undefined ? [] : [[`servers/${namespace}-${name}.log`, text] as const]
+  })
+  return Object.fromEntries((await Promise.all(logs)).flat())
+}
+
+/** What this machine logs in with, and what its environment calls a secret. */
+async function secretsOf({ context, env }: Pick<Patient, 'context' | 'env'>): Promise<string[]> {
+  const user = await context().then(
+    ({ config }) => config.getCurrentUser(),
+    () => null,
+  )
+  const ofUser = [user?.token, user?.password, user?.keyData, user?.certData]
+  const ofEnvironment = Object.entries(env).flatMap(([name, value]) => (isSecretName(name) ? [value] : []))
+  return [...ofUser, ...ofEnvironment].filter((value) => value !== undefined)
+}

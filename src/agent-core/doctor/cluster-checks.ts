@@ -1,0 +1,291 @@
+import { z } from 'zod'
+import { ApiError, isApiError, rootMessage } from '../kube/api-error.ts'
+import type { KubeApi } from '../kube/kube-api.ts'
+import { explainAbsence, missingNamespace } from '../kube/list-watch.ts'
+import { KubeconfigError } from '../kube/pinned-context.ts'
+import { type Resource, resources } from '../kube/resources.ts'
+import { errorCode, ownFailure } from '../util/error-code.ts'
+import { findExecutable } from '../util/find-executable.ts'
+import { formatSpan } from '../../contract/format.ts'
+import { rightsOfAgent } from '../../contract/cluster.ts'
+import type { DoctorAction } from '../../contract/doctor.ts'
+import { type Check, type Examination, fail, type Finding, notApplicable, pass, warn } from './doctor.ts'
+
+const kubeconfig: Check = {
+  id: 'kubeconfig',
+  asks: 'Does the kubeconfig say which cluster is meant?',
+  page: 'install.md',
+  answer: async ({ context }) => {
+    try {
+      const { name, server } = await context()
+      return pass(`Context ${name} leads to ${server}.`)
+    } catch (error) {
+      if (!(error instanceof KubeconfigError)) throw error
+      return fail(error.message, {
+        text: 'Choose another context, or give a kubeconfig that has one.',
+        shell: 'metal-agent context',
+      })
+    }
+  },
+}
+
+const credentialPlugin: Check = {
+  id: 'credential-plugin',
+  asks: 'Is the program there that logs in to the cluster?',
+  page: 'service.md',
+  answer: async (examination) => {
+    const command = await examination.context().then(
+      ({ loginProgram }) => loginProgram,
+      () => undefined,
+    )
+    if (command === undefined) return notApplicable('The kubeconfig logs in without a program.')
+    const { env, platform } = examination.patient
+    const path = env['PATH'] ?? ''
+    const program = { name: command, flag: '', notInstalled: { darwin: '', linux: '' } }
+    const found = await findExecutable(program, { given: command, system: platform.name, path })
+    if (found.kind === 'found') return pass(`It is ${found.path}.`)
+    return fail(`The kubeconfig logs in by ${command}, which is not on the PATH of the agent (${path}).`, {
+      text: `Install ${command}, or write its whole path into the kubeconfig: an agent that macOS starts does not read the profile of your shell.`,
+    })
+  },
+}
+
+const apiServer: Check = {
+  id: 'api-server',
+  asks: 'Does the API server of the cluster answer?',
+  page: 'operations.md#states',
+  answer: async (examination) => {
+    const { patient } = examination
+    try {
+      const { api, version, tookMs } = await examination.greeting()
+      return pass(`${api.context.server} is Kubernetes ${version} and answered in ${Math.round(tookMs)} ms.`)
+    } catch (error) {
+      if (error instanceof KubeconfigError) return notApplicable('The kubeconfig does not say where it is.')
+      const { server } = await examination.context()
+      const denied = await patient.platform.whyUnreachable?.(error)
+      if (denied !== undefined) return fail(denied, openLocalNetwork)
+      return unreached(server, error, proxyOf(patient.env))
+    }
+  },
+}
+
+const openLocalNetwork: DoctorAction = {
+  text: 'Open System Settings at Privacy & Security, Local Network, and switch Metalbar on.',
+  shell: "open 'x-apple.systempreferences:com.apple.preference.security?Privacy_LocalNetwork'",
+}
+
+/** The proxy that requests to https:// addresses may go through. */
+const proxyOf = (env: Examination['patient']['env']): string | undefined =>
+  env['HTTPS_PROXY'] ?? env['https_proxy'] ?? env['ALL_PROXY'] ?? env['all_proxy']
+
+/** Codes of OpenSSL that concern the certificate of the other side, as Node tells them. */
+const certificateCodes =
+  /^(?:CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT|HOSTNAME_MISMATCH|INVALID_CA|PATH_LENGTH)/
+
+/** What keeps a request from the API server, told by the code of the system or of OpenSSL. Pure. */
+export function unreached(server: string, error: unknown, proxy: string | undefined): Finding {
+  const through = proxy === undefined ? '' : ` The environment names the proxy ${withoutLogin(proxy)}.`
+  const words = isApiError(error) ? error.detail : rootMessage(error)
+  const host = URL.parse(server)?.hostname ?? server
+  const failed = (cause: string, text: string) => fail(`${cause} (${words}).${through}`, { text })
+  if (isApiError(error, 401)) {
+    return failed(
+      `${server} does not accept the credentials of this context`,
+      'Log in again, or choose another context with metal-agent context use NAME.',
+    )
+  }
+  if (error instanceof ApiError && error.code !== undefined) {
+    return failed(`What answers at ${server} does not answer as an API server`, 'Check the address in the kubeconfig.')
+  }
+  const own = ownFailure(error)
+  if (own !== undefined) return failed(`This machine could not ask ${server}: ${own}`, 'End what holds so much of it.')
+  const code = errorCode(error) ?? ''
+  if (/^(?:ENOTFOUND|EAI_AGAIN|EAI_NONAME)$/.test(code)) {
+    return failed(
+      `The name ${host} is not known here`,
+      'Check the name in the kubeconfig, the DNS of this machine, and whether a VPN has to be on.',
+    )
+  }
+  if (code === 'ECONNREFUSED') {
+    return failed(
+      `Nobody listens at ${server}`,
+      'Start the cluster; one in a virtual machine may have another port since its last start.',
+    )
+  }
+  if (certificateCodes.test(code)) {
+    return failed(
+      `The certificate of ${server} is not one that the kubeconfig trusts`,
+      'Fetch the kubeconfig of the cluster again: it was made anew, something else answers there, or a proxy opens the connection.',
+    )
+  }
+  if (/^(?:EPROTO|ERR_SSL_)/.test(code)) {
+    return failed(`What answers at ${server} does not speak TLS`, 'Check the address and the port in the kubeconfig.')
+  }
+  if (/^(?:EHOSTUNREACH|ENETUNREACH|EHOSTDOWN|ENETDOWN)$/.test(code)) {
+    return failed(`There is no way from this machine to ${host}`, 'Check its network and whether a VPN has to be on.')
+  }
+  if (/^(?:ECONNRESET|EPIPE|UND_ERR_SOCKET)$/.test(code)) {
+    return failed(
+      `The connection to ${server} was closed before there was an answer`,
+      'Check whether a proxy or a firewall stands between.',
+    )
+  }
+  return failed(
+    `${server} does not answer`,
+    'Check that the machine of the cluster is on, and that no firewall drops what this one sends there.',
+  )
+}
+
+/** A proxy's URL may hold a password. */
+function withoutLogin(proxy: string): string {
+  const url = URL.parse(proxy)
+  if (!url) return 'that cannot be read as an address'
+  url.username = ''
+  url.password = ''
+  return url.href
+}
+
+const notReached = notApplicable('The API server is not reached.')
+
+const groupVersions = z.object({ versions: z.array(z.object({ version: z.string().max(100) })) })
+
+const definitions: Check = {
+  id: 'llmkube',
+  asks: 'Does the cluster have the kinds of LLMKube?',
+  page: 'install.md',
+  answer: async (examination) => {
+    const reached = await examination.reached()
+    if (!reached) return notReached
+    const { api } = reached
+    const { group, version } = resources.inferenceServices
+    try {
+      const found = groupVersions.parse(await api.group(group, examination.signal)).versions.map((one) => one.version)
+      if (found.includes(version)) return pass(`InferenceService and Model are there as ${group}/${version}.`)
+      return fail(`The cluster has ${group} as ${found.join(', ')}, and this agent knows ${version} alone.`, {
+        text: 'Update Metalbar, or install a LLMKube that still serves that version.',
+      })
+    } catch (error) {
+      if (!isApiError(error, 404)) throw error
+      return fail(await explainAbsence(api, resources.inferenceServices, examination.signal), {
+        text: 'Install LLMKube in the cluster.',
+        shell: 'helm install llmkube llmkube/llmkube --namespace llmkube-system --create-namespace',
+      })
+    }
+  },
+}
+
+const namespaceThere: Check = {
+  id: 'namespace',
+  asks: 'Is the namespace there that is watched?',
+  page: 'settings.md',
+  answer: async (examination) => {
+    const { namespace } = examination.patient.settings
+    if (namespace === undefined) return pass('All namespaces are watched.')
+    const reached = await examination.reached()
+    if (!reached) return notReached
+    const missing = await missingNamespace(reached.api, namespace, examination.signal)
+    if (missing === undefined) return pass(`Namespace ${namespace} is watched.`)
+    return fail(missing, {
+      text: 'Create it, or watch another one.',
+      shell: `kubectl create namespace ${namespace}`,
+    })
+  },
+}
+
+const accessReviews: Resource = {
+  ...{ group: 'authorization.k8s.io', version: 'v1' },
+  ...{ plural: 'selfsubjectaccessreviews', kind: 'SelfSubjectAccessReview' },
+}
+const review = z.object({ status: z.object({ allowed: z.boolean() }) })
+
+interface Wish {
+  readonly group: string
+  readonly resource: string
+  readonly verb: string
+  readonly namespace?: string | undefined
+}
+
+/** Asks the API server itself, which every user may. Throws ApiError. */
+async function isAllowed(api: KubeApi, { resource: path, ...wish }: Wish, signal: AbortSignal): Promise<boolean> {
+  const [resource, subresource] = path.split('/')
+  const spec = { resourceAttributes: { ...wish, resource, ...(subresource !== undefined && { subresource }) } }
+  return review.parse(await api.create(accessReviews, '', { spec }, { signal })).status.allowed
+}
+
+const askRights: DoctorAction = {
+  text: 'Have an administrator of the cluster run what this prints.',
+  shell: 'metal-agent rights',
+}
+
+const rights: Check = {
+  id: 'rights',
+  asks: 'May this login do in the cluster what the agent does there?',
+  page: 'security.md',
+  answer: async (examination) => {
+    const reached = await examination.reached()
+    if (!reached) return notReached
+    const { namespace } = examination.patient.settings
+    const lacking = async (role: 'needed' | 'further'): Promise<string[]> => {
+      const wishes = rightsOfAgent[role].flatMap(({ group, resources: all, verbs }) =>
+        all.flatMap((resource) => verbs.map((verb) => ({ group, resource, verb }))),
+      )
+      const answers = await Promise.all(
+        wishes.map(async (wish) => ({
+          ...wish,
+          isAllowed: await isAllowed(reached.api, { ...wish, namespace }, examination.signal),
+        })),
+      )
+      const missing = Map.groupBy(
+        answers.filter((one) => !one.isAllowed),
+        ({ resource }) => resource,
+      )
+      return [...missing].map(([resource, ofIt]) => `${ofIt.map(({ verb }) => verb).join(', ')} ${resource}`)
+    }
+    const [needed, further] = await Promise.all([lacking('needed'), lacking('further')])
+    if (needed.length > 0) return fail(`It may not: ${needed.join('; ')}.`, askRights)
+    if (further.length === 0) return pass('It may do all of it.')
+    return pass(
+      `It may do all that serving needs; what a person may have it do besides it may not: ${further.join('; ')}.`,
+    )
+  },
+}
+
+const administrator: Check = {
+  id: 'cluster-admin',
+  asks: 'Does this login leave the rest of the cluster alone?',
+  page: 'security.md',
+  answer: async (examination) => {
+    const reached = await examination.reached()
+    if (!reached) return notReached
+    const everything = { group: '*', resource: '*', verb: '*' }
+    if (!(await isAllowed(reached.api, everything, examination.signal))) return pass('It may not do everything there.')
+    return warn('It may do everything in the cluster, and with it whoever gets hold of this machine.', {
+      text: 'Give the agent a login of its own, with the rights that this prints.',
+      shell: 'metal-agent rights --further',
+    })
+  },
+}
+
+/** Heartbeats are compared with the API server's clock: an agent that is 180 s behind counts as gone. */
+const [warnSkewMs, failSkewMs] = [10_000, 120_000]
+
+const clock: Check = {
+  id: 'clock',
+  asks: 'Do the clocks of this machine and of the API server agree?',
+  page: 'operations.md#states',
+  answer: async (examination) => {
+    const reached = await examination.reached()
+    if (!reached) return notReached
+    const ahead = Date.now() - reached.api.serverNow()
+    const skew = Math.abs(ahead)
+    if (skew < warnSkewMs) return pass(`They differ by less than ${warnSkewMs / 1_000} s.`)
+    const says = `The clock of this machine is ${formatSpan(skew)} ${ahead > 0 ? 'ahead' : 'behind'}.`
+    const action = { text: 'Have the time set automatically: System Settings, General, Date & Time.' }
+    return skew < failSkewMs ? warn(says, action) : fail(says, action)
+  },
+}
+
+export const clusterChecks: readonly Check[] = [
+  ...[kubeconfig, credentialPlugin, apiServer, definitions, namespaceThere],
+  ...[rights, administrator, clock],
+]

@@ -1,0 +1,92 @@
+import { open } from 'node:fs/promises'
+import { hasCode } from '../util/files.ts'
+import { isSecretName, redacted, redactText } from '../util/redact.ts'
+import { cleanLines } from '../../contract/clean-text.ts'
+import type { DiagnosticFile } from '../../contract/doctor.ts'
+
+/** A report is read by people and attached to an issue: its end says what happened last. */
+const maxFileBytes = 512 * 1024
+
+/** What a report is made of, by the name of its file; texts are kept as they are, all else is written as JSON. */
+export type DiagnosticParts = Readonly<Record<string, unknown>>
+
+interface Secrets {
+  /** Values that are secrets whatever they stand beside, such as the token of the kubeconfig. */
+  readonly values: readonly string[]
+  /** The folder of the person, which names them. */
+  readonly home: string
+}
+
+/** So short a value is found in words that are no secrets. */
+const shortestSecret = 6
+
+/** What may leave this machine: without secrets, by the names of fields and by what texts look like, and without the person's folder. */
+export function diagnosticFiles(parts: DiagnosticParts, secrets: Secrets): DiagnosticFile[] {
+  const clean = cleaner(secrets)
+  return Object.entries(parts).map(([name, part]) => {
+    const text = typeof part === 'string' ? clean(part) : `${JSON.stringify(withoutSecrets(part, clean), null, 2)}\n`
+    return { name, text: end(text) }
+  })
+}
+
+function cleaner({ values, home }: Secrets): (text: string) => string {
+  const known = values.filter((value) => value.length >= shortestSecret)
+  const plainHome = home.replace(/(?<!\/)\/+$/, '')
+  return (text) => {
+    const named = known.reduce((before, value) => before.replaceAll(value, redacted), text)
+    const homeless = plainHome === '' || plainHome === '/' ? named : named.replaceAll(plainHome, '~')
+    return redactText(cleanLines(homeless))
+  }
+}
+
+/** Kubernetes keeps in them whole objects as they were applied, and what programs of others note. */
+const droppedFields: ReadonlySet<string> = new Set([
+  'managedFields',
+  'kubectl.kubernetes.io/last-applied-configuration',
+])
+
+function withoutSecrets(value: unknown, clean: (text: string) => string): unknown {
+  if (typeof value === 'string') return clean(value)
+  if (Array.isArray(value)) return withoutNamedSecrets(value.map((item: unknown) => withoutSecrets(item, clean)))
+  if (typeof value !== 'object' || value === null) return value
+  const entries = Object.entries(value).filter(([name]) => !droppedFields.has(name))
+  return Object.fromEntries(
+    entries.map(([name, item]) => [clean(name), isSecret(name, item) ? redacted : withoutSecrets(item, clean)]),
+  )
+}
+
+/** A number or a switch under such a name is no secret: `tokens: 12`. */
+const isSecret = (name: string, value: unknown): boolean =>
+  isSecretName(name) && (typeof value === 'string' || (typeof value === 'object' && value !== null))
+
+const secretFlag = /^-{1,2}(?:api-key|hf-token|hft|token|password|mcp-servers-json)$/
+
+/** In a list of arguments the secret stands behind its flag. */
+const withoutNamedSecrets = (items: readonly unknown[]): unknown[] =>
+  items.map((item, index) => {
+    const before = items[index - 1]
+    return typeof before === 'string' && secretFlag.test(before) ? redacted : item
+  })
+
+/** The last whole lines of a text that is too long. */
+function end(text: string): string {
+  const bytes = Buffer.from(text)
+  if (bytes.length <= maxFileBytes) return text
+  const tail = bytes.subarray(bytes.length - maxFileBytes).toString('utf8')
+  return `… what comes before is left out\n${tail.slice(tail.indexOf('\n') + 1)}`
+}
+
+/** The last part of a file; undefined where there is none, or it is no plain file. */
+export async function endOfFile(file: string): Promise<string | undefined> {
+  try {
+    await using handle = await open(file, 'r')
+    const { size } = await handle.stat()
+    const from = Math.max(0, size - maxFileBytes)
+    const buffer = Buffer.alloc(size - from)
+    const { bytesRead } = await handle.read(buffer, 0, buffer.length, from)
+    return buffer.subarray(0, bytesRead).toString('utf8')
+  } catch (error) {
+    if (hasCode(error, 'ENOENT') || hasCode(error, 'EACCES') || hasCode(error, 'EISDIR')) return undefined
+    throw error
+  }
+}

@@ -1,0 +1,149 @@
+import { KubeApi } from '../kube/kube-api.ts'
+import type { PinnedContext } from '../kube/pinned-context.ts'
+import type { EndpointSlice } from '../kube/resources.ts'
+import type { Platform } from '../platform/platform.ts'
+import type { HostAddress } from '../publishing/host-address.ts'
+import type { AgentSettings } from '../settings/settings.ts'
+import { messageOf } from '../util/message-of.ts'
+import { sentence } from '../../contract/clean-text.ts'
+import type { DoctorAction, DoctorFinding, DoctorReport, DoctorSubject, Verdict } from '../../contract/doctor.ts'
+import type { PowerRuleView } from '../../contract/power.ts'
+import type { RuntimeView } from '../../contract/queries.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+
+/** Of one question; all are asked at the same time, so that a report takes no longer. */
+const answerLimitMs = 8_000
+const maxSaysBytes = 1_000
+
+/** The machine, and the agent on it, that is looked at. */
+export interface Patient {
+  readonly platform: Platform
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly settings: Pick<
+    AgentSettings,
+    | 'namespace'
+    | 'modelStore'
+    | 'stateDir'
+    | 'diskReserveBytes'
+    | 'port'
+    | 'clientPort'
+    | 'listen'
+    | 'sleepPolicy'
+    | 'applePowerEnabled'
+  >
+  /** The one that is served, or would be. Throws KubeconfigError. */
+  readonly context: () => Promise<PinnedContext>
+  readonly runtimes: () => Promise<readonly RuntimeView[]>
+  readonly powerRule: () => Promise<PowerRuleView>
+  readonly hostAddress: () => Promise<HostAddress>
+  /** Undefined where no agent runs. */
+  readonly agent: RunningAgent | undefined
+}
+
+export interface RunningAgent {
+  readonly snapshot: AgentSnapshot
+  /** All that agents publish, as the cluster was last heard to have it; empty while there is none. */
+  readonly slices: readonly EndpointSlice[]
+  /** The API server's time, in milliseconds. */
+  readonly serverNow: number
+  /** Why the Lease of this machine is not as it should be. */
+  readonly leaseNotice: string | undefined
+}
+
+export interface Finding {
+  readonly verdict: Verdict
+  readonly says: string
+  readonly action?: DoctorAction | undefined
+}
+
+/** One question. Whatever its answer throws is a question that could not be asked. */
+export interface Check {
+  readonly id: string
+  readonly asks: string
+  readonly page: string
+  readonly answer: (examination: Examination) => Promise<Finding> | Finding
+}
+
+export const pass = (says: string): Finding => ({ verdict: 'pass', says })
+export const warn = (says: string, action?: DoctorAction): Finding => ({ verdict: 'warn', says, action })
+export const fail = (says: string, action?: DoctorAction): Finding => ({ verdict: 'fail', says, action })
+export const notApplicable = (says: string): Finding => ({ verdict: 'notApplicable', says })
+
+/** What the API server said when it was asked who it is. */
+export interface Greeting {
+  readonly api: KubeApi
+  readonly version: string
+  readonly tookMs: number
+}
+
+/** One look at a patient: what several questions need is asked once. */
+export class Examination {
+  readonly patient: Patient
+  readonly signal: AbortSignal
+  /** Rejects with KubeconfigError. */
+  readonly context: () => Promise<PinnedContext>
+  /** Rejects with KubeconfigError, or ApiError where it does not answer. */
+  readonly greeting: () => Promise<Greeting>
+  readonly runtimes: () => Promise<readonly RuntimeView[]>
+
+  constructor(patient: Patient, signal: AbortSignal) {
+    this.patient = patient
+    this.signal = signal
+    this.context = once(() => patient.context())
+    this.runtimes = once(() => patient.runtimes())
+    this.greeting = once(async () => {
+      const api = new KubeApi(await this.context())
+      const begun = performance.now()
+      const version = await api.version(signal)
+      return { api, version, tookMs: performance.now() - begun }
+    })
+  }
+
+  /** Undefined where the API server is not reached, of which its own question tells. */
+  async reached(): Promise<Greeting | undefined> {
+    return this.greeting().catch(() => undefined)
+  }
+}
+
+function once<T>(ask: () => Promise<T>): () => Promise<T> {
+  let asked: Promise<T> | undefined
+  return () => (asked ??= ask())
+}
+
+interface ExamineOptions {
+  readonly signal?: AbortSignal | undefined
+  readonly limitMs?: number
+}
+
+/** Asks all questions at the same time, each for as long as the limit; changes nothing. */
+export async function examine(
+  patient: Patient,
+  checks: readonly (readonly [DoctorSubject, readonly Check[]])[],
+  { signal, limitMs = answerLimitMs }: ExamineOptions = {},
+): Promise<DoctorReport> {
+  const begun = performance.now()
+  const limit = AbortSignal.timeout(limitMs)
+  const examination = new Examination(patient, signal ? AbortSignal.any([signal, limit]) : limit)
+  const findings = checks.flatMap(([subject, questions]) =>
+    questions.map(async ({ id, asks, page, answer }): Promise<DoctorFinding> => {
+      const { verdict, says, action } = await bounded(examination, answer, limitMs)
+      return { id, subject, asks, verdict, says: sentence(says, maxSaysBytes), ...(action && { action }), page }
+    }),
+  )
+  return { findings: await Promise.all(findings), tookMs: performance.now() - begun }
+}
+
+async function bounded(examination: Examination, answer: Check['answer'], limitMs: number): Promise<Finding> {
+  const late = Promise.withResolvers<Finding>()
+  const timer = setTimeout(
+    () => late.resolve(warn(`There was no answer within ${Math.round(limitMs / 1_000)} s.`)),
+    limitMs,
+  )
+  const asked = async () => answer(examination)
+  const failed = (error: unknown) => warn(`It could not be asked: ${messageOf(error)}.`)
+  try {
+    return await Promise.race([asked().catch(failed), late.promise])
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,235 @@
+import { constants } from 'node:fs'
+import { access, realpath, statfs } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { dirname, isAbsolute, join } from 'node:path'
+import { temporaryNote } from '../models/store/watch.ts'
+import { allowCommand, firewallNotice } from '../publishing/firewall-watch.ts'
+import { hasCode } from '../util/files.ts'
+import { isBelow } from '../util/is-below.ts'
+import { messageOf } from '../util/message-of.ts'
+import { formatBytes } from '../../contract/format.ts'
+import { runtimeState } from '../../contract/queries.ts'
+import { shellWord } from '../../contract/shell.ts'
+import { type Check, type Examination, fail, notApplicable, pass, warn } from './doctor.ts'
+
+const runtimes: Check = {
+  id: 'runtimes',
+  asks: 'Is there a program that serves models, and does it run?',
+  page: 'runtimes.md',
+  answer: async (examination) => {
+    const views = await examination.runtimes()
+    const named = (state: ReturnType<typeof runtimeState>) => views.filter((view) => runtimeState(view) === state)
+    const ready = named('ready').map(({ name, version = '' }) => `${name} ${version}`.trim())
+    const broken = named('unverified').map(({ message = '' }) => message)
+    if (ready.length === 0) {
+      const says = broken[0] ?? views[0]?.message ?? 'None is looked for.'
+      return fail(says, { text: 'Install one.', shell: 'metal-agent runtimes install llama-server' })
+    }
+    if (broken.length > 0) return warn(`${ready.join(', ')} can serve; ${broken.join(' ')}`)
+    return pass(`${ready.join(', ')} can serve.`)
+  },
+}
+
+const metal: Check = {
+  id: 'metal',
+  asks: 'Has this machine a GPU with Metal?',
+  page: 'install.md',
+  answer: async ({ patient: { platform } }) => {
+    const { available, message } = await platform.metal()
+    if (available) return pass(message)
+    return platform.name === 'darwin' ? fail(message) : notApplicable(message)
+  },
+}
+
+/** Where macOS and others keep copies in a cloud, which move files away and rename them. */
+const syncedFolders = (home: string): readonly string[] => [
+  ...['Library/Mobile Documents', 'Library/CloudStorage', 'Dropbox', 'OneDrive', 'Google Drive'].map((name) =>
+    join(home, name),
+  ),
+]
+/** Synced where a person has chosen "Desktop & Documents" in iCloud. */
+const maybeSynced = (home: string): readonly string[] => [join(home, 'Documents'), join(home, 'Desktop')]
+
+const storePlace: Check = {
+  id: 'model-store',
+  asks: 'Do models stay where they are kept?',
+  page: 'models.md',
+  answer: async ({ patient: { settings, env, platform } }) => {
+    const { modelStore } = settings
+    const real = await realpath(modelStore).catch(() => modelStore)
+    const home = env['HOME'] ?? homedir()
+    const move = { text: 'Keep them elsewhere with --model-store.' }
+    const wiped = temporaryNote(modelStore) ?? temporaryNote(real)
+    if (wiped !== undefined) return fail(wiped, move)
+    if (syncedFolders(home).some((folder) => isBelow(real, folder))) {
+      return fail(`The model store ${modelStore} is in a folder that a cloud service syncs.`, move)
+    }
+    if (platform.name === 'darwin' && maybeSynced(home).some((folder) => isBelow(real, folder))) {
+      return warn(`The model store ${modelStore} is in a folder that iCloud may sync.`, move)
+    }
+    return pass(`They are in ${modelStore}.`)
+  },
+}
+
+/** A model of 7 billion parameters with 4 bits each takes about this. */
+const smallModelBytes = 5e9
+
+const disk: Check = {
+  id: 'disk',
+  asks: 'Is there room on the disk for another model?',
+  page: 'models.md',
+  answer: async ({ patient: { settings } }) => {
+    const { modelStore, diskReserveBytes } = settings
+    const { bavail, bsize } = await statfs(await nearest(modelStore))
+    const freeBytes = bavail * bsize
+    const room = Math.max(0, freeBytes - diskReserveBytes)
+    const says = `${formatBytes(freeBytes)} are free where models are kept, of which ${formatBytes(diskReserveBytes)} are left for others.`
+    const clean = { text: 'Delete models that nobody needs.', shell: 'metal-agent models' }
+    if (room === 0) return fail(says, clean)
+    return room < smallModelBytes ? warn(says, clean) : pass(says)
+  },
+}
+
+/** The folder itself, or the nearest above it that exists. */
+async function nearest(folder: string): Promise<string> {
+  for (let at = folder; ; at = dirname(at)) {
+    try {
+      await access(at)
+      return at
+    } catch (error) {
+      if (!hasCode(error, 'ENOENT') || dirname(at) === at) throw error
+    }
+  }
+}
+
+const stateFolder: Check = {
+  id: 'state-folder',
+  asks: 'Can the agent write down what has to outlive it?',
+  page: 'operations.md#what-survives-what',
+  answer: async ({ patient: { settings } }) => {
+    const { stateDir } = settings
+    const folder = await nearest(stateDir)
+    try {
+      await access(folder, constants.W_OK | constants.X_OK)
+      return pass(`${stateDir} can be written.`)
+    } catch (error) {
+      return fail(`${stateDir} cannot be written: ${messageOf(error)}.`, {
+        text: 'Give the folder to this user, or name another with --state-dir.',
+        shell: `ls -ld ${shellWord(folder)}`,
+      })
+    }
+  },
+}
+
+const gpuLimit: Check = {
+  id: 'gpu-limit',
+  asks: 'Is the limit of GPU memory one that this Mac can bear?',
+  page: 'memory.md',
+  answer: async ({ patient: { platform } }) => {
+    if (platform.name !== 'darwin') return notApplicable('Only macOS has such a limit.')
+    const [limit, { totalBytes }] = await Promise.all([platform.gpuMemoryLimit(), platform.memory()])
+    if (!limit) return pass('macOS decides it.')
+    const says = `It is set to ${formatBytes(limit)} of ${formatBytes(totalBytes)}.`
+    const text = 'Leave it to macOS again, or set a value between.'
+    const action = { text, shell: 'sudo sysctl iogpu.wired_limit_mb=0' }
+    if (limit > 0.95 * totalBytes) return fail(`${says} What is left is too little for macOS itself.`, action)
+    // macOS itself gives about two thirds to three quarters.
+    return limit < 0.5 * totalBytes ? warn(`${says} That is less than macOS would give.`, action) : pass(says)
+  },
+}
+
+const firewall: Check = {
+  id: 'firewall',
+  asks: 'Does the firewall of macOS let Pods reach the runtimes?',
+  page: 'security.md#who-can-reach-a-model',
+  answer: async (examination) => {
+    const { platform, settings } = examination.patient
+    const found = await platform.firewall()
+    if (!found) return notApplicable('This system has no firewall that judges by program, or does not say.')
+    if (found.state === 'off') return pass('It is off.')
+    const blocked = [...new Set(await listeners(examination))].filter((program) => firewallNotice(found, program))
+    const [first] = blocked
+    if (first === undefined) return pass('It is on and lets them in.')
+    // With the gateway it is the gateway that listens, of which macOS asks a person by itself.
+    const told = settings.listen === 'gateway' ? warn : fail
+    if (found.state === 'blocksAll') return told(firewallNotice(found, first) ?? '')
+    return told(`It does not let in ${blocked.join(', ')}.`, {
+      text: 'Allow them, then ask again.',
+      shell: blocked.map(allowCommand).join('; '),
+    })
+  },
+}
+
+/** The files of the programs that Pods are sent to: macOS judges what a link leads to. */
+async function listeners(examination: Examination): Promise<string[]> {
+  const { settings } = examination.patient
+  if (settings.listen === 'gateway') return [await realpath(process.execPath)]
+  const paths = (await examination.runtimes()).flatMap(({ path }) =>
+    path !== undefined && isAbsolute(path) ? [path] : [],
+  )
+  return Promise.all(paths.map((path) => realpath(path).catch(() => path)))
+}
+
+const sleep: Check = {
+  id: 'sleep',
+  asks: 'Does this machine stay awake for what asks it?',
+  page: 'operations.md#sleep-and-battery',
+  answer: async ({ patient: { platform, settings } }) => {
+    const supply = await platform.powerSupply()
+    const minutes = supply?.sleepAfterMinutes
+    if (minutes === undefined) return notApplicable('The system does not say when it goes to sleep by itself.')
+    if (minutes === 0) return pass('It never goes to sleep by itself.')
+    const says = `It goes to sleep after ${minutes} min without use, and is then not there for a first request.`
+    const shell = 'sudo pmset -c sleep 0'
+    return warn(
+      settings.sleepPolicy === 'never' ? `${says} It is not kept awake even while models answer.` : says,
+      supply?.charge === undefined
+        ? { text: 'For a machine that is a server: never let it go to sleep while it is on mains.', shell }
+        : { text: 'On mains it may be kept awake.', shell },
+    )
+  },
+}
+
+const lowPower: Check = {
+  id: 'low-power-mode',
+  asks: 'Does this machine run at full speed?',
+  page: 'operations.md#sleep-and-battery',
+  answer: async ({ patient: { platform } }) => {
+    const supply = await platform.powerSupply()
+    if (!supply) return notApplicable('The system does not say.')
+    if (!supply.lowPowerMode) return pass('Low Power Mode is off.')
+    return warn('Low Power Mode is on: models answer at about half their speed.', {
+      text: 'Switch it off in System Settings, Energy.',
+      shell: 'sudo pmset -a lowpowermode 0',
+    })
+  },
+}
+
+const powerRule: Check = {
+  id: 'power-rule',
+  asks: 'May power be measured, and nothing else be run as root?',
+  page: 'power.md#leave-to-measure',
+  answer: async ({ patient }) => {
+    const { state, message, file } = await patient.powerRule()
+    switch (state) {
+      case 'notHere':
+        return notApplicable('Only macOS needs a rule for it.')
+      case 'installed':
+        return pass(`${file} allows it.`)
+      case 'missing':
+        return patient.settings.applePowerEnabled
+          ? warn('There is no rule for it, though power is to be measured by powermetrics.', installRule)
+          : notApplicable('Power is not measured by powermetrics here.')
+      case 'different':
+      case 'unknown':
+        return warn(message ?? `The rule in ${file} is not the one of Metalbar.`, installRule)
+    }
+  },
+}
+
+const installRule = { text: 'Install it; it is shown first.', shell: 'metal-agent power install' }
+
+export const machineChecks: readonly Check[] = [
+  ...[runtimes, metal, storePlace, disk, stateFolder],
+  ...[gpuLimit, firewall, sleep, lowPower, powerRule],
+]

@@ -1,0 +1,179 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { annotations, heartbeatOf, holderOf } from '../publishing/objects.ts'
+import { errorCode } from '../util/error-code.ts'
+import { holdersText } from '../util/port-holders.ts'
+import { formatSpan } from '../../contract/format.ts'
+import type { ServiceView } from '../../contract/service.ts'
+import { type Check, type Examination, fail, notApplicable, pass, warn } from './doctor.ts'
+
+const agent: Check = {
+  id: 'agent',
+  asks: 'Does an agent run here?',
+  page: 'service.md',
+  answer: ({ patient }) => {
+    if (!patient.agent) {
+      return fail('No agent runs here, so nothing is served.', {
+        text: 'Open Metalbar, or have the agent started at login.',
+        shell: 'metal-agent install',
+      })
+    }
+    const { host, version, startedAt, now } = patient.agent.snapshot
+    const running = `metal-agent ${version} has run for ${formatSpan(Date.parse(now) - Date.parse(startedAt))}`
+    if (!host.paused) return pass(`${running}.`)
+    return warn(`${running}, and a person has paused it: no requests are sent here.`, {
+      text: 'Resume it.',
+      shell: 'metal-agent resume',
+      fix: { label: 'Resume', command: { name: 'resumeNode' } },
+    })
+  },
+}
+
+const ports: Check = {
+  id: 'ports',
+  asks: 'Are the ports of the agent its own?',
+  page: 'settings.md',
+  answer: async ({ patient: { platform, settings, agent: running } }) => {
+    const wanted = [
+      { port: settings.port, flag: '--port', isOpen: running !== undefined },
+      { port: settings.clientPort, flag: '--client-port', isOpen: running?.snapshot.host.clientProxy !== undefined },
+    ].filter(({ port }) => port > 0)
+    if (wanted.length === 0) return notApplicable('It listens at none.')
+    const looked = await Promise.all(
+      wanted.map(async (one) => ({ ...one, holders: (await platform.portListeners(one.port, noGroup)).others })),
+    )
+    const taken = looked.filter(({ isOpen, holders }) => !isOpen && holders.length > 0)
+    if (taken.length > 0) {
+      const whose = taken.map(({ port, holders }) => `${port}: ${holdersText(holders, 'one of another user')}`)
+      return fail(`Another program listens at port ${whose.join(' and ')}.`, {
+        text: `End it, or choose another port with ${taken.map(({ flag }) => flag).join(' and ')}.`,
+      })
+    }
+    const shut = running ? looked.filter(({ holders }) => holders.length === 0) : []
+    if (shut.length > 0) return fail(`Nobody listens at ${shut.map(({ port }) => port).join(' and ')}.`)
+    const all = wanted.map(({ port }) => port).join(' and ')
+    return pass(running ? `The agent listens at ${all}.` : `Nobody listens at ${all}.`)
+  },
+}
+
+/** No process group has this number, so that every listener is named. */
+const noGroup = -1
+
+const hostAddress: Check = {
+  id: 'host-address',
+  asks: 'Has this machine an address that Pods can be sent to?',
+  page: 'operations.md#the-published-address',
+  answer: async ({ patient }) => {
+    const found = await patient.hostAddress()
+    const choose = { text: 'Choose another one.', shell: 'metal-agent host-ip' }
+    if (found.kind === 'none') return fail(found.message, choose)
+    if (found.warning === undefined) return pass(`Pods are sent to ${found.address}: ${found.why}.`)
+    return warn(found.warning, {
+      ...choose,
+      ...(patient.agent && {
+        fix: { label: 'Choose automatically', command: { name: 'setHostAddress', address: 'automatic' } },
+      }),
+    })
+  },
+}
+
+const isPublished = ({ steps }: ServiceView): boolean => steps.published.status === 'done'
+const nameOf = ({ namespace, name }: ServiceView): string => `${namespace}/${name}`
+
+const unserved = ({ patient }: Examination) =>
+  patient.agent ? notApplicable('Nothing is published now.') : notApplicable('No agent runs here.')
+
+const listeners: Check = {
+  id: 'listeners',
+  asks: 'Does somebody listen at each address that is published?',
+  page: 'operations.md#the-published-address',
+  answer: async (examination) => {
+    const published = (examination.patient.agent?.snapshot.services ?? []).filter(isPublished)
+    if (published.length === 0) return unserved(examination)
+    const looked = await Promise.all(
+      published.map(async (service) => ({ service, problem: await problemAt(service, examination.signal) })),
+    )
+    const deaf = looked.flatMap(({ service, problem }) =>
+      problem === undefined
+        ? []
+        : [`${nameOf(service)} at ${service.address ?? '?'}:${service.port ?? '?'} ${problem}`],
+    )
+    if (deaf.length === 0) return pass(`All ${published.length} are reached from this machine.`)
+    return fail(`${deaf.join('; ')}.`, {
+      text: 'Check the host address; a model that was started before it changed listens at the one before.',
+      shell: 'metal-agent host-ip',
+    })
+  },
+}
+
+/** A connection to an address of this machine takes no time, unless something drops it. */
+const connectLimitMs = 2_000
+
+/** Half a sentence; undefined where it is accepted. */
+async function problemAt({ address, port }: ServiceView, signal: AbortSignal): Promise<string | undefined> {
+  if (address === undefined || port === undefined) return 'has no address'
+  const socket = connect({ host: address, port })
+  try {
+    await once(socket, 'connect', { signal: AbortSignal.any([signal, AbortSignal.timeout(connectLimitMs)]) })
+    return undefined
+  } catch (error) {
+    const code = errorCode(error)
+    return code === 'ECONNREFUSED' ? 'is refused' : `does not answer (${code ?? 'no connection'})`
+  } finally {
+    socket.destroy()
+  }
+}
+
+/** An agent renews every 45 s, and counts as gone after 180 s. */
+const [lateMs, goneMs] = [100_000, 180_000]
+
+const heartbeat: Check = {
+  id: 'heartbeat',
+  asks: 'Does the cluster hear from this machine?',
+  page: 'operations.md#states',
+  answer: (examination) => {
+    const { agent: running } = examination.patient
+    if (!running) return unserved(examination)
+    const { snapshot, slices, serverNow, leaseNotice } = running
+    const { nodeId } = snapshot.host
+    const ours = slices.filter(({ metadata }) => holderOf(metadata.annotations[annotations.claim]) === nodeId)
+    const ages = ours.flatMap((slice) => {
+      const at = Date.parse(heartbeatOf(slice))
+      return Number.isNaN(at) ? [] : [serverNow - at]
+    })
+    if (ages.length === 0) return leaseNotice === undefined ? unserved(examination) : warn(leaseNotice)
+    const oldest = Math.max(...ages)
+    const says = `The oldest of ${ages.length} heartbeats is ${formatSpan(oldest)} old.`
+    if (oldest > goneMs)
+      return fail(`${says} The cluster counts this machine as gone.`, {
+        text: 'See what the question about the API server says.',
+      })
+    if (oldest > lateMs) return warn(says)
+    return leaseNotice === undefined ? pass(says) : warn(leaseNotice)
+  },
+}
+
+const agreement: Check = {
+  id: 'agreement',
+  asks: 'Do the process, the published address and the cluster say the same?',
+  page: 'operations.md#states',
+  answer: (examination) => {
+    const services = examination.patient.agent?.snapshot.services ?? []
+    if (services.length === 0) return unserved(examination)
+    const apart = services.filter(
+      ({ reason, state, steps }) =>
+        reason === 'ClusterDisagrees' ||
+        (state === 'ready' && (steps.published.status === 'failed' || steps.clusterAgrees.status === 'failed')),
+    )
+    if (apart.length === 0)
+      return pass(`They do for ${services.length === 1 ? 'the one service' : `all ${services.length} services`} here.`)
+    return fail(apart.map((service) => `${nameOf(service)}: ${service.message}`).join(' '), {
+      text: 'Have the agent read everything in the cluster again.',
+      shell: 'metal-agent resync',
+      fix: { label: 'Read again', command: { name: 'resync' } },
+    })
+  },
+}
+
+export const agentChecks: readonly Check[] = [agent, ports]
+export const servingChecks: readonly Check[] = [hostAddress, listeners, heartbeat, agreement]

@@ -1,0 +1,55 @@
+/** What stands in the place of a secret. */
+export const redacted = '[redacted]'
+
+const secretWords = new Set([
+  'token',
+  'authorization',
+  'password',
+  'passwd',
+  'secret',
+  'bearer',
+  'credential',
+  'credentials',
+  'apikey',
+])
+
+/** A field of this name carries a secret: `token`, `hfToken`, `Authorization`, `client_secret`, but not `tokensPerSecond`. */
+export function isSecretName(name: string): boolean {
+  const words = name
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z\d]+/)
+  return words.some((word) => secretWords.has(word)) || /api[_-]?key/i.test(name)
+}
+
+/** Credentials inside a sentence or an address: tokens, `user:password@`, signed query parameters, private keys. Linear in the text's length. */
+export function redactText(text: string): string {
+  const withoutTokens = text
+    .replace(/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, `$1 ${redacted}`)
+    .replace(/(:\/\/)[^/?#\s@]+@/g, `$1${redacted}@`)
+    .replace(/\b(?:hf_|sk-|ghp_|github_pat_|glpat-|xox[bp]-|AKIA)[\w-]{16,}/g, redacted)
+    .replace(/(?<![\w.-])eyJ[\w-]{8,}\.[\w.-]{8,}/g, redacted)
+    .replace(/-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?/g, redacted)
+    .replace(
+      /(--?(?:api-key|hf-token|hft|token|password|mcp-servers-json)(?:=|\s+))(?:"[^"]*"|'[^']*'|\S+)/g,
+      `$1${redacted}`,
+    )
+  return withoutSecretParameters(withoutTokens)
+}
+
+const secretParameter = /token|signature|secret|password|credential|api_?key|sig/i
+
+/** Each parameter is looked at by itself, since a name may be as long as the text. */
+function withoutSecretParameters(text: string): string {
+  let result = ''
+  let end = 0
+  for (const { 0: opening, 1: name = '', index } of text.matchAll(/[?&]([^=&?\s]*)=/g)) {
+    if (index < end || !secretParameter.test(name)) continue
+    const from = index + opening.length
+    const length = text.slice(from).search(/[&\s"']|$/)
+    if (length === 0) continue
+    result += text.slice(end, from) + redacted
+    end = from + length
+  }
+  return result + text.slice(end)
+}

@@ -1,0 +1,273 @@
+import { writeFile } from 'node:fs/promises'
+import { release } from 'node:os'
+import path from 'node:path'
+import { styleText } from 'node:util'
+import type { Command } from 'commander'
+import { z } from 'zod'
+import { buildInfo } from '../agent-core/agent/build-info.ts'
+import type { Patient } from '../agent-core/doctor/doctor.ts'
+import { messageOf } from '../agent-core/util/message-of.ts'
+import { refKey } from '../agent-core/util/object-key.ts'
+import { cleanText } from '../contract/clean-text.ts'
+import type { ServiceRef } from '../contract/commands.ts'
+import {
+  type DiagnosticFile,
+  type DoctorFinding,
+  type DoctorReport,
+  doctorSummary,
+  type FleetMember,
+  type Verdict,
+} from '../contract/doctor.ts'
+import { formatBytes, formatDecimal, formatSpan } from '../contract/format.ts'
+import {
+  agentVerb,
+  ifAgentRuns,
+  namespaceIn,
+  namespaceOption,
+  run,
+  sayingLinkErrors,
+  send,
+  VerbError,
+  type VerbContext,
+} from './agent-session.ts'
+import { type CliIo, columns, exitCodes, isYes } from './io.ts'
+
+const given = z.object({
+  json: z.boolean().default(false),
+  stateDir: z.string(),
+  kubeconfig: z.string().optional(),
+  context: z.string().optional(),
+  fix: z.string().optional(),
+  yes: z.boolean().default(false),
+})
+type Given = z.infer<typeof given>
+
+/** Asks the agent that runs, or this machine where none does. */
+export function doctorVerb(context: VerbContext): Command {
+  return agentVerb('doctor', 'find out why a model is not served or not reached, and what to do about it', context)
+    .option('--fix <id>', 'do what the finding of this name says the agent can do by itself')
+    .option('--yes', 'do not ask before it')
+    .option('--kubeconfig <file>', 'where no agent runs: the kubeconfig to look at')
+    .option('--context <context>', 'where no agent runs: its context')
+    .action(async (options: unknown) => {
+      const wish = given.parse(options)
+      if (wish.fix === undefined) context.end(await examined(context, options, wish))
+      else await fixed(context, options, { ...wish, fix: wish.fix })
+    })
+}
+
+async function examined(context: VerbContext, options: unknown, wish: Given): Promise<number> {
+  const { io } = context
+  return sayingLinkErrors(io, async () => {
+    const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'doctor' }))
+    const report = asked ?? (await examineHere(io, wish))
+    io.stdout.write(wish.json ? `${JSON.stringify(report, null, 2)}\n` : renderReport(report, io))
+    return report.findings.some(({ verdict }) => verdict === 'fail') ? exitCodes.failed : exitCodes.done
+  })
+}
+
+/** Asks again before it does anything: what was found a while ago may be over. */
+async function fixed(context: VerbContext, options: unknown, { fix, yes }: Given & { readonly fix: string }) {
+  const { io } = context
+  await run(context, options, async (agent, { json }) => {
+    const { findings } = await agent.query({ name: 'doctor' })
+    const finding = findings.find(({ id }) => id === fix)
+    if (!finding) {
+      throw new VerbError(
+        `There is no finding ${JSON.stringify(fix)}: it is one of ${findings.map(({ id }) => id).join(', ')}.`,
+      )
+    }
+    const { says, action } = finding
+    io.stderr.write(`${cleanText(says)}\n`)
+    if (!action?.fix) {
+      const left = action ? `${action.text}${action.shell === undefined ? '' : ` In Terminal: ${action.shell}`}` : ''
+      io.stderr.write(`metal-agent: The agent can do nothing about it. ${left}\n`)
+      return exitCodes.notAvailable
+    }
+    if (!yes && !isYes(await io.ask?.(`${action.fix.label}? [y/N] `))) {
+      if (!io.ask) io.stderr.write('metal-agent: There is no terminal to ask at: repeat it with --yes.\n')
+      return exitCodes.refused
+    }
+    return send(agent, action.fix.command, { io, json })
+  })
+}
+
+/** What this terminal finds, with the settings that an agent has by default. */
+async function examineHere(io: CliIo, wish: Given): Promise<DoctorReport> {
+  const { doctorChecks } = await import('../agent-core/doctor/checks.ts')
+  const { examine } = await import('../agent-core/doctor/doctor.ts')
+  return examine(await patientHere(io, wish), doctorChecks)
+}
+
+async function patientHere(io: CliIo, { stateDir: folder, kubeconfig, context: name }: Given): Promise<Patient> {
+  const [{ PinnedContext }, { hostPlatform }, { hostAddress }, { powerRule }, { defaultModelStore }] =
+    await Promise.all([
+      import('../agent-core/kube/pinned-context.ts'),
+      import('../agent-core/platform/host.ts'),
+      import('../agent-core/publishing/host-address.ts'),
+      import('../agent-core/api/machine-queries.ts'),
+      import('../agent-core/models/default-store.ts'),
+    ])
+  const { parseRunArguments } = await import('./run-settings.ts')
+  const { runtimesHere } = await import('./runtimes.ts')
+  const stateDir = path.resolve(io.cwd, folder)
+  const modelStore = defaultModelStore(io.platform, io.env, io.homeDir)
+  const asked = parseRunArguments([], { modelStore, stateDir }, io.cwd)
+  if (asked.kind !== 'run') throw new TypeError('No arguments ask for a run.')
+  const platform = hostPlatform(io.platform)
+  const context = () =>
+    PinnedContext.load({
+      env: io.env,
+      ...(kubeconfig !== undefined && { file: path.resolve(io.cwd, kubeconfig) }),
+      ...(name !== undefined && { context: name }),
+    })
+  return {
+    ...{ platform, env: io.env, settings: asked.settings, context, agent: undefined },
+    runtimes: () => runtimesHere(io, stateDir),
+    powerRule: () => powerRule({ platform: platform.name }),
+    hostAddress: async () => {
+      const server = await context().then(
+        (pinned) => pinned.server,
+        () => 'https://127.0.0.1',
+      )
+      return hostAddress({ explicit: undefined, server, interfaces: () => platform.interfaces() })
+    },
+  }
+}
+
+const words: Readonly<Record<Verdict, string>> = { pass: 'ok', warn: 'WARNING', fail: 'FAILURE', notApplicable: '-' }
+const colours = { pass: 'green', warn: 'yellow', fail: 'red', notApplicable: 'dim' } as const satisfies Record<
+  Verdict,
+  string
+>
+
+/** A line for each question, and below what is not in order what to do about it. */
+export function renderReport({ findings, tookMs }: DoctorReport, io: Pick<CliIo, 'stdout'>): string {
+  const isColoured = io.stdout.isTTY === true
+  const wide = Math.max(...findings.map(({ id }) => id.length))
+  const shown = (finding: DoctorFinding) => {
+    const { verdict } = finding
+    const word = words[verdict].padEnd(8)
+    const mark = isColoured ? styleText(colours[verdict], word, { validateStream: false }) : word
+    return `${mark} ${finding.id.padEnd(wide)}  ${cleanText(finding.says)}\n${adviceOf(finding, ' '.repeat(wide + 11))}`
+  }
+  return `${findings.map(shown).join('')}\n${doctorSummary(findings)}; asked in ${formatDecimal(tookMs / 1_000)} s.\n`
+}
+
+function adviceOf({ id, verdict, action, page }: DoctorFinding, indent: string): string {
+  if (verdict !== 'warn' && verdict !== 'fail') return ''
+  const lines = [
+    ...(action ? [action.text] : []),
+    ...(action?.shell === undefined ? [] : [`$ ${action.shell}`]),
+    ...(action?.fix ? [`$ metal-agent doctor --fix ${id}`] : []),
+    `More: docs/${page}`,
+  ]
+  return lines.map((line) => `${indent}${cleanText(line)}\n`).join('')
+}
+
+/** Why an InferenceService of the cluster is not served here. */
+export const whyVerb = (context: VerbContext): Command =>
+  agentVerb('why', 'why an InferenceService of the cluster is not served by this machine', context)
+    .argument('[service]', 'its name, or namespace/name; left out, all of them')
+    .option(...namespaceOption)
+    .action((name: string | undefined, options: unknown) =>
+      run(context, options, async (agent, { json }) => {
+        const { io } = context
+        const { services, hasMore } = await agent.query({ name: 'unserved' })
+        const namespace = namespaceIn(options)
+        const isMeant = (one: ServiceRef) =>
+          (name === undefined || name === one.name || name === refKey(one)) &&
+          (namespace === undefined || namespace === one.namespace)
+        const meant = services.filter(isMeant)
+        if (json) io.stdout.write(`${JSON.stringify({ services: meant, hasMore }, null, 2)}\n`)
+        else if (meant.length > 0) {
+          io.stdout.write(
+            columns(
+              ['SERVICE', 'WHY NOT HERE'],
+              meant.map((one) => [refKey(one), one.message]),
+            ),
+          )
+        } else if (name === undefined) io.stdout.write('Every InferenceService that this agent sees is served here.\n')
+        else {
+          const found = (await agent.snapshot()).services.find(isMeant)
+          if (!found) throw new VerbError(`The cluster has no InferenceService ${name} where this agent looks.`)
+          io.stdout.write(`${refKey(found)} is served here: ${cleanText(found.message)}\n`)
+        }
+        return exitCodes.done
+      }),
+    )
+
+/** Every Mac of the cluster that tells of itself. */
+export const fleetVerb = (context: VerbContext): Command =>
+  agentVerb('fleet', 'every Mac of the cluster, with its runtimes, memory and models', context).action(
+    (options: unknown) =>
+      run(context, options, async (agent, { json }) => {
+        const answer = await agent.query({ name: 'fleet' })
+        const { now } = await agent.snapshot()
+        const rows = answer.members.map((member) => fleetRow(member, Date.parse(now)))
+        const titles = ['', 'MAC', 'VERSION', 'RUNTIMES', 'BUDGET', 'SERVES', 'HEARD']
+        context.io.stdout.write(json ? `${JSON.stringify(answer, null, 2)}\n` : columns(titles, rows))
+        return exitCodes.done
+      }),
+  )
+
+function fleetRow(member: FleetMember, now: number): string[] {
+  const { host, isThisOne, version = '', runtimes, budgetBytes, modelsServed, isPaused, heardAt } = member
+  return [
+    isThisOne ? '*' : '',
+    host,
+    version,
+    runtimes.map(({ name }) => name).join(', '),
+    budgetBytes === undefined ? '' : formatBytes(budgetBytes),
+    `${modelsServed ?? ''}${isPaused ? ' (paused)' : ''}`,
+    heardAt === undefined ? 'never' : `${formatSpan(now - Date.parse(heardAt))} ago`,
+  ]
+}
+
+const wishedReport = z.object({ output: z.string().optional(), yes: z.boolean().default(false), stateDir: z.string() })
+
+/** A zip file to send to whoever is to help: its contents are shown before it is written. */
+export const diagnoseVerb = (context: VerbContext): Command =>
+  agentVerb('diagnose', 'write a report to send to whoever is to help: without secrets, and shown before', context)
+    .option('--output <file>', 'where to; left out, metalbar-report-DATE.zip in this folder')
+    .option('--yes', 'do not ask')
+    .action(async (options: unknown) => {
+      const wish = wishedReport.parse(options)
+      context.end(await sayingLinkErrors(context.io, () => writeReport(context, options, wish)))
+    })
+
+async function writeReport(
+  context: VerbContext,
+  options: unknown,
+  wish: z.infer<typeof wishedReport>,
+): Promise<number> {
+  const { io } = context
+  const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'diagnostics' }))
+  const files = asked?.files ?? (await filesHere(io, wish.stateDir))
+  const file = path.resolve(io.cwd, wish.output ?? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`)
+  const rows = files.map(({ name, text }) => [name, formatBytes(Buffer.byteLength(text))])
+  io.stdout.write(
+    `${columns(['FILE', 'SIZE'], rows)}\nTokens, passwords, keys and the path of your home are taken out of it.\n`,
+  )
+  if (!wish.yes && !isYes(await io.ask?.(`Write ${file}? [y/N] `))) {
+    if (!io.ask) io.stderr.write('metal-agent: There is no terminal to ask at: repeat it with --yes.\n')
+    return exitCodes.refused
+  }
+  const { strToU8, zipSync } = await import('fflate')
+  const zip = zipSync(Object.fromEntries(files.map(({ name, text }) => [name, strToU8(text)])))
+  try {
+    await writeFile(file, zip, { flag: 'wx', mode: 0o600 })
+  } catch (error) {
+    io.stderr.write(`metal-agent: ${file} cannot be written: ${messageOf(error)}.\n`)
+    return exitCodes.failed
+  }
+  io.stdout.write(`${file} is written.\n`)
+  return exitCodes.done
+}
+
+async function filesHere(io: CliIo, stateDir: string): Promise<readonly DiagnosticFile[]> {
+  const { diagnosticFiles } = await import('../agent-core/doctor/diagnostics.ts')
+  const report = await examineHere(io, { ...given.parse({ stateDir }) })
+  const about = { version: buildInfo.version, node: process.version, system: `${io.platform} ${release()}` }
+  return diagnosticFiles({ 'about.json': about, 'doctor.json': report }, { values: [], home: io.homeDir })
+}

@@ -1,0 +1,84 @@
+import { z } from 'zod'
+import { command } from './commands.ts'
+
+/** `notApplicable`: this machine, or this agent as it is set up, has not what the question is about. */
+export const verdicts = ['pass', 'warn', 'fail', 'notApplicable'] as const
+export type Verdict = (typeof verdicts)[number]
+
+export const doctorSubjects = ['agent', 'cluster', 'machine', 'serving'] as const
+export type DoctorSubject = (typeof doctorSubjects)[number]
+
+/** What a person can do about a finding. */
+export const doctorAction = z.object({
+  /** One sentence. */
+  text: z.string(),
+  /** For Terminal; may ask for an administrator's password. */
+  shell: z.string().optional(),
+  /** What the agent does by itself once a person agrees; `label` is for a button. */
+  fix: z.object({ label: z.string(), command }).optional(),
+})
+export type DoctorAction = z.infer<typeof doctorAction>
+
+/** The answer to one question of the doctor. */
+export const doctorFinding = z.object({
+  /** Never renamed. */
+  id: z.string(),
+  subject: z.enum(doctorSubjects),
+  /** A question. */
+  asks: z.string(),
+  verdict: z.enum(verdicts),
+  /** One sentence. */
+  says: z.string(),
+  action: doctorAction.optional(),
+  /** Where docs/ says more, such as `operations.md#states`. */
+  page: z.string(),
+})
+export type DoctorFinding = z.infer<typeof doctorFinding>
+
+/** An InferenceService that this machine does not serve. */
+export const unservedView = z.object({
+  namespace: z.string(),
+  name: z.string(),
+  /** It is not for a Mac at all. */
+  isForOthers: z.boolean(),
+  /** One sentence. */
+  message: z.string(),
+})
+export type UnservedView = z.infer<typeof unservedView>
+
+/** A Mac of the cluster, as its Lease tells; what the Lease does not tell is absent. */
+export const fleetMember = z.object({
+  /** Of the Lease. */
+  name: z.string(),
+  host: z.string(),
+  isThisOne: z.boolean(),
+  version: z.string().optional(),
+  zone: z.string().optional(),
+  runtimes: z.array(z.object({ name: z.string(), version: z.string() })),
+  budgetBytes: z.number().nonnegative().optional(),
+  availableBytes: z.number().nonnegative().optional(),
+  modelsServed: z.int().nonnegative().optional(),
+  /** Those that it has on its disk. */
+  models: z.array(z.string()),
+  isPaused: z.boolean(),
+  /** When it was heard of last; absent where the Lease does not say. */
+  heardAt: z.iso.datetime().optional(),
+})
+export type FleetMember = z.infer<typeof fleetMember>
+
+/** One file of a report to send, without secrets. */
+export const diagnosticFile = z.object({ name: z.string(), text: z.string() })
+export type DiagnosticFile = z.infer<typeof diagnosticFile>
+
+export const doctorReport = z.object({
+  findings: z.array(doctorFinding),
+  tookMs: z.number().nonnegative(),
+})
+export type DoctorReport = z.infer<typeof doctorReport>
+
+/** Such as "12 in order, 1 warning, 2 failures, 3 do not apply". */
+export function doctorSummary(findings: readonly Pick<DoctorFinding, 'verdict'>[]): string {
+  const count = (verdict: Verdict) => findings.filter((one) => one.verdict === verdict).length
+  const several = (number: number, word: string) => `${number} ${word}${number === 1 ? '' : 's'}`
+  return `${count('pass')} in order, ${several(count('warn'), 'warning')}, ${several(count('fail'), 'failure')}, ${count('notApplicable')} not applicable`
+}

@@ -1,0 +1,238 @@
+import { strToU8, zipSync } from 'fflate'
+import { useEffect, useState } from 'react'
+import { LinkError } from '../../contract/client.ts'
+import {
+  type DiagnosticFile,
+  type DoctorFinding,
+  type DoctorReport,
+  doctorSubjects,
+  doctorSummary,
+} from '../../contract/doctor.ts'
+import { formatBytes } from '../../contract/format.ts'
+import { Card, Folded, Note, ViewPage } from '../components/blocks.tsx'
+import { Button, Command } from '../components/buttons.tsx'
+import { ErrorGlyph, NoteGlyph, StepGlyph, WarningGlyph } from '../components/glyph.tsx'
+import { Sentence, Spoken } from '../components/text.tsx'
+import { useLink, useSnapshot, useWindow } from '../store.ts'
+import { useAnswer } from '../use-answer.ts'
+import { helpWords, subjectWords, verdictWords } from '../words/help.ts'
+import { Answer, AskButton } from './answer.tsx'
+import styles from './help.module.css'
+
+const about = 'doctor'
+
+/** What the doctor finds: first what is to be mended, each with its buttons, then all that is in order. */
+export function Help() {
+  const { report, problem, isLooking, look } = useReport()
+  const findings = report?.findings ?? []
+  const toMend = findings.filter(({ verdict }) => verdict === 'fail' || verdict === 'warn').toSorted(failuresFirst)
+  const others = findings.filter((finding) => !toMend.includes(finding))
+  return (
+    <ViewPage id="help" title={helpWords.title}>
+      <p>{helpWords.intro}</p>
+      <div className={styles['first']}>
+        <Button pending={isLooking} onPress={look}>
+          {helpWords.again}
+        </Button>
+        <p role="status" className={styles['note']}>
+          {isLooking ? helpWords.looking : report && `${doctorSummary(report.findings)}.`}
+        </p>
+      </div>
+      <Note>{problem}</Note>
+      <Answer about={about} />
+      {report !== undefined && toMend.length === 0 && <Note>{helpWords.allWell}</Note>}
+      {toMend.length > 0 && (
+        <ul className={styles['findings']} aria-label={helpWords.toMend}>
+          {toMend.map((finding) => (
+            <li key={finding.id} className={styles['finding']}>
+              <Trouble finding={finding} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {others.length > 0 && (
+        <Folded title={helpWords.inOrder(others.length)}>
+          {doctorSubjects.map((subject) => (
+            <InOrder key={subject} title={subjectWords[subject]} of={others.filter((one) => one.subject === subject)} />
+          ))}
+        </Folded>
+      )}
+      <Unserved />
+      <SaveReport />
+    </ViewPage>
+  )
+}
+
+/** The InferenceServices of the cluster that other machines or nobody serves. */
+function Unserved() {
+  const revision = useSnapshot((snapshot) => snapshot.revision)
+  const { answer } = useAnswer({ name: 'unserved' }, [revision])
+  if (answer === undefined || answer.services.length === 0) return null
+  return (
+    <Folded title={helpWords.unserved(answer.services.length)}>
+      <ul className={styles['rows']}>
+        {answer.services.map(({ namespace, name, message }) => (
+          <li key={`${namespace}/${name}`} className={styles['what']}>
+            <p className={styles['asks']}>
+              {namespace}/{name}
+            </p>
+            <p className={styles['note']}>
+              <Sentence text={message} />
+            </p>
+          </li>
+        ))}
+      </ul>
+    </Folded>
+  )
+}
+
+/** What is to be sent is shown before it is saved; it is fetched only then, since it takes a look at everything. */
+function SaveReport() {
+  const link = useLink()
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const [files, setFiles] = useState<readonly DiagnosticFile[]>()
+  const [problem, setProblem] = useState<string>()
+  const [isAsking, setAsking] = useState(false)
+  const collect = async () => {
+    setAsking(true)
+    setProblem(undefined)
+    try {
+      setFiles((await link.query({ name: 'diagnostics' })).files)
+    } catch (error) {
+      if (!(error instanceof LinkError)) throw error
+      setProblem(error.message)
+    } finally {
+      setAsking(false)
+    }
+  }
+  return (
+    <Card title={helpWords.report} level={3}>
+      <p>{helpWords.reportIntro}</p>
+      <Note>{problem}</Note>
+      {files !== undefined && (
+        <ul className={styles['files']} aria-label={helpWords.reportFiles}>
+          {files.map(({ name, text }) => (
+            <li key={name}>
+              {name} <span className={styles['note']}>{formatBytes(new Blob([text]).size)}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+      <div className={styles['first']}>
+        {files === undefined ? (
+          <Button pending={isAsking} disabled={!connected} onPress={() => void collect()}>
+            {helpWords.collect}
+          </Button>
+        ) : (
+          <>
+            <Button onPress={() => save(files)}>{helpWords.save}</Button>
+            <Button onPress={() => setFiles(undefined)}>{helpWords.discard}</Button>
+          </>
+        )}
+      </div>
+    </Card>
+  )
+}
+
+/** As a download of the browser or the app, which asks where to. */
+function save(files: readonly DiagnosticFile[]): void {
+  const zip = zipSync(Object.fromEntries(files.map(({ name, text }) => [name, strToU8(text)])))
+  const url = URL.createObjectURL(new Blob([new Uint8Array(zip)], { type: 'application/zip' }))
+  const anchor = document.createElement('a')
+  anchor.href = url
+  anchor.download = `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`
+  anchor.click()
+  URL.revokeObjectURL(url)
+}
+
+const failuresFirst = (a: DoctorFinding, b: DoctorFinding): number =>
+  Number(b.verdict === 'fail') - Number(a.verdict === 'fail')
+
+/** Asked when the page is opened, after each thing that was mended from here, and when a person asks. */
+function useReport() {
+  const link = useLink()
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const answered = useWindow(({ requests }) => {
+    const request = requests[about]
+    return request?.state === 'answered' ? request.requestId : undefined
+  })
+  const [mended, setMended] = useState(answered)
+  // An answer that is dismissed mends nothing once more.
+  if (answered !== undefined && answered !== mended) setMended(answered)
+  const [looks, setLooks] = useState(0)
+  const [found, setFound] = useState<{ readonly report?: DoctorReport; readonly problem?: string }>({})
+  const [isLooking, setLooking] = useState(false)
+  useEffect(() => {
+    if (!connected) return undefined
+    const leaving = new AbortController()
+    setLooking(true)
+    link.query({ name: 'doctor' }, leaving.signal).then(
+      (report) => {
+        if (leaving.signal.aborted) return
+        setFound({ report })
+        setLooking(false)
+      },
+      (error: unknown) => {
+        if (!(error instanceof LinkError)) throw error
+        if (leaving.signal.aborted) return
+        setFound((before) => ({ ...before, problem: error.message }))
+        setLooking(false)
+      },
+    )
+    return () => leaving.abort()
+  }, [link, connected, mended, looks])
+  return { ...found, isLooking: isLooking && connected, look: () => setLooks((count) => count + 1) }
+}
+
+function Trouble({ finding: { asks, says, verdict, action, page } }: { readonly finding: DoctorFinding }) {
+  return (
+    <>
+      <span className={styles['glyph']}>{verdict === 'fail' ? <ErrorGlyph /> : <WarningGlyph />}</span>
+      <div className={styles['what']}>
+        <h3 className={styles['asks']}>
+          <Spoken>{verdictWords[verdict]}: </Spoken>
+          {asks}
+        </h3>
+        <p>
+          <Sentence text={says} />
+        </p>
+        {action !== undefined && (
+          <p>
+            <Sentence text={action.text} />
+          </p>
+        )}
+        {action?.shell !== undefined && action.fix === undefined && <Command text={action.shell} />}
+        {action?.fix !== undefined && (
+          <AskButton about={about} command={action.fix.command}>
+            {action.fix.label}
+          </AskButton>
+        )}
+        <p className={styles['note']}>{helpWords.more(page)}</p>
+      </div>
+    </>
+  )
+}
+
+function InOrder({ title, of }: { readonly title: string; readonly of: readonly DoctorFinding[] }) {
+  if (of.length === 0) return null
+  return (
+    <Card title={title}>
+      <ul className={styles['rows']}>
+        {of.map(({ id, asks, says, verdict }) => (
+          <li key={id} className={styles['row']}>
+            <span className={styles['glyph']}>{verdict === 'pass' ? <StepGlyph status="done" /> : <NoteGlyph />}</span>
+            <div className={styles['what']}>
+              <p>
+                <Spoken>{verdictWords[verdict]}: </Spoken>
+                {asks}
+              </p>
+              <p className={styles['note']}>
+                <Sentence text={says} />
+              </p>
+            </div>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  )
+}

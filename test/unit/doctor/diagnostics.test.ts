@@ -1,0 +1,118 @@
+import { randomBytes } from 'node:crypto'
+import { mkdir, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { diagnosticFiles, endOfFile } from '../../../src/agent-core/doctor/diagnostics.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const home = '/Users/ada'
+const random = (): string => randomBytes(12).toString('hex')
+const jwtPart = (): string => randomBytes(18).toString('base64url')
+
+/** Each makes something with a secret of its own in it. */
+const places: readonly ((secret: string) => unknown)[] = [
+  // By the name of a field, however it is written and however deep it is.
+  ...[
+    'token',
+    'hfToken',
+    'Authorization',
+    'client_secret',
+    'password',
+    'apiKey',
+    'api_key',
+    'api-key',
+    'credentials',
+  ].map((name) => (secret: string) => ({ [name]: secret })),
+  (secret) => ({ a: { b: [{ c: { secret } }] } }),
+  (secret) => ({ token: { value: [secret] } }),
+  (secret) => ({
+    metadata: { annotations: { 'kubectl.kubernetes.io/last-applied-configuration': `{"x":"${secret}"}` } },
+  }),
+  (secret) => ({ metadata: { managedFields: [{ v: secret }] } }),
+  // By what a text looks like.
+  (secret) => `Authorization: Bearer ${secret}`,
+  (secret) => `authorization: basic ${secret}`,
+  (secret) => `the token is hf_${secret}`,
+  (secret) => `OPENAI_API_KEY=sk-${secret}`,
+  (secret) => `key sk-proj-${secret}`,
+  (secret) => `ghp_${secret}`,
+  (secret) => `github_pat_${secret}`,
+  (secret) => `glpat-${secret}`,
+  (secret) => `xoxb-${secret}`,
+  (secret) => `AKIA${secret}`,
+  (secret) => `eyJ${jwtPart()}.${secret}${jwtPart()}.${secret}`,
+  (secret) => `https://ada:${secret}@hub.example/x`,
+  (secret) => `GET https://s3.example/x?X-Amz-Signature=${secret}&y=1`,
+  (secret) => `GET https://s3.example/x?sig=${secret}`,
+  (secret) => `GET https://s3.example/x?a=1&access_token=${secret} HTTP/1.1`,
+  (secret) => `https://s3.example/x?X-Amz-Credential=${secret}`,
+  (secret) => `-----BEGIN RSA PRIVATE KEY-----\n${secret}\n-----END RSA PRIVATE KEY-----`,
+  (secret) => `-----BEGIN PRIVATE KEY-----\n${secret}`,
+  (secret) => `llama-server --api-key ${secret} --port 1`,
+  (secret) => `llama-server --api-key=${secret}`,
+  (secret) => `llama-server --hf-token "${secret} and more"`,
+  (secret) => `x -hft '${secret}'`,
+  (secret) => ['--api-key', secret, '--port', '1'],
+  (secret) => ({ extraArgs: ['--hf-token', secret] }),
+  (secret) => ({ log: [`a line`, `Bearer ${secret}`] }),
+  (secret) => ({ [`Bearer ${secret}`]: 'as a key' }),
+]
+
+test('forty secrets that are planted everywhere are not in a report, and neither is the home of the person', () => {
+  const known = [random(), random(), random()]
+  const secrets = [...places.map(random), ...known]
+  expect(secrets.length).toBeGreaterThanOrEqual(40)
+  const parts = {
+    'all.json': places.map((place, index) => place(secrets[index] ?? '')),
+    'agent.log': places
+      .map((place, index) => [place, secrets[index] ?? ''] as const)
+      .flatMap(([place, secret]) => {
+        const made = place(secret)
+        return typeof made === 'string' ? [made] : []
+      })
+      .join('\n'),
+    'known.log': `kubeconfig ${known[0] ?? ''}, "${known[1] ?? ''}" x${known[2] ?? ''}y ${home}/Library`,
+  }
+  const files = diagnosticFiles(parts, { values: known, home })
+  const whole = files.map(({ text }) => text).join('\n')
+  expect(secrets.filter((secret) => whole.includes(secret))).toEqual([])
+  expect(whole).not.toContain(home)
+  expect(whole).toContain('~/Library')
+})
+
+test('what is no secret stays: figures of tokens, names, sentences', () => {
+  const parts = {
+    'some.json': {
+      tokens: 12,
+      tokensPerSecond: 3.5,
+      name: 'llama-3',
+      token: 7,
+      says: 'Choose --token-file.',
+      when: null,
+    },
+  }
+  const [file] = diagnosticFiles(parts, { values: ['short'.slice(0, 3)], home: '/' })
+  expect(JSON.parse(file?.text ?? '')).toEqual(parts['some.json'])
+})
+
+test('a file that is too long keeps its end, whole lines alone', async () => {
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'agent.log')
+  await writeFile(file, Array.from({ length: 60_000 }, (_, index) => `line ${index}`).join('\n'))
+  const read = await endOfFile(file)
+  expect(read?.endsWith('line 59999')).toBe(true)
+  const [kept] = diagnosticFiles({ 'agent.log': `${'x'.repeat(600_000)}\n${read ?? ''}` }, { values: [], home })
+  expect(kept?.text).toMatch(/^… what comes before is left out\nline \d+\n/)
+  expect(kept?.text.length).toBeLessThanOrEqual(530_000)
+})
+
+test('a log of 100 MB is not read whole, one that is not there or is a folder is left out', async () => {
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'huge')
+  await writeFile(file, '')
+  await truncate(file, 100e6)
+  await mkdir(join(folder.dir, 'is-a-folder'))
+  expect((await endOfFile(file))?.length).toBe(512 * 1024)
+  expect(await endOfFile(join(folder.dir, 'none'))).toBeUndefined()
+  expect(await endOfFile(join(folder.dir, 'is-a-folder'))).toBeUndefined()
+})

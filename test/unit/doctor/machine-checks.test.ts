@@ -1,0 +1,168 @@
+import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { chmod, mkdir, writeFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { machineChecks } from '../../../src/agent-core/doctor/machine-checks.ts'
+import { agentChecks, servingChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
+import type { Platform } from '../../../src/agent-core/platform/platform.ts'
+import type { PowerRuleState } from '../../../src/contract/power.ts'
+import { foundBy, patientOf, type StatedPatient } from '../../support/patient.ts'
+import { statedPlatform } from '../../support/stated-memory.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const one = async (id: string, stated: StatedPatient) => {
+  const { verdict, says, action } = (await foundBy(machineChecks, patientOf(stated)))[id] ?? {}
+  return { verdict, says, shell: action?.shell }
+}
+const on = (stated: Partial<Platform>): Platform => statedPlatform(hostPlatform(), stated)
+const mac = (stated: Partial<Platform>): Platform => on({ name: 'darwin', ...stated })
+
+test('runtimes: one that runs is enough, one that is broken is named, none is a failure with the command that installs one', async () => {
+  const llama = { name: 'llama-server', formats: ['gguf'] }
+  const views = (...runtimes: object[]): StatedPatient => ({
+    runtimes: () => Promise.resolve(runtimes.map((more) => ({ ...llama, ...more }))),
+  })
+  expect(await one('runtimes', views({ path: '/x/llama-server', version: 'b1' }))).toMatchObject({
+    verdict: 'pass',
+    says: 'llama-server b1 can serve.',
+  })
+  expect(
+    await one('runtimes', views({ path: '/x' }, { name: 'mlx-lm', path: '/y', message: 'It is too old.' })),
+  ).toMatchObject({ verdict: 'warn', says: 'llama-server can serve; It is too old.' })
+  expect(await one('runtimes', views({ message: 'It is not installed here.' }))).toEqual({
+    ...{ verdict: 'fail', says: 'It is not installed here.' },
+    shell: 'metal-agent runtimes install llama-server',
+  })
+})
+
+test('Metal: a Mac without it fails, a Linux need not have it', async () => {
+  const metal = (available: boolean) => () => Promise.resolve({ available, message: 'So it is.', isNotice: true })
+  expect((await one('metal', { platform: mac({ metal: metal(true) }) })).verdict).toBe('pass')
+  expect((await one('metal', { platform: mac({ metal: metal(false) }) })).verdict).toBe('fail')
+  expect((await one('metal', { platform: on({ name: 'linux', metal: metal(false) }) })).verdict).toBe('notApplicable')
+})
+
+test('the model store: a folder that a restart empties fails, one that a cloud service syncs too, and Documents may be', async () => {
+  const at = (modelStore: string) =>
+    one('model-store', { platform: mac({}), env: { HOME: '/Users/ada' }, settings: { modelStore } })
+  expect(await at('/Users/ada/Library/Application Support/Metalbar/models')).toMatchObject({ verdict: 'pass' })
+  expect(await at('/private/tmp/llmkube-models')).toMatchObject({ verdict: 'fail' })
+  expect(await at('/Users/ada/Library/Mobile Documents/models')).toMatchObject({ verdict: 'fail' })
+  expect(await at('/Users/ada/Dropbox/models')).toMatchObject({ verdict: 'fail' })
+  expect(await at('/Users/ada/Documents/models')).toMatchObject({ verdict: 'warn' })
+})
+
+test('the disk: the reserve for others does not count as room', async () => {
+  await using folder = await temporaryFolder()
+  const keeping = (diskReserveBytes: number) =>
+    one('disk', { settings: { modelStore: join(folder.dir, 'not', 'there'), diskReserveBytes } })
+  expect(await keeping(0)).toMatchObject({ verdict: expect.stringMatching(/^(pass|warn)$/) as string })
+  expect(await keeping(10e12)).toMatchObject({ verdict: 'fail', shell: 'metal-agent models' })
+})
+
+test.skipIf(process.getuid?.() === 0)('a state folder that cannot be written fails', async () => {
+  await using folder = await temporaryFolder()
+  await chmod(folder.dir, 0o500)
+  expect(await one('state-folder', { settings: { stateDir: folder.dir } })).toMatchObject({ verdict: 'fail' })
+})
+
+test('a state folder that is a file fails, and one that is not there yet is judged by the one above', async () => {
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'state')
+  await writeFile(file, '')
+  expect((await one('state-folder', { settings: { stateDir: join(folder.dir, 'new') } })).verdict).toBe('pass')
+  expect((await one('state-folder', { settings: { stateDir: join(file, 'below') } })).verdict).toBe('warn')
+})
+
+test('the GPU limit: macOS decides, a sensible one passes, one that leaves too little for macOS fails', async () => {
+  const gib = 1024 ** 3
+  const limited = (limit: number | undefined) =>
+    one('gpu-limit', {
+      platform: mac({
+        gpuMemoryLimit: () => Promise.resolve(limit),
+        memory: () => Promise.resolve({ totalBytes: 64 * gib, availableBytes: gib }),
+      }),
+    })
+  expect(await limited(undefined)).toMatchObject({ verdict: 'pass', says: 'macOS decides it.' })
+  expect((await limited(56 * gib)).verdict).toBe('pass')
+  expect((await limited(16 * gib)).verdict).toBe('warn')
+  expect(await limited(63 * gib)).toMatchObject({ verdict: 'fail', shell: 'sudo sysctl iogpu.wired_limit_mb=0' })
+})
+
+test('the firewall: off passes, one that blocks a runtime fails with the commands, and is a warning where the gateway listens', async () => {
+  await using folder = await temporaryFolder()
+  const program = join(folder.dir, 'llama-server')
+  await mkdir(folder.dir, { recursive: true })
+  await writeFile(program, '')
+  const runtimes = () => Promise.resolve([{ name: 'llama-server', formats: ['gguf'], path: program }])
+  const behind = (firewall: Awaited<ReturnType<Platform['firewall']>>, settings: StatedPatient['settings'] = {}) =>
+    one('firewall', { platform: mac({ firewall: () => Promise.resolve(firewall) }), runtimes, settings })
+  expect((await behind(undefined)).verdict).toBe('notApplicable')
+  expect((await behind({ state: 'off' })).verdict).toBe('pass')
+  expect((await behind({ state: 'byProgram', allowed: new Set([program]) })).verdict).toBe('pass')
+  expect(await behind({ state: 'byProgram', allowed: new Set() })).toMatchObject({
+    verdict: 'fail',
+    says: `It does not let in ${program}.`,
+    shell: expect.stringContaining(`--unblockapp ${program}`) as string,
+  })
+  expect((await behind({ state: 'blocksAll' })).verdict).toBe('fail')
+  expect((await behind({ state: 'byProgram', allowed: new Set() }, { listen: 'gateway' })).verdict).toBe('warn')
+})
+
+test('sleep and Low Power Mode of a machine that is to serve are warnings with the command that ends them', async () => {
+  const supplied = (supply: Awaited<ReturnType<Platform['powerSupply']>>) => {
+    const platform = mac({ powerSupply: () => Promise.resolve(supply) })
+    return Promise.all([one('sleep', { platform }), one('low-power-mode', { platform })])
+  }
+  expect((await supplied(undefined)).map(({ verdict }) => verdict)).toEqual(['notApplicable', 'notApplicable'])
+  const calm = { source: 'mains', lowPowerMode: false, sleepAfterMinutes: 0 } as const
+  expect((await supplied(calm)).map(({ verdict }) => verdict)).toEqual(['pass', 'pass'])
+  expect(await supplied({ source: 'mains', lowPowerMode: true, sleepAfterMinutes: 10 })).toMatchObject([
+    { verdict: 'warn', says: expect.stringMatching(/after 10 min/) as string, shell: 'sudo pmset -c sleep 0' },
+    { verdict: 'warn', shell: 'sudo pmset -a lowpowermode 0' },
+  ])
+})
+
+test.each<[PowerRuleState, boolean, string]>([
+  ['notHere', true, 'notApplicable'],
+  ['installed', true, 'pass'],
+  ['missing', true, 'warn'],
+  ['missing', false, 'notApplicable'],
+  ['different', true, 'warn'],
+  ['unknown', false, 'warn'],
+])('the rule of sudo that is %s, with figures of power asked for: %s, is a %s', async (state, asked, verdict) => {
+  const rule = () => Promise.resolve({ state, file: '/etc/sudoers.d/metalbar', rule: '' })
+  expect((await one('power-rule', { powerRule: rule, settings: { applePowerEnabled: asked } })).verdict).toBe(verdict)
+})
+
+test('without an agent the port that another program has is named, and that no agent runs is a failure', async () => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  try {
+    const found = await foundBy(agentChecks, patientOf({ settings: { port, clientPort: 0 } }))
+    expect(found['ports']).toMatchObject({
+      verdict: 'fail',
+      says: expect.stringMatching(new RegExp(`port ${port}: process ${process.pid}`)) as string,
+      action: { text: expect.stringContaining('--port') as string },
+    })
+    expect(found['agent']).toMatchObject({ verdict: 'fail', action: { shell: 'metal-agent install' } })
+  } finally {
+    server.close()
+  }
+})
+
+test('the host address: none fails, one with a doubt is a warning, another passes', async () => {
+  const found = async (stated: StatedPatient) => (await foundBy(servingChecks, patientOf(stated)))['host-address']
+  const chosen = { kind: 'chosen', address: '10.0.0.2', why: 'en0 leads to the API server', rejected: [] } as const
+  expect(await found({})).toMatchObject({ verdict: 'fail' })
+  expect(await found({ hostAddress: () => Promise.resolve(chosen) })).toMatchObject({ verdict: 'pass' })
+  const doubted = { ...chosen, warning: '10.0.0.2 is on no interface of this machine.' }
+  expect(await found({ hostAddress: () => Promise.resolve(doubted) })).toMatchObject({
+    ...{ verdict: 'warn', says: doubted.warning },
+    action: { shell: 'metal-agent host-ip' },
+  })
+})
