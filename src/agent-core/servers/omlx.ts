@@ -49,7 +49,7 @@ const errorAnswer = z.union([
 ])
 const wordsOf = (answer: unknown): string | undefined => errorAnswer.safeParse(answer).data
 
-/** It is busy with that model: it loads it for somebody else, or unloads it. */
+/** It loads that model for somebody else. */
 const loadAgainMs = 1_000
 
 /** The models of an oMLX that runs: its settings stay as they are, and it gets no model that it does not list by itself. */
@@ -89,14 +89,12 @@ export class Omlx implements Daemon {
     const model = await this.#modelIn(folder, signal)
     this.#path = model.model_path
     if (model.loaded) return model.id
-    if ((await this.#health(signal)).status === 'loading') onStep(`${this.title} loads what is pinned there first`)
     onStep(`${this.title} loads ${model.id}`)
     for (;;) {
       const answer = await this.#ask({ method: 'POST', path: pathOf(model.id, 'load'), signal })
       if (answer.status === 200) return model.id
-      const isBusy = answer.status === 409 && !isSticky.test(wordsOf(answer.said) ?? '')
-      if (!isBusy || (await this.#listed(model.id, signal))?.is_loading !== true)
-        throw this.#notLoaded(model.id, answer)
+      const isBusy = answer.status === 409 && (await this.#listed(model.id, signal))?.is_loading === true
+      if (!isBusy) throw this.#notLoaded(model.id, answer)
       await pause(loadAgainMs, signal)
       signal.throwIfAborted()
     }
@@ -168,7 +166,7 @@ export class Omlx implements Daemon {
 
   /** With the key, as it is now. */
   async #ask(question: Question): Promise<Answer> {
-    if (!this.#isOmlx) await this.#health(question.signal)
+    if (!this.#isOmlx) await this.#requireOmlx(question.signal)
     this.#apiKey = apiKeyIn(this.#settingsFile)
     const headers = this.#apiKey === undefined ? {} : { authorization: `Bearer ${this.#apiKey}` }
     const answer = await this.#http.ask({ ...question, headers })
@@ -183,13 +181,12 @@ export class Omlx implements Daemon {
   }
 
   /** The one question that it answers without its key. */
-  async #health(signal: AbortSignal): Promise<z.infer<typeof healthAnswer>> {
+  async #requireOmlx(signal: AbortSignal): Promise<void> {
     const path = '/health'
     const { status, said } = await this.#http.ask({ method: 'GET', path, signal, withinMs: answerWithinMs })
-    const health = healthAnswer.safeParse(said)
-    if ((status !== 200 && status !== 503) || !health.success) throw this.#http.stranger(path, status)
+    if ((status !== 200 && status !== 503) || !healthAnswer.safeParse(said).success)
+      throw this.#http.stranger(path, status)
     this.#isOmlx = true
-    return health.data
   }
 
   #notLoaded(name: string, answer: Answer) {

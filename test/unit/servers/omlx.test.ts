@@ -296,6 +296,30 @@ describe('what answers where oMLX should', () => {
     expect((await room.reached('exited')).message).toBe(`oMLX at 127.0.0.1:${port} does not answer.`)
   })
 
+  test('and loads it for somebody else is waited for, and tells its requests that wait too', async () => {
+    vi.stubEnv('OMLX_BASE_PATH', lent.dir)
+    const model = { id: 'apples', model_path: apples, loaded: false, is_loading: true }
+    let asked = 0
+    const port = await stranger((request, response) => {
+      const said: Record<string, () => unknown> = {
+        '/health': () => ({ status: 'loading', engine_pool: null }),
+        '/api/status': () => ({ version: '0.6.3', active_requests: 2, waiting_requests: 3 }),
+        '/v1/models/status': () => ({ models: [model] }),
+        '/v1/models/apples/load': () => {
+          asked += 1
+          if (asked === 1) response.statusCode = 409
+          return asked === 1 ? { error: { message: 'Model is already loading' } } : { status: 'ok' }
+        },
+      }
+      response.end(JSON.stringify(said[request.url ?? '']?.()))
+    })
+    const omlx = new Omlx({ host: '127.0.0.1', port })
+    const { content } = await launchAt(port)
+    const { signal } = new AbortController()
+    expect(await omlx.hold(content, { signal, needed: () => new Set(), onStep: () => undefined })).toBe('apples')
+    expect([asked, await omlx.requests(signal)]).toEqual([2, 5])
+  })
+
   test('is shown no key of oMLX', async () => {
     await using omlx = await begin({ key: 'secret' })
     const seen: unknown[] = []
