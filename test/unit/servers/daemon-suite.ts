@@ -77,6 +77,16 @@ export const complete = (port: number, model: string, more: object = {}, headers
     body: JSON.stringify({ model, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }], ...more }),
   })
 
+/** What the next agent makes of what is left in the room, with the kinds of the states that it tells. */
+export async function adoptedFrom({ folder: stateDir }: ServerRoom) {
+  const ledger = new Ledger({ file: join(stateDir, 'ledger.json'), platform, log: silentLog })
+  const servers = new Servers({ platform, ledger, stateDir, log: silentLog, liveness: impatient })
+  const kinds: string[] = []
+  servers.onChange((_key, { kind }) => kinds.push(kind))
+  await adoptServers({ ledger, servers, platform, log: silentLog, stateDir, rules: () => ({}) })
+  return { servers, kinds, [Symbol.asyncDispose]: () => servers[Symbol.asyncDispose]() }
+}
+
 /** What every daemon does for a service, whatever it is. */
 export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void {
   const { runtime, begin } = kind
@@ -120,9 +130,8 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
     await room.servers.letGo()
     expect(await daemon.loaded()).toEqual([kind.shown(launch.content.name)])
 
-    const ledger = new Ledger({ file: join(room.folder, 'ledger.json'), platform, log: silentLog })
-    await using next = new Servers({ platform, ledger, stateDir: room.folder, log: silentLog, liveness: impatient })
-    await adoptServers({ ledger, servers: next, platform, log: silentLog, stateDir: room.folder, rules: () => ({}) })
+    await using agent = await adoptedFrom(room)
+    const next = agent.servers
     expect(next.get('a/b')).toMatchObject({ kind: 'starting', unasked: true, port })
     await eventually(() => next.get('a/b')?.kind === 'ready')
     expect([next.digestOf('a/b'), next.runtimeOf('a/b'), next.get('a/b')]).toMatchObject([

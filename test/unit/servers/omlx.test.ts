@@ -8,7 +8,16 @@ import { eventually } from '../../support/eventually.ts'
 import { writeMlxModel } from '../../support/mlx-writer.ts'
 import { OmlxOfPerson } from '../../support/omlx.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { complete, daemonSuite, hurried, json, launchAt as launchIn, stranger, strangerSuite } from './daemon-suite.ts'
+import {
+  adoptedFrom,
+  complete,
+  daemonSuite,
+  hurried,
+  json,
+  launchAt as launchIn,
+  stranger,
+  strangerSuite,
+} from './daemon-suite.ts'
 import { prepareLaunch } from './prepared-launch.ts'
 import { ServerRoom } from './server-room.ts'
 
@@ -30,7 +39,8 @@ const launchAt = (port: number, model = apples) => launchIn('omlx', port, { mode
 describe('a sample of oMLX', () => {
   daemonSuite({
     runtime: 'omlx',
-    begin,
+    // An answer is still being made when its model could be unloaded.
+    begin: () => begin({ script: { tokenMs: 15 } }),
     model: () => Promise.resolve(apples),
     badModel: async (omlx) => {
       const folder = await omlx.have('bananas')
@@ -178,6 +188,17 @@ describe('a sample of oMLX', () => {
     expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
     const { text } = await omlx.ask('GET', '/v1/models/status')
     expect([await omlx.loaded(), text.includes('"is_loading":true')]).toEqual([[], false])
+  })
+
+  test('that still loads for an agent that has ended does not count as serving for the next one', async () => {
+    await using omlx = await begin({ script: { loadMs: 60_000 } })
+    await using room = await ServerRoom.create(hurried)
+    room.servers.start('a/b', await launchAt(omlx.port))
+    await eventually(async () => (await omlx.ask('GET', '/v1/models/status')).text.includes('"is_loading":true'))
+    await room.servers.letGo()
+    await using next = await adoptedFrom(room)
+    await eventually(() => next.servers.get('a/b')?.kind === 'exited')
+    expect([next.kinds.includes('ready'), await omlx.loaded()]).toEqual([false, []])
   })
 
   test('cuts its answers where a drain comes to its limit, and not before', async () => {
