@@ -145,6 +145,7 @@ const faces = {
     'resolution',
     'runtime',
     'runtimes',
+    'started-daemons',
     'vllm-swift',
   ],
   servers: [

@@ -9,7 +9,7 @@ import { hubLoginView, modelStoreView } from './models.ts'
 import { isLocalSource } from './names.ts'
 import { energyView, powerRuleView } from './power.ts'
 import type { EditableRow } from './settings-table.ts'
-import { settingsPatch, settingView, startSettingView } from './settings.ts'
+import { daemonStartSettings, settingsPatch, settingView, startSettingView } from './settings.ts'
 
 export const historyKinds = [
   'added',
@@ -56,6 +56,8 @@ export const runtimeView = z.object({
   version: z.string().optional(),
   /** Absent where it was run and answered as it should. */
   message: z.string().optional(),
+  /** The setting by which the agent starts it and keeps it running; absent where it runs or is started already, or cannot be. */
+  start: z.enum(daemonStartSettings).optional().catch(undefined),
 })
 export type RuntimeView = z.infer<typeof runtimeView>
 

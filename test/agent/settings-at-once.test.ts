@@ -80,6 +80,11 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
       'another kubeconfig is served at once, in its context of the same name or else its own, and after a restart too',
   },
 
+  ollamaStart: {
+    file: 'ollama-started.test.ts',
+    title:
+      'an Ollama that the agent starts serves again after a crash, outlives the agent, is ended when it is switched off, and with the agent',
+  },
   downloadsAtOnce: {
     file: 'models.test.ts',
     title: 'how many download at once, how fast, and how often sources are asked count at once',

@@ -184,6 +184,8 @@ export class Agent {
     // Requests that went through it have been answered by the servers, which drained.
     await gateway?.end()
     await this.#rooms.servers.letGo()
+    // Nothing is in their memory now.
+    await this.#rooms.daemons.stop()
     await this.#context.ends.disposeAsync()
   }
 
@@ -195,7 +197,7 @@ export class Agent {
     await this.#kept?.fuse.leaving()
     await this.#kept?.link.stopDeciding()
     const kept = this.#runningServers()
-    await this.#rooms.servers.letGo()
+    await Promise.all([this.#rooms.servers.letGo(), this.#rooms.daemons.letGo()])
     this.#options.log.info('servers keep running', {
       services: kept,
       heartbeats: 'stopped: without an agent the cluster calls them stale after 180 s',
@@ -206,7 +208,7 @@ export class Agent {
   /** Everything but the cluster. */
   async #begin(): Promise<ControlRooms> {
     const { platform, log, onLogLevel } = this.#options
-    const { servers, memory, models, power, installed } = this.#rooms
+    const { servers, daemons, memory, models, power, installed } = this.#rooms
     const kept = await openControlRooms(this.#context, {
       rooms: this.#rooms,
       machine: () => this.#machine,
@@ -222,6 +224,7 @@ export class Agent {
     })
     this.#machine = { performanceCores, hasMetal: (await platform.metal()).available }
     await this.#adopt(kept)
+    this.#warn(await daemons.start())
     kept.gateway?.start()
     countServers(servers, memory)
     await memory.start()

@@ -454,7 +454,7 @@ function openSession(
     },
     models,
     dialects: rooms.dialects,
-    findBinary: (runtime) => findHere(context, runtime),
+    findBinary: (runtime) => findHere(context, runtime, rooms.daemons),
     allowsFile: (path, namespace) => models.allowsFile(path, namespace),
     metal: hasMetal,
   })
@@ -528,7 +528,7 @@ const noGateway = {
 
 function commandRooms(
   { options, snapshots }: RoomContext,
-  { rooms: { servers, models, memory, power, energy } }: ControlInputs,
+  { rooms: { servers, daemons, models, memory, power, energy } }: ControlInputs,
   {
     unloadReasons,
     history,
@@ -546,6 +546,7 @@ function commandRooms(
     history,
     settings,
     servers,
+    daemons,
     models,
     memory,
     power,

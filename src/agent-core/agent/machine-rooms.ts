@@ -36,9 +36,10 @@ import { findRuntime, InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
+import { StartedDaemons } from '../runtimes/started-daemons.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
 import { launchEnvironment } from '../servers/launch.ts'
-import { Ledger } from '../servers/ledger.ts'
+import { Ledger, ledgersIn } from '../servers/ledger.ts'
 import { nothingPublished } from '../servers/ports.ts'
 import { Servers } from '../servers/servers.ts'
 import type { AgentSettings } from '../settings/settings.ts'
@@ -60,9 +61,16 @@ export interface RoomContext {
 }
 
 /** As {@link findRuntime}, by what counts now. */
-export function findHere({ options: { platform, env }, settings }: RoomContext, runtime: Runtime): Promise<Executable> {
+export function findHere(
+  { options: { platform, env }, settings }: RoomContext,
+  runtime: Runtime,
+  daemons?: StartedDaemons,
+): ReturnType<typeof findRuntime> {
   const now = settings()
-  return findRuntime(runtime, { stateDir: now.stateDir, system: platform.name, path: env['PATH'], settings: now })
+  return findRuntime(runtime, {
+    ...{ stateDir: now.stateDir, system: platform.name, path: env['PATH'], settings: now },
+    whyAbsent: (daemon) => daemons?.whyAbsent(daemon),
+  })
 }
 
 export const llamaServer = (context: RoomContext): Promise<Executable> => findHere(context, runtimes['llama-server'])
@@ -83,6 +91,7 @@ export interface MachineRooms {
   readonly energy: Energy
   readonly spending: SpendingMetrics
   readonly dialects: Dialects
+  readonly daemons: StartedDaemons
   readonly installed: InstalledRuntimes
 }
 
@@ -103,11 +112,13 @@ export function machineRooms(context: RoomContext): MachineRooms {
     }),
   )
   const power = powerRoom(context, energy)
-  const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
+  const ledger = new Ledger({ file: ledgersIn(settings.stateDir).servers, platform, log })
   const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))
   servers.onChange(startMetricsFeed(context.metrics))
   const figures = figureRoom(context, servers, energy)
   const dialects = new Dialects()
+  const daemons: StartedDaemons = daemonRoom(context, servers, () => installed)
+  const installed: InstalledRuntimes = installedRoom(context, dialects, daemons)
   return {
     ledger,
     servers,
@@ -118,16 +129,45 @@ export function machineRooms(context: RoomContext): MachineRooms {
     energy,
     spending,
     dialects,
-    installed: installedRoom(context, dialects),
+    daemons,
+    installed,
   }
 }
 
-function installedRoom(context: RoomContext, dialects: Dialects): InstalledRuntimes {
+function daemonRoom(
+  { options, snapshots, settings, session }: RoomContext,
+  servers: Servers,
+  installed: () => InstalledRuntimes,
+): StartedDaemons {
+  const { platform, log, env, liveness, random } = options
+  const daemons = new StartedDaemons({
+    ...{ platform, log, env, settings, stateDir: options.settings.stateDir },
+    ...(liveness && { liveness }),
+    ...(random && { random }),
+    outputLimits: () => outputLimits(settings()),
+    drain: async (runtime) => {
+      const keys = [...servers.state().keys()].filter((key) => servers.runningRuntimeOf(key) === runtime)
+      await Promise.all(keys.map((key) => servers.stop(key)))
+    },
+    onChange: () => {
+      snapshots.changed()
+      // What waits for it need not wait for its next attempt.
+      session()?.reconciler.enqueueAll()
+      installed()
+        .look()
+        .catch((error: unknown) => log.warn('runtimes not looked at', { error }))
+    },
+  })
+  snapshots.register(() => ({ notices: daemons.notices() }))
+  return daemons
+}
+
+function installedRoom(context: RoomContext, dialects: Dialects, daemons: StartedDaemons): InstalledRuntimes {
   const { metrics, snapshots, settings, session } = context
   const showMetrics = installedMetricsFeed(metrics)
   const installed: InstalledRuntimes = new InstalledRuntimes({
     offered: () => offered(settings()),
-    find: (runtime) => findHere(context, runtime),
+    find: (runtime) => findHere(context, runtime, daemons),
     dialects,
     onChange: () => {
       showMetrics(installed.known ?? [])

@@ -27,6 +27,7 @@ export interface Rooms {
   readonly history: History
   readonly settings: PersonSettings
   readonly servers: Servers
+  readonly daemons: { readonly settingsChanged: () => void }
   readonly models: Models
   readonly memory: Memory
   readonly power: Pick<Power, 'settingsChanged'>

@@ -87,12 +87,14 @@ const energy: Receiver = (rooms) => {
 const answers: Receiver = () => undefined
 /** No receiver: the command itself moves to the new cluster or namespace. */
 const move: Receiver = () => undefined
+const daemons: Receiver = (rooms) => rooms.daemons.settingsChanged()
 const log: Receiver = ({ agent, settings }) => agent.setLogLevel?.(settings.current.logLevel)
 
 /** The room that acts on a change of each setting that counts at once. A setting that counts later is read when it is needed. */
 const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   kubeconfig: move,
   namespace: move,
+  ollamaStart: daemons,
   downloadBytesPerSecond: downloads,
   downloadsAtOnce: downloads,
   partialKeepMs: answers,

@@ -5,7 +5,7 @@ import { sentence } from '../../contract/clean-text.ts'
 import { type RuntimeView, runtimeState } from '../../contract/queries.ts'
 import type { ProgramSetting } from '../../contract/settings.ts'
 import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
-import { DaemonError } from '../servers/daemon.ts'
+import { DaemonError, type DaemonRuntimeName } from '../servers/daemon.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { loopback } from '../servers/listening.ts'
@@ -26,7 +26,7 @@ const maxMessageBytes = 1_500
 interface InstalledOptions {
   /** In the order of preference. */
   readonly offered: () => readonly ServerRuntime[]
-  readonly find: (runtime: Runtime) => Promise<Executable>
+  readonly find: (runtime: Runtime) => Promise<Found>
   readonly dialects: Dialects
   /** How long a program may take to say its version. */
   readonly limitMs?: number
@@ -34,7 +34,10 @@ interface InstalledOptions {
   readonly onChange?: () => void
 }
 
-type Facts = Pick<RuntimeView, 'path' | 'version' | 'message'>
+/** `start`: the setting by which an agent starts what is missing. */
+type Found = Executable & Pick<RuntimeView, 'start'>
+
+type Facts = Pick<RuntimeView, 'path' | 'version' | 'message' | 'start'>
 
 /** The runtimes that this machine offers: which are installed, and whether each really runs. */
 export class InstalledRuntimes {
@@ -76,7 +79,7 @@ export class InstalledRuntimes {
     await this.#find(this.#options.offered().filter((name) => runtimes[name].kind === 'process'))
   }
 
-  async #find(names: readonly ServerRuntime[]): Promise<readonly (readonly [ServerRuntime, Executable])[]> {
+  async #find(names: readonly ServerRuntime[]): Promise<readonly (readonly [ServerRuntime, Found])[]> {
     const { find } = this.#options
     const binaries = await Promise.all(names.map(async (name) => [name, await find(runtimes[name])] as const))
     this.#found = binaries.flatMap(([name, { kind }]) => (kind === 'found' ? [name] : []))
@@ -100,7 +103,7 @@ export class InstalledRuntimes {
     return views
   }
 
-  async #look(runtime: Runtime, binary: Executable, again: boolean): Promise<Facts> {
+  async #look(runtime: Runtime, binary: Found, again: boolean): Promise<Facts> {
     if (binary.kind === 'missing') return missing(binary)
     if (runtime.kind === 'process') return this.#factsOf(runtime, binary.path, again)
     return {
@@ -175,27 +178,50 @@ interface RuntimeSearch {
   readonly settings: Readonly<
     Partial<Record<ProgramSetting, string | undefined>> & Record<DaemonRuntime['port'], number>
   >
+  /** Of a daemon that the agent starts; undefined where it does not. */
+  readonly whyAbsent?: (daemon: DaemonRuntimeName) => AbsentDaemon | undefined
+}
+
+/** Why a daemon that this agent starts is not there: a sentence. */
+export interface AbsentDaemon {
+  readonly message: string
+  /** It still answers, and nothing may be loaded there. */
+  readonly isLeaving: boolean
 }
 
 /** The program of a runtime, or the daemon that answers. Looked for at each call: an installation while the agent runs counts. */
 export function findRuntime(
   runtime: Runtime,
-  { stateDir, system, path, settings }: RuntimeSearch,
-): Promise<Executable> {
-  if (runtime.kind === 'daemon') return findDaemon(runtime, settings[runtime.port])
+  { stateDir, system, path, settings, whyAbsent }: RuntimeSearch,
+): Promise<Found> {
+  if (runtime.kind === 'daemon') return findDaemon(runtime, settings[runtime.port], () => whyAbsent?.(runtime.name))
   const { name, program } = runtime
   const given = settings[runtime.settings.program]
   return findExecutable(program, { given, ownFolder: ownProgramFolder(stateDir, name), system, path })
 }
 
-/** Whether a daemon of a person answers on this machine. Asked at each call, as it may be started and ended at any time. */
-export async function findDaemon(runtime: DaemonRuntime, port: number): Promise<Executable> {
-  const { name, product, portFlag, howToStart, mayRun } = runtime
+/** The version of the daemon that answers at the port on this machine. Throws DaemonError. */
+export const askDaemon = ({ name }: Pick<DaemonRuntime, 'name'>, port: number): Promise<string> =>
+  daemonAt(name, { host: loopback, port }).version(AbortSignal.timeout(usualLimitMs))
+
+/** Whether a daemon answers on this machine. Asked at each call, as it may be started and ended at any time. */
+export async function findDaemon(
+  runtime: DaemonRuntime,
+  port: number,
+  whyAbsent: () => AbsentDaemon | undefined = () => undefined,
+): Promise<Found> {
+  const { product, portFlag, howToStart, mayRun, start } = runtime
   if (port === 0) return { kind: 'missing', message: `${product} is switched off here (${portFlag} 0).` }
-  const absent = { kind: 'missing', message: `${product} does not run at ${loopback}:${port}: ${howToStart}.` } as const
-  if ((await mayRun?.(port)) === false) return absent
+  const own = whyAbsent()
+  if (own?.isLeaving === true) return { kind: 'missing', message: own.message }
+  const absent = {
+    kind: 'missing',
+    message: own?.message ?? `${product} does not run at ${loopback}:${port}: ${howToStart}.`,
+    ...(start && !own && { start: start.setting.name }),
+  } as const
+  if (!own && (await mayRun?.(port)) === false) return absent
   try {
-    const version = await daemonAt(name, { host: loopback, port }).version(AbortSignal.timeout(usualLimitMs))
+    const version = await askDaemon(runtime, port)
     return { kind: 'found', path: `http://${loopback}:${port}`, version }
   } catch (error) {
     if (!(error instanceof DaemonError)) throw error
@@ -203,8 +229,9 @@ export async function findDaemon(runtime: DaemonRuntime, port: number): Promise<
   }
 }
 
-const missing = ({ message }: Extract<Executable, { kind: 'missing' }>): Facts => ({
+const missing = ({ message, start }: Extract<Found, { kind: 'missing' }>): Facts => ({
   message: sentence(message, maxMessageBytes),
+  ...(start && { start }),
 })
 
 /** The time of the last change counts rights as well, so that a program that may be run now is run. */

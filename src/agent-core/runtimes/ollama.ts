@@ -2,15 +2,25 @@ import { createHash } from 'node:crypto'
 import { parseShard } from '../models/selection.ts'
 import { contextSizeOf, llamaServerRuntime } from './llama-server.ts'
 import { inferenceServiceSpec, modelSpec, type InferenceServiceSpec } from '../kube/resources.ts'
-import type { DaemonRuntime } from './runtime.ts'
+import type { DaemonPlace, DaemonRuntime } from './runtime.ts'
 
 /** What Ollama gives a model on a machine with little memory. Said for every model that is made here, so that its need is known. */
 const defaultContextTokens = 4_096
 
 const contextOf = (spec: InferenceServiceSpec): number => contextSizeOf(spec, defaultContextTokens)
 
+/** As a person set it up, but for where it listens. It makes room for a model by dropping another, and here the agent decides what fits. */
+const ollamaEnvironment = ({ host, port, env }: DaemonPlace): Record<string, string> => ({
+  OLLAMA_MAX_LOADED_MODELS: '100',
+  OLLAMA_NUM_PARALLEL: '1',
+  ...Object.fromEntries(
+    Object.entries(env).flatMap(([name, value = '']) => (name.startsWith('OLLAMA_') ? [[name, value]] : [])),
+  ),
+  OLLAMA_HOST: `${host}:${port}`,
+})
+
 /**
- * An Ollama that a person runs: its models are loaded and unloaded over its API, which would let any client pull and delete models too. So it is
+ * An Ollama that a person runs, or that this agent starts: its models are loaded and unloaded over its API, which would let any client pull and delete models too. So it is
  * reached through the gateway alone.
  */
 export const ollamaRuntime: DaemonRuntime = {
@@ -22,7 +32,21 @@ export const ollamaRuntime: DaemonRuntime = {
   port: 'ollamaPort',
   portFlag: '--ollama-port',
   howToStart:
-    'open the Ollama app or run "ollama serve", or say with --ollama-port where it listens; "brew install ollama" installs it',
+    'open the Ollama app, run "ollama serve" or have it started here (--ollama-start), or say with --ollama-port where it listens; "brew install ollama" installs it',
+  start: {
+    setting: { name: 'ollamaStart', flag: '--ollama-start', program: 'ollamaBin' },
+    program: {
+      name: 'ollama',
+      flag: '--ollama-bin',
+      notInstalled: {
+        darwin:
+          'ollama is not installed here, so --ollama-start cannot start it: install it with "brew install ollama" or as https://ollama.com/download says, or say with --ollama-bin where it is.',
+        linux:
+          'ollama is not on PATH, so --ollama-start cannot start it: install it as https://ollama.com/download says, or say with --ollama-bin where it is.',
+      },
+    },
+    command: (place) => ({ argv: ['serve'], environment: ollamaEnvironment(place) }),
+  },
   flags: { table: new Map(), program: 'ollama', product: 'Ollama', isStrict: true },
   // Nothing else of spec and Model reaches it, and it answers one request at a time.
   argv: ({ spec, modelPath, mmproj, port }) =>

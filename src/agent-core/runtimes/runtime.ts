@@ -1,7 +1,7 @@
-import type { ProgramSetting, StallSetting } from '../../contract/settings.ts'
+import type { DaemonStartSetting, ProgramSetting, StallSetting } from '../../contract/settings.ts'
 import type { InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
 import type { RuntimeAdvice } from '../servers/crash-cause.ts'
-import type { DaemonContent, DaemonRuntimeName } from '../servers/daemon.ts'
+import type { DaemonAddress, DaemonContent, DaemonRuntimeName } from '../servers/daemon.ts'
 import type { ProcessRuntimeName } from '../servers/probe.ts'
 import type { Wanted } from '../util/find-executable.ts'
 import type { LocalCommand, ServerFlags } from './argument-policy.ts'
@@ -47,7 +47,7 @@ interface RuntimeRow {
   readonly isBehindGateway: boolean
 }
 
-/** A runtime that a person runs, which holds several models: this agent has it load and unload them, and starts and ends no process. */
+/** A program that holds several models, which this agent has it load and unload. A person runs it, or has this agent start it. */
 export interface DaemonRuntime extends RuntimeRow {
   readonly kind: 'daemon'
   readonly name: DaemonRuntimeName
@@ -58,8 +58,31 @@ export interface DaemonRuntime extends RuntimeRow {
   readonly howToStart: string
   /** False where nobody need be asked at that port, which other programs often have. Absent = always. */
   readonly mayRun?: (port: number) => Promise<boolean>
+  /** Absent = only a person starts it. */
+  readonly start?: DaemonStart
   /** `owner`: tells what this agent makes there from what others do. */
   readonly content: (input: CommandInput & { readonly revision: string; readonly owner: string }) => DaemonContent
+}
+
+/** How this agent starts a daemon where a person says so. */
+export interface DaemonStart {
+  /** The setting that says so, with its flag, and the one that names the program. */
+  readonly setting: { readonly name: DaemonStartSetting; readonly flag: string; readonly program: ProgramSetting }
+  readonly program: Wanted
+  readonly command: (where: DaemonPlace) => {
+    readonly argv: readonly string[]
+    /** Added to what every server sees of the agent's environment. */
+    readonly environment: Readonly<Record<string, string>>
+  }
+  /** Killed with a model in memory it would take the machine down. */
+  readonly isNeverKilled?: boolean
+}
+
+export interface DaemonPlace extends DaemonAddress {
+  /** A folder that only this daemon of this agent has, for good. */
+  readonly home: string
+  /** The agent's own environment. */
+  readonly env: NodeJS.ProcessEnv
 }
 
 export type Runtime = ProcessRuntime | DaemonRuntime

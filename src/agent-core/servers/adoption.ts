@@ -4,6 +4,7 @@ import type { Platform, ProcessFacts, Workplace } from '../platform/platform.ts'
 import { lacksFiles } from '../util/error-code.ts'
 import { messageOf } from '../util/message-of.ts'
 import { digestVariable, type GeneralRules, servedOf } from './launch.ts'
+import { daemonRuntimes } from './daemon.ts'
 import { everyAddress, hostInText } from './listening.ts'
 import {
   digestOf,
@@ -218,9 +219,15 @@ function intended(entry: LedgerEntry, sight: Sight, placed: ReadonlyMap<number, 
   if (!isThisBoot(entry.bootId, sight)) return undefined
   const run = runOfEntry(entry)
   return sight.processes.find(
-    (process) => isLeader(process) && placed.get(process.pid) === run && portOf(process) === entry.port,
+    (process) => isLeader(process) && placed.get(process.pid) === run && isAtPort(process, entry),
   )
 }
+
+/** A daemon is not told its port by its arguments. */
+const isAtPort = (process: ProcessFacts, { runtime, port }: LedgerEntry): boolean =>
+  portOf(process) === port || (isDaemon(runtime) && portOf(process) === undefined)
+
+const isDaemon = (runtime: ServerRuntime | undefined): boolean => daemonRuntimes.some((name) => name === runtime)
 
 function adoptable(entry: LedgerEntry, leader: ProcessFacts, { loginSession }: HostSession): AdoptableProcess {
   const digest = entry.loginSession === loginSession ? entry.digest : unknownDigest

@@ -111,8 +111,10 @@ const hangs: Readonly<Record<Hang, string>> = {
   stuck: 'hung (it did not advance any of the requests in flight for minutes)',
   alone: 'waited for the process that loads its model, which had ended',
 }
-export const hangsMessage = (pid: number | undefined): string =>
-  `Process ${pid ?? 'unknown'} did not end although it was killed: it hangs in the kernel, and only a restart of the machine may help.`
+export const hangsMessage = (pid: number | undefined, { isNeverKilled = false } = {}): string =>
+  isNeverKilled
+    ? `Process ${pid ?? 'unknown'} was told to end and has not yet: it is waited for, since it is not safe to kill it.`
+    : `Process ${pid ?? 'unknown'} did not end although it was killed: it hangs in the kernel, and only a restart of the machine may help.`
 
 export const stoppedMessage = (executable: string): string => `${basename(executable)} was stopped.`
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { messageOf } from '../util/message-of.ts'
 import type { RuntimeAdvice } from './crash-cause.ts'
 import type { DaemonAddress, DaemonContent, DaemonRuntimeName } from './daemon.ts'
-import { type ProcessRuntimeName, processRuntimes } from './probe.ts'
+import { type ServerRuntime, serverRuntimes } from './probe.ts'
 import type { Exit } from './server-state.ts'
 
 /** Where a server may listen. `first`: taken where it is free, else any other. */
@@ -22,8 +22,8 @@ export interface PortRange {
 
 /** The rules that count for as long as a server runs, also where an earlier agent spawned it. */
 export interface LaunchRules {
-  /** Decides how it is asked whether it is ready, healthy and at work; absent = llama-server. */
-  readonly runtime?: ProcessRuntimeName
+  /** Decides how it is asked whether it is ready, healthy and at work; absent = llama-server. A daemon's stands for the daemon itself. */
+  readonly runtime?: ServerRuntime
   /** Absolute path. */
   readonly executable: string
   /** The longest time a start may go without progress: no growth of memory, no output. */
@@ -34,6 +34,8 @@ export interface LaunchRules {
   readonly sleepsWhenIdle?: boolean
   /** Between SIGTERM and SIGKILL. */
   readonly stopGraceMs?: number
+  /** It gets no SIGKILL, however long it takes to end after SIGTERM. */
+  readonly isNeverKilled?: boolean
   /** What is known of its ends; absent = nothing beyond what every program says. */
   readonly advice?: RuntimeAdvice
   /** What a person sets these by, for the sentences that name them. */
@@ -44,7 +46,10 @@ export interface LaunchRules {
 }
 
 /** The rules that are the same for every server of an agent. */
-export type GeneralRules = Pick<LaunchRules, 'startupStallMs' | 'drainLimitMs' | 'settingNames' | 'advice'>
+export type GeneralRules = Pick<
+  LaunchRules,
+  'startupStallMs' | 'drainLimitMs' | 'isNeverKilled' | 'settingNames' | 'advice'
+>
 
 /** What to start, and under which rules. */
 export interface ServerLaunch extends LaunchRules {
@@ -63,6 +68,8 @@ export interface ServerLaunch extends LaunchRules {
   ) => Promise<{ readonly argv: readonly string[]; readonly links: ReadonlyMap<string, string> }>
   /** The whole environment of the child: see launchEnvironment. */
   readonly env: Readonly<Record<string, string>>
+  /** Where it listens, where its arguments do not say so. */
+  readonly host?: string
   readonly port: PortPolicy
   /** What it is expected to hold, in bytes; a later agent counts it by that. */
   readonly needBytes?: number
@@ -88,13 +95,13 @@ export const isOfDaemon = (launch: Launch): launch is DaemonLaunch => 'content' 
 export const digestVariable = 'METALBAR_SERVING_DIGEST'
 
 /** Its value; that of a llama-server is the digest alone, as earlier agents wrote and read it. */
-const markOf = (digest: string, runtime: ProcessRuntimeName = 'llama-server'): string =>
+const markOf = (digest: string, runtime: ServerRuntime = 'llama-server'): string =>
   runtime === 'llama-server' ? digest : `${runtime} ${digest}`
 
 /** A runtime that this agent does not know is none of the digest's. */
-export function servedOf(mark: string): { readonly digest: string; readonly runtime?: ProcessRuntimeName } {
+export function servedOf(mark: string): { readonly digest: string; readonly runtime?: ServerRuntime } {
   const at = mark.indexOf(' ')
-  const runtime = processRuntimes.find((name) => name === mark.slice(0, at))
+  const runtime = serverRuntimes.find((name) => name === mark.slice(0, at))
   return runtime === undefined ? { digest: mark } : { digest: mark.slice(at + 1), runtime }
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
@@ -10,7 +10,7 @@ import { parseJson, syncFolder } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import { isOfDaemon, type DaemonLaunch, type Launch, type ServerLaunch } from './launch.ts'
 import { daemonRuntimes } from './daemon.ts'
-import { processRuntimes } from './probe.ts'
+import { serverRuntimes } from './probe.ts'
 import { runOf, type RunFolder } from './run-folder.ts'
 import type { ServerRole } from './server-state.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
@@ -23,7 +23,7 @@ const ledgerEntry = z.object({
   uid: z.string(),
   digest: z.string(),
   /** Absent = llama-server. */
-  runtime: z.enum(processRuntimes).optional().catch(undefined),
+  runtime: z.enum(serverRuntimes).optional().catch(undefined),
   executable: z.string(),
   /** The arguments of the executable; absent where they are too long to be noted, and in ledgers of agents that did not note them. */
   argv: z.array(z.string()).optional(),
@@ -71,6 +71,15 @@ export type LedgerEntry = z.infer<typeof ledgerEntry>
 
 export const runOfEntry = ({ workingDirectory }: Pick<LedgerEntry, 'workingDirectory'>): string =>
   runOf(workingDirectory)
+
+/** Where everything of the daemons is that an agent starts itself: their outputs, and what each keeps for good. */
+export const daemonsFolder = (stateDir: string): string => join(stateDir, 'daemons')
+
+/** The ledgers of a state folder: of the servers of services, and of the daemons. */
+export const ledgersIn = (stateDir: string) => ({
+  servers: join(stateDir, 'ledger.json'),
+  daemons: join(daemonsFolder(stateDir), 'ledger.json'),
+})
 
 const ledgerFile = z.object({ schema: z.literal(1), servers: z.array(ledgerEntry) })
 

@@ -94,11 +94,15 @@ export type HealthProbe = (
   host?: string,
 ) => Promise<ProbeAnswer>
 
+const probeBy =
+  (path: string): HealthProbe =>
+  async (port, timeLimitMs, signal, host = loopback) => {
+    const answer = await exchange({ host, port, path, timeLimitMs, signal, statusOnly: true })
+    return answer.kind === 'answered' ? { kind: 'answered', status: answer.status } : answer
+  }
+
 /** Asks `/health`, which llama-server answers however busy it is. Never rejects. */
-export const probeHealth: HealthProbe = async (port, timeLimitMs, signal, host = loopback) => {
-  const answer = await exchange({ host, port, path: '/health', timeLimitMs, signal, statusOnly: true })
-  return answer.kind === 'answered' ? { kind: 'answered', status: answer.status } : answer
-}
+export const probeHealth = probeBy('/health')
 
 /** How the servers of a runtime are asked, and what belongs to one beside its first process and its port. */
 export interface ServerProtocol {
@@ -170,7 +174,7 @@ const plain: ServerProtocol = {
   isLauncher: false,
 }
 
-export const serverProtocols = {
+const processProtocols = {
   'llama-server': { ...plain, activity: (...question) => askActivity(...question) },
   'mlx-lm': { ...plain, readiness: firstToken, health: probeMlxLm, token: tokenBy(oneToken) },
   // It listens only after its model is loaded.
@@ -190,10 +194,18 @@ export const serverProtocols = {
   },
 } as const satisfies Readonly<Record<string, ServerProtocol>>
 
+/** How the process of a daemon is asked where this agent started it; its models are asked for as of any other (`daemon.ts`). */
+const daemonProtocols: Readonly<Record<DaemonRuntimeName, ServerProtocol>> = {
+  ollama: { ...plain, readiness: () => probeBy('/api/version'), health: probeBy('/api/version') },
+  omlx: plain,
+}
+
+export const serverProtocols = { ...processProtocols, ...daemonProtocols }
+
 /** The runtimes of which this agent starts a process for each service. */
-export type ProcessRuntimeName = keyof typeof serverProtocols
+export type ProcessRuntimeName = keyof typeof processProtocols
 export type ServerRuntime = ProcessRuntimeName | DaemonRuntimeName
-export const processRuntimes = Object.keys(serverProtocols) as readonly ProcessRuntimeName[]
+export const processRuntimes = Object.keys(processProtocols) as readonly ProcessRuntimeName[]
 export const serverRuntimes: readonly ServerRuntime[] = [...processRuntimes, ...daemonRuntimes]
 
 /** 503 is how llama-server says that it is busy with itself; other answers from 500 on mean that it cannot serve. */

@@ -11,7 +11,7 @@ import {
 import { LedgerError, type Ledger } from './ledger.ts'
 import { OutputError, type ServiceOutput } from './output.ts'
 import { NoPortError } from './ports.ts'
-import type { ProcessRuntimeName } from './probe.ts'
+import type { ServerRuntime } from './probe.ts'
 import type { RunFolder } from './run-folder.ts'
 import type { RunningModel, ServedModel, ServerFacts, StopOptions, StopReport } from './served-model.ts'
 import { ServerRun, type RunContext, type RunEnd } from './server-run.ts'
@@ -101,7 +101,7 @@ export class ServerProcess implements ServedModel {
     return this.#options.origin.kind === 'found'
   }
 
-  get runtime(): ProcessRuntimeName {
+  get runtime(): ServerRuntime {
     return this.#options.launch.runtime ?? 'llama-server'
   }
 
@@ -132,7 +132,7 @@ export class ServerProcess implements ServedModel {
     const timer = setTimeout(() => limit.resolve(undefined), longestStopMs(times.drainMs, times.graceMs))
     await Promise.race([this.#over.promise, limit.promise])
     clearTimeout(timer)
-    if (!isOver(this.#state)) return { stopped: false, message: hangsMessage(this.#run?.pid) }
+    if (!isOver(this.#state)) return { stopped: false, message: hangsMessage(this.#run?.pid, this.#options.launch) }
     const left = this.#state.kind === 'exited' ? this.#state.left : undefined
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
   }

@@ -9,7 +9,7 @@ import { askedAt } from './listening.ts'
 import type { RunOutput } from './output.ts'
 import { Poller } from './poller.ts'
 import { portsOf, portTakenMessage, type Ports } from './ports.ts'
-import type { CountersReading, HealthProbe, ProcessRuntimeName, ServerProtocol } from './probe.ts'
+import type { CountersReading, HealthProbe, ServerProtocol, ServerRuntime } from './probe.ts'
 import { cpuMsOf, endGroup, ProcessGroup, residentBytesOf } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
 import type { Evidence, Exit, Exited, Hang, ServerState } from './server-state.ts'
@@ -20,7 +20,7 @@ export interface RunContext {
   readonly launch: LaunchRules
   readonly ports: Ports
   readonly platform: Pick<Platform, 'name' | 'process' | 'processGroup' | 'portListeners' | 'establishedConnections'>
-  readonly protocols: Readonly<Record<ProcessRuntimeName, ServerProtocol>>
+  readonly protocols: Readonly<Record<ServerRuntime, ServerProtocol>>
   readonly liveness: LivenessTimings
   readonly log: Logger
   readonly now: () => number
@@ -109,7 +109,7 @@ export class ServerRun {
     this.#termination = new Termination({
       ...options,
       ...{ cause, rules, log, now, onState },
-      ...{ life: { pid: this.pid }, hangsMessage: hangsMessage(this.pid) },
+      ...{ life: { pid: this.pid }, hangsMessage: hangsMessage(this.pid, rules) },
       ...{ port: this.port, group: this.#group, poller: this.poller, isServing: this.#isHealthy },
     })
     this.#termination.begin()

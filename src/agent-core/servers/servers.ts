@@ -8,13 +8,7 @@ import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { defaultOutputLimits, namesIn, ServiceOutput, type OutputLimits, type ReadableOutput } from './output.ts'
 import type { IdleLimit } from './poller.ts'
 import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
-import {
-  serverProtocols,
-  type CountersReading,
-  type ProcessRuntimeName,
-  type ServerProtocol,
-  type ServerRuntime,
-} from './probe.ts'
+import { serverProtocols, type CountersReading, type ServerProtocol, type ServerRuntime } from './probe.ts'
 import { ExitWatch } from './process-group.ts'
 import { keyOfRun, serverFolders } from './run-folder.ts'
 import { daemonAt } from './daemons.ts'
@@ -35,7 +29,7 @@ export interface ServersOptions {
   /** [0, 1) */
   readonly random?: () => number
   readonly liveness?: LivenessTimings
-  readonly protocols?: Readonly<Record<ProcessRuntimeName, ServerProtocol>>
+  readonly protocols?: Readonly<Record<ServerRuntime, ServerProtocol>>
   readonly daemons?: (runtime: DaemonRuntimeName, address: DaemonAddress) => Daemon
   /** See {@link Ports}. */
   readonly published?: (key: string) => PublishedPorts

@@ -292,7 +292,7 @@ export class ServiceServers {
       this.#beginModel({ role, facts, rules: launch, engine, runtime, origin: { kind: 'launch', launch, beside } })
       return
     }
-    const facts = factsIn({ ...launch, host: hostIn(launch.argv(0)) })
+    const facts = factsIn({ ...launch, host: launch.host ?? hostIn(launch.argv(0)) })
     this.#begin({ role, facts, rules: launch, origin: { kind: 'launch', launch, beside } })
   }
 

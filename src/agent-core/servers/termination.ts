@@ -214,7 +214,8 @@ export class Termination {
 
   /** Repeated until the process is gone: no other server may take its place before that. */
   #kill(nextMs: number): void {
-    this.#options.group.signalNow('SIGKILL')
+    const { group, rules } = this.#options
+    if (rules.isNeverKilled !== true) group.signalNow('SIGKILL')
     this.#timer = awakeTimeout(() => {
       if (!this.#hangs) {
         this.#hangs = true

@@ -285,7 +285,7 @@ export const startRows = {
     group: 'Ollama',
     flag: 'ollama-port',
     flagTakes: negativeMeansZero,
-    help: 'port on 127.0.0.1 of an Ollama that a person runs, which is neither started nor ended; 0 = there is none',
+    help: 'port on 127.0.0.1 of an Ollama that a person runs, or that --ollama-start starts; 0 = there is none',
   },
   omlxPort: {
     kind: 'port',

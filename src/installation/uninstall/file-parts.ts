@@ -27,7 +27,8 @@ export const stateNames = {
     ...['history.jsonl', 'energy.json', 'panic-fuse.json', 'model-store.json', 'log-file.json', 'update.json'],
     // `versions` has the copies of the command that the service starts.
     // `runtimes` has those that were installed below this folder.
-    ...['migration', 'versions', 'runtimes'],
+    // `daemons` has what belongs to those that the agent starts.
+    ...['migration', 'versions', 'runtimes', 'daemons'],
   ],
 } as const satisfies Partial<Record<TraceKind, readonly string[]>>
 

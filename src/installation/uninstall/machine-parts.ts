@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { findGateway } from '../../agent-core/gateway/gateway.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
 import { fragmentFile } from '../../agent-core/power/sudoers.ts'
-import { ledgerProcesses } from '../../agent-core/servers/ledger.ts'
+import { ledgerProcesses, ledgersIn } from '../../agent-core/servers/ledger.ts'
 import { StrangeSocketError } from '../../agent-core/state/socket-path.ts'
 import { readIfThere } from '../../agent-core/util/files.ts'
 import { signalGroup } from '../../agent-core/util/signal-group.ts'
@@ -135,9 +135,12 @@ export const serversPart = (
   look: async () => {
     const commandLine = async (pid: number) => (await platform.process(pid))?.commandLine
     const gateway = await findGateway({ stateDir, socketPath, commandLine }).catch(noStranger)
-    const text = await readIfThere(path.join(stateDir, 'ledger.json'))
+    // A daemon comes last: its models are others' servers.
+    const { servers: ofServices, daemons } = ledgersIn(stateDir)
+    const texts = await Promise.all([ofServices, daemons].map((file) => readIfThere(file)))
+    const noted = texts.flatMap((text) => ledgerProcesses(text ?? ''))
     const bootId = await platform.bootId()
-    const found = ledgerProcesses(text ?? '').map(async (server) => {
+    const found = noted.map(async (server) => {
       const facts = server.bootId === bootId ? await platform.process(server.pid) : undefined
       // Another process that has got the number since has another start time.
       return facts?.startTime === server.startTime ? [server] : []

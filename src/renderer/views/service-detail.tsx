@@ -8,9 +8,10 @@ import { BackGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
 import { Age, Sentence, Since, Until } from '../components/text.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
 import { type Request, useSnapshot, useWindow } from '../store.ts'
+import { startDaemonWords } from '../words/runtime-settings.ts'
 import { holdWords, detailWords, progressWords, requestsWords, stepsWords, viewWords } from '../words/services.ts'
 import { connectionWords } from '../words/window.ts'
-import { Answer } from './answer.tsx'
+import { Answer, AskButton } from './answer.tsx'
 import {
   Crash,
   ServerDetails,
@@ -119,11 +120,21 @@ function Figures({ uid }: { readonly uid: string }) {
 /** What can be asked for this service, and below it what came of the last request. */
 function ServiceActions({ service }: { readonly service: ServiceView }) {
   const isDraining = useSnapshot(({ figures }) => figures[service.uid]?.requestsInFlight !== undefined)
+  const start = useStart(service)
   const actions = [...actionsFor(service), ...furtherActionsFor(service, { isDraining })]
   return (
     <>
-      {actions.length > 0 && (
+      {(actions.length > 0 || start !== undefined) && (
         <div className={styles['actions']}>
+          {start !== undefined && (
+            <AskButton
+              look="prominent"
+              about={service.uid}
+              command={{ name: 'updateSettings', settings: { [start]: true } }}
+            >
+              {startDaemonWords[start]}
+            </AskButton>
+          )}
           {actions.map((action) => (
             <ActionButton key={action.label} about={service.uid} action={action} />
           ))}
@@ -132,6 +143,12 @@ function ServiceActions({ service }: { readonly service: ServiceView }) {
       <Answer about={service.uid} />
     </>
   )
+}
+
+/** The setting that has the agent start what the service waits for. */
+function useStart({ runtime, reason }: ServiceView) {
+  const start = useSnapshot(({ runtimes }) => runtimes?.find(({ name }) => name === runtime)?.start)
+  return reason === 'StartFailed' || reason === 'CrashLooping' ? start : undefined
 }
 
 function ActionButton({ about, action }: { readonly about: string; readonly action: Action }) {

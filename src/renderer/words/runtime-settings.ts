@@ -1,3 +1,5 @@
+import type { DaemonStartSetting } from '../../contract/settings.ts'
+
 const textsOf = (name: string) => ({
   program: {
     title: `Path of ${name}`,
@@ -14,7 +16,7 @@ const mlxServer = textsOf('mlx-server')
 const vllmSwift = textsOf('vllm-swift')
 const tensorfold = textsOf('tensorfold')
 
-/** What a person reads of the settings of runtimes for MLX models. */
+/** What a person reads of the settings of runtimes beside llama-server. */
 export const runtimeTexts = {
   mlxLm: mlxLm.program,
   mlxLmStartupStallMs: mlxLm.stall,
@@ -24,7 +26,18 @@ export const runtimeTexts = {
   vllmSwiftStartupStallMs: vllmSwift.stall,
   tensorfold: tensorfold.program,
   tensorfoldStartupStallMs: tensorfold.stall,
+  ollamaBin: {
+    title: 'Path of ollama',
+    help: 'Started where the next setting says so. Left empty: it is looked for where llama-server is.',
+  },
+  ollamaStart: {
+    title: 'Keep Ollama running',
+    help: 'The agent starts Ollama and keeps it running, and ends it when the agent ends. An Ollama that runs already is used as it is and never ended. Turned off, an Ollama that was started here ends after its requests.',
+  },
 }
+
+/** On a button that switches the setting on. */
+export const startDaemonWords = { ollamaStart: 'Start Ollama' } satisfies Readonly<Record<DaemonStartSetting, string>>
 
 export const mlxServerPort = {
   title: 'First port of mlx-server',

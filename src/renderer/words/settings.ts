@@ -431,7 +431,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   mlxServerPort,
   ollamaPort: {
     title: 'Port of Ollama',
-    help: 'Where an Ollama of yours listens on this machine. It is neither started nor ended, and its own models stay as they are. 0 = there is none.',
+    help: 'Where an Ollama listens on this machine. Its own models stay as they are. 0 = there is none.',
   },
   omlxPort: {
     title: 'Port of oMLX',

@@ -9,7 +9,7 @@ import { settingHelp, settingNames, type SettingView } from '../../../src/contra
 import { type EditableRow, editableRows } from '../../../src/contract/settings-table.ts'
 import { sampleSnapshot } from '../sample-snapshot.ts'
 import { FakeAgent } from './fake-agent.ts'
-import { crashing, every, evicted, figures, gigabyte, output, ready } from './scene-services.ts'
+import { crashing, every, evicted, figures, gigabyte, output, ready, withoutOllama } from './scene-services.ts'
 import { memoryWith } from './scene-gauges.ts'
 
 /** As an agent answers that keeps no such run. */
@@ -66,6 +66,16 @@ export const refusal: CommandResult = {
 export const answering = (answers: FakeAgent['answers']) => () => {
   const agent = withServices([ready])()
   agent.answers.push(...answers)
+  return agent
+}
+
+/** A service whose daemon nobody runs, and the agent could start. */
+export function withoutDaemon(): FakeAgent {
+  const agent = withServices([withoutOllama])()
+  agent.show({
+    ...agent.shown,
+    runtimes: [{ name: 'ollama', formats: ['gguf'], message: withoutOllama.message, start: 'ollamaStart' }],
+  })
   return agent
 }
 

@@ -81,6 +81,18 @@ export const refused = sampleService({
   steps: { fetched: waiting, started: waiting, healthy: waiting, published: waiting, clusterAgrees: waiting },
 })
 
+export const withoutOllama = sampleService({
+  uid: 'without-ollama',
+  name: 'llama-3.2-3b',
+  state: 'waiting',
+  reason: 'StartFailed',
+  runtime: 'ollama',
+  runtimeFrom: 'the source of its Model',
+  message:
+    'Ollama does not run at 127.0.0.1:11434: open the Ollama app, run "ollama serve" or have it started here (--ollama-start), or say with --ollama-port where it listens; "brew install ollama" installs it.',
+  steps: { fetched: done, started: { status: 'failed' }, healthy: waiting, published: waiting, clusterAgrees: waiting },
+})
+
 export const starting = sampleService({
   uid: 'starting',
   name: 'gemma-3-12b',

@@ -37,6 +37,7 @@ const fromDefaults = {
   llamaServerPort: 0,
   mlxServerPort: 8080,
   ollamaPort: 11_434,
+  ollamaStart: false,
   omlxPort: 8_000,
   startupStallMs: 120_000,
   mlxLmStartupStallMs: 300_000,

@@ -89,6 +89,20 @@ describe('which processes are taken over', () => {
       { adopt: [{ ...intent, process: noted }], reap: [] },
     ],
     [
+      'a daemon whose spawn was not noted, by its workplace, as its arguments name no port',
+      [{ ...intent, runtime: 'ollama' }],
+      { processes: [{ ...server, commandLine: 'ollama serve' }] },
+      {
+        adopt: [
+          {
+            ...{ ...intent, runtime: 'ollama' },
+            process: { ...noted, commandLineDigest: digestOf('ollama serve') },
+          },
+        ],
+        reap: [],
+      },
+    ],
+    [
       'one of an earlier login, to be started again',
       [{ ...entry, loginSession: 'login-0' }],
       {},

@@ -244,7 +244,7 @@ export function strangerSuite(runtime: DaemonRuntimeName, asked: string): void {
     }
     const like = (text: string) => expect.stringMatching(new RegExp(`^${text}`)) as string
     expect(await said(await freePort())).toEqual(
-      like(String.raw`${product} does not run at 127\.0\.0\.1:\d+: open the ${product} app or`),
+      like(String.raw`${product} does not run at 127\.0\.0\.1:\d+: open the ${product} app\b`),
     )
     expect(await said(0)).toContain(`${portFlag} 0`)
     const page = await stranger((_request, response) => void response.end('<html>Ollama is running</html>'))

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { isUnendable } from '../../../src/agent-core/servers/server-state.ts'
@@ -28,6 +29,19 @@ test('a server that ignores SIGTERM is killed after the grace', async () => {
   expect(room.servers.get('a/b')).toMatchObject({ cause: 'stopped', signal: 'SIGKILL', settled: true })
   expect((await room.settled()).tail.at(-1)).toBe('ignoring SIGTERM')
   expect(await livingPids(pid)).toEqual([])
+})
+
+test('one that must not be killed is waited for after SIGTERM, also when its grace is over', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ ignoreSigterm: true }, { isNeverKilled: true })
+  const { pid } = await room.reached('ready')
+  const kill = vi.spyOn(process, 'kill')
+  onTestFinished(() => kill.mockRestore())
+  const stopping = room.servers.stop('a/b', { graceMs: 0, drainMs: 0 })
+  await eventually(async () => (await readFile(room.files().logFile, 'utf8')).includes('ignoring SIGTERM'))
+  expect(kill.mock.calls.filter(([, signal]) => signal !== 0)).toEqual([[-pid, 'SIGTERM']])
+  process.kill(pid, 'SIGHUP')
+  expect(await stopping).toEqual({ stopped: true })
 })
 
 test('a machine that sleeps after SIGTERM gives the server the rest of its grace when it wakes', async () => {

@@ -19,6 +19,8 @@ const kept = {
     tensorfold: '/opt/mlx/tensorfold',
     vllmSwiftStartupStallMs: 250_000,
     tensorfoldStartupStallMs: 260_000,
+    ollamaBin: '/opt/ollama',
+    ollamaStart: true,
     namespace: null,
     kubeconfig: '/home/me/lab.kubeconfig',
     drainLimitMs: 1,

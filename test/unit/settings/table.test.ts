@@ -86,6 +86,7 @@ describe('the table of settings', () => {
       'mlxServer',
       'vllmSwift',
       'tensorfold',
+      'ollamaBin',
       'hubEndpoint',
       'hubTokenFile',
       'caFile',

@@ -1,4 +1,11 @@
-import { withCrashLines, withEarlierCrash, withEarlierRun, withNews, withServices } from '../scene-agents.ts'
+import {
+  withCrashLines,
+  withEarlierCrash,
+  withEarlierRun,
+  withNews,
+  withoutDaemon,
+  withServices,
+} from '../scene-agents.ts'
 import { working } from '../scene-gauges.ts'
 import { crashing, every, ready } from '../scene-services.ts'
 import type { StatedScene } from './scene.ts'
@@ -21,6 +28,11 @@ export const detailScenes = {
     open: 'phi-4-mini',
     width: 1_100,
     height: 760,
+  },
+  'ollama-absent': {
+    says: ['Ollama does not run at 127.0.0.1:11434', 'Start Ollama', 'Stop'],
+    agent: withoutDaemon,
+    open: 'llama-3.2-3b',
   },
   'detail-tall': {
     says: ['Log', 'This run', 'Skipped 1,200 lines.', 'POST /v1/chat/completions 192.168.1.7 200 (24)'],

@@ -1,0 +1,336 @@
+import { mkdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
+import { adoptServers } from '../servers/adoption.ts'
+import { DaemonError, type DaemonRuntimeName, daemonRuntimes } from '../servers/daemon.ts'
+import { type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
+import { daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
+import { loopback } from '../servers/listening.ts'
+import type { ReadableOutput } from '../servers/output.ts'
+import { isOver, type ServerState } from '../servers/server-state.ts'
+import { Servers, type ServersOptions } from '../servers/servers.ts'
+import { hasCode } from '../util/files.ts'
+import { type Executable, findExecutable } from '../util/find-executable.ts'
+import { messageOf } from '../util/message-of.ts'
+import { steadyNow } from '../util/steady-clock.ts'
+import { type AbsentDaemon, askDaemon } from './installed.ts'
+import type { DaemonRuntime, DaemonStart } from './runtime.ts'
+import { runtimes } from './runtimes.ts'
+
+type Settings = Readonly<
+  Record<DaemonStartSetting, boolean> &
+    Record<DaemonRuntime['port'], number> &
+    Partial<Record<ProgramSetting, string | undefined>>
+>
+
+interface StartedDaemonsOptions extends Pick<ServersOptions, 'log' | 'liveness' | 'random' | 'outputLimits'> {
+  readonly platform: ServersOptions['platform'] &
+    Parameters<typeof adoptServers>[0]['platform'] &
+    ConstructorParameters<typeof Ledger>[0]['platform']
+  readonly stateDir: string
+  readonly env: NodeJS.ProcessEnv
+  readonly settings: () => Settings
+  /** Resolves when no service of this agent has a model in it. */
+  readonly drain: (runtime: DaemonRuntimeName) => Promise<void>
+  /** It answers now, or does not, or for another reason. */
+  readonly onChange: (runtime: DaemonRuntimeName) => void
+  /** For tests: how often one that a person may start or end is asked whether it runs. */
+  readonly lookEveryMs?: number
+}
+
+const keyOf = (runtime: DaemonRuntimeName): string => `daemons/${runtime}`
+
+/**
+ * The daemons that this agent starts itself where a person says so, each kept running like a server: noted before it is spawned, started
+ * again after a crash with the same waits, taken over by the next agent. One that answers already is a person's, and left alone.
+ */
+export class StartedDaemons {
+  readonly #options: StartedDaemonsOptions
+  readonly #ledger: Ledger
+  readonly #servers: Servers
+  readonly #keepers: ReadonlyMap<DaemonRuntimeName, Keeper>
+
+  constructor(options: StartedDaemonsOptions) {
+    const { platform, log, liveness, random, outputLimits } = options
+    const stateDir = daemonsFolder(options.stateDir)
+    this.#options = options
+    this.#ledger = new Ledger({ file: ledgersIn(options.stateDir).daemons, platform, log })
+    this.#servers = new Servers({
+      ...{ platform, log, stateDir, ledger: this.#ledger },
+      ...(liveness && { liveness }),
+      ...(random && { random }),
+      ...(outputLimits && { outputLimits }),
+    })
+    this.#keepers = new Map(
+      daemonRuntimes.flatMap((name) => {
+        const { start } = runtimes[name]
+        return start ? [[name, new Keeper(runtimes[name], start, this.#servers, options)]] : []
+      }),
+    )
+    this.#servers.onChange((key) => {
+      for (const keeper of this.#keepers.values()) if (keeper.key === key) keeper.serverChanged()
+    })
+  }
+
+  /** Takes over what an earlier agent started, then starts what is wanted. Answers what a person should know. */
+  async start(): Promise<string[]> {
+    const notices = await this.#adopt()
+    for (const keeper of this.#keepers.values()) keeper.tend()
+    return notices
+  }
+
+  async #adopt(): Promise<string[]> {
+    const { platform, log } = this.#options
+    const stateDir = daemonsFolder(this.#options.stateDir)
+    // Looking at all processes of the machine takes long, and most agents never started any.
+    if (!(await isThere(stateDir))) return []
+    return adoptServers({
+      ...{ ledger: this.#ledger, servers: this.#servers, platform, log, stateDir },
+      rules: (name) => {
+        const runtime = runtimes[name]
+        return runtime.kind === 'daemon' && runtime.start ? rulesOf(runtime, runtime.start) : {}
+      },
+    })
+  }
+
+  /** A person set whether one is to be started, or which program it is. */
+  settingsChanged(): void {
+    for (const keeper of this.#keepers.values()) keeper.settingsChanged()
+  }
+
+  /** Undefined where it is not this agent that starts it. */
+  whyAbsent(runtime: DaemonRuntimeName): AbsentDaemon | undefined {
+    return this.#keepers.get(runtime)?.whyAbsent
+  }
+
+  /** Sentences about those that are wanted and cannot be started. */
+  notices(): string[] {
+    return [...this.#keepers.values()].flatMap(({ problem }) => (problem === undefined ? [] : [problem]))
+  }
+
+  outputOf(runtime: DaemonRuntimeName): ReadableOutput {
+    return this.#servers.outputOf(keyOf(runtime))
+  }
+
+  /** After the last model left them: those that this agent or an earlier one started end. */
+  async stop(): Promise<void> {
+    await this.#endKeepers()
+    await this.#servers.stopAll({ drainMs: 0 })
+    await this.#servers.letGo()
+  }
+
+  /** They run on, for the next agent. */
+  async letGo(): Promise<void> {
+    await this.#endKeepers()
+    await this.#servers.letGo()
+  }
+
+  async #endKeepers(): Promise<void> {
+    await Promise.all([...this.#keepers.values()].map((keeper) => keeper.end()))
+  }
+}
+
+/** One sentence why its last start failed; a crash that it recovers from is in the log alone. */
+function failureIn(state: ServerState | undefined): string | undefined {
+  if (state?.kind === 'failedToSpawn') return state.message
+  if (state?.kind !== 'exited' || state.cause === 'stopped') return undefined
+  return state.outOf === 'start' || state.failures > 1 ? state.message : undefined
+}
+
+/** What a person starts or ends is noticed within this. */
+const defaultLookEveryMs = 5_000
+
+const rulesOf = ({ product, portFlag }: DaemonRuntime, { isNeverKilled }: DaemonStart): GeneralRules => ({
+  ...(isNeverKilled === true && { isNeverKilled }),
+  advice: { product, causes: [] },
+  settingNames: { port: portFlag },
+})
+
+const isThere = (folder: string): Promise<boolean> =>
+  stat(folder).then(
+    () => true,
+    (error: unknown) => {
+      if (hasCode(error, 'ENOENT')) return false
+      throw error
+    },
+  )
+
+/** Keeps one daemon running as long as a person wants it. */
+class Keeper {
+  readonly key: string
+  readonly #runtime: DaemonRuntime
+  readonly #start: DaemonStart
+  readonly #servers: Servers
+  readonly #options: StartedDaemonsOptions
+  /** Why there is none although one is wanted. */
+  #problem: string | undefined
+  #isLeaving = false
+  #isOver = false
+  /** Asked for since the look under way began. */
+  #isAsked = false
+  #looking: Promise<void> | undefined
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(runtime: DaemonRuntime, start: DaemonStart, servers: Servers, options: StartedDaemonsOptions) {
+    this.key = keyOf(runtime.name)
+    this.#runtime = runtime
+    this.#start = start
+    this.#servers = servers
+    this.#options = options
+  }
+
+  get problem(): string | undefined {
+    return this.#problem
+  }
+
+  get whyAbsent(): AbsentDaemon | undefined {
+    const { product } = this.#runtime
+    const { flag } = this.#start.setting
+    if (this.#isLeaving && !this.#isWanted)
+      return { isLeaving: true, message: `${product} is being ended: ${flag} was switched off.` }
+    if (!this.#isWanted) return undefined
+    return { isLeaving: false, message: this.#problem ?? `${product} is being started here (${flag}).` }
+  }
+
+  settingsChanged(): void {
+    this.#servers.clearBackOff(this.key)
+    this.tend()
+  }
+
+  serverChanged(): void {
+    const state = this.#servers.get(this.key)
+    if (!state || (state.kind !== 'ready' && !isOver(state))) return
+    if (state.kind === 'ready') this.#problem = undefined
+    this.#options.onChange(this.#runtime.name)
+    this.tend()
+  }
+
+  /** Looks what is to be done, and does it; one look after the other. */
+  tend(): void {
+    this.#isAsked = true
+    this.#looking ??= this.#lookAsAsked().finally(() => (this.#looking = undefined))
+  }
+
+  /** Nothing is started or ended from now on. */
+  async end(): Promise<void> {
+    this.#isOver = true
+    clearTimeout(this.#timer)
+    await this.#looking
+  }
+
+  async #lookAsAsked(): Promise<void> {
+    let againMs: number | undefined
+    while (this.#isAsked && !this.#isOver) {
+      this.#isAsked = false
+      clearTimeout(this.#timer)
+      try {
+        againMs = await this.#look()
+      } catch (error) {
+        this.#options.log.error('a daemon could not be looked after', { runtime: this.#runtime.name, error })
+        againMs = this.#lookEveryMs
+      }
+    }
+    if (againMs !== undefined && !this.#isOver) this.#timer = setTimeout(() => this.tend(), againMs).unref()
+  }
+
+  /** Answers when to look again; undefined = at the next change. */
+  async #look(): Promise<number | undefined> {
+    const state = this.#servers.get(this.key)
+    const runs = state !== undefined && !isOver(state)
+    if (!this.#isWanted) {
+      this.#tell(undefined)
+      if (runs) await this.#leave()
+      return undefined
+    }
+    if (runs) return undefined
+    const waitMs = (this.#servers.backOff(this.key)?.retryAt ?? 0) - steadyNow()
+    if (waitMs > 0) {
+      this.#tell(failureIn(state))
+      return waitMs
+    }
+    const { settings } = this.#options
+    const port = settings()[this.#runtime.port]
+    const found = await this.#lookAtPort(port)
+    if (!found.isFree) {
+      this.#tell(found.problem)
+      return this.#lookEveryMs
+    }
+    const program = await this.#program()
+    if (program.kind === 'missing') {
+      this.#tell(program.message)
+      return this.#lookEveryMs
+    }
+    this.#tell(failureIn(state))
+    const launch = await this.#launch(program.path, port)
+    if (!this.#isOver) this.#servers.start(this.key, launch)
+    return undefined
+  }
+
+  /** Where it is taken and there is no problem, a person's own answers. */
+  async #lookAtPort(port: number): Promise<{ readonly isFree: boolean; readonly problem?: string }> {
+    try {
+      await askDaemon(this.#runtime, port)
+      return { isFree: false }
+    } catch (error) {
+      if (!(error instanceof DaemonError)) throw error
+      return error.trouble === 'absent' ? { isFree: true } : { isFree: false, problem: error.message }
+    }
+  }
+
+  #program(): Promise<Executable> {
+    const { platform, env, settings } = this.#options
+    const { program, setting } = this.#start
+    const given = settings()[setting.program]
+    return findExecutable(program, { given, system: platform.name, path: env['PATH'] })
+  }
+
+  async #launch(executable: string, port: number): Promise<ServerLaunch> {
+    const { stateDir, env } = this.#options
+    const home = join(daemonsFolder(stateDir), this.#runtime.name)
+    await mkdir(home, { recursive: true, mode: 0o700 })
+    const { argv, environment } = this.#start.command({ host: loopback, port, home, env })
+    return {
+      ...rulesOf(this.#runtime, this.#start),
+      ...{ uid: '', digest: '', runtime: this.#runtime.name, executable },
+      argv: () => argv,
+      env: launchEnvironment(environment, env),
+      host: loopback,
+      port: { kind: 'fixed', port },
+    }
+  }
+
+  /** Its models finish their requests and are unloaded, then it ends. */
+  async #leave(): Promise<void> {
+    this.#isLeaving = true
+    const { log, drain, onChange } = this.#options
+    try {
+      await drain(this.#runtime.name)
+      // A person may have switched it on again meanwhile.
+      if (this.#isWanted || this.#isOver) return
+      const report = await this.#servers.stop(this.key, { drainMs: 0 })
+      if (!report.stopped) log.warn('a daemon did not end', { runtime: this.#runtime.name, reason: report.message })
+    } catch (error) {
+      log.warn('a daemon was not ended', { runtime: this.#runtime.name, reason: messageOf(error) })
+    } finally {
+      this.#isLeaving = false
+      onChange(this.#runtime.name)
+    }
+  }
+
+  #tell(problem: string | undefined): void {
+    if (this.#problem === problem) return
+    this.#problem = problem
+    if (problem !== undefined)
+      this.#options.log.warn('a daemon is not started', { runtime: this.#runtime.name, problem })
+    this.#options.onChange(this.#runtime.name)
+  }
+
+  get #isWanted(): boolean {
+    const settings = this.#options.settings()
+    return settings[this.#start.setting.name] && settings[this.#runtime.port] > 0
+  }
+
+  get #lookEveryMs(): number {
+    return this.#options.lookEveryMs ?? defaultLookEveryMs
+  }
+}

@@ -1,0 +1,169 @@
+import { once } from 'node:events'
+import { chmod, readFile, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { findDaemon } from '../../../src/agent-core/runtimes/installed.ts'
+import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
+import { StartedDaemons } from '../../../src/agent-core/runtimes/started-daemons.ts'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
+import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
+import { OllamaOfPerson } from '../../support/ollama.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { useOllama } from '../../support/skip.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const executable = useOllama()
+const platform = hostPlatform()
+
+/** A machine on which a person wants an Ollama at a port, and agents that come one after the other. */
+async function machine({
+  program = executable,
+  port: given,
+}: { readonly program?: string; readonly port?: number } = {}) {
+  await using stack = new AsyncDisposableStack()
+  const folder = stack.use(await temporaryFolder())
+  const port = given ?? (await freePort())
+  const settings = { ollamaStart: true, ollamaPort: port, ollamaBin: program, omlxPort: 0 }
+  const drained: string[] = []
+  const agents: StartedDaemons[] = []
+  let changes = 0
+  stack.defer(async () => {
+    for (const one of agents) await one.stop()
+  })
+  const agent = () => {
+    const daemons = new StartedDaemons({
+      ...{ platform, log: silentLog, stateDir: join(folder.dir, 'state'), lookEveryMs: 50 },
+      env: { ...process.env, HOME: folder.dir },
+      settings: () => settings,
+      drain: async (runtime) => {
+        drained.push(`${runtime} at ${(await listener()) === undefined ? 'its end' : 'work'}`)
+      },
+      onChange: () => (changes += 1),
+    })
+    agents.push(daemons)
+    return daemons
+  }
+  const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
+  const found = (daemons: StartedDaemons) => findDaemon(runtimes.ollama, port, () => daemons.whyAbsent('ollama'))
+  /** The process that answers, once another than `but` does. */
+  const answering = (daemons: StartedDaemons, but?: number) =>
+    eventually(async () => {
+      const pid = await listener()
+      return (await found(daemons)).kind === 'found' && pid !== but ? pid : undefined
+    })
+  const why = async (daemons: StartedDaemons) => {
+    const { message = 'found' } = { message: undefined, ...(await found(daemons)) }
+    return message
+  }
+  const owned = stack.move()
+  return {
+    ...{ folder: folder.dir, port, settings, drained, agent, listener, found, answering, why },
+    changes: () => changes,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+}
+
+test('an Ollama that is wanted is started, says so meanwhile, is started again after a crash, and ends in good order with the agent', async () => {
+  await using there = await machine()
+  const daemons = there.agent()
+  expect(await there.why(daemons)).toBe('Ollama is being started here (--ollama-start).')
+  expect(await daemons.start()).toEqual([])
+  const first = await there.answering(daemons)
+  // It was seen to be ready.
+  await eventually(() => there.changes() > 0)
+  process.kill(first, 'SIGKILL')
+  const second = await there.answering(daemons, first)
+  expect([second === first, daemons.notices()]).toEqual([false, []])
+  expect(await readFile(daemons.outputOf('ollama').file, 'utf8')).toMatch(`Listening on 127.0.0.1:${there.port}`)
+  await daemons.stop()
+  expect(await there.listener()).toBeUndefined()
+})
+
+test('the next agent takes over what one left running, and ends it where a person switched it off meanwhile, after its models', async () => {
+  await using there = await machine()
+  const first = there.agent()
+  await first.start()
+  const pid = await there.answering(first)
+  await first.letGo()
+  expect(await there.listener()).toBe(pid)
+  const second = there.agent()
+  await second.start()
+  expect(await there.answering(second)).toBe(pid)
+  await second.letGo()
+  there.settings.ollamaStart = false
+  const third = there.agent()
+  await third.start()
+  await eventually(async () => (await there.listener()) === undefined)
+  expect(there.drained).toEqual(['ollama at work'])
+  await eventually(async () => /^Ollama does not run at .*--ollama-start/.test(await there.why(third)))
+  there.settings.ollamaStart = true
+  third.settingsChanged()
+  expect(await there.answering(third)).not.toBe(pid)
+})
+
+test('one that a person runs is used and never ended; once it is gone one is started', async () => {
+  await using theirs = await OllamaOfPerson.start(executable)
+  await using there = await machine({ port: theirs.port })
+  const daemons = there.agent()
+  await daemons.start()
+  const pid = await there.answering(daemons)
+  there.settings.ollamaStart = false
+  daemons.settingsChanged()
+  there.settings.ollamaStart = true
+  daemons.settingsChanged()
+  await daemons.stop()
+  expect([await there.listener(), there.drained]).toEqual([pid, []])
+  const next = there.agent()
+  await next.start()
+  await theirs.stop()
+  expect(await there.answering(next, pid)).not.toBe(pid)
+})
+
+test('nothing is loaded into one that is being ended', async () => {
+  await using there = await machine()
+  const daemons = there.agent()
+  await daemons.start()
+  await there.answering(daemons)
+  const leaving: string[] = []
+  there.settings.ollamaStart = false
+  daemons.settingsChanged()
+  await eventually(async () => {
+    leaving.push(await there.why(daemons))
+    return (await there.listener()) === undefined
+  })
+  expect(leaving[0]).toBe('Ollama is being ended: --ollama-start was switched off.')
+})
+
+test.each([
+  ['is not there', '/nowhere/ollama', /^\/nowhere\/ollama was given as ollama \(--ollama-bin\), but there is no such/],
+  ['ends at once', '#!/bin/sh\necho broken >&2\nexit 3', /ollama.* exited with code 3.*broken/],
+])('a program that %s is one sentence, for who waits and for everybody', async (_what, program, told) => {
+  await using folder = await temporaryFolder()
+  const file = program.startsWith('#!') ? join(folder.dir, 'ollama') : program
+  if (file !== program) {
+    await writeFile(file, program)
+    await chmod(file, 0o755)
+  }
+  await using there = await machine({ program: file })
+  const daemons = there.agent()
+  await daemons.start()
+  const [notice] = await eventually(() => (daemons.notices().length > 0 ? daemons.notices() : undefined))
+  expect(notice).toMatch(told)
+  expect(await there.why(daemons)).toBe(notice)
+})
+
+test('where another program has the port nothing is started, with one sentence', async () => {
+  const server = createServer((_request, response) => void response.end('<html>')).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => server.close().closeAllConnections())
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new TypeError('no port')
+  await using there = await machine({ port: address.port })
+  const daemons = there.agent()
+  await daemons.start()
+  const [notice] = await eventually(() => (daemons.notices().length > 0 ? daemons.notices() : undefined))
+  expect(notice).toMatch(/is not Ollama .*: stop that program, or say with --ollama-port/)
+  expect(await there.listener()).toBe(process.pid)
+})
