@@ -3,7 +3,7 @@ import type { GatewayRoute } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes, nextPiece } from './forward.ts'
 import { ModelField } from './model-field.ts'
-import { enginePath, isAllowed, modelInPath, targetOf, type Target } from './paths.ts'
+import { enginePath, isAllowed, isStatusAlone, modelInPath, targetOf, type Target } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath, isServing, RouteTable, serviceOf } from './routing.ts'
 
@@ -46,7 +46,8 @@ export class ClientDoor extends Door {
     const { host, port, runtime, names, engineKey } = route
     const path = enginePath(runtime, direction.target)
     const engine = { host, port, title, runtime, model: names[0], engineKey }
-    await forward({ request, response, read, engine, path, connections: this.#engines, exchange })
+    const statusAlone = isStatusAlone(runtime, direction.target)
+    await forward({ request, response, read, engine, path, statusAlone, connections: this.#engines, exchange })
   }
 }
 

@@ -48,6 +48,8 @@ export interface Forwarded {
   readonly hidden?: readonly string[]
   /** Escaped, with the query. */
   readonly path: string
+  /** The client is told the status of the answer and nothing else. */
+  readonly statusAlone: boolean
   readonly connections: Agent
   readonly exchange: Exchange
 }
@@ -99,7 +101,17 @@ export async function forward(forwarded: Forwarded): Promise<void> {
 }
 
 /** The answer of an engine, to the client. Throws where its head cannot be sent. */
-function passOn(answer: IncomingMessage, { request, response, exchange }: Forwarded, done: () => void): void {
+function passOn(
+  answer: IncomingMessage,
+  { request, response, exchange, statusAlone }: Forwarded,
+  done: () => void,
+): void {
+  if (statusAlone) {
+    response.writeHead(answer.statusCode ?? 502, closeIfUnread(request)).end()
+    exchange.answered(answer.statusCode ?? 502, {})
+    answer.resume().once('end', done)
+    return
+  }
   response.writeHead(answer.statusCode ?? 502, { ...answerHeaders(answer.headers), ...closeIfUnread(request) })
   exchange.answered(answer.statusCode ?? 502, answer.headers)
   answer.on('data', (piece: Buffer) => {

@@ -88,6 +88,9 @@ export function isAllowed(runtime: string, method: string, path: string): boolea
 export const enginePath = (runtime: string, { path, sent, query }: Target): string =>
   runtime === 'ollama' && path === '/health' ? '/api/version' : `${sent}${query}`
 
+/** The status of the answer says it all: the rest of oMLX's tells which model the person has for a default, and what tools. */
+export const isStatusAlone = (runtime: string, { path }: Target): boolean => runtime === 'omlx' && path === '/health'
+
 /** Whether some engine has it, whatever the method: such a path names no service. */
 export const isPathOfEngines = (path: string): boolean => pathsOfEngines.has(path) || isModelPath(path)
 

@@ -11,7 +11,7 @@ import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
 import { bodyTooLarge, connectionsToEngines, forward, keyHeaders, maxBodyBytes } from './forward.ts'
 import type { Listener } from './listeners.ts'
-import { enginePath, isAllowed, targetOf } from './paths.ts'
+import { enginePath, isAllowed, isStatusAlone, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath } from './routing.ts'
 
@@ -121,6 +121,7 @@ export class PublishedDoor extends Door {
         response,
         read: [],
         path: enginePath(entrance.runtime, target),
+        statusAlone: isStatusAlone(entrance.runtime, target),
         connections: this.#engines,
         exchange,
       },

@@ -328,6 +328,19 @@ test('an oMLX is shown its own key, if it has one, and never what a client sends
   ])
 })
 
+test('of the health of an oMLX clients are told the status alone', async () => {
+  const daemon = stack.use(
+    await engine((request, response) => {
+      response.statusCode = request.url === '/health' ? 503 : 200
+      response.end('{"default_model":"of-the-person"}')
+    }),
+  )
+  await tell(routeOf('kiwis', daemon, open, { runtime: 'omlx', names: ['kiwis'] }))
+  expect(await ask(daemon)).toEqual({ status: 503, body: '' })
+  const chat = { path: '/v1/chat/completions', method: 'POST', body: '{}' }
+  expect((await ask(daemon, chat)).body).toContain('default_model')
+})
+
 test('each engine of a service has its own entrance, and one that is gone has none', async () => {
   const [old, next] = [stack.use(await echo()), stack.use(await echo())]
   await tell(
