@@ -12,7 +12,7 @@ import {
 import { resolveBudget, parseRecommendedWorkingSet } from '../agent-core/memory/budget.ts'
 import { type Estimate, type MemoryItems, itemNames } from '../agent-core/memory/estimate/items.ts'
 import { MlxFolderError, readMlxFolder } from '../agent-core/memory/estimate/mlx.ts'
-import type { Shortage } from '../agent-core/memory/room.ts'
+import { countedOnce, type Shortage } from '../agent-core/memory/room.ts'
 import { defaultModelStore } from '../agent-core/models/default-store.ts'
 import { ModelError } from '../agent-core/models/errors.ts'
 import { readGgufHeader } from '../agent-core/models/gguf/file-header.ts'
@@ -72,13 +72,17 @@ export async function fit(given: string, options: FitOptions, io: CliIo): Promis
 
 function report({ estimate, decision, ways, machine }: Sized, { json }: FitOptions, io: CliIo): number {
   const { holders } = machine
+  const counted = new Set(countedOnce(holders))
   const answer: FitAnswer = {
     items: estimate.items,
     total: estimate.total,
     budget: machine.budgetBytes,
     available: machine.availableBytes,
     from: machine.from,
-    held: holders.map((holder) => ({ service: refKey(holder), bytes: holder.committedBytes })),
+    held: holders.map((holder) => ({
+      service: refKey(holder),
+      bytes: counted.has(holder) ? holder.committedBytes : 0,
+    })),
     promised: roomOf(machine).promisedBytes,
     fits: decision.kind === 'fits',
     ...(decision.kind === 'whenStopped' && { fitsWhenStopped: decision.stop.map(refKey) }),
@@ -403,7 +407,7 @@ function verdict(answer: FitAnswer, decision: FitDecision): string {
       return runsNothing ? 'It fits.' : 'It fits beside what runs.'
     case 'whenStopped': {
       const { stop, shortage } = decision
-      const freed = stop.reduce((sum, { committedBytes }) => sum + committedBytes, 0)
+      const freed = stop.reduce((sum, { freesBytes }) => sum + freesBytes, 0)
       const names = listed(stop.map(refKey))
       const when = stop.length === answer.held.length ? 'It fits alone, when' : 'It fits when'
       const stopped = `${names} ${stop.length === 1 ? 'is' : 'are'} stopped, which frees ${formatBytes(freed)}`

@@ -56,6 +56,8 @@ export const holderView = z.object({
   residentBytes: bytes,
   /** What it will still take of what is available; 0 once it serves. */
   promisedBytes: bytes,
+  /** Memory of which the figures tell, where others may hold it too: it counts once, and comes back with the last of them. */
+  shared: z.object({ name: z.string(), keys: z.array(z.string()) }).optional(),
 })
 export type HolderView = z.infer<typeof holderView>
 

@@ -62,20 +62,24 @@ const retryOf = ({ state, retryAt }: ServiceReport['plan']) =>
 /** The memory it needs, and the obstacles to getting it. */
 function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): ServiceMemory {
   const { admission, isProtected, needBytes } = report
-  const { place, ways } = admission
+  const { place, ways, sharedWith } = admission
   const { estimate } = admission.need ?? {}
+  const notes = [...(estimate?.notes ?? []), ...(sharedWith.length > 0 ? [sharedSentence(sharedWith)] : [])]
   const need = estimate?.total ?? needBytes
   return {
     ...(need !== undefined && { needBytes: need }),
     ...(estimate && { items: estimate.items }),
     ...(estimate?.guess !== undefined && { guess: estimate.guess }),
-    ...(estimate && estimate.notes.length > 0 && { notes: [...estimate.notes] }),
+    ...(notes.length > 0 && { notes }),
     priority,
     isProtected,
     ...(place !== undefined && { place }),
     ...(ways.length > 0 && { waysToFit: ways.map(wayView) }),
   }
 }
+
+const sharedSentence = (keys: readonly string[]): string =>
+  `It has this memory together with ${keys.join(', ')}: that counts once, and is free when all of them are out of memory.`
 
 function crashOf({ since, code, signal, message, guess, firstError, memory }: Exited, failures: number): CrashView {
   return {

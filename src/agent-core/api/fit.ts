@@ -2,7 +2,16 @@ import type { Estimate } from '../memory/estimate/items.ts'
 import { estimateLlamaServer, mergedTensors } from '../memory/estimate/llama-server.ts'
 import { estimateMlx } from '../memory/estimate/mlx.ts'
 import type { ModelHeader } from '../memory/estimate/model-shape.ts'
-import { fewestEvictions, roomWithout, fits, type Room, type Shortage, shortageOf } from '../memory/room.ts'
+import {
+  countedOnce,
+  fewestEvictions,
+  fits,
+  freedBy,
+  type Room,
+  roomWithout,
+  type Shortage,
+  shortageOf,
+} from '../memory/room.ts'
 import { type ServerChange, waysToFit, type WayToFit } from '../memory/ways-to-fit.ts'
 import type { GgufFields, GgufHeader } from '../models/gguf/gguf.ts'
 import type { ModelLook } from '../models/look.ts'
@@ -23,9 +32,12 @@ type FitFigures = Pick<SizingView, 'budgetBytes' | 'availableBytes' | 'holders'>
 export type FitDecision =
   | { readonly kind: 'fits' }
   /** Not beside what runs, but when these services are stopped: the fewest, those of the lowest priority first. */
-  | { readonly kind: 'whenStopped'; readonly stop: readonly HolderView[]; readonly shortage: Shortage }
+  | { readonly kind: 'whenStopped'; readonly stop: readonly Stopped[]; readonly shortage: Shortage }
   /** Not even with everything stopped, of which `shortage` tells. */
   | { readonly kind: 'not'; readonly shortage: Shortage }
+
+/** `freesBytes`: 0 where another of those to be stopped has the same memory and is counted. */
+type Stopped = HolderView & { readonly freesBytes: number }
 
 export function decideFit(needBytes: number, figures: FitFigures): FitDecision {
   const room = roomOf(figures)
@@ -34,12 +46,18 @@ export function decideFit(needBytes: number, figures: FitFigures): FitDecision {
   const holders = figures.holders.map((holder) => ({ ...holder, key: refKey(holder), isProtected: false }))
   const stop = fewestEvictions(needBytes, room, holders)
   if (stop === undefined) return { kind: 'not', shortage: shortageOf(needBytes, roomWithout(room, holders)) }
-  return { kind: 'whenStopped', stop, shortage: shortageOf(needBytes, room) }
+  const freed = new Set(freedBy(stop))
+  return {
+    kind: 'whenStopped',
+    stop: stop.map((one) => ({ ...one, freesBytes: freed.has(one) ? one.committedBytes : 0 })),
+    shortage: shortageOf(needBytes, room),
+  }
 }
 
 /** What the model meets beside what runs. */
 export function roomOf({ budgetBytes, availableBytes, holders }: FitFigures): Room {
-  const sum = (of: (holder: HolderView) => number) => holders.reduce((total, holder) => total + of(holder), 0)
+  const counted = countedOnce(holders)
+  const sum = (of: (holder: HolderView) => number) => counted.reduce((total, holder) => total + of(holder), 0)
   return {
     budgetBytes,
     availableBytes,
@@ -118,7 +136,7 @@ export function fittedView(
     notes: [...look.notes, ...estimate.notes, ...obstacles(machine)].map((note) => sentence(note, maxNoteBytes)),
     verdict,
     message: messageOf(fit, verdict),
-    unload: unload.map(({ namespace, name, committedBytes }) => ({ namespace, name, freesBytes: committedBytes })),
+    unload: unload.map(({ namespace, name, freesBytes }) => ({ namespace, name, freesBytes })),
     ways: ways.map(wayView),
     contexts: contextsOf(contextLength, judging),
     room: {
@@ -146,7 +164,7 @@ function messageOf({ decision, estimate: { total } }: Fit, verdict: FitVerdict):
     case 'fits':
       return `It fits: it ${needs}.`
     case 'whenStopped': {
-      const freed = decision.stop.reduce((sum, { committedBytes }) => sum + committedBytes, 0)
+      const freed = decision.stop.reduce((sum, { freesBytes }) => sum + freesBytes, 0)
       const names = decision.stop.map(refKey).join(', ')
       return `It ${needs} and fits when ${names} ${decision.stop.length === 1 ? 'leaves' : 'leave'} memory, which frees ${formatBytes(freed)}.`
     }

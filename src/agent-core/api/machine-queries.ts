@@ -1,6 +1,7 @@
 import { userInfo } from 'node:os'
 import type { HeldMemory } from '../memory/holds.ts'
 import type { Memory, MemorySettings, SizedRequest } from '../memory/memory.ts'
+import { countedOnce } from '../memory/room.ts'
 import type { PowerCommands } from '../power/powermetrics.ts'
 import { fragmentFile, fragmentFor, hasRuleFile, leaveOf, ruleState } from '../power/sudoers.ts'
 import { chooseHostAddress, type HostAddress, type HostCandidate } from '../publishing/host-address.ts'
@@ -51,13 +52,16 @@ export async function sizing({ platform, memory, metal, llamaServer, modelStore 
 function holdersOf(held: readonly HeldMemory[]): HolderView[] {
   const byKey = Map.groupBy(held, ({ key }) => key)
   const holders = [...byKey].map(([key, servers]) => {
-    const sum = (of: (server: HeldMemory) => number) => servers.reduce((total, server) => total + of(server), 0)
+    const own = countedOnce(servers)
+    const sum = (of: (server: HeldMemory) => number) => own.reduce((total, server) => total + of(server), 0)
+    const shared = own.length === 1 ? own[0]?.shared : undefined
     return {
       ...splitKey(key),
       priority: servers[0]?.priority ?? 'normal',
       committedBytes: sum(({ committedBytes }) => committedBytes),
       residentBytes: sum(({ residentBytes }) => residentBytes),
       promisedBytes: sum(({ promisedBytes }) => promisedBytes),
+      ...(shared && { shared: { ...shared, keys: [...shared.keys] } }),
     }
   })
   return holders.sort((a, b) => b.committedBytes - a.committedBytes)
@@ -108,7 +112,7 @@ function requestOf({
   const need = admission.need?.estimate?.total ?? needBytes
   return {
     ...{ key, uid, needBytes: need, priority: service.spec.value.priority, isProtected, since },
-    ...{ modelBudget, modelFraction },
+    ...{ modelBudget, modelFraction, ...admission.need?.daemonMemory },
   }
 }
 

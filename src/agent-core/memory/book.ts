@@ -1,7 +1,9 @@
 import { type HeldMemory, type HeldRole, type HeldServer, Holds } from './holds.ts'
 import {
+  beyondShared,
   fewestEvictions,
   fits,
+  isHeldAlready,
   limitOf,
   type Priority,
   priorityWeights,
@@ -22,6 +24,9 @@ export interface StartRequest {
   readonly whyUnknown?: string
   /** See `HeldServer`. */
   readonly mappedBytes?: number
+  /** See `HeldServer`. */
+  readonly sharedAs?: string | undefined
+  readonly weightsAs?: string | undefined
   readonly priority: Priority
   /** Protected from eviction. */
   readonly isProtected?: boolean
@@ -89,6 +94,7 @@ function wordsOf(refusal: Omit<Refusal, 'message'>, needs: string): string {
 
 function obstaclesOf({ room, shortage, fitsAlone }: Omit<Refusal, 'message'>): string[] {
   const obstacles: string[] = []
+  if (room.rivals) obstacles.push(rivalry(room.rivals))
   if (shortage.own > 0) obstacles.push(`the budget of its Model is ${formatBytes(room.ownBudgetBytes ?? 0)}`)
   if (shortage.budget > 0) {
     const budget = formatBytes(limitOf(room))
@@ -100,6 +106,9 @@ function obstaclesOf({ room, shortage, fitsAlone }: Omit<Refusal, 'message'>): s
   if (shortage.available > 0) obstacles.push(availability(room))
   return obstacles
 }
+
+const rivalry = (rivals: readonly string[]): string =>
+  `${rivals.join(', ')} ${rivals.length === 1 ? 'has' : 'have'} the same weights in that daemon under other settings, and it has them in memory once: give all the same contextSize, or choose llama-server`
 
 function availability({ availableBytes = 0, promisedBytes }: Room): string {
   if (promisedBytes === 0) return `${formatBytes(availableBytes)} really available`
@@ -236,7 +245,8 @@ class Judgement {
   reasonAgainst(entry: WaitingRequest, unchecked: string | undefined): Refusal['reason'] | undefined {
     if (unchecked !== undefined && entry.enforcement === 'enforce') return 'MemoryCheckFailed'
     if (this.#machine.pressure === 'critical') return 'MemoryPressure'
-    const fitsFirst = this.#fits(entry) && entry.needBytes <= this.#served(entry).spareBytes
+    const room = this.roomFor(entry)
+    const fitsFirst = fits(entry.needBytes, room) && leavesRoom(entry, room, this.#served(entry).spareBytes)
     return fitsFirst ? undefined : 'InsufficientMemory'
   }
 
@@ -263,8 +273,16 @@ class Judgement {
   }
 
   /** The room a start would meet if it asked now, without regard to those that wait. */
-  roomFor({ ownBudgetBytes }: Pick<StartRequest, 'ownBudgetBytes'>): Room {
-    return ownBudgetBytes === undefined ? this.#room : { ...this.#room, ownBudgetBytes }
+  roomFor({ ownBudgetBytes, sharedAs, weightsAs }: RoomRequest): Room {
+    if (ownBudgetBytes === undefined && sharedAs === undefined) return this.#room
+    const sharedBytes = this.#holds.sharedBytes(sharedAs)
+    const rivals = this.#holds.rivals({ sharedAs, weightsAs })
+    return {
+      ...this.#room,
+      ...(ownBudgetBytes !== undefined && { ownBudgetBytes }),
+      ...(sharedBytes !== undefined && { sharedBytes }),
+      ...(rivals.length > 0 && { rivals }),
+    }
   }
 
   /** The starts ahead of this one, or all that wait, that would be admitted if they asked now. */
@@ -275,32 +293,37 @@ class Judgement {
     for (const entry of this.#waiting.ranked) {
       if (before !== undefined && byRank(entry, before) > 0) break
       if (entry.key === before?.key || reasonToWait(entry, this.#machine) !== 'InsufficientMemory') continue
-      if (!this.#fits(entry) || entry.needBytes > spareBytes) continue
-      spareBytes = Math.min(spareBytes, this.#leftBy(entry) - takenBytes)
-      takenBytes += entry.needBytes
+      const room = this.roomFor(entry)
+      if (!fits(entry.needBytes, room) || !leavesRoom(entry, room, spareBytes)) continue
       keys.push(entry.key)
+      if (isHeldAlready(entry.needBytes, room)) continue
+      spareBytes = Math.min(spareBytes, leftBy(entry, room) - takenBytes)
+      takenBytes += beyondShared(entry.needBytes, room)
     }
     return { keys, takenBytes, spareBytes }
-  }
-
-  #fits(entry: WaitingRequest): boolean {
-    return fits(entry.needBytes, this.roomFor(entry))
-  }
-
-  /** What is left for others once the start is admitted, in bytes. */
-  #leftBy(entry: WaitingRequest): number {
-    const { committedBytes, promisedBytes, availableBytes = Infinity } = this.#room
-    return Math.min(limitOf(this.roomFor(entry)) - committedBytes, availableBytes - promisedBytes) - entry.needBytes
   }
 
   /** The servers of lower priority whose eviction would make room. */
   #lowerThan(entry: WaitingRequest): readonly string[] {
     const room = withTaken(this.roomFor(entry), this.#served(entry).takenBytes)
-    const lower = this.#holds.list().filter(({ key, priority }) => {
-      return key !== entry.key && priorityWeights[priority] < priorityWeights[entry.priority]
+    const lower = this.#holds.list().filter(({ key, priority, shared }) => {
+      const isOther = key !== entry.key && (shared === undefined || shared.name !== entry.sharedAs)
+      return isOther && priorityWeights[priority] < priorityWeights[entry.priority]
     })
     return [...new Set(fewestEvictions(entry.needBytes, room, lower)?.map(({ key }) => key))]
   }
+}
+
+type RoomRequest = Pick<StartRequest, 'ownBudgetBytes' | 'sharedAs' | 'weightsAs'>
+
+/** Whether those that asked before it still fit when it takes what it needs. */
+const leavesRoom = ({ needBytes }: WaitingRequest, room: Room, spareBytes: number): boolean =>
+  isHeldAlready(needBytes, room) || beyondShared(needBytes, room) <= spareBytes
+
+/** What is left for others once the start is admitted, in bytes. */
+function leftBy({ needBytes }: WaitingRequest, room: Room): number {
+  const { committedBytes, promisedBytes, availableBytes = Infinity } = room
+  return Math.min(limitOf(room) - committedBytes, availableBytes - promisedBytes) - beyondShared(needBytes, room)
 }
 
 function withTaken(room: Room, taken: number): Room {
@@ -524,7 +547,8 @@ export class MemoryBook {
     const machine = { ...now, ...available }
     const judgement = new Judgement({ machine, holds, waiting: this.#waiting })
     const unchecked = whyUnchecked(request, machine)
-    const entry = waitingRequest(request)
+    // Services that share weights are often changed one after the other: if each kept its old server for the others none would ever change.
+    const entry = waitingRequest({ ...request, weightsAs: undefined })
     const reason = judgement.reasonAgainst(entry, unchecked)
     return reason === undefined ? undefined : judgement.refusal(entry, reason, unchecked)
   }
@@ -560,7 +584,7 @@ export class MemoryBook {
   }
 
   /** The room a start would meet if it asked now, without regard to those that wait. */
-  roomFor(request: Pick<StartRequest, 'ownBudgetBytes'>): Room {
+  roomFor(request: RoomRequest): Room {
     return this.#judgement().roomFor(request)
   }
 

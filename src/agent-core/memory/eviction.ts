@@ -17,8 +17,10 @@ export interface LoadedModel {
   readonly isReady: boolean
   /** On its way out already. */
   readonly isStopping: boolean
-  /** Whether evicting it frees memory: not so where its server cannot be ended, or is a daemon that several models share. */
+  /** Whether evicting it frees memory: not so where its server cannot be ended. */
   readonly canBeEvicted: boolean
+  /** The name of the memory that it has together with all others that have the same: evicting one of them alone frees nothing. */
+  readonly sharedAs?: string | undefined
   /**
    * Milliseconds since its latest request ended, or since the first look that saw none; absent while it answers a request, or that is
    * unknown.
@@ -58,7 +60,9 @@ export type SkipReason =
   | 'all_protected'
 
 type EvictionChoice =
-  { readonly evict: string; readonly sentence: string } | { readonly skip: SkipReason; readonly sentence: string }
+  /** One service, or all that share its memory. */
+  | { readonly evict: readonly string[]; readonly sentence: string }
+  | { readonly skip: SkipReason; readonly sentence: string }
 
 export const evictionTimes = {
   /** Critical for so long, which takes more than one look, before a model has to go. */
@@ -69,25 +73,59 @@ export const evictionTimes = {
   idleAfterMs: 60_000,
 }
 
+/** What is in memory once, with the services that have it. */
+type Together = LoadedModel & { readonly keys: readonly string[] }
+
+/** Services with the same memory leave together. One that is leaving already frees nothing while another stays. */
+function together(models: readonly LoadedModel[]): readonly Together[] {
+  return [...Map.groupBy(models, ({ key, sharedAs }) => sharedAs ?? key).values()].flatMap((all) => {
+    const staying = all.filter(({ isStopping }) => !isStopping)
+    const [first, ...others] = staying.length === 0 ? all : staying
+    return first ? [others.reduce(joined, { ...first, keys: [first.key] })] : []
+  })
+}
+
+/** It counts as what the more important, or busier, of the two is. */
+function joined(one: Together, { idleForMs, ...other }: LoadedModel): Together {
+  const { idleForMs: idleBefore, ...rest } = one
+  const idle = idleBefore === undefined || idleForMs === undefined ? undefined : Math.min(idleBefore, idleForMs)
+  return {
+    ...rest,
+    keys: [...one.keys, other.key],
+    priority: comparePriorities(one.priority, other.priority) >= 0 ? one.priority : other.priority,
+    isProtected: one.isProtected || other.isProtected,
+    isReady: one.isReady || other.isReady,
+    canBeEvicted: one.canBeEvicted && other.canBeEvicted,
+    ...(idle !== undefined && { idleForMs: idle }),
+    ...((one.isBusy ?? other.isBusy) !== undefined && { isBusy: one.isBusy === true || other.isBusy === true }),
+    ...((one.heldBytes ?? other.heldBytes) !== undefined && {
+      heldBytes: Math.max(one.heldBytes ?? 0, other.heldBytes ?? 0),
+    }),
+  }
+}
+
+const names = ({ keys }: Together): string => keys.join(' and ')
+
 /** The model to evict now, or why none; one at a time, and only on figures from after the eviction before. */
-export function chooseEviction(question: EvictionQuestion): EvictionChoice {
+export function chooseEviction(asked: EvictionQuestion): EvictionChoice {
+  const question = { ...asked, models: together(asked.models) }
   const reluctance = untimely(question) ?? notOurs(question)
   if (reluctance) return reluctance
   const order = evictionOrder(question.models)
   if ('skip' in order) return order
   const [first] = order.models
   return {
-    evict: first.key,
-    sentence: `${first.key} leaves memory first, because it ${whyFirst(first, order.models)}.`,
+    evict: first.keys,
+    sentence: `${names(first)} ${first.keys.length === 1 ? 'leaves' : 'leave'} memory first, because it ${whyFirst(first, order.models)}.`,
   }
 }
 
 /** The models that would be evicted if memory became critically short now, whether or not eviction is enabled. */
 export function nextToGo(models: readonly LoadedModel[]): { key?: string; sentence: string } {
-  const order = evictionOrder(models.filter((model) => !model.isStopping))
+  const order = evictionOrder(together(models.filter((model) => !model.isStopping)))
   if ('skip' in order) return { sentence: `Nothing would be evicted: ${order.sentence}` }
   const [first] = order.models
-  return { key: first.key, sentence: `${first.key} would go next, because it ${whyFirst(first, order.models)}.` }
+  return { key: first.key, sentence: `${names(first)} would go next, because it ${whyFirst(first, order.models)}.` }
 }
 
 type Skip = Extract<EvictionChoice, { skip: SkipReason }>
@@ -130,7 +168,7 @@ function notOurs({
 }
 
 /** All that may go, the first to go first; or why there is none. */
-function evictionOrder(models: readonly LoadedModel[]): { models: [LoadedModel, ...LoadedModel[]] } | Skip {
+function evictionOrder(models: readonly Together[]): { models: [Together, ...Together[]] } | Skip {
   if (models.length === 0) return skip('empty', 'There is no model in memory that could leave.')
   if (models.length === 1) return skip('floor', 'The last model in memory is never evicted.')
   const possible = models.filter(({ canBeEvicted }) => canBeEvicted)

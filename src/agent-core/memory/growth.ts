@@ -1,4 +1,5 @@
 import type { HeldMemory } from './holds.ts'
+import { countedOnce } from './room.ts'
 import type { PressureLevel } from './watchdog.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
@@ -7,7 +8,7 @@ import { formatBytes } from '../../contract/format.ts'
 /** A server with memory. */
 export interface GrownServer extends Pick<
   HeldMemory,
-  'key' | 'role' | 'committedBytes' | 'excessBytes' | 'possibleExcessBytes'
+  'key' | 'role' | 'committedBytes' | 'excessBytes' | 'possibleExcessBytes' | 'shared'
 > {
   readonly needBytes?: number | undefined
   /** It was ended for what it takes, and is not gone yet. */
@@ -69,7 +70,8 @@ export function chooseExcess(question: ExcessQuestion): ExcessVerdict | undefine
     }
   }
 
-  const sum = (bytes: (server: GrownServer) => number) => servers.reduce((total, server) => total + bytes(server), 0)
+  const counted = countedOnce(servers)
+  const sum = (bytes: (server: GrownServer) => number) => counted.reduce((total, server) => total + bytes(server), 0)
   // What was taken past the need by one that was ended comes back: that may be enough.
   const excessOf = ({ isEnding, excessBytes }: GrownServer) => (isEnding ? 0 : excessBytes)
   const needs = sum(({ committedBytes, excessBytes }) => committedBytes - excessBytes)

@@ -1,4 +1,4 @@
-import type { Evictable } from './room.ts'
+import { countedOnce, freedBy, type Evictable, type SharedMemory } from './room.ts'
 
 /** The server that counts as the service's own, and the one started beside it, for as long as a swap takes; see `living` in `reconcile/server-memory.ts`. */
 export type HeldRole = 'current' | 'beside'
@@ -22,6 +22,10 @@ export type HeldServer = Pick<HeldMemory, 'key' | 'priority'> & {
   readonly needBytes: number | undefined
   /** The part of its need that is mapped from files, where the system leaves such pages out when it measures. */
   readonly mappedBytes?: number
+  /** The name of the memory that it shares with every other that has the same; undefined for memory of its own. */
+  readonly sharedAs?: string | undefined
+  /** The name of the weights in a daemon, which it has in memory once, by whichever `sharedAs`. */
+  readonly weightsAs?: string | undefined
 }
 
 interface Hold {
@@ -37,6 +41,8 @@ interface Hold {
   readonly measuredWhenReady: number | undefined
   /** What the latest figure of available memory already shows as taken by it. */
   readonly seenBytes: number
+  readonly sharedAs: string | undefined
+  readonly weightsAs: string | undefined
 }
 
 /** Keys are namespace/name, so that the space cannot be part of one. */
@@ -117,14 +123,14 @@ export class Holds {
 
   /** What would be held, and what the system would get back, if the servers of the keys were gone. */
   without(keys: readonly string[]): { readonly holds: Holds; readonly freedBytes: number } {
-    const gone = [...this.#holds.values()].filter(({ key }) => keys.includes(key))
-    const freedBytes = gone.reduce((sum, hold) => sum + (hold.measuredBytes ?? hold.seenBytes), 0)
+    const gone = this.#all().filter(({ key }) => keys.includes(key))
+    const freedBytes = freedBy(gone).reduce((sum, hold) => sum + (hold.measuredBytes ?? hold.seenBytes), 0)
     return { holds: new Holds([...this.#holds].filter(([, { key }]) => !keys.includes(key))), freedBytes }
   }
 
   list(): readonly HeldMemory[] {
-    return [...this.#holds.values()].map((hold) => {
-      const { key, role, priority, isProtected, phase, needBytes, measuredBytes } = hold
+    return this.#all().map((hold) => {
+      const { key, role, priority, isProtected, phase, needBytes, measuredBytes, shared } = hold
       const held = heldBytes(hold)
       return {
         key,
@@ -137,6 +143,7 @@ export class Holds {
         promisedBytes: promised(hold),
         excessBytes: excess(hold),
         possibleExcessBytes: possibleExcess(hold),
+        ...(shared && { shared }),
         ...(needBytes !== undefined && { needBytes }),
         ...(measuredBytes !== undefined && { measuredBytes }),
         ...(held !== undefined && { heldBytes: held }),
@@ -152,6 +159,21 @@ export class Holds {
     return this.#sum(promised)
   }
 
+  /** What is committed to the memory of this name; undefined where nothing holds any. */
+  sharedBytes(sharedAs: string | undefined): number | undefined {
+    const one = sharedAs === undefined ? undefined : this.#all().find(({ shared }) => shared?.name === sharedAs)
+    return one && committed(one)
+  }
+
+  /** See `Room`. */
+  rivals({ sharedAs, weightsAs }: Pick<HeldServer, 'sharedAs' | 'weightsAs'>): readonly string[] {
+    if (weightsAs === undefined) return []
+    const rivals = [...this.#holds.values()].filter(
+      (hold) => hold.weightsAs === weightsAs && hold.sharedAs !== sharedAs,
+    )
+    return [...new Set(rivals.map(({ key }) => key))]
+  }
+
   #change(key: string, role: HeldRole, change: Partial<Hold>): boolean {
     const hold = this.#holds.get(idOf(key, role))
     if (hold !== undefined) this.#holds.set(idOf(key, role), { ...hold, ...change })
@@ -159,14 +181,68 @@ export class Holds {
   }
 
   #sum(bytes: (hold: Hold) => number): number {
-    return [...this.#holds.values()].reduce((sum, hold) => sum + bytes(hold), 0)
+    let sum = 0
+    let hasShared = false
+    for (const hold of this.#holds.values()) {
+      if (hold.sharedAs === undefined) sum += bytes(hold)
+      else hasShared = true
+    }
+    return hasShared ? countedOnce(this.#all()).reduce((total, hold) => total + bytes(hold), 0) : sum
+  }
+
+  /** Those that share memory each have what is known of it by any of them. */
+  #all(): readonly SharedHold[] {
+    const holds = [...this.#holds.values()]
+    if (holds.every(({ sharedAs }) => sharedAs === undefined)) return holds
+    const bySharing = Map.groupBy(holds, ({ sharedAs }) => sharedAs)
+    return holds.map((hold) => {
+      const together = bySharing.get(hold.sharedAs) ?? []
+      return hold.sharedAs === undefined
+        ? hold
+        : { ...hold, ...knownOf(together), shared: sharedBy(hold.sharedAs, together) }
+    })
+  }
+}
+
+type SharedHold = Hold & { readonly shared?: SharedMemory }
+
+const sharedBy = (name: string, together: readonly Hold[]): SharedMemory => ({
+  name,
+  keys: [...new Set(together.map(({ key }) => key))],
+})
+
+/** The largest need and measurement: each may have been looked at at another time. */
+function knownOf(
+  together: readonly Hold[],
+): Pick<Hold, 'needBytes' | 'measuredBytes' | 'measuredWhenReady' | 'seenBytes'> {
+  const most = (of: (hold: Hold) => number | undefined): number | undefined => {
+    const known = together.flatMap((hold) => of(hold) ?? [])
+    return known.length === 0 ? undefined : Math.max(...known)
+  }
+  return {
+    needBytes: most(({ needBytes }) => needBytes),
+    measuredBytes: most(({ measuredBytes }) => measuredBytes),
+    measuredWhenReady: most(({ measuredWhenReady }) => measuredWhenReady),
+    seenBytes: most(({ seenBytes }) => seenBytes) ?? 0,
   }
 }
 
 function holdOf(server: HeldServer, role: HeldRole, phase: Hold['phase'], seenBytes: number): Hold {
-  const { key, needBytes, priority, isProtected = false, mappedBytes = 0 } = server
+  const { key, needBytes, priority, isProtected = false, mappedBytes = 0, sharedAs, weightsAs } = server
   const measured = { measuredBytes: undefined, measuredWhenReady: undefined }
-  return { key, role, priority, isProtected, needBytes, phase, mappedBytes, seenBytes, ...measured }
+  return {
+    key,
+    role,
+    priority,
+    isProtected,
+    needBytes,
+    phase,
+    mappedBytes,
+    seenBytes,
+    sharedAs,
+    weightsAs,
+    ...measured,
+  }
 }
 
 const committed = (hold: Hold): number =>

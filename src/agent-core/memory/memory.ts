@@ -2,7 +2,7 @@ import { type BesideVerdict, type BookOutlook, MemoryBook, type Refusal, type St
 import { type Budget, type BudgetResult, GpuLimit, resolveBudget } from './budget.ts'
 import { type ExcessQuestion, type GrowingServer, GrowthWatch } from './growth.ts'
 import { type HeldMemory, type HeldRole, idOf } from './holds.ts'
-import { fits } from './room.ts'
+import { countedOnce, fits } from './room.ts'
 import { levelOf, type MemoryView, type PressureChange, type PressureThresholds, Watchdog } from './watchdog.ts'
 import { type Misfit, waysToFit, type WayToFit } from './ways-to-fit.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -432,6 +432,14 @@ export class Memory implements AsyncDisposable {
     return new Map([...(this.view?.footprints ?? []), ...shares])
   }
 
+  /** What all servers have; memory that several share counts once. */
+  heldTogether(): number {
+    const all = this.#book.held()
+    const counted = new Set(countedOnce(all))
+    const repeated = new Set(all.filter((one) => !counted.has(one)).map(({ key, role }) => idOf(key, role)))
+    return [...this.held()].reduce((sum, [id, bytes]) => (repeated.has(id) ? sum : sum + bytes), 0)
+  }
+
   /** Milliseconds since the level became what it is; 0 before the first look. */
   levelForMs(view: MemoryView): number {
     return Math.max(0, this.now() - view.since)
@@ -532,6 +540,12 @@ export class Memory implements AsyncDisposable {
 
   isHeld(key: string): boolean {
     return this.#book.held().some((held) => held.key === key)
+  }
+
+  /** Other services that hold the same memory. */
+  sharedWith(key: string): readonly string[] {
+    const shared = this.#book.held().find((held) => held.key === key)?.shared
+    return shared?.keys.filter((other) => other !== key) ?? []
   }
 
   placeOf(key: string): number | undefined {

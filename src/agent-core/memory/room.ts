@@ -21,6 +21,17 @@ export interface Room {
   readonly availableBytes?: number
   /** What starting servers will still take of that. */
   readonly promisedBytes: number
+  /** What is held already of the memory that the new server would share with others; absent where it would share none. */
+  readonly sharedBytes?: number
+  /** Services with the same weights in one daemon, under other settings: it has them in memory once. Absent = none. */
+  readonly rivals?: readonly string[]
+}
+
+/** Memory that several services hold together, as one model of a daemon: it counts once, and comes back when the last of them is gone. */
+export interface SharedMemory {
+  readonly name: string
+  /** All services that hold it. */
+  readonly keys: readonly string[]
 }
 
 /** By how many bytes something does not fit; 0 where it does. */
@@ -43,17 +54,28 @@ export function limitOf({ budgetBytes, ownBudgetBytes }: Room): number {
 
 export function shortageOf(needBytes: number, room: Room): Shortage {
   const { ownBudgetBytes = Infinity, availableBytes = Infinity } = room
+  const own = Math.max(0, needBytes - ownBudgetBytes)
+  // Who takes nothing more fits, however little is left.
+  if (isHeldAlready(needBytes, room)) return { own, budget: 0, available: 0 }
+  const moreBytes = beyondShared(needBytes, room)
   return {
-    own: Math.max(0, needBytes - ownBudgetBytes),
-    budget: Math.max(0, room.committedBytes + needBytes - limitOf(room)),
-    available: Math.max(0, needBytes + room.promisedBytes - availableBytes),
+    own,
+    budget: Math.max(0, room.committedBytes + moreBytes - limitOf(room)),
+    available: Math.max(0, moreBytes + room.promisedBytes - availableBytes),
   }
 }
+
+/** What it takes beside the memory that it shares. */
+export const beyondShared = (needBytes: number, { sharedBytes = 0 }: Room): number =>
+  Math.max(0, needBytes - sharedBytes)
+
+export const isHeldAlready = (needBytes: number, room: Room): boolean =>
+  room.sharedBytes !== undefined && beyondShared(needBytes, room) === 0
 
 /** Equality fits. */
 export function fits(needBytes: number, room: Room): boolean {
   const { own, budget, available } = shortageOf(needBytes, room)
-  return own === 0 && budget === 0 && available === 0
+  return room.rivals === undefined && own === 0 && budget === 0 && available === 0
 }
 
 /** A server whose end would free memory. */
@@ -67,12 +89,37 @@ export interface Evictable {
   readonly residentBytes: number
   /** What it was promised and has not taken yet; 0 once it serves. */
   readonly promisedBytes: number
+  /** Set where others may hold the same memory. */
+  readonly shared?: SharedMemory | undefined
+}
+
+type Sharing = Pick<Evictable, 'shared'>
+
+/** Of those that hold the same memory the first alone. */
+export function countedOnce<T extends Sharing>(servers: readonly T[]): readonly T[] {
+  const seen = new Set<string>()
+  return servers.filter(({ shared }) => {
+    if (shared === undefined) return true
+    const isFirst = !seen.has(shared.name)
+    seen.add(shared.name)
+    return isFirst
+  })
+}
+
+/** Those whose memory comes back when all of these are gone. */
+export function freedBy<T extends Sharing & Pick<Evictable, 'key'>>(gone: readonly T[]): readonly T[] {
+  const keys = new Set(gone.map(({ key }) => key))
+  return countedOnce(gone.filter(({ shared }) => shared === undefined || shared.keys.every((key) => keys.has(key))))
 }
 
 export function roomWithout(room: Room, gone: readonly Evictable[]): Room {
-  const sum = (of: (server: Evictable) => number): number => gone.reduce((total, server) => total + of(server), 0)
+  const freed = freedBy(gone)
+  const sum = (of: (server: Evictable) => number): number => freed.reduce((total, server) => total + of(server), 0)
+  const { rivals, ...others } = room
+  const left = rivals?.filter((rival) => !gone.some(({ key }) => key === rival)) ?? []
   return {
-    ...room,
+    ...others,
+    ...(left.length > 0 && { rivals: left }),
     committedBytes: room.committedBytes - sum(({ committedBytes }) => committedBytes),
     promisedBytes: room.promisedBytes - sum(({ promisedBytes }) => promisedBytes),
     ...(room.availableBytes !== undefined && {

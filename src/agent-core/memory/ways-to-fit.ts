@@ -1,9 +1,11 @@
 import { formatBytes, formatTokens } from '../../contract/format.ts'
 import { largestBudget, raiseGpuLimit } from './budget.ts'
 import {
+  beyondShared,
   type Evictable,
   fewestEvictions,
   fits,
+  freedBy,
   limitOf,
   type Priority,
   priorityWeights,
@@ -130,7 +132,7 @@ function eviction({ needBytes, room, servers, priority }: Misfit): WayToFit[] {
   const notAbove = servers.filter((server) => priorityWeights[server.priority] <= priorityWeights[priority])
   const gone = fewestEvictions(needBytes, room, notAbove)
   if (gone === undefined || gone.length === 0) return []
-  const freed = gone.reduce((sum, { committedBytes }) => sum + committedBytes, 0)
+  const freed = freedBy(gone).reduce((sum, { committedBytes }) => sum + committedBytes, 0)
   const sentence = `Evict ${list(gone.map(({ name }) => name))}: frees ${formatBytes(freed)}`
   return [{ kind: 'evict', keys: gone.map(({ key }) => key), sentence }]
 }
@@ -173,7 +175,7 @@ function quitting({ apps }: Misfit, missingBytes: number): WayToFit | undefined 
 function raised(misfit: Misfit): WayToFit | undefined {
   const { needBytes, room, totalBytes, gpuLimitBytes, platform } = misfit
   // A Model's own budget, once it is the larger one, also bounds the sum.
-  const wanted = room.committedBytes + needBytes
+  const wanted = room.committedBytes + beyondShared(needBytes, room)
   const isOwn = shortageOf(needBytes, room).own > 0
   const isSumEnough = wanted <= limitOf(room)
   const bytes = roundedUp(isOwn && isSumEnough ? needBytes : wanted)

@@ -199,6 +199,8 @@ export interface AdmissionReport {
   readonly place: number | undefined
   /** What would make it fit. */
   readonly ways: MemoryRefusal['ways']
+  /** Other services that hold the same memory. */
+  readonly sharedWith: readonly string[]
 }
 
 /** Whether the desired server fits beside the present one, or in its place. */
@@ -273,6 +275,7 @@ export class Admission implements Disposable {
       need,
       place: this.#options.memory.placeOf(key),
       ways: refusal?.ways ?? comparison?.instead?.ways ?? [],
+      sharedWith: this.#options.memory.sharedWith(key),
     }
   }
 
@@ -405,6 +408,7 @@ export class Admission implements Disposable {
       needBytes: need.estimate?.total,
       mappedBytes: need.estimate?.mappedBytes ?? 0,
       ...(need.whyUnknown !== undefined && { whyUnknown: need.whyUnknown }),
+      ...need.daemonMemory,
       priority: spec.priority,
       isProtected: this.#options.targetOf(key)?.isProtected ?? false,
       since: this.#entry(key).waitingSince ?? this.#options.now(),

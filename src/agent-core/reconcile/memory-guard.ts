@@ -31,14 +31,14 @@ export const measuredServers = (servers: MeasurableServers): MeasuredServer[] =>
 
 /** What an earlier agent left running, as it is now; its priority and protection become known with its object. */
 export function countServers(
-  servers: KnownServers & Pick<Servers, 'needOf' | 'mappedBytesOf'>,
+  servers: KnownServers & Pick<Servers, 'needOf' | 'mappedBytesOf' | 'daemonMemoryOf'>,
   memory: { readonly adopt: (server: Parameters<Memory['adopt']>[0]) => void },
 ): void {
   for (const { key, role, state, as } of living(servers)) {
     // A server that has not answered yet may still be loading: until it answers it counts as starting.
     const phase = state.kind === 'starting' || state.kind === 'loading' ? 'starting' : 'running'
     const need = { needBytes: servers.needOf(key, as), mappedBytes: servers.mappedBytesOf(key, as) }
-    memory.adopt({ key, role, ...need, priority: 'normal', phase })
+    memory.adopt({ key, role, ...need, ...servers.daemonMemoryOf(key, as), priority: 'normal', phase })
   }
 }
 
@@ -149,7 +149,7 @@ export class MemoryGuard implements Disposable {
     const servers = growth.servers.map((server) => ({ ...server, isEnding: this.#ended.has(lives.get(server) ?? 0) }))
     const verdict = chooseExcess({ ...growth, servers, marginBytes: marginBytes() })
     if (verdict === undefined) this.#overBudget = undefined
-    else if (this.#isDue(verdict, isFresh)) this.#end(verdict)
+    else if (this.#isDue(verdict, isFresh)) this.#endAll(verdict, servers)
     // What grows is not left to the next look by the clock.
     const largest = Math.max(0, ...growth.servers.map(({ possibleExcessBytes }) => possibleExcessBytes))
     if (!isFresh && largest > this.#largestSeen) void memory.look()
@@ -167,6 +167,15 @@ export class MemoryGuard implements Disposable {
     if (memory.now() - this.#overBudget.since >= overBudgetMs) return true
     memory.watchGrowth()
     return false
+  }
+
+  /** The one that was chosen, and all that have the same memory: it comes back with the last of them. */
+  #endAll(verdict: ExcessVerdict, servers: readonly ExcessVerdict['end'][]): void {
+    const { shared } = verdict.end
+    const others = servers.filter(
+      (one) => one !== verdict.end && shared !== undefined && one.shared?.name === shared.name,
+    )
+    for (const end of [verdict.end, ...others]) this.#end({ ...verdict, end })
   }
 
   #end(verdict: ExcessVerdict): void {

@@ -7,6 +7,7 @@ import {
   nextToGo,
   type SkipReason,
 } from '../memory/eviction.ts'
+import type { HeldMemory } from '../memory/holds.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -55,7 +56,7 @@ export class PressureEviction implements Disposable {
   readonly #unsubscribe: () => void
   #isDeciding = false
   #endedAt: number | undefined
-  #leaving: string | undefined
+  #leaving: readonly string[] = []
   /** The latest service that came back. */
   #cameBack: { readonly key: string; readonly at: number } | undefined
   /** Why nothing was evicted in this episode of critical pressure, as it was reported. */
@@ -115,7 +116,7 @@ export class PressureEviction implements Disposable {
       sampleAgeMs: this.#options.memory.now() - view.at,
     })
     if ('evict' in choice) {
-      this.#carryOut(choice.evict, choice.sentence)
+      this.#leaving = choice.evict.filter((key) => this.#carryOut(key, choice.sentence))
       return
     }
     // These pass by themselves.
@@ -128,21 +129,22 @@ export class PressureEviction implements Disposable {
     for (const { key } of models) narrator.tell(key, { kind: 'evictionSkipped', message })
   }
 
-  #carryOut(key: string, why: string): void {
+  /** False where the service is no longer known. */
+  #carryOut(key: string, why: string): boolean {
     const { session, unloadReasons, narrator, onEvicted } = this.#options
     const { reconciler, clusterUrl } = session() ?? {}
     const report = reconciler?.report(key)
-    if (!reconciler || report?.uid === undefined || clusterUrl === undefined) return
+    if (!reconciler || report?.uid === undefined || clusterUrl === undefined) return false
     const { uid, namespace, name } = report
     const now = this.#now()
     const message = `Evicted from memory, which was critically short: ${why} It comes back by itself when that has passed.`
-    this.#leaving = key
     unloadReasons.remember(uid, evictedOnceMore(unloadReasons.eviction(uid), now))
     const since = new Date(now).toISOString()
     unloadReasons.unload({ uid, namespace, name, cluster: clusterUrl }, { kind: 'evicted', since, message })
     narrator.tell(key, { kind: 'evicted', why, message, priority: priorityOf(report) })
     onEvicted()
     reconciler.enqueue(key)
+    return true
   }
 
   #bringBack(view: MemoryView): void {
@@ -203,20 +205,25 @@ export class PressureEviction implements Disposable {
 
   /** The time at which what left had left, or was given up on. */
   #noteEnd(): void {
-    if (this.#leaving === undefined) return
+    if (this.#leaving.length === 0) return
     const { reconciler } = this.#options.session() ?? {}
-    const report = reconciler?.report(this.#leaving)
-    const left = [report?.server, report?.retiring].filter(isAlive)
-    if (left.some((state) => !isUnendable(state))) return
-    const text = `${this.#leaving} cannot be ended; if memory stays critically short, the next model leaves instead.`
-    if (left.length > 0) this.#options.log.warn('evicted model keeps its memory', { key: this.#leaving, text })
-    this.#leaving = undefined
+    const left = this.#leaving.flatMap((key) => {
+      const report = reconciler?.report(key)
+      return [report?.server, report?.retiring].filter(isAlive).map((state) => ({ key, state }))
+    })
+    if (left.some(({ state }) => !isUnendable(state))) return
+    for (const key of new Set(left.map((one) => one.key))) {
+      const text = `${key} cannot be ended; if memory stays critically short, the next model leaves instead.`
+      this.#options.log.warn('evicted model keeps its memory', { key, text })
+    }
+    this.#leaving = []
     this.#endedAt = this.#options.memory.now()
   }
 
   #models(): LoadedModel[] {
     const { session, memory } = this.#options
     const held = memory.held()
+    const holders = Map.groupBy(memory.book.held(), ({ key }) => key)
     const reports = session()?.reconciler.reports() ?? []
     return reports.flatMap((report): LoadedModel[] => {
       const { key, server } = report
@@ -235,6 +242,7 @@ export class PressureEviction implements Disposable {
           isStopping:
             !isStuck && (!isAlive(server) || server.kind === 'stopping' || server.kind === 'exited' || isLeaving),
           canBeEvicted: !isStuck,
+          sharedAs: sharedAs(holders.get(key) ?? []),
           ...(use && busyness(use)),
           ...(heldBytes !== undefined && { heldBytes }),
         },
@@ -247,6 +255,12 @@ export class PressureEviction implements Disposable {
     const uses = await Promise.all(current.map(async ({ key, look }) => [key, await look({ freshMs })] as const))
     this.#uses = new Map(uses)
   }
+}
+
+/** Undefined where one of its servers has memory of its own. */
+function sharedAs(held: readonly HeldMemory[]): string | undefined {
+  const [name, ...others] = new Set(held.map(({ shared }) => shared?.name))
+  return others.length === 0 ? name : undefined
 }
 
 /** What is not counted is not known; a server that is silent computes a long batch. */

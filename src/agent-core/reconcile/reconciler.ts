@@ -285,9 +285,8 @@ export class Reconciler {
     const { servers, memory, narrator, log } = this.#options
     const isNormal = to === 'normal'
     log[isNormal ? 'info' : 'warn']('memory pressure', { from, to })
-    const models = [...memory.held().values()].reduce((sum, bytes) => sum + bytes, 0)
     const total = view.figures === undefined ? '' : ` of ${formatBytes(view.figures.totalBytes)}`
-    const message = `Memory pressure went from ${from} to ${to}; the models here have ${formatBytes(models)}${total}.`
+    const message = `Memory pressure went from ${from} to ${to}; the models here have ${formatBytes(memory.heldTogether())}${total}.`
     const isNews = from !== 'unknown' && to !== 'unknown'
     this.#admission.pressureChanged()
     for (const key of this.#services.keys()) {

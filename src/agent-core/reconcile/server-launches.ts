@@ -14,6 +14,7 @@ import { type Dialect, type Dialects, tooOld } from '../runtimes/dialect.ts'
 import type { CommandInput, DaemonRuntime, ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { loopback } from '../servers/listening.ts'
+import { daemonMemoryOf } from '../servers/served-model.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Executable } from '../util/find-executable.ts'
 import { chooseRuntime, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
@@ -130,7 +131,15 @@ export class ServerLaunches {
   }
 
   /** What the server will hold. Never rejects. */
-  sizeUp(prepared: PreparedServer, of: string): Promise<Need> {
+  async sizeUp(prepared: PreparedServer, of: string): Promise<Need> {
+    const { runtime } = prepared
+    const need = await this.#sizeUp(prepared, of)
+    if (runtime.kind !== 'daemon') return need
+    const { name: model, files, isOurs } = this.#contentFor(prepared, runtime)
+    return { ...need, daemonMemory: daemonMemoryOf({ ...this.#daemonOf(runtime), model, isOurs }, files) }
+  }
+
+  #sizeUp(prepared: PreparedServer, of: string): Promise<Need> {
     const { desiredServer, runtime, model, env } = prepared
     const { models, metal } = this.#options
     if (runtime.sizing === 'safetensors') {
@@ -164,20 +173,28 @@ export class ServerLaunches {
 
   #load(prepared: PreparedServer, runtime: DaemonRuntime, { estimate }: Need): DaemonLaunch {
     const { settings } = this.#options
-    const { desiredServer, model } = prepared
-    const { owner } = settings
-    const content = runtime.content({ ...this.#given(prepared), port: 0, revision: model.revision, owner })
+    const { desiredServer } = prepared
+    const content = this.#contentFor(prepared, runtime)
     return {
       uid: desiredServer.service.metadata.uid,
       digest: desiredServer.digest,
       runtime: runtime.name,
-      daemon: { host: loopback, port: settings.daemonPort(runtime) },
+      daemon: this.#daemonOf(runtime),
       content,
       port: settings.port(runtime.name),
       ...settings.rules(runtime),
       files: content.files,
       ...(estimate && { needBytes: estimate.total }),
     }
+  }
+
+  #daemonOf(runtime: DaemonRuntime) {
+    return { host: loopback, port: this.#options.settings.daemonPort(runtime) }
+  }
+
+  #contentFor(prepared: PreparedServer, runtime: DaemonRuntime) {
+    const { owner } = this.#options.settings
+    return runtime.content({ ...this.#given(prepared), port: 0, revision: prepared.model.revision, owner })
   }
 
   #process(prepared: PreparedServer, runtime: ProcessRuntime, executable: string, need: Need): ServerLaunch {

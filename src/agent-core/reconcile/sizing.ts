@@ -17,6 +17,7 @@ import type { ServerFiles } from './model-request.ts'
 import { parseShard, shardPaths } from '../models/selection.ts'
 import type { InferenceServiceSpec, Model } from '../kube/resources.ts'
 import { slotsOf } from '../runtimes/mlx-lm.ts'
+import type { DaemonMemory } from '../servers/served-model.ts'
 
 /** The estimate of what a server will hold. */
 export interface Need {
@@ -26,6 +27,8 @@ export interface Need {
   /** Why there is none, one sentence. */
   readonly whyUnknown: string | undefined
   readonly changeable: Changeable
+  /** What it may share with other services; absent for a process, which has its own memory. */
+  readonly daemonMemory?: DaemonMemory
 }
 
 export interface SizingInputs {

@@ -27,6 +27,23 @@ export interface DaemonEngine extends DaemonAddress {
   readonly isOurs: boolean
 }
 
+/** Names of what services may have together in a daemon's memory. */
+export interface DaemonMemory {
+  /** The same for all that one model there serves. */
+  readonly sharedAs: string
+  /** The same for all models of one file, of which it has one in memory at a time; undefined where the file is not known. */
+  readonly weightsAs: string | undefined
+}
+
+export const daemonMemoryOf = (
+  { host, port, model, isOurs }: DaemonEngine,
+  [weights]: readonly string[] = [],
+): DaemonMemory => ({
+  // What a daemon lists by itself may have another name there than was expected.
+  sharedAs: `${host}:${port} ${isOurs ? model : (weights ?? model)}`,
+  weightsAs: weights === undefined ? undefined : `${host}:${port} ${weights}`,
+})
+
 export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs' | 'quietMs'>
 
 export type StopReport = { readonly stopped: true } | { readonly stopped: false; readonly message: string }

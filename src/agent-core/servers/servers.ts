@@ -12,7 +12,14 @@ import { serverProtocols, type CountersReading, type ServerProtocol, type Server
 import { ExitWatch } from './process-group.ts'
 import { keyOfRun, serverFolders } from './run-folder.ts'
 import { daemonAt } from './daemons.ts'
-import type { ServedModel, DaemonEngine, StopOptions, StopReport } from './served-model.ts'
+import {
+  daemonMemoryOf,
+  type DaemonEngine,
+  type DaemonMemory,
+  type ServedModel,
+  type StopOptions,
+  type StopReport,
+} from './served-model.ts'
 import type { Exited, Failure, ServerRole, ServerState } from './server-state.ts'
 import { ServiceServers, type AdoptableServer, type CountedServer } from './service-servers.ts'
 
@@ -160,6 +167,12 @@ export class Servers implements AsyncDisposable {
   /** The API key that the daemon asks requests for; it goes to the gateway and nowhere else. */
   apiKeyOf(key: string, role: ServerRole = 'current'): string | undefined {
     return this.#of(key, role)?.run?.apiKey
+  }
+
+  /** What it has in a daemon's memory; undefined for a process. */
+  daemonMemoryOf(key: string, role: ServerRole): DaemonMemory | undefined {
+    const { engine, files } = this.#of(key, role)?.facts ?? {}
+    return engine && daemonMemoryOf(engine, files)
   }
 
   /** What the daemon says that its model holds, in bytes; undefined for a process. */

@@ -174,3 +174,10 @@ test('the name of an application neither writes a line of its own nor steers the
   const lines = rendered({ budget: 48e9, available: 55e9, waysToFit: [{ sentence }] }).split('\n')
   expect(lines).toContain('  • quit  [H [2J [3JEvil It fits..')
 })
+
+test('services that share one memory are stopped together, and what that frees is told once', () => {
+  const shared = { name: 'tag', keys: ['default/a', 'default/b'] }
+  const holders = [holding('a', 20, { shared }), holding('b', 20, { shared }), holding('c', 5)]
+  const told = verdictOf(rendered({ budget: 60e9, available: 40e9, holders }))
+  expect(told).toMatch(/It fits when default\/a and default\/b are stopped, which frees 20\.0 GB\./)
+})

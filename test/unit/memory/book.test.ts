@@ -187,6 +187,118 @@ describe('a start in the place of what runs for it', () => {
   })
 })
 
+describe('memory that several services share', () => {
+  const shared = { sharedAs: 'the daemon, the model' }
+
+  test('counts once, and the next service takes nothing more, however little is left', () => {
+    const { book } = bookWith({ budget: 36, available: 30 })
+    book.admit(request('ns/a', 20, shared))
+    expect(book.admit(request('ns/b', 20, shared))).toEqual({ admitted: true })
+    expect(book.state()).toMatchObject({ committedBytes: 20 * gb, promisedBytes: 20 * gb })
+    expect(book.admit(request('ns/c', 16.1))).toMatchObject({
+      message: expect.stringContaining('16.0 GB left in the budget') as unknown,
+    })
+    expect(book.admit(request('ns/d', 10.1))).toMatchObject({
+      message: expect.stringContaining('10.0 GB really available') as unknown,
+    })
+    book.observe({ budgetBytes: 10 * gb, availableBytes: 1 * gb })
+    expect(book.admit(request('ns/e', 20, shared))).toEqual({ admitted: true })
+    expect(book.admit(request('ns/f', 20, { ...shared, ownBudgetBytes: 19 * gb }))).toMatchObject({
+      admitted: false,
+      shortage: { own: gb, budget: 0, available: 0 },
+    })
+    expect(book.held().map(({ shared: by }) => by?.keys)).toEqual(
+      ['ns/a', 'ns/b', 'ns/e'].map(() => ['ns/a', 'ns/b', 'ns/e']),
+    )
+  })
+
+  test('is there for a service that starts as soon as any other has loaded it', () => {
+    const { book } = bookWith({ budget: 36, available: 30 })
+    book.admit(request('ns/a', 20, shared))
+    book.measured('ns/a', 22 * gb)
+    book.ready('ns/a')
+    book.observe({ availableBytes: 8 * gb })
+    book.admit(request('ns/b', 20, shared))
+    expect(book.state()).toMatchObject({ committedBytes: 22 * gb, promisedBytes: 0 })
+    expect(book.held()).toMatchObject([{ heldBytes: 22 * gb }, { heldBytes: 22 * gb }])
+    book.release('ns/a')
+    expect(book.state()).toMatchObject({ committedBytes: 20 * gb })
+  })
+
+  test('goes ahead of what waits, whose room it does not take', () => {
+    const { book } = bookWith({ budget: 36 })
+    book.admit(request('ns/a', 20, shared))
+    book.admit(request('ns/b', 17, { priority: 'high' }))
+    expect(book.admit(request('ns/c', 20, shared))).toEqual({ admitted: true })
+    expect(book.placeOf('ns/b')).toBe(1)
+  })
+
+  test('comes back with the last service that has it: for a start of higher priority all of them go, or none', () => {
+    const { book, freed } = bookWith({ budget: 36, available: 16 })
+    const low = { priority: 'low', ...shared } as const
+    for (const key of ['ns/a', 'ns/b']) {
+      book.adopt(request(key, 20, low))
+      book.measured(key, 20 * gb)
+    }
+    const evictFirst = () => {
+      const answer = book.admit(request('ns/c', 30, { priority: 'high', mayEvict: true }))
+      return answer.admitted ? 'admitted' : answer.evictFirst
+    }
+    expect(evictFirst()).toEqual(['ns/a', 'ns/b'])
+    expect(book.outlook({ budgetBytes: 36 * gb, enforcement: 'enforce', mayEvict: true }, [])).toMatchObject({
+      evicted: [
+        { key: 'ns/a', winner: 'ns/c' },
+        { key: 'ns/b', winner: 'ns/c' },
+      ],
+    })
+    book.know('ns/b', { priority: 'low', isProtected: true })
+    expect(evictFirst()).toEqual([])
+    freed.length = 0
+    book.release('ns/a')
+    book.observe({ availableBytes: 16 * gb })
+    expect(freed).toEqual([])
+    book.release('ns/b')
+    book.observe({ availableBytes: 36 * gb })
+    expect(freed.at(-1)).toEqual(['ns/c'])
+  })
+
+  test('is of one kind at a time: the same weights under other settings wait until who has them gives them back', () => {
+    const { book, freed } = bookWith({ budget: 100 })
+    const weightsAs = 'the daemon, the file'
+    const low = { sharedAs: 'small', weightsAs, priority: 'low' } as const
+    const large = { sharedAs: 'large', weightsAs }
+    book.admit(request('ns/a', 20, low))
+    book.admit(request('ns/b', 20, low))
+    expect(book.admit(request('ns/c', 30, large))).toMatchObject({
+      admitted: false,
+      reason: 'InsufficientMemory',
+      message:
+        'Needs 30.0 GB, ns/a, ns/b have the same weights in that daemon under other settings, and it has them in memory once: give all the same contextSize, or choose llama-server (1st waiting)',
+      evictFirst: [],
+    })
+    expect(book.admit(request('ns/c', 30, { ...large, mayEvict: true }))).toMatchObject({
+      evictFirst: ['ns/a', 'ns/b'],
+    })
+    expect(book.canRunBeside(request('ns/a', 30, large))).toMatchObject({ allowed: false })
+    expect(book.refusalInstead(request('ns/a', 30, large))).toBeUndefined()
+    expect(book.admit(request('ns/d', 30, { sharedAs: 'other', weightsAs: 'another file' }))).toEqual({
+      admitted: true,
+    })
+    book.release('ns/a')
+    freed.length = 0
+    book.release('ns/b')
+    expect(freed.at(-1)).toEqual(['ns/c'])
+  })
+
+  test('is that of both servers of a service that is loaded again in the same daemon', () => {
+    const { book } = bookWith({ budget: 30 })
+    book.admit(request('ns/a', 20, shared))
+    expect(book.admitBeside(request('ns/a', 20, shared))).toEqual({ allowed: true })
+    expect(book.state().committedBytes).toBe(20 * gb)
+    expect(book.admitBeside(request('ns/a', 20, { sharedAs: 'another' }))).toMatchObject({ allowed: false })
+  })
+})
+
 describe("a Model's own budget", () => {
   test('bounds what the Model itself needs', () => {
     const { book } = bookWith({ budget: 36 })

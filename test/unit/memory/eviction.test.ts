@@ -107,7 +107,7 @@ describe('nothing is evicted', () => {
 describe('who goes first', () => {
   const first = (...models: LoadedModel[]) => {
     const choice = chooseEviction(question(models, { share: 0 }))
-    return 'evict' in choice ? choice.evict : choice.skip
+    return 'evict' in choice ? choice.evict.join() : choice.skip
   }
 
   test('the lowest priority, even where it is busy and small', () => {
@@ -151,9 +151,34 @@ describe('who goes first', () => {
 
   test('after an eviction another one only with a new look and after a pause', () => {
     expect(chooseEviction(question([a, b], { sinceEvictionMs: evictionTimes.coolDownMs, sampleAgeMs: 0 }))).toEqual({
-      evict: 'team/a',
+      evict: ['team/a'],
       sentence: 'team/a leaves memory first, because it has normal priority, has been idle for 12 min, has 20.0 GB.',
     })
+  })
+
+  test('services that share one memory leave together, when the most important of them may', () => {
+    const [one, other] = [model('one', { sharedAs: 'tag' }), model('other', { sharedAs: 'tag' })]
+    expect(first(one, other, model('alone', { heldBytes: gb }))).toBe('one,other')
+    expect(first(one, { ...other, priority: 'high' }, a)).toBe('team/a')
+    expect(first(one, { ...other, isProtected: true }, a)).toBe('team/a')
+    expect(first({ ...one, idleForMs: 0 }, other, model('idle', { heldBytes: gb }))).toBe('idle')
+    const { idleForMs: _, ...untold } = one
+    expect(first(untold, other, model('idle', { heldBytes: gb }))).toBe('idle')
+    expect(first({ ...one, isReady: false }, other, busy('busy', { priority: 'high' }))).toBe('one,other')
+    const { sentence } = chooseEviction(question([one, other, model('alone', { priority: 'high' })], { share: 0 }))
+    expect(sentence).toMatch(/^one and other leave memory first, because it has normal priority/)
+  })
+
+  test('services that share one memory are one model: the last one stays, and it counts once against the share', () => {
+    const [one, other] = [model('one', { sharedAs: 'tag' }), model('other', { sharedAs: 'tag' })]
+    expect(first(one, other)).toBe('floor')
+    const { sentence } = chooseEviction(question([one, other, model('alone', { heldBytes: 10 * gb })]))
+    expect(sentence).toMatch(/^Our models have 30\.0 GB of/)
+  })
+
+  test('one that leaves while another keeps the same memory frees nothing that would be waited for', () => {
+    const leaving = model('leaving', { sharedAs: 'tag', isStopping: true, priority: 'high' })
+    expect(first(leaving, model('staying', { sharedAs: 'tag' }), model('alone', { priority: 'high' }))).toBe('staying')
   })
 
   test('a smaller share lets our models go earlier', () => {
@@ -183,6 +208,9 @@ describe('who would go next', () => {
       sentence:
         'team/a would go next, because it is the only one that may leave, has normal priority, has been idle for 12 min, has 20.0 GB.',
     })
+    const pair = ['team/y', 'team/z'].map((key) => model(key, { sharedAs: 'tag', priority: 'low' }))
+    const next = nextToGo([a, ...pair])
+    expect([next.key, next.sentence.slice(0, 32)]).toEqual(['team/y', 'team/y and team/z would go next,'])
     expect(nextToGo([a])).toEqual({ sentence: 'Nothing would be evicted: The last model in memory is never evicted.' })
   })
 })
@@ -213,8 +241,8 @@ test('whatever runs: never a protected one, never the last, never while our mode
       const choice = chooseEviction(question(models, { share }))
       if ('skip' in choice) return true
       evictions++
-      const gone = models.find(({ key }) => key === choice.evict)
-      const others = models.filter(({ key }) => key !== choice.evict)
+      const gone = models.find(({ key }) => choice.evict.includes(key))
+      const others = models.filter(({ key }) => !choice.evict.includes(key))
       const held = models.reduce((sum, one) => sum + (one.heldBytes ?? 0), 0)
       const mayGo = others.filter((one) => one.canBeEvicted && !one.isProtected)
       const hadReady = models.some(({ isReady }) => isReady)

@@ -102,6 +102,14 @@ describe('which server is ended for what it takes past its need', () => {
       question([server('a', { need: 12, hidden: 5 })], short(0.1)),
       'a available',
     ],
+    [
+      'none where what leads past the budget is the same memory, counted twice',
+      question([
+        { ...server('a', { need: 10, excess: 1 }), shared: { name: 'tag', keys: ['a', 'b'] } },
+        { ...server('b', { need: 10, excess: 1 }), shared: { name: 'tag', keys: ['a', 'b'] } },
+      ]),
+      undefined,
+    ],
     ['not of one that keeps the budget', question([server('a', { need: 12, hidden: 5 })]), undefined],
     [
       'none where memory cannot be read',

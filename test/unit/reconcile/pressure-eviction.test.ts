@@ -200,6 +200,25 @@ test('one that was evicted comes back also where its cluster has another address
   await untilTold('broughtBack first')
 })
 
+test('services that share one memory leave together, and the next one goes only when all of them have left', async () => {
+  for (const name of ['first', 'second', 'third']) isLoaded(name)
+  for (const name of ['first', 'second']) {
+    memory.adopt({ key: `ns/${name}`, needBytes: 1024 ** 3, priority: 'normal', sharedAs: 'tag' })
+  }
+  serviceIs('third', { server: { pid: groupId, kind: 'starting' }, isProtected: true, plan: { state: 'ready' } })
+  await memoryIsCritical()
+  await untilTold('evicted second')
+  expect([told, evicted]).toEqual([['evicted first', 'evicted second'], 2])
+  expect(messageOf('first')).toContain('ns/first and ns/second leave memory first')
+  serviceIs('third', { server: { pid: groupId, kind: 'starting' }, plan: { state: 'ready' } })
+  isLoaded('fourth')
+  serviceIs('first', {})
+  now += evictionTimes.coolDownMs
+  await memory.look()
+  await memory.look()
+  expect(evicted).toBe(2)
+})
+
 test('nothing is evicted while memory is better again, though the level is kept until that has lasted', async () => {
   for (const name of ['first', 'second']) isLoaded(name)
   await memoryIsCritical()

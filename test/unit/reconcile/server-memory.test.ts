@@ -3,6 +3,7 @@ import type { Memory } from '../../../src/agent-core/memory/memory.ts'
 import type { Servers } from '../../../src/agent-core/servers/servers.ts'
 import type { ServerRole } from '../../../src/agent-core/servers/server-state.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
+import { daemonMemoryOf } from '../../../src/agent-core/servers/served-model.ts'
 import { countServers, followServers, measuredServers } from '../../../src/agent-core/reconcile/memory-guard.ts'
 
 type Found = Partial<Record<ServerRole, ServerState>>
@@ -33,6 +34,7 @@ function counted(found: Found) {
     retiring: () => found.retiring,
     needOf: (_: string, role: ServerRole = 'current') => needs[role],
     toldBytesOf: () => undefined,
+    daemonMemoryOf: () => undefined,
     mappedBytesOf: (_: string, role: ServerRole) => (role === 'current' ? 15 : 0),
   }
   const told: Parameters<Memory['adopt']>[0][] = []
@@ -59,6 +61,30 @@ test('of a swap that was under way both servers are counted, the elder as the cu
   expect(counted({ retiring: stopping, current: ready })).toEqual([
     { role: 'current', needBytes: 30, phase: 'running' },
     { role: 'beside', needBytes: 20, phase: 'running' },
+  ])
+})
+
+test('models that were found in one daemon under one name share their memory', () => {
+  const told: Parameters<Memory['adopt']>[0][] = []
+  const engines = { 'ns/a': 'one', 'ns/b': 'one', 'ns/c': 'other', 'ns/d': undefined, 'ns/e': 'listed' }
+  const servers = {
+    state: () => new Map(Object.keys(engines).map((key) => [key, ready])),
+    ...{ get: () => ready, successor: () => undefined, retiring: () => undefined },
+    ...{ needOf: () => 20, mappedBytesOf: () => 0 },
+    daemonMemoryOf: (key: string) => {
+      const model = engines[key as keyof typeof engines]
+      return model === undefined
+        ? undefined
+        : daemonMemoryOf({ host: '127.0.0.1', port: 7, model, isOurs: key !== 'ns/e' }, ['/weights'])
+    },
+  }
+  countServers(servers, { adopt: (server) => void told.push(server) })
+  expect(told.map(({ sharedAs, weightsAs }) => [sharedAs, weightsAs])).toEqual([
+    ['127.0.0.1:7 one', '127.0.0.1:7 /weights'],
+    ['127.0.0.1:7 one', '127.0.0.1:7 /weights'],
+    ['127.0.0.1:7 other', '127.0.0.1:7 /weights'],
+    [undefined, undefined],
+    ['127.0.0.1:7 /weights', '127.0.0.1:7 /weights'],
   ])
 })
 
