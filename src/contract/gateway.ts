@@ -131,6 +131,8 @@ export const gatewayRoute = z.object({
       access: publishedAccess.optional(),
     })
     .optional(),
+  /** Models of a daemon whose requests in flight for this service are cut: no process ends with which they would. */
+  cut: z.array(z.string().max(1_024)).max(3).optional(),
   /** Why nothing serves it, and what comes next. */
   message: z.string().max(1_000).optional(),
 })

@@ -47,7 +47,8 @@ export class ClientDoor extends Door {
     const path = enginePath(runtime, direction.target)
     const engine = { host, port, title, runtime, model: names[0], engineKey }
     const statusAlone = isStatusAlone(runtime, direction.target)
-    await forward({ request, response, read, engine, path, statusAlone, connections: this.#engines, exchange })
+    const of = { service: serviceOf(route), inFlight: this.inFlight }
+    await forward({ ...of, request, response, read, engine, path, statusAlone, connections: this.#engines, exchange })
   }
 }
 

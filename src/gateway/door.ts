@@ -10,6 +10,7 @@ import {
   type RequestReason,
 } from '../contract/gateway.ts'
 import { Figures, type Exchange } from './figures.ts'
+import { InFlight } from './forward.ts'
 import { refuse, Refusal } from './refusal.ts'
 
 const headersMs = 10_000
@@ -64,6 +65,8 @@ export abstract class Door {
   }
 
   protected abstract readonly name: DoorName
+  /** What `serve` forwards. */
+  protected readonly inFlight = new InFlight()
 
   /** Throws Refusal. */
   protected abstract serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void>
@@ -73,6 +76,11 @@ export abstract class Door {
     const exchange = this.#figures.begin(route, path, { ...asked, door: this.name })
     asked.exchange = exchange
     return exchange
+  }
+
+  /** Requests in flight for the service that one of these models of a daemon answers. */
+  cut(service: string, models: readonly string[]): void {
+    this.inFlight.cut(service, models)
   }
 
   get counts(): GatewayCounts {

@@ -28,7 +28,38 @@ const idleMs = 3_000
 /** Connections to engines, kept alive. An answer may take as long as it likes, as its headers may. */
 export const connectionsToEngines = (): Agent => new Agent({ keepAlive: true, timeout: idleMs })
 
+interface Flight {
+  /** What the engine calls the model. */
+  readonly model: string | undefined
+  cut: () => void
+}
+
+/** Requests in flight by service. Those that a daemon's model answers end with no process, so that they are cut here. */
+export class InFlight {
+  readonly #byService = new Map<string, Set<Flight>>()
+
+  /** Until it is disposed of. */
+  add(service: string, flight: Flight): Disposable {
+    const flights = this.#byService.get(service) ?? new Set()
+    this.#byService.set(service, flights.add(flight))
+    return {
+      [Symbol.dispose]: () => {
+        flights.delete(flight)
+        if (flights.size === 0) this.#byService.delete(service)
+      },
+    }
+  }
+
+  cut(service: string, models: readonly string[]): void {
+    for (const { model, cut } of [...(this.#byService.get(service) ?? [])])
+      if (model !== undefined && models.includes(model)) cut()
+  }
+}
+
 export interface Forwarded {
+  /** As namespace/name. */
+  readonly service: string
+  readonly inFlight: InFlight
   readonly request: IncomingMessage
   readonly response: ServerResponse
   /** What was read of the body so far; the rest follows from the request. */
@@ -59,6 +90,13 @@ export interface Forwarded {
  * client that goes away is gone for the engine at once. Throws Refusal where there is no answer; an answer that breaks off is cut.
  */
 export async function forward(forwarded: Forwarded): Promise<void> {
+  const { service, inFlight, response, engine } = forwarded
+  const flight = { model: engine.model, cut: () => void response.destroy() }
+  using _ = inFlight.add(service, flight)
+  await send(forwarded, flight)
+}
+
+async function send(forwarded: Forwarded, flight: Flight): Promise<void> {
   const { request, response, engine, path, connections } = forwarded
   const { headers, body } = await messageFor(forwarded)
   if (response.destroyed) return
@@ -73,6 +111,7 @@ export async function forward(forwarded: Forwarded): Promise<void> {
     if (response.destroyed) resolve(undefined)
     else reject(error instanceof Refusal ? error : engineFailure(engine.title, error))
   }
+  flight.cut = () => fail(wasCut(engine.title))
   asked.once('response', (answer) => {
     answer.once('error', fail)
     try {
@@ -227,6 +266,12 @@ function engineFailure(title: string, cause: unknown): Refusal {
   const message = `${title} did not answer: ${why}. metal-agent status and metal-agent log say more; ask again once it serves.`
   return new Refusal('5xx', 502, 'engine_failed', message, { cause })
 }
+
+const wasCut = (title: string): Refusal =>
+  new Refusal(
+    ...(['5xx', 503, 'not_serving'] as const),
+    `${title} does not serve any longer: it was stopped, and this request was cut. metal-agent status says why.`,
+  )
 
 const failures: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'its engine has ended',

@@ -253,6 +253,9 @@ class AgentSocket {
     this.#routes = routes
     const all = [...routes.values()]
     this.#door.routes = all
+    for (const route of all) {
+      if (route.cut) for (const door of [this.#door, this.#published]) door.cut(serviceOf(route), route.cut)
+    }
     // Without an agent the cluster calls these services stale and sends nobody here.
     const isAlone = performance.now() - this.#heardAt >= this.#timings.agentGoneMs
     const published = this.#published.told(all, { isOpen: !isAlone })

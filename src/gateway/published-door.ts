@@ -13,7 +13,7 @@ import { bodyTooLarge, connectionsToEngines, forward, keyHeaders, maxBodyBytes }
 import type { Listener } from './listeners.ts'
 import { enginePath, isAllowed, isStatusAlone, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
-import { forbiddenPath } from './routing.ts'
+import { forbiddenPath, serviceOf } from './routing.ts'
 
 /** A service at the published address, as the agent described it last. */
 interface Service {
@@ -106,6 +106,7 @@ export class PublishedDoor extends Door {
     const entrance = this.#entrances.get(keyOf(localAddress, localPort))
     const { access, route } = entrance?.service ?? {}
     if (!entrance || !access || !route) throw nothingHere
+    if (entrance.model !== undefined && route.cut?.includes(entrance.model) === true) throw nothingHere
     requireOwnHost(request, entrance, access)
     if (isOfPage(request) || request.headers['sec-fetch-site'] !== undefined) throw noPages
     this.requireRoom()
@@ -125,6 +126,7 @@ export class PublishedDoor extends Door {
         connections: this.#engines,
         exchange,
       },
+      ...{ service: serviceOf(route), inFlight: this.inFlight },
       hidden: access.key === 'none' ? [] : keyHeaders,
       engine: {
         ...{ port: entrance.at ?? entrance.port, title: route.name, runtime: entrance.runtime },

@@ -151,10 +151,32 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
     expect(await answers('kiwis', of('kiwis'))).toEqual(both)
 
     const service = (name: string) => `${world.namespace}/${name}`
+    // Ollama has the weights of one file in memory once: as one model for both services, and not as two.
+    const { memory } = await second.service('plums', 'ready')
+    expect(memory?.notes?.join()).toContain(`together with ${service('pears')}: that counts once`)
+    await world.patchSpec('plums', { contextSize: 512 })
+    const { message } = await second.service('plums', 'waiting', 'InsufficientMemory')
+    expect(message).toContain(`${service('pears')} has the same weights in that daemon under other settings`)
+    expect([await ollama.loaded(), await world.published('plums')]).toMatchObject([loaded, { ready: false }])
+    await world.patchSpec('plums', { contextSize: null })
+    served.set('plums', await second.service('plums', 'ready'))
+
     expect((await second.run('evict', service('pears'))).code).toBe(0)
     await second.service('pears', 'stopped')
     expect([await ollama.loaded(), await answers('plums', of('plums'))]).toEqual([loaded, both])
+    const { stdout: log } = await second.run('logs', service('plums'))
+    expect(log).toMatch(/It is loaded: .* in memory, after/)
+    const asked = Array.from({ length: 200 }, async () => {
+      const answer = await fetch(`http://127.0.0.1:${clientPort}/v1/chat/completions`, {
+        ...{ method: 'POST', headers: { 'content-type': 'application/json' }, body: body('plums') },
+      })
+      return `${answer.status} ${await answer.text()}`
+    })
+    await Promise.race(asked)
     expect((await second.run('evict', service('plums'))).code).toBe(0)
+    await second.service('plums', 'stopping')
+    expect((await second.run('skip-drain', service('plums'))).code).toBe(0)
+    expect((await Promise.all(asked)).filter((said) => said.includes('this request was cut'))).not.toEqual([])
     await eventually(async () => (await ollama.loaded()).length === 0)
     expect((await second.run('evict', service('kiwis'))).code).toBe(0)
     await eventually(async () => (await omlx.loaded()).join() === 'own')

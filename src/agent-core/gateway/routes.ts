@@ -55,7 +55,7 @@ export class Routes {
         serving.set(key, {
           ...routeOf(key, names, servers.runtimeOf(key)),
           ...this.#engine(key, port),
-          ...this.#published(key),
+          ...this.#doorsOf(key),
         })
       else if (!known.has(key) && (state.kind !== 'exited' || state.cause !== 'stopped'))
         known.set(key, { key, names, message: 'its server does not serve yet.' })
@@ -75,16 +75,35 @@ export class Routes {
     return { port, ...(host !== loopback && { host }) }
   }
 
+  #doorsOf(key: string): Pick<GatewayRoute, 'published' | 'cut'> {
+    const cut = this.#cut(key)
+    return { ...this.#published(key), ...(cut.length > 0 && { cut }) }
+  }
+
+  /** Not where another server of the service has the same model: its requests cannot be told from the others, and nothing is unloaded. */
+  #cut(key: string): string[] {
+    const models = roles.flatMap((role) => {
+      const state = this.#stateOf(key, role)
+      const model = this.#options.servers.engineOf(key, role)?.model
+      const isThere = state !== undefined && !isOver(state) && state.kind !== 'exited'
+      return model === undefined || !isThere
+        ? []
+        : [{ model, isCut: state.kind === 'stopping' && state.isCut === true }]
+    })
+    const kept = models.filter(({ isCut }) => !isCut).map(({ model }) => model)
+    return models.flatMap(({ model, isCut }) => (isCut && !kept.includes(model) ? [model] : []))
+  }
+
+  #stateOf(key: string, role: (typeof roles)[number]): ServerState | undefined {
+    const { servers } = this.#options
+    return role === 'current' ? servers.get(key) : servers[role](key)
+  }
+
   /** Where the gateway listens for the service: once for each of its engines that only this machine reaches. */
   #published(key: string): Pick<GatewayRoute, 'published'> {
     const { servers, published } = this.#options
-    const states = {
-      current: servers.get(key),
-      successor: servers.successor(key),
-      retiring: servers.retiring(key),
-    }
     const engines = roles.flatMap((role) => {
-      const port = engineOf(states[role])
+      const port = engineOf(this.#stateOf(key, role))
       if (port === undefined || servers.hostOf(key, role) !== loopback) return []
       const daemon = servers.engineOf(key, role)
       const at = daemon && { at: daemon.port, model: daemon.model, ...this.#key(key, role) }
@@ -101,11 +120,12 @@ export class Routes {
 
   #wait(known: KnownService): { readonly known: KnownService; readonly route: GatewayRoute } {
     const before = this.#waiting.get(known.key)
-    const published = this.#published(known.key)
+    const doors = this.#doorsOf(known.key)
     const isSameWait = before?.known.message === known.message && isDeepStrictEqual(before.known.names, known.names)
-    if (isSameWait && isDeepStrictEqual(before.route.published, published.published)) return before
+    const { published, cut } = before?.route ?? {}
+    if (isSameWait && isDeepStrictEqual([published, cut], [doors.published, doors.cut])) return before
     const message = sentence(known.message, maxMessageLength)
-    return { known, route: { ...routeOf(known.key, namesFrom(known.names)), message, ...published } }
+    return { known, route: { ...routeOf(known.key, namesFrom(known.names)), message, ...doors } }
   }
 }
 
@@ -125,7 +145,7 @@ export function changesSince(
 ): { readonly routes: GatewayRoute[]; readonly gone: string[]; readonly isAll: boolean } {
   const changed = now.filter((route) => !isSame(told.get(refKey(route)), route))
   const isUrgent = (route: GatewayRoute): boolean =>
-    [route, told.get(refKey(route))].some((one) => one?.port !== undefined || one?.published !== undefined)
+    [route, told.get(refKey(route))].some((one) => one?.port ?? one?.published ?? one?.cut)
   const reasons = changed.filter((route) => !isUrgent(route))
   const present = new Set(now.map(refKey))
   return {

@@ -1,4 +1,5 @@
 import { mkdir } from 'node:fs/promises'
+import { formatBytes, formatSpan } from '../../contract/format.ts'
 import { messageOf } from '../util/message-of.ts'
 import { pause } from '../util/pause.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
@@ -65,7 +66,7 @@ interface End {
   readonly cause: Exited['cause']
   readonly message: string
   readonly left?: string
-  /** Nothing can be asked of the daemon. */
+  /** Nothing can be asked of the daemon, or it is another program. */
   readonly isSilent?: boolean
 }
 
@@ -96,6 +97,8 @@ export class DaemonModel implements ServedModel {
   #hasEnded = false
   #failure: DaemonError | undefined
   #termination: Termination | undefined
+  /** Requests in flight are not waited for any longer. */
+  #isCut = false
   /** Resolved once its requests have finished, or have had their time. */
   readonly #unload = Promise.withResolvers<undefined>()
 
@@ -161,7 +164,10 @@ export class DaemonModel implements ServedModel {
   }
 
   skipDrain(): boolean {
-    return this.#termination?.skipDrain() ?? false
+    if (!this.#termination || this.#isCut || this.#hasEnded) return false
+    this.#termination.skipDrain()
+    this.#cut()
+    return true
   }
 
   endForMemory(why: string): void {
@@ -174,6 +180,7 @@ export class DaemonModel implements ServedModel {
     if (this.#hasEnded || isOver(this.#state)) return
     if (this.#termination) {
       this.#termination.hasten(cause, options)
+      if (options.drainMs === 0) this.#cut()
       return
     }
     this.#watching.abort()
@@ -188,10 +195,27 @@ export class DaemonModel implements ServedModel {
       ...options,
       ...{ cause, rules, log, now, port, poller: this.#poller, isServing: this.#isHealthy },
       ...{ life: { load: this.#load }, hangsMessage: this.#busyMessage },
-      group: { signalNow: () => this.#unload.resolve(undefined) },
+      group: { signalNow: (signal) => this.#signalled(signal) },
       onState: (state) => this.#set(state),
     })
+    this.#isCut = options.drainMs === 0
+    void this.#note(
+      options.why ?? `It is to leave memory${this.#isCut ? '' : ' when its requests in flight have finished'}`,
+    )
     this.#termination.begin()
+  }
+
+  /** Where a process would be told to end it leaves memory, which Ollama does after its requests; where one would be killed they are cut. */
+  #signalled(signal: NodeJS.Signals): void {
+    this.#unload.resolve(undefined)
+    if (signal === 'SIGKILL') this.#cut()
+  }
+
+  #cut(): void {
+    if (this.#isCut) return
+    this.#isCut = true
+    void this.#note('Requests in flight are cut')
+    if (this.#state.kind === 'stopping') this.#set(this.#state)
   }
 
   async #live(): Promise<void> {
@@ -215,6 +239,7 @@ export class DaemonModel implements ServedModel {
 
   async #follow(port: number): Promise<void> {
     using _ = this.#options.ports.keep(port, [])
+    await this.#note(`An agent that was started takes up ${this.#engine.model} in ${this.#options.daemon.title}`)
     await this.#serve()
   }
 
@@ -226,18 +251,29 @@ export class DaemonModel implements ServedModel {
     using reservation = await ports.reserve(launch.port, { key, host: loopback, setting })
     const { port } = reservation
     if (this.#isLetGo()) return
+    await mkdir(folder.workingDirectory, { recursive: true, mode: 0o700 })
+    await this.#introduce()
+    await ledger.intend(folder, launch, { key, port, outputOffset: 0, role: role() })
     if (this.#isStopAsked()) {
       await this.#exited({ cause: 'stopped', message: 'The model was stopped.' })
       return
     }
-    await mkdir(folder.workingDirectory, { recursive: true, mode: 0o700 })
-    await ledger.intend(folder, launch, { key, port, outputOffset: 0, role: role() })
     this.#listenAt(port)
-    if (!this.#isStopAsked()) {
-      this.#set({ kind: 'starting', since: now(), load: this.#load, port })
-      await this.#hold(launch, port)
-    }
+    this.#set({ kind: 'starting', since: now(), load: this.#load, port })
+    await this.#hold(launch, port)
     await this.#serve()
+  }
+
+  async #introduce(): Promise<void> {
+    const { title, ownLog } = this.#options.daemon
+    const elsewhere = ownLog && `; what ${title} logs itself is ${await ownLog()}`
+    await this.#note(`${title} is to serve ${this.#engine.model}${elsewhere ?? ''}`)
+  }
+
+  /** A line of the log of the service, which no process writes. */
+  async #note(line: string): Promise<void> {
+    const { output, now } = this.#options
+    if (this.#folder) await output.run(this.#folder).note(`${wallTimeOf(now()).toISOString()} ${line}`)
   }
 
   #listenAt(port: number): void {
@@ -269,8 +305,10 @@ export class DaemonModel implements ServedModel {
     const { signal } = this.#watching
     const onStep = (line: string) => {
       log.debug('a model is loaded by a daemon', { service, line })
+      void this.#note(line)
       if (!this.#isStopAsked()) this.#set({ kind: 'loading', since: now(), load: this.#load, port })
     }
+    const begun = performance.now()
     const given = new AbortController()
     const whileLoading = AbortSignal.any([signal, given.signal])
     try {
@@ -287,6 +325,8 @@ export class DaemonModel implements ServedModel {
       given.abort()
       this.#memory = await this.#look(signal)
       if (!isThere(this.#memory)) throw new DaemonError('failed', 'It was loaded, and was out of memory again at once.')
+      const took = formatSpan(performance.now() - begun)
+      await this.#note(`It is loaded: ${formatBytes(this.#memory.bytes)} in memory, after ${took}`)
     } catch (error) {
       if (signal.aborted) return
       if (!(error instanceof DaemonError)) throw error
@@ -399,6 +439,7 @@ export class DaemonModel implements ServedModel {
     this.#isHealthy = healthy
     const trouble = healthy ? {} : { trouble: 'silent' as const }
     this.#set({ kind: 'ready', since: now(), readySince, load: this.#load, port, healthy, ...trouble })
+    if (before.kind === 'ready') void this.#note(healthy ? 'It answers again' : 'It does not answer')
     if (this.#folder) ledger.held(this.#folder.name, wallTimeOf(readySince))
   }
 
@@ -407,7 +448,7 @@ export class DaemonModel implements ServedModel {
   }
 
   #endOf({ message, trouble }: DaemonError): End {
-    return { cause: 'itself', message, isSilent: trouble === 'silent' }
+    return { cause: 'itself', message, isSilent: trouble === 'silent' || trouble === 'stranger' }
   }
 
   /** After the drain: it leaves memory, unless another service of this agent needs it there. */
@@ -421,9 +462,15 @@ export class DaemonModel implements ServedModel {
     let unloadAt = 0
     for (let looks = 0; !this.#isLetGo(); looks += 1) {
       try {
-        if (isNeeded()) break
+        if (isNeeded()) {
+          await this.#note('It stays in memory for another service of this agent')
+          break
+        }
         const memory = await this.#look(signal)
-        if (memory === undefined) break
+        if (memory === undefined) {
+          await this.#note('It is out of memory')
+          break
+        }
         // A load that was begun may go on without us, and what a client asks meanwhile may have brought it back.
         if (isThere(memory) && looks >= unloadAt) {
           await daemon.unload(model, signal)
@@ -464,6 +511,7 @@ export class DaemonModel implements ServedModel {
     }
     this.#hasEnded = true
     this.#set({ ...exited, settled: false, failures: 0 })
+    await this.#note(left === undefined ? message : `${message} ${left}`)
     if (!isSilent) await this.#removeOurs()
     if (this.#isLetGo()) return
     this.#set({ ...exited, settled: true, ...(cause === 'stopped' ? { failures: 0 } : onFailure(servedMs)) })
@@ -487,8 +535,8 @@ export class DaemonModel implements ServedModel {
   }
 
   #set(state: ServerState): void {
-    this.#state = state
-    this.#options.onState(state)
+    this.#state = state.kind === 'stopping' && this.#isCut ? { ...state, isCut: true } : state
+    this.#options.onState(this.#state)
   }
 }
 

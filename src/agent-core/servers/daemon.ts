@@ -40,6 +40,8 @@ export interface HoldOptions {
 export interface Daemon {
   /** As people know it, with where it listens. */
   readonly title: string
+  /** Where it writes what it does, as the end of a sentence; absent where that is not known. */
+  readonly ownLog?: () => Promise<string>
   readonly version: (signal: AbortSignal) => Promise<string>
   /** With each of its requests, as a Bearer token; undefined where it is not known to ask for one. As of the last question. */
   readonly apiKey?: string | undefined

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { link, rm, stat } from 'node:fs/promises'
+import { access, link, rm, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
@@ -56,6 +56,15 @@ export class Ollama implements Daemon {
 
   get title(): string {
     return this.#http.title
+  }
+
+  async ownLog(): Promise<string> {
+    const ofApp = join(homedir(), '.ollama', 'logs', 'server.log')
+    const hasOne = await access(ofApp).then(
+      () => true,
+      () => false,
+    )
+    return hasOne ? `in ${ofApp}` : 'where it was started, or in "journalctl -u ollama" where it is a service of Linux'
   }
 
   async version(signal: AbortSignal): Promise<string> {
@@ -144,7 +153,7 @@ export class Ollama implements Daemon {
   ) {
     const digests: Record<string, string> = {}
     for (const file of files) digests[basename(file)] = await this.#give(file, { signal, onStep })
-    onStep(`${this.title} makes ${name}`)
+    onStep(`${this.title} makes the model ${name}`)
     const { template, system, params } = await textsBeside(files[0] ?? '')
     const parameters = { ...params, ...(contextTokens !== undefined && { num_ctx: contextTokens }) }
     const asked = { model: name, files: digests, parameters, ...(template && { template }), ...(system && { system }) }
@@ -159,6 +168,7 @@ export class Ollama implements Daemon {
     })
     if (answer.status !== 200) throw this.#refused(answer, `${name} could not be made`)
     if (!isDone) throw this.#http.failed(`${name} could not be made: its answer broke off.`)
+    onStep(`${name} is made`)
   }
 
   /** Returns the digest by which Ollama knows the file. A link in its folder takes no room; where none can be made the file is sent. */
@@ -168,13 +178,20 @@ export class Ollama implements Daemon {
     const path = `/api/blobs/${digest}`
     const has = async () =>
       (await this.#http.ask({ method: 'HEAD', path, signal, withinMs: answerWithinMs })).status === 200
-    if (await has()) return digest
+    if (await has()) {
+      onStep(`${this.title} has ${basename(file)} already`)
+      return digest
+    }
     const place = await linked(file, digest)
-    if (await has()) return digest
+    if (await has()) {
+      onStep(`${basename(file)} is linked into the folder of ${this.title}`)
+      return digest
+    }
     if (place !== undefined) await rm(place, { force: true })
     onStep(`${formatBytes(size)} of ${basename(file)} are sent to ${this.title}`)
     const answer = await this.#http.ask({ method: 'POST', path, file, signal })
     if (answer.status !== 201 && answer.status !== 200) throw this.#refused(answer, `${basename(file)} was not taken`)
+    onStep(`${basename(file)} is sent`)
     return digest
   }
 

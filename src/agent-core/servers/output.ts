@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs'
-import { mkdir, open, readdir, rename, rm, stat, writeFile, type FileHandle } from 'node:fs/promises'
+import { appendFile, mkdir, open, readdir, rename, rm, stat, writeFile, type FileHandle } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import PQueue from 'p-queue'
 import { editableRows } from '../../contract/settings-table.ts'
@@ -273,6 +273,19 @@ export class RunOutput implements ReadableOutput {
     } catch (error) {
       throw notWritable(this.file, error)
     }
+  }
+
+  /** Adds a line, for a server without output of its own. Never rejects. */
+  note(line: string): Promise<void> {
+    return this.#options.turns.add(async () => {
+      try {
+        await appendFile(this.file, `${line}\n`, { mode: 0o600 })
+      } catch (error) {
+        this.#complain('the log of a service could not be written', error)
+        return
+      }
+      await this.bound()
+    })
   }
 
   /** Keeps the file bounded until disposed of, and looks at it a last time then. */

@@ -87,6 +87,8 @@ export interface Stopping {
   readonly drain?: Draining
   /** It did not end although it was killed, as a sentence; it is killed again until it does. */
   readonly hangs?: string
+  /** Requests in flight are cut by the gateway, since there is no process that would end with them: of a daemon's model alone. */
+  readonly isCut?: true
 }
 
 export interface Draining {

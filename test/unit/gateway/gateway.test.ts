@@ -163,6 +163,41 @@ describe('in this process', () => {
     await ended
   })
 
+  test('requests that a stopped model of a daemon answers are cut, whether they wait or stream, and no others', async () => {
+    const closed: string[] = []
+    const answers = new Map<string, () => void>()
+    await using daemon = await engine((request, response) => {
+      const path = request.url ?? ''
+      response.once('close', () => void (response.writableEnded || closed.push(path)))
+      if (path === '/v1/completions') response.write('a')
+      answers.set(path, () => response.end('b'))
+    })
+    const ended = run()
+    const first = await agent()
+    const [one, other] = ['one', 'other'].map((name) =>
+      routeTo(name, daemon.port, { runtime: 'ollama', names: ['tag'] }),
+    )
+    if (!one || !other) return
+    await first.tell(one, other)
+    const post = async (name: string, where: string): Promise<string> => {
+      const url = `http://127.0.0.1:${port}/default/${name}${where}`
+      const answer = await fetch(url, { method: 'POST', body: '{"messages":[]}' })
+      return `${answer.status} ${await answer.text()}`
+    }
+    const waiting = post('one', '/v1/chat/completions')
+    const streaming = post('one', '/v1/completions')
+    const kept = post('other', '/v1/embeddings')
+    await eventually(() => answers.size === 3)
+    first.send({ type: 'changes', routes: [{ ...routeTo('one', undefined), cut: ['tag'] }], gone: [] })
+    expect(await waiting).toMatch(/^503 .*one does not serve any longer: it was stopped, and this request was cut/)
+    await expect(streaming).rejects.toThrow('terminated')
+    await eventually(() => closed.length === 2)
+    answers.get('/v1/embeddings')?.()
+    expect(await kept).toBe('200 b')
+    first.send({ type: 'end' })
+    await ended
+  })
+
   test('it goes on without an agent, until its last engine has been gone for a while', async () => {
     const quick = await engine((_request, response) => response.end('ok'))
     const ended = run({ lookMs: 20, lingerMs: 60 })

@@ -341,6 +341,26 @@ test('of the health of an oMLX clients are told the status alone', async () => {
   expect((await ask(daemon, chat)).body).toContain('default_model')
 })
 
+test('a model of a daemon that is stopped with its requests cut takes no further ones, unlike the one that takes its place', async () => {
+  const daemon = stack.use(await engine((_request, response) => void response.write('a')))
+  const engines = await Promise.all(
+    ['old', 'new'].map(async (model) => ({ model, port: await freePort(), at: daemon.port, runtime: 'ollama' })),
+  )
+  const route = routeTo('quick', daemon.port, { published: { address, engines, access: open } })
+  await tell(route)
+  const chat = { path: '/v1/chat/completions', method: 'POST', body: '{}' }
+  const [old, next] = engines.map(({ port }) => ask({ port }, chat).catch((error: unknown) => String(error)))
+  await eventually(() => daemon.seen.length === 2)
+  const cut = { ...route, cut: ['old'] }
+  await tell(cut)
+  door.cut('default/quick', cut.cut)
+  expect(await old).toContain('aborted')
+  expect(await codeOf({ port: engines[0]?.port ?? 0 }, chat)).toEqual([503, 'not_serving'])
+  expect(await Promise.race([next, Promise.resolve('in flight')])).toBe('in flight')
+  await daemon[Symbol.asyncDispose]()
+  await next
+})
+
 test('each engine of a service has its own entrance, and one that is gone has none', async () => {
   const [old, next] = [stack.use(await echo()), stack.use(await echo())]
   await tell(

@@ -204,6 +204,52 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
   })
 })
 
+describe('requests that no process ends are to be cut by the gateway', () => {
+  const stopping = (more: Partial<ServerState> = {}) =>
+    ({ kind: 'stopping', since: 0, cause: 'stopped', load: 1, port: 4_001, ...more }) as ServerState
+  const cutOf = (states: Record<string, ServerState>, models: Record<string, string>) => {
+    const servers: RoutesOptions['servers'] = {
+      state: () => new Map(states['current'] ? [['ns/a', states['current']]] : []),
+      ...{ get: () => states['current'], successor: () => states['successor'], retiring: () => states['retiring'] },
+      ...{ hostOf: () => '127.0.0.1', commandOf: () => undefined, runtimeOf: () => 'ollama' as const },
+      apiKeyOf: () => undefined,
+      engineOf: (_key: string, role?: string) => {
+        const model = models[role ?? 'current']
+        return model === undefined ? undefined : { host: '127.0.0.1', port: 7, model, isOurs: true }
+      },
+    }
+    const all = new Routes({ servers, published: () => undefined })
+    const [route] = all.now([])
+    expect(changesSince(new Map([['ns/a', { ...splitOf('ns/a') }]]), route ? [route] : []).routes).toEqual([route])
+    return route?.cut
+  }
+
+  test.each<[string, Record<string, ServerState>, Record<string, string>, string[] | undefined]>([
+    [
+      'of a model that is stopped without further waiting',
+      { current: stopping({ isCut: true }) },
+      { current: 'a' },
+      ['a'],
+    ],
+    ['not while they may finish', { current: stopping() }, { current: 'a' }, undefined],
+    [
+      'of the model that another one replaced',
+      { current: ready, retiring: stopping({ isCut: true }) },
+      { current: 'b', retiring: 'a' },
+      ['a'],
+    ],
+    [
+      'not where the same model took its place',
+      { current: ready, retiring: stopping({ isCut: true }) },
+      { current: 'a', retiring: 'a' },
+      undefined,
+    ],
+    ['not of a process', { current: stopping({ isCut: true }) }, {}, undefined],
+  ])('%s', (_what, states, models, cut) => {
+    expect(cutOf(states, models)).toEqual(cut)
+  })
+})
+
 const splitOf = (key: string) => {
   const [namespace = '', name = ''] = key.split('/')
   return { namespace, name, runtime: 'llama-server', names: [] }

@@ -71,8 +71,15 @@ export async function launchAt(
 }
 
 /** Asks the daemon itself. */
-export const complete = (port: number, model: string, more: object = {}, headers: Record<string, string> = {}) =>
+export const complete = (
+  port: number,
+  model: string,
+  more: object = {},
+  headers: Record<string, string> = {},
+  signal?: AbortSignal,
+) =>
   fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    ...(signal && { signal }),
     ...{ method: 'POST', headers: { 'content-type': 'application/json', connection: 'close', ...headers } },
     body: JSON.stringify({ model, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }], ...more }),
   })

@@ -1,9 +1,12 @@
-import { copyFile, mkdir, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
+import type { ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { canonicalName } from '../../../src/agent-core/servers/ollama.ts'
+import { eventually } from '../../support/eventually.ts'
 import { writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { OllamaOfPerson } from '../../support/ollama.ts'
+import { SampleOllama } from '../../support/sample-ollama.ts'
 import { useOllama } from '../../support/skip.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { complete, daemonSuite, hurried, launchAt as launchIn, stranger, strangerSuite } from './daemon-suite.ts'
@@ -19,8 +22,15 @@ beforeAll(async () => {
 })
 afterAll(() => files[Symbol.asyncDispose]())
 
-const launchAt = (port: number, changes: { readonly model?: string; readonly revision?: string } = {}) =>
+const launchAt = (port: number, changes: Partial<Parameters<typeof launchIn>[2]> = {}) =>
   launchIn('ollama', port, { model: gguf, ...changes })
+
+/** Lines of the log of a service. */
+const logOf = async (room: ServerRoom, key = 'a/b'): Promise<string[]> => {
+  const file = room.servers.logFileOf(key)
+  const text = file === undefined ? '' : await readFile(file, 'utf8')
+  return text.split('\n').filter((line) => line !== '')
+}
 
 describe('the real Ollama', () => {
   const executable = useOllama()
@@ -93,6 +103,71 @@ describe('the real Ollama', () => {
     expect(JSON.stringify(shown)).toMatch(/stop +\\"Q:\\"/)
   })
 
+  test('has the weights of a file in memory once: a model of them with another context takes the place of the one before, which is told', async () => {
+    await using ollama = await OllamaOfPerson.start(executable)
+    await using room = await ServerRoom.create(hurried)
+    const [small, large] = [await launchAt(ollama.port), await launchAt(ollama.port, { spec: { contextSize: 256 } })]
+    room.servers.start('a/b', small)
+    await room.reached('ready')
+    room.servers.start('c/d', large)
+    await room.reached('ready', { key: 'c/d' })
+    expect(await ollama.loaded()).toEqual([`${large.content.name}:latest`])
+    expect((await room.settled('a/b')).message).toMatch(
+      /holds it in memory no longer: another model took its place there/,
+    )
+    expect(room.servers.get('c/d')?.kind).toBe('ready')
+  })
+
+  test('tells in the log of a service what happened to it, which no process writes', async () => {
+    await using ollama = await OllamaOfPerson.start(executable)
+    await using room = await ServerRoom.create(hurried)
+    const launch = await launchAt(ollama.port)
+    for (const key of ['a/b', 'c/d']) {
+      room.servers.start(key, launch)
+      await room.reached('ready', { key })
+    }
+    for (const key of ['a/b', 'c/d']) await room.servers.stop(key)
+    const { name } = launch.content
+    const first = await logOf(room)
+    const title = `Ollama at 127.0.0.1:${ollama.port}`
+    expect(first.map((line) => line.replace(/^\d{4}-\d\d-\d\dT[\d:.]+Z /, ''))).toEqual([
+      expect.stringMatching(new RegExp(`^${title} is to serve ${name}; what ${title} logs itself is .+`)),
+      expect.stringMatching(/^[\d.]+ [kM]?B of llama\.gguf are sent to Ollama|^Ollama at .* has llama\.gguf already$/),
+      'llama.gguf is sent',
+      `${title} makes the model ${name}`,
+      `${name} is made`,
+      `${title} loads ${name}`,
+      expect.stringMatching(/^It is loaded: [\d.]+ [kM]B in memory, after \d+ s$/),
+      'It is to leave memory when its requests in flight have finished',
+      'It stays in memory for another service of this agent',
+      'The model was stopped.',
+    ])
+    expect((await logOf(room, 'c/d')).slice(-2)).toEqual([
+      expect.stringMatching(/ It is out of memory$/),
+      expect.stringMatching(/ The model was stopped\.$/),
+    ])
+  })
+
+  test('whose requests are not waited for any longer has the gateway cut them, and unloads its model', async () => {
+    await using ollama = await OllamaOfPerson.start(executable)
+    await using room = await ServerRoom.create(hurried)
+    const launch = await launchAt(ollama.port)
+    room.servers.start('a/b', launch)
+    await room.reached('ready')
+    const client = new AbortController()
+    const asked = { max_tokens: 100_000, stream: true }
+    const answer = await complete(ollama.port, launch.content.name, asked, {}, client.signal)
+    const stopped = room.servers.stop('a/b')
+    room.servers.onChange((_key, state) => {
+      // As the gateway does, which carries the requests.
+      if (state.kind === 'stopping' && state.isCut === true) client.abort()
+    })
+    expect(room.changes.some(({ state }) => state.kind === 'stopping' && state.isCut === true)).toBe(false)
+    expect(room.servers.skipDrain('a/b')).toBe(true)
+    await expect(answer.text()).rejects.toThrow('aborted')
+    expect([await stopped, await ollama.loaded()]).toEqual([{ stopped: true }, []])
+  })
+
   test('loses what an agent that was killed left in it, once that agent loads something again, and nothing else', async () => {
     await using ollama = await OllamaOfPerson.start(executable)
     await ollama.have('mine', gguf)
@@ -132,6 +207,95 @@ describe('what answers where Ollama should', () => {
     expect([outOf, message]).toEqual(['start', expect.stringMatching(told)])
   })
 
+  test.each<[string, (response: ServerResponse) => void, RegExp, boolean]>([
+    [
+      'a page with status 500',
+      (it) => it.writeHead(500).end('<h1>500</h1>'),
+      /is not Ollama \(\/api\/ps: status 500\): stop/,
+      false,
+    ],
+    ['a page', (it) => it.end('<html>hello</html>'), /is not Ollama \(\/api\/ps: status 200\)/, false],
+    ['half an answer', (it) => it.end('{"models":[{"na'), /is not Ollama/, false],
+    ['an error', (it) => it.writeHead(500).end('{"error":"no GPU"}'), /^Ollama at .*: \/api\/ps: no GPU\.$/, true],
+    ['nothing whole', (it) => it.socket?.destroy(), /^Ollama at .* broke off: socket hang up\.$/, true],
+  ])(
+    'that answers with %s while it serves is told by name, and serves again when that has passed',
+    async (_what, answer, told, isAsked) => {
+      await using sample = await SampleOllama.start()
+      await using room = await ServerRoom.create(hurried)
+      const launch = await launchAt(sample.port)
+      room.servers.start('a/b', launch)
+      await room.reached('ready')
+      sample.before = (request, response) => {
+        if (request.url === '/api/ps') answer(response)
+        return request.url === '/api/ps'
+      }
+      const { message, outOf, cause } = await room.settled()
+      expect([outOf, cause, message]).toEqual(['serving', 'itself', expect.stringMatching(told)])
+      // What is another program is told to delete nothing.
+      expect(sample.changes.some((change) => change.startsWith('DELETE'))).toBe(isAsked)
+      sample.before = () => false
+      const from = room.changes.length
+      room.servers.start('a/b', launch)
+      await room.reached('ready', { from })
+      expect(sample.loaded).toHaveLength(1)
+    },
+  )
+
+  test('with another version than before serves on while it holds the model, and loads it again where it was started again', async () => {
+    await using sample = await SampleOllama.start()
+    await using room = await ServerRoom.create(hurried)
+    const launch = await launchAt(sample.port)
+    room.servers.start('a/b', launch)
+    await room.reached('ready')
+    let looks = 0
+    sample.before = ({ url }) => {
+      if (url === '/api/ps') looks += 1
+      return false
+    }
+    sample.version = '1.0.0-rc1'
+    await eventually(() => looks > 3)
+    expect([room.servers.get('a/b'), room.servers.restarts('a/b')]).toMatchObject([{ kind: 'ready', healthy: true }, 0])
+    await sample.kill()
+    await sample.comeBack()
+    expect((await room.settled()).message).toMatch(
+      /^(Nobody listens|Ollama at .* (broke off|holds it in memory no longer))/,
+    )
+    const from = room.changes.length
+    room.servers.start('a/b', launch)
+    await room.reached('ready', { from })
+  })
+
+  test('whose disk fills while a file is sent says so, and has nothing of it', async () => {
+    await using sample = await SampleOllama.start()
+    await using room = await ServerRoom.create(hurried)
+    sample.before = ({ method, url }, response) => {
+      const isSent = method === 'POST' && url?.startsWith('/api/blobs/') === true
+      if (isSent) response.writeHead(500).end('{"error":"write /blobs: no space left on device"}')
+      return isSent
+    }
+    const launch = await launchAt(sample.port)
+    room.servers.start('a/b', launch)
+    const { message, outOf } = await room.settled()
+    expect([outOf, message]).toEqual([
+      'start',
+      `Ollama at 127.0.0.1:${sample.port}: llama.gguf was not taken: write /blobs: no space left on device.`,
+    ])
+    expect(sample.changes).toEqual([`DELETE /api/delete ${launch.content.name}`])
+  })
+
+  test('that has a model under another spelling of its name is not given it again', async () => {
+    await using sample = await SampleOllama.start()
+    await using room = await ServerRoom.create(hurried)
+    const launch = await launchAt(sample.port)
+    sample.have(`registry.ollama.ai/${launch.content.name.toUpperCase()}`)
+    room.servers.start('a/b', launch)
+    await room.reached('ready')
+    expect(sample.changes).toEqual([`POST /api/generate ${launch.content.name}`])
+    await room.servers.stop('a/b')
+    expect([sample.loaded, sample.models.size]).toEqual([[], 0])
+  })
+
   test('that loads for ever and is silent otherwise is given up, with that sentence', async () => {
     const port = await stranger((request, response) => {
       if (request.url === '/api/tags') response.end('{"models":[]}')
@@ -166,6 +330,7 @@ test.each([
   ['llama3', 'registry.ollama.ai/library/llama3:latest'],
   ['Llama3:8B', 'registry.ollama.ai/library/llama3:8b'],
   ['me/llama3', 'registry.ollama.ai/me/llama3:latest'],
+  ['Registry.Ollama.ai/Library/Llama3:LATEST', 'registry.ollama.ai/library/llama3:latest'],
   ['localhost:5000/me/llama3', 'localhost:5000/me/llama3:latest'],
   ['registry.ollama.ai/library/llama3:latest', 'registry.ollama.ai/library/llama3:latest'],
 ])('%s is %s', (name, whole) => {
