@@ -94,6 +94,20 @@ function page(text: string): string {
   return `ollama://${new URL(world.server.origin).host}/library/page`
 }
 
+test('a registry that goes quiet in the middle of a layer is given up, and the rest is fetched the next time', async () => {
+  const model = gguf('A', 200_000)
+  const source = publish({ model })
+  const blob = `/v2/library/tiny/blobs/${digestOf(model)}`
+  const etag = () => '"the layer"'
+  world.server.serve(blob, model, { etag, fault: { kind: 'stall', afterBytes: 70_000 } })
+  const impatient = world.restarted({ stallMs: 50 })
+  expect(await failure(impatient.ensure(request(source), staying()))).toMatchObject({ reason: 'Stalled' })
+  const whole = world.server.serve(blob, model, { etag })
+  const local = await impatient.ensure(request(source), staying())
+  expect(await readFile(local.path)).toEqual(model)
+  expect(whole.requests[0]?.headers.range).toBe('bytes=70000-199999')
+})
+
 test('a registry in a private network is as closed as any other address there, and spec.sha256 counts', async () => {
   const source = publish({ model: gguf('model') })
   const closed = world.restarted({ allowedDownloadHosts: [] })
