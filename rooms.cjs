@@ -44,7 +44,7 @@ const faces = {
     'settings',
   ],
   cluster: ['cluster-choice', 'cluster-link', 'cluster-session'],
-  doctor: ['checks', 'diagnostics', 'doctor'],
+  doctor: ['checks', 'diagnostics', 'doctor', 'from-cluster'],
   gateway: ['api-keys', 'doors', 'gateway', 'routes'],
   history: ['history'],
   kube: [

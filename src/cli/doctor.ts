@@ -27,6 +27,7 @@ import {
   run,
   sayingLinkErrors,
   send,
+  serviceNamed,
   VerbError,
   type VerbContext,
 } from './agent-session.ts'
@@ -39,6 +40,7 @@ const given = z.object({
   context: z.string().optional(),
   fix: z.string().optional(),
   yes: z.boolean().default(false),
+  fromCluster: z.string().optional(),
 })
 type Given = z.infer<typeof given>
 
@@ -47,11 +49,13 @@ export function doctorVerb(context: VerbContext): Command {
   return agentVerb('doctor', 'find out why a model is not served or not reached, and what to do about it', context)
     .option('--fix <id>', 'do what the finding of this name says the agent can do by itself')
     .option('--yes', 'do not ask before it')
+    .option('--from-cluster <service>', 'have a Pod of the cluster ask this service; needs --probe-image of the agent')
     .option('--kubeconfig <file>', 'where no agent runs: the kubeconfig to look at')
     .option('--context <context>', 'where no agent runs: its context')
     .action(async (options: unknown) => {
       const wish = given.parse(options)
-      if (wish.fix === undefined) context.end(await examined(context, options, wish))
+      if (wish.fromCluster !== undefined) await askedFromCluster(context, options, wish.fromCluster)
+      else if (wish.fix === undefined) context.end(await examined(context, options, wish))
       else await fixed(context, options, { ...wish, fix: wish.fix })
     })
 }
@@ -63,6 +67,18 @@ async function examined(context: VerbContext, options: unknown, wish: Given): Pr
     const report = asked ?? (await examineHere(io, wish))
     io.stdout.write(wish.json ? `${JSON.stringify(report, null, 2)}\n` : renderReport(report, io))
     return report.findings.some(({ verdict }) => verdict === 'fail') ? exitCodes.failed : exitCodes.done
+  })
+}
+
+/** Ctrl-C closes the connection, upon which the agent deletes the Pod. */
+async function askedFromCluster(context: VerbContext, options: unknown, name: string): Promise<void> {
+  const { io } = context
+  await run(context, options, async (agent, { json }) => {
+    const { services } = await agent.snapshot()
+    if (io.stderr.isTTY === true) io.stderr.write('A Pod is made in the cluster and asks; this takes up to a minute.\n')
+    const found = await agent.query({ name: 'fromCluster', service: serviceNamed(name, services) })
+    io.stdout.write(json ? `${JSON.stringify(found)}\n` : `${cleanText(found.says)}\n`)
+    return found.isReached ? exitCodes.done : exitCodes.failed
   })
 }
 

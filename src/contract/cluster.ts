@@ -96,6 +96,14 @@ const fleetRole: Role = {
   rules: [{ group: 'coordination.k8s.io', resources: ['leases'], verbs: ['list'] }],
 }
 
+/** A copy too. */
+const probeRole: Role = {
+  name: 'metalbar-probe',
+  comment:
+    '# Left out where no Pod is to ask a service from inside the cluster: "metal-agent doctor --from-cluster" makes one and deletes it.',
+  rules: [{ group: '', resources: ['pods'], verbs: ['create', 'get', 'delete'] }],
+}
+
 /** What the agent's login may be asked to do: `needed` to serve, `further` for what can be left out. */
 export const rightsOfAgent = {
   needed: roles.slice(0, 1).flatMap(({ rules }) => rules),
@@ -168,7 +176,7 @@ kubectl --context "$ADMIN" --namespace ${shellWord(namespace)} create rolebindin
 
 /** For an administrator of the cluster: what the agent needs there with its Lease, and what else it can do without. */
 export function rightsCommands(place: RightsPlace): { readonly needed: string; readonly further: readonly string[] } {
-  const given = place.lease ? [...roles, fleetRole] : roles
+  const given = [...roles, ...(place.lease ? [fleetRole] : []), probeRole]
   const [needed = '', ...further] = given.map((role) => grant(role, place))
   return { needed: place.lease ? `${needed}\n${grantLease(place.lease)}` : needed, further }
 }

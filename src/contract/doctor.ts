@@ -66,6 +66,16 @@ export const fleetMember = z.object({
 })
 export type FleetMember = z.infer<typeof fleetMember>
 
+/** How far a Pod got on its way to a service of this machine. */
+export const fromClusterView = z.object({
+  /** `forbidden`: the Pod may not be made; `pod`: it could not begin. */
+  hop: z.enum(['forbidden', 'pod', 'dns', 'endpoints', 'refused', 'timedOut', 'reset', 'status', 'reached']),
+  isReached: z.boolean(),
+  /** One sentence. */
+  says: z.string(),
+})
+export type FromClusterView = z.infer<typeof fromClusterView>
+
 /** One file of a report to send, without secrets. */
 export const diagnosticFile = z.object({ name: z.string(), text: z.string() })
 export type DiagnosticFile = z.infer<typeof diagnosticFile>

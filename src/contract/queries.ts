@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { command, serviceRef } from './commands.ts'
-import { diagnosticFile, doctorReport, fleetMember, unservedView } from './doctor.ts'
+import { diagnosticFile, doctorReport, fleetMember, fromClusterView, unservedView } from './doctor.ts'
 import { fitQuery, fitView } from './fit.ts'
 import { logPage, logQuery } from './log.ts'
 import { evictionPreviewQuery, evictionPreviewView, sizingView } from './memory.ts'
@@ -94,6 +94,8 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('unserved') }),
   /** What a person may send to whoever is to help them. */
   z.object({ name: z.literal('diagnostics') }),
+  /** Makes a Pod in the cluster that asks this service, and deletes it; takes up to a minute. Withdrawn, the Pod is deleted at once. */
+  z.object({ name: z.literal('fromCluster'), service: serviceRef }),
   /** Every Mac that has a Lease beside this one's. */
   z.object({ name: z.literal('fleet') }),
   z.object({ name: z.literal('models') }),
@@ -192,6 +194,7 @@ export const answers = {
   doctor: doctorReport,
   unserved: z.object({ services: z.array(unservedView), hasMore: z.boolean() }),
   diagnostics: z.object({ files: z.array(diagnosticFile) }),
+  fromCluster: fromClusterView,
   fleet: z.object({ members: z.array(fleetMember), hasMore: z.boolean() }),
   models: modelStoreView,
   hubLogin: hubLoginView,

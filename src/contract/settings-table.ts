@@ -324,6 +324,8 @@ export const listenModes = ['all', 'published', 'gateway'] as const
 /** Where model servers listen: at every address, at the published one alone, or on this machine, with the gateway before them. */
 export type ListenMode = (typeof listenModes)[number]
 
+const imageMessage = 'must be the name of an image, such as busybox:1.37, of at most 300 characters'
+
 export const publishingRows = {
   listen: {
     kind: 'choice',
@@ -334,6 +336,17 @@ export const publishingRows = {
     help: 'where model servers listen: all (every address of this machine, open to its networks without a password), published (the published address alone, as open), or gateway (this machine alone; the gateway listens at the published address, checks each request and asks for an API key where a service names one)',
     counts: 'nextServer',
     // It opens models to a network.
+    trust: 'shell',
+  },
+  probeImage: {
+    kind: 'text',
+    schema: z.string({ error: imageMessage }).regex(/^[\w.\-/:@]{1,300}$/, imageMessage),
+    defaultMeans: 'none, and no Pod is made',
+    group: 'Publishing',
+    flag: 'probe-image',
+    help: 'image of the Pod by which metal-agent doctor --from-cluster asks a service from inside the cluster: any that has sh and wget, such as busybox:1.37',
+    counts: 'now',
+    // It runs in the cluster.
     trust: 'shell',
   },
 } as const satisfies Readonly<Record<string, EditableRow>>

@@ -65,7 +65,14 @@ test('an agent without rights serves once an administrator has run what metal-ag
     published: (await world.published('tiny'))?.ready,
   }).toEqual({
     told: true,
-    roles: ['metalbar-agent', `${lease.name}-lease`, 'metalbar-models', 'metalbar-cluster', 'metalbar-fleet'],
+    roles: [
+      'metalbar-agent',
+      `${lease.name}-lease`,
+      'metalbar-models',
+      'metalbar-cluster',
+      'metalbar-fleet',
+      'metalbar-probe',
+    ],
     state: 'live',
     published: true,
   })

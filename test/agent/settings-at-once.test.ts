@@ -70,6 +70,11 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     await eventually(() => agent.snapshot.supply?.isKeptAwake === true, { timeoutMs: 10_000, what: 'the hold' })
   },
 
+  probeImage: {
+    file: 'doctor.test.ts',
+    title: 'a Pod of the image that a person sets asks a service that is served, and none is made where none is set',
+  },
+
   namespace: {
     file: 'cluster-settings.test.ts',
     title: 'another namespace is served at once, after what runs for the first came down, and after a restart too',

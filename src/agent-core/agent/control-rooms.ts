@@ -15,6 +15,7 @@ import { ApiKeys } from '../gateway/api-keys.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { Routes } from '../gateway/routes.ts'
 import { History } from '../history/history.ts'
+import { LeftPods } from '../doctor/from-cluster.ts'
 import { doubtAbout } from '../kube/cluster.ts'
 import { KubeconfigWatch } from '../kube/kubeconfig.ts'
 import { kubeconfigFiles, type PinnedContext } from '../kube/pinned-context.ts'
@@ -55,6 +56,7 @@ export interface ControlRooms {
   readonly supply: Supply
   readonly link: ClusterLink
   readonly gateway: Gateway | undefined
+  readonly leftPods: LeftPods
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
   readonly notices: readonly string[]
@@ -81,6 +83,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const settings = await PersonSettings.open(started, join(started.stateDir, 'settings.json'))
   const unloadReasons = await UnloadReasons.open({ stateDir: started.stateDir, log })
   const pin = await ContextPin.open({ stateDir: started.stateDir, log })
+  const leftPods = await LeftPods.open(started.stateDir)
   const history = await History.open({
     file: join(started.stateDir, 'history.jsonl'),
     log,
@@ -130,10 +133,11 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     settings,
     history,
     pin,
+    leftPods,
   })
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
-  const kept = { settings, unloadReasons, history, narrator, address, sleep, fuse, supply, link, gateway }
+  const kept = { settings, unloadReasons, history, narrator, address, sleep, fuse, supply, link, gateway, leftPods }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [
     ...settings.notices,
@@ -362,7 +366,7 @@ type LinkedRooms = Pick<
 function linkRoom(
   context: RoomContext,
   inputs: ControlInputs,
-  kept: LinkedRooms & Pick<ControlRooms, 'settings' | 'history'> & { readonly pin: ContextPin },
+  kept: LinkedRooms & Pick<ControlRooms, 'settings' | 'history' | 'leftPods'> & { readonly pin: ContextPin },
 ): ClusterLink {
   const { metrics, ends, snapshots, settings, options } = context
   const link = new ClusterLink({
@@ -373,6 +377,7 @@ function linkRoom(
     env: options.env,
     open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
     beforeStart: () => kept.address.check(),
+    onReached: (api) => kept.leftPods.clear(api),
     namespace: () => settings().namespace,
     onLeft: (isLeft) => {
       kept.narrator.forgetWhere(isLeft)
@@ -600,6 +605,7 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
     settings,
     session: () => link.session,
     nodeId: context.options.identity.nodeId,
+    leftPods: kept.leftPods,
     clusterMessage: () => link.view().message,
     kubeconfig: { file: context.settings().kubeconfig, env },
     interfaces: () => platform.interfaces(),

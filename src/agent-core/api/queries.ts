@@ -2,6 +2,7 @@ import { conditions, contexts, events, fleet, unserved } from './cluster-queries
 import { diagnostics } from './diagnostics.ts'
 import { deletion } from './delete-model.ts'
 import { fit, type FitSources } from './fit-query.ts'
+import { fromCluster } from './from-cluster.ts'
 import {
   evictionPreview,
   type EvictionPreviewSources,
@@ -15,6 +16,7 @@ import { logPage, serverDetails, type ServerDetailsSources } from './server-quer
 import { memorySettings } from './settings.ts'
 import { doctorChecks } from '../doctor/checks.ts'
 import { examine, type Patient } from '../doctor/doctor.ts'
+import type { LeftPods } from '../doctor/from-cluster.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
@@ -53,6 +55,7 @@ export interface Sources {
   readonly hubLogin: Omit<LoginSources, 'hubTokenFile'>
   /** This machine and its agent as they are now, without what the queries above answer. */
   readonly patient: () => Omit<Patient, 'runtimes' | 'powerRule' | 'hostAddress'>
+  readonly leftPods: LeftPods
   readonly energy: Pick<Energy, 'view'>
   readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
@@ -109,6 +112,12 @@ async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Pr
       })
     case 'unserved':
       return unserved(sessionOf(sources).reconciler.unserved())
+    case 'fromCluster':
+      return fromCluster(
+        { cluster: sessionOf(sources).cluster, image: settings.current.probeImage, left: sources.leftPods },
+        query.service,
+        signal,
+      )
     case 'fleet': {
       const { cluster, lease } = sessionOf(sources)
       return fleet({ api: cluster.api, namespace: lease.ref.namespace, nodeId: sources.nodeId }, signal)

@@ -107,6 +107,7 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   evictionEnabled: evictions,
   evictionShare: evictions,
   comeBackMs: evictions,
+  probeImage: answers,
   sleepPolicy: supply,
   pauseOnBattery: supply,
   applePowerEnabled: power,

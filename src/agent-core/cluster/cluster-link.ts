@@ -1,5 +1,6 @@
 import { ClusterChoice, type ClusterChoiceOptions, type Renewal } from './cluster-choice.ts'
 import type { ClusterSession } from './cluster-session.ts'
+import type { KubeApi } from '../kube/kube-api.ts'
 import { KubeconfigError, type PinnedContext } from '../kube/pinned-context.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Unfinished } from '../publishing/publisher.ts'
@@ -345,7 +346,9 @@ export class ClusterLink {
       this.#previous = undefined
       this.#moveProblem = undefined
     }
-    this.#pinning = this.#caught(this.#options.pin.reached(this.#session.cluster.api))
+    const { pin, onReached } = this.#options
+    const { api } = this.#session.cluster
+    this.#pinning = this.#caught(Promise.all([pin.reached(api), onReached(api)]).then(() => undefined))
   }
 
   #complain(message: string, unfinished: readonly Unfinished[]): void {
@@ -385,6 +388,8 @@ interface ClusterLinkOptions extends ClusterChoiceOptions {
   readonly open: (context: PinnedContext, hooks: SessionHooks) => ClusterSession
   /** What must be known before anything is decided in a session. */
   readonly beforeStart: () => Promise<void>
+  /** Called when a cluster answers for the first time. */
+  readonly onReached: (api: KubeApi) => Promise<void>
   /** Called when services were left for good, so that what was reported about them can be forgotten. */
   readonly onLeft: (isLeft: (key: string) => boolean) => void
   /** A move waits no longer for what it leaves, in milliseconds. */

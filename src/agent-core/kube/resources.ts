@@ -171,6 +171,7 @@ export const resources = {
   models: { group: 'inference.llmkube.dev', version: 'v1alpha1', plural: 'models', kind: 'Model' },
   services: { group: '', version: 'v1', plural: 'services', kind: 'Service' },
   endpoints: { group: '', version: 'v1', plural: 'endpoints', kind: 'Endpoints' },
+  pods: { group: '', version: 'v1', plural: 'pods', kind: 'Pod' },
   secrets: { group: '', version: 'v1', plural: 'secrets', kind: 'Secret' },
   events: { group: '', version: 'v1', plural: 'events', kind: 'Event' },
   namespaces: { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace' },

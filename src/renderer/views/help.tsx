@@ -5,6 +5,7 @@ import {
   type DiagnosticFile,
   type DoctorFinding,
   type DoctorReport,
+  type FromClusterView,
   doctorSubjects,
   doctorSummary,
 } from '../../contract/doctor.ts'
@@ -57,9 +58,64 @@ export function Help() {
           ))}
         </Folded>
       )}
+      <FromCluster />
       <Unserved />
       <SaveReport />
     </ViewPage>
+  )
+}
+
+/** Has a Pod ask a service that is published; cancelled, the Pod is deleted at once. */
+function FromCluster() {
+  const link = useLink()
+  const services = useSnapshot((snapshot) => snapshot.services).filter(({ steps }) => steps.published.status === 'done')
+  const [asked, setAsked] = useState<{ readonly uid: string; readonly cancel: () => void }>()
+  const [found, setFound] = useState<Readonly<Record<string, FromClusterView>>>({})
+  if (services.length === 0) return null
+  const ask = async ({ uid, namespace, name }: (typeof services)[number]) => {
+    const leaving = new AbortController()
+    setAsked({ uid, cancel: () => leaving.abort() })
+    const keep = (view: FromClusterView) => setFound((before) => ({ ...before, [uid]: view }))
+    try {
+      keep(await link.query({ name: 'fromCluster', service: { namespace, name } }, leaving.signal))
+    } catch (error) {
+      if (!(error instanceof LinkError)) throw error
+      if (!leaving.signal.aborted) keep({ hop: 'pod', isReached: false, says: error.message })
+    } finally {
+      setAsked(undefined)
+    }
+  }
+  return (
+    <Folded title={helpWords.fromCluster}>
+      <p>{helpWords.fromClusterIntro}</p>
+      <ul className={styles['rows']}>
+        {services.map((service) => {
+          const view = found[service.uid]
+          const isAsked = asked?.uid === service.uid
+          return (
+            <li key={service.uid} className={styles['what']}>
+              <p className={styles['asks']}>
+                {service.namespace}/{service.name}
+              </p>
+              <div className={styles['first']}>
+                <Button
+                  pending={isAsked}
+                  disabled={asked !== undefined && !isAsked}
+                  label={helpWords.askPodFor(service.name)}
+                  onPress={() => void ask(service)}
+                >
+                  {helpWords.askPod}
+                </Button>
+                {isAsked && <Button onPress={asked.cancel}>{helpWords.cancel}</Button>}
+              </div>
+              <p role="status" className={styles['note']}>
+                {isAsked ? helpWords.asking : view && <Sentence text={view.says} />}
+              </p>
+            </li>
+          )
+        })}
+      </ul>
+    </Folded>
   )
 }
 

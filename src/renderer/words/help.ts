@@ -9,6 +9,13 @@ export const helpWords = {
   toMend: 'To be mended',
   allWell: 'Nothing is in the way that could be found here.',
   inOrder: (count: number) => (count === 1 ? '1 question with nothing to do' : `${count} questions with nothing to do`),
+  fromCluster: 'Ask from inside the cluster',
+  fromClusterIntro:
+    'A Pod asks a service of this machine by its Service and by its address, tells how far it got, and is deleted. It needs an image, which Settings name, and the right to make Pods.',
+  askPod: 'Ask by a Pod',
+  askPodFor: (name: string) => `Ask by a Pod: ${name}`,
+  asking: 'The Pod is made and asks. This takes up to a minute.',
+  cancel: 'Cancel',
   unserved: (count: number) =>
     count === 1 ? '1 service that this machine does not serve' : `${count} services that this machine does not serve`,
   report: 'Report to send',

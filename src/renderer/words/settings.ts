@@ -309,6 +309,11 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     help: 'At all addresses, a model is open to every network of this machine without a password; at the published address alone it is as open to those who reach that. Behind the gateway it listens on this machine only, and the gateway checks each request at the published address and asks for an API key where the service names one.',
     choices: { all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' },
   },
+  probeImage: {
+    title: 'Image of the probe',
+    wants: 'the name of an image, such as busybox:1.37, of at most 300 characters',
+    help: 'A Pod of this image asks a service from inside the cluster when you press that button in Help. Any image that has sh and wget; left empty, no Pod is made.',
+  },
   sleepPolicy: {
     title: 'Keep this machine awake',
     help: 'While a model loads or requests run, the system does not go to sleep by itself; the display may.',

@@ -267,6 +267,11 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     asked: { name: 'unserved' },
     answer: { services: [{ namespace: 'a', name: 'b', isForOthers: true, message: 'For cuda.' }], hasMore: true },
   },
+  fromCluster: {
+    ask: { name: 'fromCluster', service: { namespace: 'a', name: 'b' } },
+    asked: { name: 'fromCluster', service: { namespace: 'a', name: 'b' } },
+    answer: { hop: 'dns', isReached: false, says: 'No name.' },
+  },
   diagnostics: {
     ask: { name: 'diagnostics' },
     asked: { name: 'diagnostics' },

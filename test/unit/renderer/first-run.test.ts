@@ -38,13 +38,7 @@ test('the rights to copy are those of assets/rbac.yaml, each with what is said o
     .replace('kind: Role', 'kind: ClusterRole')
     .replace('metalbar-mac-lease', 'metalbar-lease')
   expect([agent, ...further, ofAny].map(parseYaml)).toEqual(rbac.map(parseYaml))
-  expect(shown.map((text) => text.slice(0, 10))).toEqual([
-    '# Needed: ',
-    '# Left out',
-    '# Left out',
-    '# Left out',
-    '# Left out',
-  ])
+  expect(shown.map((text) => text.slice(0, 10))).toEqual(['# Needed: ', ...Array<string>(5).fill('# Left out')])
   expect(commands).toContain(
     `kubectl --context "$ADMIN" --namespace team create rolebinding metalbar-mac-lease --role metalbar-mac-lease --user "$AGENT"`,
   )
@@ -54,8 +48,11 @@ test('they are given where the agent watches, and only the context of an adminis
   const bindings = (place: Parameters<typeof rightsCommands>[0]) =>
     commandsOf(place).map((text) => / create (.*binding) /.exec(text)?.[1])
   expect([bindings({ context: 'lab' }), bindings({ context: 'lab', namespace: 'team' })]).toEqual([
-    ['clusterrolebinding', 'clusterrolebinding', 'clusterrolebinding'],
-    ['--namespace team rolebinding', '--namespace team rolebinding', 'clusterrolebinding'],
+    ['clusterrolebinding', 'clusterrolebinding', 'clusterrolebinding', 'clusterrolebinding'],
+    [
+      ...['--namespace team rolebinding', '--namespace team rolebinding', 'clusterrolebinding'],
+      '--namespace team rolebinding',
+    ],
   ])
   expect(
     commandsOf({ context: "kim's lab" })[0]

@@ -44,6 +44,7 @@ const kept = {
     evictionAtAdmission: true,
     comeBackMs: 1_000,
     listen: 'gateway',
+    probeImage: 'registry.lan:5000/busybox:1.37',
     sleepPolicy: 'while-serving',
     pauseOnBattery: true,
     applePowerEnabled: true,

@@ -91,6 +91,7 @@ describe('the table of settings', () => {
       'hubTokenFile',
       'caFile',
       'listen',
+      'probeImage',
       ...power,
     ]
     expect(onlyByShell).toEqual(shell)

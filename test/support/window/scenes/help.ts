@@ -61,6 +61,11 @@ const finding = (findings: readonly DoctorFinding[]) => () => {
     ],
     hasMore: false,
   }
+  agent.known.fromCluster = {
+    hop: 'timedOut',
+    isReached: false,
+    says: 'What a Pod sends to 192.168.1.20:50001 gets no answer: a firewall of this machine drops it, a NetworkPolicy of the cluster does, or there is no way from its nodes to this address.',
+  }
   agent.known.diagnostics = {
     files: [
       { name: 'about.json', text: '{}' },
@@ -105,6 +110,14 @@ export const helpScenes = {
     agent: finding(well),
     view: 'help',
     press: ['Collect…'],
+  },
+  'help-pod': {
+    says: ['Ask from inside the cluster', 'gets no answer: a firewall of this machine drops it'],
+    agent: finding(well),
+    view: 'help',
+    unfold: ['Ask from inside the cluster'],
+    press: ['Ask by a Pod: phi-4-mini'],
+    height: 900,
   },
   'help-unserved': {
     says: ['default/whisper-large', 'asks for the accelerator cuda'],

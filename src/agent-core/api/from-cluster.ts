@@ -1,0 +1,57 @@
+import { askFromCluster, type LeftPods, type ProbeTarget } from '../doctor/from-cluster.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import { publishedOf, serviceNameOf, servicePortsOf } from '../publishing/objects.ts'
+import { StateFileError } from '../state/state-file.ts'
+import { LinkError } from '../../contract/client.ts'
+import type { ServiceRef } from '../../contract/commands.ts'
+import type { FromClusterView } from '../../contract/doctor.ts'
+
+interface FromClusterSources {
+  readonly cluster: Pick<Cluster, 'api' | 'inferenceServices' | 'slices'>
+  readonly image: string | undefined
+  readonly left: LeftPods
+}
+
+/** Has a Pod of the cluster ask a service of this machine. Throws LinkError. */
+export async function fromCluster(
+  { cluster, image, left }: FromClusterSources,
+  service: ServiceRef,
+  signal: AbortSignal,
+): Promise<FromClusterView> {
+  if (image === undefined) {
+    throw new LinkError(
+      'refused',
+      'No image is set for the Pod that asks: metal-agent settings set --probe-image busybox:1.37, or another one that has sh and wget.',
+    )
+  }
+  const target = targetOf(cluster, service)
+  if (!target) {
+    throw new LinkError(
+      'refused',
+      `${service.namespace}/${service.name} is not published, so that there is nothing to ask.`,
+    )
+  }
+  try {
+    return await askFromCluster(target, { api: cluster.api, image, left, signal })
+  } catch (error) {
+    if (!(error instanceof StateFileError)) throw error
+    throw new LinkError('refused', `No Pod is made, since it could not be remembered: ${error.message}`, {
+      cause: error,
+    })
+  }
+}
+
+/** As the cluster was last heard to have it; undefined while it is not published. */
+function targetOf(
+  { inferenceServices, slices }: FromClusterSources['cluster'],
+  { namespace, name }: ServiceRef,
+): ProbeTarget | undefined {
+  const service = inferenceServices.get(namespace, name)
+  const serviceName = serviceNameOf(name)
+  const slice = slices.get(namespace, serviceName)
+  const published = slice && publishedOf(slice)
+  const [first] = servicePortsOf(service?.spec.value.endpoint?.port)
+  if (!service || !published?.ready || !first) return undefined
+  const { address, port } = published
+  return { namespace, name, uid: service.metadata.uid, serviceName, servicePort: first.port, address, port }
+}

@@ -1,0 +1,318 @@
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { type ApiError, isApiError } from '../kube/api-error.ts'
+import type { KubeApi } from '../kube/kube-api.ts'
+import { objectMeta, resources } from '../kube/resources.ts'
+import { StateFile } from '../state/state-file.ts'
+import { pause } from '../util/pause.ts'
+import { sentence } from '../../contract/clean-text.ts'
+import type { FromClusterView } from '../../contract/doctor.ts'
+
+/** Pulling a small image takes some seconds, and each dial of the Pod five at most. */
+const probeLimitMs = 60_000
+const lookEveryMs = 500
+/** Of one dial inside the Pod; wget of BusyBox takes whole seconds. */
+const dialSeconds = 5
+const deleteLimitMs = 5_000
+const maxSaidBytes = 600
+
+/** What is asked for from inside the cluster. */
+export interface ProbeTarget {
+  readonly namespace: string
+  /** Of the InferenceService, which becomes the owner of the Pod. */
+  readonly name: string
+  readonly uid: string
+  readonly serviceName: string
+  readonly servicePort: number
+  /** Where the server or the gateway listens. */
+  readonly address: string
+  readonly port: number
+}
+
+export interface ProbeOptions {
+  readonly api: KubeApi
+  /** Any image that has `sh` and `wget`. */
+  readonly image: string
+  /** Remembers the Pod until it is deleted, so that the next agent deletes what this one left. */
+  readonly left: LeftPods
+  readonly signal: AbortSignal
+  readonly limitMs?: number
+}
+
+/**
+ * Dials the Service and the address by themselves, and writes both answers where the kubelet reads them. GNU's wget tries twenty times unless it is
+ * told otherwise, which that of BusyBox does not understand.
+ */
+const script = `
+dial() {
+  out=$(wget -T ${dialSeconds} -t 1 -O /dev/null "$1" 2>&1); code=$?
+  case "$out" in *option*) out=$(wget -T ${dialSeconds} -O /dev/null "$1" 2>&1); code=$? ;; esac
+  echo "$2 $code $(echo "$out" | tr '\\n' ' ' | tail -c 400)"
+}
+{ dial "$SERVICE_URL" service; dial "$ADDRESS_URL" address; } > /dev/termination-log
+`
+
+/** Runs as nobody, without rights, token, capabilities or a disk, and ends by itself. Pure. */
+export function probePod(target: ProbeTarget, image: string, name: string): object {
+  const { namespace, uid, serviceName, servicePort, address, port } = target
+  const env = [
+    { name: 'SERVICE_URL', value: `http://${serviceName}.${namespace}:${servicePort}/health` },
+    { name: 'ADDRESS_URL', value: `http://${address}:${port}/health` },
+  ]
+  return {
+    metadata: {
+      name,
+      labels: { 'app.kubernetes.io/managed-by': 'metalbar', 'metalbar.dev/probe': 'true' },
+      ownerReferences: [
+        { apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'InferenceService', name: target.name, uid },
+      ],
+    },
+    spec: {
+      restartPolicy: 'Never',
+      activeDeadlineSeconds: probeLimitMs / 1_000,
+      terminationGracePeriodSeconds: 0,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      securityContext: { runAsNonRoot: true, runAsUser: 65_534, seccompProfile: { type: 'RuntimeDefault' } },
+      containers: [
+        {
+          ...{ name: 'probe', image, imagePullPolicy: 'IfNotPresent', command: ['sh', '-c', script], env },
+          securityContext: {
+            ...{ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true },
+            capabilities: { drop: ['ALL'] },
+          },
+          resources: { requests: { cpu: '10m', memory: '16Mi' }, limits: { cpu: '100m', memory: '32Mi' } },
+        },
+      ],
+    },
+  }
+}
+
+const text = z.string().max(10_000).default('')
+const containerState = z.object({
+  waiting: z.object({ reason: text, message: text }).optional(),
+  terminated: z.object({ exitCode: z.int(), reason: text, message: text }).optional(),
+})
+const pod = z.object({
+  metadata: objectMeta,
+  status: z
+    .object({
+      phase: text,
+      reason: text,
+      message: text,
+      conditions: z.array(z.object({ type: text, status: text, reason: text, message: text })).default([]),
+      containerStatuses: z.array(z.object({ state: containerState.default({}) })).default([]),
+    })
+    .prefault({}),
+})
+type Pod = z.infer<typeof pod>
+
+/** Undefined while it is on its way. Pure. */
+export function judgePod({ status }: Pod, target: ProbeTarget): FromClusterView | undefined {
+  const [container] = status.containerStatuses
+  const { waiting, terminated } = container?.state ?? {}
+  const heard = terminated && judgeDials(terminated.message, target)
+  if (heard) return heard
+  if (terminated) return podTrouble(`It ended with code ${terminated.exitCode} and said nothing: ${terminated.reason}`)
+  if (status.phase === 'Failed') return podTrouble(`${status.reason} ${status.message}`)
+  const isStuck = /^(?:ErrImage|ImagePull|InvalidImage|CreateContainer|RunContainer|ErrImageNeverPull)/
+  if (waiting && isStuck.test(waiting.reason)) return podTrouble(`${waiting.reason}: ${waiting.message}`)
+  return undefined
+}
+
+/** Why a Pod that never began is on no node. */
+const unscheduled = ({ status }: Pod): string | undefined =>
+  status.conditions.find((one) => one.type === 'PodScheduled' && one.status === 'False')?.message
+
+const podTrouble = (why: string): FromClusterView => ({
+  hop: 'pod',
+  isReached: false,
+  says: `The Pod could not ask: ${sentence(why.trim(), maxSaidBytes)}.`,
+})
+
+/** Which part of the way failed, by what wget of BusyBox or GNU says of both dials; undefined where the text is none of the script's. Pure. */
+export function judgeDials(message: string, target: ProbeTarget): FromClusterView | undefined {
+  const service = dialIn(message, 'service')
+  const address = dialIn(message, 'address')
+  if (!service || !address) return undefined
+  const url = `${target.serviceName}.${target.namespace}:${target.servicePort}`
+  const at = `${target.address}:${target.port}`
+  const said = (hop: FromClusterView['hop'], says: string): FromClusterView => ({ hop, isReached: false, says })
+  if (service.kind === 'reached') {
+    return {
+      hop: 'reached',
+      isReached: true,
+      says: `A Pod in ${target.namespace} reached ${url}, and with it this machine.`,
+    }
+  }
+  if (service.kind === 'dns') {
+    return said(
+      'dns',
+      `A Pod in ${target.namespace} does not find the name of the Service ${url}: look at the DNS of the cluster.`,
+    )
+  }
+  if (address.kind === 'reached') {
+    return said(
+      'endpoints',
+      `A Pod reaches ${at}, but not by its Service ${url} (${service.says}): nothing forwards there yet, or a NetworkPolicy forbids it.`,
+    )
+  }
+  switch (address.kind) {
+    case 'refused':
+      return said(
+        'refused',
+        `A Pod reaches this machine, and ${at} refuses it: nobody listens there, or a firewall rejects it.`,
+      )
+    case 'timedOut':
+      return said(
+        'timedOut',
+        `What a Pod sends to ${at} gets no answer: a firewall of this machine drops it, a NetworkPolicy of the cluster does, or there is no way from its nodes to this address.`,
+      )
+    case 'unreachable':
+      return said(
+        'timedOut',
+        `The nodes of the cluster know no way to ${at}: publish another address with metal-agent host-ip set.`,
+      )
+    case 'reset':
+      return said(
+        'reset',
+        `The connection of a Pod to ${at} was closed before there was an answer: something between closes it.`,
+      )
+    case 'status':
+      return said(
+        'status',
+        `A Pod reaches ${at}, which answers ${address.says}: the model does not answer yet, or another program listens there.`,
+      )
+    default:
+      return said('timedOut', `A Pod does not reach ${at}: ${address.says}.`)
+  }
+}
+
+type Dial = {
+  readonly kind: 'reached' | 'dns' | 'refused' | 'timedOut' | 'unreachable' | 'reset' | 'status' | 'other'
+  readonly says: string
+}
+
+const outcomes: readonly (readonly [Dial['kind'], RegExp])[] = [
+  ['dns', /bad address|unable to resolve|name or service not known|could not resolve|temporary failure in name/i],
+  ['refused', /connection refused/i],
+  ['unreachable', /no route to host|network is unreachable|host is unreachable/i],
+  ['timedOut', /timed out|timeout/i],
+  ['reset', /reset by peer|error getting response|no data received|read error/i],
+  [
+    'status',
+    /server returned error: HTTP\/\S+ (\d{3}[^)]*)|ERROR (\d{3}[^.]*)|awaiting response\.\.\. ([45]\d\d[^.]*)/i,
+  ],
+]
+
+function dialIn(message: string, which: string): Dial | undefined {
+  const line = message.split('\n').find((one) => one.startsWith(`${which} `))
+  const [, code, rest = ''] = /^\w+ (\d{1,3}) (.*)$/.exec(line ?? '') ?? []
+  if (code === undefined) return undefined
+  const says = sentence(rest.trim(), maxSaidBytes)
+  if (code === '0') return { kind: 'reached', says }
+  const [kind, pattern] = outcomes.find(([, one]) => one.test(rest)) ?? (['other', /$^/] as const)
+  const status =
+    kind === 'status'
+      ? pattern
+          .exec(rest)
+          ?.slice(1)
+          .find((part) => part)
+      : undefined
+  return { kind, says: status?.trim() ?? says }
+}
+
+/** Has a Pod ask, once, and deletes it whatever comes of it. Never rejects but where it is aborted. */
+export async function askFromCluster(target: ProbeTarget, options: ProbeOptions): Promise<FromClusterView> {
+  const { api, image, left, signal, limitMs = probeLimitMs } = options
+  const name = `metalbar-probe-${randomBytes(5).toString('hex')}`
+  const { namespace } = target
+  await left.add({ namespace, name, server: api.context.server })
+  try {
+    await api.create(resources.pods, namespace, probePod(target, image, name), { signal })
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(limitMs)])
+    let seen: Pod | undefined
+    while (await pause(lookEveryMs, limit)) {
+      // Asked to its end: the time limit of a request is shorter than a person waits.
+      seen = pod.parse(await api.get(resources.pods, namespace, name, signal))
+      const judged = judgePod(seen, target)
+      if (judged) return judged
+    }
+    signal.throwIfAborted()
+    const why = seen && unscheduled(seen)
+    return podTrouble(why ?? `It did not end within ${limitMs / 1_000} s`)
+  } catch (error) {
+    signal.throwIfAborted()
+    if (!isApiError(error)) throw error
+    return refused(error, namespace)
+  } finally {
+    await removed(api, { namespace, name }, left)
+  }
+}
+
+const refused = (error: ApiError, namespace: string): FromClusterView => ({
+  hop: 'forbidden',
+  isReached: false,
+  says:
+    error.code === 403
+      ? `The cluster allows no such Pod in ${namespace} (${sentence(error.detail, maxSaidBytes)}): the role metalbar-probe of metal-agent rights --further gives that right, unless a policy of the namespace forbids it.`
+      : `The Pod could not be made in ${namespace}: ${sentence(error.detail, maxSaidBytes)}.`,
+})
+
+async function removed(api: KubeApi, place: { namespace: string; name: string }, left: LeftPods): Promise<void> {
+  const { namespace, name } = place
+  const signal = AbortSignal.timeout(deleteLimitMs)
+  try {
+    const { metadata } = pod.parse(await api.get(resources.pods, namespace, name, signal))
+    await api.delete(resources.pods, namespace, name, { uid: metadata.uid }, signal)
+  } catch (error) {
+    // Another time, by the file that remembers it; it ends by itself before that.
+    if (!isApiError(error, 404)) return
+  }
+  await left.remove(place)
+}
+
+const leftFile = z.looseObject({
+  schema: z.literal(1),
+  pods: z.array(z.object({ namespace: z.string(), name: z.string(), server: z.string() })).max(100),
+})
+
+/** The Pods that were made and may still be there. */
+export class LeftPods {
+  readonly #file: StateFile<z.infer<typeof leftFile>>
+
+  private constructor(file: StateFile<z.infer<typeof leftFile>>) {
+    this.#file = file
+  }
+
+  /** Throws StateFileError. */
+  static async open(stateDir: string): Promise<LeftPods> {
+    const file = join(stateDir, 'probes.json')
+    return new LeftPods(
+      await StateFile.open({
+        file,
+        schema: leftFile,
+        initial: { schema: 1, pods: [] },
+        keeps: 'which Pods asked for this machine',
+      }),
+    )
+  }
+
+  async add(place: z.infer<typeof leftFile>['pods'][number]): Promise<void> {
+    await this.#file.update((before) => ({ ...before, pods: [...before.pods, place].slice(-100) }))
+  }
+
+  async remove({ namespace, name }: { readonly namespace: string; readonly name: string }): Promise<void> {
+    await this.#file.update((before) => ({
+      ...before,
+      pods: before.pods.filter((one) => one.namespace !== namespace || one.name !== name),
+    }))
+  }
+
+  /** Deletes what an agent before this one left in this cluster. Never rejects for what the cluster says. */
+  async clear(api: KubeApi): Promise<void> {
+    const here = this.#file.value.pods.filter(({ server }) => server === api.context.server)
+    await Promise.all(here.map((place) => removed(api, place, this)))
+  }
+}

@@ -1,0 +1,112 @@
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { execa } from 'execa'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { z } from 'zod'
+import { judgeDials, probePod, type ProbeTarget } from '../../../src/agent-core/doctor/from-cluster.ts'
+import { freePort } from '../../support/free-port.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const target: ProbeTarget = {
+  ...{ namespace: 'models', name: 'tiny', uid: 'u', serviceName: 'tiny', servicePort: 8080 },
+  ...{ address: '192.168.1.20', port: 50_001 },
+}
+const script = z.object({ spec: z.object({ containers: z.array(z.object({ command: z.array(z.string()) })) }) })
+
+/** The script of the Pod, run here by `sh` with the wget of this machine. */
+async function runHere(serviceUrl: string, addressUrl: string) {
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'termination-log')
+  const [container] = script.parse(probePod(target, 'busybox:1.37', 'probe')).spec.containers
+  const text = container?.command[2]?.replace('/dev/termination-log', file) ?? ''
+  await execa('sh', ['-c', text], { env: { SERVICE_URL: serviceUrl, ADDRESS_URL: addressUrl } })
+  return judgeDials(await readFile(file, 'utf8'), target)
+}
+
+test('the script of the Pod tells by the wget of this machine what became of both', async () => {
+  const server = createServer((request, response) => {
+    response.writeHead(request.url === '/well' ? 200 : 503).end('so it is')
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => void server.close())
+  const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const nobody = `http://127.0.0.1:${await freePort()}`
+  const hops = await Promise.all([
+    runHere(`${at}/well`, `${at}/well`),
+    runHere(`${at}/ill`, `${at}/ill`),
+    runHere(nobody, nobody),
+    runHere(nobody, `${at}/well`),
+    runHere('http://tiny.invalid/health', `${at}/well`),
+  ])
+  expect(hops.map((view) => view?.hop)).toEqual(['reached', 'status', 'refused', 'endpoints', 'dns'])
+})
+
+/** As the script in the Pod writes them, each with what `wget` printed. */
+const dials = (service: string, address: string) => `service ${service}\naddress ${address}\n`
+const well = '0 Connecting to tiny.models (10.96.0.7:8080)'
+
+describe('what wget says inside a Pod, BusyBox and GNU alike', () => {
+  test.each([
+    ['both answer', well, well, 'reached', /^A Pod in models reached tiny\.models:8080/],
+    ['BusyBox knows no name', "1 wget: bad address 'tiny.models:8080'", well, 'dns', /does not find the name/],
+    ['GNU knows no name', "4 wget: unable to resolve host address 'tiny.models'", well, 'dns', /DNS of the cluster/],
+    [
+      'the Service forwards nowhere',
+      "1 wget: can't connect to remote host (10.96.0.7): Connection refused",
+      well,
+      'endpoints',
+      /reaches 192\.168\.1\.20:50001, but not by its Service/,
+    ],
+    [
+      'the Mac refuses',
+      "1 wget: can't connect to remote host (10.96.0.7): Connection refused",
+      "1 wget: can't connect to remote host (192.168.1.20): Connection refused",
+      'refused',
+      /refuses it: nobody listens there, or a firewall/,
+    ],
+    ['BusyBox gets no answer', '1 wget: download timed out', '1 wget: download timed out', 'timedOut', /drops it/],
+    [
+      'GNU gets no answer',
+      '4 failed: Connection timed out. Giving up.',
+      '4 failed: Connection timed out. Giving up.',
+      'timedOut',
+      /NetworkPolicy/,
+    ],
+    [
+      'there is no way',
+      '1 wget: download timed out',
+      "1 wget: can't connect to remote host (192.168.1.20): No route to host",
+      'timedOut',
+      /know no way .* host-ip set/,
+    ],
+    [
+      'BusyBox is cut off',
+      '1 wget: error getting response: Connection reset by peer',
+      '1 wget: error getting response',
+      'reset',
+      /closed before/,
+    ],
+    [
+      'BusyBox gets a status',
+      '1 wget: server returned error: HTTP/1.1 503 Service Unavailable',
+      '1 wget: server returned error: HTTP/1.1 503 Service Unavailable',
+      'status',
+      /answers 503 Service Unavailable/,
+    ],
+    ['GNU gets a status', '8 ERROR 404: Not Found.', '8 ERROR 404: Not Found.', 'status', /answers 404: Not Found/],
+    ['something else happens', '127 sh: wget: not found', '127 sh: wget: not found', 'timedOut', /wget: not found/],
+  ])('where %s', (_what, service, address, hop, says) => {
+    const judged = judgeDials(dials(service, address), target)
+    expect(judged).toEqual({ hop, isReached: hop === 'reached', says: expect.stringMatching(says) as string })
+  })
+
+  test.each(['', 'service', 'service 0 fine', 'x'.repeat(5_000), 'address 1 a\nservice x b'])(
+    'text that the script never writes (%#) says nothing',
+    (message) => {
+      expect(judgeDials(message, target)).toBeUndefined()
+    },
+  )
+})
