@@ -117,7 +117,16 @@ const faces = {
     'sudoers',
     'supply',
   ],
-  publishing: ['firewall-watch', 'host-address', 'lease', 'lease-content', 'objects', 'publisher', 'writes'],
+  publishing: [
+    'firewall-watch',
+    'host-address',
+    'lease',
+    'lease-content',
+    'objects',
+    'publisher',
+    'visitors',
+    'writes',
+  ],
   reconcile: [
     'draft',
     'memory-guard',

@@ -1,4 +1,6 @@
 import { readFile } from 'node:fs/promises'
+import { once } from 'node:events'
+import { execa } from 'execa'
 import { strFromU8, unzipSync } from 'fflate'
 import { describe, expect, test } from 'vitest'
 import { doctorReport, type DoctorFinding } from '../../src/contract/doctor.ts'
@@ -8,6 +10,8 @@ import { AgentWorld } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
+import { createNetworkNamespace } from '../support/network-namespace.ts'
+import { missingNetworkNamespaces, skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 
@@ -39,6 +43,10 @@ describe('the doctor of an agent', () => {
       ]),
     )
     expect(found['listeners']?.says).toBe('All 1 are reached from this machine.')
+    expect(found['reached']).toMatchObject({
+      ...{ verdict: 'warn', says: expect.stringContaining('nobody from another host was seen yet') as string },
+      action: { shell: expect.stringMatching(/--from-cluster .*\/tiny$/) as string },
+    })
 
     await well.command({ name: 'pauseNode' })
     expect((await findings(well))['agent']).toMatchObject({
@@ -177,4 +185,28 @@ test('a Pod of the image that a person sets asks a service that is served, and n
   await world.admin.patch({ ...pods, metadata: { name: pod.metadata.name } }, { status }, 'status')
   expect(await answer).toMatchObject({ isReached: true, says: expect.stringContaining('reached tiny.') as string })
   expect(await world.admin.list(pods)).toEqual([])
+})
+
+describe('a host of the cluster that comes to a published address', () => {
+  skipWhen(missingNetworkNamespaces())
+
+  test('is told by its address, in the figures of the service and by the doctor', async () => {
+    await using other = await createNetworkNamespace()
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent({ hostIp: other.here })
+    await world.applyModel('tiny')
+    await world.applyService('tiny')
+    const { port, uid } = await agent.untilReady('tiny')
+    const script = `require('net').connect(${port}, '${other.here}').on('connect', () => console.log('here'))`
+    const [command, ...args] = other.enter([process.execPath, '-e', script])
+    const visiting = execa(command, args, { reject: false })
+    await once(visiting.stdout, 'data')
+    expect((await findings(agent))['reached']).toMatchObject({
+      verdict: 'pass',
+      says: expect.stringMatching(new RegExp(`tiny from ${other.there.replaceAll('.', '\\.')} 0 s ago`)) as string,
+    })
+    expect(agent.snapshot.figures[uid]?.reachedFrom).toMatchObject({ address: other.there })
+    visiting.kill()
+    await visiting
+  })
 })

@@ -27,6 +27,7 @@ import { servicePortsOf } from '../publishing/objects.ts'
 import { FirewallWatch } from '../publishing/firewall-watch.ts'
 import type { NodeFacts } from '../publishing/lease-content.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
+import { Visitors } from '../publishing/visitors.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { MemoryGuard } from '../reconcile/memory-guard.ts'
 import { Narrator } from '../reconcile/narrator.ts'
@@ -57,6 +58,7 @@ export interface ControlRooms {
   readonly link: ClusterLink
   readonly gateway: Gateway | undefined
   readonly leftPods: LeftPods
+  readonly visitors: Visitors
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
   readonly notices: readonly string[]
@@ -120,6 +122,15 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
   const apiKeys = apiKeyRoom(context, () => gateway)
   const gateway = gatewayRoom(context, inputs, { address, apiKeys })
+  const visitors = ends.use(
+    new Visitors({
+      platform: context.options.platform,
+      nodeId: context.options.identity.nodeId,
+      slices: () => session()?.cluster.slices.values() ?? [],
+      log,
+      onChange: () => snapshots.changed(),
+    }),
+  )
   const link = linkRoom(context, inputs, {
     gateway,
     apiKeys,
@@ -134,10 +145,24 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     history,
     pin,
     leftPods,
+    visitors,
   })
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
-  const kept = { settings, unloadReasons, history, narrator, address, sleep, fuse, supply, link, gateway, leftPods }
+  const kept = {
+    settings,
+    unloadReasons,
+    history,
+    narrator,
+    address,
+    sleep,
+    fuse,
+    supply,
+    link,
+    gateway,
+    leftPods,
+    visitors,
+  }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [
     ...settings.notices,
@@ -366,7 +391,8 @@ type LinkedRooms = Pick<
 function linkRoom(
   context: RoomContext,
   inputs: ControlInputs,
-  kept: LinkedRooms & Pick<ControlRooms, 'settings' | 'history' | 'leftPods'> & { readonly pin: ContextPin },
+  kept: LinkedRooms &
+    Pick<ControlRooms, 'settings' | 'history' | 'leftPods' | 'visitors'> & { readonly pin: ContextPin },
 ): ClusterLink {
   const { metrics, ends, snapshots, settings, options } = context
   const link = new ClusterLink({
@@ -410,6 +436,7 @@ function linkRoom(
         runtime,
         share,
         inFlight,
+        (key) => kept.visitors.of(key),
       ),
     }
   })
@@ -643,6 +670,10 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
           slices: session ? [...session.cluster.slices.values()] : [],
           serverNow: session?.cluster.api.serverNow() ?? Date.now(),
           leaseNotice: session?.lease.notice,
+          withVisitors: async () => {
+            await kept.visitors.look()
+            return context.snapshots.get()
+          },
         },
       }
     },

@@ -4,6 +4,7 @@ import { idOf } from '../memory/holds.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import { urlForPods } from '../publishing/objects.ts'
+import type { Visitor } from '../publishing/visitors.ts'
 import { nameOfDraft } from '../reconcile/draft.ts'
 import { clusterAgreement, type Observation } from '../reconcile/plan/observation.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
@@ -114,6 +115,7 @@ export function figuresOf(
   runtimeOf: (key: string) => RuntimeFigures | undefined = () => undefined,
   shareWattsOf: (key: string) => number | undefined = () => undefined,
   gatewayOf: (key: string) => readonly OpenRequests[] = () => [],
+  visitorOf: (key: string) => Visitor | undefined = () => undefined,
 ): Record<string, ServiceFigures> {
   const known = reports.flatMap((report) => {
     const { key } = report
@@ -124,6 +126,7 @@ export function figuresOf(
     const heldBytes = sumOf(held, key)
     const runtime = runtimeOf(key)
     const shareWatts = shareWattsOf(key)
+    const visitor = visitorOf(key)
     const clients = gatewayOf(key).map(({ door, address, requests }) => ({ door, address, requests }))
     const figures = {
       ...(progress && { progress }),
@@ -132,6 +135,7 @@ export function figuresOf(
       ...(heldBytes !== undefined && heldBytes > (footprintBytes ?? 0) && { heldBytes }),
       ...(runtime && { runtime }),
       ...(clients.length > 0 && { gateway: clients }),
+      ...(visitor && { reachedFrom: { address: visitor.address, at: new Date(visitor.at).toISOString() } }),
       // To a tenth, so that it stays the same while nothing changes that a person can tell.
       ...(shareWatts !== undefined && { powerShareWatts: Math.round(shareWatts * 10) / 10 }),
     }

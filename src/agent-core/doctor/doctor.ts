@@ -46,6 +46,8 @@ export interface RunningAgent {
   readonly slices: readonly EndpointSlice[]
   /** The API server's time, in milliseconds. */
   readonly serverNow: number
+  /** Looks once more who has come from other hosts; then the figures of the snapshot that it answers tell it. */
+  readonly withVisitors: () => Promise<AgentSnapshot>
   /** Why the Lease of this machine is not as it should be. */
   readonly leaseNotice: string | undefined
 }

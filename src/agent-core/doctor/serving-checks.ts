@@ -175,5 +175,28 @@ const agreement: Check = {
   },
 }
 
+const visitors: Check = {
+  id: 'reached',
+  asks: 'Has anybody come from the cluster?',
+  page: 'operations.md#the-published-address',
+  answer: async (examination) => {
+    const { agent: running } = examination.patient
+    const { services = [], figures = {}, now = '' } = (await running?.withVisitors()) ?? {}
+    const published = services.filter(isPublished)
+    if (published.length === 0) return unserved(examination)
+    const seen = published.flatMap((service) => {
+      const from = figures[service.uid]?.reachedFrom
+      if (!from) return []
+      return [`${nameOf(service)} from ${from.address} ${formatSpan(Date.parse(now) - Date.parse(from.at))} ago`]
+    })
+    if (seen.length > 0) return pass(`Reached: ${seen.join(', ')}.`)
+    const [first] = published
+    return warn('Models are published, and nobody from another host was seen yet.', {
+      text: 'That may only mean that nobody asked. A Pod that asks tells how far it gets.',
+      ...(first && { shell: `metal-agent doctor --from-cluster ${nameOf(first)}` }),
+    })
+  },
+}
+
 export const agentChecks: readonly Check[] = [agent, ports]
-export const servingChecks: readonly Check[] = [hostAddress, listeners, heartbeat, agreement]
+export const servingChecks: readonly Check[] = [hostAddress, listeners, visitors, heartbeat, agreement]

@@ -9,6 +9,7 @@ import {
   parseDisplays,
   parseFirewallState,
   parseFootprints,
+  parsePeers,
   parsePositiveInteger,
   parsePressureLevel,
   parseVmStat,
@@ -29,6 +30,7 @@ import { parseBattery, parseLowPowerMode, parseSleepMinutes } from './pmset-outp
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import {
   hostInterfaces,
+  peersOf,
   pidsByGroup,
   PlatformError,
   type BigApplication,
@@ -249,6 +251,12 @@ export class DarwinPlatform implements Platform {
     const { exitCode, stdout } = await this.#run(darwinCommands.netstat, ['-anp', 'tcp'])
     if (exitCode !== 0) throw new PlatformError(`netstat ended with code ${exitCode}.`)
     return countEstablished(stdout, port)
+  }
+
+  async connectedPeers(ports: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly string[]>> {
+    const { exitCode, stdout } = await this.#run(darwinCommands.netstat, ['-anp', 'tcp'])
+    if (exitCode !== 0) throw new PlatformError(`netstat ended with code ${exitCode}.`)
+    return peersOf(parsePeers(stdout), ports)
   }
 
   async performanceCores(): Promise<number | undefined> {

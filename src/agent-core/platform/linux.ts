@@ -5,6 +5,7 @@ import { biggestApplications, type ProcessMemory } from './applications.ts'
 import { cgroupFolders, cgroupMemory, cgroupPressureFile, type CgroupFolder } from './cgroup.ts'
 import {
   hostInterfaces,
+  peersOf,
   pidsByGroup,
   PlatformError,
   type BigApplication,
@@ -24,6 +25,7 @@ import {
   isSuspended,
   parseCommandLine,
   parseMeminfo,
+  parsePeers,
   parsePressure,
   parseProportionalBytes,
   parseResidentBytes,
@@ -192,6 +194,10 @@ export class LinuxPlatform implements Platform {
 
   async establishedConnections(port: number): Promise<number> {
     return (await tcpTables()).reduce((sum, table) => sum + countEstablished(table, port), 0)
+  }
+
+  async connectedPeers(ports: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly string[]>> {
+    return peersOf((await tcpTables()).flatMap(parsePeers), ports)
   }
 
   performanceCores(): Promise<number | undefined> {

@@ -123,6 +123,7 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
   const { uid, namespace, name, url, port, address } = service
   const proxy = useSnapshot(({ host }) => host.clientProxy)
   const clients = useSnapshot(({ figures }) => figures[uid]?.gateway)
+  const reachedFrom = useSnapshot(({ figures }) => figures[uid]?.reachedFrom)
   if (url === undefined && port === undefined) return null
   const server = port === undefined ? undefined : `http://127.0.0.1:${port}`
   const local = server === undefined || proxy === undefined ? server : `${proxy}/${namespace}/${name}`
@@ -141,6 +142,20 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
           ...(local === undefined || proxy === undefined
             ? []
             : [[addressWords.clients, addressWords.from(clients)] as const]),
+          ...(url === undefined
+            ? []
+            : [
+                [
+                  addressWords.reached,
+                  reachedFrom === undefined ? (
+                    addressWords.nobodyYet
+                  ) : (
+                    <span key="reached">
+                      {reachedFrom.address}, <Age since={reachedFrom.at} /> {workWords.ago}
+                    </span>
+                  ),
+                ] as const,
+              ]),
         ]}
       />
       {url !== undefined && (

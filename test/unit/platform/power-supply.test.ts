@@ -65,7 +65,7 @@ describe('what a Mac runs on', () => {
     const platform = new DarwinPlatform({
       run: (_command, args) => Promise.resolve({ exitCode: 0, stdout: args.includes('batt') ? battery : current }),
     })
-    expect(await platform.powerSupply()).toEqual(wanted)
+    expect(await platform.powerSupply()).toEqual(wanted && { ...wanted, sleepAfterMinutes: 1 })
   })
 
   test('it is kept awake by caffeinate, for as long as this process lives', () => {
