@@ -64,9 +64,9 @@ function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: Flag
 const asFlagValue = (value: SettingRow['default'], kind: FlagKind): FlagValue =>
   typeof value === 'object' ? value.join(',') : (value ?? emptyValues[kind])
 
-const startsOmlx = {
+const noLimit = {
   group: 'Not in effect yet',
-  notInEffect: 'this agent starts no oMLX, and uses one that runs',
+  notInEffect: 'an oMLX is waited for as long as its start makes progress',
 } as const
 
 /** Actions, other ways to state a setting, and what the Go agent takes and we do not have yet. */
@@ -86,17 +86,10 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     notInEffect: 'a cluster that does not answer never ends the agent, it is asked again with back-off',
   },
   version: { kind: 'bool', default: false, group: 'Agent', help: 'print version, git commit and build date' },
-  'omlx-bin': {
-    kind: 'string',
-    default: '',
-    ...startsOmlx,
-    help: 'path of the omlx binary',
-    defaultMeans: 'Homebrew, then /usr/local',
-  },
   'omlx-startup-timeout': {
     kind: 'duration',
     default: 120_000,
-    ...startsOmlx,
+    ...noLimit,
     help: 'how long the oMLX daemon may start',
   },
 }

@@ -75,9 +75,10 @@ type Rows = typeof editableRows
 export type SettingName = keyof Rows
 
 /** The settings that name the program of a runtime. */
-export type ProgramSetting = 'llamaServer' | 'mlxLm' | 'mlxServer' | 'vllmSwift' | 'tensorfold' | 'ollamaBin'
+export type ProgramSetting =
+  'llamaServer' | 'mlxLm' | 'mlxServer' | 'vllmSwift' | 'tensorfold' | 'ollamaBin' | 'omlxBin'
 /** The settings by which a person has the agent start a daemon. */
-export const daemonStartSettings = ['ollamaStart'] as const satisfies readonly SettingName[]
+export const daemonStartSettings = ['ollamaStart', 'omlxStart'] as const satisfies readonly SettingName[]
 export type DaemonStartSetting = (typeof daemonStartSettings)[number]
 /** The settings that say how long the start of a runtime may go without progress. */
 export type StallSetting = 'startupStallMs' | Extract<SettingName, `${string}StartupStallMs`>

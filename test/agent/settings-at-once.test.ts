@@ -85,6 +85,11 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
       'another kubeconfig is served at once, in its context of the same name or else its own, and after a restart too',
   },
 
+  omlxStart: {
+    file: 'omlx-started.test.ts',
+    title:
+      'an oMLX that the agent starts has a key and a folder of its own, serves models of the store and of lent folders, outlives the agent, and ends with it',
+  },
   ollamaStart: {
     file: 'ollama-started.test.ts',
     title:

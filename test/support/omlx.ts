@@ -10,6 +10,8 @@ import { writeMlxModel } from './mlx-writer.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 const sample = fileURLToPath(new URL('sample-servers/sample-omlx.cjs', import.meta.url))
+/** The same as a program that takes the arguments of `omlx`. */
+export const sampleOmlxPath = fileURLToPath(new URL('sample-servers/sample-omlx', import.meta.url))
 
 /** How the sample shall behave. */
 export interface OmlxScript {

@@ -32,11 +32,13 @@ import { Power } from '../power/power.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/memory-guard.ts'
 import { Dialects } from '../runtimes/dialect.ts'
-import { findRuntime, InstalledRuntimes } from '../runtimes/installed.ts'
+import { findRuntime, InstalledRuntimes, ownDaemon } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { StartedDaemons } from '../runtimes/started-daemons.ts'
+import type { DaemonRuntimeName } from '../servers/daemon.ts'
+import { daemonAt } from '../servers/daemons.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { Ledger, ledgersIn } from '../servers/ledger.ts'
@@ -113,7 +115,12 @@ export function machineRooms(context: RoomContext): MachineRooms {
   )
   const power = powerRoom(context, energy)
   const ledger = new Ledger({ file: ledgersIn(settings.stateDir).servers, platform, log })
-  const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))
+  const servers = serverRoom(
+    context,
+    ledger,
+    (...reading) => figures.note(...reading),
+    (runtime) => daemons.runs(runtime),
+  )
   servers.onChange(startMetricsFeed(context.metrics))
   const figures = figureRoom(context, servers, energy)
   const dialects = new Dialects()
@@ -184,6 +191,7 @@ function serverRoom(
   { options, metrics, settings, session }: RoomContext,
   ledger: Ledger,
   onCounters: RuntimeFigures['note'],
+  runsHere: (runtime: DaemonRuntimeName) => boolean,
 ): Servers {
   const { platform, log, liveness, random } = options
   return new Servers({
@@ -197,6 +205,14 @@ function serverRoom(
     onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
     onCounters,
     outputLimits: () => outputLimits(settings()),
+    daemons: (name, address) => {
+      const now = settings()
+      return daemonAt(
+        name,
+        address,
+        ownDaemon(runtimes[name], now.stateDir, now, () => runsHere(name)),
+      )
+    },
   })
 }
 

@@ -95,6 +95,7 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   kubeconfig: move,
   namespace: move,
   ollamaStart: daemons,
+  omlxStart: daemons,
   downloadBytesPerSecond: downloads,
   downloadsAtOnce: downloads,
   partialKeepMs: answers,

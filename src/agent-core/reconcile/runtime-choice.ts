@@ -78,7 +78,9 @@ export function leftOutNotice(
 function notSetInOmlx(spec: InferenceServiceSpec): string[] {
   const names = omlxSettingNames.filter((name) => spec[name] !== undefined).map((name) => `spec.${name}`)
   if (names.length === 0) return []
-  return [`It runs without ${listed(names)}: an oMLX that a person runs keeps its settings, so set that there.`]
+  return [
+    `It runs without ${listed(names)}: that is said for a whole oMLX and not for one of its models, so set it there.`,
+  ]
 }
 
 function notSpeculating(spec: InferenceServiceSpec, runtime: ServerRuntime): string[] {

@@ -3,11 +3,12 @@ import { dirname, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { sentence } from '../../contract/clean-text.ts'
 import { type RuntimeView, runtimeState } from '../../contract/queries.ts'
-import type { ProgramSetting } from '../../contract/settings.ts'
+import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
 import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
-import { DaemonError, type DaemonRuntimeName } from '../servers/daemon.ts'
+import { DaemonError, type DaemonRuntimeName, type OwnDaemon } from '../servers/daemon.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { launchEnvironment } from '../servers/launch.ts'
+import { daemonHome } from '../servers/ledger.ts'
 import { loopback } from '../servers/listening.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
@@ -176,7 +177,8 @@ interface RuntimeSearch {
   readonly path: string | undefined
   /** What a person set, or the default of a daemon's port. */
   readonly settings: Readonly<
-    Partial<Record<ProgramSetting, string | undefined>> & Record<DaemonRuntime['port'], number>
+    Partial<Record<ProgramSetting, string | undefined> & Record<DaemonStartSetting, boolean>> &
+      Record<DaemonRuntime['port'], number>
   >
   /** Of a daemon that the agent starts; undefined where it does not. */
   readonly whyAbsent?: (daemon: DaemonRuntimeName) => AbsentDaemon | undefined
@@ -194,34 +196,51 @@ export function findRuntime(
   runtime: Runtime,
   { stateDir, system, path, settings, whyAbsent }: RuntimeSearch,
 ): Promise<Found> {
-  if (runtime.kind === 'daemon') return findDaemon(runtime, settings[runtime.port], () => whyAbsent?.(runtime.name))
+  if (runtime.kind === 'daemon') {
+    return findDaemon(runtime, settings[runtime.port], {
+      whyAbsent: () => whyAbsent?.(runtime.name),
+      own: ownDaemon(runtime, stateDir, settings),
+    })
+  }
   const { name, program } = runtime
   const given = settings[runtime.settings.program]
   return findExecutable(program, { given, ownFolder: ownProgramFolder(stateDir, name), system, path })
 }
 
 /** The version of the daemon that answers at the port on this machine. Throws DaemonError. */
-export const askDaemon = ({ name }: Pick<DaemonRuntime, 'name'>, port: number): Promise<string> =>
-  daemonAt(name, { host: loopback, port }).version(AbortSignal.timeout(usualLimitMs))
+export const askDaemon = ({ name }: Pick<DaemonRuntime, 'name'>, port: number, own?: OwnDaemon): Promise<string> =>
+  daemonAt(name, { host: loopback, port }, own).version(AbortSignal.timeout(usualLimitMs))
+
+/** Undefined where a person does not have this agent start it. */
+export const ownDaemon = (
+  { name, start }: Pick<DaemonRuntime, 'name' | 'start'>,
+  stateDir: string,
+  settings: Readonly<Partial<Record<DaemonStartSetting, boolean>>>,
+  runs = (): boolean => false,
+): OwnDaemon | undefined =>
+  start && settings[start.setting.name] === true ? { home: daemonHome(stateDir, name), runs } : undefined
 
 /** Whether a daemon answers on this machine. Asked at each call, as it may be started and ended at any time. */
 export async function findDaemon(
   runtime: DaemonRuntime,
   port: number,
-  whyAbsent: () => AbsentDaemon | undefined = () => undefined,
+  {
+    whyAbsent,
+    own,
+  }: { readonly whyAbsent?: () => AbsentDaemon | undefined; readonly own?: OwnDaemon | undefined } = {},
 ): Promise<Found> {
   const { product, portFlag, howToStart, mayRun, start } = runtime
   if (port === 0) return { kind: 'missing', message: `${product} is switched off here (${portFlag} 0).` }
-  const own = whyAbsent()
-  if (own?.isLeaving === true) return { kind: 'missing', message: own.message }
+  const reason = whyAbsent?.()
+  if (reason?.isLeaving === true) return { kind: 'missing', message: reason.message }
   const absent = {
     kind: 'missing',
-    message: own?.message ?? `${product} does not run at ${loopback}:${port}: ${howToStart}.`,
-    ...(start && !own && { start: start.setting.name }),
+    message: reason?.message ?? `${product} does not run at ${loopback}:${port}: ${howToStart}.`,
+    ...(start && !reason && { start: start.setting.name }),
   } as const
-  if (!own && (await mayRun?.(port)) === false) return absent
+  if (!reason && (await mayRun?.(port)) === false) return absent
   try {
-    const version = await askDaemon(runtime, port)
+    const version = await askDaemon(runtime, port, own)
     return { kind: 'found', path: `http://${loopback}:${port}`, version }
   } catch (error) {
     if (!(error instanceof DaemonError)) throw error

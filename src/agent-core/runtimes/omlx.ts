@@ -1,10 +1,10 @@
 import { access } from 'node:fs/promises'
-import { defaultOmlxPort, nameOf, omlxBasePath } from '../servers/omlx.ts'
+import { defaultOmlxPort, nameOf, omlxArguments, omlxBasePath, prepareOmlx } from '../servers/omlx.ts'
 import { folderProblem } from './mlx-folder.ts'
 import type { DaemonRuntime } from './runtime.ts'
 
 /**
- * An oMLX that a person runs, with the models in its own folders: its API would let any client load and unload them, and its pages do more. So it
+ * An oMLX that a person runs, with the models in its own folders, or that this agent starts: its API would let any client load and unload them, and its pages do more. So it
  * is reached through the gateway alone.
  */
 export const omlxRuntime: DaemonRuntime = {
@@ -16,9 +16,25 @@ export const omlxRuntime: DaemonRuntime = {
   port: 'omlxPort',
   portFlag: '--omlx-port',
   howToStart:
-    'open the oMLX app or run "omlx serve", or say with --omlx-port where it listens; https://github.com/jundot/omlx says how it is installed',
+    'open the oMLX app, run "omlx serve" or have one started here (--omlx-start), or say with --omlx-port where it listens; https://github.com/jundot/omlx says how it is installed',
   // Servers under development have this port too: they are not asked on a machine that never had an oMLX.
   mayRun: async (port) => port !== defaultOmlxPort || (await isThere(omlxBasePath())),
+  start: {
+    setting: { name: 'omlxStart', flag: '--omlx-start', program: 'omlxBin' },
+    program: {
+      name: 'omlx',
+      flag: '--omlx-bin',
+      notInstalled: {
+        darwin:
+          'omlx is not installed here, so --omlx-start cannot start it: install it as https://github.com/jundot/omlx says, or say with --omlx-bin where it is.',
+        linux: 'omlx is not on PATH, so --omlx-start cannot start it: say with --omlx-bin where it is.',
+      },
+    },
+    prepare: prepareOmlx,
+    command: (place) => ({ argv: omlxArguments(place), environment: {} }),
+    // Memory that it had wired may stay so until the machine is started again.
+    isNeverKilled: true,
+  },
   flags: { table: new Map(), program: 'omlx', product: 'oMLX', isStrict: true },
   // Nothing of the spec reaches it.
   argv: ({ modelPath }) => ['--model', modelPath],

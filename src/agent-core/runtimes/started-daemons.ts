@@ -1,10 +1,9 @@
 import { mkdir, stat } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
 import { adoptServers } from '../servers/adoption.ts'
 import { DaemonError, type DaemonRuntimeName, daemonRuntimes } from '../servers/daemon.ts'
 import { type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
-import { daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
+import { daemonHome, daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
 import { loopback } from '../servers/listening.ts'
 import type { ReadableOutput } from '../servers/output.ts'
 import { isOver, type ServerState } from '../servers/server-state.ts'
@@ -13,7 +12,7 @@ import { hasCode } from '../util/files.ts'
 import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-import { type AbsentDaemon, askDaemon } from './installed.ts'
+import { type AbsentDaemon, askDaemon, ownDaemon } from './installed.ts'
 import type { DaemonRuntime, DaemonStart } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
@@ -103,6 +102,11 @@ export class StartedDaemons {
     return this.#keepers.get(runtime)?.whyAbsent
   }
 
+  /** Whether the one that answers was started here. */
+  runs(runtime: DaemonRuntimeName): boolean {
+    return this.#keepers.get(runtime)?.runs === true
+  }
+
   /** Sentences about those that are wanted and cannot be started. */
   notices(): string[] {
     return [...this.#keepers.values()].flatMap(({ problem }) => (problem === undefined ? [] : [problem]))
@@ -181,6 +185,11 @@ class Keeper {
 
   get problem(): string | undefined {
     return this.#problem
+  }
+
+  get runs(): boolean {
+    const state = this.#servers.get(this.key)
+    return state !== undefined && !isOver(state) && state.kind !== 'exited'
   }
 
   get whyAbsent(): AbsentDaemon | undefined {
@@ -269,7 +278,8 @@ class Keeper {
   /** Where it is taken and there is no problem, a person's own answers. */
   async #lookAtPort(port: number): Promise<{ readonly isFree: boolean; readonly problem?: string }> {
     try {
-      await askDaemon(this.#runtime, port)
+      const { stateDir, settings } = this.#options
+      await askDaemon(this.#runtime, port, ownDaemon(this.#runtime, stateDir, settings()))
       return { isFree: false }
     } catch (error) {
       if (!(error instanceof DaemonError)) throw error
@@ -286,8 +296,9 @@ class Keeper {
 
   async #launch(executable: string, port: number): Promise<ServerLaunch> {
     const { stateDir, env } = this.#options
-    const home = join(daemonsFolder(stateDir), this.#runtime.name)
+    const home = daemonHome(stateDir, this.#runtime.name)
     await mkdir(home, { recursive: true, mode: 0o700 })
+    await this.#start.prepare?.(home)
     const { argv, environment } = this.#start.command({ host: loopback, port, home, env })
     return {
       ...rulesOf(this.#runtime, this.#start),

@@ -33,6 +33,7 @@ export interface Answer {
   readonly status: number
   /** Parsed; undefined where it is no JSON. */
   readonly said: unknown
+  readonly cookies?: readonly string[] | undefined
 }
 
 interface DaemonHttpOptions {
@@ -125,7 +126,10 @@ function exchange({ host, port }: DaemonAddress, question: Question, signal: Abo
     asked.once('error', reject)
     asked.once('response', (answer) => {
       const reading = answer.statusCode === 200 && onLine ? linesOf(answer, onLine) : jsonOf(answer)
-      reading.then((said) => resolve({ status: answer.statusCode ?? 0, said }), reject)
+      reading.then(
+        (said) => resolve({ status: answer.statusCode ?? 0, said, cookies: answer.headers['set-cookie'] }),
+        reject,
+      )
     })
     if (file === undefined) asked.end(text)
     else void pipeline(createReadStream(file, { highWaterMark: 1024 * 1024 }), asked).catch(reject)

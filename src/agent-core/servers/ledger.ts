@@ -9,7 +9,7 @@ import { readOrSetAside } from '../state/state-file.ts'
 import { parseJson, syncFolder } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import { isOfDaemon, type DaemonLaunch, type Launch, type ServerLaunch } from './launch.ts'
-import { daemonRuntimes } from './daemon.ts'
+import { type DaemonRuntimeName, daemonRuntimes } from './daemon.ts'
 import { serverRuntimes } from './probe.ts'
 import { runOf, type RunFolder } from './run-folder.ts'
 import type { ServerRole } from './server-state.ts'
@@ -74,6 +74,9 @@ export const runOfEntry = ({ workingDirectory }: Pick<LedgerEntry, 'workingDirec
 
 /** Where everything of the daemons is that an agent starts itself: their outputs, and what each keeps for good. */
 export const daemonsFolder = (stateDir: string): string => join(stateDir, 'daemons')
+/** What belongs to a daemon that the agent starts. */
+export const daemonHome = (stateDir: string, runtime: DaemonRuntimeName): string =>
+  join(daemonsFolder(stateDir), runtime)
 
 /** The ledgers of a state folder: of the servers of services, and of the daemons. */
 export const ledgersIn = (stateDir: string) => ({

@@ -1,12 +1,14 @@
+import { createHash, randomBytes } from 'node:crypto'
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
-import { stat } from 'node:fs/promises'
+import { mkdir, rm, stat, symlink } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { errorCode } from '../util/error-code.ts'
-import { parseJson } from '../util/files.ts'
+import { hasCode, parseJson } from '../util/files.ts'
 import { pause } from '../util/pause.ts'
-import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, InMemory } from './daemon.ts'
+import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, InMemory, OwnDaemon } from './daemon.ts'
 import { answerWithinMs, DaemonHttp, type Answer, type Question } from './daemon-http.ts'
 
 export const defaultOmlxPort = 8_000
@@ -52,24 +54,30 @@ const wordsOf = (answer: unknown): string | undefined => errorAnswer.safeParse(a
 /** It loads that model for somebody else. */
 const loadAgainMs = 1_000
 
-/** The models of an oMLX that runs: its settings stay as they are, and it gets no model that it does not list by itself. */
+/**
+ * The models of an oMLX. One that a person runs keeps its settings, and gets no model that it does not list by itself; one that was started here
+ * gets links to those that services need.
+ */
 export class Omlx implements Daemon {
   readonly title: string
   readonly #http: DaemonHttp
   readonly #admin: string
-  readonly #settingsFile: string
+  readonly #own: OwnDaemon | undefined
+  /** Where its key may be; the one that was right last comes first. */
+  #settingsFiles: readonly string[]
   #apiKey: string | undefined
   /** The key is shown to nobody else. */
   #isOmlx = false
   /** Where what is meant lies, so that another model that gets its name is not taken for it. */
   #path: string | undefined
 
-  constructor(address: DaemonAddress) {
+  constructor(address: DaemonAddress, own?: OwnDaemon) {
     this.#http = new DaemonHttp({ address, product: 'oMLX', flag: '--omlx-port', wordsOf })
     this.title = this.#http.title
     this.#admin = `http://${address.host}:${address.port}/admin`
-    this.#settingsFile = join(omlxBasePath(), 'settings.json')
-    this.#apiKey = apiKeyIn(this.#settingsFile)
+    this.#own = own
+    this.#settingsFiles = [...(own ? [own.home] : []), omlxBasePath()].map(settingsIn)
+    this.#apiKey = this.#keys()[0]?.key
   }
 
   get apiKey(): string | undefined {
@@ -89,12 +97,19 @@ export class Omlx implements Daemon {
     const model = await this.#modelIn(folder, signal)
     this.#path = model.model_path
     if (model.loaded) return model.id
+    let isReloaded = false
     onStep(`${this.title} loads ${model.id}`)
     for (;;) {
       const answer = await this.#ask({ method: 'POST', path: pathOf(model.id, 'load'), signal })
       if (answer.status === 200) return model.id
-      const isBusy = answer.status === 409 && (await this.#listed(model.id, signal))?.is_loading === true
-      if (!isBusy) throw this.#notLoaded(model.id, answer)
+      if (answer.status !== 409) throw this.#notLoaded(model.id, answer)
+      // What failed once is tried again where nobody else decides that.
+      if (this.#own?.runs() === true && !isReloaded && isSticky.test(wordsOf(answer.said) ?? '')) {
+        isReloaded = true
+        await this.#reload(signal)
+        continue
+      }
+      if ((await this.#listed(model.id, signal))?.is_loading !== true) throw this.#notLoaded(model.id, answer)
       await pause(loadAgainMs, signal)
       signal.throwIfAborted()
     }
@@ -128,7 +143,19 @@ export class Omlx implements Daemon {
   }
 
   async #modelIn(folder: string, signal: AbortSignal): Promise<Listed> {
-    const models = await this.#models(signal)
+    const found = await this.#found(folder, await this.#models(signal))
+    if (found) return found
+    if (this.#own?.runs() === true) {
+      await linkInto(modelsIn(this.#own.home), folder)
+      await this.#reload(signal)
+      const linked = await this.#found(folder, await this.#models(signal))
+      if (linked) return linked
+      throw this.#http.failed(`it finds no model that it could serve in ${folder}: choose another model, or mlx-lm.`)
+    }
+    throw await this.#unlisted(folder, signal)
+  }
+
+  async #found(folder: string, models: readonly Listed[]): Promise<Listed | undefined> {
     const wanted = await identityOf(folder)
     for (const model of models) {
       if (wanted === undefined || (await identityOf(model.model_path)) !== wanted) continue
@@ -137,10 +164,15 @@ export class Omlx implements Daemon {
         `${model.id} is computed together with other machines and not by this one alone: take that back at ${this.#admin}, or choose another model.`,
       )
     }
+    return undefined
+  }
+
+  async #unlisted(folder: string, signal: AbortSignal) {
+    const models = await this.#models(signal)
     const name = nameOf(folder)
     const namesake = models.find(({ id }) => id === name)
     const add = `add ${dirname(folder)} to its model folders at ${this.#admin}, and reload its models there`
-    throw this.#http.failed(
+    return this.#http.failed(
       namesake
         ? `${name} is a model in ${namesake.model_path} there, and not the one in ${folder}: name that folder as spec.source of the Model, or take it out of its model folders and ${add}.`
         : `it lists no model in ${folder}: ${add}.`,
@@ -167,17 +199,38 @@ export class Omlx implements Daemon {
   /** With the key, as it is now. */
   async #ask(question: Question): Promise<Answer> {
     if (!this.#isOmlx) await this.#requireOmlx(question.signal)
-    this.#apiKey = apiKeyIn(this.#settingsFile)
-    const headers = this.#apiKey === undefined ? {} : { authorization: `Bearer ${this.#apiKey}` }
-    const answer = await this.#http.ask({ ...question, headers })
-    if (answer.status !== 401) return answer
+    for (const { file, key } of this.#keys()) {
+      const answer = await this.#http.ask({ ...question, headers: { ...question.headers, ...bearer(key) } })
+      if (answer.status === 401) continue
+      this.#apiKey = key
+      this.#settingsFiles = [file, ...this.#settingsFiles.filter((one) => one !== file)]
+      return answer
+    }
+    const theirs = settingsIn(omlxBasePath())
     const problem =
-      this.#apiKey === undefined
-        ? `it asks for an API key, and ${this.#settingsFile} has none (auth.api_key)`
-        : `it does not take the API key in ${this.#settingsFile} (auth.api_key)`
+      apiKeyIn(theirs) === undefined
+        ? `it asks for an API key, and ${theirs} has none (auth.api_key)`
+        : `it does not take the API key in ${theirs} (auth.api_key)`
     throw this.#http.failed(
       `${problem}: set its key at ${this.#admin}, which writes it there, or start this agent with OMLX_BASE_PATH as the folder of its settings.json.`,
     )
+  }
+
+  /** As they are now; the file of an oMLX that was never started here has none. */
+  #keys(): { readonly file: string; readonly key: string | undefined }[] {
+    const own = this.#own && settingsIn(this.#own.home)
+    return this.#settingsFiles
+      .map((file) => ({ file, key: apiKeyIn(file) }))
+      .filter(({ file, key }) => file !== own || key !== undefined)
+  }
+
+  /** It reads its folders again, and forgets what it could not load; only of one that was started here. */
+  async #reload(signal: AbortSignal): Promise<void> {
+    const login = { method: 'POST', path: '/admin/api/login', body: { api_key: this.#apiKey }, signal } as const
+    const { cookies } = await this.#ask({ ...login, withinMs: answerWithinMs })
+    const headers = { cookie: (cookies ?? []).map((cookie) => cookie.split(';')[0]).join('; ') }
+    const answer = await this.#ask({ method: 'POST', path: '/admin/api/reload', headers, signal })
+    if (answer.status !== 200) throw this.#http.refusal(answer, 'its models could not be listed again')
   }
 
   /** The one question that it answers without its key. */
@@ -197,6 +250,49 @@ export class Omlx implements Daemon {
     )
   }
 }
+
+const bearer = (key: string | undefined) => (key === undefined ? {} : { authorization: `Bearer ${key}` })
+
+const settingsIn = (base: string): string => join(base, 'settings.json')
+const modelsIn = (home: string): string => join(home, 'models')
+
+/** By the name of the folder, where no other folder has it. */
+async function linkInto(models: string, folder: string): Promise<void> {
+  const name = nameOf(folder).replace(/^\.+/, '')
+  const mark = createHash('sha256').update(folder).digest('hex').slice(0, 8)
+  for (const link of [name, `${name}-${mark}`]) {
+    try {
+      await symlink(folder, join(models, link))
+      return
+    } catch (error) {
+      if (!hasCode(error, 'EEXIST')) throw error
+    }
+  }
+}
+
+/**
+ * Makes the folder of an oMLX that is started here: a key of its own, which no command line has, no models of the Hub's cache, and no links to
+ * models from before, which are made again for those that services need.
+ */
+export async function prepareOmlx(home: string): Promise<void> {
+  const file = settingsIn(home)
+  if (apiKeyIn(file) === undefined) {
+    const settings = {
+      version: '1.0',
+      auth: { api_key: randomBytes(24).toString('hex') },
+      huggingface: { hf_cache_enabled: false },
+    }
+    await writeFileAtomic(file, `${JSON.stringify(settings)}\n`, { mode: 0o600 })
+  }
+  await rm(modelsIn(home), { recursive: true, force: true })
+  await mkdir(modelsIn(home), { mode: 0o700 })
+}
+
+/** With settings of its own: it saves what its flags say. */
+export const omlxArguments = ({ host, port, home }: DaemonAddress & Pick<OwnDaemon, 'home'>): string[] => [
+  ...['serve', '--base-path', home, '--model-dir', modelsIn(home)],
+  ...['--host', host, '--port', String(port)],
+]
 
 const isSticky = /previous load failure|failed to load/i
 

@@ -197,6 +197,7 @@ const processProtocols = {
 /** How the process of a daemon is asked where this agent started it; its models are asked for as of any other (`daemon.ts`). */
 const daemonProtocols: Readonly<Record<DaemonRuntimeName, ServerProtocol>> = {
   ollama: { ...plain, readiness: () => probeBy('/api/version'), health: probeBy('/api/version') },
+  // It answers 503 while it loads what is pinned there.
   omlx: plain,
 }
 

@@ -69,7 +69,7 @@ export class Servers implements AsyncDisposable {
       random: Math.random,
       liveness: livenessTimings,
       protocols: serverProtocols,
-      daemons: daemonAt,
+      daemons: (runtime, address) => daemonAt(runtime, address),
       published: () => nothingPublished,
       onProbe: () => {},
       onCounters: () => {},

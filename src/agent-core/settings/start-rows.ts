@@ -294,7 +294,7 @@ export const startRows = {
     group: 'oMLX',
     flag: 'omlx-port',
     flagTakes: negativeMeansZero,
-    help: 'port on 127.0.0.1 of an oMLX that a person runs, which is neither started nor ended; 0 = there is none',
+    help: 'port on 127.0.0.1 of an oMLX that a person runs, or that --omlx-start starts; 0 = there is none',
   },
   portRange: {
     kind: 'portRange',

@@ -22,7 +22,6 @@ export type GoAgentFlag = FlagSpec & Fate
 
 const kept = { kept: true } as const
 const text = { kind: 'string', default: '' } as const
-const startsOmlx = { kept: false, why: 'this agent starts no oMLX, and uses one that runs' } as const
 const noRelay = { kept: false, why: 'this agent publishes its servers directly, and has no ingress' } as const
 
 /** Every flag of 0.9.19 with its default, then those of 0.10. */
@@ -32,7 +31,7 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   'llama-server': { ...text, ...kept },
   'llama-server-port': { kind: 'int', default: 0, ...kept },
   runtime: { kind: 'string', default: 'llama-server', ...kept },
-  'omlx-bin': { ...text, ...startsOmlx },
+  'omlx-bin': { ...text, ...kept },
   'omlx-port': { kind: 'int', default: 8000, ...kept },
   'ollama-port': { kind: 'int', default: 11434, ...kept },
   'vllm-swift-bin': { ...text, ...kept },
@@ -56,7 +55,12 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   },
   'inference-service-allowlist': { ...text, ...kept },
   'llama-server-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
-  'omlx-startup-timeout': { kind: 'duration', default: 120_000, ...startsOmlx },
+  'omlx-startup-timeout': {
+    kind: 'duration',
+    default: 120_000,
+    kept: false,
+    why: 'an oMLX is waited for as long as its start makes progress',
+  },
   'vllm-swift-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
   'mlx-server-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
   'apple-power-enabled': { kind: 'bool', default: false, ...kept },

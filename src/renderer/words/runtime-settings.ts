@@ -34,10 +34,20 @@ export const runtimeTexts = {
     title: 'Keep Ollama running',
     help: 'The agent starts Ollama and keeps it running, and ends it when the agent ends. An Ollama that runs already is used as it is and never ended. Turned off, an Ollama that was started here ends after its requests.',
   },
+  omlxBin: {
+    title: 'Path of omlx',
+    help: 'Started where the next setting says so. Left empty: it is looked for where llama-server is.',
+  },
+  omlxStart: {
+    title: 'Keep oMLX running',
+    help: 'The agent starts an oMLX with settings of its own, gives it the models that services need, and ends it when the agent ends. An oMLX that runs already is used as it is and never ended.',
+  },
 }
 
 /** On a button that switches the setting on. */
-export const startDaemonWords = { ollamaStart: 'Start Ollama' } satisfies Readonly<Record<DaemonStartSetting, string>>
+export const startDaemonWords = { ollamaStart: 'Start Ollama', omlxStart: 'Start oMLX' } satisfies Readonly<
+  Record<DaemonStartSetting, string>
+>
 
 export const mlxServerPort = {
   title: 'First port of mlx-server',

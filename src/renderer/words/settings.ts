@@ -440,7 +440,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   omlxPort: {
     title: 'Port of oMLX',
-    help: 'Where an oMLX of yours listens on this machine. It is neither started nor ended, and its settings stay as they are. 0 = there is none.',
+    help: 'Where an oMLX listens on this machine. 0 = there is none.',
   },
   portRange: {
     title: 'Ports of model servers',

@@ -7,10 +7,27 @@ const { setInterval, setTimeout } = require('node:timers')
 const { URL } = require('node:url')
 const { say, json, text, body, chatShape, complete } = require('./sample-answers.cjs')
 
-const base = process.env.OMLX_BASE_PATH
+/** As a person starts it, or with a key and folders of its own. */
+const flags = new Map()
+const words = process.argv[2] === 'serve' ? process.argv.slice(3) : []
+for (let at = 0; at < words.length; at += 2) {
+  if (!['--base-path', '--model-dir', '--host', '--port'].includes(words[at])) {
+    say(`omlx: error: unrecognized arguments: ${words[at]}`)
+    process.exit(2)
+  }
+  flags.set(words[at], words[at + 1])
+}
+const base = flags.get('--base-path') ?? process.env.OMLX_BASE_PATH
 const { loadMs = 0, preloadMs = 0, ttlMs, tokenMs } = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
-const settings = () => JSON.parse(readFileSync(join(base, 'settings.json'), 'utf8'))
+const settings = () => {
+  const saved = JSON.parse(readFileSync(join(base, 'settings.json'), 'utf8'))
+  if (!flags.has('--port')) return saved
+  const [port, folders] = [Number(flags.get('--port')), flags.get('--model-dir').split(',')]
+  return { ...saved, server: { port }, model: { model_dirs: folders } }
+}
 const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+
+const session = `session-${process.pid}`
 
 /** What loads waits for the load before it. */
 let pool = later(preloadMs)
@@ -125,6 +142,17 @@ async function answer(request, response) {
   if (request.method === 'GET' && pathname === '/health') {
     const status = isPreloading ? 'loading' : 'healthy'
     return json(response, isPreloading ? 503 : 200, { status, default_model: null, engine_pool: {}, mcp: null })
+  }
+  if (request.method === 'POST' && pathname === '/admin/api/login') {
+    const { api_key: key } = JSON.parse((await body(request)).toString())
+    if (key !== settings().auth.api_key) throw refuse(401, 'Invalid API key')
+    response.setHeader('set-cookie', `omlx_admin_session=${session}; HttpOnly; SameSite=lax`)
+    return json(response, 200, { success: true })
+  }
+  if (request.method === 'POST' && pathname === '/admin/api/reload') {
+    if (request.headers.cookie !== `omlx_admin_session=${session}`) throw refuse(401, 'Admin authentication required')
+    discover()
+    return json(response, 200, { status: 'ok' })
   }
   if (pathname.startsWith('/admin')) return text(response, 'an admin page, for anybody')
   requireKey(request)

@@ -38,6 +38,7 @@ const fromDefaults = {
   mlxServerPort: 8080,
   ollamaPort: 11_434,
   ollamaStart: false,
+  omlxStart: false,
   omlxPort: 8_000,
   startupStallMs: 120_000,
   mlxLmStartupStallMs: 300_000,
@@ -237,10 +238,10 @@ test.each([
 test('flags of what is not built yet are read, and said to change nothing when they ask for something', () => {
   const given = settings(
     ...['--memory-fraction', '0.8', '--eviction-enabled', '--omlx-port', '0'],
-    ...['--omlx-bin', '/x', '--max-watch-failures', '5'],
+    ...['--omlx-startup-timeout', '5s', '--max-watch-failures', '5'],
   )
   expect(startNotices(given)).toEqual([
-    '--omlx-bin is not in effect: this agent starts no oMLX, and uses one that runs.',
+    '--omlx-startup-timeout is not in effect: an oMLX is waited for as long as its start makes progress.',
     '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
   ])
 })

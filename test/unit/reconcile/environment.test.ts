@@ -40,10 +40,10 @@ test('a person is told of speculative decoding that is asked for and not passed 
   ])
 })
 
-test('a person is told of settings of a whole oMLX, which the one that runs does not get', () => {
+test('a person is told of settings of a whole oMLX, which it does not get for one service', () => {
   const spec = inferenceServiceSpec.parse({ turboQuantBits: 4, hotCacheMaxSize: '8GB' })
   expect([leftOutNotice(spec, [], 'omlx'), leftOutNotice(spec, [], 'mlx-lm')]).toEqual([
-    'It runs without spec.turboQuantBits, spec.hotCacheMaxSize: an oMLX that a person runs keeps its settings, so set that there.',
+    'It runs without spec.turboQuantBits, spec.hotCacheMaxSize: that is said for a whole oMLX and not for one of its models, so set it there.',
     undefined,
   ])
   expect(leftOutNotice(inferenceServiceSpec.parse({}), [], 'omlx')).toBeUndefined()

@@ -25,7 +25,7 @@ async function machine({
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(await temporaryFolder())
   const port = given ?? (await freePort())
-  const settings = { ollamaStart: true, ollamaPort: port, ollamaBin: program, omlxPort: 0 }
+  const settings = { ollamaStart: true, ollamaPort: port, ollamaBin: program, omlxPort: 0, omlxStart: false }
   const drained: string[] = []
   const agents: StartedDaemons[] = []
   let changes = 0
@@ -46,7 +46,8 @@ async function machine({
     return daemons
   }
   const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
-  const found = (daemons: StartedDaemons) => findDaemon(runtimes.ollama, port, () => daemons.whyAbsent('ollama'))
+  const found = (daemons: StartedDaemons) =>
+    findDaemon(runtimes.ollama, port, { whyAbsent: () => daemons.whyAbsent('ollama') })
   /** The process that answers, once another than `but` does. */
   const answering = (daemons: StartedDaemons, but?: number) =>
     eventually(async () => {

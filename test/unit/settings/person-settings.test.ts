@@ -21,6 +21,8 @@ const kept = {
     tensorfoldStartupStallMs: 260_000,
     ollamaBin: '/opt/ollama',
     ollamaStart: true,
+    omlxBin: '/opt/omlx',
+    omlxStart: true,
     namespace: null,
     kubeconfig: '/home/me/lab.kubeconfig',
     drainLimitMs: 1,

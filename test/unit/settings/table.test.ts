@@ -87,6 +87,7 @@ describe('the table of settings', () => {
       'vllmSwift',
       'tensorfold',
       'ollamaBin',
+      'omlxBin',
       'hubEndpoint',
       'hubTokenFile',
       'caFile',

@@ -1,0 +1,87 @@
+import { mkdir, readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { z } from 'zod'
+import { expect, inject, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { AgentWorld, untilGone } from '../support/agent-world.ts'
+import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { writeMlxModel } from '../support/mlx-writer.ts'
+import { createNetworkNamespace } from '../support/network-namespace.ts'
+import { sampleOmlxPath } from '../support/omlx.ts'
+import { missingNetworkNamespaces, skipWhen } from '../support/skip.ts'
+
+const controlPlane = inject('controlPlane')
+skipWhen('missing' in controlPlane ? controlPlane.missing : missingNetworkNamespaces())
+
+test('an oMLX that the agent starts has a key and a folder of its own, serves models of the store and of lent folders, outlives the agent, and ends with it', async () => {
+  if ('missing' in controlPlane) return
+  // The gateway publishes for it, at an address that this machine has.
+  await using other = await createNetworkNamespace()
+  await using world = await AgentWorld.open(controlPlane.connection)
+  const folder = path.join(world.folder, 'agent')
+  const [lent, stored] = [path.join(world.folder, 'lent'), path.join(folder, 'models', 'plums')]
+  await mkdir(lent)
+  await writeMlxModel(path.join(lent, 'kiwis'))
+  await writeMlxModel(stored)
+  const [port, clientPort] = [await freePort(), await freePort()]
+  const file = await writeKubeconfig(path.join(world.folder, 'kubeconfig'), controlPlane.connection)
+  const kubeconfig = await readFile(file, 'utf8')
+  const start = () =>
+    AgentProcess.start({
+      ...{ folder, kubeconfig },
+      args: [
+        ...['--namespace', world.namespace, '--allowed-model-roots', lent],
+        ...['--omlx-bin', sampleOmlxPath, '--omlx-port', String(port)],
+        ...['--host-ip', other.here, '--client-port', String(clientPort)],
+      ],
+    })
+  const platform = hostPlatform()
+  const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
+  const pidOf = () => eventually(listener)
+  const answers = async (model: string) => {
+    const asked = JSON.stringify({ model, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }] })
+    const headers = { 'content-type': 'application/json' }
+    const answer = await fetch(`http://127.0.0.1:${clientPort}/v1/chat/completions`, {
+      ...{ method: 'POST', headers, body: asked },
+    })
+    return z.object({ model: z.string() }).parse(await answer.json()).model
+  }
+
+  await using first = await start()
+  await world.applyModel('kiwis', { source: path.join(lent, 'kiwis'), format: 'mlx' })
+  await world.applyService('kiwis', { annotations: { 'metalbar.dev/runtime': 'omlx' } })
+  await first.shows(
+    ({ services }) => services.find(({ name, message }) => name === 'kiwis' && message.includes('--omlx-start')),
+    'what it waits for',
+  )
+  expect((await first.run('settings', 'set', 'omlx-start', 'on')).code).toBe(0)
+  await first.service('kiwis', 'ready')
+  await world.applyModel('plums', { source: stored, format: 'mlx' })
+  await world.applyService('plums', { annotations: { 'metalbar.dev/runtime': 'omlx' } })
+  await first.service('plums', 'ready')
+  expect([await answers('kiwis'), await answers('plums')]).toEqual(['kiwis', 'plums'])
+  const home = path.join(first.stateDir, 'daemons', 'omlx')
+  expect((await readdir(path.join(home, 'models'))).toSorted()).toEqual(['kiwis', 'plums'])
+  const pid = await pidOf()
+
+  await first.run('shutdown', '--keep-serving')
+  await first.exited
+  expect([await listener(), await answers('kiwis')]).toEqual([pid, 'kiwis'])
+  await using second = await start()
+  for (const name of ['kiwis', 'plums']) expect((await second.service(name, 'ready')).restarts).toBe(0)
+  expect([await listener(), await answers('kiwis')]).toEqual([pid, 'kiwis'])
+
+  expect((await second.run('settings', 'set', 'omlx-start', 'off')).code).toBe(0)
+  await untilGone(pid)
+  await second.shows(({ services }) => services.every(({ state }) => state !== 'ready'), 'that nothing serves')
+  expect((await second.run('settings', 'set', 'omlx-start', 'on')).code).toBe(0)
+  await second.service('kiwis', 'ready')
+  const last = await pidOf()
+  expect((await second.run('shutdown')).code).toBe(0)
+  await second.exited
+  await untilGone(last)
+  expect((await readdir(stored)).includes('model.safetensors')).toBe(true)
+})
