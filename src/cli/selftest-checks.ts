@@ -389,7 +389,7 @@ const connections: Check = {
 const hostAddress: Check = {
   id: 'host-address',
   asks: 'which interface is published where the API server is on this machine',
-  expected: 'Tailscale, or a network card such as en0',
+  expected: 'a network card such as en0, or Tailscale where there is none',
   isForMacs: false,
   answer: ({ platform }) => Promise.resolve(publishedInterface(platform.interfaces())),
 }

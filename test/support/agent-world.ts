@@ -46,6 +46,8 @@ export interface AgentOptions {
   readonly connection?: ClusterConnection
   /** An existing kubeconfig, instead of one written for `connection`. */
   readonly kubeconfig?: string
+  /** The interfaces of its machine; absent = those of this one, and one with the published address. */
+  readonly interfaces?: () => readonly HostInterface[]
   readonly everyNamespace?: boolean
   readonly allowlist?: readonly string[]
   /** What the command line would have said beside all this. */
@@ -175,7 +177,9 @@ export class AgentWorld implements AsyncDisposable {
     const agent = new Agent({
       settings,
       // The address that is published where a test says nothing else is this machine's.
-      platform: statedPlatform(platform, { interfaces: () => [...platform.interfaces(), bridge] }),
+      platform: statedPlatform(platform, {
+        interfaces: options.interfaces ?? (() => [...platform.interfaces(), bridge]),
+      }),
       identity,
       version: 'v0-test',
       env: process.env,

@@ -44,8 +44,10 @@ const insideThisHost = [
   { range: ipaddr.IPv4.parseCIDR('172.17.0.0/16'), reason: 'Docker bridge' },
 ] as const
 
-/** Networks inside this host, of virtual machines and containers, and tunnels: one of them may be the cluster's, but seldom is. */
-const virtualInterface = /^(bridge|utun|vmenet|vmnet|feth|docker|br-|virbr|veth)/
+/** Networks inside this host, of virtual machines and containers. */
+const bridges = /^(bridge|vmenet|vmnet|feth|docker|br-|virbr|veth)/
+/** Those of VPNs and of a tailnet. */
+const tunnels = /^(utun|tun|tailscale|wg)/
 
 /** Usually Service addresses (kind, kubeadm), but a real network where the route to the API server leads through it. */
 const serviceRange = ipaddr.IPv4.parseCIDR('10.96.0.0/12')
@@ -82,9 +84,10 @@ export function explicitHostAddress(
 }
 
 /**
- * The address pods are sent to: the one this host uses towards the API server (`preferred`), then Tailscale's, then the first of a local
- * network, real ones before virtual ones: an API server on loopback is that of a virtual machine, but pods may run anywhere. Names such as host.docker.internal are not asked for: they resolve to an address inside this host's virtual machines, or not at
- * all, and an unreachable address is worse than none.
+ * The address pods are sent to: the one this host uses towards the API server (`preferred`), through a tunnel too. Where the cluster runs on this
+ * host, in a virtual machine behind a bridge or at loopback, the address in a local network comes first, since pods there reach it and those of other
+ * nodes as well; then the bridge, then a tunnel. Names such as host.docker.internal are not asked for: they resolve to an address inside this
+ * host's virtual machines, or not at all, and an unreachable address is worse than none.
  */
 export function chooseHostAddress(candidates: readonly HostCandidate[], preferred: string | undefined): HostAddress {
   const judged = candidates.map(({ name, address }) => ({ name, address, reason: rejection(address, preferred) }))
@@ -100,11 +103,20 @@ export function chooseHostAddress(candidates: readonly HostCandidate[], preferre
   })
 
   const route = usable.find(({ address }) => address === preferred)
-  if (route) return chosen(route, 'leads to the API server')
-  const tailscale = usable.find(({ address }) => ipaddr.IPv4.parse(address).match(tailnet))
-  if (tailscale) return chosen(tailscale, 'is in the tailnet')
-  const [first] = usable.toSorted((one, other) => Number(isVirtual(one)) - Number(isVirtual(other)))
-  if (first) return chosen(first, 'is the first local network')
+  if (route && !isBridge(route)) return chosen(route, 'leads to the API server')
+  const local = usable.find((one) => !isVirtual(one) && !isInTailnet(one))
+  if (local)
+    return chosen(
+      local,
+      route
+        ? 'is the first local network, which the virtual machine of the cluster reaches'
+        : 'is the first local network',
+    )
+  const bridge = route ?? usable.find(isBridge)
+  if (bridge)
+    return chosen(bridge, route ? 'leads to the virtual machine of the cluster' : 'is a network of virtual machines')
+  const [tunnel] = usable
+  if (tunnel) return chosen(tunnel, isInTailnet(tunnel) ? 'is in the tailnet' : 'is a tunnel')
   const seen = rejected.map(({ name, address, reason }) => `${name} ${address}: ${reason}`).join('; ')
   return {
     kind: 'none',
@@ -132,7 +144,12 @@ export async function localAddressTowards(host: string, port: number): Promise<s
   }
 }
 
-export const isVirtual = ({ name }: HostCandidate): boolean => virtualInterface.test(name)
+const isBridge = ({ name }: HostCandidate): boolean => bridges.test(name)
+
+/** One of them may be the cluster's, but seldom is. */
+export const isVirtual = ({ name }: HostCandidate): boolean => bridges.test(name) || tunnels.test(name)
+
+const isInTailnet = ({ address }: HostCandidate): boolean => ipaddr.IPv4.parse(address).match(tailnet)
 
 interface HostAddressOptions {
   readonly explicit: ExplicitAddress | undefined

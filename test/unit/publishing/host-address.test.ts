@@ -32,8 +32,12 @@ const unusable: HostCandidate[] = [
 describe('choosing among the addresses of this host', () => {
   test.each<[string, HostCandidate[], string | undefined, string]>([
     ['the one that leads to the API server', [lan, tailscale, secondLan], '10.0.0.5', '10.0.0.5'],
-    ['the tailnet where no route is known', [lan, tailscale], undefined, '100.101.102.103'],
-    ['the tailnet where the API server is on this host', [lan, tailscale], '127.0.0.1', '100.101.102.103'],
+    ['the tailnet where it leads to the API server', [lan, tailscale], tailscale.address, tailscale.address],
+    ['no tailnet where no route is known', [tailscale, lan], undefined, lan.address],
+    ['no tailnet where the API server is on this host', [tailscale, lan], '127.0.0.1', lan.address],
+    ['the tailnet where there is nothing else', [tailscale], '127.0.0.1', tailscale.address],
+    ['a network of virtual machines before a tunnel', [tailscale, ...virtual], '127.0.0.1', '192.168.139.3'],
+    ['a tunnel that leads to the API server', [lan, ...virtual], '10.8.0.2', '10.8.0.2'],
     ['the first local network else', [lan, secondLan], undefined, '192.168.1.20'],
     [
       'a real network before virtual ones where the API server is on this host',
@@ -42,7 +46,8 @@ describe('choosing among the addresses of this host', () => {
       lan.address,
     ],
     ['a virtual network where there is no other', virtual, '127.0.0.1', '192.168.139.3'],
-    ['a virtual network that leads to the API server', [lan, ...virtual], '192.168.64.1', '192.168.64.1'],
+    ['a real network before the bridge that leads to the API server', [...virtual, lan], '192.168.64.1', lan.address],
+    ['the bridge that leads to the API server where there is no other', virtual, '192.168.64.1', '192.168.64.1'],
     ['a local network after everything unusable', [...unusable, lan], '172.17.0.1', '192.168.1.20'],
     [
       'a real network in the Service range if it leads to the API server',
@@ -141,7 +146,7 @@ describe('the route to the API server', () => {
     await expect(localAddressTowards('127.0.0.1', port)).resolves.toBe('127.0.0.1')
     await expect(
       hostAddress({ explicit: undefined, server: `http://127.0.0.1:${port}`, interfaces: () => [lan, tailscale] }),
-    ).resolves.toMatchObject({ address: tailscale.address })
+    ).resolves.toMatchObject({ address: lan.address })
     server.close()
   })
 
