@@ -153,6 +153,7 @@ const faces = {
     'mlx-server',
     'resolution',
     'runtime',
+    'runtime-work',
     'runtimes',
     'started-daemons',
     'vllm-swift',

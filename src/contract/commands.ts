@@ -105,6 +105,10 @@ export const command = z.discriminatedUnion('name', [
   }),
   /** In the cluster: whoever serves it starts it again with so many tokens; null gives it back to the default. */
   z.object({ name: z.literal('setContextSize'), ...service, contextSize: contextSize.nullable() }),
+  /** Installs, updates or removes a runtime, as the query `runtimePlan` showed it; one at a time. */
+  z.object({ name: z.literal('changeRuntime'), plan: z.uuid() }),
+  /** Ends that; what was there before stays. */
+  z.object({ name: z.literal('cancelRuntimeChange') }),
   z.object({ name: z.literal('shutdown'), keepServing: z.boolean().default(false) }),
 ])
 export type Command = z.output<typeof command>
@@ -144,6 +148,8 @@ export type CommandResult = z.infer<typeof commandResult>
 export function trustOf(command: Command): EditableRow['trust'] {
   // Choosing the cluster decides which authors this machine works for, so it takes a shell, as the setting of the namespace does.
   if (command.name === 'selectContext') return 'shell'
+  // It runs programs that install others.
+  if (command.name === 'changeRuntime') return 'shell'
   // The source of a Model may name files of this machine; a page has no business with its paths.
   if (command.name === 'applyModel') return isLocalSource(command.application.source) ? 'shell' : 'page'
   if (command.name !== 'updateSettings') return 'page'

@@ -560,7 +560,7 @@ const noGateway = {
 
 function commandRooms(
   { options, snapshots }: RoomContext,
-  { rooms: { servers, daemons, models, memory, power, energy } }: ControlInputs,
+  { rooms: { servers, daemons, models, memory, power, energy, runtimeWork } }: ControlInputs,
   {
     unloadReasons,
     history,
@@ -579,6 +579,7 @@ function commandRooms(
     settings,
     servers,
     daemons,
+    runtimeWork,
     models,
     memory,
     power,
@@ -626,7 +627,7 @@ interface QueriedRooms {
 export function querySources(context: RoomContext, { rooms, kept, machine, asked }: QueriedRooms): Sources {
   const { env, platform, keptHubToken, powerTrial } = context.options
   const { history, settings, link, address } = kept
-  const { models, memory, energy, servers, dialects, installed } = rooms
+  const { models, memory, energy, servers, dialects, installed, runtimeWork } = rooms
   return {
     history,
     settings,
@@ -660,6 +661,7 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
       watchedNamespace: () => context.settings().namespace,
     },
     installed,
+    runtimeWork,
     patient: () => {
       const session = link.session
       return {

@@ -35,6 +35,7 @@ import { Dialects } from '../runtimes/dialect.ts'
 import { findRuntime, InstalledRuntimes, ownDaemon } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
+import { RuntimeWork } from '../runtimes/runtime-work.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { StartedDaemons } from '../runtimes/started-daemons.ts'
 import type { DaemonRuntimeName } from '../servers/daemon.ts'
@@ -95,6 +96,7 @@ export interface MachineRooms {
   readonly dialects: Dialects
   readonly daemons: StartedDaemons
   readonly installed: InstalledRuntimes
+  readonly runtimeWork: RuntimeWork
 }
 
 export function machineRooms(context: RoomContext): MachineRooms {
@@ -138,7 +140,23 @@ export function machineRooms(context: RoomContext): MachineRooms {
     dialects,
     daemons,
     installed,
+    runtimeWork: runtimeWorkRoom(context, installed),
   }
+}
+
+function runtimeWorkRoom({ options, snapshots, ends }: RoomContext, installed: InstalledRuntimes): RuntimeWork {
+  const { platform, log, env, settings } = options
+  const work = ends.use(
+    new RuntimeWork({
+      ...{ platform, log, env, stateDir: settings.stateDir, system: platform.name },
+      onChange: () => snapshots.changed(),
+      onDone: () => {
+        installed.look({ again: true }).catch((error: unknown) => log.warn('runtimes not looked at', { error }))
+      },
+    }),
+  )
+  snapshots.register(() => ({ runtimeWork: work.view }))
+  return work
 }
 
 function daemonRoom(

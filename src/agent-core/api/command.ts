@@ -13,6 +13,7 @@ import type { HostCandidate } from '../publishing/host-address.ts'
 import type { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
+import type { RuntimeWork } from '../runtimes/runtime-work.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
 import type { LogLevel } from '../settings/settings.ts'
@@ -28,6 +29,7 @@ export interface Rooms {
   readonly settings: PersonSettings
   readonly servers: Servers
   readonly daemons: { readonly settingsChanged: () => void }
+  readonly runtimeWork: Pick<RuntimeWork, 'begin' | 'cancel' | 'view'>
   readonly models: Models
   readonly memory: Memory
   readonly power: Pick<Power, 'settingsChanged'>

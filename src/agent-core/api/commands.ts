@@ -4,7 +4,7 @@ import { reloadKubeconfig, selectContext } from './cluster-commands.ts'
 import { failed, refused, type Rooms } from './command.ts'
 import { deleteModel } from './delete-model.ts'
 import { cancelPull, pruneModels, pullModel, removeModel } from './model-commands.ts'
-import { pauseOrResume, resync, serveAgain, shutdown } from './node-commands.ts'
+import { cancelRuntimeChange, changeRuntime, pauseOrResume, resync, serveAgain, shutdown } from './node-commands.ts'
 import {
   bringBack,
   cancelDownload,
@@ -167,6 +167,10 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
       return deleteModel(rooms, command)
     case 'setContextSize':
       return setContextSize(rooms, command)
+    case 'changeRuntime':
+      return changeRuntime(rooms, command)
+    case 'cancelRuntimeChange':
+      return cancelRuntimeChange(rooms)
     case 'shutdown':
       return shutdown(rooms, command)
   }

@@ -54,6 +54,21 @@ export function resync({ session, agent }: Rooms): Outcome {
   return Promise.resolve(accepted('Everything in the cluster is listed again and compared with what runs here.'))
 }
 
+/** The snapshot tells how it goes. */
+export function changeRuntime(
+  { runtimeWork }: Pick<Rooms, 'runtimeWork'>,
+  { plan }: Extract<Command, { name: 'changeRuntime' }>,
+): Outcome {
+  const problem = runtimeWork.begin(plan)
+  return Promise.resolve(problem === undefined ? accepted('It has begun.') : refused(problem))
+}
+
+export function cancelRuntimeChange({ runtimeWork }: Pick<Rooms, 'runtimeWork'>): Outcome {
+  return Promise.resolve(
+    runtimeWork.cancel() ? accepted('It is being cancelled.') : refused('No runtime is being installed or changed.'),
+  )
+}
+
 /** Ends the agent once the answer is sent. */
 export function shutdown({ agent }: Rooms, { keepServing }: Extract<Command, { name: 'shutdown' }>): Outcome {
   const { shutDown } = agent

@@ -26,14 +26,16 @@ import type { Energy } from '../power/energy.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
 import type { NodeLease } from '../publishing/lease.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
+import { GettingError } from '../runtimes/getting.ts'
 import type { InstalledRuntimes } from '../runtimes/installed.ts'
+import type { RuntimeWork } from '../runtimes/runtime-work.ts'
 import type { ReadableOutput } from '../servers/output.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
 import { LinkError, withdrawn } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { DoctorReport } from '../../contract/doctor.ts'
-import type { Answer, Query } from '../../contract/queries.ts'
+import type { Answer, Query, RuntimeView } from '../../contract/queries.ts'
 
 /** The rooms that answers are looked up in. */
 export interface Sources {
@@ -51,6 +53,7 @@ export interface Sources {
   readonly sizing: SizingSources & Pick<EvictionPreviewSources, 'memory'>
   readonly fit: Omit<FitSources, 'sizing' | 'models'>
   readonly installed: Pick<InstalledRuntimes, 'look'>
+  readonly runtimeWork: Pick<RuntimeWork, 'deeds' | 'plan'>
   readonly powerRule: PowerRuleSources
   readonly hubLogin: Omit<LoginSources, 'hubTokenFile'>
   /** This machine and its agent as they are now, without what the queries above answer. */
@@ -101,7 +104,9 @@ async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Pr
       return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
     }
     case 'runtimes':
-      return { runtimes: [...(await sources.installed.look({ again: true }))] }
+      return { runtimes: await runtimesWithDeeds(sources) }
+    case 'runtimePlan':
+      return planShown(sources, query)
     case 'doctor':
       return report(sources, signal)
     case 'diagnostics':
@@ -155,6 +160,23 @@ function report(sources: Sources, signal: AbortSignal): Promise<DoctorReport> {
     hostAddress: () => Promise.resolve(sources.hostAddress()),
   }
   return examine(patient, doctorChecks, { signal })
+}
+
+async function runtimesWithDeeds({ installed, runtimeWork }: Sources): Promise<RuntimeView[]> {
+  const views = await installed.look({ again: true })
+  return Promise.all(views.map(async (view) => ({ ...view, deeds: await runtimeWork.deeds(view.name) })))
+}
+
+async function planShown(
+  { runtimeWork }: Sources,
+  { runtime, deed, with: by }: Extract<Query, { name: 'runtimePlan' }>,
+) {
+  try {
+    return await runtimeWork.plan(runtime, deed, by)
+  } catch (error) {
+    if (error instanceof GettingError) throw new LinkError('refused', error.message, { cause: error })
+    throw error
+  }
 }
 
 /** Throws LinkError. */

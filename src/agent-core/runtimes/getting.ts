@@ -4,11 +4,14 @@ import type { Options } from 'execa'
 import { type Installer, installer as installerSchema, type RuntimeDeed } from '../../contract/commands.ts'
 import { shellWord } from '../../contract/shell.ts'
 import type { Platform, ProcessFacts } from '../platform/platform.ts'
-import type { ProcessRuntimeName, ServerRuntime } from '../servers/probe.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 import { acquireLock, startTimeOf } from '../state/lock.ts'
 import { hasCode } from '../util/files.ts'
 import { type Executable, findExecutable, type Wanted } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
+import { askProgram, ProgramError } from '../util/ask-program.ts'
+import { launchEnvironment } from '../servers/launch.ts'
+import type { DaemonRuntime } from './runtime.ts'
 import { Dialects } from './dialect.ts'
 import { InstalledRuntimes } from './installed.ts'
 import { runtimes } from './runtimes.ts'
@@ -16,20 +19,30 @@ import { runtimes } from './runtimes.ts'
 interface Source {
   /** What Homebrew calls it. */
   readonly formula?: string
+  /** Where it has the formula, which is in none of its own places. */
+  readonly tap?: readonly [name: string, repository: string]
   /** To be run once after that. */
   readonly setUp?: readonly [string, ...string[]]
+  /** Who else has it; completes "…, or <elsewhere>.". */
+  readonly elsewhere?: string
   /** What pip calls it, from the version on that this agent is tested with. */
   readonly packages?: Readonly<Record<'darwin' | 'linux', readonly string[]>>
 }
 
 /** A runtime that is not in this table is installed by hand: neither Homebrew nor the Python package index has it, and no other archive is fetched. */
-const sources: Readonly<Partial<Record<ProcessRuntimeName, Source>>> = {
+const sources: Readonly<Partial<Record<ServerRuntime, Source>>> = {
   'llama-server': { formula: 'llama.cpp' },
   'mlx-lm': {
     formula: 'mlx-lm',
     packages: { darwin: ['mlx-lm>=0.32.2'], linux: ['mlx-lm>=0.32.2', 'mlx[cpu]'] },
   },
   'vllm-swift': { formula: 'TheTom/tap/vllm-swift', setUp: ['vllm-swift', 'setup'] },
+  ollama: { formula: 'ollama', elsewhere: 'get Ollama from https://ollama.com/download' },
+  omlx: {
+    formula: 'jundot/omlx/omlx',
+    tap: ['jundot/omlx', 'https://github.com/jundot/omlx'],
+    elsewhere: 'get oMLX from https://github.com/jundot/omlx/releases',
+  },
 }
 
 /** One sentence why nothing was done, and what to do. */
@@ -43,7 +56,7 @@ interface Step {
 }
 
 interface Work {
-  readonly runtime: ProcessRuntimeName
+  readonly runtime: ServerRuntime
   readonly deed: RuntimeDeed
   readonly steps: readonly Step[]
   /** The Python environment that the steps make, or that is gone back to or removed. */
@@ -66,7 +79,7 @@ export interface GettingOptions {
 }
 
 /** Everything of a runtime that Metalbar installed itself: an environment for each version, and which of them counts. {@link ownProgramFolder} is in it. */
-const folderOf = ({ stateDir }: Pick<GettingOptions, 'stateDir'>, runtime: ProcessRuntimeName): string =>
+const folderOf = ({ stateDir }: Pick<GettingOptions, 'stateDir'>, runtime: ServerRuntime): string =>
   join(stateDir, 'runtimes', runtime)
 /** Links to the environment that counts, and to the one before it. */
 const [currentLink, previousLink] = ['current', 'previous']
@@ -78,22 +91,19 @@ export async function planFor(
   options: GettingOptions,
   by?: Installer,
 ): Promise<GettingPlan> {
-  const runtime = runtimes[name]
-  if (runtime.kind === 'daemon')
-    throw new GettingError(`${runtime.product} is installed by hand: ${runtime.howToStart}.`)
-  const work = await workFor(runtime.name, deed, options, by)
+  const work = await workFor(name, deed, options, by)
   return { ...work, commands: work.steps.map(shownStep) }
 }
 
 async function workFor(
-  runtime: ProcessRuntimeName,
+  runtime: ServerRuntime,
   deed: RuntimeDeed,
   options: GettingOptions,
   by?: Installer,
 ): Promise<Work> {
   const source = sources[runtime]
-  if (!source)
-    throw new GettingError(`It is installed by hand. ${runtimes[runtime].program.notInstalled[options.system]}`)
+  const program = programOf(runtime)
+  if (!source) throw new GettingError(`It is installed by hand. ${program.notInstalled[options.system]}`)
   const own = await environmentsOf(options, runtime)
   if (deed === 'install') {
     if (own.current === undefined) return installation(runtime, source, options, by)
@@ -119,8 +129,8 @@ async function workFor(
 }
 
 async function installation(
-  runtime: ProcessRuntimeName,
-  { formula, setUp, packages }: Source,
+  runtime: ServerRuntime,
+  { formula, tap, setUp, packages, elsewhere }: Source,
   options: GettingOptions,
   by?: Installer,
 ): Promise<Work> {
@@ -132,14 +142,16 @@ async function installation(
   if (tool?.kind !== 'found' || installer === undefined) {
     const names = usable.map(([one]) => toolNames[one])
     if (names.length === 0) throw new GettingError(`${toolNames[by ?? 'brew']} does not have ${runtime}.`)
-    throw new GettingError(`${runtime} is installed with ${names.join(', ')}, and there is none here: ${howToGetTool}`)
+    const ways = [howToGetTool, ...(elsewhere === undefined ? [] : [elsewhere])].join(', or ')
+    throw new GettingError(`${runtime} is installed with ${names.join(', ')}, and there is none here: ${ways}.`)
   }
   const { path: command } = tool
   if (installer === 'brew' && formula !== undefined) {
     // Homebrew links the programs of a formula beside its own.
     const [program, ...args] = setUp ?? []
     const after = program === undefined ? [] : [{ command: join(dirname(command), program), args }]
-    return { runtime, deed, steps: [{ command, args: ['install', formula] }, ...after] }
+    const before = tap ? [{ command, args: ['tap', ...tap] }] : []
+    return { runtime, deed, steps: [...before, { command, args: ['install', formula] }, ...after] }
   }
   const stamp = (options.now ?? (() => new Date()))().toISOString().replaceAll(/[:.]/g, '-')
   const environment = join(folderOf(options, runtime), stamp)
@@ -160,7 +172,7 @@ async function installation(
 
 const toolNames: Readonly<Record<Installer, string>> = { brew: 'Homebrew', uv: 'uv', pip: "Python 3's pip" }
 const programs: Readonly<Record<Installer, string>> = { brew: 'brew', uv: 'uv', pip: 'python3' }
-const howToGetTool = 'install Homebrew from https://brew.sh.'
+const howToGetTool = 'install Homebrew from https://brew.sh'
 
 function findTool(installer: Installer, options: GettingOptions): Promise<Executable> {
   const none = `${toolNames[installer]} is not here.`
@@ -177,11 +189,11 @@ async function pythonInstaller(options: GettingOptions): Promise<Installer> {
 
 /** Throws {@link GettingError} where neither Homebrew nor we installed it. */
 async function homebrewed(
-  runtime: ProcessRuntimeName,
+  runtime: ServerRuntime,
   { formula }: Source,
   options: GettingOptions,
 ): Promise<{ readonly brew: string; readonly formula: string }> {
-  const program = await findOutside(runtimes[runtime].program, options)
+  const program = await findOutside(programOf(runtime), options)
   if (program.kind === 'missing') throw new GettingError(`${runtime} is not installed here.`)
   const brew = await findTool('brew', options)
   const isOfHomebrew = (await realpath(program.path)).includes(`${sep}Cellar${sep}`)
@@ -222,26 +234,52 @@ async function done(plan: GettingPlan, how: CarryOut): Promise<string> {
   const { runtime, deed, environment } = plan
   if (deed === 'remove' && environment !== undefined) return removeOwn(how, runtime, environment)
   if (deed === 'rollback' && environment !== undefined) {
-    const version = await verified(runtime, join(environment, 'bin', runtimes[runtime].program.name))
+    const version = await verified(runtime, join(environment, 'bin', programOf(runtime).name))
     await switchTo(how, runtime, environment)
-    return `${runtime} is ${version} again. ${nextStart}`
+    return `${runtime} is ${version} again. ${nextStartOf(runtime)}`
   }
   try {
     for (const step of plan.steps) await runStep(step, how)
     if (deed === 'remove') return `${runtime} is removed.`
-    const version = await verified(runtime, await programOf(plan, how))
+    const version = await verified(runtime, await installedProgram(plan, how))
     if (environment !== undefined) await switchTo(how, runtime, environment)
-    return `${runtime} ${version} is installed. ${nextStart}`
+    return `${runtime} ${version} is installed. ${nextStartOf(runtime)}`
   } catch (error) {
     if (environment !== undefined) await rm(environment, { recursive: true, force: true })
     throw error
   }
 }
 
-const nextStart = 'Servers that run keep the one that they were started with; the next start takes it.'
+function nextStartOf(name: ServerRuntime): string {
+  const runtime = runtimes[name]
+  return runtime.kind === 'process'
+    ? 'Servers that run keep the one that they were started with; the next start takes it.'
+    : `It is used once it runs: ${runtime.howToStart}.`
+}
 
-async function programOf({ runtime, environment }: GettingPlan, options: GettingOptions): Promise<string> {
-  const { program } = runtimes[runtime]
+/** Undefined for a daemon that only a person starts. */
+function startedProgram(name: ServerRuntime): Wanted | undefined {
+  const runtime = runtimes[name]
+  return runtime.kind === 'process' ? runtime.program : runtime.start?.program
+}
+
+/** Throws {@link GettingError}. */
+function programOf(name: ServerRuntime): Wanted {
+  const program = startedProgram(name)
+  if (program) return program
+  const { product, howToStart } = { product: name, howToStart: '', ...runtimes[name] }
+  throw new GettingError(`${product} is installed by hand: ${howToStart}.`)
+}
+
+/** Whether its program is where Metalbar installs it, or where others do. */
+export async function isHere(runtime: ServerRuntime, options: GettingOptions): Promise<boolean> {
+  if (!sources[runtime] || !startedProgram(runtime)) return false
+  const own = await environmentsOf(options, runtime)
+  return own.current !== undefined || (await findOutside(programOf(runtime), options)).kind === 'found'
+}
+
+async function installedProgram({ runtime, environment }: GettingPlan, options: GettingOptions): Promise<string> {
+  const program = programOf(runtime)
   if (environment !== undefined) return join(environment, 'bin', program.name)
   const found = await findOutside(program, options)
   if (found.kind === 'missing') throw new GettingError(`The commands ended well, and still: ${found.message}`)
@@ -249,9 +287,11 @@ async function programOf({ runtime, environment }: GettingPlan, options: Getting
 }
 
 /** Its version, as it says it. Throws {@link GettingError} where it does not run, or lacks a flag that this agent gives it. */
-async function verified(runtime: ProcessRuntimeName, path: string): Promise<string> {
+async function verified(name: ServerRuntime, path: string): Promise<string> {
+  const runtime = runtimes[name]
+  if (runtime.kind === 'daemon') return verifiedDaemon(runtime, path)
   const installed = new InstalledRuntimes({
-    offered: () => [runtime],
+    offered: () => [name],
     find: () => Promise.resolve({ kind: 'found', path }),
     dialects: new Dialects(),
     limitMs: firstRunLimitMs,
@@ -260,6 +300,24 @@ async function verified(runtime: ProcessRuntimeName, path: string): Promise<stri
   if (view?.version !== undefined && view.message === undefined) return view.version
   throw new GettingError(`It was installed, and does not run as it should: ${view?.message ?? path}`)
 }
+
+async function verifiedDaemon({ product, start }: DaemonRuntime, path: string): Promise<string> {
+  const { args, shownBy } = start?.version ?? { args: [], shownBy: /^$/ }
+  try {
+    const [command, env] = [path, launchEnvironment()]
+    const asked = { command, args, env, timeLimitMs: firstRunLimitMs, maxOutputBytes: maxVersionBytes }
+    const { stdout, stderr } = await askProgram(asked)
+    const told = shownBy.exec(`${stdout}\n${stderr}`)?.[1]
+    if (told !== undefined) return told
+  } catch (error) {
+    if (!(error instanceof ProgramError)) throw error
+    throw new GettingError(`It was installed, and does not run as it should: ${error.message}`, { cause: error })
+  }
+  throw new GettingError(`It was installed, and ${path} does not say its version as ${product} does.`)
+}
+
+/** A program that prints more is not asked further. */
+const maxVersionBytes = 64 * 1024
 
 /** Python compiles what it has just installed, and a Mac looks through a new program. */
 const firstRunLimitMs = 120_000
@@ -271,7 +329,7 @@ interface Environments {
 
 async function environmentsOf(
   options: Pick<GettingOptions, 'stateDir'>,
-  runtime: ProcessRuntimeName,
+  runtime: ServerRuntime,
 ): Promise<Environments> {
   const folder = folderOf(options, runtime)
   const target = async (link: string): Promise<string | undefined> => {
@@ -286,7 +344,7 @@ async function environmentsOf(
 }
 
 /** The one that counted until now is kept as the previous one; those before it go, but for what a server still runs from. */
-async function switchTo(how: CarryOut, runtime: ProcessRuntimeName, environment: string): Promise<void> {
+async function switchTo(how: CarryOut, runtime: ServerRuntime, environment: string): Promise<void> {
   const folder = folderOf(how, runtime)
   const { current } = await environmentsOf(how, runtime)
   if (current !== undefined) await pointTo(join(folder, previousLink), current)
@@ -308,7 +366,7 @@ async function pointTo(link: string, environment: string): Promise<void> {
   await rename(unfinished, link)
 }
 
-async function removeOwn(how: CarryOut, runtime: ProcessRuntimeName, folder: string): Promise<string> {
+async function removeOwn(how: CarryOut, runtime: ServerRuntime, folder: string): Promise<string> {
   const used = await runningFrom(how, folder)
   if (used.length > 0) {
     const pids = used.map(({ pid }) => pid).join(', ')

@@ -45,6 +45,8 @@ export const ollamaRuntime: DaemonRuntime = {
           'ollama is not on PATH, so --ollama-start cannot start it: install it as https://ollama.com/download says, or say with --ollama-bin where it is.',
       },
     },
+    // Without a server that answers it warns, and says the version of the client.
+    version: { args: ['--version'], shownBy: /version is v?(\d\S*)/ },
     command: (place) => ({ argv: ['serve'], environment: ollamaEnvironment(place) }),
   },
   flags: { table: new Map(), program: 'ollama', product: 'Ollama', isStrict: true },

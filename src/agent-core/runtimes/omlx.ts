@@ -30,6 +30,7 @@ export const omlxRuntime: DaemonRuntime = {
         linux: 'omlx is not on PATH, so --omlx-start cannot start it: say with --omlx-bin where it is.',
       },
     },
+    version: { args: ['--version'], shownBy: /(?:^|\s)v?(\d+\.\d\S*)/ },
     prepare: prepareOmlx,
     command: (place) => ({ argv: omlxArguments(place), environment: {} }),
     // Memory that it had wired may stay so until the machine is started again.

@@ -69,6 +69,8 @@ export interface DaemonStart {
   /** The setting that says so, with its flag, and the one that names the program. */
   readonly setting: { readonly name: DaemonStartSetting; readonly flag: string; readonly program: ProgramSetting }
   readonly program: Wanted
+  /** How the program is asked for its version; the first group of `shownBy` is the version. */
+  readonly version: { readonly args: readonly string[]; readonly shownBy: RegExp }
   /** Before each start, in {@link DaemonPlace.home}. */
   readonly prepare?: (home: string) => Promise<void>
   readonly command: (where: DaemonPlace) => {

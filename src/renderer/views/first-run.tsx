@@ -18,6 +18,7 @@ import { useAnswer, usePressed } from '../use-answer.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
 import { Answer, AskButton } from './answer.tsx'
 import { OpenLocalNetwork } from './header.tsx'
+import { RuntimeDeeds } from './runtime-deeds.tsx'
 import styles from './first-run.module.css'
 
 /** What this machine has and what it lacks, while there is no service that shows it; each lack with what can be done about it. */
@@ -36,7 +37,8 @@ export function FirstRun() {
 
 function RuntimeRows() {
   const isMac = useSnapshot(({ host }) => host.platform === 'darwin')
-  const { answer, problem } = useAnswer({ name: 'runtimes' }, [useReturns()])
+  const work = useSnapshot(({ runtimeWork }) => runtimeWork?.state)
+  const { answer, problem } = useAnswer({ name: 'runtimes' }, [useReturns(), work])
   if (answer === undefined) {
     const status = problem === undefined ? 'active' : 'failed'
     return <Row name={firstRunWords.runtimes} value={problem ?? firstRunWords.looking} status={status} />
@@ -57,6 +59,7 @@ function RuntimeRows() {
             <Sentence text={message} />
           </RowNote>
         )}
+        {path === undefined && <RuntimeDeeds runtime={runtime} />}
         {path === undefined && !isMac && <RowNote>{firstRunWords.brewOnLinux}</RowNote>}
         {path === undefined && <Command text={firstRunWords.brew} />}
       </Row>

@@ -13,6 +13,7 @@ import { appWords, hubLoginWords, powerRuleWords } from '../words/app.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
 import { Answer, AskButton } from './answer.tsx'
 import { ContextChoice } from './first-run.tsx'
+import { RuntimeDeeds } from './runtime-deeds.tsx'
 import styles from './settings-sections.module.css'
 
 const about = 'context'
@@ -166,24 +167,29 @@ function OtherAddress() {
 /** The programs that serve models, as they are found now. */
 export function SettingsRuntimes() {
   const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
-  const { answer, problem } = useAnswer({ name: 'runtimes' }, [revision])
+  const found = useSnapshot((snapshot) => snapshot.runtimes)
+  const work = useSnapshot(({ runtimeWork }) => runtimeWork && `${runtimeWork.id} ${runtimeWork.state}`)
+  const { answer, problem } = useAnswer({ name: 'runtimes' }, [revision, found, work])
   return (
     <div className={styles['place']}>
       {problem !== undefined && <p>{problem}</p>}
       {answer === undefined && problem === undefined && <p className={styles['note']}>{firstRunWords.looking}</p>}
-      <ul className={styles['choices']} aria-label={firstRunWords.runtimes}>
+      <ul className={styles['runtimes']} aria-label={firstRunWords.runtimes}>
         {answer?.runtimes.map((runtime) => (
           <li key={runtime.name}>
-            <p>
-              <strong className={styles['name']}>{runtime.name}</strong>{' '}
-              <Sentence text={firstRunWords.runtime(runtime)} />
-            </p>
-            {runtime.formats.length > 0 && <p className={styles['note']}>{firstRunWords.formats(runtime)}</p>}
-            {runtime.message !== undefined && (
-              <p className={styles['note']}>
-                <Sentence text={runtime.message} />
+            <div role="group" aria-label={runtime.name}>
+              <p>
+                <strong className={styles['name']}>{runtime.name}</strong>{' '}
+                <Sentence text={firstRunWords.runtime(runtime)} />
               </p>
-            )}
+              {runtime.formats.length > 0 && <p className={styles['note']}>{firstRunWords.formats(runtime)}</p>}
+              {runtime.message !== undefined && (
+                <p className={styles['note']}>
+                  <Sentence text={runtime.message} />
+                </p>
+              )}
+              <RuntimeDeeds runtime={runtime} />
+            </div>
           </li>
         ))}
       </ul>

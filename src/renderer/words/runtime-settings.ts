@@ -49,7 +49,18 @@ export const startDaemonWords = { ollamaStart: 'Start Ollama', omlxStart: 'Start
   Record<DaemonStartSetting, string>
 >
 
-export const mlxServerPort = {
-  title: 'First port of mlx-server',
-  help: 'Where it is free the first mlx-server listens there; further ones get a free port, as all do with 0.',
+/** The same of the ports that count from the start. */
+export const runtimePortTexts = {
+  mlxServerPort: {
+    title: 'First port of mlx-server',
+    help: 'Where it is free the first mlx-server listens there; further ones get a free port, as all do with 0.',
+  },
+  ollamaPort: {
+    title: 'Port of Ollama',
+    help: 'Where an Ollama listens on this machine. Its own models stay as they are. 0 = there is none.',
+  },
+  omlxPort: {
+    title: 'Port of oMLX',
+    help: 'Where an oMLX listens on this machine. 0 = there is none.',
+  },
 }

@@ -15,7 +15,7 @@ import {
   type StartSettingView,
 } from '../../contract/settings.ts'
 import { type ByteUnit, type SettingSection, textOf } from '../settings-draft.ts'
-import { mlxServerPort, runtimeTexts } from './runtime-settings.ts'
+import { runtimePortTexts, runtimeTexts } from './runtime-settings.ts'
 
 const gib = 2 ** 30
 /** GiB beside it, since that is what such a field is mostly written in. */
@@ -433,15 +433,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     title: 'Port of llama-server',
     help: 'A fixed port leaves room for one service. 0 = a free port for each service.',
   },
-  mlxServerPort,
-  ollamaPort: {
-    title: 'Port of Ollama',
-    help: 'Where an Ollama listens on this machine. Its own models stay as they are. 0 = there is none.',
-  },
-  omlxPort: {
-    title: 'Port of oMLX',
-    help: 'Where an oMLX listens on this machine. 0 = there is none.',
-  },
+  ...runtimePortTexts,
   portRange: {
     title: 'Ports of model servers',
     help: 'A range that the rule of a firewall can name.',

@@ -188,6 +188,10 @@ test('Homebrew comes first, updates and removes what it installed, and its own w
       ...{ ...here, platform, signal: new AbortController().signal, onOutput: () => undefined },
     })
   expect((await planFor('mlx-lm', 'install', here)).commands).toEqual([`${root}/bin/brew install mlx-lm`])
+  expect((await planFor('omlx', 'install', here)).commands).toEqual([
+    `${root}/bin/brew tap jundot/omlx https://github.com/jundot/omlx`,
+    `${root}/bin/brew install jundot/omlx/omlx`,
+  ])
   expect(await run('install')).toMatch(/^mlx-lm 0\.32\.2 is installed/)
   await expect(run('update')).rejects.toThrow(
     `${root}/bin/brew failed (exit code 3): brew upgrade mlx-lm Error: the network is down`,
@@ -199,7 +203,18 @@ test('Homebrew comes first, updates and removes what it installed, and its own w
 
 test.each([
   ['tensorfold', 'install', undefined, /^It is installed by hand\. tensorfold is not on PATH/],
-  ['ollama', 'install', undefined, /^Ollama is installed by hand: open the Ollama app/],
+  [
+    'ollama',
+    'install',
+    undefined,
+    /^ollama is installed with Homebrew, and there is none here: install Homebrew .*, or get Ollama from https:/,
+  ],
+  [
+    'omlx',
+    'install',
+    undefined,
+    /^omlx is installed with Homebrew, and there is none here: install Homebrew .*, or get oMLX from https:/,
+  ],
   ['vllm-swift', 'install', 'uv', /^uv does not have vllm-swift\.$/],
   ['llama-server', 'install', undefined, /^llama-server is installed with Homebrew, and there is none here: install/],
   ['mlx-lm', 'install', 'uv', /^mlx-lm is installed with uv, and there is none here/],

@@ -1,4 +1,4 @@
-import { setElsewhere, withPreview, withSettings, withStartFile } from '../scene-agents.ts'
+import { setElsewhere, withPreview, withRuntimes, withSettings, withStartFile } from '../scene-agents.ts'
 import type { StatedScene } from './scene.ts'
 
 export const settingsScenes = {
@@ -50,6 +50,49 @@ export const settingsScenes = {
     unfold: ['Why not here'],
     at: 'Network',
     height: 1_400,
+  },
+  'runtime-missing': {
+    says: ['mlx-lm not found', 'Install…', 'Update…', 'Remove…', 'Keep Ollama running'],
+    agent: withRuntimes(),
+    view: 'settings',
+    at: 'mlx-lm',
+    height: 980,
+  },
+  'runtime-asks': {
+    says: ['These commands are run on this machine, one after the other:', "'mlx-lm>=0.32.2'", 'Cancel'],
+    agent: withRuntimes(),
+    view: 'settings',
+    at: 'mlx-lm',
+    press: ['Install mlx-lm'],
+    height: 980,
+  },
+  'runtime-works': {
+    says: ['Installing mlx-lm…', 'Resolved 24 packages in 1.20s', 'Cancel'],
+    agent: withRuntimes({}),
+    view: 'settings',
+    at: 'mlx-lm',
+    height: 980,
+  },
+  'runtime-failed': {
+    says: ['uv failed (exit code 1): error: Failed to fetch', 'Downloading mlx (31.2MiB)', 'Install…'],
+    agent: withRuntimes({
+      state: 'failed',
+      message: '/opt/homebrew/bin/uv failed (exit code 1): error: Failed to fetch: https://pypi.org/simple/mlx-lm/',
+    }),
+    view: 'settings',
+    at: 'mlx-lm',
+    height: 980,
+  },
+  'runtime-done': {
+    says: ['mlx-lm 0.32.2 is installed.'],
+    agent: withRuntimes({
+      state: 'done',
+      message:
+        'mlx-lm 0.32.2 is installed. Servers that run keep the one that they were started with; the next start takes it.',
+    }),
+    view: 'settings',
+    at: 'mlx-lm',
+    height: 980,
   },
   'settings-power-rule': {
     says: ['/etc/sudoers.d/metalbar-powermetrics-501', 'NOPASSWD: /usr/bin/powermetrics'],

@@ -1,0 +1,34 @@
+import type { RuntimeDeed } from '../../contract/commands.ts'
+
+type Of = Readonly<Record<RuntimeDeed, string>>
+
+const button: Of = { install: 'Install…', update: 'Update…', rollback: 'Go back…', remove: 'Remove…' }
+const ask: Of = { install: 'Install', update: 'Update', rollback: 'Go back', remove: 'Remove' }
+const doing: Of = {
+  install: 'Installing',
+  update: 'Updating',
+  rollback: 'Going back to the earlier version of',
+  remove: 'Removing',
+}
+
+/** What a person reads while a runtime is installed, updated or removed. */
+export const deedWords = {
+  button,
+  ask,
+  labelOf: (deed: RuntimeDeed, name: string) =>
+    deed === 'rollback' ? `Go back to the earlier version of ${name}` : `${ask[deed]} ${name}`,
+  looking: 'Looking what it takes…',
+  commands: 'These commands are run on this machine, one after the other:',
+  command: 'Command',
+  folder: (deed: RuntimeDeed, folder: string) =>
+    deed === 'rollback' ? `The version in ${folder} is used again.` : `${folder} is deleted.`,
+  stay: 'Cancel',
+  running: (deed: RuntimeDeed, name: string) => `${doing[deed]} ${name}…`,
+  output: 'What the commands print',
+  cancel: 'Cancel',
+  cancelOf: (name: string) => `Cancel the work on ${name}`,
+  close: 'Close',
+  inTerminal: 'A page in a browser cannot install programs. Run in a terminal on this machine:',
+  installLine: (name: string) => `metal-agent runtimes install ${name}`,
+  copyCommand: (name: string) => `Copy command for ${name}`,
+} as const
