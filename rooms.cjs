@@ -78,6 +78,7 @@ const faces = {
   ],
   models: [
     'default-store',
+    'download/limits',
     'errors',
     'gguf/file-header',
     'gguf/gguf',

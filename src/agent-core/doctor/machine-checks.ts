@@ -2,6 +2,7 @@ import { constants } from 'node:fs'
 import { access, realpath, statfs } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join } from 'node:path'
+import { usualReserveBytes } from '../models/download/limits.ts'
 import { temporaryNote } from '../models/store/watch.ts'
 import { allowCommand, firewallNotice } from '../publishing/firewall-watch.ts'
 import { hasCode } from '../util/files.ts'
@@ -80,10 +81,11 @@ const disk: Check = {
   page: 'models.md',
   answer: async ({ patient: { settings } }) => {
     const { modelStore, diskReserveBytes } = settings
-    const { bavail, bsize } = await statfs(await nearest(modelStore))
+    const { bavail, blocks, bsize } = await statfs(await nearest(modelStore))
     const freeBytes = bavail * bsize
-    const room = Math.max(0, freeBytes - diskReserveBytes)
-    const says = `${formatBytes(freeBytes)} are free where models are kept, of which ${formatBytes(diskReserveBytes)} are left for others.`
+    const reserveBytes = diskReserveBytes || usualReserveBytes(blocks * bsize)
+    const room = Math.max(0, freeBytes - reserveBytes)
+    const says = `${formatBytes(freeBytes)} are free where models are kept, of which ${formatBytes(reserveBytes)} are left for others.`
     const clean = { text: 'Delete models that nobody needs.', shell: 'metal-agent models' }
     if (room === 0) return fail(says, clean)
     return room < smallModelBytes ? warn(says, clean) : pass(says)

@@ -150,6 +150,10 @@ export interface DiskSpaceOptions {
 
 const maxReserveBytes = 2 * 1024 ** 3
 
+/** What downloads leave free of a volume of this size where no setting says it. */
+export const usualReserveBytes = (volumeBytes: number): number =>
+  Math.min(maxReserveBytes, Math.floor(volumeBytes / 100))
+
 /** The room on the store's volume: what each download under way still needs, so that together they leave the reserve alone. */
 export class DiskSpace {
   readonly #options: DiskSpaceOptions
@@ -170,8 +174,7 @@ export class DiskSpace {
     this.#claims.set(owner, neededBytes)
     const { bavail, blocks, bsize } = await statfs(folder)
     const free = bavail * bsize
-    const usual = Math.min(maxReserveBytes, Math.floor((blocks * bsize) / 100))
-    const reserve = this.#options.reserveBytes?.() ?? usual
+    const reserve = this.#options.reserveBytes?.() ?? usualReserveBytes(blocks * bsize)
     if (free >= neededBytes + others + reserve) return
     this.release(owner)
     const deletable = (await this.#options.deletableBytes?.()) ?? 0
