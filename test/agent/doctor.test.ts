@@ -171,7 +171,7 @@ test('a Pod of the image that a person sets asks a service that is served, and n
   await agent.untilReady('tiny')
   const service = { namespace: world.namespace, name: 'tiny' }
   const ask = () => agent.agent.query({ name: 'fromCluster', service }) as Promise<Answer<'fromCluster'>>
-  await expect(ask()).rejects.toThrow(/^No image is set .*--probe-image busybox/)
+  await expect(ask()).rejects.toThrow(/^No image is set .*probe-image busybox/)
   expect(await agent.command({ name: 'updateSettings', settings: { probeImage: 'busybox:1.37' } })).toMatchObject({
     outcome: 'done',
   })

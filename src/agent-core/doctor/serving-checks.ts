@@ -178,7 +178,7 @@ const agreement: Check = {
 const visitors: Check = {
   id: 'reached',
   asks: 'Has anybody come from the cluster?',
-  page: 'operations.md#the-published-address',
+  page: 'doctor.md#ready-but-no-pod-gets-an-answer',
   answer: async (examination) => {
     const { agent: running } = examination.patient
     const { services = [], figures = {}, now = '' } = (await running?.withVisitors()) ?? {}

@@ -18,7 +18,9 @@ test('every question has a name of its own, is a question, and leads to a page t
     expect([id, asks]).toEqual([expect.stringMatching(/^[a-z][a-z-]+$/), expect.stringMatching(/\?$/)])
     const [file = '', anchor] = page.split('#')
     const text = await readFile(join('docs', file), 'utf8')
-    const anchors = [...text.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) => title.toLowerCase().replaceAll(' ', '-'))
+    const anchors = [...text.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) =>
+      title.toLowerCase().replaceAll(',', '').replaceAll(' ', '-'),
+    )
     expect([page, anchor === undefined || anchors.includes(anchor)]).toEqual([page, true])
   }
 })
