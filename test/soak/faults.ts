@@ -1,12 +1,23 @@
 import { z } from 'zod'
 
 /** What the soak serves; nothing ever goes wrong with the first one's own server, specification or model. */
-export const services = ['steady', 'red', 'green', 'sky-blue'] as const
+export const services = ['steady', 'red', 'green', 'sky-blue', 'violet', 'indigo'] as const
 export type ServiceName = (typeof services)[number]
 
-/** Served by mlx-server: a folder of this machine, and a repository of the Hub. The others are GGUF files behind llama-server. */
+/** Served by mlx-server: a folder of this machine, and a repository of the Hub. */
 export const mlxServices = ['red', 'green'] as const satisfies readonly ServiceName[]
 export const isMlx = (name: ServiceName): boolean => mlxServices.some((one) => one === name)
+
+/** Served by one Ollama, from one Model, with the same context: they share what is in memory. */
+export const daemonServices = ['violet', 'indigo'] as const satisfies readonly ServiceName[]
+export const isOfDaemon = (name: ServiceName): boolean => daemonServices.some((one) => one === name)
+/** The Model that it serves. The services that neither Ollama nor mlx-server serves have GGUF files behind llama-server. */
+export const modelOf = (name: ServiceName): ServiceName => (name === 'indigo' ? 'violet' : name)
+/** What is changed of one of them is changed of all. */
+export const together = (name: ServiceName): readonly ServiceName[] =>
+  services.filter((one) => modelOf(one) === modelOf(name))
+/** Those with a server of their own that may come to harm. */
+export const harmable = services.filter((name) => name !== 'steady' && !isOfDaemon(name))
 
 /** Their Models ask the source again and again whether it has newer content. */
 export const refreshed = ['green', 'sky-blue'] as const satisfies readonly ServiceName[]
@@ -84,6 +95,11 @@ const kinds = [
   z.object({ kind: z.literal('updateAgent') }),
   /** Another program has it when the gateway wants it back. */
   z.object({ kind: z.literal('takeClientPort'), forMs: ms }),
+  /** It comes back with its models, and none of them in memory. */
+  z.object({ kind: z.literal('killDaemon'), awayMs: ms }),
+  z.object({ kind: z.literal('hangDaemon'), forMs: ms }),
+  /** As a daemon does that is short of memory itself. */
+  z.object({ kind: z.literal('dropModels') }),
 ] as const
 
 /** Something that happens to the agent, and when: so long after the one before it began. */
@@ -100,12 +116,17 @@ export function touched({ what }: Pick<Fault, 'what'>): readonly ServiceName[] {
     case 'memory':
     case 'holdEvicted':
       return services.filter((name) => name !== 'steady')
-    case 'killServer':
-    case 'stopServer':
+    case 'killDaemon':
+    case 'hangDaemon':
+    case 'dropModels':
+      return daemonServices
     case 'deleteModel':
-    case 'recreate':
     case 'edit':
     case 'takeBackEdit':
+      return together(what.service)
+    case 'killServer':
+    case 'stopServer':
+    case 'recreate':
     case 'scaleToZero':
     case 'evict':
     case 'restart':
@@ -138,5 +159,6 @@ export function touched({ what }: Pick<Fault, 'what'>): readonly ServiceName[] {
 }
 
 /** The services about which the agent has something else to say because of it. */
-export const concerned = ({ what }: Pick<Fault, 'what'>): readonly ServiceName[] =>
-  'service' in what ? [what.service] : services
+export const concerned = ({ what }: Pick<Fault, 'what'>): readonly ServiceName[] => {
+  return 'service' in what ? together(what.service) : services
+}

@@ -9,6 +9,7 @@ import { services, touched, type AgentName, type Fault, type FaultKind, type Ser
 import type { LocalClient } from './local-client.ts'
 import type { ServerProcess } from './processes.ts'
 import type { SoakAgent } from './soak-agent.ts'
+import type { SoakDaemon } from './soak-daemon.ts'
 import type { SoakObjects } from './soak-objects.ts'
 import { undisturbed } from './surroundings.ts'
 import type { Touches } from './touches.ts'
@@ -28,6 +29,7 @@ export interface InjectorOptions {
   readonly proxy: FaultProxy
   readonly objects: SoakObjects
   readonly agents: Readonly<Record<AgentName, SoakAgent>>
+  readonly daemons: Readonly<Record<AgentName, SoakDaemon>>
   readonly servers: () => readonly ServerProcess[]
   /** Services without an EndpointSlice now, which goes to the quicker agent. */
   readonly unclaimed: () => readonly ServiceName[]
@@ -80,7 +82,7 @@ export class Injector {
   }
 
   async #inject(what: Fault['what']): Promise<void> {
-    const { agents, objects, proxy } = this.#options
+    const { agents, objects, proxy, daemons } = this.#options
     const { first } = agents
     switch (what.kind) {
       case 'killServer': {
@@ -196,6 +198,14 @@ export class Injector {
           first.changeVersion()
           first.start()
         })
+      case 'killDaemon':
+        return this.#alone('daemon', () => daemons.first.away(() => delay(what.awayMs)))
+      case 'hangDaemon':
+        return this.#alone('daemon', () => daemons.first.hang(() => delay(what.forMs)))
+      case 'dropModels': {
+        daemons.first.dropModels()
+        return
+      }
       case 'killGateway':
       case 'stopGateway':
       case 'takeClientPort':

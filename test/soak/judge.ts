@@ -17,8 +17,10 @@ export interface SeenService {
   readonly name: ServiceName
   /** What its EndpointSlice tells pods; absent where that is not ready. */
   readonly ready?: { readonly port: number; readonly holder: AgentName }
-  /** Those with the command line of this service. */
+  /** Those with the command line of this service; none where Ollama serves it. */
   readonly processes: readonly SeenProcess[]
+  /** Agents that Ollama has a model of in memory; absent where a process serves it. */
+  readonly inDaemon?: readonly AgentName[]
   /** Its specification changed lately, or a restart was asked for: two servers at a time are right. */
   readonly mayChange: boolean
   /** Of all agents, within the last minute. */
@@ -29,14 +31,18 @@ export interface SeenService {
 
 /** Something that is not as it should be at one moment. */
 export interface Finding {
-  readonly rule: 'listener' | 'one process' | 'status writes'
+  readonly rule: 'listener' | 'loaded' | 'one process' | 'status writes'
   readonly service: ServiceName
   /** The agent that has to put it right; absent = a violation however short it lasts. */
   readonly duty?: AgentName
+  /** How long that may take; absent = as usual. */
+  readonly patienceMs?: number
   readonly sentence: string
 }
 
 const statusWritesAMinute = 30
+/** A daemon is asked every five seconds what it has in memory, and tells nobody by itself. */
+const dropShowsMs = 10_000
 
 /** The violations in one observation of everything. */
 export const judge = (seen: readonly SeenService[]): Finding[] => seen.flatMap(judgeService)
@@ -45,7 +51,14 @@ function judgeService(service: SeenService): Finding[] {
   return [listener(service), oneProcess(service), statusWrites(service)].filter((finding) => finding !== undefined)
 }
 
-function listener({ name, ready, processes }: SeenService): Finding | undefined {
+function listener({ name, ready, processes, inDaemon }: SeenService): Finding | undefined {
+  if (ready && inDaemon) {
+    if (inDaemon.includes(ready.holder)) return undefined
+    return {
+      ...{ rule: 'loaded', service: name, duty: ready.holder, patienceMs: dropShowsMs },
+      sentence: `The slice of ${name} says ready, and Ollama has no model of the ${ready.holder} agent in memory.`,
+    }
+  }
   if (!ready || processes.some(({ port, listens }) => listens && port === ready.port)) return undefined
   const others = processes.map(({ pid, port, listens }) => `${pid} ${listens ? 'on' : 'not yet on'} ${port}`)
   return {

@@ -6,11 +6,12 @@ import { KubeHttp } from '../support/controller-stand-in/kube-http.ts'
 import { Reflector } from '../support/controller-stand-in/reflector.ts'
 import type { Blockage } from './blockage.ts'
 import { Ends } from './ends.ts'
-import { services, type AgentName, type ServiceName } from './faults.ts'
+import { agents as agentNames, isOfDaemon, services, type AgentName, type ServiceName } from './faults.ts'
 import { judge, type Finding, type SeenService } from './judge.ts'
 import { lateMs, Patience } from './patience.ts'
 import type { Processes, ServerProcess } from './processes.ts'
 import type { SoakAgent } from './soak-agent.ts'
+import type { SoakDaemon } from './soak-daemon.ts'
 import type { Touches } from './touches.ts'
 
 const beatMs = 50
@@ -34,6 +35,7 @@ export interface OracleOptions {
   readonly connection: ClusterConnection
   readonly namespace: string
   readonly processes: Processes
+  readonly daemons: Readonly<Record<AgentName, SoakDaemon>>
   readonly agents: Readonly<Record<AgentName, SoakAgent>>
   /** What keeps agents from writing slices. */
   readonly obstacles: readonly Blockage[]
@@ -125,15 +127,19 @@ export class Oracle implements AsyncDisposable {
   }
 
   #look(): void {
-    const { processes, agents, obstacles, changes, onBroken } = this.#options
+    const { processes, daemons, agents, obstacles, changes, onBroken } = this.#options
     const at = performance.now()
     this.#seen = processes.look()
+    for (const change of agentNames.flatMap((name) => daemons[name].foreignChanges()))
+      onBroken(`Ollama was asked to change what is not the agents': ${change}.`)
+    const inDaemon = agentNames.filter((name) => daemons[name].loaded.length > 0)
     const seen = services.map((name): SeenService => {
       const ready = this.readyOf(name)
       return {
         name,
         ...(ready && { ready }),
         processes: this.#seen.filter(({ service }) => service === name),
+        ...(isOfDaemon(name) && { inDaemon }),
         mayChange: changes.isTouched(name, this.#workedMs),
         statusWrites: withinAMinute(this.#statusWrites, name, at),
         events: withinAMinute(this.#events, name, at),

@@ -29,7 +29,7 @@ export class Patience {
       const { badMs = 0, isTold = false } = known ?? {}
       const counted = known === undefined || sinceMs > lateMs ? badMs : badMs + sinceMs
       const isFree = finding.duty === undefined || canAct(finding.duty, finding.rule)
-      const isBroken = finding.duty === undefined || (isFree && counted > patienceMs)
+      const isBroken = finding.duty === undefined || (isFree && counted > (finding.patienceMs ?? patienceMs))
       this.#lasting.set(key, { badMs: isFree ? counted : 0, isTold: isTold || isBroken })
       return isBroken && !isTold ? [finding] : []
     })

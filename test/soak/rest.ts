@@ -3,9 +3,10 @@ import { basename, join, sep } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { hasCode } from '../../src/agent-core/util/files.ts'
 import type { AgentWorld } from '../support/agent-world.ts'
-import { isMlx, services, type AgentName, type ServiceName } from './faults.ts'
+import { daemonServices, isMlx, isOfDaemon, services, type AgentName, type ServiceName } from './faults.ts'
 import type { Oracle } from './oracle.ts'
 import type { SoakAgent } from './soak-agent.ts'
+import { weightsOf, type SoakDaemon } from './soak-daemon.ts'
 import { mlxConfig, type SoakObjects } from './soak-objects.ts'
 
 /** A dead watch, a claim that is given up, back-off after failures: everything has ended by then. */
@@ -20,6 +21,7 @@ export interface RestOptions {
   readonly world: AgentWorld
   readonly objects: SoakObjects
   readonly agents: Readonly<Record<AgentName, SoakAgent>>
+  readonly daemons: Readonly<Record<AgentName, SoakDaemon>>
   readonly oracle: Oracle
   /** Whose Endpoints may be missing until something about them changes; a wrong port is wrong all the same. */
   readonly strayEndpoints: Set<ServiceName>
@@ -68,20 +70,25 @@ export class Rest {
       const isDue = performance.now() > helpAt
       if (isDue) helpAt = performance.now() + helpEveryMs
       const helped = isDue ? await this.#help() : []
-      return [...helped, ...(await Promise.all(services.map((name) => this.#complaints(name)))).flat()]
+      const ofServices = await Promise.all(services.map((name) => this.#complaints(name)))
+      return [...helped, ...ofServices.flat(), ...(await this.#daemonComplaints())]
     })
     return complaints.length === 0 ? [] : [...complaints, ...(await this.#views())]
   }
 
   /** @returns what is left although nothing is wanted. */
   emptied(): Promise<string[]> {
-    const { world, oracle } = this.#options
+    const { world, oracle, daemons } = this.#options
     return this.#until(async () => {
       const kinds = await Promise.all(services.map((name) => world.publishedKinds(name)))
       const left = services.flatMap((name, index) =>
         (kinds[index] ?? []).map((kind) => `The ${kind} of ${name} is left.`),
       )
-      return [...left, ...oracle.servers.map(({ pid, service }) => `Server ${pid} of ${service} is left.`)]
+      return [
+        ...left,
+        ...oracle.servers.map(({ pid, service }) => `Server ${pid} of ${service} is left.`),
+        ...Object.values(daemons).flatMap(({ loaded }) => loaded.map(leftInMemory)),
+      ]
     })
   }
 
@@ -92,9 +99,9 @@ export class Rest {
   async #complaints(name: ServiceName): Promise<string[]> {
     const { world, objects, oracle, strayEndpoints } = this.#options
     const size = await objects.sizeOf(name)
-    const servers = oracle.servers.filter(({ service }) => service === name)
-    const [server] = servers
     const ready = oracle.readyOf(name)
+    const servers = this.#serversOf(name, { size, port: ready?.port })
+    const [server] = servers
     const { phase } = await world.status(name)
     const ports = await objects.endpointPorts(name)
     const areEndpointsRight = ports.length === 1 && ports[0] === server?.port
@@ -106,7 +113,9 @@ export class Rest {
       ...{ ready: ready?.port, holder: ready?.holder, phase },
     }
     const { text } = objects.contentOf(name)
-    const isContentRight = server !== undefined && (await contentOf(name, server.model)) === text
+    const isContentRight =
+      server !== undefined &&
+      (isOfDaemon(name) ? server.model === weightsOf(text) : (await contentOf(name, server.model)) === text)
     const copies = (await filesIn(this.#store)).filter((file) => isCopyOf(name, file))
     const mostCopies = objects.copiesOf(name)
     const isService = (await world.service(name)) !== undefined
@@ -119,6 +128,29 @@ export class Rest {
         : [`At rest there are ${copies.length} copies of ${name}, and no more than ${mostCopies} may be.`]),
       ...(isService ? [] : [`At rest there is no Service ${name}.`]),
       ...(areEndpointsRight || mayMiss ? [] : [`At rest the Endpoints of ${name} name ${shown(ports)}.`]),
+    ]
+  }
+
+  /** What serves it; of a daemon's service the model in memory that has the size which is wanted, at whatever port its slice says. */
+  #serversOf(name: ServiceName, wanted: { readonly size: number | undefined; readonly port: number | undefined }) {
+    const { daemons, oracle } = this.#options
+    if (!isOfDaemon(name)) return oracle.servers.filter(({ service }) => service === name)
+    const { size, port } = wanted
+    const loaded = daemons.first.loaded.filter(({ contextTokens }) => contextTokens === size)
+    return loaded.map(({ weights: model }) => ({ agent: 'first' as const, size, port, model }))
+  }
+
+  /** What its services need is in the memory of Ollama once, and nothing else of the agents. */
+  async #daemonComplaints(): Promise<string[]> {
+    const { objects, daemons } = this.#options
+    const wanted = new Set(await Promise.all(daemonServices.map((name) => objects.sizeOf(name))))
+    const { loaded } = daemons.first
+    const leftThere = daemons.second.loaded.map(leftInMemory)
+    if (loaded.length === wanted.size) return leftThere
+    const names = loaded.map(({ name, contextTokens }) => `${name} of ${contextTokens} tokens`).join(', ')
+    return [
+      ...leftThere,
+      `At rest Ollama has ${names || 'none'} in memory, and models of ${[...wanted].join(' and ')} tokens are wanted.`,
     ]
   }
 
@@ -143,6 +175,8 @@ export class Rest {
     )
   }
 }
+
+const leftInMemory = ({ name }: { readonly name: string }): string => `Model ${name} is left in the memory of Ollama.`
 
 /** What tells it from another of the service; undefined where it is gone. */
 const contentOf = (name: ServiceName, model: string): Promise<string | undefined> =>

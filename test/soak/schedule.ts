@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { agents, answers, holds, refreshed, refusable, services, type Fault } from './faults.ts'
+import { agents, answers, harmable, holds, refreshed, refusable, services, type Fault } from './faults.ts'
 
 /** Between two faults: short, so that most of them meet others that are not over. */
 const longestGapMs = 2_000
@@ -14,8 +14,11 @@ const always = <K extends string>(kind: K) => fc.constant(kind)
 
 /** How often each kind comes, in relation to the others. */
 const kinds = [
-  [8, fc.record({ kind: always('killServer'), service: other })],
-  [4, fc.record({ kind: always('stopServer'), service: other, forMs: forMs(200, 12_000) })],
+  [8, fc.record({ kind: always('killServer'), service: fc.constantFrom(...harmable) })],
+  [4, fc.record({ kind: always('stopServer'), service: fc.constantFrom(...harmable), forMs: forMs(200, 12_000) })],
+  [4, fc.record({ kind: always('killDaemon'), awayMs: forMs(0, 6_000) })],
+  [3, fc.record({ kind: always('hangDaemon'), forMs: forMs(500, 30_000) })],
+  [4, fc.record({ kind: always('dropModels') })],
   [4, fc.record({ kind: always('killAgent'), agent, awayMs: forMs(0, 3_000) })],
   [2, fc.record({ kind: always('killAgentInStart'), afterMs: forMs(0, 1_500) })],
   [1, fc.record({ kind: always('terminateAgent'), awayMs: forMs(0, 2_000) })],

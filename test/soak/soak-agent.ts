@@ -21,6 +21,7 @@ export interface SoakAgentOptions {
   readonly folder: string
   readonly connection: ClusterConnection
   readonly hubEndpoint: string
+  readonly daemonPort: number
   readonly ports: readonly [from: number, to: number]
   /** 0 = it has no client proxy. */
   readonly clientPort: number
@@ -168,7 +169,7 @@ export class SoakAgent implements AsyncDisposable {
   }
 
   async #supervise(time: { readonly isWanted: boolean }): Promise<void> {
-    const { connection, ports, clientPort, logFile, hubEndpoint } = this.#options
+    const { connection, ports, clientPort, logFile, hubEndpoint, daemonPort } = this.#options
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {
@@ -182,6 +183,7 @@ export class SoakAgent implements AsyncDisposable {
           ...['--hub-endpoint', hubEndpoint, '--allowed-model-roots', lentFolder(this.#options.folder)],
           // So that MLX models are served by mlx-server wherever the soak runs.
           ...['--mlx-lm-bin', join(this.folder, 'none'), '--mlx-server-bin', sampleMlxServerPath],
+          ...['--ollama-port', String(daemonPort)],
         ],
         ...(this.#isOfNextVersion ? { command: [process.execPath, nextVersion] } : { fromSource: true }),
         env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },

@@ -5,7 +5,17 @@ import type { AgentWorld } from '../support/agent-world.ts'
 import { startFakeHub, type FakeHub, type FakeRepo } from '../support/fake-hub.ts'
 import { safetensors } from '../support/mlx-writer.ts'
 import { sampleScriptArgs } from '../support/sample-servers/sample.ts'
-import { isMlx, refreshed, services, twin, type Fault, type ServiceName } from './faults.ts'
+import {
+  isMlx,
+  isOfDaemon,
+  modelOf,
+  refreshed,
+  services,
+  together,
+  twin,
+  type Fault,
+  type ServiceName,
+} from './faults.ts'
 import { sizeOfSlots, slotsOfSize } from './processes.ts'
 
 type PublishedEdit = Extract<Fault['what'], { kind: 'editPublished' }>['what']
@@ -16,6 +26,8 @@ const priorities: Readonly<Record<ServiceName, string>> = {
   red: 'high',
   green: 'normal',
   'sky-blue': 'low',
+  violet: 'normal',
+  indigo: 'low',
 }
 /** An MLX model that a person put on the machine: it never changes. */
 const localService = 'red'
@@ -28,6 +40,7 @@ const apiVersions: Readonly<Record<PublishedKind, string>> = {
 /** How a sample server behaves. */
 const script = { loadMs: 100 }
 const defaultContextSize = 2_048
+const firstContextInDaemon = 4_096
 /** Of an MLX model; the same in each of its contents. */
 const weights = safetensors([['model.norm.weight', [512]]])
 /** An address without a listener and without a host. */
@@ -59,6 +72,8 @@ export class SoakObjects implements AsyncDisposable {
   readonly #world: AgentWorld
   readonly #hub: FakeHub
   readonly #repos = new Map<ServiceName, FakeRepo>()
+  /** Tokens of context of what Ollama serves. */
+  #sizeInDaemon = firstContextInDaemon
   /** What the sources hold now, and how many contents each had. */
   readonly #contents = new Map<ServiceName, { readonly count: number; readonly text: string }>()
 
@@ -69,7 +84,7 @@ export class SoakObjects implements AsyncDisposable {
 
   static async open(world: AgentWorld): Promise<SoakObjects> {
     const objects = new SoakObjects(world, await startFakeHub())
-    for (const name of services) await objects.changeContent(name)
+    for (const name of new Set(services.map(modelOf))) await objects.changeContent(name)
     return objects
   }
 
@@ -88,7 +103,7 @@ export class SoakObjects implements AsyncDisposable {
 
   /** Of the model of a service. */
   contentOf(name: ServiceName): { readonly count: number; readonly text: string } {
-    return this.#contents.get(name) ?? { count: 0, text: '' }
+    return this.#contents.get(modelOf(name)) ?? { count: 0, text: '' }
   }
 
   async changeContent(name: ServiceName): Promise<void> {
@@ -137,7 +152,8 @@ export class SoakObjects implements AsyncDisposable {
     }
   }
 
-  async applyModel(name: ServiceName): Promise<void> {
+  async applyModel(of: ServiceName): Promise<void> {
+    const name = modelOf(of)
     const isRefreshed = refreshed.some((one) => one === name)
     await this.#world.applyModel(name, {
       ...{ source: this.#sourceOf(name), format: isMlx(name) ? 'mlx' : 'gguf' },
@@ -146,7 +162,15 @@ export class SoakObjects implements AsyncDisposable {
   }
 
   async applyService(name: ServiceName): Promise<void> {
-    await this.#world.applyService(name, { spec: specOf(name) })
+    await this.#world.applyService(name, {
+      modelRef: modelOf(name),
+      ...(isOfDaemon(name)
+        ? {
+            spec: { ...rankOf(name), contextSize: this.#sizeInDaemon },
+            annotations: { 'metalbar.dev/runtime': 'ollama' },
+          }
+        : { spec: specOf(name) }),
+    })
   }
 
   /** Its server is to be told apart from none of the service whose name it shares. */
@@ -170,7 +194,9 @@ export class SoakObjects implements AsyncDisposable {
 
   /** See `SeenProcess.size`. */
   async resize(name: ServiceName, size: number): Promise<void> {
-    await this.edit(name, isMlx(name) ? { parallelSlots: slotsOfSize(size) } : { contextSize: size })
+    if (isOfDaemon(name)) this.#sizeInDaemon = size
+    for (const one of together(name))
+      await this.edit(one, isMlx(one) ? { parallelSlots: slotsOfSize(size) } : { contextSize: size })
   }
 
   /** Undefined where there is no such service. */
@@ -187,7 +213,7 @@ export class SoakObjects implements AsyncDisposable {
   }
 
   async deleteModel(name: ServiceName): Promise<void> {
-    await this.#world.deleteModel(name)
+    await this.#world.deleteModel(modelOf(name))
   }
 
   async deletePublished(kind: PublishedKind, name: ServiceName): Promise<void> {
@@ -236,13 +262,17 @@ async function writeFiles(folder: string, files: Readonly<Record<string, Buffer>
   for (const [name, content] of Object.entries(files)) await writeFile(join(folder, name), content)
 }
 
+const rankOf = (name: ServiceName) => ({
+  priority: priorities[name],
+  evictionProtection: name === 'steady',
+  replicas: 1,
+})
+
 const specOf = (name: ServiceName): Readonly<Record<string, unknown>> => ({
   ...(isMlx(name)
     ? { env: [{ name: 'SAMPLE_SCRIPT', value: JSON.stringify(script) }] }
     : { extraArgs: ['--alias', name, ...sampleScriptArgs(script)] }),
-  priority: priorities[name],
-  evictionProtection: name === 'steady',
-  replicas: 1,
+  ...rankOf(name),
 })
 
 type Listed = z.infer<typeof listed>

@@ -15,6 +15,7 @@ import { Oracle } from './oracle.ts'
 import { Processes } from './processes.ts'
 import { Rest } from './rest.ts'
 import { SoakAgent } from './soak-agent.ts'
+import { SoakDaemon } from './soak-daemon.ts'
 import { lentFolder, SoakObjects } from './soak-objects.ts'
 import { Touches } from './touches.ts'
 
@@ -76,10 +77,12 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
     }),
   )
   const objects = made.use(await SoakObjects.open(world))
+  const daemons = { first: made.use(await SoakDaemon.start()), second: made.use(await SoakDaemon.start()) }
   const clientPort = firstClientPort + (process.pid % portBlocks)
   const agentOf = (name: AgentName, from: number) =>
     new SoakAgent({
       ...{ name, folder: world.folder, connection: proxy.connection, hubEndpoint: objects.hubEndpoint },
+      daemonPort: daemons[name].port,
       ...{ ports: [from, from + portsEach - 1], logFile: join(folder, `${name}.log`) },
       clientPort: name === 'first' ? clientPort : 0,
     })
@@ -99,7 +102,13 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
     say(`  BROKEN at ${new Date().toISOString()}: ${sentence}`)
   }
   const watching = new Oracle({
-    ...{ connection: api.connection, namespace: world.namespace, processes: new Processes(world.folder), agents },
+    ...{
+      connection: api.connection,
+      namespace: world.namespace,
+      processes: new Processes(world.folder),
+      daemons,
+      agents,
+    },
     ...{ obstacles: Object.values(obstacles), touches, changes, onBroken },
   })
   oracle.now = made.use(watching)
@@ -116,11 +125,11 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
     }),
   )
   const strayEndpoints = new Set<ServiceName>()
-  const rest = new Rest({ world, objects, agents, oracle: watching, strayEndpoints })
+  const rest = new Rest({ world, objects, agents, daemons, oracle: watching, strayEndpoints })
   const elsewhere = await world.createNamespace()
   const injector = new Injector({
     elsewhere,
-    ...{ api, proxy, objects, agents, obstacles, touches, changes, strayEndpoints, local, clientPort },
+    ...{ api, proxy, objects, agents, daemons, obstacles, touches, changes, strayEndpoints, local, clientPort },
     ...{ servers: () => watching.servers, unclaimed: () => watching.unclaimed, workedMs: () => watching.workedMs },
     ...{ disk: typeof disk === 'string' ? undefined : disk },
   })

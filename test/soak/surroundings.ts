@@ -1,3 +1,4 @@
+import { networkInterfaces } from 'node:os'
 import { z } from 'zod'
 
 /** The variable that names the file of an agent's surroundings. */
@@ -15,5 +16,8 @@ export const totalMiB = 4 * 1024
 
 export const undisturbed: Surroundings = { clockOffsetMs: 0, availableMiB: totalMiB - 256, hasAddress: true }
 
-/** Of the documentation network: the API server accepts it and no client can connect to it. */
-export const hostAddress = '192.0.2.10'
+/** Of this machine, since the gateway listens at it for what Ollama serves; the API server refuses one of loopback. */
+export const hostAddress =
+  Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? ''

@@ -69,6 +69,29 @@ describe('judge', () => {
   })
 })
 
+describe('judge, of what Ollama serves', () => {
+  const serving: SeenService = {
+    ...{ name: 'violet', ready: { port: 8001, holder: 'first' }, processes: [] },
+    ...{ inDaemon: ['first'], mayChange: false, statusWrites: 0, events: 0 },
+  }
+
+  test('it is published only while it is in memory, of which no process tells', () => {
+    expect(judge([serving])).toEqual([])
+    expect(judge([{ ...serving, inDaemon: ['second'] }])).toMatchObject([
+      { rule: 'loaded', duty: 'first', patienceMs: 10_000 },
+    ])
+    const { ready: _, ...withdrawn } = serving
+    expect(judge([{ ...withdrawn, inDaemon: [] }])).toEqual([])
+  })
+
+  test('what it drops by itself shows at the next look, for which an agent has ten seconds', () => {
+    const patience = new Patience()
+    const dropped = judge([{ ...serving, inDaemon: [] }])
+    const told = Array.from({ length: 110 }, (_, look) => patience.see(dropped, { at: look * 100, canAct: () => true }))
+    expect(told.map(({ length }) => length).indexOf(1)).toBe(101)
+  })
+})
+
 describe('ends', () => {
   const red = { pid: 10, service: 'red' } as const
 
@@ -271,15 +294,18 @@ describe('schedule', () => {
       'cutWatches',
       'deleteModel',
       'deletePublished',
+      'dropModels',
       'edit',
       'editPublished',
       'evict',
       'fdLimit',
       'fillDisk',
+      'hangDaemon',
       'holdEvicted',
       'killAgent',
       'killAgentInStart',
       'killApi',
+      'killDaemon',
       'killGateway',
       'killServer',
       'memory',
