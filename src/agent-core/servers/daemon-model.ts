@@ -95,6 +95,8 @@ export class DaemonModel implements ServedModel {
   #wasStopped = false
   /** It is over but for what it leaves behind. */
   #hasEnded = false
+  /** Of several that are stopped at the same time the last one must find that no other needs the model. */
+  #needsEngine = true
   #failure: DaemonError | undefined
   #termination: Termination | undefined
   /** Requests in flight are not waited for any longer. */
@@ -134,6 +136,10 @@ export class DaemonModel implements ServedModel {
     if (port === undefined || !poller) return undefined
     const { apiKey } = this.#options.daemon
     return { pid: undefined, port, poller, toldBytes: this.#memory?.bytes, apiKey }
+  }
+
+  get needsEngine(): boolean {
+    return this.#needsEngine
   }
 
   get isFound(): boolean {
@@ -457,6 +463,7 @@ export class DaemonModel implements ServedModel {
     const { model } = this.#engine
     const { signal } = this.#letGo
     await Promise.race([this.#unload.promise, aborted(signal)])
+    this.#needsEngine = false
     const isNeeded = () => this.#options.neededByOthers().has(this.#name)
     let left: string | undefined
     let unloadAt = 0
@@ -510,6 +517,7 @@ export class DaemonModel implements ServedModel {
       ...(left !== undefined && { left }),
     }
     this.#hasEnded = true
+    this.#needsEngine = false
     this.#set({ ...exited, settled: false, failures: 0 })
     await this.#note(left === undefined ? message : `${message} ${left}`)
     if (!isSilent) await this.#removeOurs()

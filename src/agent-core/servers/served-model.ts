@@ -62,6 +62,8 @@ export interface ServedModel {
   /** An earlier agent started it. */
   readonly isFound: boolean
   readonly sleepsWhenIdle: boolean
+  /** The daemon is to keep its model for it; false for a process. */
+  readonly needsEngine: boolean
   start(): void
   /** What runs, runs on; what does not run yet is not started. */
   letGo(): void

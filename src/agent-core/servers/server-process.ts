@@ -58,6 +58,7 @@ const maxPortTries = 5
 /** One server from its start to its end, on whatever port it got. */
 export class ServerProcess implements ServedModel {
   readonly facts: ServerFacts
+  readonly needsEngine = false
   readonly #options: ServerProcessOptions
   readonly #onState: (state: ServerState) => void
   readonly #over = Promise.withResolvers<undefined>()

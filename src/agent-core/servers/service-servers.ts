@@ -273,7 +273,7 @@ export class ServiceServers {
 
   /** What it has in daemons, or is to have. */
   get held(): ServedModel[] {
-    return this.#all().filter(({ state, facts }) => facts.engine !== undefined && !isOver(state))
+    return this.#all().filter(({ state, needsEngine }) => needsEngine && !isOver(state))
   }
 
   #all(): ServedModel[] {

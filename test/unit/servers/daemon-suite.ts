@@ -128,6 +128,21 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
     expect([await daemon.loaded(), await kind.made(daemon)]).toEqual([[], []])
   })
 
+  test('has nothing of two services with one model that are stopped at the same time', async () => {
+    await using daemon = await begin()
+    await using room = await ServerRoom.create(hurried)
+    const launch = await launchOf(daemon)
+    for (const key of ['a/b', 'c/d']) {
+      room.servers.start(key, launch)
+      await room.reached('ready', { key })
+    }
+    const stopped = [...(await room.servers.stopAll({ drainMs: 0 })).values()]
+    expect([stopped, await daemon.loaded(), await kind.made(daemon)]).toEqual([
+      [{ stopped: true }, { stopped: true }],
+      ...[[], []],
+    ])
+  })
+
   test('is left alone by an agent that ends, and the next one takes its model up where it is', async () => {
     await using daemon = await begin()
     await using room = await ServerRoom.create(hurried)
