@@ -220,14 +220,14 @@ test('runtimes asks the agent what is installed and runs; without one it looks f
   expect({ table, inSnapshot, json, alone }).toMatchObject({
     table: done(
       saying(
-        /^RUNTIME {7}VERSION {5}FORMATS {11}STATE {4}PATH\nllama-server {2}0 \(sample\) {2}gguf {14}ready {4}\/.*sample-server\.cjs\nmlx-lm {20}mlx, safetensors {2}missing\nmlx-server {16}mlx, safetensors {2}missing\nvllm-swift {16}mlx, safetensors {2}missing\ntensorfold {16}mlx, safetensors {2}missing\nollama {20}gguf {14}missing\n\n\/nowhere\/mlx_lm\.server was given .*\n/,
+        /^RUNTIME {7}VERSION {5}FORMATS {11}STATE {4}PATH\nllama-server {2}0 \(sample\) {2}gguf {14}ready {4}\/.*sample-server\.cjs\nmlx-lm {20}mlx, safetensors {2}missing\nmlx-server {16}mlx, safetensors {2}missing\nvllm-swift {16}mlx, safetensors {2}missing\ntensorfold {16}mlx, safetensors {2}missing\nollama {20}gguf {14}missing\nomlx {22}mlx, safetensors {2}missing\n\n\/nowhere\/mlx_lm\.server was given .*\n/,
       ),
     ),
     inSnapshot: expect.arrayContaining([llama, mlx]) as unknown,
     json: {
       runtimes: expect.arrayContaining([
-        { ...llama, state: 'ready' },
-        { ...mlx, state: 'missing' },
+        expect.objectContaining({ ...llama, state: 'ready', deeds: [] }),
+        expect.objectContaining({ ...mlx, state: 'missing' }),
       ]) as unknown,
     },
     alone: {

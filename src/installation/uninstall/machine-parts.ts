@@ -123,13 +123,17 @@ export const commandLinkPart = ({ env, user, systemRoot }: InstallationHost): Tr
 })
 
 /** Requests in flight were drained by the agent, where there was one. */
-const graceMs = 10_000
+const defaultGraceMs = 10_000
 const lookMs = 100
 
 /** Servers outlive an agent that crashed, as its gateway does; without the state folder nothing would know of them. */
 export const serversPart = (
   platform: Pick<Platform, 'process' | 'bootId' | 'isRunning'>,
-  { stateDir, socketPath }: { readonly stateDir: string; readonly socketPath: string },
+  {
+    stateDir,
+    socketPath,
+    graceMs = defaultGraceMs,
+  }: { readonly stateDir: string; readonly socketPath: string; readonly graceMs?: number },
 ): TracePart => ({
   kind: 'servers',
   look: async () => {
@@ -137,8 +141,12 @@ export const serversPart = (
     const gateway = await findGateway({ stateDir, socketPath, commandLine }).catch(noStranger)
     // A daemon comes last: its models are others' servers.
     const { servers: ofServices, daemons } = ledgersIn(stateDir)
-    const texts = await Promise.all([ofServices, daemons].map((file) => readIfThere(file)))
-    const noted = texts.flatMap((text) => ledgerProcesses(text ?? ''))
+    const [servicesText = '', daemonsText = ''] = await Promise.all([readIfThere(ofServices), readIfThere(daemons)])
+    const noted = [
+      ...ledgerProcesses(servicesText).map((server) => ({ ...server, mayBeKilled: true })),
+      // Memory that some of them had wired would stay so until the machine is started again.
+      ...ledgerProcesses(daemonsText).map((daemon) => ({ ...daemon, mayBeKilled: false })),
+    ]
     const bootId = await platform.bootId()
     const found = noted.map(async (server) => {
       const facts = server.bootId === bootId ? await platform.process(server.pid) : undefined
@@ -151,14 +159,17 @@ export const serversPart = (
         ...servers.map(({ key, pid }) => ({ path: `${key} (process ${pid})` })),
         ...(gateway ? [{ path: `the client proxy (process ${gateway.pid})` }] : []),
       ],
-      byHand: [...servers, ...(gateway ? [gateway] : [])].map(({ pid }) => `kill -KILL -- -${pid}`),
+      byHand: [
+        ...servers.map(({ pid, mayBeKilled }) => `kill -${mayBeKilled ? 'KILL' : 'TERM'} -- -${pid}`),
+        ...(gateway ? [`kill -KILL -- -${gateway.pid}`] : []),
+      ],
       remove: async () => {
         await gateway?.end()
         for (const { pid } of servers) signalGroup(pid, 'SIGTERM')
         const until = performance.now() + graceMs
         for (const server of servers) {
           while ((await platform.isRunning(server)) && performance.now() < until) await delay(lookMs)
-          if (await platform.isRunning(server)) signalGroup(server.pid, 'SIGKILL')
+          if (server.mayBeKilled && (await platform.isRunning(server))) signalGroup(server.pid, 'SIGKILL')
         }
       },
     }
