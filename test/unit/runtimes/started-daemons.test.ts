@@ -34,7 +34,7 @@ async function machine({
   })
   const agent = () => {
     const daemons = new StartedDaemons({
-      ...{ platform, log: silentLog, stateDir: join(folder.dir, 'state'), lookEveryMs: 50 },
+      ...{ platform, log: silentLog, random: () => 0.9, stateDir: join(folder.dir, 'state'), lookEveryMs: 50 },
       env: { ...process.env, HOME: folder.dir },
       settings: () => settings,
       drain: async (runtime) => {
@@ -153,6 +153,25 @@ test.each([
   const [notice] = await eventually(() => (daemons.notices().length > 0 ? daemons.notices() : undefined))
   expect(notice).toMatch(told)
   expect(await there.why(daemons)).toBe(notice)
+})
+
+test('one that ends at once is started again only after a wait', async () => {
+  await using folder = await temporaryFolder()
+  const [file, starts] = [join(folder.dir, 'ollama'), join(folder.dir, 'starts')]
+  await writeFile(file, `#!/bin/sh\necho >> '${starts}'\nexit 3\n`, { mode: 0o755 })
+  await using there = await machine({ program: file })
+  const daemons = there.agent()
+  const begun = performance.now()
+  await daemons.start()
+  await eventually(async () => (await readFile(starts, 'utf8').catch(() => '')).length >= 2)
+  expect(performance.now() - begun).toBeGreaterThan(400)
+})
+
+test('none is started where its port says that there is none', async () => {
+  await using there = await machine({ port: 0 })
+  const daemons = there.agent()
+  await daemons.start()
+  expect([daemons.whyAbsent('ollama'), daemons.notices()]).toEqual([undefined, []])
 })
 
 test('where another program has the port nothing is started, with one sentence', async () => {
