@@ -38,6 +38,7 @@ const given = z.object({
   stateDir: z.string(),
   kubeconfig: z.string().optional(),
   context: z.string().optional(),
+  namespace: z.string().optional(),
   fix: z.string().optional(),
   yes: z.boolean().default(false),
   fromCluster: z.string().optional(),
@@ -52,6 +53,7 @@ export function doctorVerb(context: VerbContext): Command {
     .option('--from-cluster <service>', 'have a Pod of the cluster ask this service; needs --probe-image of the agent')
     .option('--kubeconfig <file>', 'where no agent runs: the kubeconfig to look at')
     .option('--context <context>', 'where no agent runs: its context')
+    .option('-n, --namespace <namespace>', 'where no agent runs: the namespace that it would watch, "" for all')
     .action(async (options: unknown) => {
       const wish = given.parse(options)
       if (wish.fromCluster !== undefined) await askedFromCluster(context, options, wish.fromCluster)
@@ -115,7 +117,10 @@ async function examineHere(io: CliIo, wish: Given): Promise<DoctorReport> {
   return examine(await patientHere(io, wish), doctorChecks)
 }
 
-async function patientHere(io: CliIo, { stateDir: folder, kubeconfig, context: name }: Given): Promise<Patient> {
+async function patientHere(
+  io: CliIo,
+  { stateDir: folder, kubeconfig, context: name, namespace }: Given,
+): Promise<Patient> {
   const [{ PinnedContext }, { hostPlatform }, { hostAddress }, { powerRule }, { defaultModelStore }] =
     await Promise.all([
       import('../agent-core/kube/pinned-context.ts'),
@@ -128,7 +133,11 @@ async function patientHere(io: CliIo, { stateDir: folder, kubeconfig, context: n
   const { runtimesHere } = await import('./runtimes.ts')
   const stateDir = path.resolve(io.cwd, folder)
   const modelStore = defaultModelStore(io.platform, io.env, io.homeDir)
-  const asked = parseRunArguments([], { modelStore, stateDir }, io.cwd)
+  const asked = parseRunArguments(
+    namespace === undefined ? [] : ['--namespace', namespace],
+    { modelStore, stateDir },
+    io.cwd,
+  )
   if (asked.kind !== 'run') throw new TypeError('No arguments ask for a run.')
   const platform = hostPlatform(io.platform)
   const context = () =>
@@ -263,7 +272,7 @@ async function writeReport(
   const file = path.resolve(io.cwd, wish.output ?? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`)
   const rows = files.map(({ name, text }) => [name, formatBytes(Buffer.byteLength(text))])
   io.stdout.write(
-    `${columns(['FILE', 'SIZE'], rows)}\nTokens, passwords, keys and the path of your home are taken out of it.\n`,
+    `${columns(['FILE', 'SIZE'], rows)}\nTokens, passwords, keys and the path of your home are taken out of it. Names of machines and what servers wrote stay in it: look into the file before you send it.\n`,
   )
   if (!wish.yes && !isYes(await io.ask?.(`Write ${file}? [y/N] `))) {
     if (!io.ask) io.stderr.write('metal-agent: There is no terminal to ask at: repeat it with --yes.\n')

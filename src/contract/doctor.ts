@@ -48,7 +48,7 @@ export type UnservedView = z.infer<typeof unservedView>
 
 /** A Mac of the cluster, as its Lease tells; what the Lease does not tell is absent. */
 export const fleetMember = z.object({
-  /** Of the Lease. */
+  /** The name of its Lease. */
   name: z.string(),
   host: z.string(),
   isThisOne: z.boolean(),

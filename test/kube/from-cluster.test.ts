@@ -86,7 +86,7 @@ describe('a Pod that asks from inside the cluster', () => {
       waiting('CreateContainerConfigError', 'image will run as root'),
       /will run as root/,
     ],
-    ['it ends and says nothing', ended('', 127), /ended with code 127/],
+    ['it ends and says nothing', ended('', 127), /ended with code 127 and told no result/],
     [
       'it is evicted',
       { phase: 'Failed', reason: 'Evicted', message: 'The node was low on memory' },

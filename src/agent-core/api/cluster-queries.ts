@@ -150,7 +150,7 @@ export function unserved(services: readonly UnservedView[]): Answer<'unserved'> 
 
 interface FleetPlace {
   readonly api: KubeApi
-  /** Of the Leases. */
+  /** Where the Leases are. */
   readonly namespace: string
   readonly nodeId: string
 }

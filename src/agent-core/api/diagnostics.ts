@@ -17,9 +17,9 @@ export interface DiagnosticsSources {
   readonly report: () => Promise<DoctorReport>
 }
 
-/** Of each kind; a cluster has thousands. */
-const maxObjects = 200
-const maxServerLogs = 20
+/** A cluster has thousands of a kind. */
+const maxObjects = 100
+const maxServerLogs = 12
 
 /** All that helps to see from afar what is wrong here, without secrets. */
 export async function diagnostics(sources: DiagnosticsSources): Promise<Answer<'diagnostics'>> {
@@ -61,7 +61,7 @@ async function serverLogs(
 ): Promise<DiagnosticParts> {
   const logs = services.slice(0, maxServerLogs).map(async ({ namespace, name, logFile }) => {
     const text = logFile === undefined ? undefined : await endOfFile(logFile)
-    return text === undefined ? [] : [[`servers/${namespace}-${name}.log`, text] as const]
+    return text === undefined ? [] : [[`servers/${namespace}/${name}.log`, text] as const]
   })
   return Object.fromEntries((await Promise.all(logs)).flat())
 }

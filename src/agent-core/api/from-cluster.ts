@@ -32,7 +32,9 @@ export async function fromCluster(
     )
   }
   try {
-    return await askFromCluster(target, { api: cluster.api, image, left, signal })
+    const found = await left.alone(() => askFromCluster(target, { api: cluster.api, image, left, signal }))
+    if (found) return found
+    throw new LinkError('refused', 'Another Pod is asking now: wait until it has told how far it got.')
   } catch (error) {
     if (!(error instanceof StateFileError)) throw error
     throw new LinkError('refused', `No Pod is made, since it could not be remembered: ${error.message}`, {

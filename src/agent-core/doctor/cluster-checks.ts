@@ -4,12 +4,13 @@ import type { KubeApi } from '../kube/kube-api.ts'
 import { explainAbsence, missingNamespace } from '../kube/list-watch.ts'
 import { KubeconfigError } from '../kube/pinned-context.ts'
 import { type Resource, resources } from '../kube/resources.ts'
-import { errorCode, ownFailure } from '../util/error-code.ts'
+import { ProgramError } from '../util/ask-program.ts'
+import { causesOf, errorCode, ownFailure } from '../util/error-code.ts'
 import { findExecutable } from '../util/find-executable.ts'
 import { formatSpan } from '../../contract/format.ts'
 import { rightsOfAgent } from '../../contract/cluster.ts'
 import type { DoctorAction } from '../../contract/doctor.ts'
-import { type Check, type Examination, fail, type Finding, notApplicable, pass, warn } from './doctor.ts'
+import { type Check, fail, type Finding, notApplicable, pass, warn } from './doctor.ts'
 
 const kubeconfig: Check = {
   id: 'kubeconfig',
@@ -34,17 +35,17 @@ const credentialPlugin: Check = {
   asks: 'Is the program there that logs in to the cluster?',
   page: 'service.md',
   answer: async (examination) => {
-    const command = await examination.context().then(
-      ({ loginProgram }) => loginProgram,
-      () => undefined,
-    )
+    const context = await examination.context().catch(() => undefined)
+    if (!context) return notApplicable('The kubeconfig cannot be used.')
+    const command = context.loginProgram
     if (command === undefined) return notApplicable('The kubeconfig logs in without a program.')
     const { env, platform } = examination.patient
     const path = env['PATH'] ?? ''
     const program = { name: command, flag: '', notInstalled: { darwin: '', linux: '' } }
     const found = await findExecutable(program, { given: command, system: platform.name, path })
     if (found.kind === 'found') return pass(`It is ${found.path}.`)
-    return fail(`The kubeconfig logs in by ${command}, which is not on the PATH of the agent (${path}).`, {
+    const where = command.includes('/') ? 'is not there, or cannot be run' : `is not on the PATH of the agent (${path})`
+    return fail(`The kubeconfig logs in by ${command}, which ${where}.`, {
       text: `Install ${command}, or write its whole path into the kubeconfig: an agent that macOS starts does not read the profile of your shell.`,
     })
   },
@@ -58,13 +59,14 @@ const apiServer: Check = {
     const { patient } = examination
     try {
       const { api, version, tookMs } = await examination.greeting()
-      return pass(`${api.context.server} is Kubernetes ${version} and answered in ${Math.round(tookMs)} ms.`)
+      const what = version === undefined ? 'an API server' : `Kubernetes ${version}`
+      return pass(`${api.context.server} is ${what} and answered in ${Math.round(tookMs)} ms.`)
     } catch (error) {
       if (error instanceof KubeconfigError) return notApplicable('The kubeconfig does not say where it is.')
-      const { server } = await examination.context()
+      const { server, config } = await examination.context()
       const denied = await patient.platform.whyUnreachable?.(error)
       if (denied !== undefined) return fail(denied, openLocalNetwork)
-      return unreached(server, error, proxyOf(patient.env))
+      return unreached(server, error, config.getCurrentCluster()?.proxyUrl)
     }
   },
 }
@@ -74,20 +76,18 @@ const openLocalNetwork: DoctorAction = {
   shell: "open 'x-apple.systempreferences:com.apple.preference.security?Privacy_LocalNetwork'",
 }
 
-/** The proxy that requests to https:// addresses may go through. */
-const proxyOf = (env: Examination['patient']['env']): string | undefined =>
-  env['HTTPS_PROXY'] ?? env['https_proxy'] ?? env['ALL_PROXY'] ?? env['all_proxy']
-
 /** Codes of OpenSSL that concern the certificate of the other side, as Node tells them. */
 const certificateCodes =
   /^(?:CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT|HOSTNAME_MISMATCH|INVALID_CA|PATH_LENGTH)/
 
 /** What keeps a request from the API server, told by the code of the system or of OpenSSL. Pure. */
 export function unreached(server: string, error: unknown, proxy: string | undefined): Finding {
-  const through = proxy === undefined ? '' : ` The environment names the proxy ${withoutLogin(proxy)}.`
+  const through = proxy === undefined ? '' : ` The kubeconfig leads through the proxy ${withoutLogin(proxy)}.`
   const words = isApiError(error) ? error.detail : rootMessage(error)
   const host = URL.parse(server)?.hostname ?? server
   const failed = (cause: string, text: string) => fail(`${cause} (${words}).${through}`, { text })
+  const login = causesOf(error).find((one) => one instanceof ProgramError)
+  if (login) return fail(login.message, { text: 'Log in again, as this program asks for it.' })
   if (isApiError(error, 401)) {
     return failed(
       `${server} does not accept the credentials of this context`,
@@ -98,7 +98,11 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
     return failed(`What answers at ${server} does not answer as an API server`, 'Check the address in the kubeconfig.')
   }
   const own = ownFailure(error)
-  if (own !== undefined) return failed(`This machine could not ask ${server}: ${own}`, 'End what holds so much of it.')
+  if (own !== undefined)
+    return failed(
+      `This machine could not ask ${server}: ${own}`,
+      'Close programs that are not needed, or start the agent again.',
+    )
   const code = errorCode(error) ?? ''
   if (/^(?:ENOTFOUND|EAI_AGAIN|EAI_NONAME)$/.test(code)) {
     return failed(
@@ -108,7 +112,7 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
   }
   if (code === 'ECONNREFUSED') {
     return failed(
-      `Nobody listens at ${server}`,
+      `Nothing is listening at ${server}`,
       'Start the cluster; one in a virtual machine may have another port since its last start.',
     )
   }
@@ -118,11 +122,17 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
       'Fetch the kubeconfig of the cluster again: it was made anew, something else answers there, or a proxy opens the connection.',
     )
   }
-  if (/^(?:EPROTO|ERR_SSL_)/.test(code)) {
+  if (/^(?:EPROTO|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH|HTTP_REQUEST))/.test(code)) {
     return failed(`What answers at ${server} does not speak TLS`, 'Check the address and the port in the kubeconfig.')
   }
+  if (/^ERR_(?:O?SSL)_/.test(code)) {
+    return failed(
+      `No secure connection to ${server} could be made`,
+      'Check the client certificate and its key in the kubeconfig.',
+    )
+  }
   if (/^(?:EHOSTUNREACH|ENETUNREACH|EHOSTDOWN|ENETDOWN)$/.test(code)) {
-    return failed(`There is no way from this machine to ${host}`, 'Check its network and whether a VPN has to be on.')
+    return failed(`There is no route from this machine to ${host}`, 'Check its network and whether a VPN has to be on.')
   }
   if (/^(?:ECONNRESET|EPIPE|UND_ERR_SOCKET)$/.test(code)) {
     return failed(
@@ -168,7 +178,8 @@ const definitions: Check = {
       if (!isApiError(error, 404)) throw error
       return fail(await explainAbsence(api, resources.inferenceServices, examination.signal), {
         text: 'Install LLMKube in the cluster.',
-        shell: 'helm install llmkube llmkube/llmkube --namespace llmkube-system --create-namespace',
+        shell:
+          'helm repo add llmkube https://defilantech.github.io/LLMKube; helm install llmkube llmkube/llmkube --namespace llmkube-system --create-namespace',
       })
     }
   },
@@ -242,10 +253,10 @@ const rights: Check = {
       return [...missing].map(([resource, ofIt]) => `${ofIt.map(({ verb }) => verb).join(', ')} ${resource}`)
     }
     const [needed, further] = await Promise.all([lacking('needed'), lacking('further')])
-    if (needed.length > 0) return fail(`It may not: ${needed.join('; ')}.`, askRights)
-    if (further.length === 0) return pass('It may do all of it.')
+    if (needed.length > 0) return fail(`It lacks the right to ${needed.join('; ')}.`, askRights)
+    if (further.length === 0) return pass('It may do all of that.')
     return pass(
-      `It may do all that serving needs; what a person may have it do besides it may not: ${further.join('; ')}.`,
+      `It may do all that serving needs; of what can be left out it lacks the right to ${further.join('; ')}.`,
     )
   },
 }

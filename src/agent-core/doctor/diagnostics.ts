@@ -1,11 +1,14 @@
+import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
+import { errorCode } from '../util/error-code.ts'
 import { hasCode } from '../util/files.ts'
+import { messageOf } from '../util/message-of.ts'
 import { isSecretName, redacted, redactText } from '../util/redact.ts'
 import { cleanLines } from '../../contract/clean-text.ts'
 import type { DiagnosticFile } from '../../contract/doctor.ts'
 
 /** A report is read by people and attached to an issue: its end says what happened last. */
-const maxFileBytes = 512 * 1024
+const maxFileBytes = 256 * 1024
 
 /** What a report is made of, by the name of its file; texts are kept as they are, all else is written as JSON. */
 export type DiagnosticParts = Readonly<Record<string, unknown>>
@@ -30,14 +33,18 @@ export function diagnosticFiles(parts: DiagnosticParts, secrets: Secrets): Diagn
 }
 
 function cleaner({ values, home }: Secrets): (text: string) => string {
-  const known = values.filter((value) => value.length >= shortestSecret)
+  // One that begins as another does is looked for first, so that nothing of it is left.
+  const known = values.filter((value) => value.length >= shortestSecret).toSorted((a, b) => b.length - a.length)
   const plainHome = home.replace(/(?<!\/)\/+$/, '')
   return (text) => {
     const named = known.reduce((before, value) => before.replaceAll(value, redacted), text)
-    const homeless = plainHome === '' || plainHome === '/' ? named : named.replaceAll(plainHome, '~')
-    return redactText(cleanLines(homeless))
+    return redactText(cleanLines(plainHome === '' ? named : withoutHome(named, plainHome)))
   }
 }
+
+/** What only begins like it is the home of somebody else. */
+const withoutHome = (text: string, home: string): string =>
+  text.split(home).reduce((before, after) => `${before}${/^[\w.-]/.test(after) ? home : '~'}${after}`)
 
 /** Kubernetes keeps in them whole objects as they were applied, and what programs of others note. */
 const droppedFields: ReadonlySet<string> = new Set([
@@ -49,11 +56,16 @@ function withoutSecrets(value: unknown, clean: (text: string) => string): unknow
   if (typeof value === 'string') return clean(value)
   if (Array.isArray(value)) return withoutNamedSecrets(value.map((item: unknown) => withoutSecrets(item, clean)))
   if (typeof value !== 'object' || value === null) return value
+  if (isVariable(value)) return { name: clean(value.name), value: redacted }
   const entries = Object.entries(value).filter(([name]) => !droppedFields.has(name))
   return Object.fromEntries(
     entries.map(([name, item]) => [clean(name), isSecret(name, item) ? redacted : withoutSecrets(item, clean)]),
   )
 }
+
+/** A variable of an environment as Kubernetes writes it: whatever its name, a value may be a secret. */
+const isVariable = (value: object): value is { readonly name: string; readonly value: string } =>
+  'name' in value && typeof value.name === 'string' && 'value' in value && typeof value.value === 'string'
 
 /** A number or a switch under such a name is no secret: `tokens: 12`. */
 const isSecret = (name: string, value: unknown): boolean =>
@@ -76,17 +88,24 @@ function end(text: string): string {
   return `… what comes before is left out\n${tail.slice(tail.indexOf('\n') + 1)}`
 }
 
-/** The last part of a file; undefined where there is none, or it is no plain file. */
+/** The last whole lines of a file, or one sentence why it cannot be read; undefined where there is none. */
 export async function endOfFile(file: string): Promise<string | undefined> {
   try {
-    await using handle = await open(file, 'r')
-    const { size } = await handle.stat()
-    const from = Math.max(0, size - maxFileBytes)
-    const buffer = Buffer.alloc(size - from)
+    // A pipe that nobody writes would be waited for.
+    await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
+    const found = await handle.stat()
+    if (!found.isFile()) return 'It is no file.\n'
+    const from = Math.max(0, found.size - maxFileBytes)
+    const buffer = Buffer.alloc(found.size - from)
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, from)
-    return buffer.subarray(0, bytesRead).toString('utf8')
+    const text = buffer.subarray(0, bytesRead).toString('utf8')
+    // A line that is cut may begin within a secret.
+    const lineEnd = text.indexOf('\n')
+    if (from === 0) return text
+    return lineEnd === -1 ? '' : text.slice(lineEnd + 1)
   } catch (error) {
-    if (hasCode(error, 'ENOENT') || hasCode(error, 'EACCES') || hasCode(error, 'EISDIR')) return undefined
+    if (hasCode(error, 'ENOENT')) return undefined
+    if (errorCode(error) !== undefined) return `It cannot be read: ${messageOf(error)}.\n`
     throw error
   }
 }

@@ -1,3 +1,4 @@
+import { ApiError, isApiError } from '../kube/api-error.ts'
 import { KubeApi } from '../kube/kube-api.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
@@ -11,7 +12,7 @@ import type { PowerRuleView } from '../../contract/power.ts'
 import type { RuntimeView } from '../../contract/queries.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 
-/** Of one question; all are asked at the same time, so that a report takes no longer. */
+/** All questions are asked at the same time, so that a report takes no longer than one of them may. */
 const answerLimitMs = 8_000
 const maxSaysBytes = 1_000
 
@@ -74,7 +75,8 @@ export const notApplicable = (says: string): Finding => ({ verdict: 'notApplicab
 /** What the API server said when it was asked who it is. */
 export interface Greeting {
   readonly api: KubeApi
-  readonly version: string
+  /** Undefined where it does not tell it. */
+  readonly version: string | undefined
   readonly tookMs: number
 }
 
@@ -96,7 +98,11 @@ export class Examination {
     this.greeting = once(async () => {
       const api = new KubeApi(await this.context())
       const begun = performance.now()
-      const version = await api.version(signal)
+      const version = await withinGreeting(api.version(signal)).catch((error: unknown) => {
+        // It may keep its version to itself, or be busy: it is an API server that says so.
+        if (isApiError(error, 403, 429, 503) && error.reason !== '') return undefined
+        throw error
+      })
       return { api, version, tookMs: performance.now() - begun }
     })
   }
@@ -104,6 +110,23 @@ export class Examination {
   /** Undefined where the API server is not reached, of which its own question tells. */
   async reached(): Promise<Greeting | undefined> {
     return this.greeting().catch(() => undefined)
+  }
+}
+
+/** Shorter than a question may take, so that what depends on it does not apply in place of being late. */
+const greetingLimitMs = 5_000
+
+/** undici ends no connection that is being made before its own time limit, whatever its signal says. */
+async function withinGreeting<T>(asked: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => {
+    late.reject(new ApiError(`there was no answer within ${greetingLimitMs / 1_000} s`, {}))
+  }, greetingLimitMs)
+  asked.catch(() => undefined)
+  try {
+    return await Promise.race([asked, late.promise])
+  } finally {
+    clearTimeout(timer)
   }
 }
 

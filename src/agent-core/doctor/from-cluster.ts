@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { type ApiError, isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { objectMeta, resources } from '../kube/resources.ts'
-import { StateFile } from '../state/state-file.ts'
+import { StateFile, StateFileError } from '../state/state-file.ts'
 import { pause } from '../util/pause.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { FromClusterView } from '../../contract/doctor.ts'
@@ -12,7 +12,7 @@ import type { FromClusterView } from '../../contract/doctor.ts'
 /** Pulling a small image takes some seconds, and each dial of the Pod five at most. */
 const probeLimitMs = 60_000
 const lookEveryMs = 500
-/** Of one dial inside the Pod; wget of BusyBox takes whole seconds. */
+/** The time for one dial inside the Pod; wget of BusyBox takes whole seconds. */
 const dialSeconds = 5
 const deleteLimitMs = 5_000
 const maxSaidBytes = 600
@@ -47,7 +47,7 @@ export interface ProbeOptions {
 const script = `
 dial() {
   out=$(wget -T ${dialSeconds} -t 1 -O /dev/null "$1" 2>&1); code=$?
-  case "$out" in *option*) out=$(wget -T ${dialSeconds} -O /dev/null "$1" 2>&1); code=$? ;; esac
+  case "$out" in *"unrecognized option"*|*"invalid option"*) out=$(wget -T ${dialSeconds} -O /dev/null "$1" 2>&1); code=$? ;; esac
   echo "$2 $code $(echo "$out" | tr '\\n' ' ' | tail -c 400)"
 }
 { dial "$SERVICE_URL" service; dial "$ADDRESS_URL" address; } > /dev/termination-log
@@ -102,7 +102,7 @@ const pod = z.object({
       reason: text,
       message: text,
       conditions: z.array(z.object({ type: text, status: text, reason: text, message: text })).default([]),
-      containerStatuses: z.array(z.object({ state: containerState.default({}) })).default([]),
+      containerStatuses: z.array(z.object({ name: text, state: containerState.default({}) })).default([]),
     })
     .prefault({}),
 })
@@ -110,11 +110,15 @@ type Pod = z.infer<typeof pod>
 
 /** Undefined while it is on its way. Pure. */
 export function judgePod({ status }: Pod, target: ProbeTarget): FromClusterView | undefined {
-  const [container] = status.containerStatuses
+  // Others may have been put into the Pod, such as the proxy of a service mesh.
+  const container = status.containerStatuses.find(({ name }) => name === 'probe')
   const { waiting, terminated } = container?.state ?? {}
   const heard = terminated && judgeDials(terminated.message, target)
   if (heard) return heard
-  if (terminated) return podTrouble(`It ended with code ${terminated.exitCode} and said nothing: ${terminated.reason}`)
+  if (terminated) {
+    const why = terminated.message || terminated.reason
+    return podTrouble(`It ended with code ${terminated.exitCode} and told no result: ${why}`)
+  }
   if (status.phase === 'Failed') return podTrouble(`${status.reason} ${status.message}`)
   const isStuck = /^(?:ErrImage|ImagePull|InvalidImage|CreateContainer|RunContainer|ErrImageNeverPull)/
   if (waiting && isStuck.test(waiting.reason)) return podTrouble(`${waiting.reason}: ${waiting.message}`)
@@ -135,11 +139,20 @@ const podTrouble = (why: string): FromClusterView => ({
 export function judgeDials(message: string, target: ProbeTarget): FromClusterView | undefined {
   const service = dialIn(message, 'service')
   const address = dialIn(message, 'address')
-  if (!service || !address) return undefined
+  if (!service) return undefined
   const url = `${target.serviceName}.${target.namespace}:${target.servicePort}`
   const at = `${target.address}:${target.port}`
   const said = (hop: FromClusterView['hop'], says: string): FromClusterView => ({ hop, isReached: false, says })
-  if (service.kind === 'reached') {
+  const answeredBadly = ({ says }: Dial) =>
+    said(
+      'status',
+      `A Pod reaches ${at}, which answers ${says}: the model does not answer yet, or another program listens there.`,
+    )
+  // A service with an API key answers 401 to whoever has none.
+  const isAnswered = (dial: Dial) =>
+    dial.kind === 'reached' || (dial.kind === 'status' && /^(?:401|403|404|421)/.test(dial.says))
+  if (service.kind === 'noProgram') return podTrouble(`its image has no usable wget: ${service.says}`)
+  if (isAnswered(service)) {
     return {
       hop: 'reached',
       isReached: true,
@@ -152,7 +165,9 @@ export function judgeDials(message: string, target: ProbeTarget): FromClusterVie
       `A Pod in ${target.namespace} does not find the name of the Service ${url}: look at the DNS of the cluster.`,
     )
   }
-  if (address.kind === 'reached') {
+  if (service.kind === 'status') return answeredBadly(service)
+  if (!address) return said('timedOut', `A Pod does not reach ${url}: ${service.says}.`)
+  if (isAnswered(address)) {
     return said(
       'endpoints',
       `A Pod reaches ${at}, but not by its Service ${url} (${service.says}): nothing forwards there yet, or a NetworkPolicy forbids it.`,
@@ -162,17 +177,17 @@ export function judgeDials(message: string, target: ProbeTarget): FromClusterVie
     case 'refused':
       return said(
         'refused',
-        `A Pod reaches this machine, and ${at} refuses it: nobody listens there, or a firewall rejects it.`,
+        `A Pod reaches this machine, and ${at} refuses it: nothing is listening there, or a firewall rejects it.`,
       )
     case 'timedOut':
       return said(
         'timedOut',
-        `What a Pod sends to ${at} gets no answer: a firewall of this machine drops it, a NetworkPolicy of the cluster does, or there is no way from its nodes to this address.`,
+        `What a Pod sends to ${at} gets no answer: a firewall of this machine drops it, a NetworkPolicy of the cluster does, or its nodes have no route to this address.`,
       )
     case 'unreachable':
       return said(
         'timedOut',
-        `The nodes of the cluster know no way to ${at}: publish another address with metal-agent host-ip set.`,
+        `The nodes of the cluster have no route to ${at}: publish another address with metal-agent host-ip set.`,
       )
     case 'reset':
       return said(
@@ -180,17 +195,14 @@ export function judgeDials(message: string, target: ProbeTarget): FromClusterVie
         `The connection of a Pod to ${at} was closed before there was an answer: something between closes it.`,
       )
     case 'status':
-      return said(
-        'status',
-        `A Pod reaches ${at}, which answers ${address.says}: the model does not answer yet, or another program listens there.`,
-      )
+      return answeredBadly(address)
     default:
       return said('timedOut', `A Pod does not reach ${at}: ${address.says}.`)
   }
 }
 
 type Dial = {
-  readonly kind: 'reached' | 'dns' | 'refused' | 'timedOut' | 'unreachable' | 'reset' | 'status' | 'other'
+  readonly kind: 'reached' | 'noProgram' | 'dns' | 'refused' | 'timedOut' | 'unreachable' | 'reset' | 'status' | 'other'
   readonly says: string
 }
 
@@ -212,6 +224,7 @@ function dialIn(message: string, which: string): Dial | undefined {
   if (code === undefined) return undefined
   const says = sentence(rest.trim(), maxSaidBytes)
   if (code === '0') return { kind: 'reached', says }
+  if (code === '127' || code === '126') return { kind: 'noProgram', says }
   const [kind, pattern] = outcomes.find(([, one]) => one.test(rest)) ?? (['other', /$^/] as const)
   const status =
     kind === 'status'
@@ -229,25 +242,41 @@ export async function askFromCluster(target: ProbeTarget, options: ProbeOptions)
   const name = `metalbar-probe-${randomBytes(5).toString('hex')}`
   const { namespace } = target
   await left.add({ namespace, name, server: api.context.server })
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(limitMs)])
+  let uid: string | undefined
   try {
-    await api.create(resources.pods, namespace, probePod(target, image, name), { signal })
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(limitMs)])
+    uid = pod.parse(await api.create(resources.pods, namespace, probePod(target, image, name), { signal })).metadata.uid
     let seen: Pod | undefined
     while (await pause(lookEveryMs, limit)) {
-      // Asked to its end: the time limit of a request is shorter than a person waits.
-      seen = pod.parse(await api.get(resources.pods, namespace, name, signal))
-      const judged = judgePod(seen, target)
+      seen = (await podNow(api, { namespace, name }, signal)) ?? seen
+      const judged = seen && judgePod(seen, target)
       if (judged) return judged
     }
     signal.throwIfAborted()
     const why = seen && unscheduled(seen)
-    return podTrouble(why ?? `It did not end within ${limitMs / 1_000} s`)
+    return podTrouble(why ?? `it did not end within ${limitMs / 1_000} s`)
   } catch (error) {
     signal.throwIfAborted()
     if (!isApiError(error)) throw error
+    // Refused before there was a Pod; one that may not be read is there, and goes below.
+    if (uid === undefined && error.code !== undefined) await left.remove({ namespace, name })
     return refused(error, namespace)
   } finally {
-    await removed(api, { namespace, name }, left)
+    await removed(api, { namespace, name, uid }, left)
+  }
+}
+
+/** Undefined where the cluster did not answer this time; what it refuses is thrown. */
+async function podNow(
+  api: KubeApi,
+  { namespace, name }: { readonly namespace: string; readonly name: string },
+  signal: AbortSignal,
+): Promise<Pod | undefined> {
+  try {
+    return pod.parse(await api.get(resources.pods, namespace, name, signal))
+  } catch (error) {
+    if (isApiError(error) && !isApiError(error, 401, 403, 404)) return undefined
+    throw error
   }
 }
 
@@ -260,17 +289,27 @@ const refused = (error: ApiError, namespace: string): FromClusterView => ({
       : `The Pod could not be made in ${namespace}: ${sentence(error.detail, maxSaidBytes)}.`,
 })
 
-async function removed(api: KubeApi, place: { namespace: string; name: string }, left: LeftPods): Promise<void> {
-  const { namespace, name } = place
+/** Never rejects: what cannot be deleted now is remembered, and ends by itself. */
+async function removed(
+  api: KubeApi,
+  { namespace, name, uid }: { readonly namespace: string; readonly name: string; readonly uid?: string | undefined },
+  left: LeftPods,
+): Promise<void> {
   const signal = AbortSignal.timeout(deleteLimitMs)
   try {
-    const { metadata } = pod.parse(await api.get(resources.pods, namespace, name, signal))
-    await api.delete(resources.pods, namespace, name, { uid: metadata.uid }, signal)
+    const known = uid ?? pod.parse(await api.get(resources.pods, namespace, name, signal)).metadata.uid
+    await api.delete(resources.pods, namespace, name, { uid: known }, signal)
   } catch (error) {
-    // Another time, by the file that remembers it; it ends by itself before that.
-    if (!isApiError(error, 404)) return
+    if (!isApiError(error)) throw error
+    // One that was asked for without an answer may still come.
+    if (error.code !== 404) return
   }
-  await left.remove(place)
+  try {
+    await left.remove({ namespace, name })
+  } catch (error) {
+    // Then the next agent looks for it once more.
+    if (!(error instanceof StateFileError)) throw error
+  }
 }
 
 const leftFile = z.looseObject({
@@ -281,6 +320,7 @@ const leftFile = z.looseObject({
 /** The Pods that were made and may still be there. */
 export class LeftPods {
   readonly #file: StateFile<z.infer<typeof leftFile>>
+  #isAsking = false
 
   private constructor(file: StateFile<z.infer<typeof leftFile>>) {
     this.#file = file
@@ -308,6 +348,17 @@ export class LeftPods {
       ...before,
       pods: before.pods.filter((one) => one.namespace !== namespace || one.name !== name),
     }))
+  }
+
+  /** One Pod at a time, so that no client fills a cluster with them; undefined where another one asks. */
+  async alone<T>(ask: () => Promise<T>): Promise<T | undefined> {
+    if (this.#isAsking) return undefined
+    this.#isAsking = true
+    try {
+      return await ask()
+    } finally {
+      this.#isAsking = false
+    }
   }
 
   /** Deletes what an agent before this one left in this cluster. Never rejects for what the cluster says. */

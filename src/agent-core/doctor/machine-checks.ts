@@ -5,6 +5,7 @@ import { dirname, isAbsolute, join } from 'node:path'
 import { usualReserveBytes } from '../models/download/limits.ts'
 import { temporaryNote } from '../models/store/watch.ts'
 import { allowCommand, firewallNotice } from '../publishing/firewall-watch.ts'
+import { runtimes as runtimeTable } from '../runtimes/runtimes.ts'
 import { hasCode } from '../util/files.ts'
 import { isBelow } from '../util/is-below.ts'
 import { messageOf } from '../util/message-of.ts'
@@ -145,15 +146,16 @@ const firewall: Check = {
   asks: 'Does the firewall of macOS let Pods reach the runtimes?',
   page: 'security.md#who-can-reach-a-model',
   answer: async (examination) => {
-    const { platform, settings } = examination.patient
+    const { platform, settings, agent } = examination.patient
     const found = await platform.firewall()
     if (!found) return notApplicable('This system has no firewall that judges by program, or does not say.')
     if (found.state === 'off') return pass('It is off.')
     const blocked = [...new Set(await listeners(examination))].filter((program) => firewallNotice(found, program))
     const [first] = blocked
     if (first === undefined) return pass('It is on and lets them in.')
-    // With the gateway it is the gateway that listens, of which macOS asks a person by itself.
-    const told = settings.listen === 'gateway' ? warn : fail
+    // macOS asks about a program when it first listens.
+    const isServing = agent?.snapshot.services.some(({ state }) => state === 'ready') ?? false
+    const told = settings.listen === 'gateway' || !isServing ? warn : fail
     if (found.state === 'blocksAll') return told(firewallNotice(found, first) ?? '')
     return told(`It does not let in ${blocked.join(', ')}.`, {
       text: 'Allow them, then ask again.',
@@ -165,11 +167,13 @@ const firewall: Check = {
 /** The files of the programs that Pods are sent to: macOS judges what a link leads to. */
 async function listeners(examination: Examination): Promise<string[]> {
   const { settings } = examination.patient
-  if (settings.listen === 'gateway') return [await realpath(process.execPath)]
-  const paths = (await examination.runtimes()).flatMap(({ path }) =>
-    path !== undefined && isAbsolute(path) ? [path] : [],
-  )
-  return Promise.all(paths.map((path) => realpath(path).catch(() => path)))
+  const paths = (await examination.runtimes()).flatMap(({ name, path }) => {
+    const isOpen = name in runtimeTable && !runtimeTable[name as keyof typeof runtimeTable].isBehindGateway
+    return isOpen && path !== undefined && isAbsolute(path) ? [path] : []
+  })
+  // The gateway is a process of this program.
+  const programs = settings.listen === 'gateway' || paths.length === 0 ? [process.execPath] : paths
+  return Promise.all(programs.map((path) => realpath(path).catch(() => path)))
 }
 
 const sleep: Check = {

@@ -35,14 +35,16 @@ const ports: Check = {
   page: 'settings.md',
   answer: async ({ patient: { platform, settings, agent: running } }) => {
     const wanted = [
-      { port: settings.port, flag: '--port', isOpen: running !== undefined },
+      { port: settings.port, flag: '--port', isOpen: undefined },
       { port: settings.clientPort, flag: '--client-port', isOpen: running?.snapshot.host.clientProxy !== undefined },
     ].filter(({ port }) => port > 0)
     if (wanted.length === 0) return notApplicable('It listens at none.')
     const looked = await Promise.all(
       wanted.map(async (one) => ({ ...one, holders: (await platform.portListeners(one.port, noGroup)).others })),
     )
-    const taken = looked.filter(({ isOpen, holders }) => !isOpen && holders.length > 0)
+    const isOurs = ({ isOpen, holders }: (typeof looked)[number]) =>
+      running !== undefined && (isOpen ?? holders.some(({ pid }) => pid === process.pid))
+    const taken = looked.filter((one) => one.holders.length > 0 && !isOurs(one))
     if (taken.length > 0) {
       const whose = taken.map(({ port, holders }) => `${port}: ${holdersText(holders, 'one of another user')}`)
       return fail(`Another program listens at port ${whose.join(' and ')}.`, {
@@ -50,9 +52,9 @@ const ports: Check = {
       })
     }
     const shut = running ? looked.filter(({ holders }) => holders.length === 0) : []
-    if (shut.length > 0) return fail(`Nobody listens at ${shut.map(({ port }) => port).join(' and ')}.`)
+    if (shut.length > 0) return fail(`Nothing is listening at port ${shut.map(({ port }) => port).join(' and ')}.`)
     const all = wanted.map(({ port }) => port).join(' and ')
-    return pass(running ? `The agent listens at ${all}.` : `Nobody listens at ${all}.`)
+    return pass(running ? `The agent listens at ${all}.` : `Nothing is listening at ${all}.`)
   },
 }
 
@@ -98,7 +100,12 @@ const listeners: Check = {
         ? []
         : [`${nameOf(service)} at ${service.address ?? '?'}:${service.port ?? '?'} ${problem}`],
     )
-    if (deaf.length === 0) return pass(`All ${published.length} are reached from this machine.`)
+    if (deaf.length === 0)
+      return pass(
+        published.length === 1
+          ? 'The one that is published is reached from this machine.'
+          : `All ${published.length} are reached from this machine.`,
+      )
     return fail(`${deaf.join('; ')}.`, {
       text: 'Check the host address; a model that was started before it changed listens at the one before.',
       shell: 'metal-agent host-ip',
@@ -177,7 +184,7 @@ const agreement: Check = {
 
 const visitors: Check = {
   id: 'reached',
-  asks: 'Has anybody come from the cluster?',
+  asks: 'Has another host reached a model here?',
   page: 'doctor.md#ready-but-no-pod-gets-an-answer',
   answer: async (examination) => {
     const { agent: running } = examination.patient
@@ -191,12 +198,21 @@ const visitors: Check = {
     })
     if (seen.length > 0) return pass(`Reached: ${seen.join(', ')}.`)
     const [first] = published
+    if (isHere(running?.snapshot.cluster.server ?? '')) {
+      return notApplicable(
+        'The cluster runs on this machine: what its Pods send may come from its own address, which tells nothing.',
+      )
+    }
     return warn('Models are published, and nobody from another host was seen yet.', {
       text: 'That may only mean that nobody asked. A Pod that asks tells how far it gets.',
       ...(first && { shell: `metal-agent doctor --from-cluster ${nameOf(first)}` }),
     })
   },
 }
+
+/** Whether the API server is at loopback, as that of a cluster in a virtual machine of this host is. */
+const isHere = (server: string): boolean =>
+  /^(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|.*\.docker\.internal)$/.test(URL.parse(server)?.hostname ?? '')
 
 export const agentChecks: readonly Check[] = [agent, ports]
 export const servingChecks: readonly Check[] = [hostAddress, listeners, visitors, heartbeat, agreement]

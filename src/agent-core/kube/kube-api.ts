@@ -207,7 +207,7 @@ export class KubeApi {
     return this.#transport.request(HttpMethod.GET, `/apis/${encodeURIComponent(name)}`, { answer, signal })
   }
 
-  /** Of the API server, such as `v1.36.3`. */
+  /** The version of the API server, such as `v1.36.3`. */
   async version(signal?: AbortSignal): Promise<string> {
     const answer = { form: 'object', kind: 'Info' } as const
     return serverVersion.parse(await this.#transport.request(HttpMethod.GET, '/version', { answer, signal })).gitVersion

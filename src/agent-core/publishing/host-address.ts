@@ -45,9 +45,9 @@ const insideThisHost = [
 ] as const
 
 /** Networks inside this host, of virtual machines and containers. */
-const bridges = /^(bridge|vmenet|vmnet|feth|docker|br-|virbr|veth)/
-/** Those of VPNs and of a tailnet. */
-const tunnels = /^(utun|tun|tailscale|wg)/
+const bridges = /^(bridge|vmenet|vmnet|docker|br-[0-9a-f]|virbr|veth)/
+/** Those of VPNs, of ZeroTier (feth) and of a tailnet. */
+const tunnels = /^(utun|tun|feth|zt|tailscale|wg)/
 
 /** Usually Service addresses (kind, kubeadm), but a real network where the route to the API server leads through it. */
 const serviceRange = ipaddr.IPv4.parseCIDR('10.96.0.0/12')
@@ -115,7 +115,7 @@ export function chooseHostAddress(candidates: readonly HostCandidate[], preferre
   const bridge = route ?? usable.find(isBridge)
   if (bridge)
     return chosen(bridge, route ? 'leads to the virtual machine of the cluster' : 'is a network of virtual machines')
-  const [tunnel] = usable
+  const tunnel = usable.find(isInTailnet) ?? usable[0]
   if (tunnel) return chosen(tunnel, isInTailnet(tunnel) ? 'is in the tailnet' : 'is a tunnel')
   const seen = rejected.map(({ name, address, reason }) => `${name} ${address}: ${reason}`).join('; ')
   return {

@@ -119,7 +119,7 @@ export const leaseNameOf = (displayName: string): string => `metalbar-${nodeName
 /** RFC 3339 with microseconds, as a Lease has it. */
 export const microTime = (epochMs: number): string => new Date(epochMs).toISOString().replace('Z', '000Z')
 
-const count = z.coerce.number().nonnegative().optional().catch(undefined)
+const count = z.coerce.number().nonnegative().max(Number.MAX_SAFE_INTEGER).optional().catch(undefined)
 const text = z.string().max(maxTextBytes).optional().catch(undefined)
 const listOf = <T extends z.ZodType>(item: T) =>
   z.string().transform(parseJson).pipe(z.array(item).max(1_000)).catch([])
@@ -136,6 +136,9 @@ const told = z.object({
   'metalbar.dev/models-served': count,
   'metalbar.dev/paused': text,
 })
+
+/** A date beyond it is written with six digits for the year, and is nonsense. */
+const latest = Date.UTC(9999, 0)
 
 /** The machine that a Lease is of. */
 export function memberOf({ metadata, spec }: Lease, nodeId: string): FleetMember {
@@ -156,6 +159,6 @@ export function memberOf({ metadata, spec }: Lease, nodeId: string): FleetMember
     ...(modelsServed !== undefined && { modelsServed: Math.round(modelsServed) }),
     models: facts['metalbar.dev/models'].map(({ name }) => name),
     isPaused: facts['metalbar.dev/paused'] === 'true',
-    ...(!Number.isNaN(heardAt) && { heardAt: new Date(heardAt).toISOString() }),
+    ...(heardAt > 0 && heardAt < latest && { heardAt: new Date(heardAt).toISOString() }),
   }
 }

@@ -8,7 +8,7 @@ import { annotations, holderOf, ownerOf, publishedOf } from './objects.ts'
 const lookEveryMs = 30_000
 
 export interface Visitor {
-  /** Of another host. */
+  /** The address of another host. */
   readonly address: string
   /** When it was seen last, in milliseconds. */
   readonly at: number

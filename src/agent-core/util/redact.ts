@@ -34,7 +34,7 @@ export function redactText(text: string): string {
       /(--?(?:api-key|hf-token|hft|token|password|mcp-servers-json)(?:=|\s+))(?:"[^"]*"|'[^']*'|\S+)/g,
       `$1${redacted}`,
     )
-  return withoutSecretParameters(withoutTokens)
+  return withoutNamedSecrets(withoutSecretParameters(withoutTokens))
 }
 
 const secretParameter = /token|signature|secret|password|credential|api_?key|sig/i
@@ -53,3 +53,15 @@ function withoutSecretParameters(text: string): string {
   }
   return result + text.slice(end)
 }
+
+/** `NAME=value`, `NAME: value` and `"NAME":"value"`: the value goes where the name is one of a secret. */
+const withoutNamedSecrets = (text: string): string =>
+  text.replace(
+    /(?<![\w-])([\w-]{1,80})("?\s{0,3}[:=]\s{0,3})("[^"\n]*"|'[^'\n]*'|[^\s"',;&}\]]+)/g,
+    (whole, name: string, between: string, value: string) =>
+      isSecretName(name) && !isPlainNumber(value) && !value.startsWith(redacted.slice(0, 1))
+        ? `${name}${between}${/^["']/.test(value) ? `${value[0] ?? ''}${redacted}${value[0] ?? ''}` : redacted}`
+        : whole,
+  )
+
+const isPlainNumber = (text: string): boolean => /^(?:\d+(?:\.\d+)?|true|false|null|none)$/i.test(text)

@@ -1,5 +1,5 @@
 import { strToU8, zipSync } from 'fflate'
-import { useEffect, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { LinkError } from '../../contract/client.ts'
 import {
   type DiagnosticFile,
@@ -71,10 +71,13 @@ function FromCluster() {
   const services = useSnapshot((snapshot) => snapshot.services).filter(({ steps }) => steps.published.status === 'done')
   const [asked, setAsked] = useState<{ readonly uid: string; readonly cancel: () => void }>()
   const [found, setFound] = useState<Readonly<Record<string, FromClusterView>>>({})
+  const cancel = useRef<() => void>(undefined)
+  useEffect(() => () => cancel.current?.(), [])
   if (services.length === 0) return null
   const ask = async ({ uid, namespace, name }: (typeof services)[number]) => {
     const leaving = new AbortController()
-    setAsked({ uid, cancel: () => leaving.abort() })
+    cancel.current = () => leaving.abort()
+    setAsked({ uid, cancel: cancel.current })
     const keep = (view: FromClusterView) => setFound((before) => ({ ...before, [uid]: view }))
     try {
       keep(await link.query({ name: 'fromCluster', service: { namespace, name } }, leaving.signal))
@@ -190,6 +193,8 @@ function SaveReport() {
   )
 }
 
+const keptMs = 60_000
+
 /** As a download of the browser or the app, which asks where to. */
 function save(files: readonly DiagnosticFile[]): void {
   const zip = zipSync(Object.fromEntries(files.map(({ name, text }) => [name, strToU8(text)])))
@@ -198,7 +203,8 @@ function save(files: readonly DiagnosticFile[]): void {
   anchor.href = url
   anchor.download = `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`
   anchor.click()
-  URL.revokeObjectURL(url)
+  // Safari reads it only after this call.
+  setTimeout(() => URL.revokeObjectURL(url), keptMs)
 }
 
 const failuresFirst = (a: DoctorFinding, b: DoctorFinding): number =>

@@ -77,9 +77,9 @@ describe('what keeps a request from the API server', () => {
   test.each([
     ['ENOTFOUND', /^The name api\.example is not known here/, /DNS/],
     ['EAI_AGAIN', /is not known here/, /DNS/],
-    ['ECONNREFUSED', /^Nobody listens at https:\/\/api\.example:6443/, /Start the cluster/],
-    ['EHOSTUNREACH', /^There is no way from this machine to api\.example/, /VPN/],
-    ['ENETUNREACH', /^There is no way/, /VPN/],
+    ['ECONNREFUSED', /^Nothing is listening at https:\/\/api\.example:6443/, /Start the cluster/],
+    ['EHOSTUNREACH', /^There is no route from this machine to api\.example/, /VPN/],
+    ['ENETUNREACH', /^There is no route/, /VPN/],
     ['ECONNRESET', /was closed before there was an answer/, /proxy or a firewall/],
     ['DEPTH_ZERO_SELF_SIGNED_CERT', /^The certificate of .* is not one that the kubeconfig trusts/, /kubeconfig/],
     ['CERT_HAS_EXPIRED', /^The certificate/, /kubeconfig/],
@@ -87,6 +87,8 @@ describe('what keeps a request from the API server', () => {
     ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', /^The certificate/, /kubeconfig/],
     ['EPROTO', /does not speak TLS/, /port/],
     ['ERR_SSL_WRONG_VERSION_NUMBER', /does not speak TLS/, /port/],
+    ['ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED', /^No secure connection/, /client certificate/],
+    ['ERR_OSSL_PEM_NO_START_LINE', /^No secure connection/, /key/],
     ['EMFILE', /^This machine could not ask .*files/, /./],
     ['ETIMEDOUT', /does not answer/, /firewall/],
   ])('is told by its code %s', (code, says, todo) => {
@@ -105,7 +107,7 @@ describe('what keeps a request from the API server', () => {
 
   test('names the proxy without its password', () => {
     const { says } = unreached(server, coded('ECONNRESET'), 'http://ada:secret@proxy.example:3128')
-    expect(says).toMatch(/names the proxy http:\/\/proxy\.example:3128\/\./)
+    expect(says).toMatch(/leads through the proxy http:\/\/proxy\.example:3128\/\./)
     expect(says).not.toMatch(/secret|ada/)
   })
 })

@@ -36,7 +36,7 @@ test('the script of the Pod tells by the wget of this machine what became of bot
   const nobody = `http://127.0.0.1:${await freePort()}`
   const hops = await Promise.all([
     runHere(`${at}/well`, `${at}/well`),
-    runHere(`${at}/ill`, `${at}/ill`),
+    runHere(`${at}/ill?option`, `${at}/ill`),
     runHere(nobody, nobody),
     runHere(nobody, `${at}/well`),
     runHere('http://tiny.invalid/health', `${at}/well`),
@@ -65,7 +65,7 @@ describe('what wget says inside a Pod, BusyBox and GNU alike', () => {
       "1 wget: can't connect to remote host (10.96.0.7): Connection refused",
       "1 wget: can't connect to remote host (192.168.1.20): Connection refused",
       'refused',
-      /refuses it: nobody listens there, or a firewall/,
+      /refuses it: nothing is listening there, or a firewall/,
     ],
     ['BusyBox gets no answer', '1 wget: download timed out', '1 wget: download timed out', 'timedOut', /drops it/],
     [
@@ -80,7 +80,7 @@ describe('what wget says inside a Pod, BusyBox and GNU alike', () => {
       '1 wget: download timed out',
       "1 wget: can't connect to remote host (192.168.1.20): No route to host",
       'timedOut',
-      /know no way .* host-ip set/,
+      /have no route .* host-ip set/,
     ],
     [
       'BusyBox is cut off',
@@ -96,14 +96,40 @@ describe('what wget says inside a Pod, BusyBox and GNU alike', () => {
       'status',
       /answers 503 Service Unavailable/,
     ],
-    ['GNU gets a status', '8 ERROR 404: Not Found.', '8 ERROR 404: Not Found.', 'status', /answers 404: Not Found/],
-    ['something else happens', '127 sh: wget: not found', '127 sh: wget: not found', 'timedOut', /wget: not found/],
+    [
+      'GNU gets a status',
+      '8 ERROR 503: Service Unavailable.',
+      '8 ERROR 503: Service Unavailable.',
+      'status',
+      /answers 503: Service Unavailable/,
+    ],
+    [
+      'something else happens',
+      '127 sh: wget: not found',
+      '127 sh: wget: not found',
+      'pod',
+      /no usable wget: .*wget: not found/,
+    ],
+    [
+      'the service wants an API key',
+      '1 wget: server returned error: HTTP/1.1 401 Unauthorized',
+      '1 wget: server returned error: HTTP/1.1 401 Unauthorized',
+      'reached',
+      /^A Pod in models reached/,
+    ],
+    [
+      'the Service alone gets a status',
+      '1 wget: server returned error: HTTP/1.1 503 Service Unavailable',
+      well,
+      'status',
+      /answers 503/,
+    ],
   ])('where %s', (_what, service, address, hop, says) => {
     const judged = judgeDials(dials(service, address), target)
     expect(judged).toEqual({ hop, isReached: hop === 'reached', says: expect.stringMatching(says) as string })
   })
 
-  test.each(['', 'service', 'service 0 fine', 'x'.repeat(5_000), 'address 1 a\nservice x b'])(
+  test.each(['', 'service', 'x'.repeat(5_000), 'address 1 a\nservice x b'])(
     'text that the script never writes (%#) says nothing',
     (message) => {
       expect(judgeDials(message, target)).toBeUndefined()

@@ -7,8 +7,10 @@ import { expect, test } from 'vitest'
 import { machineChecks } from '../../../src/agent-core/doctor/machine-checks.ts'
 import { agentChecks, servingChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
+import type { Patient } from '../../../src/agent-core/doctor/doctor.ts'
 import type { Platform } from '../../../src/agent-core/platform/platform.ts'
 import type { PowerRuleState } from '../../../src/contract/power.ts'
+import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 import { foundBy, patientOf, type StatedPatient } from '../../support/patient.ts'
 import { statedPlatform } from '../../support/stated-memory.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -92,23 +94,35 @@ test('the GPU limit: macOS decides, a sensible one passes, one that leaves too l
   expect(await limited(63 * gib)).toMatchObject({ verdict: 'fail', shell: 'sudo sysctl iogpu.wired_limit_mb=0' })
 })
 
-test('the firewall: off passes, one that blocks a runtime fails with the commands, and is a warning where the gateway listens', async () => {
+test('the firewall: off passes, one that blocks a runtime that serves fails with the commands, and is a warning where the gateway listens or nothing is served', async () => {
   await using folder = await temporaryFolder()
   const program = join(folder.dir, 'llama-server')
   await mkdir(folder.dir, { recursive: true })
   await writeFile(program, '')
   const runtimes = () => Promise.resolve([{ name: 'llama-server', formats: ['gguf'], path: program }])
-  const behind = (firewall: Awaited<ReturnType<Platform['firewall']>>, settings: StatedPatient['settings'] = {}) =>
-    one('firewall', { platform: mac({ firewall: () => Promise.resolve(firewall) }), runtimes, settings })
+  const behind = (
+    firewall: Awaited<ReturnType<Platform['firewall']>>,
+    settings: StatedPatient['settings'] = {},
+    agent?: Patient['agent'],
+  ) => one('firewall', { platform: mac({ firewall: () => Promise.resolve(firewall) }), runtimes, settings, agent })
+  const snapshot = sampleSnapshot({ services: [sampleService({ state: 'ready' })] })
+  const serving = {
+    snapshot,
+    slices: [],
+    serverNow: 0,
+    leaseNotice: undefined,
+    withVisitors: () => Promise.resolve(snapshot),
+  }
   expect((await behind(undefined)).verdict).toBe('notApplicable')
   expect((await behind({ state: 'off' })).verdict).toBe('pass')
   expect((await behind({ state: 'byProgram', allowed: new Set([program]) })).verdict).toBe('pass')
   expect(await behind({ state: 'byProgram', allowed: new Set() })).toMatchObject({
-    verdict: 'fail',
+    verdict: 'warn',
     says: `It does not let in ${program}.`,
     shell: expect.stringContaining(`--unblockapp ${program}`) as string,
   })
-  expect((await behind({ state: 'blocksAll' })).verdict).toBe('fail')
+  expect((await behind({ state: 'blocksAll' })).verdict).toBe('warn')
+  expect((await behind({ state: 'blocksAll' }, {}, serving)).verdict).toBe('fail')
   expect((await behind({ state: 'byProgram', allowed: new Set() }, { listen: 'gateway' })).verdict).toBe('warn')
 })
 

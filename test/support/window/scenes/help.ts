@@ -112,18 +112,18 @@ export const helpScenes = {
     press: ['Collect…'],
   },
   'help-pod': {
-    says: ['Ask from inside the cluster', 'gets no answer: a firewall of this machine drops it'],
+    says: ['Test from inside the cluster', 'gets no answer: a firewall of this machine drops it'],
     agent: finding(well),
     view: 'help',
-    unfold: ['Ask from inside the cluster'],
-    press: ['Ask by a Pod: phi-4-mini'],
+    unfold: ['Test from inside the cluster'],
+    press: ['Test from a Pod: phi-4-mini'],
     height: 900,
   },
   'help-unserved': {
     says: ['default/whisper-large', 'asks for the accelerator cuda'],
     agent: finding(well),
     view: 'help',
-    unfold: ['1 service that this machine does not serve'],
+    unfold: ['1 service that this machine does not serve now'],
   },
   'help-narrow': {
     says: ['Does the firewall of macOS let Pods reach the runtimes?'],
