@@ -165,6 +165,9 @@ describe('who goes first', () => {
     const { idleForMs: _, ...untold } = one
     expect(first(untold, other, model('idle', { heldBytes: gb }))).toBe('idle')
     expect(first({ ...one, isReady: false }, other, busy('busy', { priority: 'high' }))).toBe('one,other')
+    expect(
+      first({ ...one, isReady: false }, busy('other', { sharedAs: 'tag' }), model('idle', { heldBytes: gb })),
+    ).toBe('idle')
     const { sentence } = chooseEviction(question([one, other, model('alone', { priority: 'high' })], { share: 0 }))
     expect(sentence).toMatch(/^one and other leave memory first, because it has normal priority/)
   })
