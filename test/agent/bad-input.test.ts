@@ -43,7 +43,7 @@ const sentences = {
   s3: 's3://bucket/m.gguf is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.',
   mlx: 'The runtime "llama-server" (annotation metalbar.dev/runtime) cannot serve a Model of format "mlx": leave the runtime to the format or choose mlx-lm, or use a Model of another format.',
   unknownRuntime:
-    'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold or ollama, or correct the name.',
+    'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, ollama or omlx, or correct the name.',
   outOfRange:
     'InferenceService default/wide is not usable: spec.replicas: Too big: expected number to be <=10. Correct it and apply it again.',
   fieldsAbsent: 'InferenceService default/bare names no Model; set spec.modelRef.',

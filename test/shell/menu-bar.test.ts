@@ -306,7 +306,7 @@ describe('what is chosen in the menu', () => {
     await using world = await servingWorld()
     await using app = await ShellApp.start({
       kubeconfig: world.sim.kubeconfig(),
-      earlier: { ...world.preferences, hostIp: '192.168.1.20' },
+      earlier: { ...world.preferences, hostIp: '100.64.0.10' },
       env: { NODE_OPTIONS: statedInterfaces({ en0: '192.168.1.20', utun4: '100.64.0.10' }) },
     })
     world.apply('tiny')
@@ -327,15 +327,15 @@ describe('what is chosen in the menu', () => {
     }
     const said = (line: string) => eventually(async () => (await chosen()) === line, { what: line })
     const service = () => world.sim.get({ resource: 'services', name: 'tiny' })
-    await untilSentTo('192.168.1.20')
-    await said('✓ 192.168.1.20   en0')
+    await untilSentTo('100.64.0.10')
+    await said('✓ 100.64.0.10   utun4')
     const before = service()
     await app.choose('Host address', 'Automatic')
-    await untilSentTo('100.64.0.10')
-    await said('✓ Automatic (100.64.0.10, utun4)')
-    await app.choose('Host address', '192.168.1.20')
     await untilSentTo('192.168.1.20')
-    await said('✓ 192.168.1.20   en0')
+    await said('✓ Automatic (192.168.1.20, en0)')
+    await app.choose('Host address', '100.64.0.10')
+    await untilSentTo('100.64.0.10')
+    await said('✓ 100.64.0.10   utun4')
     expect([await app.serverOf('tiny'), service()]).toEqual([pid, before])
   })
 

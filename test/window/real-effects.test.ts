@@ -52,7 +52,7 @@ test('Evict gives the memory back and ends the process, and Bring back serves it
     complaints,
   }).toEqual({
     evicted: { cause: 'evicted', isSuspended: false, pid: undefined },
-    back: { isAnother: true, lives: true, address: '100.64.0.10' },
+    back: { isAnother: true, lives: true, address: '192.168.1.20' },
     ...{ hold: undefined, violations: [], complaints: [] },
   })
 })
@@ -61,13 +61,13 @@ test('the address that is chosen is the one that pods are sent to, and the proce
   const pid = await served('tiny')
   const before = world.published('tiny')
   await page.getByRole('tab', { name: 'Settings' }).click()
-  await press('Use 192.168.1.20')
-  await eventually(() => world.published('tiny') === '192.168.1.20', { timeoutMs: patienceMs, what: 'it in the slice' })
-  await page.getByRole('button', { name: 'Copy address 192.168.1.20' }).waitFor()
+  await press('Use 100.64.0.10')
+  await eventually(() => world.published('tiny') === '100.64.0.10', { timeoutMs: patienceMs, what: 'it in the slice' })
+  await page.getByRole('button', { name: 'Copy address 100.64.0.10' }).waitFor()
   await press('Use Automatic')
   await eventually(() => world.published('tiny') === before, { timeoutMs: patienceMs, what: 'the first in the slice' })
   expect({ before, isSame: view().pid === pid, violations: await violationsShown(page), complaints }).toEqual({
-    ...{ before: '100.64.0.10', isSame: true, violations: [], complaints: [] },
+    ...{ before: '192.168.1.20', isSame: true, violations: [], complaints: [] },
   })
 })
 
