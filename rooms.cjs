@@ -119,6 +119,7 @@ const faces = {
     'supply',
   ],
   publishing: [
+    'claim',
     'firewall-watch',
     'host-address',
     'lease',

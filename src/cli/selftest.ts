@@ -5,6 +5,7 @@ import { DarwinPlatform } from '../agent-core/platform/darwin.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
+import { withoutHome } from '../agent-core/util/redact.ts'
 import { eraseLine, exitCodes, type CliIo } from './io.ts'
 import {
   machineChecks,
@@ -74,14 +75,6 @@ async function ask(
   const { found, verdict } = await withinLimit(check.answer({ ...asker, leftovers }), limitMs, stop)
   const ms = Math.round(performance.now() - started)
   return { id, asks, expected, found: withoutHome(found, io.homeDir), verdict, ms }
-}
-
-/** A report is pasted in public, so it names no person. A home that is the root of all files names none either. */
-function withoutHome(text: string, homeDir: string): string {
-  const home = homeDir.replace(/(?<!\/)\/+$/, '')
-  if (home === '') return text
-  // What only begins like it is another person's home.
-  return text.split(home).reduce((before, after) => `${before}${/^[\w.-]/.test(after) ? home : '~'}${after}`)
 }
 
 async function withinLimit(answer: Promise<Finding>, limitMs: number, stop: AbortSignal | undefined): Promise<Finding> {

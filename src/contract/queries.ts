@@ -85,7 +85,7 @@ export const maxWorkLines = 12
 
 /** What is being done with a runtime, or was done last. */
 export const runtimeWorkView = z.object({
-  /** Of its plan. */
+  /** The id of its plan. */
   id: z.uuid(),
   runtime: z.string(),
   deed: runtimeDeed,

@@ -167,6 +167,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const notices = [
     ...settings.notices,
     pin.notice,
+    leftPods.notice,
     history.notice,
     fuse.notice,
     energyNotice,

@@ -3,7 +3,7 @@ import { open } from 'node:fs/promises'
 import { errorCode } from '../util/error-code.ts'
 import { hasCode } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
-import { isSecretName, redacted, redactText } from '../util/redact.ts'
+import { isSecretName, redacted, redactText, withoutHome } from '../util/redact.ts'
 import { cleanLines } from '../../contract/clean-text.ts'
 import type { DiagnosticFile } from '../../contract/doctor.ts'
 
@@ -35,16 +35,11 @@ export function diagnosticFiles(parts: DiagnosticParts, secrets: Secrets): Diagn
 function cleaner({ values, home }: Secrets): (text: string) => string {
   // One that begins as another does is looked for first, so that nothing of it is left.
   const known = values.filter((value) => value.length >= shortestSecret).toSorted((a, b) => b.length - a.length)
-  const plainHome = home.replace(/(?<!\/)\/+$/, '')
   return (text) => {
     const named = known.reduce((before, value) => before.replaceAll(value, redacted), text)
-    return redactText(cleanLines(plainHome === '' ? named : withoutHome(named, plainHome)))
+    return redactText(cleanLines(withoutHome(named, home)))
   }
 }
-
-/** What only begins like it is the home of somebody else. */
-const withoutHome = (text: string, home: string): string =>
-  text.split(home).reduce((before, after) => `${before}${/^[\w.-]/.test(after) ? home : '~'}${after}`)
 
 /** Kubernetes keeps in them whole objects as they were applied, and what programs of others note. */
 const droppedFields: ReadonlySet<string> = new Set([
@@ -91,7 +86,7 @@ function end(text: string): string {
 /** The last whole lines of a file, or one sentence why it cannot be read; undefined where there is none. */
 export async function endOfFile(file: string): Promise<string | undefined> {
   try {
-    // A pipe that nobody writes would be waited for.
+    // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     const found = await handle.stat()
     if (!found.isFile()) return 'It is no file.\n'

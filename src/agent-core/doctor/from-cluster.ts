@@ -20,7 +20,7 @@ const maxSaidBytes = 600
 /** What is asked for from inside the cluster. */
 export interface ProbeTarget {
   readonly namespace: string
-  /** Of the InferenceService, which becomes the owner of the Pod. */
+  /** The name of the InferenceService, which becomes the owner of the Pod. */
   readonly name: string
   readonly uid: string
   readonly serviceName: string
@@ -53,7 +53,7 @@ dial() {
 { dial "$SERVICE_URL" service; dial "$ADDRESS_URL" address; } > /dev/termination-log
 `
 
-/** Runs as nobody, without rights, token, capabilities or a disk, and ends by itself. Pure. */
+/** The Pod has no rights, token, capabilities or disk that it could write to, and its deadline ends it. Pure. */
 export function probePod(target: ProbeTarget, image: string, name: string): object {
   const { namespace, uid, serviceName, servicePort, address, port } = target
   const env = [
@@ -148,7 +148,7 @@ export function judgeDials(message: string, target: ProbeTarget): FromClusterVie
       'status',
       `A Pod reaches ${at}, which answers ${says}: the model does not answer yet, or another program listens there.`,
     )
-  // A service with an API key answers 401 to whoever has none.
+  // A service that asks for an API key answers 401, since the Pod sends none.
   const isAnswered = (dial: Dial) =>
     dial.kind === 'reached' || (dial.kind === 'status' && /^(?:401|403|404|421)/.test(dial.says))
   if (service.kind === 'noProgram') return podTrouble(`its image has no usable wget: ${service.says}`)
@@ -320,10 +320,13 @@ const leftFile = z.looseObject({
 /** The Pods that were made and may still be there. */
 export class LeftPods {
   readonly #file: StateFile<z.infer<typeof leftFile>>
+  /** What a person should know of the file, as a sentence. */
+  readonly notice: string | undefined
   #isAsking = false
 
   private constructor(file: StateFile<z.infer<typeof leftFile>>) {
     this.#file = file
+    this.notice = file.notice
   }
 
   /** Throws StateFileError. */

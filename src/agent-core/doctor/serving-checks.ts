@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
+import { deadAfterMs } from '../publishing/claim.ts'
 import { annotations, heartbeatOf, holderOf } from '../publishing/objects.ts'
 import { errorCode } from '../util/error-code.ts'
 import { holdersText } from '../util/port-holders.ts'
@@ -131,8 +132,8 @@ async function problemAt({ address, port }: ServiceView, signal: AbortSignal): P
   }
 }
 
-/** An agent renews every 45 s, and counts as gone after 180 s. */
-const [lateMs, goneMs] = [100_000, 180_000]
+/** An agent renews every 45 s: this is more than two that failed. */
+const lateMs = 100_000
 
 const heartbeat: Check = {
   id: 'heartbeat',
@@ -151,7 +152,7 @@ const heartbeat: Check = {
     if (ages.length === 0) return leaseNotice === undefined ? unserved(examination) : warn(leaseNotice)
     const oldest = Math.max(...ages)
     const says = `The oldest of ${ages.length} heartbeats is ${formatSpan(oldest)} old.`
-    if (oldest > goneMs)
+    if (oldest > deadAfterMs)
       return fail(`${says} The cluster counts this machine as gone.`, {
         text: 'See what the question about the API server says.',
       })

@@ -95,7 +95,7 @@ export interface Evictable {
 
 type Sharing = Pick<Evictable, 'shared'>
 
-/** Of those that hold the same memory the first alone. */
+/** The servers without those whose memory another one before them holds too, so that a sum counts it once. */
 export function countedOnce<T extends Sharing>(servers: readonly T[]): readonly T[] {
   const seen = new Set<string>()
   return servers.filter(({ shared }) => {

@@ -180,7 +180,7 @@ interface RuntimeSearch {
     Partial<Record<ProgramSetting, string | undefined> & Record<DaemonStartSetting, boolean>> &
       Record<DaemonRuntime['port'], number>
   >
-  /** Of a daemon that the agent starts; undefined where it does not. */
+  /** Why a daemon that the agent starts does not answer; undefined where the agent does not start it. */
   readonly whyAbsent?: (daemon: DaemonRuntimeName) => AbsentDaemon | undefined
 }
 

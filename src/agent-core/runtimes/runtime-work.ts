@@ -34,7 +34,7 @@ export class RuntimeWork implements AsyncDisposable {
     this.#options = options
   }
 
-  /** Of the work that is under way, or was the last. */
+  /** The work that is under way, or else the last one. */
   get view(): RuntimeWorkView | undefined {
     return this.#view
   }

@@ -8,7 +8,7 @@ import { parseJson } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import { DaemonError, type DaemonAddress } from './daemon.ts'
 
-/** Of a question that a daemon answers at once, however busy it is. */
+/** The time limit of a question that a daemon answers at once, however busy it is. */
 export const answerWithinMs = 2_000
 /** A list of thousands of models; beyond that it is another program. */
 const maxAnswerBytes = 8 * 1024 * 1024

@@ -95,7 +95,7 @@ export class DaemonModel implements ServedModel {
   #wasStopped = false
   /** It is over but for what it leaves behind. */
   #hasEnded = false
-  /** Of several that are stopped at the same time the last one must find that no other needs the model. */
+  /** False once it is to be unloaded: when several are stopped at the same time, the last one must find that no other needs the model. */
   #needsEngine = true
   #failure: DaemonError | undefined
   #termination: Termination | undefined

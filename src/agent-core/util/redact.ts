@@ -65,3 +65,11 @@ const withoutNamedSecrets = (text: string): string =>
   )
 
 const isPlainNumber = (text: string): boolean => /^(?:\d+(?:\.\d+)?|true|false|null|none)$/i.test(text)
+
+/** A report is pasted in public, so it names no person. A home that is the root of all files names none either. */
+export function withoutHome(text: string, homeDir: string): string {
+  const home = homeDir.replace(/(?<!\/)\/+$/, '')
+  if (home === '') return text
+  // What only begins like it is another person's home.
+  return text.split(home).reduce((before, after) => `${before}${/^[\w.-]/.test(after) ? home : '~'}${after}`)
+}
