@@ -86,9 +86,9 @@ function agentsOf(processes: readonly SeenProcess[]) {
   return agents.map((agent) => ({ agent, own: processes.filter((one) => one.agent === agent) }))
 }
 
-/** What really happens may be told once more each. */
+/** What really happens may be told twice more each: when it begins, and when it is over. A start alone is four states. */
 function statusWrites({ name, statusWrites: count, events }: SeenService): Finding | undefined {
-  if (count <= statusWritesAMinute + events) return undefined
+  if (count <= statusWritesAMinute + 2 * events) return undefined
   return {
     rule: 'status writes',
     service: name,

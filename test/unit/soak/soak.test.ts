@@ -62,10 +62,10 @@ describe('judge', () => {
     expect(rules({ processes: [server, { ...server, pid: 11, agent: 'second', port: 8002 }] })).toEqual([])
   })
 
-  test('thirty-one writes of a status in a minute are too many, and one more for each thing that happened are not', () => {
+  test('thirty-one writes of a status in a minute are too many, and two more for each thing that happened are not', () => {
     expect(rules({ statusWrites: 31 })).toEqual(['status writes'])
-    expect(rules({ statusWrites: 31, events: 1 })).toEqual([])
-    expect(rules({ statusWrites: 46, events: 15 })).toEqual(['status writes'])
+    expect(rules({ statusWrites: 32, events: 1 })).toEqual([])
+    expect(rules({ statusWrites: 33, events: 1 })).toEqual(['status writes'])
   })
 })
 
