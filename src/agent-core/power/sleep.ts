@@ -2,7 +2,7 @@ import type { Cluster } from '../kube/cluster.ts'
 import { LateTimers } from '../observability/late-timers.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Publisher } from '../publishing/publisher.ts'
-import { isAlive, probeHealth } from '../servers/probe.ts'
+import { isAlive } from '../servers/probe.ts'
 import type { Servers } from '../servers/servers.ts'
 import { defaultEveryMs, watchLateTicks } from '../util/late-tick.ts'
 import { pause } from '../util/pause.ts'
@@ -22,7 +22,7 @@ const lookLimitMs = 500
 const provesAwakeMs = 60_000
 
 export interface SleepOptions {
-  readonly servers: Pick<Servers, 'state'>
+  readonly servers: Pick<Servers, 'state' | 'answers'>
   /** The session with a cluster, where there is one. */
   readonly session: () =>
     | {
@@ -169,8 +169,8 @@ export class Sleep {
     const isOver = () => signal.aborted
     // A server that is no longer ready is withdrawn for that, and is healthy again once it answers a probe.
     while (isReady() && !isOver()) {
-      const answer = await probeHealth(port, answerWithinMs, signal)
-      if (isOver()) return
+      const answer = await servers.answers(key, answerWithinMs, signal)
+      if (isOver() || !answer) break
       if (answer.kind === 'answered' && isAlive(answer.status)) break
       if (answer.kind !== 'cannotAsk' && !this.#unverified.has(key)) {
         log.warn('silent after a sleep', { key, port })

@@ -10,7 +10,7 @@ import { loopback } from './listening.ts'
 import { OutputError } from './output.ts'
 import { Poller } from './poller.ts'
 import { NoPortError } from './ports.ts'
-import type { Activity, ServerRuntime } from './probe.ts'
+import type { Activity, ProbeAnswer, ServerRuntime } from './probe.ts'
 import type { RunFolder } from './run-folder.ts'
 import type { ServedModel, ServerFacts, StopOptions, StopReport } from './served-model.ts'
 import type { ServerProcessOptions } from './server-process.ts'
@@ -135,7 +135,8 @@ export class DaemonModel implements ServedModel {
     const [port, poller] = [this.#port, this.#poller]
     if (port === undefined || !poller) return undefined
     const { apiKey } = this.#options.daemon
-    return { pid: undefined, port, poller, toldBytes: this.#memory?.bytes, apiKey }
+    const answers = (timeLimitMs: number, signal: AbortSignal) => this.#answers(timeLimitMs, signal)
+    return { pid: undefined, port, poller, toldBytes: this.#memory?.bytes, apiKey, answers }
   }
 
   get needsEngine(): boolean {
@@ -301,6 +302,18 @@ export class DaemonModel implements ServedModel {
       return { kind: 'untold', work: memory?.used ?? 0, ...(requests !== undefined && { requests }) }
     } catch (error) {
       if (error instanceof DaemonError) return { kind: 'silent' }
+      throw error
+    }
+  }
+
+  /** The daemon, and that it has the model: at the port of the service only the gateway listens. */
+  async #answers(timeLimitMs: number, signal: AbortSignal): Promise<ProbeAnswer> {
+    try {
+      const memory = await this.#look(AbortSignal.any([signal, AbortSignal.timeout(timeLimitMs)]))
+      if (isThere(memory)) return { kind: 'answered', status: 200 }
+      return { kind: 'silent', reason: `${this.#options.daemon.title} does not hold the model in memory` }
+    } catch (error) {
+      if (error instanceof DaemonError) return { kind: 'silent', reason: error.message }
       throw error
     }
   }

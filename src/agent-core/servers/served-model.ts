@@ -1,6 +1,6 @@
 import type { DaemonAddress } from './daemon.ts'
 import type { Poller } from './poller.ts'
-import type { ServerRuntime } from './probe.ts'
+import type { ProbeAnswer, ServerRuntime } from './probe.ts'
 import type { RunFolder } from './run-folder.ts'
 import type { ServerState } from './server-state.ts'
 import type { EndOptions } from './termination.ts'
@@ -83,6 +83,8 @@ export interface RunningModel {
   readonly poller: Poller
   /** What the daemon says that it holds; undefined for a process, whose memory the system tells. */
   readonly toldBytes: number | undefined
+  /** Whether it answers now, asked where it listens. Never rejects. */
+  readonly answers: (timeLimitMs: number, signal: AbortSignal) => Promise<ProbeAnswer>
   /** What a daemon asks requests for. */
   readonly apiKey?: string | undefined
 }

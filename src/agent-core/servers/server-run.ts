@@ -9,7 +9,7 @@ import { askedAt } from './listening.ts'
 import type { RunOutput } from './output.ts'
 import { Poller } from './poller.ts'
 import { portsOf, portTakenMessage, type Ports } from './ports.ts'
-import type { CountersReading, HealthProbe, ServerProtocol, ServerRuntime } from './probe.ts'
+import type { CountersReading, HealthProbe, ProbeAnswer, ServerProtocol, ServerRuntime } from './probe.ts'
 import { cpuMsOf, endGroup, ProcessGroup, residentBytesOf } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
 import type { Evidence, Exit, Exited, Hang, ServerState } from './server-state.ts'
@@ -91,6 +91,10 @@ export class ServerRun {
       ...{ host: askedAt(host), port, sleepsWhenIdle, platform, log, activity },
       onReading: onCounters,
     })
+  }
+
+  answers(timeLimitMs: number, signal: AbortSignal): Promise<ProbeAnswer> {
+    return this.#at(this.#protocol.health)(this.port, timeLimitMs, signal)
   }
 
   /**

@@ -8,7 +8,13 @@ import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { defaultOutputLimits, namesIn, ServiceOutput, type OutputLimits, type ReadableOutput } from './output.ts'
 import type { IdleLimit } from './poller.ts'
 import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
-import { serverProtocols, type CountersReading, type ServerProtocol, type ServerRuntime } from './probe.ts'
+import {
+  serverProtocols,
+  type CountersReading,
+  type ProbeAnswer,
+  type ServerProtocol,
+  type ServerRuntime,
+} from './probe.ts'
 import { ExitWatch } from './process-group.ts'
 import { keyOfRun, serverFolders } from './run-folder.ts'
 import { daemonAt } from './daemons.ts'
@@ -173,6 +179,11 @@ export class Servers implements AsyncDisposable {
   daemonMemoryOf(key: string, role: ServerRole): DaemonMemory | undefined {
     const { engine, files } = this.#of(key, role)?.facts ?? {}
     return engine && daemonMemoryOf(engine, files)
+  }
+
+  /** Whether the present server of the key answers now; undefined where there is none to ask. */
+  answers(key: string, timeLimitMs: number, signal: AbortSignal): Promise<ProbeAnswer> | undefined {
+    return this.#of(key)?.run?.answers(timeLimitMs, signal)
   }
 
   /** What the daemon says that its model holds, in bytes; undefined for a process. */

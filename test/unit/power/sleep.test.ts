@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { probeHealth } from '../../../src/agent-core/servers/probe.ts'
 import type { Ready, ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import { Sleep } from '../../../src/agent-core/power/sleep.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -42,7 +43,13 @@ function sleepOf(states: Map<string, ServerState>, refresh: () => Promise<unknow
   const passes: string[] = []
   const late = { timers: 0, changes: 0 }
   const sleep: Sleep = new Sleep({
-    servers: { state: () => states },
+    servers: {
+      state: () => states,
+      answers: (key, timeLimitMs, signal) => {
+        const state = states.get(key)
+        return state?.kind === 'ready' ? probeHealth(state.port, timeLimitMs, signal) : undefined
+      },
+    },
     session: () => ({
       cluster: { reconnect: () => undefined },
       publisher: { withdrawAll: () => Promise.resolve([]) },

@@ -181,6 +181,20 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
     expect((await complete(daemon.port, launch.content.name)).status).toBe(200)
   })
 
+  test('is asked itself whether a model answers, as after a sleep: nobody but the gateway listens at the port of its service', async () => {
+    await using daemon = await begin()
+    await using room = await ServerRoom.create(hurried)
+    const launch = await launchOf(daemon)
+    const answers = () => room.servers.answers('a/b', 5_000, AbortSignal.timeout(10_000))
+    expect(answers()).toBeUndefined()
+    room.servers.start('a/b', launch)
+    await room.reached('ready')
+    expect(await answers()).toEqual({ kind: 'answered', status: 200 })
+    await daemon.stop()
+    expect(await answers()).toMatchObject({ kind: 'silent' })
+    await room.settled()
+  })
+
   test('whose model ends while it is asked to stop tells one end', async () => {
     await using daemon = await begin()
     await using room = await ServerRoom.create(hurried)

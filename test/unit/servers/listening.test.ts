@@ -1,3 +1,4 @@
+import { ServerRoom } from './server-room.ts'
 import { expect, test } from 'vitest'
 import { askedAt, hostFor, hostIn, hostInText } from '../../../src/agent-core/servers/listening.ts'
 
@@ -20,4 +21,16 @@ test('a server that is started listens as the setting says, and is open to nobod
     ['10.0.0.1', '127.0.0.1'],
     ['127.0.0.1', '127.0.0.1'],
   ])
+})
+
+test('a server is asked whether it answers where it listens, as after a sleep', async ({ skip }) => {
+  if (process.platform !== 'linux') skip('only Linux has 127.0.0.2 by itself')
+  await using room = await ServerRoom.create()
+  const { argv } = room.launch()
+  room.start({}, { argv: (port) => argv(port).map((word) => (word === '0.0.0.0' ? '127.0.0.2' : word)) })
+  await room.reached('ready')
+  expect(await room.servers.answers('a/b', 5_000, AbortSignal.timeout(10_000))).toEqual({
+    kind: 'answered',
+    status: 200,
+  })
 })
