@@ -148,7 +148,9 @@ export class Oracle implements AsyncDisposable {
     const isFree = obstacles.every((one) => one.isClear(at))
     const isUrgentlyFree = obstacles.every((one) => one.isUrgentlyClear(at))
     const canAct = (agent: AgentName, rule: Finding['rule']) =>
-      (rule === 'listener' ? isUrgentlyFree : isFree) && agents[agent].isAtWork
+      (rule === 'listener' ? isUrgentlyFree : isFree) &&
+      !(rule === 'loaded' && daemons[agent].isHanging) &&
+      agents[agent].isAtWork
     this.#count(at, isFree)
     for (const { sentence } of this.#patience.see(judge(seen), { at, canAct })) onBroken(sentence)
     const ofTheFirst = this.#seen.filter(({ agent }) => agent === 'first')

@@ -7,6 +7,8 @@ const ownPrefix = 'metalbar-'
 
 /** The Ollama beside an agent, as each Mac has its own, with a model of its person in it. */
 export class SoakDaemon implements AsyncDisposable {
+  /** Nobody can find out what it has in memory. */
+  isHanging = false
   readonly #sample: SampleOllama
 
   private constructor(sample: SampleOllama) {
@@ -46,9 +48,11 @@ export class SoakDaemon implements AsyncDisposable {
 
   /** While `during` lasts it answers nothing. */
   async hang(during: () => Promise<unknown>): Promise<void> {
+    this.isHanging = true
     this.#sample.hang()
     await during()
     this.#sample.goOn()
+    this.isHanging = false
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
