@@ -45,7 +45,7 @@ const faces = {
   ],
   cluster: ['cluster-choice', 'cluster-link', 'cluster-session'],
   doctor: ['checks', 'diagnostics', 'doctor', 'from-cluster'],
-  gateway: ['api-keys', 'doors', 'gateway', 'routes'],
+  gateway: ['api-keys', 'doors', 'gateway', 'relay-identity', 'relay-ingress', 'routes'],
   history: ['history'],
   kube: [
     'api-error',

@@ -44,6 +44,10 @@ function settingsFrom(parsed: ParsedFlags, table: FlagTable, cwd: string): Agent
   if (Number(stated.llamaServerPort ?? 0) > 0 && stated.portRange !== undefined) {
     throw new FlagError('--llama-server-port and --port-range contradict each other: give one of them.')
   }
+  // Only where it is stated: a port that people chose long ago for something else is no reason not to start.
+  if (given.has('ingress-port') && [stated.port, stated.clientPort].includes(stated.ingressPort)) {
+    throw new FlagError('--ingress-port must be another port than --port and --client-port.')
+  }
   const result = agentSettings.safeParse({
     ...stated,
     ...(allNamespaces && { namespace: undefined }),

@@ -15,6 +15,17 @@ export type ProxyOutcome = (typeof proxyOutcomes)[number]
 export const codeClasses = ['2xx', '3xx', '4xx', '5xx', 'none'] as const
 export type CodeClass = (typeof codeClasses)[number]
 
+/**
+ * The label of `ingress_requests_total`: the status of the answer, 499 where the relay left before there was one, and `other` for what is not
+ * listed here, which an engine may answer all the same.
+ */
+export const ingressCodes = [
+  ...['200', '201', '202', '204', '206', '301', '302', '303', '304', '307', '308'],
+  ...['400', '401', '403', '404', '405', '406', '408', '409', '410', '411', '413', '415', '422', '429', '431', '499'],
+  ...['500', '501', '502', '503', '504', 'other'],
+] as const
+export type IngressCode = (typeof ingressCodes)[number]
+
 /** How a request for a known service ended; `answered`: the engine answered, with whatever status. */
 export const requestReasons = [
   ...['answered', 'client_left', 'not_serving', 'engine_failed'],
@@ -89,6 +100,41 @@ export const publishedAccess = z.object({
 })
 export type PublishedAccess = z.infer<typeof publishedAccess>
 
+/** How a service is reached through the relay ingress. */
+const relayAccess = z.object({
+  /**
+   * `beside`: and at the published address too. `alone`: not there. `unchanged`: the agent has only just started, and does not know yet, so that it
+   * is as it was before.
+   */
+  is: z.enum(['beside', 'alone', 'unchanged']),
+  /** Whether its server answers. */
+  isHealthy: z.boolean(),
+})
+export type RelayAccess = z.infer<typeof relayAccess>
+
+/** What the relays of a namespace must show. */
+const relayToken = z.object({
+  namespace: z.string().max(300),
+  /** The SHA-256 (hex) of the token; `nobody`: there is none. Absent while the agent does not know it; the last known value then stays. */
+  token: z.union([z.literal('nobody'), sha256]).optional(),
+  /** For a gateway that has not seen the token change. One that has keeps its own record. */
+  earlierKey: earlierKey.optional(),
+})
+export type RelayToken = z.infer<typeof relayToken>
+
+/** Certificate and key have less than a thousand. */
+const pem = z.string().max(16_384)
+
+/**
+ * The TLS listener for the relays of LLMKube 0.10, on every interface. It is open while some service is reached through it. The key comes by this
+ * way and not as a file, since a gateway that root started is `nobody` and could not read it; it is in memory alone.
+ */
+const relayIngress = z.object({ port, certificate: pem, key: pem, tokens: z.array(relayToken).max(maxRoutes) })
+export type RelayIngressTold = z.infer<typeof relayIngress>
+
+/** Where the ingress listens: the addresses of EndpointSlices are IPv4. */
+export const ingressHost = '0.0.0.0'
+
 /** The API key of a daemon: unlike those of clients it has to be known as it is. It is in memory alone, and goes to the daemon alone. */
 const engineKey = z.string().min(1).max(4_096)
 
@@ -131,6 +177,8 @@ export const gatewayRoute = z.object({
       access: publishedAccess.optional(),
     })
     .optional(),
+  /** Absent if the relays of a cluster do not reach it through the ingress. */
+  relay: relayAccess.optional(),
   /** Models of a daemon whose requests in flight for this service are cut: no process ends with which they would. */
   cut: z.array(z.string().max(1_024)).max(3).optional(),
   /** Why nothing serves it, and what comes next. */
@@ -144,6 +192,8 @@ export const allRoutes = z.object({
   /** The port of the client proxy; 0 = there is no client proxy. */
   port: port.or(z.literal(0)),
   routes: z.array(gatewayRoute).max(maxRoutes),
+  /** Absent = as it was told last. */
+  ingress: relayIngress.optional(),
 })
 
 export const toGateway = z.discriminatedUnion('type', [
@@ -153,6 +203,7 @@ export const toGateway = z.discriminatedUnion('type', [
     type: z.literal('changes'),
     routes: z.array(gatewayRoute).max(maxRoutes),
     gone: z.array(z.string().max(601)).max(maxRoutes),
+    ingress: relayIngress.optional(),
   }),
   /** Sent every {@link heartbeatMs} and answered with `pong`, so that each side notices when the other has ended or hangs. */
   z.object({ type: z.literal('ping') }),
@@ -218,6 +269,8 @@ export const fromGateway = z.discriminatedUnion('type', [
     type: z.literal('counts'),
     requests: z.partialRecord(z.enum(proxyOutcomes), count),
     services: z.array(serviceCounts).max(maxRoutes),
+    /** Requests to the relay ingress by the status of their answer, see {@link ingressCodes}. Absent = there was none. */
+    ingress: z.partialRecord(z.enum(ingressCodes), count).optional(),
   }),
 ])
 export type FromGateway = z.infer<typeof fromGateway>

@@ -35,6 +35,7 @@ export const startSettingNames = [
   'powermetrics',
   'port',
   'clientPort',
+  'ingressPort',
   'uiPort',
   'metricsAddress',
   'metricsTokenFile',

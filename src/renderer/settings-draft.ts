@@ -155,6 +155,7 @@ const ofGroup: Readonly<Record<SettingRow['group'], SettingSection>> = {
 const elsewhere: Readonly<Partial<Record<StartSettingName, SettingSection>>> = {
   port: 'network',
   clientPort: 'network',
+  ingressPort: 'network',
   uiPort: 'network',
   metricsAddress: 'network',
   metricsTokenFile: 'network',

@@ -13,6 +13,7 @@ import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
 import { clusterSession, type ClusterSession } from '../cluster/cluster-session.ts'
 import { ApiKeys } from '../gateway/api-keys.ts'
 import { Gateway } from '../gateway/gateway.ts'
+import { RelayIngress } from '../gateway/relay-ingress.ts'
 import { Routes } from '../gateway/routes.ts'
 import { History } from '../history/history.ts'
 import { LeftPods } from '../doctor/from-cluster.ts'
@@ -121,7 +122,8 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const supply = await supplyRoom(context, inputs.rooms)
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
   const apiKeys = apiKeyRoom(context, () => gateway)
-  const gateway = gatewayRoom(context, inputs, { address, apiKeys })
+  const relays = relayRoom(context, () => gateway)
+  const gateway = gatewayRoom(context, inputs, { address, apiKeys, relays })
   const visitors = ends.use(
     new Visitors({
       platform: context.options.platform,
@@ -134,6 +136,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const link = linkRoom(context, inputs, {
     gateway,
     apiKeys,
+    relays,
     unloadReasons,
     narrator,
     guard,
@@ -184,10 +187,33 @@ function apiKeyRoom({ ends, session, options: { log } }: RoomContext, gateway: (
   return ends.use(new ApiKeys({ api: () => session()?.cluster.api, onChange, log }))
 }
 
+function relayRoom(
+  { ends, session, snapshots, options: { settings, log } }: RoomContext,
+  gateway: () => Gateway | undefined,
+): RelayIngress {
+  const relays = ends.use(
+    new RelayIngress({
+      ...{ stateDir: settings.stateDir, port: settings.ingressPort, log, api: () => session()?.cluster.api },
+      door: (address, port) => gateway()?.door(address, port) ?? noGateway,
+      onTold: (when) => (when === 'soon' ? gateway()?.reasonsChanged() : gateway()?.routesChanged()),
+      onState: () => {
+        snapshots.changed()
+        session()?.reconciler.enqueueAll()
+      },
+    }),
+  )
+  snapshots.register(() => ({ notices: [relays.notice] }))
+  return relays
+}
+
 function gatewayRoom(
   { options, snapshots, session }: RoomContext,
   { rooms: { servers } }: ControlInputs,
-  { address, apiKeys }: Pick<ControlRooms, 'address'> & { readonly apiKeys: ApiKeys },
+  {
+    address,
+    apiKeys,
+    relays,
+  }: Pick<ControlRooms, 'address'> & { readonly apiKeys: ApiKeys; readonly relays: RelayIngress },
 ): Gateway | undefined {
   const { settings, platform, log, version, gateway: how } = options
   const { stateDir, clientPort } = settings
@@ -210,11 +236,12 @@ function gatewayRoom(
       ...(service && asked && { access: { servicePorts, ...asked } }),
     }
   }
-  const routes = new Routes({ servers, published })
+  const routes = new Routes({ servers, published, relayed: (key) => relays.how(key) })
   const gateway = new Gateway({
     ...{ port: clientPort, stateDir, command: how.command, version, log, onChange: () => snapshots.changed() },
     socketPath: socketPathFor(stateDir, how.temporaryDir, 'gateway.sock'),
     routes: () => routes.now(session()?.reconciler.outlooks() ?? []),
+    ingress: relays,
     holders: async (port) => (await platform.portListeners(port, noGroup)).others,
     onDoors: () => session()?.reconciler.enqueueAll(),
     onKeys: (keys) => apiKeys.adopt(keys),
@@ -387,6 +414,7 @@ type LinkedRooms = Pick<
 > & {
   readonly guard: MemoryGuard
   readonly apiKeys: ApiKeys
+  readonly relays: RelayIngress
 }
 
 function linkRoom(
@@ -410,6 +438,7 @@ function linkRoom(
       kept.narrator.forgetWhere(isLeft)
       kept.fuse.forgetWhere(isLeft)
       kept.apiKeys.forgetWhere(isLeft)
+      kept.relays.forgetWhere(isLeft)
     },
     // A server keeps the drain limit that it was started with.
     leaveLimitMs: () =>

@@ -1,4 +1,4 @@
-import type { FromGateway } from '../../contract/gateway.ts'
+import { ingressHost, type FromGateway } from '../../contract/gateway.ts'
 
 /** Whether the gateway listens at an address. */
 export type DoorState =
@@ -34,7 +34,7 @@ export class Doors implements Disposable {
     if (!isTold) return { kind: 'unknown', message: `The gateway is asked to listen at ${where}.` }
     const problem = this.#states.get(where)
     if (problem === undefined) return { kind: 'open' }
-    const message = `The gateway cannot listen at ${where}: ${problems[problem] ?? problem}. It is tried again every few seconds.`
+    const message = `The gateway cannot listen at ${where}: ${whyNot(host, problem)}. It is tried again every few seconds.`
     return { kind: 'closed', message }
   }
 
@@ -99,7 +99,9 @@ export class Doors implements Disposable {
   }
 }
 
-const problems: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there, so stop it or choose other ports with --port-range',
-  EADDRNOTAVAIL: 'this machine does not have that address',
+function whyNot(host: string, problem: string): string {
+  if (problem === 'EADDRNOTAVAIL') return 'this machine does not have that address'
+  if (problem !== 'EADDRINUSE') return problem
+  const other = host === ingressHost ? 'another port with --ingress-port' : 'other ports with --port-range'
+  return `another program listens there, so stop it or choose ${other}`
 }

@@ -8,10 +8,12 @@ import {
   fromGateway,
   gatewayProtocol,
   heartbeatMs,
+  ingressHost,
   type FromGateway,
   type GatewayCounts,
   type GatewayRoute,
   type OpenRequests,
+  type RelayIngressTold,
   type ServiceKey,
   type ToGateway,
 } from '../../contract/gateway.ts'
@@ -58,6 +60,8 @@ export interface GatewayOptions {
   /** The version of `command`. A running gateway of another version is replaced. */
   readonly version: string
   readonly routes: () => GatewayRoute[]
+  /** The ingress for relays of the cluster; absent = this agent has none. */
+  readonly ingress?: { readonly port: number; readonly told: RelayIngressTold | undefined }
   /** Which processes hold a port that is taken. Must not reject. */
   readonly holders: (port: number) => Promise<readonly PortHolder[]>
   /** The command line of a process; undefined if it does not exist. */
@@ -113,6 +117,7 @@ export class Gateway implements AsyncDisposable {
   #isWatched = false
   /** As the gateway knows it, by namespace/name. */
   #told = new Map<string, GatewayRoute>()
+  #toldIngress: RelayIngressTold | undefined
   #isTelling = false
   #reasonsTimer: NodeJS.Timeout | undefined
 
@@ -208,13 +213,17 @@ export class Gateway implements AsyncDisposable {
   /** False where nobody needs it. */
   #runWhereNeeded(): boolean {
     if (this.#isKept) return true
-    const { port, routes } = this.#options
-    if (!this.#isStarted || (port === 0 && !routes().some(({ published }) => published))) return false
+    if (!this.#isStarted || !this.#isNeeded) return false
     this.#isKept = true
     this.#doors.await()
     const ended = this.#running ?? Promise.resolve()
     this.#running = ended.then(() => this.#keepRunning())
     return true
+  }
+
+  get #isNeeded(): boolean {
+    const { port, routes, ingress } = this.#options
+    return port !== 0 || ingress?.told !== undefined || routes().some(({ published }) => published)
   }
 
   async #endEarlier(): Promise<void> {
@@ -386,23 +395,30 @@ export class Gateway implements AsyncDisposable {
 
   #tellAll(link: Link): void {
     this.#told = new Map()
-    const { routes } = this.#changes()
-    link.send({ type: 'routes', port: this.#options.port, routes })
+    this.#toldIngress = undefined
+    const { routes, ingress } = this.#changes()
+    link.send({ type: 'routes', port: this.#options.port, routes, ...(ingress && { ingress }) })
   }
 
   #tellChanges(): void {
     if (!this.#link) return
-    const { routes, gone } = this.#changes()
-    if (routes.length > 0 || gone.length > 0) this.#link.send({ type: 'changes', routes, gone })
+    const { routes, gone, ingress } = this.#changes()
+    if (routes.length > 0 || gone.length > 0 || ingress)
+      this.#link.send({ type: 'changes', routes, gone, ...(ingress && { ingress }) })
   }
 
-  #changes(): { readonly routes: GatewayRoute[]; readonly gone: string[] } {
+  #changes(): { readonly routes: GatewayRoute[]; readonly gone: string[]; readonly ingress?: RelayIngressTold } {
     const { routes, gone, isAll } = changesSince(this.#told, this.#options.routes())
     if (!isAll) this.reasonsChanged()
     for (const key of gone) this.#told.delete(key)
     for (const route of routes) this.#told.set(refKey(route), route)
-    this.#doors.onlyAt([...this.#told.values()].flatMap(enginesOf))
-    return { routes, gone }
+    const { ingress } = this.#options
+    const atIngress = ingress ? [{ address: ingressHost, port: ingress.port }] : []
+    this.#doors.onlyAt([...atIngress, ...[...this.#told.values()].flatMap(enginesOf)])
+    const told = ingress?.told
+    if (!told || isDeepStrictEqual(told, this.#toldIngress)) return { routes, gone }
+    this.#toldIngress = told
+    return { routes, gone, ingress: told }
   }
 
   #hear(news: News): void {

@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { maxRoutes, type GatewayRoute } from '../../contract/gateway.ts'
+import { maxRoutes, type GatewayRoute, type RelayAccess } from '../../contract/gateway.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { askedAt, loopback } from '../servers/listening.ts'
 import { isOver, type ServerState } from '../servers/server-state.ts'
@@ -28,6 +28,8 @@ export interface RoutesOptions {
   >
   /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
   readonly published: (key: string) => Omit<Published, 'engines'> | undefined
+  /** How relays reach the service; undefined where they do not. */
+  readonly relayed?: (key: string) => RelayAccess['is'] | undefined
 }
 
 /** Where requests for each service go that serves, and why for each that does not. */
@@ -55,7 +57,7 @@ export class Routes {
         serving.set(key, {
           ...routeOf(key, names, servers.runtimeOf(key)),
           ...this.#engine(key, port),
-          ...this.#doorsOf(key),
+          ...this.#doorsOf(key, isHealthy(state)),
         })
       else if (!known.has(key) && (state.kind !== 'exited' || state.cause !== 'stopped'))
         known.set(key, { key, names, message: 'its server does not serve yet.' })
@@ -75,9 +77,14 @@ export class Routes {
     return { port, ...(host !== loopback && { host }) }
   }
 
-  #doorsOf(key: string): Pick<GatewayRoute, 'published' | 'cut'> {
+  #doorsOf(key: string, healthy: boolean): Pick<GatewayRoute, 'published' | 'relay' | 'cut'> {
     const cut = this.#cut(key)
-    return { ...this.#published(key), ...(cut.length > 0 && { cut }) }
+    const is = this.#options.relayed?.(key)
+    return {
+      ...this.#published(key, is),
+      ...(is && { relay: { is, isHealthy: healthy } }),
+      ...(cut.length > 0 && { cut }),
+    }
   }
 
   /** Not where another server of the service has the same model: its requests cannot be told from the others, and nothing is unloaded. */
@@ -99,8 +106,8 @@ export class Routes {
     return role === 'current' ? servers.get(key) : servers[role](key)
   }
 
-  /** Where the gateway listens for the service: once for each of its engines that only this machine reaches. */
-  #published(key: string): Pick<GatewayRoute, 'published'> {
+  /** Where the gateway listens for the service: once for each of its engines that only this machine reaches. Relays need its API key in any case. */
+  #published(key: string, relayed: RelayAccess['is'] | undefined): Pick<GatewayRoute, 'published'> {
     const { servers, published } = this.#options
     const engines = roles.flatMap((role) => {
       const port = engineOf(this.#stateOf(key, role))
@@ -109,7 +116,8 @@ export class Routes {
       const at = daemon && { at: daemon.port, model: daemon.model, ...this.#key(key, role) }
       return [{ port, runtime: servers.runtimeOf(key, role), ...at }]
     })
-    const where = engines.length === 0 ? undefined : published(key)
+    const isRelayed = relayed === 'beside' || relayed === 'alone'
+    const where = engines.length === 0 && !isRelayed ? undefined : published(key)
     return where ? { published: { ...where, engines } } : {}
   }
 
@@ -120,10 +128,11 @@ export class Routes {
 
   #wait(known: KnownService): { readonly known: KnownService; readonly route: GatewayRoute } {
     const before = this.#waiting.get(known.key)
-    const doors = this.#doorsOf(known.key)
+    const doors = this.#doorsOf(known.key, false)
     const isSameWait = before?.known.message === known.message && isDeepStrictEqual(before.known.names, known.names)
-    const { published, cut } = before?.route ?? {}
-    if (isSameWait && isDeepStrictEqual([published, cut], [doors.published, doors.cut])) return before
+    const { published, relay, cut } = before?.route ?? {}
+    const isSame = isDeepStrictEqual([published, relay, cut], [doors.published, doors.relay, doors.cut])
+    if (isSameWait && isSame) return before
     const message = sentence(known.message, maxMessageLength)
     return { known, route: { ...routeOf(known.key, namesFrom(known.names)), message, ...doors } }
   }
@@ -157,6 +166,9 @@ export function changesSince(
 
 const isSame = (before: GatewayRoute | undefined, after: GatewayRoute): boolean =>
   before === after || isDeepStrictEqual(before, after)
+
+/** Of a server that has a port. */
+const isHealthy = (state: ServerState): boolean => state.kind !== 'ready' || state.healthy
 
 /** The port of an engine that runs. */
 const engineOf = (state: ServerState | undefined): number | undefined =>

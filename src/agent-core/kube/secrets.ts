@@ -18,8 +18,9 @@ export async function readSecret(
   api: Pick<KubeApi, 'get'>,
   namespace: string,
   name: string,
+  signal?: AbortSignal,
 ): Promise<Secret | undefined> {
-  const parsed = secretShape.safeParse(await api.get(resources.secrets, namespace, name))
+  const parsed = secretShape.safeParse(await api.get(resources.secrets, namespace, name, signal))
   if (!parsed.success) return undefined
   const { metadata, data } = parsed.data
   const values = Object.entries(data).map(([key, value]) => [key, Buffer.from(value, 'base64').toString('utf8')])

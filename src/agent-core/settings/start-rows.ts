@@ -13,6 +13,7 @@ import type { StartSettingName } from '../../contract/settings.ts'
 const portMessage = 'must be a port number from 0 to 65535'
 const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535, portMessage)
 
+const ingressPortMessage = 'must be a port number from 1 to 65535'
 const addressMessage =
   'must be an address of this host, no name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091'
 const fileMessage = 'must be an absolute path of at most 1000 characters'
@@ -36,6 +37,14 @@ const listenerRows = {
     flag: 'client-port',
     flagTakes: negativeMeansZero,
     help: 'port of the client proxy on 127.0.0.1, where programs of this machine reach every model that serves; 0 = none',
+  },
+  ingressPort: {
+    kind: 'port',
+    schema: z.int({ error: ingressPortMessage }).min(1, ingressPortMessage).max(65_535, ingressPortMessage),
+    default: 9443,
+    group: 'Agent',
+    flag: 'ingress-port',
+    help: 'port, on every address, at which the relays of LLMKube 0.10 reach models by TLS; nothing listens there while no service is published that way',
   },
   uiPort: {
     kind: 'port',

@@ -48,6 +48,7 @@ const fromDefaults = {
   drainLimitMs: 30_000,
   port: 9090,
   clientPort: 9999,
+  ingressPort: 9443,
   serverLogBytes: 20 * 1024 * 1024,
   serverLogFiles: 3,
   downloadBytesPerSecond: 0,

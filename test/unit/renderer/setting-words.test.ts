@@ -12,7 +12,8 @@ import {
 } from '../../../src/contract/settings.ts'
 import { matches } from '../../../src/renderer/history.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
-import { settingTexts, settingWords, startSettingTexts } from '../../../src/renderer/words/settings.ts'
+import { settingTexts, settingWords } from '../../../src/renderer/words/settings.ts'
+import { startSettingTexts } from '../../../src/renderer/words/start-settings.ts'
 
 const started = (name: StartSettingView['name'], facts: Partial<StartSettingView> = {}): StartSettingView => ({
   ...{ name, group: startRows[name].group, value: '', from: 'default', flag: '--x=1', line: '"x": 1' },
