@@ -5,6 +5,7 @@ import type { ReadableOutput } from '../servers/output.ts'
 import type { Servers } from '../servers/servers.ts'
 import { messageOf } from '../util/message-of.ts'
 import { keyOf } from '../util/object-key.ts'
+import { isSecretFlag } from '../util/redact.ts'
 import { cleanText, sentence } from '../../contract/clean-text.ts'
 import { LinkError, type Listener, type Unsubscribe } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
@@ -57,9 +58,7 @@ async function commandLine(
   }
 }
 
-/** The flags of llama-server whose value is a secret, or has some in it. */
-const secretFlags: ReadonlySet<string> = new Set(['--api-key', '--hf-token', '-hft', '--mcp-servers-json'])
-/** Those whose value is an address, which may have a password or a signature in it. */
+/** Flags of llama-server whose value is an address, which may have a password or a signature in it. */
 const addressFlags: ReadonlySet<string> = new Set(['--model-url', '-mu', '--mmproj-url', '-mmu'])
 const hidden = 'hidden'
 
@@ -76,7 +75,7 @@ function hideSecrets(words: readonly string[]): readonly string[] {
 /** Undefined where the flag has nothing to hide. */
 function withHiddenValue(flag: string, value: string): string | undefined {
   const name = flagName(flag)
-  if (secretFlags.has(name)) return hidden
+  if (isSecretFlag(name)) return hidden
   if (!addressFlags.has(name)) return undefined
   return value.replace(/^([a-z][a-z\d+.-]*:\/\/)?[^/]*@/i, `$1${hidden}@`).replace(/\?.*$/s, `?${hidden}`)
 }

@@ -3,7 +3,7 @@ import { open } from 'node:fs/promises'
 import { errorCode } from '../util/error-code.ts'
 import { hasCode } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
-import { isSecretName, redacted, redactText, withoutHome } from '../util/redact.ts'
+import { isSecretFlag, isSecretName, redacted, redactText, withoutHome } from '../util/redact.ts'
 import { cleanLines } from '../../contract/clean-text.ts'
 import type { DiagnosticFile } from '../../contract/doctor.ts'
 
@@ -66,13 +66,11 @@ const isVariable = (value: object): value is { readonly name: string; readonly v
 const isSecret = (name: string, value: unknown): boolean =>
   isSecretName(name) && (typeof value === 'string' || (typeof value === 'object' && value !== null))
 
-const secretFlag = /^-{1,2}(?:api-key|hf-token|hft|token|password|mcp-servers-json)$/
-
 /** In a list of arguments the secret stands behind its flag. */
 const withoutNamedSecrets = (items: readonly unknown[]): unknown[] =>
   items.map((item, index) => {
     const before = items[index - 1]
-    return typeof before === 'string' && secretFlag.test(before) ? redacted : item
+    return typeof before === 'string' && isSecretFlag(before) ? redacted : item
   })
 
 /** The last whole lines of a text that is too long. */

@@ -1,12 +1,11 @@
 import { constants } from 'node:fs'
-import { access, realpath, statfs } from 'node:fs/promises'
+import { access, realpath, stat, statfs } from 'node:fs/promises'
 import { homedir } from 'node:os'
-import { dirname, isAbsolute, join } from 'node:path'
+import { isAbsolute, join } from 'node:path'
 import { usualReserveBytes } from '../models/download/limits.ts'
-import { temporaryNote } from '../models/store/watch.ts'
+import { placeOf, temporaryNote } from '../models/store/watch.ts'
 import { allowCommand, firewallNotice } from '../publishing/firewall-watch.ts'
 import { runtimes as runtimeTable } from '../runtimes/runtimes.ts'
-import { hasCode } from '../util/files.ts'
 import { isBelow } from '../util/is-below.ts'
 import { messageOf } from '../util/message-of.ts'
 import { formatBytes } from '../../contract/format.ts'
@@ -82,7 +81,7 @@ const disk: Check = {
   page: 'models.md',
   answer: async ({ patient: { settings } }) => {
     const { modelStore, diskReserveBytes } = settings
-    const { bavail, blocks, bsize } = await statfs(await nearest(modelStore))
+    const { bavail, blocks, bsize } = await statfs((await placeOf(modelStore)).nearest)
     const freeBytes = bavail * bsize
     const reserveBytes = diskReserveBytes || usualReserveBytes(blocks * bsize)
     const room = Math.max(0, freeBytes - reserveBytes)
@@ -93,33 +92,23 @@ const disk: Check = {
   },
 }
 
-/** The folder itself, or the nearest above it that exists. */
-async function nearest(folder: string): Promise<string> {
-  for (let at = folder; ; at = dirname(at)) {
-    try {
-      await access(at)
-      return at
-    } catch (error) {
-      if (!hasCode(error, 'ENOENT') || dirname(at) === at) throw error
-    }
-  }
-}
-
 const stateFolder: Check = {
   id: 'state-folder',
   asks: 'Can the agent write down what has to outlive it?',
   page: 'operations.md#what-survives-what',
   answer: async ({ patient: { settings } }) => {
     const { stateDir } = settings
-    const folder = await nearest(stateDir)
+    const folder = (await placeOf(stateDir)).nearest
+    const action = {
+      text: 'Give the folder to this user, or name another with --state-dir.',
+      shell: `ls -ld ${shellWord(folder)}`,
+    }
+    if (!(await stat(folder)).isDirectory()) return fail(`${stateDir} cannot be made: ${folder} is a file.`, action)
     try {
       await access(folder, constants.W_OK | constants.X_OK)
       return pass(`${stateDir} can be written.`)
     } catch (error) {
-      return fail(`${stateDir} cannot be written: ${messageOf(error)}.`, {
-        text: 'Give the folder to this user, or name another with --state-dir.',
-        shell: `ls -ld ${shellWord(folder)}`,
-      })
+      return fail(`${stateDir} cannot be written: ${messageOf(error)}.`, action)
     }
   },
 }

@@ -22,6 +22,14 @@ export function isSecretName(name: string): boolean {
   return words.some((word) => secretWords.has(word)) || /api[_-]?key/i.test(name)
 }
 
+/** The flags of servers and tools whose value is a secret, or has some in it. */
+const secretFlags = ['api-key', 'hf-token', 'hft', 'token', 'password', 'mcp-servers-json'].join('|')
+const secretFlag = new RegExp(`^--?(?:${secretFlags})$`)
+const flagAndSecret = new RegExp(`(--?(?:${secretFlags})(?:=|\\s+))(?:"[^"]*"|'[^']*'|\\S+)`, 'g')
+
+/** The word after it in a command line is a secret. */
+export const isSecretFlag = (word: string): boolean => secretFlag.test(word)
+
 /** Credentials inside a sentence or an address: tokens, `user:password@`, signed query parameters, private keys. Linear in the text's length. */
 export function redactText(text: string): string {
   const withoutTokens = text
@@ -30,10 +38,7 @@ export function redactText(text: string): string {
     .replace(/\b(?:hf_|sk-|ghp_|github_pat_|glpat-|xox[bp]-|AKIA)[\w-]{16,}/g, redacted)
     .replace(/(?<![\w.-])eyJ[\w-]{8,}\.[\w.-]{8,}/g, redacted)
     .replace(/-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?/g, redacted)
-    .replace(
-      /(--?(?:api-key|hf-token|hft|token|password|mcp-servers-json)(?:=|\s+))(?:"[^"]*"|'[^']*'|\S+)/g,
-      `$1${redacted}`,
-    )
+    .replace(flagAndSecret, `$1${redacted}`)
   return withoutNamedSecrets(withoutSecretParameters(withoutTokens))
 }
 

@@ -1,11 +1,8 @@
-import { createServer } from 'node:net'
-import { once } from 'node:events'
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { machineChecks } from '../../../src/agent-core/doctor/machine-checks.ts'
-import { agentChecks, servingChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
+import { servingChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import type { Patient } from '../../../src/agent-core/doctor/doctor.ts'
 import type { Platform } from '../../../src/agent-core/platform/platform.ts'
@@ -76,7 +73,9 @@ test('a state folder that is a file fails, and one that is not there yet is judg
   const file = join(folder.dir, 'state')
   await writeFile(file, '')
   expect((await one('state-folder', { settings: { stateDir: join(folder.dir, 'new') } })).verdict).toBe('pass')
-  expect((await one('state-folder', { settings: { stateDir: join(file, 'below') } })).verdict).toBe('warn')
+  expect(await one('state-folder', { settings: { stateDir: join(file, 'below') } })).toMatchObject({
+    ...{ verdict: 'fail', says: `${join(file, 'below')} cannot be made: ${file} is a file.` },
+  })
 })
 
 test('the GPU limit: macOS decides, a sensible one passes, one that leaves too little for macOS fails', async () => {
@@ -150,23 +149,6 @@ test.each<[PowerRuleState, boolean, string]>([
 ])('the rule of sudo that is %s, with figures of power asked for: %s, is a %s', async (state, asked, verdict) => {
   const rule = () => Promise.resolve({ state, file: '/etc/sudoers.d/metalbar', rule: '' })
   expect((await one('power-rule', { powerRule: rule, settings: { applePowerEnabled: asked } })).verdict).toBe(verdict)
-})
-
-test('without an agent the port that another program has is named, and that no agent runs is a failure', async () => {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  try {
-    const found = await foundBy(agentChecks, patientOf({ settings: { port, clientPort: 0 } }))
-    expect(found['ports']).toMatchObject({
-      verdict: 'fail',
-      says: expect.stringMatching(new RegExp(`port ${port}: process ${process.pid}`)) as string,
-      action: { text: expect.stringContaining('--port') as string },
-    })
-    expect(found['agent']).toMatchObject({ verdict: 'fail', action: { shell: 'metal-agent install' } })
-  } finally {
-    server.close()
-  }
 })
 
 test('the host address: none fails, one with a doubt is a warning, another passes', async () => {
