@@ -124,6 +124,7 @@ const faces = {
     'host-address',
     'lease',
     'lease-content',
+    'local-cluster',
     'objects',
     'publisher',
     'visitors',

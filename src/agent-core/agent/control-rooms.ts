@@ -28,6 +28,7 @@ import { servicePortsOf } from '../publishing/objects.ts'
 import { FirewallWatch } from '../publishing/firewall-watch.ts'
 import type { NodeFacts } from '../publishing/lease-content.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
+import { localCluster } from '../publishing/local-cluster.ts'
 import { Visitors } from '../publishing/visitors.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { MemoryGuard } from '../reconcile/memory-guard.ts'
@@ -315,6 +316,10 @@ function addressRoom(
       interfaces: () => platform.interfaces(),
       wanted: () => settings.hostAddress,
       server: () => session()?.cluster.api.context.server,
+      local: () => {
+        const context = session()?.cluster.api.context
+        return context && localCluster(context.stated, platform)
+      },
       history,
       log,
       onChange: () => {

@@ -4,6 +4,7 @@ import type { KubeApi } from '../kube/kube-api.ts'
 import { explainAbsence, missingNamespace } from '../kube/list-watch.ts'
 import { KubeconfigError } from '../kube/pinned-context.ts'
 import { type Resource, resources } from '../kube/resources.ts'
+import { localCluster, localClusterText } from '../publishing/local-cluster.ts'
 import { ProgramError } from '../util/ask-program.ts'
 import { causesOf, errorCode, ownFailure } from '../util/error-code.ts'
 import { findExecutable } from '../util/find-executable.ts'
@@ -16,10 +17,11 @@ const kubeconfig: Check = {
   id: 'kubeconfig',
   asks: 'Does the kubeconfig say which cluster is meant?',
   page: 'install.md',
-  answer: async ({ context }) => {
+  answer: async ({ context, patient }) => {
     try {
-      const { name, server } = await context()
-      return pass(`Context ${name} leads to ${server}.`)
+      const { name, server, stated } = await context()
+      const local = localCluster(stated, patient.platform)
+      return pass(`Context ${name} leads to ${server}.${local ? ` ${localClusterText(local)}.` : ''}`)
     } catch (error) {
       if (!(error instanceof KubeconfigError)) throw error
       return fail(error.message, {

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { deadAfterMs } from '../publishing/claim.ts'
+import { localCluster, localClusterText } from '../publishing/local-cluster.ts'
 import { annotations, heartbeatOf, holderOf } from '../publishing/objects.ts'
 import { errorCode } from '../util/error-code.ts'
 import { holdersText } from '../util/port-holders.ts'
@@ -171,6 +172,7 @@ const agreement: Check = {
     const apart = services.filter(
       ({ reason, state, steps }) =>
         reason === 'ClusterDisagrees' ||
+        reason === 'ClaimOverwritten' ||
         (state === 'ready' && (steps.published.status === 'failed' || steps.clusterAgrees.status === 'failed')),
     )
     if (apart.length === 0)
@@ -199,10 +201,11 @@ const visitors: Check = {
     })
     if (seen.length > 0) return pass(`Reached: ${seen.join(', ')}.`)
     const [first] = published
-    if (isHere(running?.snapshot.cluster.server ?? '')) {
-      return notApplicable(
-        'The cluster runs on this machine: what its Pods send may come from its own address, which tells nothing.',
-      )
+    const context = await examination.context().catch(() => undefined)
+    const local = context && localCluster(context.stated, examination.patient.platform)
+    if (local?.comesFromHere ?? isHere(running?.snapshot.cluster.server ?? '')) {
+      const where = local ? localClusterText(local) : 'The cluster runs on this machine'
+      return notApplicable(`${where}: what its Pods send may come from its own address, which tells nothing.`)
     }
     return warn('Models are published, and nobody from another host was seen yet.', {
       text: 'That may only mean that nobody asked. A Pod that asks tells how far it gets.',

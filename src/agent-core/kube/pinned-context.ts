@@ -25,12 +25,23 @@ export interface KubeconfigChoice extends CredentialPluginsOptions {
   readonly isKept?: boolean
 }
 
+interface StatedContext {
+  readonly context: string
+  readonly cluster: string
+  /** URL of the API server. */
+  readonly server: string
+  /** Of certificates and keys; some tools keep them in folders of their own. */
+  readonly files: readonly string[]
+}
+
 /** One cluster, one user, never another: every request of an agent goes through the same pinned context. */
 export class PinnedContext {
   readonly name: string
   readonly server: string
   /** That its user logs in by, as the kubeconfig named it when it was loaded; undefined where there is none. */
   readonly loginProgram: string | undefined
+  /** What the kubeconfig said of it when it was loaded, by which tools can be told that make clusters. */
+  readonly stated: StatedContext
   #choice: KubeconfigChoice
   /** Its clusters and users as the kubeconfig stated them, plugins included. */
   readonly #stated: string
@@ -46,6 +57,9 @@ export class PinnedContext {
     this.#choice = choice
     this.#stated = JSON.stringify([config.clusters, config.users])
     this.loginProgram = loginProgramOf(config.getCurrentUser())
+    const [cluster, user] = [config.getCurrentCluster(), config.getCurrentUser()]
+    const files = [cluster?.caFile, user?.certFile, user?.keyFile].filter((file) => file !== undefined)
+    this.stated = { context: name, cluster: cluster?.name ?? '', server, files }
     this.#plugins = new CredentialPlugins(choice)
     this.#plugins.serve(config)
   }

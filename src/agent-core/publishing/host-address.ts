@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { isIP } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import ipaddr from 'ipaddr.js'
+import { bridges, type LocalCluster, localClusterText } from './local-cluster.ts'
 import type { History } from '../history/history.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { HostInterface } from '../platform/platform.ts'
@@ -44,8 +45,6 @@ const insideThisHost = [
   { range: ipaddr.IPv4.parseCIDR('172.17.0.0/16'), reason: 'Docker bridge' },
 ] as const
 
-/** Networks inside this host, of virtual machines and containers. */
-const bridges = /^(bridge|vmenet|vmnet|docker|br-[0-9a-f]|virbr|veth)/
 /** Those of VPNs, of ZeroTier (feth) and of a tailnet. */
 const tunnels = /^(utun|tun|feth|zt|tailscale|wg)/
 
@@ -86,10 +85,14 @@ export function explicitHostAddress(
 /**
  * The address pods are sent to: the one this host uses towards the API server (`preferred`), through a tunnel too. Where the cluster runs on this
  * host, in a virtual machine behind a bridge or at loopback, the address in a local network comes first, since pods there reach it and those of other
- * nodes as well; then the bridge, then a tunnel. Names such as host.docker.internal are not asked for: they resolve to an address inside this
+ * nodes as well; then the bridge, of several the one that leads to this kind of `cluster`, then a tunnel. Names such as host.docker.internal are not asked for: they resolve to an address inside this
  * host's virtual machines, or not at all, and an unreachable address is worse than none.
  */
-export function chooseHostAddress(candidates: readonly HostCandidate[], preferred: string | undefined): HostAddress {
+export function chooseHostAddress(
+  candidates: readonly HostCandidate[],
+  preferred: string | undefined,
+  cluster?: LocalCluster,
+): HostAddress {
   const judged = candidates.map(({ name, address }) => ({ name, address, reason: rejection(address, preferred) }))
   const usable = judged.filter(({ reason }) => reason === undefined)
   const rejected = judged.flatMap(({ reason, ...candidate }) =>
@@ -98,7 +101,7 @@ export function chooseHostAddress(candidates: readonly HostCandidate[], preferre
   const chosen = ({ address, name }: HostCandidate, why: string): HostAddress => ({
     kind: 'chosen',
     address,
-    why: `${name} ${why}`,
+    why: `${name} ${why}${cluster ? `; ${lowerFirst(localClusterText(cluster))}` : ''}`,
     rejected,
   })
 
@@ -112,7 +115,7 @@ export function chooseHostAddress(candidates: readonly HostCandidate[], preferre
         ? 'is the first local network, which the virtual machine of the cluster reaches'
         : 'is the first local network',
     )
-  const bridge = route ?? usable.find(isBridge)
+  const bridge = route ?? usable.find(({ name }) => cluster?.bridge?.test(name)) ?? usable.find(isBridge)
   if (bridge)
     return chosen(bridge, route ? 'leads to the virtual machine of the cluster' : 'is a network of virtual machines')
   const tunnel = usable.find(isInTailnet) ?? usable[0]
@@ -144,6 +147,8 @@ export async function localAddressTowards(host: string, port: number): Promise<s
   }
 }
 
+const lowerFirst = (text: string): string => `${text.slice(0, 1).toLowerCase()}${text.slice(1)}`
+
 const isBridge = ({ name }: HostCandidate): boolean => bridges.test(name)
 
 /** One of them may be the cluster's, but seldom is. */
@@ -155,6 +160,8 @@ interface HostAddressOptions {
   readonly explicit: ExplicitAddress | undefined
   /** URL of the API server. */
   readonly server: string
+  /** Where the cluster runs on this machine. */
+  readonly local?: LocalCluster | undefined
   readonly interfaces: () => readonly HostCandidate[]
   /** The address chosen before. */
   readonly before?: HostAddress
@@ -164,14 +171,15 @@ interface HostAddressOptions {
  * The address to publish as of now; interfaces come and go. Where the route to the API server cannot be told, as when a
  * name server fails, the address from before stays for as long as an interface has it.
  */
-export async function hostAddress({ explicit, server, interfaces, before }: HostAddressOptions): Promise<HostAddress> {
+export async function hostAddress(options: HostAddressOptions): Promise<HostAddress> {
+  const { explicit, server, local, interfaces, before } = options
   if (explicit !== undefined) return explicitHostAddress(explicit, interfaces())
   const { hostname, port, protocol } = new URL(server)
   const defaultPort = protocol === 'http:' ? 80 : 443
   const preferred = await localAddressTowards(hostname, port === '' ? defaultPort : Number(port))
   const candidates = interfaces()
   const stays = before?.kind === 'chosen' && candidates.some(({ address }) => address === before.address)
-  return preferred === undefined && stays ? before : chooseHostAddress(candidates, preferred)
+  return preferred === undefined && stays ? before : chooseHostAddress(candidates, preferred, local)
 }
 
 function rejection(address: string, preferred: string | undefined): string | undefined {
@@ -208,6 +216,7 @@ interface PublishedAddressOptions {
   readonly wanted: () => PersonSettings['hostAddress']
   /** URL of the API server, whose network is the likeliest that pods come from; undefined while there is no cluster. */
   readonly server: () => string | undefined
+  readonly local?: () => LocalCluster | undefined
   readonly history: Pick<History, 'add'>
   readonly log: Logger
   readonly onChange: () => void
@@ -263,13 +272,14 @@ export class PublishedAddress implements Disposable {
 
   /** Resolves when the address is the one that is wanted at that moment. */
   async check(): Promise<void> {
-    const { interfaces, wanted, server, onChange } = this.#options
+    const { interfaces, wanted, server, local, onChange } = this.#options
     const cluster = server()
     if (cluster === undefined) return
     const choice = wanted()
     const found = await hostAddress({
       explicit: choice.by === 'automatic' ? undefined : choice,
       server: cluster,
+      local: local?.(),
       interfaces,
       before: this.#current,
     })
