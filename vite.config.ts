@@ -1,6 +1,7 @@
 import { defineConfig } from 'vite'
 import { asciiSource } from './tasks/ascii-source.ts'
 import { buildDefines } from './tasks/build-info.ts'
+import { docsDefine } from './tasks/docs-texts.ts'
 import { requiredBuiltins } from './tasks/required-builtins.ts'
 import { undiciParts } from './tasks/undici-parts.ts'
 import { workerFiles } from './tasks/worker-files.ts'
@@ -16,6 +17,7 @@ export default defineConfig({
     __filename: 'import.meta.filename',
     __dirname: 'import.meta.dirname',
     ...buildDefines(),
+    ...docsDefine(),
   },
   ssr: { target: 'node', noExternal: true },
   build: {

@@ -5,7 +5,6 @@ import { styleText } from 'node:util'
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { buildInfo } from '../agent-core/agent/build-info.ts'
-import type { Patient } from '../agent-core/doctor/doctor.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { refKey } from '../agent-core/util/object-key.ts'
 import { cleanText } from '../contract/clean-text.ts'
@@ -32,6 +31,8 @@ import {
   type VerbContext,
 } from './agent-session.ts'
 import { type CliIo, columns, exitCodes, isYes } from './io.ts'
+import { patientHere, type PatientWish } from './patient.ts'
+import { untilStopped } from './stop-signals.ts'
 
 const given = z.object({
   json: z.boolean().default(false),
@@ -39,6 +40,8 @@ const given = z.object({
   kubeconfig: z.string().optional(),
   context: z.string().optional(),
   namespace: z.string().optional(),
+  selftest: z.boolean().default(false),
+  page: z.string().optional(),
   fix: z.string().optional(),
   yes: z.boolean().default(false),
   fromCluster: z.string().optional(),
@@ -51,25 +54,44 @@ export function doctorVerb(context: VerbContext): Command {
     .option('--fix <id>', 'do what the finding of this name says the agent can do by itself')
     .option('--yes', 'do not ask before it')
     .option('--from-cluster <service>', 'have a Pod of the cluster ask this service; needs --probe-image of the agent')
+    .option('--selftest', 'ask this machine too what metal-agent selftest asks, which takes up to a minute')
+    .option('--page <id>', 'print what the documentation says about the question of this name')
     .option('--kubeconfig <file>', 'where no agent runs: the kubeconfig to look at')
     .option('--context <context>', 'where no agent runs: its context')
     .option('-n, --namespace <namespace>', 'where no agent runs: the namespace that it would watch, "" for all')
-    .action(async (options: unknown) => {
+    .argument('[flags...]', 'after --, where no agent runs: flags that one would be started with')
+    .action(async (flags: string[], options: unknown) => {
       const wish = given.parse(options)
-      if (wish.fromCluster !== undefined) await askedFromCluster(context, options, wish.fromCluster)
-      else if (wish.fix === undefined) context.end(await examined(context, options, wish))
+      if (wish.page !== undefined) {
+        context.io.stdout.write(await pageOf(wish.page))
+        context.end(exitCodes.done)
+      } else if (wish.fromCluster !== undefined) await askedFromCluster(context, options, wish.fromCluster)
+      else if (wish.fix === undefined) context.end(await examined(context, options, { ...wish, flags }))
       else await fixed(context, options, { ...wish, fix: wish.fix })
     })
 }
 
-async function examined(context: VerbContext, options: unknown, wish: Given): Promise<number> {
+async function examined(
+  context: VerbContext,
+  options: unknown,
+  wish: Given & { readonly flags: readonly string[] },
+): Promise<number> {
   const { io } = context
   return sayingLinkErrors(io, async () => {
     const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'doctor' }))
-    const report = asked ?? (await examineHere(io, wish))
+    const looked = asked ?? (await examineHere(io, { stateDir: wish.stateDir, flags: flagsOf(wish) }))
+    const selftest = wish.selftest ? await selftested(io) : []
+    if (!selftest) return exitCodes.failed
+    const report = { ...looked, findings: [...looked.findings, ...selftest] }
     io.stdout.write(wish.json ? `${JSON.stringify(report, null, 2)}\n` : renderReport(report, io))
     return report.findings.some(({ verdict }) => verdict === 'fail') ? exitCodes.failed : exitCodes.done
   })
+}
+
+/** As the agent takes them; what stands after -- counts most. */
+function flagsOf({ kubeconfig, context, namespace, flags }: Given & { readonly flags: readonly string[] }): string[] {
+  const stated = Object.entries({ kubeconfig, context, namespace })
+  return [...stated.flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`])), ...flags]
 }
 
 /** Ctrl-C closes the connection, upon which the agent deletes the Pod. */
@@ -110,54 +132,29 @@ async function fixed(context: VerbContext, options: unknown, { fix, yes }: Given
   })
 }
 
-/** What this terminal finds, with the settings that an agent has by default. */
-async function examineHere(io: CliIo, wish: Given): Promise<DoctorReport> {
+/** What this terminal finds, as an agent that is started now would. Throws VerbError. */
+async function examineHere(io: CliIo, wish: PatientWish): Promise<DoctorReport> {
   const { doctorChecks } = await import('../agent-core/doctor/checks.ts')
   const { examine } = await import('../agent-core/doctor/doctor.ts')
   return examine(await patientHere(io, wish), doctorChecks)
 }
 
-async function patientHere(
-  io: CliIo,
-  { stateDir: folder, kubeconfig, context: name, namespace }: Given,
-): Promise<Patient> {
-  const [{ PinnedContext }, { hostPlatform }, { hostAddress }, { powerRule }, { defaultModelStore }] =
-    await Promise.all([
-      import('../agent-core/kube/pinned-context.ts'),
-      import('../agent-core/platform/host.ts'),
-      import('../agent-core/publishing/host-address.ts'),
-      import('../agent-core/api/machine-queries.ts'),
-      import('../agent-core/models/default-store.ts'),
-    ])
-  const { parseRunArguments } = await import('./run-settings.ts')
-  const { runtimesHere } = await import('./runtimes.ts')
-  const stateDir = path.resolve(io.cwd, folder)
-  const modelStore = defaultModelStore(io.platform, io.env, io.homeDir)
-  const asked = parseRunArguments(
-    namespace === undefined ? [] : ['--namespace', namespace],
-    { modelStore, stateDir },
-    io.cwd,
+/** What the selftest finds out about this machine, as answers of the doctor; undefined where it was stopped. */
+async function selftested(io: CliIo): Promise<DoctorFinding[] | undefined> {
+  const { askSelftest, asFinding } = await import('./selftest.ts')
+  return untilStopped(async (stop) => (await askSelftest(io, { stop }))?.lines.map(asFinding))
+}
+
+/** Where `docs/` says more about an answer, as it is written there. */
+async function pageOf(id: string): Promise<string> {
+  const { doctorChecks } = await import('../agent-core/doctor/checks.ts')
+  const { docsPage } = await import('./docs-page.ts')
+  const all = doctorChecks.flatMap(([, checks]) => checks)
+  const page = id.startsWith('selftest-') ? 'doctor.md' : all.find((check) => check.id === id)?.page
+  if (page !== undefined) return docsPage(page)
+  throw new VerbError(
+    `There is no question ${JSON.stringify(id)}: it is one of ${all.map((check) => check.id).join(', ')}.`,
   )
-  if (asked.kind !== 'run') throw new TypeError('No arguments ask for a run.')
-  const platform = hostPlatform(io.platform)
-  const context = () =>
-    PinnedContext.load({
-      env: io.env,
-      ...(kubeconfig !== undefined && { file: path.resolve(io.cwd, kubeconfig) }),
-      ...(name !== undefined && { context: name }),
-    })
-  return {
-    ...{ platform, env: io.env, settings: asked.settings, context, agent: undefined },
-    runtimes: () => runtimesHere(io, stateDir),
-    powerRule: () => powerRule({ platform: platform.name }),
-    hostAddress: async () => {
-      const server = await context().then(
-        (pinned) => pinned.server,
-        () => 'https://127.0.0.1',
-      )
-      return hostAddress({ explicit: undefined, server, interfaces: () => platform.interfaces() })
-    },
-  }
 }
 
 const words: Readonly<Record<Verdict, string>> = { pass: 'ok', warn: 'WARNING', fail: 'FAILURE', notApplicable: '-' }
@@ -179,13 +176,13 @@ export function renderReport({ findings, tookMs }: DoctorReport, io: Pick<CliIo,
   return `${findings.map(shown).join('')}\n${doctorSummary(findings)}; asked in ${formatDecimal(tookMs / 1_000)} s.\n`
 }
 
-function adviceOf({ id, verdict, action, page }: DoctorFinding, indent: string): string {
+function adviceOf({ id, verdict, action }: DoctorFinding, indent: string): string {
   if (verdict !== 'warn' && verdict !== 'fail') return ''
   const lines = [
     ...(action ? [action.text] : []),
     ...(action?.shell === undefined ? [] : [`$ ${action.shell}`]),
     ...(action?.fix ? [`$ metal-agent doctor --fix ${id}`] : []),
-    `More: docs/${page}`,
+    `More: metal-agent doctor --page ${id}`,
   ]
   return lines.map((line) => `${indent}${cleanText(line)}\n`).join('')
 }
@@ -249,13 +246,19 @@ function fleetRow(member: FleetMember, now: number): string[] {
   ]
 }
 
-const wishedReport = z.object({ output: z.string().optional(), yes: z.boolean().default(false), stateDir: z.string() })
+const wishedReport = z.object({
+  output: z.string().optional(),
+  yes: z.boolean().default(false),
+  selftest: z.boolean().default(false),
+  stateDir: z.string(),
+})
 
 /** A zip file to send to whoever is to help: its contents are shown before it is written. */
 export const diagnoseVerb = (context: VerbContext): Command =>
   agentVerb('diagnose', 'write a report to send to whoever is to help: without secrets, and shown before', context)
     .option('--output <file>', 'where to; left out, metalbar-report-DATE.zip in this folder')
     .option('--yes', 'do not ask')
+    .option('--selftest', 'with what metal-agent selftest finds, which takes up to a minute')
     .action(async (options: unknown) => {
       const wish = wishedReport.parse(options)
       context.end(await sayingLinkErrors(context.io, () => writeReport(context, options, wish)))
@@ -268,7 +271,8 @@ async function writeReport(
 ): Promise<number> {
   const { io } = context
   const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'diagnostics' }))
-  const files = asked?.files ?? (await filesHere(io, wish.stateDir))
+  const found = asked?.files ?? (await filesHere(io, wish.stateDir))
+  const files = wish.selftest ? [...found, await selftestFile(io)] : found
   const file = path.resolve(io.cwd, wish.output ?? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`)
   const rows = files.map(({ name, text }) => [name, formatBytes(Buffer.byteLength(text))])
   io.stdout.write(
@@ -292,7 +296,13 @@ async function writeReport(
 
 async function filesHere(io: CliIo, stateDir: string): Promise<readonly DiagnosticFile[]> {
   const { diagnosticFiles } = await import('../agent-core/doctor/diagnostics.ts')
-  const report = await examineHere(io, { ...given.parse({ stateDir }) })
+  const report = await examineHere(io, { stateDir, flags: [] })
   const about = { version: buildInfo.version, node: process.version, system: `${io.platform} ${release()}` }
   return diagnosticFiles({ 'about.json': about, 'doctor.json': report }, { values: [], home: io.homeDir })
+}
+
+async function selftestFile(io: CliIo): Promise<DiagnosticFile> {
+  const { askSelftest } = await import('./selftest.ts')
+  const report = await untilStopped((stop) => askSelftest(io, { stop }))
+  return { name: 'selftest.json', text: `${JSON.stringify(report ?? 'It was stopped.', null, 2)}\n` }
 }

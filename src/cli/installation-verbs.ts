@@ -1,10 +1,10 @@
-import { constants } from 'node:os'
 import path from 'node:path'
 import { Command, Option } from 'commander'
 import { z } from 'zod'
 import { traceKinds, type TraceKind } from '../contract/uninstall.ts'
 import { group, VerbError, type VerbContext } from './agent-session.ts'
 import type { CliIo } from './io.ts'
+import { stoppedCode, untilStopped } from './stop-signals.ts'
 
 const installGiven = z.object({
   daemon: z.boolean().default(false),
@@ -231,8 +231,6 @@ function onlyOnMacs({ platform }: CliIo): void {
 
 const selftestGiven = z.object({ json: z.boolean().default(false) })
 
-const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-
 /** What the agent relies on of this machine, asked of the machine itself; needs no agent. */
 export const selftestVerb = ({ io, end }: VerbContext): Command =>
   new Command('selftest')
@@ -240,21 +238,12 @@ export const selftestVerb = ({ io, end }: VerbContext): Command =>
     .option('--json', 'print the report as JSON')
     .action(async (options: unknown) => {
       const { runSelftest } = await import('./selftest.ts')
-      const stop = new AbortController()
-      const stopBy = (signal: (typeof signals)[number]) => stop.abort(signal)
-      // The processes that it starts are in groups of their own, which a Ctrl-C does not reach.
-      for (const signal of signals) process.on(signal, stopBy)
-      try {
-        const code = await runSelftest(io, { ...selftestGiven.parse(options), stop: stop.signal })
-        const stoppedBy = signals.find((signal) => signal === stop.signal.reason)
-        end(stoppedBy === undefined ? code : signalCode + constants.signals[stoppedBy])
-      } finally {
-        for (const signal of signals) process.removeListener(signal, stopBy)
-      }
+      const code = await untilStopped(async (stop) => {
+        const ended = await runSelftest(io, { ...selftestGiven.parse(options), stop })
+        return stoppedCode(stop) ?? ended
+      })
+      end(code)
     })
-
-/** As shells say that a signal ended something: with its number added. */
-const signalCode = 128
 
 const count = (option: string) =>
   z

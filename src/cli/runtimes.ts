@@ -3,6 +3,7 @@ import { Command } from 'commander'
 import { z } from 'zod'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { GettingPlan } from '../agent-core/runtimes/getting.ts'
+import type { AgentSettings } from '../agent-core/settings/settings.ts'
 import { cleanText } from '../contract/clean-text.ts'
 import { type Installer, installer, type RuntimeDeed, runtimeDeed } from '../contract/commands.ts'
 import { runtimeState, type RuntimeView } from '../contract/queries.ts'
@@ -15,10 +16,13 @@ export function runtimesCommand(context: VerbContext): Command {
     async (options: unknown) => {
       const { io, end } = context
       const { json, stateDir } = listOptions.parse(options)
+      const { startRows } = await import('../agent-core/settings/start-rows.ts')
       const code = await sayingLinkErrors(io, async () => {
         const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'runtimes' }))
         if (!asked) io.stderr.write(`${lookedHere}\n`)
-        const views = asked?.runtimes ?? (await runtimesHere(io, path.resolve(io.cwd, stateDir)))
+        const ports = { ollamaPort: startRows.ollamaPort.default, omlxPort: startRows.omlxPort.default }
+        const here = { stateDir: path.resolve(io.cwd, stateDir), ...ports }
+        const views = asked?.runtimes ?? (await runtimesHere(io, here))
         const all = views.map((view) => ({ ...view, state: runtimeState(view) }))
         io.stdout.write(json ? `${JSON.stringify({ runtimes: all }, null, 2)}\n` : renderRuntimes(all))
         return exitCodes.done
@@ -116,17 +120,19 @@ function planText({ runtime, deed, commands, environment = '' }: GettingPlan): s
 const lookedHere =
   'No agent runs here: this is what this terminal finds, by its PATH and without the settings that an agent has.'
 
-export async function runtimesHere({ env, platform }: CliIo, stateDir: string): Promise<readonly RuntimeView[]> {
+type RuntimeSettings = Pick<AgentSettings, 'stateDir' | 'ollamaPort' | 'omlxPort'> & Partial<AgentSettings>
+
+/** What this terminal finds with these settings. */
+export async function runtimesHere(
+  { env, platform }: CliIo,
+  settings: RuntimeSettings,
+): Promise<readonly RuntimeView[]> {
   const { Dialects } = await import('../agent-core/runtimes/dialect.ts')
   const { findRuntime, InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
   const { serverRuntimes } = await import('../agent-core/servers/probe.ts')
-  const { startRows } = await import('../agent-core/settings/start-rows.ts')
-  const search = {
-    ...{ stateDir, system: hostPlatform(platform).name, path: env['PATH'] },
-    settings: { ollamaPort: startRows.ollamaPort.default, omlxPort: startRows.omlxPort.default },
-  }
+  const search = { stateDir: settings.stateDir, system: hostPlatform(platform).name, path: env['PATH'], settings }
   const installed = new InstalledRuntimes({
-    offered: () => serverRuntimes,
+    offered: () => settings.runtimes ?? serverRuntimes,
     find: (runtime) => findRuntime(runtime, search),
     dialects: new Dialects(),
   })

@@ -6,6 +6,7 @@ import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { withoutHome } from '../agent-core/util/redact.ts'
+import type { DoctorFinding, Verdict as DoctorVerdict } from '../contract/doctor.ts'
 import { eraseLine, exitCodes, type CliIo } from './io.ts'
 import {
   machineChecks,
@@ -28,7 +29,8 @@ const commandLimitMs = 20_000
 const checkLimitMs = 30_000
 
 export interface SelftestOptions {
-  readonly json: boolean
+  readonly onHead?: (head: ReportHead) => void
+  readonly onLine?: (line: ReportLine) => void
   /** Given by tests: recorded answers, and shorter limits. */
   readonly run?: CommandRunner
   readonly platform?: Platform
@@ -38,7 +40,24 @@ export interface SelftestOptions {
 }
 
 /** Asks this machine all that the agent relies on and cannot know before, and prints a report. Answers the exit code, which counts only where it was not stopped. */
-export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<number> {
+export async function runSelftest(
+  io: CliIo,
+  { json, ...options }: SelftestOptions & { readonly json: boolean },
+): Promise<number> {
+  const report = await askSelftest(io, {
+    ...options,
+    ...(!json && {
+      onHead: (head) => void io.stdout.write(headText(head)),
+      onLine: (line) => void io.stdout.write(lineText(line)),
+    }),
+  })
+  if (!report) return exitCodes.failed
+  io.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : footText(report))
+  return report.lines.some(({ verdict }) => verdict === 'different') ? exitCodes.failed : exitCodes.done
+}
+
+/** The same without a word on standard output; undefined where it was stopped. */
+export async function askSelftest(io: CliIo, options: SelftestOptions): Promise<Report | undefined> {
   const run = options.run ?? runCommand(commandLimitMs)
   const isMac = io.platform === 'darwin'
   const platform = options.platform ?? (isMac ? new DarwinPlatform({ run }) : hostPlatform(io.platform))
@@ -47,7 +66,7 @@ export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<
   const asked = checks.filter(({ isForMacs }) => isMac || !isForMacs)
   const onlyOnMacs = checks.filter((check) => !asked.includes(check)).map(({ id }) => id)
 
-  if (!options.json) io.stdout.write(headText(head))
+  options.onHead?.(head)
   const lines: ReportLine[] = []
   for (const [index, check] of asked.entries()) {
     const progress = `${index + 1} of ${asked.length}: ${check.asks} …`
@@ -55,14 +74,29 @@ export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<
     const limits = { limitMs: options.checkLimitMs ?? checkLimitMs, stop: options.stop }
     const line = await ask(check, asker, { io, ...limits })
     if (io.stderr.isTTY === true) io.stderr.write(eraseLine)
-    if (options.stop?.aborted === true) return exitCodes.failed
-    if (!options.json) io.stdout.write(lineText(line))
+    if (options.stop?.aborted === true) return undefined
+    options.onLine?.(line)
     lines.push(line)
   }
-  const report = { ...head, lines, onlyOnMacs }
-  io.stdout.write(options.json ? `${JSON.stringify(report, undefined, 2)}\n` : footText(report))
-  return lines.some(({ verdict }) => verdict === 'different') ? exitCodes.failed : exitCodes.done
+  return { ...head, lines, onlyOnMacs }
 }
+
+const asDoctorSays: Readonly<Record<Verdict, DoctorVerdict>> = {
+  ...{ asExpected: 'pass', different: 'fail', notHere: 'notApplicable', couldNotAsk: 'notApplicable' },
+}
+
+/** As an answer of the doctor: how this machine answers what the agent relies on. */
+export const asFinding = ({ id, asks, expected, found, verdict }: ReportLine): DoctorFinding => ({
+  ...{ id: `selftest-${id}`, subject: 'machine', verdict: asDoctorSays[verdict], page: 'doctor.md' },
+  asks: `Does this machine answer as the agent expects: ${asks}?`,
+  says: verdict === 'different' ? `Expected was ${expected}, and found is ${found}.` : `${asks}: ${found}.`,
+  ...(verdict === 'different' && {
+    action: {
+      text: 'It is a defect of Metalbar, or a version of the system that it does not know: report it.',
+      shell: 'metal-agent selftest',
+    },
+  }),
+})
 
 async function ask(
   check: Check,

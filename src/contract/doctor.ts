@@ -5,7 +5,7 @@ import { command } from './commands.ts'
 export const verdicts = ['pass', 'warn', 'fail', 'notApplicable'] as const
 export type Verdict = (typeof verdicts)[number]
 
-export const doctorSubjects = ['agent', 'cluster', 'machine', 'serving'] as const
+export const doctorSubjects = ['app', 'agent', 'cluster', 'machine', 'serving'] as const
 export type DoctorSubject = (typeof doctorSubjects)[number]
 
 /** What a person can do about a finding. */
@@ -85,6 +85,31 @@ export const doctorReport = z.object({
   tookMs: z.number().nonnegative(),
 })
 export type DoctorReport = z.infer<typeof doctorReport>
+
+/** `operations.md#states` as the file and the section of it. */
+export function partsOfPage(page: string): { readonly file: string; readonly anchor?: string } {
+  const [file = '', anchor] = page.split('#')
+  return { file, ...(anchor !== undefined && { anchor }) }
+}
+
+/** A part of a page in Markdown, from its heading to the next one that is no smaller; the whole page where it has no such heading. */
+export function sectionOf(text: string, anchor: string | undefined): string {
+  const headings = [...text.matchAll(/^(#{1,6}) (.+)$/gm)].map(({ 1: marks = '', 2: title = '', index }) => ({
+    ...{ level: marks.length, anchor: anchorOf(title), index },
+  }))
+  const at = headings.findIndex((heading) => heading.anchor === anchor)
+  const begin = headings[at]
+  if (!begin) return text
+  const next = headings.slice(at + 1).find(({ level }) => level <= begin.level)
+  return text.slice(begin.index, next?.index)
+}
+
+/** As those who show Markdown make it of a heading. */
+export const anchorOf = (title: string): string =>
+  title
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+    .replaceAll(' ', '-')
 
 /** Such as "12 in order, 1 warning, 2 failures, 3 do not apply". */
 export function doctorSummary(findings: readonly Pick<DoctorFinding, 'verdict'>[]): string {

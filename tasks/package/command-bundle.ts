@@ -3,6 +3,7 @@ import path from 'node:path'
 import { build, type InlineConfig } from 'vite'
 import { asciiSource } from '../ascii-source.ts'
 import { buildDefines } from '../build-info.ts'
+import { docsDefine } from '../docs-texts.ts'
 import { requiredBuiltins } from '../required-builtins.ts'
 import { undiciParts } from '../undici-parts.ts'
 import { bundledPackages, type BundledPackage } from './bundled-packages.ts'
@@ -55,7 +56,7 @@ async function bundle(entry: string, folder: string, name: string): Promise<stri
     configFile: false,
     logLevel: 'warn',
     plugins: [undiciParts(), requiredBuiltins(), embeddedWorkers(), asciiSource()],
-    define: buildDefines(),
+    define: { ...buildDefines(), ...docsDefine() },
     ssr: { target: 'node', noExternal: true },
     build: {
       ssr: entry,

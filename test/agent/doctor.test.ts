@@ -89,6 +89,12 @@ test('metal-agent doctor asks the agent that runs, mends what it may, and withou
     ...{ code: 2, stderr: expect.stringContaining('it is one of agent, ports') as string },
   })
 
+  const page = await agent.run('doctor', '--page', 'heartbeat')
+  expect(page).toMatchObject({ code: 0, stdout: expect.stringMatching(/^## States\n/) as string })
+  expect(await agent.run('doctor', '--page', 'nothing')).toMatchObject({
+    ...{ code: 2, stderr: expect.stringContaining('it is one of agent, ports') as string },
+  })
+
   await agent.stop()
   const alone = await agent.run('doctor', '--json', '--kubeconfig', agent.kubeconfigFile)
   expect(alone.code).toBe(1)

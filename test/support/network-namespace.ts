@@ -10,6 +10,8 @@ export interface NetworkNamespace extends AsyncDisposable {
   readonly there: string
   /** Gives this side one more address, which the other side reaches too. */
   alsoHere(): Promise<string>
+  /** Takes it away again. */
+  loseHere(address: string): Promise<void>
   /** The command and arguments that run a program over there. */
   enter(command: readonly string[]): [string, ...string[]]
 }
@@ -44,6 +46,7 @@ export async function createNetworkNamespace(): Promise<NetworkNamespace> {
       await ip('-n', name, 'route', 'add', address, 'via', here)
       return address
     },
+    loseHere: (address) => ip('address', 'delete', `${address}/32`, 'dev', near),
     enter: (command) => ['ip', 'netns', 'exec', name, ...command],
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   }

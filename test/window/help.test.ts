@@ -26,6 +26,18 @@ test('what is mended from Help is asked about again, and what is over is gone', 
   await eventually(() => agent.queriesOf('doctor').length === before + 2)
 })
 
+test('what the documentation says about a finding is read in place, without a network', async () => {
+  await using window = await show(scenes.help)
+  const { page } = window
+  const more = page.getByRole('button', { name: 'Read more: Does this machine stay awake for what asks it?' })
+  await more.click()
+  await page.getByRole('heading', { name: 'Sleep and battery' }).waitFor()
+  await page.getByText('--sleep-policy').first().waitFor()
+  expect(await page.getByRole('heading', { name: 'States' }).count()).toBe(0)
+  await more.click()
+  await page.getByRole('heading', { name: 'Sleep and battery' }).waitFor({ state: 'detached' })
+})
+
 test('a report is shown before it is saved, and the zip file has what was shown', async () => {
   await using window = await show(scenes['help-report'])
   const { page } = window

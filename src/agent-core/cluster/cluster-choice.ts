@@ -102,6 +102,13 @@ type Pin = z.infer<typeof pin>
 
 const pinFile = z.object({ schema: z.literal(1), pin: pin.nullable() })
 
+interface PinOptions {
+  readonly stateDir: string
+  readonly log: Logger
+  /** As for a StateFile. */
+  readonly isOnlyLookedAt?: boolean
+}
+
 /**
  * Which cluster this machine serves, over restarts: otherwise a `kubectl config use-context` and a login later it would serve
  * another. The first cluster that was reached is kept until a person chooses another.
@@ -118,9 +125,9 @@ export class ContextPin {
   }
 
   /** Throws StateFileError. */
-  static async open({ stateDir, log }: { stateDir: string; log: Logger }): Promise<ContextPin> {
+  static async open({ stateDir, log, isOnlyLookedAt = false }: PinOptions): Promise<ContextPin> {
     const file = await StateFile.open<z.infer<typeof pinFile>>({
-      file: join(stateDir, 'cluster.json'),
+      ...{ file: join(stateDir, 'cluster.json'), isOnlyLookedAt },
       schema: pinFile,
       initial: { schema: 1, pin: null },
       keeps: 'which cluster this machine serves',

@@ -54,6 +54,11 @@ export class PersonSettings {
     return new PersonSettings(started, await openPersonFile(file))
   }
 
+  /** For who changes nothing: a file that cannot be read or understood stays as it is. */
+  static async look(started: AgentSettings, file: string): Promise<PersonSettings> {
+    return new PersonSettings(started, await openPersonFile(file, true))
+  }
+
   /** Another one after each update. */
   get revision(): number {
     return this.#revision
@@ -184,9 +189,9 @@ const shownValue = (name: SettingName, value: SettingView['value']): SettingView
 const isSet = (name: SettingName, value: SettingsPatch[SettingName]): boolean =>
   value != null || (value === null && editableRow(name).startsAs !== undefined)
 
-const openPersonFile = (file: string): Promise<StateFile<PersonFile>> =>
+const openPersonFile = (file: string, isOnlyLookedAt = false): Promise<StateFile<PersonFile>> =>
   StateFile.open({
-    file,
+    ...{ file, isOnlyLookedAt },
     schema: personFile,
     initial: { schema: 1, settings: {} },
     keeps: 'what was set while the agent ran, its context and host address included,',

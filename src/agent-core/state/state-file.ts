@@ -42,6 +42,8 @@ export interface StateFileOptions<T> {
   /** A larger one is not ours, or would cost the agent its memory; it is set aside as what cannot be understood is. */
   readonly maxBytes?: number
   readonly now?: () => number
+  /** One that cannot be read or understood stays where it is, and `initial` counts: whoever only looks changes nothing that an agent will find. */
+  readonly isOnlyLookedAt?: boolean
 }
 
 /** One small JSON file that outlives the agent: its content is checked when it is read, and replaced as a whole when it is written. */
@@ -61,15 +63,22 @@ export class StateFile<T> {
 
   /** A file that cannot be understood is set aside; throws StateFileError where the disk says no. */
   static async open<T>(options: StateFileOptions<T>): Promise<StateFile<T>> {
-    const { file, schema, initial, keeps, maxBytes, now } = options
+    const { file, schema, initial, keeps, maxBytes, now, isOnlyLookedAt = false } = options
     try {
       const read = (text: string) => schema.safeParse(parseJson(text)).data
+      if (isOnlyLookedAt) {
+        const text = await readIfThere(file, maxBytes)
+        const value = text === undefined ? initial : read(text)
+        return new StateFile(file, value ?? initial, value ? undefined : `${file} cannot be understood.`)
+      }
       const { value = initial, aside } = await readOrSetAside(file, read, { maxBytes, now })
       const notice =
         aside && `${file} could not be understood and was set aside as ${basename(aside)}: ${keeps} is forgotten.`
       return new StateFile(file, value, notice)
     } catch (error) {
-      throw notPossible('read', file, error)
+      const failure = notPossible('read', file, error)
+      if (isOnlyLookedAt) return new StateFile(file, initial, failure.message)
+      throw failure
     }
   }
 

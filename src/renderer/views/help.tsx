@@ -8,12 +8,16 @@ import {
   type FromClusterView,
   doctorSubjects,
   doctorSummary,
+  partsOfPage,
+  sectionOf,
 } from '../../contract/doctor.ts'
 import { formatBytes } from '../../contract/format.ts'
 import { Card, Folded, Note, ViewPage } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
+import { Markdown } from '../components/markdown.tsx'
 import { ErrorGlyph, NoteGlyph, StepGlyph, WarningGlyph } from '../components/glyph.tsx'
 import { Sentence, Spoken } from '../components/text.tsx'
+import { pages } from '../docs-pages.ts'
 import { useLink, useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { helpWords, subjectWords, verdictWords } from '../words/help.ts'
@@ -269,8 +273,30 @@ function Trouble({ finding: { asks, says, verdict, action, page } }: { readonly 
             {action.fix.label}
           </AskButton>
         )}
-        <p className={styles['note']}>{helpWords.more(page)}</p>
+        <More asks={asks} page={page} />
       </div>
+    </>
+  )
+}
+
+/** What the documentation says about a question; it comes with the app, so that it is there without a network. */
+function More({ asks, page }: Pick<DoctorFinding, 'asks' | 'page'>) {
+  const [text, setText] = useState<string>()
+  const { file, anchor } = partsOfPage(page)
+  const open = async () => {
+    const loaded = await pages[file]?.().catch(() => undefined)
+    setText(loaded ? sectionOf(loaded.default, anchor) : helpWords.pageMissing)
+  }
+  return (
+    <>
+      <Button
+        look="link"
+        label={helpWords.moreAbout(asks)}
+        onPress={() => (text === undefined ? void open() : setText(undefined))}
+      >
+        {text === undefined ? helpWords.more : helpWords.less}
+      </Button>
+      {text !== undefined && <Markdown text={text} />}
     </>
   )
 }

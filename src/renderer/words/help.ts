@@ -27,10 +27,14 @@ export const helpWords = {
   collect: 'Collect…',
   save: 'Save as a zip file',
   discard: 'Discard',
-  more: (page: string) => `More in docs/${page}`,
+  more: 'Read more',
+  less: 'Read less',
+  moreAbout: (asks: string) => `Read more: ${asks}`,
+  pageMissing: 'The page cannot be read.',
 } as const
 
 export const subjectWords: Readonly<Record<DoctorSubject, string>> = {
+  app: 'App',
   agent: 'Agent',
   cluster: 'Cluster',
   machine: 'This machine',

@@ -1,15 +1,18 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir, truncate, writeFile } from 'node:fs/promises'
+import { readdir, readFile, truncate, writeFile } from 'node:fs/promises'
 import { constants, tmpdir } from 'node:os'
 import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
+import { strFromU8, unzipSync } from 'fflate'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { PlatformError, type HostInterface } from '../../../src/agent-core/platform/platform.ts'
 import type { CliIo } from '../../../src/cli/io.ts'
-import { checks, runSelftest, type SelftestOptions } from '../../../src/cli/selftest.ts'
+import { main } from '../../../src/cli/main.ts'
+import { asFinding, checks, runSelftest, type SelftestOptions } from '../../../src/cli/selftest.ts'
+import { doctorReport } from '../../../src/contract/doctor.ts'
 import { eventually } from '../../support/eventually.ts'
 import { allProcesses } from '../../support/run-warden/processes.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -23,7 +26,7 @@ const reportSchema = z.object({
 
 async function selftest(
   platform: NodeJS.Platform,
-  options: Partial<SelftestOptions> = {},
+  options: Partial<SelftestOptions> & { readonly json?: boolean } = {},
   { isTTY = false, homeDir = '/Users/ada', temporaryDir = tmpdir(), env = {} } = {},
 ) {
   const written = { out: '', err: '' }
@@ -255,4 +258,42 @@ test('a process that was ended by somebody else is no failure of the question', 
     1,
     expect.objectContaining({ verdict: 'asExpected' }),
   ])
+})
+
+test('what it finds is told by the doctor too, where a person asks for it: what differs is a failure, what is not here does not apply', async () => {
+  const line = { id: 'zombie', asks: 'a process is gone', expected: 'gone', ms: 1 }
+  expect(
+    (['asExpected', 'different', 'notHere', 'couldNotAsk'] as const).map((verdict) => {
+      const found = asFinding({ ...line, found: 'still there', verdict })
+      return [found.id, found.verdict, found.says, found.action?.shell]
+    }),
+  ).toEqual([
+    ['selftest-zombie', 'pass', 'a process is gone: still there.', undefined],
+    ['selftest-zombie', 'fail', 'Expected was gone, and found is still there.', 'metal-agent selftest'],
+    ['selftest-zombie', 'notApplicable', 'a process is gone: still there.', undefined],
+    ['selftest-zombie', 'notApplicable', 'a process is gone: still there.', undefined],
+  ])
+  await using folder = await temporaryFolder()
+  const written = { out: '' }
+  const io: CliIo = {
+    stdout: { write: (text) => (written.out += text) },
+    stderr: { write: () => true },
+    env: { PATH: '/usr/bin:/bin' },
+    platform: 'linux',
+    ...{ homeDir: folder.dir, temporaryDir: folder.dir, cwd: folder.dir, windowFolder: '/' },
+  }
+  const asked = async (...more: string[]) => {
+    written.out = ''
+    await main(['doctor', '--json', '--state-dir', folder.dir, ...more], io)
+    return doctorReport.parse(JSON.parse(written.out)).findings.map(({ id }) => id)
+  }
+  const own = await asked()
+  expect(own.filter((id) => id.startsWith('selftest-'))).toEqual([])
+  const onLinux = checks.filter(({ isForMacs }) => !isForMacs).map(({ id }) => `selftest-${id}`)
+  expect(await asked('--selftest')).toEqual([...own, ...onLinux])
+
+  await main(['diagnose', '--yes', '--selftest', '--state-dir', folder.dir, '--output', 'report.zip'], io)
+  const files = unzipSync(await readFile(path.join(folder.dir, 'report.zip')))
+  const report = reportSchema.parse(JSON.parse(strFromU8(files['selftest.json'] ?? new Uint8Array())))
+  expect(report.lines.map(({ id }) => `selftest-${id}`)).toEqual(onLinux)
 })

@@ -7,7 +7,16 @@ import { unreached } from '../../../src/agent-core/doctor/cluster-checks.ts'
 import { examine, pass, type Check } from '../../../src/agent-core/doctor/doctor.ts'
 import { ApiError } from '../../../src/agent-core/kube/api-error.ts'
 import { renderReport } from '../../../src/cli/doctor.ts'
-import { doctorReport, doctorSummary, type DoctorFinding } from '../../../src/contract/doctor.ts'
+import { docsPage } from '../../../src/cli/docs-page.ts'
+import {
+  doctorReport,
+  doctorSummary,
+  type DoctorFinding,
+  partsOfPage,
+  sectionOf,
+} from '../../../src/contract/doctor.ts'
+import { pages } from '../../../src/renderer/docs-pages.ts'
+import { docsOfDoctor } from '../../../tasks/docs-texts.ts'
 import { patientOf } from '../../support/patient.ts'
 
 const all = doctorChecks.flatMap(([, checks]) => checks)
@@ -16,12 +25,14 @@ test('every question has a name of its own, is a question, and leads to a page t
   expect(new Set(all.map(({ id }) => id)).size).toBe(all.length)
   for (const { id, asks, page } of all) {
     expect([id, asks]).toEqual([expect.stringMatching(/^[a-z][a-z-]+$/), expect.stringMatching(/\?$/)])
-    const [file = '', anchor] = page.split('#')
+    const { file, anchor } = partsOfPage(page)
     const text = await readFile(join('docs', file), 'utf8')
-    const anchors = [...text.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) =>
-      title.toLowerCase().replaceAll(',', '').replaceAll(' ', '-'),
-    )
-    expect([page, anchor === undefined || anchors.includes(anchor)]).toEqual([page, true])
+    const section = sectionOf(text, anchor)
+    expect([page, anchor === undefined ? section === text : section.length < text.length]).toEqual([page, true])
+    // Both a terminal and the window have it.
+    expect([page, await docsPage(page)]).toEqual([page, section])
+    expect(docsOfDoctor).toContain(file)
+    expect(Object.keys(pages).toSorted()).toEqual(docsOfDoctor)
   }
 })
 
@@ -135,7 +146,7 @@ WARNING  agent  It is [2J paused.
                 Resume it.
                 $ metal-agent resume
                 $ metal-agent doctor --fix agent
-                More: docs/models.md
+                More: metal-agent doctor --page agent
 -        metal  No.
 
 1 in order, 1 warning, 0 failures, 1 not applicable; asked in 1.2 s.

@@ -83,7 +83,7 @@ export const helpScenes = {
       'It does not let in /opt/homebrew/Cellar/llama.cpp/9430/bin/llama-server.',
       'sudo pmset -c sleep 0',
       'Resume',
-      'More in docs/service.md',
+      'Read more',
       '2 questions with nothing to do',
     ],
     agent: finding([...well, ...troubles]),
