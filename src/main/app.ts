@@ -12,6 +12,7 @@ import { messageOf } from '../agent-core/util/message-of.ts'
 import { cleanLines } from '../contract/clean-text.ts'
 import { onceCopied } from '../installation/versioned-copy.ts'
 import { createAgentView, keepPreferences, keepShowing } from './agent/agent-view.ts'
+import { appFindings } from './system/app-doctor.ts'
 import { installedApp } from './system/installed-app.ts'
 import { KeptToken } from './system/kept-token.ts'
 import { confirm, losesWritten, tellCannotStart } from './lifecycle/questions.ts'
@@ -38,7 +39,7 @@ import {
 import { carryOut, type MenuActionOptions, ownLog, type Question } from './tray/menu-actions.ts'
 import type { MenuAction } from './tray/menu-entries.ts'
 import { menuLists } from './tray/menu-lists.ts'
-import { rescueHiddenIcon, showTray, tellHiddenIconOnce } from './tray/tray.ts'
+import { iconState, rescueHiddenIcon, showTray, tellHiddenIconOnce } from './tray/tray.ts'
 import { appUninstall } from './lifecycle/uninstall.ts'
 import { registerAppScheme, securePages, serveAppScheme } from './window/app-scheme.ts'
 import { appState, serveAppIpc, serveIpc } from './window/ipc.ts'
@@ -208,7 +209,13 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     confirm: ask,
     endBy: (finish) => goodEnd.endBy(finish),
   })
-  serveIpc(agent.link, log)
+  serveIpc(agent.link, log, () =>
+    appFindings({
+      loginItem: loginItemState(view.getState().misplaced),
+      isHere: view.getState().isHere,
+      icon: iconState(iconBounds()),
+    }),
+  )
   serveAppIpc(agent.link, log, {
     state: () =>
       appState(

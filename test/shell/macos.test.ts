@@ -2,6 +2,8 @@ import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { doctorReport } from '../../src/contract/doctor.ts'
+import { answers } from '../../src/contract/queries.ts'
 import { keychainService } from '../../src/installation/uninstall/traces.ts'
 import { agentBesideApp } from '../support/agent-beside-app.ts'
 import { untilGone } from '../support/agent-world.ts'
@@ -158,6 +160,46 @@ describe('the app on a Mac', () => {
     const lines = (await app.log()).split('\n').filter((line) => line.includes('a helper process of the app ended'))
     expect([lines.length, await app.serverOf('tiny'), lives(pid)]).toEqual([2, pid, true])
   })
+})
+
+test('the doctor and the report of its window know of the app: whether it is opened at login, and whether its icon is seen', async ({
+  skip,
+}) => {
+  skip(isOnElectron, needsMacos)
+  skip(missingBrowser() !== undefined, missingBrowser())
+  await using browser = await startShellBrowser()
+  const env = { ELECTRON_STAND_IN_INSTALLED: '1' }
+  await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint, env })
+  await app.icon('disconnected', 'kubeconfig')
+  await app.ask({ do: 'clickIcon' })
+  const page = await browser.window()
+  const query = async (name: 'doctor' | 'diagnostics') => {
+    const reply: unknown = await page.evaluate(`metalbar.query({ name: '${name}' }, crypto.randomUUID())`)
+    return z.object({ ok: z.literal(true), value: z.unknown() }).parse(reply).value
+  }
+  const found = async () => {
+    const { findings } = doctorReport.parse(await query('doctor'))
+    expect(findings.some(({ subject }) => subject === 'cluster')).toBe(true)
+    return findings.filter(({ subject }) => subject === 'app').map(({ id, verdict }) => `${id} ${verdict}`)
+  }
+  expect(await found()).toEqual(['login-item warn', 'icon pass'])
+  await app.ask({ do: 'approveLoginItem', isAllowed: false })
+  await asks(app, 'setLoginItem', true)
+  await app.ask({ do: 'moveIcon', bounds: { x: 0, y: 0, width: 0, height: 0 } })
+  const { findings } = doctorReport.parse(await query('doctor'))
+  expect(findings.slice(0, 2)).toMatchObject([
+    { id: 'login-item', verdict: 'warn', says: expect.stringContaining('macOS waits for your leave') as string },
+    { id: 'icon', verdict: 'warn', says: expect.stringContaining('behind the camera') as string },
+  ])
+  await app.ask({ do: 'approveLoginItem', isAllowed: true })
+  // Below the screen, where macOS puts what has no room.
+  await app.ask({ do: 'moveIcon', bounds: { x: 1_000, y: 950, width: 24, height: 25 } })
+  expect(await found()).toEqual(['login-item pass', 'icon warn'])
+  const { files } = answers.diagnostics.parse(await query('diagnostics'))
+  expect(files.find(({ name }) => name === 'app.json')?.text).toContain('"login-item"')
+
+  await page.getByRole('tab', { name: 'Help' }).click()
+  await page.getByRole('heading', { name: 'Is the icon of Metalbar to be seen?' }).waitFor()
 })
 
 describe('what only the app’s own window may ask', () => {

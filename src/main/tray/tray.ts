@@ -92,13 +92,19 @@ function imageOf(folder: string, { name }: Icon) {
 /** The menu bar is laid out by then. */
 const layoutMs = 3_000
 
+/** Whether macOS shows the icon: where it has no room for it, or the camera is there, its place is on no menu bar. */
+export function iconState(icon: Rectangle): 'shown' | 'hidden' | 'unknown' {
+  const displays = screen.getAllDisplays()
+  // The bounds say it on macOS alone.
+  if (!app.dock || displays.length === 0) return 'unknown'
+  return displayOf(icon, displays) ? 'shown' : 'hidden'
+}
+
 /** Where macOS has no room for the icon nothing else says that the app runs, and nothing else opens its window. */
 export function rescueHiddenIcon(icon: () => Rectangle, onHidden: () => void): void {
-  // There on macOS alone, where the bounds say it.
   if (!app.dock) return
   setTimeout(() => {
-    const displays = screen.getAllDisplays()
-    if (displays.length > 0 && !displayOf(icon(), displays)) onHidden()
+    if (iconState(icon()) === 'hidden') onHidden()
   }, layoutMs)
 }
 

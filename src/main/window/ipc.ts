@@ -19,6 +19,7 @@ import {
 } from '../../contract/app-bridge.ts'
 import { type AgentLink, LinkError, lookers } from '../../contract/client.ts'
 import { commandRequest, type CommandResult, serviceRef } from '../../contract/commands.ts'
+import type { DoctorFinding } from '../../contract/doctor.ts'
 import { logRun, streamRequest } from '../../contract/log.ts'
 import { query } from '../../contract/queries.ts'
 import { type TraceKind, traceKinds, type TraceList } from '../../contract/uninstall.ts'
@@ -26,6 +27,7 @@ import type { AgentViewStore } from '../agent/agent-view.ts'
 import { appOrigin } from './app-scheme.ts'
 import { channels } from '../ipc-channels.ts'
 import type { KeptToken } from '../system/kept-token.ts'
+import { withAppFindings } from '../system/app-doctor.ts'
 import { loginItemState } from '../system/macos.ts'
 import { PageListeners, PageQuestions } from './page.ts'
 import { preferenceKeys, setByPerson } from '../preferences.ts'
@@ -39,13 +41,15 @@ const listenRequest = z.object({
   ]),
 })
 
-/** The contract over Electron's IPC, for the app's window alone. */
-export function serveIpc(link: AgentLink, log: Logger): void {
+/** The contract over Electron's IPC, for the app's window alone; `ofApp`: what the app's own questions find. */
+export function serveIpc(link: AgentLink, log: Logger, ofApp: () => readonly DoctorFinding[] = () => []): void {
   const listenersOf = ofEachPage((window) => new PageListeners(link, window))
   const questionsOf = ofEachPage((window) => new PageQuestions(link, window))
   handle(log, channels.snapshot, z.undefined(), () => link.snapshot())
   handle(log, channels.command, commandRequest, ({ command, requestId }) => link.command(command, requestId))
-  handle(log, channels.query, z.object({ id, query }), (asked, page) => questionsOf(page).ask(asked.id, asked.query))
+  handle(log, channels.query, z.object({ id, query }), async (asked, page) =>
+    withAppFindings(asked.query, await questionsOf(page).ask(asked.id, asked.query), ofApp),
+  )
   handle(log, channels.withdraw, z.object({ id }), (asked, page) => questionsOf(page).withdraw(asked.id))
   handle(log, channels.listen, listenRequest, (asked, page) => listenersOf(page).add(asked.id, asked.request))
   handle(log, channels.leave, z.object({ id }), (asked, page) => listenersOf(page).remove(asked.id))
