@@ -208,8 +208,10 @@ function unpublishable(address: string): string | undefined {
   }
 }
 
-/** Addresses come and go with networks; reading the interfaces costs microseconds. */
-const lookEveryMs = 5_000
+/** Addresses come and go with networks, and whoever asks for a model waits meanwhile; reading the interfaces costs microseconds. */
+const lookEveryMs = 500
+/** The route to the API server may change without them; to find it out may cost a question to a name server. */
+const checkEveryMs = 5_000
 
 interface PublishedAddressOptions {
   readonly interfaces: () => readonly HostCandidate[]
@@ -241,6 +243,9 @@ export class PublishedAddress implements Disposable {
   #current = nothingChosen
   #isFirst = true
   #timer: NodeJS.Timeout | undefined
+  /** The interfaces of the last check. */
+  #seen: readonly HostCandidate[] = []
+  #checkedAt = 0
 
   constructor(options: PublishedAddressOptions) {
     this.#options = options
@@ -264,8 +269,10 @@ export class PublishedAddress implements Disposable {
 
   /** Looks again and again from now on. */
   watch(): void {
-    const { log } = this.#options
+    const { log, interfaces } = this.#options
     this.#timer = setInterval(() => {
+      const isDue = performance.now() - this.#checkedAt >= checkEveryMs
+      if (!isDue && isDeepStrictEqual(interfaces(), this.#seen)) return
       this.check().catch((error: unknown) => log.error('host address not checked', { error }))
     }, lookEveryMs)
   }
@@ -274,6 +281,8 @@ export class PublishedAddress implements Disposable {
   async check(): Promise<void> {
     const { interfaces, wanted, server, local, onChange } = this.#options
     const cluster = server()
+    this.#checkedAt = performance.now()
+    this.#seen = interfaces()
     if (cluster === undefined) return
     const choice = wanted()
     const found = await hostAddress({
