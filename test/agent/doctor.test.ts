@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { once } from 'node:events'
 import { execa } from 'execa'
 import { strFromU8, unzipSync } from 'fflate'
@@ -10,6 +10,7 @@ import { AgentWorld } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { createNetworkNamespace } from '../support/network-namespace.ts'
 import { missingNetworkNamespaces, skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -134,6 +135,51 @@ test('metal-agent diagnose shows what it would send, asks, and writes a zip file
   for (const secret of [connection.token, 'planted-in-the-environment']) expect(whole).not.toContain(secret)
   // Neither is another file of that name written over.
   expect(await agent.run('diagnose', '--output', file, '--yes')).toMatchObject({ code: 1 })
+})
+
+test('a report has no token that the agent logs in with, wherever it stands: of a plugin, of the Hub, of its metrics', async () => {
+  await using sim = await KubeSim.start({ protocol: 'http' })
+  await using folder = await temporaryFolder()
+  // None of them looks like a token, or stands beside a name that says so.
+  const planted = {
+    plugin: sim.connection().token,
+    hub: 'green-elephants-of-the-hub',
+    metrics: 'blue-whales-of-the-metrics',
+    environment: 'red-foxes-of-a-plugin',
+  }
+  const told = Object.values(planted).join(' and ')
+  const metadata = { name: 'tiny', namespace: 'default', annotations: { note: `It is ${told}.` } }
+  sim.create({
+    apiVersion: 'inference.llmkube.dev/v1alpha1',
+    kind: 'InferenceService',
+    metadata,
+    spec: { modelRef: 'tiny' },
+  })
+  const files = { hub: `${folder.dir}/hub`, metrics: `${folder.dir}/metrics`, plugin: `${folder.dir}/plugin` }
+  await writeFile(files.hub, planted.hub)
+  await writeFile(files.metrics, planted.metrics, { mode: 0o600 })
+  const credential = { apiVersion: 'client.authentication.k8s.io/v1', kind: 'ExecCredential' }
+  const printed = JSON.stringify({ ...credential, status: { token: planted.plugin } })
+  await writeFile(files.plugin, `#!/bin/sh\necho '${printed}'\n`, { mode: 0o755 })
+  const variable = { name: 'MY_SECRET', value: planted.environment }
+  const exec = { apiVersion: credential.apiVersion, command: files.plugin, env: [variable], interactiveMode: 'Never' }
+  const cluster = { server: sim.url, 'insecure-skip-tls-verify': true }
+  const kubeconfig = JSON.stringify({
+    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'a' },
+    clusters: [{ name: 'a', cluster }],
+    users: [{ name: 'a', user: { exec } }],
+    contexts: [{ name: 'a', context: { cluster: 'a', user: 'a' } }],
+  })
+  const tokens = ['--hub-token-file', files.hub, '--metrics-token-file', files.metrics]
+  await using agent = await AgentProcess.start({ kubeconfig, args: ['--namespace', 'default', ...tokens] })
+  await agent.shows(({ cluster: { state } }) => state === 'live', 'its cluster')
+  expect((await agent.run('diagnose', '--output', `${folder.dir}/report.zip`, '--yes')).code).toBe(0)
+  const report = unzipSync(await readFile(`${folder.dir}/report.zip`))
+  const whole = Object.values(report)
+    .map((bytes) => strFromU8(bytes))
+    .join('\n')
+  expect(whole).toContain('It is [redacted] and [redacted] and [redacted] and [redacted].')
+  expect(Object.values(planted).filter((secret) => whole.includes(secret))).toEqual([])
 })
 
 test('metal-agent why tells for each InferenceService of the cluster why it is not served here, and fleet which Macs there are', async () => {

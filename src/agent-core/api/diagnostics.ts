@@ -3,7 +3,9 @@ import { diagnosticFiles, endOfFile, type DiagnosticParts } from '../doctor/diag
 import type { Patient } from '../doctor/doctor.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
+import { hubToken, type LoginSources } from '../models/hub/token.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
+import { readBounded } from '../util/files.ts'
 import { isSecretName } from '../util/redact.ts'
 import type { Answer } from '../../contract/queries.ts'
 import { maxPage } from '../../contract/queries.ts'
@@ -15,11 +17,14 @@ export interface DiagnosticsSources {
   readonly history: History
   readonly cluster: Cluster | undefined
   readonly report: () => Promise<DoctorReport>
+  readonly hubLogin: LoginSources
 }
 
 /** A cluster has thousands of a kind. */
 const maxObjects = 100
 const maxServerLogs = 12
+/** Many times a token. */
+const maxTokenBytes = 64 * 1024
 
 /** All that helps to see from afar what is wrong here, without secrets. */
 export async function diagnostics(sources: DiagnosticsSources): Promise<Answer<'diagnostics'>> {
@@ -42,7 +47,7 @@ export async function diagnostics(sources: DiagnosticsSources): Promise<Answer<'
     ...(agentLog !== undefined && { 'agent.log': agentLog }),
     ...(await serverLogs(snapshot?.services ?? [])),
   }
-  const secrets = { values: await secretsOf(patient), home: patient.env['HOME'] ?? homedir() }
+  const secrets = { values: await secretsOf(sources), home: patient.env['HOME'] ?? homedir() }
   return { files: diagnosticFiles(parts, secrets) }
 }
 
@@ -66,13 +71,17 @@ async function serverLogs(
   return Object.fromEntries((await Promise.all(logs)).flat())
 }
 
-/** What this machine logs in with, and what its environment calls a secret. */
-async function secretsOf({ context, env }: Pick<Patient, 'context' | 'env'>): Promise<string[]> {
-  const user = await context().then(
-    ({ config }) => config.getCurrentUser(),
-    () => null,
-  )
-  const ofUser = [user?.token, user?.password, user?.keyData, user?.certData]
+/** What this machine logs in with at its cluster and at the Hub, the token of its metrics, and what its environment calls a secret. */
+async function secretsOf({ patient: { context, env }, hubLogin, settings }: DiagnosticsSources): Promise<string[]> {
+  const { metricsTokenFile } = settings.current
+  // What cannot be read is in no report either.
+  const unknown = () => undefined
+  const [ofCluster, ofHub, ofMetrics] = await Promise.all([
+    context().then(({ secrets }) => secrets, unknown),
+    hubToken(hubLogin).catch(unknown),
+    metricsTokenFile === undefined ? undefined : readBounded(metricsTokenFile, maxTokenBytes).catch(unknown),
+  ])
   const ofEnvironment = Object.entries(env).flatMap(([name, value]) => (isSecretName(name) ? [value] : []))
-  return [...ofUser, ...ofEnvironment].filter((value) => value !== undefined)
+  const found = [...(ofCluster ?? []), ofHub?.value, ofMetrics?.toString().trim(), ...ofEnvironment]
+  return found.filter((value) => value !== undefined)
 }

@@ -114,6 +114,7 @@ async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Pr
         patient: sources.patient(),
         ...{ settings, history, cluster: sources.session()?.cluster },
         report: () => report(sources, signal),
+        hubLogin: { ...sources.hubLogin, hubTokenFile: settings.current.hubTokenFile },
       })
     case 'unserved':
       return unserved(sessionOf(sources).reconciler.unserved())

@@ -6,6 +6,7 @@ import { rootMessage } from './api-error.ts'
 import { readNamedFile } from './kubeconfig.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
 import { parseJson } from '../util/files.ts'
+import { isSecretName } from '../util/redact.ts'
 
 /** `auth-provider.config` of a user whose auth provider is `oidc`. */
 const oidcProvider = z.object({
@@ -47,6 +48,11 @@ class OidcLogin {
     this.#idToken = provider['id-token']
     this.#usableUntil = expiryOf(this.#idToken)
     this.#refreshToken = provider['refresh-token']
+  }
+
+  /** It logs in with them, or did. */
+  get secrets(): string[] {
+    return [this.#idToken, this.#refreshToken]
   }
 
   /** Callers share one renewal. Throws ProgramError. */
@@ -166,6 +172,10 @@ export class CredentialPlugins {
   /** The OIDC logins of this kubeconfig's users, kept over every reading of it, since a refresh token works once. */
   readonly #logins = new Map<string, OidcLogin>()
   #running: { readonly asked: string; readonly answer: Promise<Credential> } | undefined
+  /** What each user of the config that is served got last. */
+  #kept = new Map<string, Credential>()
+  /** What the config itself states for its users. */
+  #stated: readonly string[] = []
 
   constructor({ env, pluginTimeLimitMs = defaultTimeLimitMs }: CredentialPluginsOptions) {
     this.#env = Object.fromEntries(
@@ -178,6 +188,8 @@ export class CredentialPlugins {
   serve(config: KubeConfig): void {
     const sources = new Map(config.users.map((user) => [user.name, this.#sourceOf(user)]))
     const kept = new Map<string, Credential>()
+    this.#kept = kept
+    this.#stated = config.users.flatMap(statedSecrets)
     // With them client-node would ask by itself.
     config.users = config.users.map((user) => ({ ...user, exec: null, authProvider: null }))
     config.addAuthenticator({
@@ -192,6 +204,13 @@ export class CredentialPlugins {
         if (current.token) Object.assign((options.headers ??= {}), { Authorization: `Bearer ${current.token}` })
       },
     })
+  }
+
+  /** All that is known of what its users log in with: nothing of it may be sent to others. */
+  get secrets(): string[] {
+    const got = [...this.#kept.values()].flatMap(({ token, clientKeyData }) => [token, clientKeyData])
+    const logins = [...this.#logins.values()].flatMap((login) => login.secrets)
+    return [...this.#stated, ...got, ...logins].flatMap((secret) => secret || [])
   }
 
   #sourceOf(user: User): Source | undefined {
@@ -248,6 +267,14 @@ export class CredentialPlugins {
 
 const variables = (env: PluginCommand['env']): Record<string, string> =>
   Object.fromEntries((env ?? []).map(({ name, value }) => [name, value]))
+
+/** Of an auth provider, and of the environment that a plugin is given; the rest of what a kubeconfig states is no plugin's. */
+function statedSecrets(user: User): string[] {
+  const { exec, authProvider } = userWithPlugin.safeParse(user).data ?? {}
+  const { env } = pluginCommand.safeParse(exec ?? authProvider?.config?.exec).data ?? {}
+  const named = [...Object.entries(authProvider?.config ?? {}), ...Object.entries(variables(env))]
+  return named.flatMap(([name, value]) => (isSecretName(name) && typeof value === 'string' ? [value] : []))
+}
 
 const isExpired = ({ expirationTimestamp }: Credential): boolean =>
   expirationTimestamp !== undefined && Date.parse(expirationTimestamp) <= Date.now()

@@ -78,6 +78,12 @@ export class PinnedContext {
     return this.#config
   }
 
+  /** All that is known of what it logs in with: nothing of it may be sent to others. */
+  get secrets(): string[] {
+    const { token, password, keyData, certData } = this.#config.getCurrentUser() ?? {}
+    return [token, password, keyData, certData, ...this.#plugins.secrets].filter((secret) => secret !== undefined)
+  }
+
   /** Closes every connection, which may be dead without having said so: requests under way fail, and later ones open new connections. */
   reconnect(): void {
     this.#config.reconnect()
