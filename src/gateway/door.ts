@@ -1,11 +1,13 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import {
+  ingressCodes,
   requestReasons,
   type CodeClass,
   type DoorName,
   type GatewayCounts,
   type GatewayRoute,
+  type IngressCode,
   type ProxyOutcome,
   type RequestReason,
 } from '../contract/gateway.ts'
@@ -37,6 +39,7 @@ export interface Asked {
 /** Takes connections and answers what comes over them, within bounds of connections, headers, time and requests. It does not listen itself. */
 export abstract class Door {
   readonly #outcomes = new Map<ProxyOutcome, number>()
+  readonly #codes = new Map<IngressCode, number>()
   readonly #figures: Figures
   readonly #log: (text: string) => void
   readonly #http: Server
@@ -71,6 +74,10 @@ export abstract class Door {
   /** Throws Refusal. */
   protected abstract serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void>
 
+  protected refuse(response: ServerResponse, refusal: Refusal): void {
+    refuse(response, refusal)
+  }
+
   /** `serve` calls it once it knows which service the request is for. */
   protected begin(asked: Asked, route: GatewayRoute, path: string): Exchange {
     const exchange = this.#figures.begin(route, path, { ...asked, door: this.name })
@@ -85,6 +92,11 @@ export abstract class Door {
 
   get counts(): GatewayCounts {
     return { requests: Object.fromEntries(this.#outcomes), services: this.#figures.counts() }
+  }
+
+  /** All requests by the status of their answer. */
+  get codes(): Partial<Record<IngressCode, number>> {
+    return Object.fromEntries(this.#codes)
   }
 
   /** `serve` calls it before any costly work. Throws Refusal. */
@@ -144,11 +156,13 @@ export abstract class Door {
       await this.serve(request, response, asked)
     } catch (error) {
       refusal = error instanceof Refusal ? error : this.#defect(error)
-      refuse(response, refusal)
+      this.refuse(response, refusal)
     }
     this.#inFlight -= 1
     const outcome = refusal?.outcome ?? codeOf(response) ?? 'other'
     this.#outcomes.set(outcome, (this.#outcomes.get(outcome) ?? 0) + 1)
+    const code = ingressCodeOf(response)
+    this.#codes.set(code, (this.#codes.get(code) ?? 0) + 1)
     const reason = refusal ? reasonOf(refusal) : response.writableEnded ? 'answered' : 'client_left'
     asked.exchange?.ended(codeOf(response) ?? 'none', reason)
   }
@@ -182,6 +196,13 @@ function codeOf({ headersSent, statusCode }: ServerResponse): Exclude<CodeClass,
   const codes = { 2: '2xx', 3: '3xx', 4: '4xx', 5: '5xx' } as const
   const digit = Math.floor(statusCode / 100)
   return headersSent && digit in codes ? codes[digit as keyof typeof codes] : undefined
+}
+
+const clientLeft = '499'
+
+function ingressCodeOf({ headersSent, statusCode }: ServerResponse): IngressCode {
+  const status = headersSent ? String(statusCode) : clientLeft
+  return ingressCodes.find((code) => code === status) ?? 'other'
 }
 
 const reasonOf = ({ code }: Refusal): RequestReason => requestReasons.find((reason) => reason === code) ?? 'refused'

@@ -10,6 +10,7 @@ import {
 import { pipeline, Readable } from 'node:stream'
 import { AddressScan, encodingRefused, rewritten, rulesOf } from './body-rules.ts'
 import type { Exchange } from './figures.ts'
+import { keyHeaders } from './keys.ts'
 import { closeIfUnread, hasBody, Refusal } from './refusal.ts'
 
 /** Pictures and long contexts fit many times. */
@@ -81,6 +82,8 @@ export interface Forwarded {
   readonly path: string
   /** The client is told the status of the answer and nothing else. */
   readonly statusAlone: boolean
+  /** An engine that has no figures (404) is answered for with none, so that nobody takes the service for down. */
+  readonly isScrape?: boolean
   readonly connections: Agent
   readonly exchange: Exchange
 }
@@ -142,9 +145,15 @@ async function send(forwarded: Forwarded, flight: Flight): Promise<void> {
 /** The answer of an engine, to the client. Throws where its head cannot be sent. */
 function passOn(
   answer: IncomingMessage,
-  { request, response, exchange, statusAlone }: Forwarded,
+  { request, response, exchange, statusAlone, isScrape }: Forwarded,
   done: () => void,
 ): void {
+  if (isScrape === true && answer.statusCode === 404) {
+    answerNoFigures(response)
+    exchange.answered(200, {})
+    answer.resume().once('end', done)
+    return
+  }
   if (statusAlone) {
     response.writeHead(answer.statusCode ?? 502, closeIfUnread(request)).end()
     exchange.answered(answer.statusCode ?? 502, {})
@@ -166,6 +175,15 @@ function passOn(
   // What came together with the headers is sent together with them; the headers wait for nothing that comes later.
   process.nextTick(() => response.flushHeaders())
 }
+
+export const answerNoFigures = (response: ServerResponse): void =>
+  void response
+    .writeHead(200, {
+      'content-type': 'text/plain; version=0.0.4',
+      'content-length': 0,
+      ...closeIfUnread(response.req),
+    })
+    .end()
 
 function limitConnecting(asked: ClientRequest): void {
   asked.once('socket', (socket) => {
@@ -289,9 +307,6 @@ const hopByHop = new Set([
 /** Who asked by which way is nothing for an engine, and a client could say anything of it. */
 const isOfTheWay = (name: string): boolean =>
   name === 'host' || name === 'forwarded' || name === 'expect' || name.startsWith('x-forwarded-')
-
-/** The headers that carry a key. */
-export const keyHeaders: readonly string[] = ['authorization', 'x-api-key']
 
 /** Some engines have a key of their own, or may get one: what a client sends for a key is not for them. */
 const mayAskForKey = (runtime: string): boolean => runtime === 'omlx'

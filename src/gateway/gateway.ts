@@ -10,13 +10,16 @@ import {
   toGateway,
   type FromGateway,
   type GatewayRoute,
+  type RelayIngressTold,
   type ToGateway,
 } from '../contract/gateway.ts'
 import { ClientDoor } from './client-door.ts'
+import type { Door } from './door.ts'
 import { Figures } from './figures.ts'
 import { handOver, inherit, type Told } from './hand-over.ts'
 import { Listeners } from './listeners.ts'
 import { PublishedDoor } from './published-door.ts'
+import { RelayDoor } from './relay-door.ts'
 import { serviceOf } from './routing.ts'
 
 export interface GatewayOptions {
@@ -78,6 +81,8 @@ class AgentSocket {
   readonly #figures: Figures
   readonly #door: ClientDoor
   readonly #published: PublishedDoor
+  /** Undefined until an agent tells of it. */
+  #relay: RelayDoor | undefined
   readonly #listeners: Listeners
   readonly #agents = new Set<Socket>()
   /** Those of them that somebody looks at requests in flight by. */
@@ -138,10 +143,14 @@ class AgentSocket {
     this.#server.close()
     this.#listeners.set([])
     const when = isReplaced ? 'as they come' : 'at once'
-    const closing = Promise.all([this.#door.close(when), this.#published.close(when)])
+    const closing = Promise.all(this.#doors.map((door) => door.close(when)))
     if (!isReplaced) await within(agentWaitsMs, closing)
     for (const agent of this.#agents) agent.end()
     await within(endLimitMs, closing)
+  }
+
+  get #doors(): Door[] {
+    return [this.#door, this.#published, ...(this.#relay ? [this.#relay] : [])]
   }
 
   #begin(server: Server): void {
@@ -187,7 +196,8 @@ class AgentSocket {
         return
       case 'changes': {
         const gone = new Set(frame.gone)
-        this.#know(byService([...this.#routes.values(), ...frame.routes].filter((one) => !gone.has(serviceOf(one)))))
+        const routes = [...this.#routes.values(), ...this.#understood(frame.routes)]
+        this.#know(byService(routes.filter((one) => !gone.has(serviceOf(one)))), frame.ingress)
         return
       }
       case 'watch':
@@ -196,7 +206,7 @@ class AgentSocket {
         if (frame.isOn) this.#tellOpen(socket)
         return
       case 'count':
-        send(socket, { type: 'counts', ...this.#door.counts })
+        send(socket, { type: 'counts', ...this.#door.counts, ...(this.#relay && { ingress: this.#relay.codes }) })
         return
       case 'ping':
         send(socket, { type: 'pong' })
@@ -211,7 +221,17 @@ class AgentSocket {
 
   #hear(told: Told): void {
     this.#told = told
-    this.#know(byService(told.routes))
+    this.#know(byService(this.#understood(told.routes)), told.ingress)
+  }
+
+  /** With what an agent that has only just started leaves as it was. */
+  #understood(routes: readonly GatewayRoute[]): GatewayRoute[] {
+    return routes.map((route) => {
+      const { relay, ...rest } = route
+      if (relay?.is !== 'unchanged') return route
+      const before = this.#routes.get(serviceOf(route))?.relay
+      return before ? { ...rest, relay: { ...relay, is: before.is } } : rest
+    })
   }
 
   /** Never rejects. */
@@ -224,7 +244,10 @@ class AgentSocket {
       await handOver([program, ...args, 'gateway', '--socket', this.#options.socketPath, '--successor'], {
         listeners: this.#listeners.opened,
         agents: this.#server,
-        told: this.#told && { ...this.#told, routes: this.#published.completed([...this.#routes.values()]) },
+        told: this.#told && {
+          ...{ type: 'routes', port: this.#told.port, ingress: this.#relay?.estate },
+          routes: this.#published.completed([...this.#routes.values()]),
+        },
       })
       this.#replacement = 'done'
       send(agent, { type: 'replaced' })
@@ -249,28 +272,46 @@ class AgentSocket {
     send(agent, { type: 'open', requests: this.#figures.open })
   }
 
-  #know(routes: ReadonlyMap<string, GatewayRoute>): void {
+  /** `ingress`: where there is something new of it. */
+  #know(routes: ReadonlyMap<string, GatewayRoute>, ingress?: RelayIngressTold): void {
     this.#routes = routes
     const all = [...routes.values()]
     this.#door.routes = all
     for (const route of all) {
-      if (route.cut) for (const door of [this.#door, this.#published]) door.cut(serviceOf(route), route.cut)
+      if (route.cut) for (const door of this.#doors) door.cut(serviceOf(route), route.cut)
     }
     // Without an agent the cluster calls these services stale and sends nobody here.
-    const isAlone = performance.now() - this.#heardAt >= this.#timings.agentGoneMs
+    const isAlone = !this.#isAgentThere
     const published = this.#published.told(all, { isOpen: !isAlone })
+    if (ingress) this.#relay ??= this.#relayDoor()
+    const relayed = this.#relay?.told(all, ingress) ?? []
+    if (isAlone) this.#relay?.forgetTokens()
     const client = {
       host: '127.0.0.1',
       port: this.#told?.port ?? 0,
       onConnection: (one: Socket) => this.#door.connect(one),
     }
-    this.#listeners.set(client.port === 0 ? published : [client, ...published])
+    this.#listeners.set([...(client.port === 0 ? [] : [client]), ...published, ...relayed])
+  }
+
+  /** Made with the first relay: what nobody needs takes neither memory nor time. */
+  #relayDoor(): RelayDoor {
+    return new RelayDoor({
+      ...{ log: this.#options.log, figures: this.#figures },
+      keyOf: (service) => this.#published.askedOf(service),
+      isAgentThere: () => this.#isAgentThere,
+    })
+  }
+
+  /** Whether an agent was heard lately. */
+  get #isAgentThere(): boolean {
+    return performance.now() - this.#heardAt < this.#timings.agentGoneMs
   }
 
   /** While there is no agent: an engine that has ended is offered no more, and without any of them nobody needs the gateway. */
   async #look(): Promise<void> {
-    const { agentGoneMs, lingerMs } = this.#timings
-    const isThere = this.#agents.size > 0 && performance.now() - this.#heardAt < agentGoneMs
+    const { lingerMs } = this.#timings
+    const isThere = this.#agents.size > 0 && this.#isAgentThere
     const before = this.#routes
     const routes = isThere ? before : byService(await withEngines([...before.values()]))
     // An agent that has come meanwhile knows better.

@@ -22,7 +22,7 @@ const vllmSwift = [
 /** Its lists name all models that the person has, and what it shows of one says where that lies. */
 const keptFromClients = ['/api/tags', '/api/ps', '/api/show']
 const ollama = [
-  ...['GET /health', 'GET /api/version'],
+  ...['GET /', 'GET /health', 'GET /api/version'],
   ...['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses', '/v1/messages'].map(post),
   ...['/api/chat', '/api/generate', '/api/embed', '/api/embeddings'].map(post),
 ]
@@ -53,6 +53,9 @@ const pathsOfEngines: ReadonlySet<string> = new Set([
   ...[...allowed.values()].flatMap((entries) => [...entries].map((entry) => entry.replace(/^\S+ /, ''))),
   ...keptFromClients,
 ])
+
+/** Whether anything may be asked of it. */
+export const isKnownRuntime = (runtime: string): boolean => allowed.has(runtime)
 
 /** A request's target as it was sent, and its path as it is meant. */
 export interface Target {
@@ -91,8 +94,9 @@ export const enginePath = (runtime: string, { path, sent, query }: Target): stri
 /** The status of the answer says it all: the rest of oMLX's tells which model the person has for a default, and what tools. */
 export const isStatusAlone = (runtime: string, { path }: Target): boolean => runtime === 'omlx' && path === '/health'
 
-/** Whether some engine has it, whatever the method: such a path names no service. */
-export const isPathOfEngines = (path: string): boolean => pathsOfEngines.has(path) || isModelPath(path)
+/** Whether some engine has it, whatever the method: such a path names no service. What stands at `/` every engine has its own of. */
+export const isPathOfEngines = (path: string): boolean =>
+  path !== '/' && (pathsOfEngines.has(path) || isModelPath(path))
 
 /** `/v1/models/{id}`, of one segment. */
 export const modelInPath = (path: string): string | undefined => /^\/v1\/models\/([^/;]+)$/.exec(path)?.[1]

@@ -1,15 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import {
-  earlierKeyMs,
-  type EarlierKey,
-  type GatewayRoute,
-  type PublishedAccess,
-  type ServiceKey,
-} from '../contract/gateway.ts'
+import type { GatewayRoute, PublishedAccess, ServiceKey } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
-import { bodyTooLarge, connectionsToEngines, forward, keyHeaders, maxBodyBytes } from './forward.ts'
+import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes } from './forward.ts'
+import { askedKey, earlierKeyOf, isDigest, keyHeaders, requireKey, type AskedKey } from './keys.ts'
 import type { Listener } from './listeners.ts'
 import { enginePath, isAllowed, isStatusAlone, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
@@ -20,8 +15,8 @@ interface Service {
   readonly route: GatewayRoute
   readonly address: string | undefined
   readonly access: PublishedAccess | undefined
-  /** The key before the present one, and until when it is valid, on the monotonic clock. */
-  readonly lastKey: EarlierKey | undefined
+  /** Undefined until an agent has told it. */
+  readonly asked: AskedKey | undefined
 }
 
 /** An address at which requests for one service come. */
@@ -79,7 +74,7 @@ export class PublishedDoor extends Door {
         published: {
           ...route.published,
           ...(address !== undefined && { address }),
-          ...(access && { access: { ...access, ...this.#earlierKey(service) } }),
+          ...(access && { access: { ...access, ...earlierKeyOf(service.asked, this.#now()) } }),
         },
       }
     })
@@ -87,18 +82,15 @@ export class PublishedDoor extends Door {
 
   /** The keys that services ask for. */
   get keys(): ServiceKey[] {
-    return [...this.#services.values()].flatMap((service) => {
-      const { access, route } = service
-      if (!isKey(access?.key)) return []
-      return [{ namespace: route.namespace, name: route.name, sha256: access.key, ...this.#earlierKey(service) }]
+    return [...this.#services.values()].flatMap(({ asked, route: { namespace, name } }) => {
+      if (!asked || !isDigest(asked.key)) return []
+      return [{ namespace, name, sha256: asked.key, ...earlierKeyOf(asked, this.#now()) }]
     })
   }
 
-  /** By the clock that other processes have too. */
-  #earlierKey({ lastKey }: Service): { readonly earlierKey?: EarlierKey } {
-    const leftMs = lastKey ? lastKey.until - this.#now() : 0
-    if (!lastKey || leftMs <= 0) return {}
-    return { earlierKey: { sha256: lastKey.sha256, until: Math.round(Date.now() + leftMs) } }
+  /** What a service (namespace/name) asks clients for, by whatever way they come; undefined while no agent has told it. */
+  askedOf(service: string): AskedKey | undefined {
+    return this.#services.get(service)?.asked
   }
 
   protected async serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void> {
@@ -110,7 +102,7 @@ export class PublishedDoor extends Door {
     requireOwnHost(request, entrance, access)
     if (isOfPage(request) || request.headers['sec-fetch-site'] !== undefined) throw noPages
     this.requireRoom()
-    this.#requireKey(request, entrance.service, access)
+    requireKey(request, entrance.service.asked, this.#now())
     const { method = '', url = '' } = request
     const target = targetOf(url)
     const exchange = this.begin(asked, route, target?.path ?? '')
@@ -134,15 +126,6 @@ export class PublishedDoor extends Door {
       },
     })
   }
-
-  #requireKey({ headers }: IncomingMessage, { lastKey }: Service, { key }: PublishedAccess): void {
-    if (key === 'none') return
-    const bearer = /^bearer (.*)$/i.exec(headers.authorization ?? '')?.[1]?.trimStart()
-    const [shown = ''] = [bearer ?? headers['x-api-key']].flat()
-    const good = [key, ...(lastKey && lastKey.until > this.#now() ? [lastKey.sha256] : [])]
-    if (shown !== '' && good.map((one) => isDigestOf(one, shown)).includes(true)) return
-    throw keyNeeded
-  }
 }
 
 const keyOf = (address: string | undefined, port: number | undefined): string => `${address} ${port}`
@@ -150,40 +133,14 @@ const keyOf = (address: string | undefined, port: number | undefined): string =>
 function serviceNow(route: GatewayRoute, before: Service | undefined, now: number): Service {
   const { published } = route
   const access = published?.access ?? before?.access
-  return { route, access, address: published?.address ?? before?.address, lastKey: lastKeyOf(access, before, now) }
+  const asked = access && askedKey(access, before?.asked, now)
+  return { route, access, address: published?.address ?? before?.address, asked }
 }
-
-function lastKeyOf(
-  access: PublishedAccess | undefined,
-  before: Service | undefined,
-  now: number,
-): EarlierKey | undefined {
-  // A key that was taken away counts no longer, nor does the one before it.
-  if (!isKey(access?.key)) return undefined
-  const keyBefore = before?.access?.key
-  if (isKey(keyBefore)) {
-    return keyBefore === access.key ? before?.lastKey : { sha256: keyBefore, until: now + earlierKeyMs }
-  }
-  const { earlierKey } = access
-  if (!earlierKey) return undefined
-  // However the clock was set since, it is valid for no longer than after a change.
-  return { sha256: earlierKey.sha256, until: now + Math.min(earlierKey.until - Date.now(), earlierKeyMs) }
-}
-
-const isKey = (key: string | undefined): key is string => key !== undefined && key !== 'none' && key !== 'nobody'
 
 const entrancesOf = (service: Service): Entrance[] =>
-  service.address === undefined
+  service.address === undefined || service.route.relay?.is === 'alone'
     ? []
     : (service.route.published?.engines ?? []).map((engine) => ({ service, ...engine }))
-
-/** In a time that says nothing of either. */
-function isDigestOf(sha256: string, text: string): boolean {
-  // Loaded with the first key: it takes 2 MiB, and most gateways ask for none.
-  const { createHash, timingSafeEqual } = process.getBuiltinModule('node:crypto')
-  const [wanted, shown] = [Buffer.from(sha256, 'hex'), createHash('sha256').update(text).digest()]
-  return wanted.length === shown.length && timingSafeEqual(wanted, shown)
-}
 
 /**
  * A page that has its own name lead to this machine sends that name with the port that it connects to. So a name that could be somebody's in
@@ -220,9 +177,4 @@ const nothingHere = new Refusal(
 const noPages = new Refusal(
   ...(['4xx', 403, 'foreign_page'] as const),
   'Pages may not use this model: ask from a program, such as the server of the page.',
-)
-
-const keyNeeded = new Refusal(
-  ...(['4xx', 401, 'invalid_api_key'] as const),
-  'This model asks for an API key: send it as "Authorization: Bearer KEY". Whoever runs the service has it.',
 )

@@ -16,14 +16,14 @@ export class Refusal extends Error {
   }
 }
 
-/** An answer that has begun is cut instead, so that nobody takes it for whole. */
-export function refuse(response: ServerResponse, { status, code, message }: Refusal): void {
+/** An answer that has begun is cut instead, so that nobody takes it for whole. `shape`: of its JSON. */
+export function refuse(response: ServerResponse, refusal: Refusal, shape = asOpenAi): void {
   if (response.headersSent) {
     cut(response)
     return
   }
-  const type = status >= 500 ? 'server_error' : 'invalid_request_error'
-  const body = `${JSON.stringify({ error: { message, type, code } })}\n`
+  const { status } = refusal
+  const body = `${JSON.stringify(shape(refusal))}\n`
   response.writeHead(status, {
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(body),
@@ -32,6 +32,10 @@ export function refuse(response: ServerResponse, { status, code, message }: Refu
     ...closeIfUnread(response.req),
   })
   response.end(response.req.method === 'HEAD' ? undefined : body)
+}
+
+function asOpenAi({ status, code, message }: Refusal): object {
+  return { error: { message, type: status >= 500 ? 'server_error' : 'invalid_request_error', code } }
 }
 
 export const hasBody = ({ headers }: IncomingMessage): boolean =>
@@ -43,6 +47,8 @@ export const closeIfUnread = (request: IncomingMessage): { readonly connection?:
 
 /** In HTTP/1.0 the end of the connection is the end of the answer: only a reset tells that it is none. */
 export function cut(response: ServerResponse): void {
-  if (response.req.httpVersion === '1.0') response.socket?.resetAndDestroy()
+  const { socket, req } = response
+  // A TLS connection cannot be reset, and need not be: its end would have to be announced.
+  if (req.httpVersion === '1.0' && socket && !('encrypted' in socket)) socket.resetAndDestroy()
   else response.destroy()
 }

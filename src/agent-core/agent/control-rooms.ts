@@ -244,7 +244,10 @@ function gatewayRoom(
     routes: () => routes.now(session()?.reconciler.outlooks() ?? []),
     ingress: relays,
     holders: async (port) => (await platform.portListeners(port, noGroup)).others,
-    onDoors: () => session()?.reconciler.enqueueAll(),
+    onDoors: () => {
+      snapshots.changed()
+      session()?.reconciler.enqueueAll()
+    },
     onKeys: (keys) => apiKeys.adopt(keys),
     commandLine: async (pid) => (await platform.process(pid))?.commandLine,
   })

@@ -6,6 +6,7 @@ import { refKey, splitKey } from '../util/object-key.ts'
 import {
   codeClasses,
   genAiOperations,
+  ingressCodes,
   proxyOutcomes,
   requestReasons,
   tokenTypes,
@@ -195,6 +196,7 @@ export function gatewayMetricsFeed(
     if (!counts) return
     for (const outcome of proxyOutcomes)
       metrics.setTotal('client_proxy_requests_total', counts.requests[outcome] ?? 0, { outcome })
+    for (const code of ingressCodes) metrics.setTotal('ingress_requests_total', counts.ingress?.[code], { code })
     const known = new Map(counts.services.map((service) => [refKey(service), service]))
     for (const service of present) setGatewayCounts(metrics, service, known.get(refKey(service)))
   }

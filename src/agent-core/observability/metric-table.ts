@@ -2,6 +2,7 @@ import {
   codeClasses,
   firstByteBounds,
   genAiOperations,
+  ingressCodes,
   perTokenBounds,
   proxyOutcomes,
   requestReasons,
@@ -137,6 +138,12 @@ export const metricTable = {
     origin: 'go',
     labels: { outcome: proxyOutcomes },
     help: 'Requests to the client proxy, by the class of the answer or why there was no engine to ask',
+  },
+  ingress_requests_total: {
+    type: 'counter',
+    origin: 'go',
+    labels: { code: ingressCodes },
+    help: 'Requests to the relay ingress, readiness probes included, by the status of the answer; 499 = the relay left before there was one',
   },
 
   memory_pressure_transitions_total: {

@@ -35,6 +35,12 @@ test('an address is open once the gateway says so, and closed with a sentence wh
   expect([kind(), changes]).toEqual(['unknown', 3])
 })
 
+test('at the ingress it is another setting that chooses the port', () => {
+  doors.there()
+  doors.heard({ host: '0.0.0.0', port: 9_443, problem: 'EADDRINUSE' })
+  expect(JSON.stringify(doors.at('0.0.0.0', 9_443))).toContain('or choose another port with --ingress-port')
+})
+
 test('a gateway that ends is given a moment to be back; then nobody listens', () => {
   doors.await()
   doors.there()

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { once } from 'node:events'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 
 /** `make soak PATHS=100000` asks for more. */
 export const forgedCount = Number(process.env['FORGED_PATHS'] ?? 5_000)
@@ -32,18 +32,24 @@ export function forgedRequests(starts: readonly string[]): (readonly [method: st
 
 const perConnection = 500
 
+type Forging = {
+  readonly host: string
+  /** Further lines, each with its end. */
+  readonly headers?: string
+} & ({ readonly address: string; readonly port: number } | { readonly connect: () => Socket })
+
 /** Sends the requests, many on one connection; resolves when each was answered. */
 export async function sendForged(
   requests: readonly (readonly [method: string, path: string])[],
-  { address, port, host }: { readonly address: string; readonly port: number; readonly host: string },
+  { host, headers = '', ...where }: Forging,
 ): Promise<void> {
   for (let at = 0; at < requests.length; at += perConnection) {
     const lines = requests.slice(at, at + perConnection).map(([verb, path]) => `${verb} ${path} HTTP/1.1\r\n`)
-    const socket = connect(port, address)
+    const socket = 'connect' in where ? where.connect() : connect(where.port, where.address)
     socket.on('error', () => socket.destroy())
     // The last one ends the connection.
     socket.write(
-      `${lines.map((line) => `${line}host: ${host}\r\n\r\n`).join('')}GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
+      `${lines.map((line) => `${line}host: ${host}\r\n${headers}\r\n`).join('')}GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
     )
     socket.resume()
     await once(socket, 'close')

@@ -1,8 +1,10 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { chmod, chown, readFile, stat } from 'node:fs/promises'
 import { request, type IncomingMessage } from 'node:http'
-import { connect, type Socket } from 'node:net'
+import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
+import { connect, createServer, type Socket } from 'node:net'
 import path from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -12,6 +14,7 @@ import {
   gatewayProtocol,
   type FromGateway,
   type GatewayRoute,
+  type RelayAccess,
   type ToGateway,
 } from '../../../src/contract/gateway.ts'
 import { runGateway } from '../../../src/gateway/gateway.ts'
@@ -19,7 +22,9 @@ import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { engine, routeTo } from './engines.ts'
+import { goIdentity } from './go-identity.ts'
 
+const openToAll = { servicePorts: [80], key: 'none' as const }
 const entry = path.join(import.meta.dirname, '../../../src/cli/metal-agent.ts')
 
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
@@ -163,6 +168,131 @@ describe('in this process', () => {
     await ended
   })
 
+  describe('for relays', () => {
+    let ingressPort: number
+    beforeEach(async () => {
+      ingressPort = await freePort()
+    })
+    const { certificate, key } = goIdentity
+    const ingress = (token = 't1') => ({
+      ...{ port: ingressPort, certificate, key },
+      tokens: [{ namespace: 'default', token: createHash('sha256').update(token).digest('hex') }],
+    })
+    const relayed = (at: number | undefined, is: RelayAccess['is'] = 'alone') =>
+      routeTo('quick', at, { relay: { is, isHealthy: true }, published: { engines: [], access: openToAll } })
+
+    /** 0 where nobody takes the connection. */
+    async function relayStatus(token = 't1', path = '/health'): Promise<number> {
+      const headers = { 'x-llmkube-target': 'default/quick', 'x-llmkube-relay-token': token }
+      const where = { host: '127.0.0.1', port: ingressPort, path, agent: false, rejectUnauthorized: false }
+      const sent = tlsRequest({ ...where, headers }).end()
+      try {
+        const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+        answer.resume()
+        return answer.statusCode ?? 0
+      } catch (error) {
+        expect(error).toMatchObject({ code: 'ECONNREFUSED' })
+        return 0
+      }
+    }
+
+    test('it listens while one reaches a service, and counts what they are answered', async () => {
+      await using quick = await engine((_request, response) => response.end('ok'))
+      const ended = run()
+      const first = await agent()
+      await first.tell(routeTo('quick', quick.port))
+      expect(await relayStatus()).toBe(0)
+      first.send({ type: 'changes', routes: [relayed(quick.port)], gone: [], ingress: ingress() })
+      await eventually(async () => (await relayStatus()) === 200)
+      expect([await relayStatus('t2'), await relayStatus('t1', '/_llmkube/ready')]).toEqual([401, 200])
+      expect(first.heard).toContainEqual({ type: 'door', host: '0.0.0.0', port: ingressPort })
+      first.send({ type: 'changes', routes: [], gone: [], ingress: ingress('t2') })
+      await eventually(async () => (await relayStatus('t2')) === 200)
+      first.send({ type: 'count' })
+      const counts = await eventually(() => first.heard.find(({ type }) => type === 'counts'))
+      expect(counts).toMatchObject({ requests: {}, ingress: { 200: expect.any(Number) as number, 401: 1 } })
+      first.send({ type: 'changes', routes: [routeTo('quick', quick.port)], gone: [] })
+      await eventually(async () => (await relayStatus()) === 0)
+      first.send({ type: 'end' })
+      await ended
+    })
+
+    test('a port that is taken is told, and used as soon as it is free', async () => {
+      const squatter = createServer()
+      await once(squatter.listen(ingressPort, '0.0.0.0'), 'listening')
+      await using quick = await engine((_request, response) => response.end('ok'))
+      const ended = run()
+      const first = await agent()
+      first.send({ type: 'routes', port, routes: [relayed(quick.port)], ingress: ingress() })
+      const where = { type: 'door', host: '0.0.0.0', port: ingressPort }
+      await eventually(() => first.heard.some((frame) => isDeepStrictEqual(frame, { ...where, problem: 'EADDRINUSE' })))
+      // All else is served meanwhile.
+      expect(await status()).toBe(200)
+      squatter.close()
+      await eventually(async () => (await relayStatus()) === 200)
+      expect(first.heard).toContainEqual(where)
+      first.send({ type: 'end' })
+      await ended
+    })
+
+    test('what an agent that has just started does not know is as it was, and what it never was it is not', async () => {
+      await using quick = await engine((_request, response) => response.end('ok'))
+      const ended = run()
+      const first = await agent()
+      await first.tell(relayed(quick.port, 'unchanged'))
+      expect(await relayStatus()).toBe(0)
+      first.send({ type: 'changes', routes: [relayed(quick.port)], gone: [], ingress: ingress() })
+      await eventually(async () => (await relayStatus()) === 200)
+      const next = await agent()
+      const { published: _published, ...route } = relayed(quick.port, 'unchanged')
+      await next.tell(route)
+      expect(await relayStatus()).toBe(200)
+      next.send({ type: 'changes', routes: [routeTo('quick', quick.port)], gone: [] })
+      await eventually(async () => (await relayStatus()) === 0)
+      next.send({ type: 'end' })
+      await ended
+    })
+
+    // Only Linux has this address from the start.
+    test.runIf(process.platform === 'linux')(
+      'a service that they reach alone is not at the published address',
+      async () => {
+        await using quick = await engine((_request, response) => response.end('ok'))
+        const ended = run()
+        const first = await agent()
+        const address = '127.0.0.2'
+        const engines = [{ port: quick.port, runtime: 'llama-server' }]
+        const reached = (is: RelayAccess['is']) => ({
+          ...relayed(quick.port, is),
+          published: { address, engines, access: openToAll },
+        })
+        const atDoors = async (): Promise<number[]> => [await statusAt(address, quick.port), await relayStatus()]
+        first.send({ type: 'routes', port, routes: [reached('beside')], ingress: ingress() })
+        await eventually(async () => isDeepStrictEqual(await atDoors(), [200, 200]))
+        first.send({ type: 'changes', routes: [reached('alone')], gone: [] })
+        await eventually(async () => isDeepStrictEqual(await atDoors(), [0, 200]))
+        first.send({ type: 'changes', routes: [reached('unchanged')], gone: [] })
+        first.send({ type: 'count' })
+        await eventually(() => first.heard.some(({ type }) => type === 'counts'))
+        expect(await atDoors()).toEqual([0, 200])
+        first.send({ type: 'end' })
+        await ended
+      },
+    )
+
+    test('a key that is none is logged, and all else is served', async () => {
+      await using quick = await engine((_request, response) => response.end('ok'))
+      const ended = run()
+      const first = await agent()
+      first.send({ type: 'routes', port, routes: [relayed(quick.port)], ingress: { ...ingress(), key: 'none' } })
+      await eventually(async () => (await status()) === 200)
+      expect(await relayStatus()).toBe(0)
+      expect(logged.join('\n')).toMatch(/The identity of the relay ingress cannot be used/)
+      first.send({ type: 'end' })
+      await ended
+    })
+  })
+
   test('requests that a stopped model of a daemon answers are cut, whether they wait or stream, and no others', async () => {
     const closed: string[] = []
     const answers = new Map<string, () => void>()
@@ -255,6 +385,47 @@ describe('in this process', () => {
         await ended
       },
     )
+
+    test('after 180 s without a heartbeat no token of a relay counts any longer, before the next agent has told it', async () => {
+      await using quick = await engine((_request, response) => response.end('ok'))
+      const ended = run()
+      const first = await agent()
+      const ingressPort = await freePort()
+      const { certificate, key } = goIdentity
+      const tokens = [{ namespace: 'default', token: createHash('sha256').update('t1').digest('hex') }]
+      const ingress = { port: ingressPort, certificate, key, tokens }
+      const route = routeTo('quick', quick.port, {
+        relay: { is: 'alone', isHealthy: true },
+        published: { engines: [], access: openToAll },
+      })
+      first.send({ type: 'routes', port, routes: [route], ingress })
+      const connections = new TlsAgent({ rejectUnauthorized: false })
+      const relayStatus = async (): Promise<number> => {
+        const headers = { 'x-llmkube-target': 'default/quick', 'x-llmkube-relay-token': 't1' }
+        const where = { host: '127.0.0.1', port: ingressPort, path: '/_llmkube/ready', agent: connections }
+        const [answer] = (await once(tlsRequest({ ...where, headers }).end(), 'response')) as [IncomingMessage]
+        answer.resume()
+        return answer.statusCode ?? 0
+      }
+      await eventually(async () => (await relayStatus()) === 200)
+      first.socket.destroy()
+      await passes(179)
+      expect(await relayStatus()).toBe(200)
+      // Before the gateway looks for itself, which it does every 15 s.
+      await passes(1)
+      expect(await relayStatus()).toBe(401)
+      await passes(15)
+      const next = await agent()
+      const unknown = { ...ingress, tokens: [{ namespace: 'default' }] }
+      next.send({ type: 'routes', port, routes: [route], ingress: unknown })
+      next.send({ type: 'ping' })
+      await eventually(() => next.heard.some(({ type }) => type === 'pong'))
+      expect(await relayStatus()).toBe(401)
+      next.send({ type: 'changes', routes: [], gone: [], ingress })
+      await eventually(async () => (await relayStatus()) === 200)
+      next.send({ type: 'end' })
+      await ended
+    })
 
     test('ten minutes after its last engine has gone, and its agent before, it ends', async () => {
       const quick = await engine((_request, response) => response.end('ok'))

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { changesSince, Routes, type KnownService, type RoutesOptions } from '../../../src/agent-core/gateway/routes.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import { maxRoutes, toGateway, type GatewayRoute } from '../../../src/contract/gateway.ts'
+import { maxRoutes, toGateway, type GatewayRoute, type RelayAccess } from '../../../src/contract/gateway.ts'
 
 const ready: ServerState = { kind: 'ready', since: 0, readySince: 0, pid: 1, port: 4_000, healthy: true }
 const exited = {
@@ -201,6 +201,50 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
       published: { engines: [{ port: 1, runtime: 'llama-server' }] },
     }
     expect(changesSince(new Map(), [...reasons, loads]).routes[0]).toBe(loads)
+  })
+})
+
+describe('of how relays reach a service the gateway is told', () => {
+  const how: Record<string, RelayAccess['is'] | undefined> = {
+    'ns/one': 'alone',
+    'ns/two': 'beside',
+    'ns/new': 'unchanged',
+  }
+  const access = { servicePorts: [80], key: 'none' as const }
+  const more = { relayed: (key: string) => how[key], published: () => ({ address: '10.0.0.1', access }) }
+  const relayOf = (all: readonly GatewayRoute[]) => Object.fromEntries(all.map(({ name, relay }) => [name, relay]))
+
+  test('whether they do, and whether its server answers', () => {
+    const hung: ServerState = { ...ready, healthy: false, trouble: 'silent' }
+    const states = { 'ns/one': ready, 'ns/two': hung, 'ns/new': ready, 'ns/direct': ready }
+    expect(relayOf(routes(states, [], more).now([]))).toEqual({
+      one: { is: 'alone', isHealthy: true },
+      two: { is: 'beside', isHealthy: false },
+      new: { is: 'unchanged', isHealthy: true },
+      direct: undefined,
+    })
+    expect(relayOf(routes({}, [], more).now([waiting('ns/one'), waiting('ns/direct')]))).toEqual({
+      one: { is: 'alone', isHealthy: false },
+      direct: undefined,
+    })
+  })
+
+  test('and the API key that it asks for, also where its engine listens by itself', () => {
+    const told = routes({ 'ns/one': ready, 'ns/new': ready, 'ns/direct': ready }, [], more).now([])
+    expect(Object.fromEntries(told.map(({ name, published }) => [name, published]))).toEqual({
+      one: { address: '10.0.0.1', access, engines: [] },
+      new: undefined,
+      direct: undefined,
+    })
+  })
+
+  test('anew where only that has changed, of a service that waits too', () => {
+    const room = routes({}, [], more)
+    const [before] = room.now([waiting('ns/one')])
+    how['ns/one'] = undefined
+    const [after] = room.now([waiting('ns/one')])
+    how['ns/one'] = 'alone'
+    expect([before?.relay?.is, after?.relay]).toEqual(['alone', undefined])
   })
 })
 

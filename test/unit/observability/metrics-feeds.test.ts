@@ -305,11 +305,13 @@ test('what the gateway counted is told as it is there, of services that there ar
     tokens: [{ operation: 'chat', type: 'output', tokens: whole(tokenBounds, [2, 4]) }],
   }
   const services = [counted, { ...counted, name: 'gone' }]
-  let counts: GatewayCounts | undefined = { requests: { '2xx': 9 }, services }
+  let counts: GatewayCounts | undefined = { requests: { '2xx': 9 }, services, ingress: { 200: 4, 401: 1 } }
   const feed = gatewayMetricsFeed(metrics, () => ({ counts: () => Promise.resolve(counts) }))
   metrics.beforeRender(() => feed([qwen]))
-  const pattern = /^gateway_|^gen_ai_|client_proxy.*2xx|gone/
+  const pattern = /^gateway_|^gen_ai_|client_proxy.*2xx|^ingress_|gone/
   const told = {
+    'ingress_requests_total{code="200"}': 4,
+    'ingress_requests_total{code="401"}': 1,
     'client_proxy_requests_total{outcome="2xx"}': 9,
     'gateway_requests_total{code="2xx",name="qwen",namespace="default",reason="answered"}': 5,
     'gateway_requests_in_flight{name="qwen",namespace="default",phase="waiting"}': 1,
