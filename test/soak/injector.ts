@@ -393,6 +393,9 @@ export class Injector {
     await delay(forMs)
     const isBack = () => agents.first.tell('settings', 'set', 'namespace', objects.namespace)
     await this.#until(isBack, 'the first agent to go back to its namespace')
+    // It leaves the other one first, which takes as long as the cluster takes to answer.
+    const isThere = async () => (await agents.first.snapshot())?.cluster.namespace === objects.namespace
+    await this.#until(isThere, 'the first agent to be back in its namespace')
   }
 
   /** The least of what all of these leave. */
