@@ -127,7 +127,9 @@ const faces = {
     'local-cluster',
     'objects',
     'publisher',
+    'relay-choice',
     'visitors',
+    'ways',
     'writes',
   ],
   reconcile: [

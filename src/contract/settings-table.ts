@@ -349,6 +349,10 @@ export const listenModes = ['all', 'published', 'gateway'] as const
 /** Where model servers listen: at every address, at the published one alone, or on this machine, with the gateway before them. */
 export type ListenMode = (typeof listenModes)[number]
 
+export const publishModes = ['auto', 'relay', 'direct'] as const
+/** How pods reach a service: at this machine's own address, by LLMKube's relay, or by the one that the cluster knows. */
+export type PublishMode = (typeof publishModes)[number]
+
 const imageMessage = 'must be the name of an image, such as busybox:1.37, of at most 300 characters'
 
 export const publishingRows = {
@@ -360,6 +364,19 @@ export const publishingRows = {
     flag: 'listen',
     help: 'where model servers listen: all (every address of this machine, open to its networks without a password), published (the published address alone, as open), or gateway (this machine alone; the gateway listens at the published address, checks each request and asks for an API key where a service names one)',
     counts: 'nextServer',
+    // It opens models to a network.
+    trust: 'shell',
+  },
+  publish: {
+    kind: 'choice',
+    schema: z.enum(publishModes, {
+      error: `must be ${publishModes.slice(0, -1).join(', ')} or ${publishModes.at(-1)}`,
+    }),
+    default: 'direct',
+    group: 'Publishing',
+    flag: 'publish',
+    help: "how pods reach a service: direct (at this machine's address, as with LLMKube 0.9), relay (by LLMKube 0.10's relay, which asks the gateway at --ingress-port over TLS; models listen on this machine alone), or auto (the relay, where the cluster has one, and directly where it has none)",
+    counts: 'now',
     // It opens models to a network.
     trust: 'shell',
   },

@@ -70,6 +70,18 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     await eventually(() => agent.snapshot.supply?.isKeptAwake === true, { timeoutMs: 10_000, what: 'the hold' })
   },
 
+  publish: async () => {
+    const { agent, set } = scene
+    await agent.untilReady('keeper')
+    await set({ publish: 'relay' })
+    await agent.until(
+      'keeper',
+      ({ reason, message }) => reason === 'NoGateway' && message.includes('gateway does not run'),
+    )
+    await set({ publish: null })
+    await agent.untilReady('keeper')
+  },
+
   probeImage: {
     file: 'doctor.test.ts',
     title: 'a Pod of the image that a person sets asks a service that is served, and none is made where none is set',

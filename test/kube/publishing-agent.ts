@@ -19,8 +19,8 @@ import { silentLog } from '../support/silent-log.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** One agent's publishing room with real watches, a clock that is moved by hand, and a count of what it costs. */
-export interface PublishingAgent extends AsyncDisposable {
-  readonly publisher: Publisher
+export interface PublishingAgent<P = Publisher> extends AsyncDisposable {
+  readonly publisher: P
   readonly api: CountingApi
   readonly clock: { now: number }
   /** Keys the publisher reported. */
@@ -38,6 +38,8 @@ export interface PublishingAgent extends AsyncDisposable {
 /** Its writes and single reads, as `POST services`. */
 export class CountingApi extends KubeApi {
   #seen: string[] = []
+  /** Reads of a single Service so far. */
+  lookups = 0
 
   /** Since the last call. */
   takeRequests(): string[] {
@@ -48,6 +50,7 @@ export class CountingApi extends KubeApi {
 
   override get(...parameters: Parameters<KubeApi['get']>): Promise<unknown> {
     this.#seen.push(`GET ${parameters[0].plural}`)
+    if (parameters[0].plural === 'services') this.lookups += 1
     return super.get(...parameters)
   }
 
@@ -68,11 +71,22 @@ export class CountingApi extends KubeApi {
   }
 }
 
-export async function startPublishing(
-  { connection, namespace }: { readonly connection: Connection; readonly namespace: string },
+interface Place {
+  readonly connection: Connection
+  readonly namespace: string
+}
+
+export const startPublishing = (
+  place: Place,
   node: string,
   options: Partial<Pick<PublisherOptions, 'renewEveryMs' | 'endpoints'>> = {},
-): Promise<PublishingAgent> {
+): Promise<PublishingAgent> => startPublishingRoom(place, node, (given) => new Publisher({ ...given, ...options }))
+
+export async function startPublishingRoom<P extends AsyncDisposable & Pick<Publisher, 'setWatchLive'>>(
+  { connection, namespace }: Place,
+  node: string,
+  create: (options: PublisherOptions) => P,
+): Promise<PublishingAgent<P>> {
   await using folder = await temporaryFolder()
   const file = path.join(folder.dir, 'kubeconfig')
   await writeFile(file, kubeconfig(connection))
@@ -89,7 +103,7 @@ export async function startPublishing(
     return parseEndpointSlice(raw)
   }
   const services = new ObjectCache<Service>()
-  const publisher = new Publisher({
+  const publisher = create({
     api,
     services: { resource: resources.services, parse: parseService, cache: services },
     slices: { resource: resources.endpointSlices, parse: parseSlice, cache: slices },
@@ -104,7 +118,6 @@ export async function startPublishing(
     },
     onChange: (key) => changed.push(key),
     monotonicNow: () => clock.now,
-    ...options,
   })
   const watchOf = { api, namespace, labelSelector: 'llmkube.ai/managed-by=metal-agent', log: silentLog }
   const onState = (): void => undefined

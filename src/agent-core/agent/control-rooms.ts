@@ -29,6 +29,7 @@ import { FirewallWatch } from '../publishing/firewall-watch.ts'
 import type { NodeFacts } from '../publishing/lease-content.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
 import { localCluster } from '../publishing/local-cluster.ts'
+import { type LearntFile, openLearnt } from '../publishing/relay-choice.ts'
 import { Visitors } from '../publishing/visitors.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { MemoryGuard } from '../reconcile/memory-guard.ts'
@@ -88,6 +89,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const unloadReasons = await UnloadReasons.open({ stateDir: started.stateDir, log })
   const pin = await ContextPin.open({ stateDir: started.stateDir, log })
   const leftPods = await LeftPods.open(started.stateDir)
+  const learnt = await openLearnt(started.stateDir)
   const history = await History.open({
     file: join(started.stateDir, 'history.jsonl'),
     log,
@@ -138,6 +140,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     gateway,
     apiKeys,
     relays,
+    learnt,
     unloadReasons,
     narrator,
     guard,
@@ -172,6 +175,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     ...settings.notices,
     pin.notice,
     leftPods.notice,
+    learnt.notice,
     history.notice,
     fuse.notice,
     energyNotice,
@@ -423,6 +427,7 @@ type LinkedRooms = Pick<
   readonly guard: MemoryGuard
   readonly apiKeys: ApiKeys
   readonly relays: RelayIngress
+  readonly learnt: LearntFile
 }
 
 function linkRoom(
@@ -496,7 +501,7 @@ function linkRoom(
 function openSession(
   context: RoomContext,
   { rooms, machine }: ControlInputs,
-  { unloadReasons, narrator, guard, address, sleep, fuse, supply, gateway, apiKeys }: LinkedRooms,
+  { unloadReasons, narrator, guard, address, sleep, fuse, supply, gateway, apiKeys, relays, learnt }: LinkedRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -517,7 +522,10 @@ function openSession(
       performanceCores,
       policy: specPolicy(settings),
       port: (runtime) => portPolicy(settings, runtime),
-      host: (runtime) => (runtime.isBehindGateway ? loopback : hostFor(listen(), address.facts.ip)),
+      host: (runtime, key) =>
+        runtime.isBehindGateway || context.session()?.publisher.wayFor(key) === 'relay'
+          ? loopback
+          : hostFor(listen(), address.facts.ip),
       daemonPort: ({ port }) => settings[port],
       owner: ownerOf(settings.stateDir),
       rules: (runtime) => launchRules(context.settings(), runtime),
@@ -535,6 +543,9 @@ function openSession(
     agentVersion: version,
     leaseNamespace: settings.leaseNamespace ?? settings.namespace ?? 'default',
     nodeFacts: () => nodeFacts(context, { rooms, unloadReasons }),
+    publishMode: () => context.settings().publish,
+    ingress: relays,
+    learnt,
     onClusterState,
     ...sessionCounters(context.metrics),
     whyUnreachable: platform.whyUnreachable?.bind(platform),

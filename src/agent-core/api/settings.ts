@@ -83,6 +83,7 @@ const energy: Receiver = (rooms) => {
   rooms.energy.settingsChanged()
   rooms.power.settingsChanged()
 }
+const ways: Receiver = ({ session }) => session()?.reconciler.enqueueAll()
 /** No receiver: the setting is read for each answer. */
 const answers: Receiver = () => undefined
 /** No receiver: the command itself moves to the new cluster or namespace. */
@@ -108,6 +109,7 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   evictionEnabled: evictions,
   evictionShare: evictions,
   comeBackMs: evictions,
+  publish: ways,
   probeImage: answers,
   sleepPolicy: supply,
   pauseOnBattery: supply,

@@ -6,14 +6,16 @@ import { parseEndpointSlice, parseService, resources } from '../kube/resources.t
 import { StatusWriter } from '../kube/status-writer.ts'
 import { NodeLease } from '../publishing/lease.ts'
 import type { NodeFacts } from '../publishing/lease-content.ts'
-import { Publisher } from '../publishing/publisher.ts'
+import type { LearntFile } from '../publishing/relay-choice.ts'
+import { type Ingress, WaysToPublish } from '../publishing/ways.ts'
 import { Reconciler, type ReconcilerOptions } from '../reconcile/reconciler.ts'
 import type { NodeIdentity } from '../state/node-id.ts'
+import type { PublishMode } from '../../contract/settings-table.ts'
 
 /** What hangs on one cluster; servers, models and memory outlive it. */
 export interface ClusterSession {
   readonly cluster: Cluster
-  readonly publisher: Publisher
+  readonly publisher: WaysToPublish
   readonly lease: NodeLease
   readonly events: EventRecorder
   readonly status: StatusWriter
@@ -29,6 +31,10 @@ export interface SessionOptions extends Omit<ReconcilerOptions, 'cluster' | 'pub
   /** Where this machine's Lease is. */
   readonly leaseNamespace: string
   readonly nodeFacts: () => Promise<NodeFacts>
+  readonly publishMode: () => PublishMode
+  readonly ingress: Ingress
+  /** Which clusters know relays. */
+  readonly learnt: LearntFile
   /** Called after every change of what is known of the cluster. */
   readonly onClusterState: () => void
   readonly onApiAnswer?: OnAnswer
@@ -53,7 +59,7 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     onAnswer: options.onApiAnswer,
     whyUnreachable: options.whyUnreachable,
   })
-  const publisher = new Publisher({
+  const publisher = new WaysToPublish({
     api: cluster.api,
     services: { resource: resources.services, parse: parseService, cache: cluster.services },
     slices: { resource: resources.endpointSlices, parse: parseEndpointSlice, cache: cluster.slices },
@@ -61,6 +67,10 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     namespace,
     node: { id: identity.nodeId, displayName: identity.displayName },
     agentVersion,
+    mode: options.publishMode,
+    ingress: options.ingress,
+    learnt: options.learnt,
+    inferenceService: (target) => cluster.inferenceServices.get(target.namespace, target.name),
     log,
     onChange: (key) => reconciler.enqueue(key),
   })

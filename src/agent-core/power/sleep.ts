@@ -1,7 +1,7 @@
 import type { Cluster } from '../kube/cluster.ts'
 import { LateTimers } from '../observability/late-timers.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { Publisher } from '../publishing/publisher.ts'
+import type { WaysToPublish } from '../publishing/ways.ts'
 import { isAlive } from '../servers/probe.ts'
 import type { Servers } from '../servers/servers.ts'
 import { defaultEveryMs, watchLateTicks } from '../util/late-tick.ts'
@@ -27,7 +27,7 @@ export interface SleepOptions {
   readonly session: () =>
     | {
         readonly cluster: Pick<Cluster, 'reconnect'>
-        readonly publisher: Pick<Publisher, 'withdrawAll'>
+        readonly publisher: Pick<WaysToPublish, 'withdrawAll'>
         readonly reconciler: { enqueue(key: string): void; enqueueAll(): void }
       }
     | undefined

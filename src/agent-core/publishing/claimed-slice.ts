@@ -14,7 +14,6 @@ import {
   type Published,
   publishedOf,
   type PublishTarget,
-  serviceNameOf,
   sliceBody,
   sliceIsCurrent,
   slicePatch,
@@ -202,6 +201,8 @@ const keepStep = (claim: ClaimJudgement, target: PublishTarget): HoldStep =>
 export interface ClaimedSliceOptions {
   readonly api: KubeApi
   readonly slices: WatchedKind<EndpointSlice>
+  /** The name of a slice by that of its InferenceService. */
+  readonly nameOf: (inferenceService: string) => string
   /** Our node id. */
   readonly node: string
   readonly log: Logger
@@ -260,9 +261,9 @@ export class ClaimedSlice {
     this.#silentMs = silentMs
     this.#queue = new WriteQueue(options.signal)
     this.#besides = new WriteQueue(options.signal)
-    const { node: self, api, monotonicNow } = options
+    const { node: self, api, monotonicNow, nameOf } = options
     const { namespace, name } = splitKey(key)
-    const place = { namespace, name: serviceNameOf(name) }
+    const place = { namespace, name: nameOf(name) }
     this.#memory = new ClaimMemory({ ...place, self, fieldManager: api.fieldManager, monotonicNow })
   }
 
@@ -282,7 +283,8 @@ export class ClaimedSlice {
   }
 
   cached({ namespace, name }: PublishTarget): EndpointSlice | undefined {
-    return this.#options.slices.cache.get(namespace, serviceNameOf(name))
+    const { slices, nameOf } = this.#options
+    return slices.cache.get(namespace, nameOf(name))
   }
 
   /** Reads only the cache. */
@@ -507,12 +509,12 @@ export class ClaimedSlice {
     known: EndpointSlice | undefined | 'unread',
     decide: (facts: SliceFacts) => WriteStep<EndpointSlice, WriteResult>,
   ): Promise<WriteResult> {
-    const { api, slices, signal } = this.#options
+    const { api, slices, nameOf, signal } = this.#options
     const settled = await settledWrite<EndpointSlice, WriteResult>({
       api,
       store: watchedStore(slices),
       namespace: target.namespace,
-      name: serviceNameOf(target.name),
+      name: nameOf(target.name),
       signal,
       known,
       decide: (slice) => decide(this.#facts(target, slice)),
@@ -572,8 +574,8 @@ export class ClaimedSlices {
 
   /** Reads only the cache. */
   view(target: PublishTarget): SliceView {
-    const { cache } = this.#options.slices
-    const isThere = cache.get(target.namespace, serviceNameOf(target.name)) !== undefined
+    const { slices, nameOf } = this.#options
+    const isThere = slices.cache.get(target.namespace, nameOf(target.name)) !== undefined
     const slice = isThere ? this.of(target) : this.#slices.get(refKey(target))
     return slice?.view(target) ?? { slice: undefined, claim: { kind: 'absent' }, recheckInMs: undefined }
   }
@@ -590,10 +592,11 @@ export class ClaimedSlices {
 
   /** Holds what an agent of this machine before this one claimed, where nothing has asked for it yet. */
   findOwn(): void {
-    const { slices, node } = this.#options
+    const { slices, node, nameOf } = this.#options
     for (const slice of [...slices.cache.values()]) {
       const target = targetOf(slice)
-      if (!target || holderOf(slice.metadata.annotations[annotations.claim]) !== node) continue
+      if (!target || slice.metadata.name !== nameOf(target.name)) continue
+      if (holderOf(slice.metadata.annotations[annotations.claim]) !== node) continue
       const found = this.of(target)
       if (!found.heldFor) found.judge(target)
     }

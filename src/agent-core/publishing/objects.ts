@@ -22,11 +22,23 @@ interface Address {
 /** What pods are told. */
 export interface Published extends Address {
   readonly ready: boolean
+  /** Behind the ingress: where the server listens on this machine. */
+  readonly enginePort?: number
 }
 
 interface ServicePort {
-  readonly name: 'http' | 'endpoint'
+  readonly name: 'http' | 'endpoint' | 'https'
   readonly port: number
+  /** Absent = the port at which the service was published first: it informs people, since kube-proxy goes by the slice. */
+  readonly targetPort?: number
+}
+
+/** Under which names and at which ports a service is published. */
+export interface Naming {
+  readonly nameOf: (inferenceService: string) => string
+  readonly servicePortsOf: (endpointPort: number | undefined) => readonly ServicePort[]
+  /** What the slice says besides. */
+  readonly annotations: () => Readonly<Record<string, string>>
 }
 
 /** Everything that the three objects say. */
@@ -42,6 +54,8 @@ export interface Publication {
   readonly heartbeat: string
   /** Empty = not stated. */
   readonly agentVersion: string
+  /** Of the slice, besides those of every agent. */
+  readonly annotations: Readonly<Record<string, string>>
   /** Undefined = released: any agent may take the slice. */
   readonly claim: Claim | undefined
   /** Our node id, which a release leaves. */
@@ -65,6 +79,8 @@ export const annotations = {
   agentVersion: 'llmkube.ai/agent-version',
   metalAccelerated: 'llmkube.ai/metal-accelerated',
   nativeProcess: 'llmkube.ai/native-process',
+  ingressPin: 'llmkube.ai/agent-ingress-spki',
+  enginePort: 'llmkube.ai/agent-engine-port',
   claim: 'metalbar.dev/claim',
 } as const
 
@@ -90,6 +106,22 @@ export const servicePortsOf = (endpointPort: number | undefined): readonly Servi
     ? []
     : [{ name: 'endpoint' as const, port: endpointPort }]),
 ]
+
+/** Pods ask this machine themselves. */
+export const directNaming: Naming = {
+  nameOf: serviceNameOf,
+  servicePortsOf,
+  annotations: () => ({}),
+}
+
+const relayServicePort = 8443
+
+/** LLMKube's relay asks the ingress of this machine; `pin`: of its certificate, undefined while it has none. */
+export const relayNaming = (ingress: { readonly port: number; readonly pin: string | undefined }): Naming => ({
+  nameOf: (inferenceService) => `${serviceNameOf(inferenceService)}-agent`,
+  servicePortsOf: () => [{ name: 'https', port: relayServicePort, targetPort: ingress.port }],
+  annotations: () => (ingress.pin === undefined ? {} : { [annotations.ingressPin]: ingress.pin }),
+})
 
 /** Seconds precision, as LLMKube's controller parses it. */
 export const heartbeatAt = (epochMs: number): string => `${new Date(epochMs).toISOString().slice(0, 19)}Z`
@@ -214,6 +246,7 @@ export function sliceShows(slice: EndpointSlice, publication: Publication, state
   const { agentVersion } = publication
   return (
     holds(slice.metadata.labels, sliceLabels(publication)) &&
+    holds(slice.metadata.annotations, publication.annotations) &&
     (agentVersion === '' || slice.metadata.annotations[annotations.agentVersion] === agentVersion) &&
     isOwnedBy(slice, publication) &&
     isDeepStrictEqual(stateIn(slice), state)
@@ -235,8 +268,12 @@ export const stateIn = (slice: EndpointSlice): PublishedState => ({
 
 export function stateOf({ published, servicePorts }: Pick<Publication, 'published' | 'servicePorts'>): PublishedState {
   if (!published) return { published, addresses: 0, ports: [] }
-  const { address, port, ready } = published
-  return { published: { address, port, ready }, addresses: 1, ports: servicePorts.map(({ name }) => ({ name, port })) }
+  const { address, port, ready, enginePort } = published
+  return {
+    published: { address, port, ready, ...(enginePort !== undefined && { enginePort }) },
+    addresses: 1,
+    ports: servicePorts.map(({ name }) => ({ name, port })),
+  }
 }
 
 export const heartbeatOf = ({ metadata }: EndpointSlice): string => metadata.annotations[annotations.heartbeat] ?? ''
@@ -247,7 +284,13 @@ export function publishedOf(slice: EndpointSlice): Published | undefined {
   const address = endpoint?.addresses[0]
   const port = slice.ports[0]?.port
   if (!endpoint || address === undefined || port == null) return undefined
-  return { address, port, ready: endpoint.conditions?.ready !== false }
+  const enginePort = Number(slice.metadata.annotations[annotations.enginePort])
+  return {
+    address,
+    port,
+    ready: endpoint.conditions?.ready !== false,
+    ...(enginePort > 0 && { enginePort }),
+  }
 }
 
 const sliceLabels = (publication: Publication): Readonly<Record<string, string>> => ({
@@ -260,7 +303,11 @@ const sliceAnnotations = ({
   agentVersion,
   claim,
   releasedBy,
+  published,
+  annotations: others,
 }: Publication): Readonly<Record<string, string>> => ({
+  ...others,
+  ...(published?.enginePort !== undefined && { [annotations.enginePort]: String(published.enginePort) }),
   [annotations.heartbeat]: heartbeat,
   ...(agentVersion === '' ? {} : { [annotations.agentVersion]: agentVersion }),
   [annotations.claim]: claimText(claim ?? { heartbeat, releasedBy }),
@@ -298,7 +345,10 @@ export const servicePatch = (publication: Publication, current: Service): MergeP
     annotations: serviceAnnotations,
     ownerReferences: ownerReferencesWith(publication, current.metadata),
   },
-  spec: { ports: servicePortList(publication, current) },
+  spec: {
+    ports: servicePortList(publication, current),
+    ...(Object.keys(current.spec.selector ?? {}).length > 0 && { selector: null }),
+  },
 })
 
 export function serviceIsCurrent(service: Service, publication: Publication): boolean {
@@ -308,17 +358,21 @@ export function serviceIsCurrent(service: Service, publication: Publication): bo
     holds(service.metadata.labels, commonLabels(publication)) &&
     holds(service.metadata.annotations, serviceAnnotations) &&
     isOwnedBy(service, publication) &&
+    Object.keys(service.spec.selector ?? {}).length === 0 &&
     ports.length === wanted.length &&
-    wanted.every(({ name, port }, index) => ports[index]?.name === name && ports[index].port === port)
+    wanted.every(({ name, port }, index) => ports[index]?.name === name && ports[index].port === port) &&
+    publication.servicePorts.every(
+      ({ targetPort }, index) => targetPort === undefined || ports[index]?.targetPort === targetPort,
+    )
   )
 }
 
 const serviceAnnotations = { [annotations.metalAccelerated]: 'true', [annotations.nativeProcess]: 'true' }
 
-/** The target port is as it was at first, for people who read it: kube-proxy goes by the names of the slice's ports. */
 const servicePortList = ({ servicePorts, published }: Publication, current: Service | undefined) =>
-  servicePorts.map(({ name, port }) => {
-    const targetPort = current?.spec.ports.find((known) => known.name === name)?.targetPort ?? published?.port
+  servicePorts.map(({ name, port, targetPort: wanted }) => {
+    const known = current?.spec.ports.find((one) => one.name === name)?.targetPort
+    const targetPort = wanted ?? known ?? published?.port
     return { name, port, protocol: 'TCP', ...(targetPort === undefined ? {} : { targetPort }) }
   })
 

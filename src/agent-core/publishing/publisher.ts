@@ -17,14 +17,14 @@ import {
   heartbeatAt,
   heartbeatOf,
   isOwnedBy,
+  directNaming,
   labels,
+  type Naming,
   ownerOf,
   type Publication,
   type Published,
   publishedOf,
   type PublishTarget,
-  serviceNameOf,
-  servicePortsOf,
   sliceIsCurrent,
 } from './objects.ts'
 import { type ServiceView, ServiceWriter } from './service.ts'
@@ -36,21 +36,24 @@ interface PublicationsOptions {
   readonly node: { readonly id: string; readonly displayName: string }
   /** Empty = not stated. */
   readonly agentVersion: string
+  /** Absent = direct. */
+  readonly naming?: Naming
 }
 
 /** Everything that this machine says of a service, with the time that it is; without an epoch it carries no claim. */
 type PublicationOf = (target: PublishTarget, published: Published | undefined, epoch?: number) => Publication
 
 const publicationsOf =
-  ({ api, node, agentVersion }: PublicationsOptions): PublicationOf =>
+  ({ api, node, agentVersion, naming = directNaming }: PublicationsOptions): PublicationOf =>
   (target, published, epoch) => {
     const heartbeat = heartbeatAt(api.serverNow())
     return {
       namespace: target.namespace,
       name: target.name,
       uid: target.uid,
-      serviceName: serviceNameOf(target.name),
-      servicePorts: servicePortsOf(target.endpointPort),
+      serviceName: naming.nameOf(target.name),
+      servicePorts: naming.servicePortsOf(target.endpointPort),
+      annotations: naming.annotations(),
       published,
       heartbeat,
       agentVersion,
@@ -68,8 +71,9 @@ function publishedPorts(key: string, slices: Iterable<EndpointSlice>, node: stri
     const published = publishedOf(slice)
     if (holderOf(written[annotations.claim]) !== node || published?.ready !== true) continue
     const isOwn = keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? '') === key
-    if (isOwn) own = published.port
-    else besides.add(published.port)
+    const port = published.enginePort ?? published.port
+    if (isOwn) own = port
+    else besides.add(port)
   }
   return { own, besides }
 }
@@ -121,6 +125,8 @@ export interface PublicationView {
   readonly service: ServiceView
   /** Whether the Service says what is wanted; true where there is none. */
   readonly serviceUpToDate: boolean
+  /** The Service was made for this very object. */
+  readonly serviceIsOwn: boolean
   /** Only while others change the Service again and again. */
   readonly serviceEdits: Edits | undefined
   /** False while Endpoints, or details of a slice that is ours, tell something else than the slice's address. */
@@ -138,6 +144,7 @@ const unknownView: PublicationView = {
   claim: { kind: 'unknown' },
   service: { kind: 'absent' },
   serviceUpToDate: true,
+  serviceIsOwn: false,
   serviceEdits: undefined,
   complete: true,
   published: undefined,
@@ -160,12 +167,13 @@ function publicationView(
   const { slice, claim, recheckInMs } = slices.view(target)
   const published = slice && publishedOf(slice)
   const publication = publicationOf(published)
-  const { service, recheckInMs: serviceRecheckInMs } = services.view(target)
+  const { service, isOwn: serviceIsOwn, recheckInMs: serviceRecheckInMs } = services.view(target)
   const serviceEdits = services.edits(target, publication)
   return {
     claim,
     service,
     serviceUpToDate: services.isCurrent(target, publication),
+    serviceIsOwn,
     serviceEdits,
     complete:
       !isHeld(claim) || (endpoints.isCurrent(publication) && slice !== undefined && sliceIsCurrent(slice, publication)),
@@ -208,6 +216,8 @@ export interface PublisherOptions extends PublicationsOptions {
   readonly random?: () => number
   /** Between two renewals of a claim. */
   readonly renewEveryMs?: number
+  /** Shared with other publishers; absent = its own. */
+  readonly pulse?: HeartbeatPulse
 }
 
 /**
@@ -229,15 +239,18 @@ export class Publisher {
   constructor(options: PublisherOptions) {
     const { api, services, slices, endpoints: resource, log, node } = options
     const { monotonicNow = () => performance.now(), random = Math.random } = options
+    const { naming = directNaming } = options
+    const { nameOf } = naming
     const { signal } = this.#stopped
     this.#options = options
     this.#publication = publicationsOf(options)
-    this.pulse = new HeartbeatPulse({ random, everyMs: options.renewEveryMs })
-    this.#service = new ServiceWriter({ api, services, monotonicNow, signal })
+    this.pulse = options.pulse ?? new HeartbeatPulse({ random, everyMs: options.renewEveryMs })
+    this.#service = new ServiceWriter({ api, services, nameOf, monotonicNow, signal })
     this.#endpoints = new EndpointsWriter({ api, resource, log, signal, monotonicNow, random })
     this.#slices = new ClaimedSlices({
       api,
       slices,
+      nameOf,
       node: node.id,
       log,
       signal,
@@ -298,13 +311,20 @@ export class Publisher {
     return this.#inTurn(target, (slice) => slice.withdrawDead(target))
   }
 
-  /** Creates or adopts the Service; only the holder of the claim does. */
-  ensureService(target: PublishTarget): Promise<WriteResult> {
+  /** Creates or adopts the Service; only the holder of the claim does. `takesBack`: also from LLMKube's relay. */
+  ensureService(target: PublishTarget, { takesBack = false } = {}): Promise<WriteResult> {
     const confirmed = this.#inTurn(target, (slice) => slice.confirm(target))
     return this.#thenBeside(target, confirmed, (slice) => {
       const cached = slice.cached(target)
-      return this.#writeService(target, cached && publishedOf(cached))
+      const publication = this.#publication(target, cached && publishedOf(cached))
+      const onCreate = () => this.#endpoints.forget(refKey(target))
+      return this.#service.write(target, publication, { onCreate, takesBack })
     })
+  }
+
+  /** Asks the server whether the Service leads to LLMKube's relay by now. */
+  leadsToRelay(target: PublishTarget): Promise<boolean> {
+    return this.#service.leadsToRelay(target)
   }
 
   /** Says where the server listens, and whether it answers. */
@@ -377,6 +397,18 @@ export class Publisher {
     return this.#forAllHeld(shutdownLimitMs, (target) => this.release(target), isMeant)
   }
 
+  /** Whether there is a slice or a Service of its name, whosever it is, or was until now. */
+  isThere({ namespace, name }: PublishTarget): boolean {
+    const { slices, services, naming = directNaming } = this.#options
+    const place = [namespace, naming.nameOf(name)] as const
+    return slices.cache.get(...place) !== undefined || services.cache.get(...place) !== undefined
+  }
+
+  /** The services whose claims are held. */
+  held(): PublishTarget[] {
+    return this.#slices.held()
+  }
+
   /** Where pods are sent to this machine, seen from the service `key`. */
   ports(key: string): PublishedPorts {
     return publishedPorts(key, this.#options.slices.cache.values(), this.#options.node.id)
@@ -435,11 +467,6 @@ export class Publisher {
 
   #findObstacle(target: PublishTarget): Promise<WriteResult | undefined> {
     return this.#service.findObstacle(target, this.#publication(target, undefined))
-  }
-
-  #writeService(target: PublishTarget, published: Published | undefined): Promise<WriteResult> {
-    const publication = this.#publication(target, published)
-    return this.#service.write(target, publication, () => this.#endpoints.forget(refKey(target)))
   }
 
   async #writeEndpoints(

@@ -10,7 +10,6 @@ import {
   type PublishTarget,
   serviceBody,
   serviceIsCurrent,
-  serviceNameOf,
   servicePatch,
 } from './objects.ts'
 import {
@@ -27,6 +26,8 @@ import {
 type ServiceJudgement =
   | { readonly kind: 'absent' }
   | { readonly kind: 'ours' }
+  /** LLMKube's controller has it lead to its relay for this very InferenceService. */
+  | { readonly kind: 'relayed' }
   /** A foreign Service: nothing is published beside it. */
   | { readonly kind: 'taken'; readonly message: string }
 
@@ -36,6 +37,7 @@ export function judgeService(service: Service | undefined, target: PublishTarget
   const { metadata, spec } = service
   const controller = metadata.ownerReferences.find((reference) => reference.controller === true)
   const madeFor = metadata.labels[labels.inferenceService]
+  if (isRelayed(service, target)) return { kind: 'relayed' }
   if (controller) return taken(service, `is managed by ${controller.kind} ${controller.name}`)
   if (Object.keys(spec.selector ?? {}).length > 0) return taken(service, 'selects Pods of its own')
   if (spec.type === 'ExternalName') return taken(service, 'points to an external name')
@@ -50,6 +52,13 @@ export function judgeService(service: Service | undefined, target: PublishTarget
   }
   return { kind: 'ours' }
 }
+
+/** LLMKube 0.10 makes itself the controller of a Service that its relay answers; an agent that takes one back may have left the selector. */
+const isRelayed = ({ metadata, spec }: Service, { name, uid }: PublishTarget): boolean =>
+  metadata.ownerReferences.some((reference) => reference.controller === true && reference.uid === uid) ||
+  spec.selector?.[relaySelector] === name
+
+const relaySelector = 'inference.llmkube.dev/metal-relay'
 
 const taken = ({ metadata: { namespace, name } }: Service, why: string): ServiceJudgement => ({
   kind: 'taken',
@@ -71,6 +80,9 @@ export interface Obstacle {
   readonly at: number
 }
 
+/** What was found where no watch tells it. */
+type Found = Obstacle | { readonly kind: 'relayed'; readonly message: ''; readonly at: number }
+
 /** What a Service says of its InferenceService, and so tells two writes apart. */
 type Wish = Pick<Publication, 'uid' | 'servicePorts'>
 
@@ -80,37 +92,54 @@ const wishOf = ({ uid, servicePorts }: Publication): Wish => ({ uid, servicePort
 export class ServiceWriter {
   readonly #api: KubeApi
   readonly #services: WatchedKind<Service>
+  readonly #nameOf: (inferenceService: string) => string
   readonly #now: () => number
   readonly #signal: AbortSignal
-  readonly #obstacles = new Map<string, Obstacle>()
+  readonly #found = new Map<string, Found>()
   /** By key: changes by others of what we have written. */
   readonly #edits = new Map<string, ForeignEdits<Wish>>()
 
   constructor(options: {
     readonly api: KubeApi
     readonly services: WatchedKind<Service>
+    /** The name of a Service by that of its InferenceService. */
+    readonly nameOf: (inferenceService: string) => string
     readonly monotonicNow: () => number
     readonly signal: AbortSignal
   }) {
     this.#api = options.api
+    this.#nameOf = options.nameOf
     this.#services = options.services
     this.#now = options.monotonicNow
     this.#signal = options.signal
   }
 
-  /** From the cache, and from what was found in the way less than {@link recheckMs} ago. */
-  view(target: PublishTarget): { readonly service: ServiceView; readonly recheckInMs: number | undefined } {
+  /** From the cache, and from what was found in the way less than {@link recheckMs} ago; `isOwn`: it was made for this very object. */
+  view(target: PublishTarget): {
+    readonly service: ServiceView
+    readonly isOwn: boolean
+    readonly recheckInMs: number | undefined
+  } {
     const service = this.#cached(target)
-    const obstacle = service ? undefined : this.#obstacles.get(refKey(target))
-    const recheckInMs = obstacle ? recheckMs - (this.#now() - obstacle.at) : 0
-    return obstacle && recheckInMs > 0
-      ? { service: { kind: obstacle.kind, message: obstacle.message }, recheckInMs }
-      : { service: judgeService(service, target), recheckInMs: undefined }
+    const isOwn = service !== undefined && isOwnedBy(service, target)
+    const found = service ? undefined : this.#found.get(refKey(target))
+    const recheckInMs = found ? recheckMs - (this.#now() - found.at) : 0
+    return found && recheckInMs > 0
+      ? { service: { kind: found.kind, message: found.message }, isOwn, recheckInMs }
+      : { service: judgeService(service, target), isOwn, recheckInMs: undefined }
   }
 
   /** Only while others change it again and again. */
   edits(target: PublishTarget, publication: Publication): Edits | undefined {
     return this.#lookAtEdits(target, this.#cached(target), publication)
+  }
+
+  /** Asks the server whether the Service leads to LLMKube's relay by now, which no watch tells. */
+  async leadsToRelay(target: PublishTarget): Promise<boolean> {
+    const service = await readNow({ ...this.#place(target), store: watchedStore(this.#services) })
+    const isSo = judgeService(service, target).kind === 'relayed'
+    if (isSo) this.#found.set(refKey(target), { kind: 'relayed', message: '', at: this.#now() })
+    return isSo
   }
 
   /** Whether it says what is wanted, whosever it is; true where there is none. */
@@ -121,7 +150,7 @@ export class ServiceWriter {
 
   /** A dry run tells whether the name is free and acceptable before anything is claimed; undefined = it is. */
   async findObstacle(target: PublishTarget, publication: Publication): Promise<WriteResult | undefined> {
-    this.#obstacles.delete(refKey(target))
+    this.#found.delete(refKey(target))
     let service = this.#cached(target)
     if (!service) {
       try {
@@ -138,8 +167,15 @@ export class ServiceWriter {
     return judged.kind === 'taken' ? this.#remember(target, judged) : undefined
   }
 
-  /** `onCreate`: there was none, and so Kubernetes has deleted the Endpoints too. Throws what the server refuses: its name was free before. */
-  async write(target: PublishTarget, publication: Publication, onCreate: () => void): Promise<WriteResult> {
+  /**
+   * `onCreate`: there was none, and so Kubernetes has deleted the Endpoints too. `takesBack`: from LLMKube's relay. Throws what the server
+   * refuses: its name was free before.
+   */
+  async write(
+    target: PublishTarget,
+    publication: Publication,
+    { onCreate, takesBack }: { readonly onCreate: () => void; readonly takesBack: boolean },
+  ): Promise<WriteResult> {
     const edits = this.#editsOf(target)
     const wish = wishOf(publication)
     const settled = await settledWrite<Service, WriteResult>({
@@ -149,6 +185,10 @@ export class ServiceWriter {
       decide: (service) => {
         const judged = judgeService(service, target)
         if (judged.kind === 'taken') return { do: 'stop', result: this.#remember(target, judged) }
+        if (judged.kind === 'relayed' && !takesBack) {
+          this.#found.set(refKey(target), { kind: 'relayed', message: '', at: this.#now() })
+          return { do: 'stop', result: done }
+        }
         if (service && serviceIsCurrent(service, publication)) return { do: 'stop', result: done }
         if ((this.#lookAtEdits(target, service, publication)?.mendInMs ?? 0) > 0) return { do: 'stop', result: done }
         edits.writing(wish)
@@ -159,6 +199,7 @@ export class ServiceWriter {
     })
     if (settled.kind === 'refused') throw settled.error
     if (settled.kind === 'stopped') return settled.result
+    this.#found.delete(refKey(target))
     edits.wrote(wish)
     return done
   }
@@ -180,7 +221,7 @@ export class ServiceWriter {
   }
 
   forget(key: string): void {
-    this.#obstacles.delete(key)
+    this.#found.delete(key)
     this.#edits.delete(key)
   }
 
@@ -205,15 +246,15 @@ export class ServiceWriter {
   }
 
   #remember(target: PublishTarget, { kind, message }: Omit<Obstacle, 'at'>): WriteResult {
-    this.#obstacles.set(refKey(target), { kind, message, at: this.#now() })
+    this.#found.set(refKey(target), { kind, message, at: this.#now() })
     return { kind, message }
   }
 
   #cached(target: PublishTarget): Service | undefined {
-    return this.#services.cache.get(target.namespace, serviceNameOf(target.name))
+    return this.#services.cache.get(target.namespace, this.#nameOf(target.name))
   }
 
   #place({ namespace, name }: PublishTarget) {
-    return { api: this.#api, namespace, name: serviceNameOf(name), signal: this.#signal }
+    return { api: this.#api, namespace, name: this.#nameOf(name), signal: this.#signal }
   }
 }

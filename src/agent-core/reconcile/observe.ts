@@ -39,6 +39,7 @@ type Rooms = Pick<
   | 'hostAddress'
   | 'apiKeys'
   | 'door'
+  | 'ingress'
   | 'silenceOf'
   | 'excessOf'
   | 'settings'
@@ -47,10 +48,10 @@ type Rooms = Pick<
 /** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
 export function observe(reading: Reading, rooms: Rooms, service: ObservedService): Observation {
   const { publisher, servers, unloadReasons, hostAddress, silenceOf, excessOf } = rooms
-  const { now, target, ownsService } = reading
+  const { now, target } = reading
   const { key, fetch, starts, writes, unloadReason, before } = service
   const { server, successor, retiring } = starts.views()
-  const publication = publicationView(publisher.observe(target), { now, ownsService })
+  const publication = publicationView(publisher.observe(target), now)
   const figures = drainFigures([servers.get(key), servers.successor(key), servers.retiring(key)])
   const address = hostAddress()
   const reach: ReachInputs = {
@@ -147,17 +148,13 @@ function disagreementView(
   return message === undefined ? undefined : { message, since: before?.message === message ? before.since : now }
 }
 
-/** `ownsService`: the Service under this name was made for this very object. */
-export function publicationView(
-  view: Published,
-  { now, ownsService }: { readonly now: number; readonly ownsService: boolean },
-): PublicationView {
+export function publicationView(view: Published, now: number): PublicationView {
   const { claim, published } = view
   return {
     claim: claim.kind,
     message: 'message' in claim ? claim.message : claim.kind === 'ours' ? (claim.edits?.message ?? '') : '',
     retryAt: view.recheckInMs === undefined ? undefined : now + view.recheckInMs,
-    ...serviceView(view, ownsService),
+    ...serviceView(view),
     ...(view.serviceEdits && {
       serviceEdits: { message: view.serviceEdits.message, mendAt: now + view.serviceEdits.mendInMs },
     }),
@@ -168,18 +165,22 @@ export function publicationView(
   }
 }
 
-function serviceView(
-  { service, serviceUpToDate }: Published,
-  ownsService: boolean,
-): Pick<PublicationView, 'service' | 'serviceMessage'> {
+function serviceView({
+  service,
+  serviceUpToDate,
+  serviceIsOwn,
+}: Published): Pick<PublicationView, 'service' | 'serviceMessage'> {
   switch (service.kind) {
     case 'absent':
       return { service: 'absent', serviceMessage: '' }
     case 'taken':
     case 'refused':
       return { service: 'taken', serviceMessage: service.message }
+    // Where it may be taken back, it is shown as ours.
+    case 'relayed':
+      return { service: 'ours', serviceMessage: '' }
     case 'ours':
-      if (!ownsService) return { service: 'adoptable', serviceMessage: '' }
+      if (!serviceIsOwn) return { service: 'adoptable', serviceMessage: '' }
       return { service: serviceUpToDate ? 'ours' : 'outdated', serviceMessage: '' }
   }
 }

@@ -15,7 +15,9 @@ export interface ReachInputs {
   readonly apiKeySecret: string | undefined
   /** The runtime of a server that is started now. */
   readonly runtime: ServerRuntime | undefined
-  readonly rooms: Pick<ServiceRooms, 'apiKeys' | 'door' | 'settings'>
+  readonly rooms: Pick<ServiceRooms, 'apiKeys' | 'door' | 'ingress' | 'settings'> & {
+    readonly publisher: Pick<ServiceRooms['publisher'], 'wayFor'>
+  }
 }
 
 /** Why requests to the published address do not reach the server that listens there; undefined where they do. */
@@ -23,8 +25,10 @@ export function unreached(
   { host, port }: { readonly host: string; readonly port: number },
   { key, address: { ip }, apiKeySecret, rooms }: ReachInputs,
 ): Unreached | undefined {
-  if (host !== loopback) {
-    if (apiKeySecret !== undefined) return { kind: 'exposed', reason: 'NoApiKey', message: openToAll }
+  if (host !== loopback && apiKeySecret !== undefined)
+    return { kind: 'exposed', reason: 'NoApiKey', message: openToAll }
+  const isRelayed = rooms.publisher.wayFor(key) === 'relay'
+  if (host !== loopback && !isRelayed) {
     if (ip === undefined || host === everyAddress || host === ip) return undefined
     const message = `The server listens at ${host}, which is the published address no longer.`
     return { kind: 'misplaced', reason: 'NoHostAddress', message }
@@ -33,15 +37,17 @@ export function unreached(
   const apiKey = apiKeySecret === undefined ? undefined : rooms.apiKeys.stateOf(key)
   if (apiKey?.kind === 'unusable') return { kind: 'closed', reason: 'NoApiKey', message: apiKey.message }
   if (apiKey?.kind === 'unknown') return { kind: 'unknown', reason: 'NoApiKey', message: apiKey.message }
-  const door = rooms.door(ip, port)
+  const door = isRelayed ? rooms.ingress.state : rooms.door(ip, port)
   return door.kind === 'open' ? undefined : { ...door, reason: 'NoGateway' }
 }
 
 /** Why a server that is started now would be of no use, or open without the key that its service asks for. */
 export function listenObstacle(
-  { address: { ip, warning }, apiKeySecret, runtime, rooms: { settings } }: ReachInputs,
+  { key, address: { ip, warning }, apiKeySecret, runtime, rooms: { settings, publisher } }: ReachInputs,
   now: number,
 ): { readonly reason: ListenObstacle; readonly message: string; readonly retryAt: number } | undefined {
+  // The ingress is at every address of this machine.
+  if (publisher.wayFor(key) === 'relay') return undefined
   const mode = runtime && runtimes[runtime].isBehindGateway ? 'gateway' : settings.listen()
   const retryAt = now + lookAgainMs
   if (apiKeySecret !== undefined && mode !== 'gateway') return { reason: 'NoApiKey', message: openToAll, retryAt }

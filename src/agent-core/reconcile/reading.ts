@@ -1,7 +1,7 @@
 import type { Cluster } from '../kube/cluster.ts'
 import type { CacheChange } from '../kube/object-cache.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
-import { collidesWith, isOwnedBy, labels, type PublishTarget, serviceNameOf } from '../publishing/objects.ts'
+import { collidesWith, labels, type PublishTarget, serviceNameOf } from '../publishing/objects.ts'
 import { annotationKeys, type Desired, type DesiredInputs, desiredOf } from './desired.ts'
 import type { Draft } from './draft.ts'
 import { digestWith } from './model-request.ts'
@@ -65,8 +65,6 @@ export interface Reading {
   readonly target: PublishTarget
   /** The Secret with the API key that clients must send; undefined if the service asks for none. */
   readonly apiKeySecret: string | undefined
-  /** The Service under this name was made for this very object. */
-  readonly ownsService: boolean
   readonly durations: Durations
 }
 
@@ -112,7 +110,6 @@ export function read(inputs: ReadingInputs): Reading {
   const desired = withContent(desiredOf({ ...inputs, synced, service, model, nameTakenBy }), inputs)
   const durations = durationsOf(before, desired, now)
   const target = targetOf(inputs, service)
-  const published = cluster.services.get(namespace, serviceNameOf(name))
   return {
     now,
     service,
@@ -121,7 +118,6 @@ export function read(inputs: ReadingInputs): Reading {
     desiredServer: desiredServerOf(desired, service, model),
     target,
     apiKeySecret: service?.metadata.annotations[annotationKeys.apiKeySecret],
-    ownsService: published !== undefined && isOwnedBy(published, target),
     durations,
   }
 }

@@ -7,7 +7,8 @@ import type { PressureChange } from '../memory/watchdog.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import { labels } from '../publishing/objects.ts'
-import { isOnlyHeartbeat, type Publisher } from '../publishing/publisher.ts'
+import { isOnlyHeartbeat } from '../publishing/publisher.ts'
+import type { WaysToPublish } from '../publishing/ways.ts'
 import { Admission, type AdmissionOptions } from './admission.ts'
 import { ManagedService } from './managed-service.ts'
 import type { Narrator } from './narrator.ts'
@@ -47,7 +48,7 @@ export interface ReconcilerOptions {
   readonly cluster: Cluster
   readonly models: Models
   readonly servers: Servers
-  readonly publisher: Publisher
+  readonly publisher: WaysToPublish
   readonly unloadReasons: UnloadReasons
   readonly fuse: ServiceRooms['fuse']
   readonly narrator: Narrator
@@ -58,6 +59,7 @@ export interface ReconcilerOptions {
   readonly hostAddress: ServiceRooms['hostAddress']
   readonly apiKeys: ServiceRooms['apiKeys']
   readonly door: ServiceRooms['door']
+  readonly ingress: ServiceRooms['ingress']
   readonly excessOf: ServiceRooms['excessOf']
   readonly silenceOf: ServiceRooms['silenceOf']
   readonly onPass?: WorkQueueOptions['onPass']

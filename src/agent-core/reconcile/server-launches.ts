@@ -17,6 +17,7 @@ import { loopback } from '../servers/listening.ts'
 import { daemonMemoryOf } from '../servers/served-model.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Executable } from '../util/find-executable.ts'
+import { refKey } from '../util/object-key.ts'
 import { chooseRuntime, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
 import type { ServerFiles } from './model-request.ts'
 import type { DesiredServer } from './reading.ts'
@@ -25,8 +26,8 @@ import { sideFileStamp, sizeUp, sizeUpFolder, type Need } from './sizing.ts'
 
 export interface LaunchSettings extends RuntimeSettings {
   readonly port: (runtime: ServerRuntime) => PortPolicy
-  /** Where a server of the runtime that is started now listens. */
-  readonly host: (runtime: ProcessRuntime) => string
+  /** Where a server of the runtime that is started now for this service listens. */
+  readonly host: (runtime: ProcessRuntime, key: string) => string
   /** The port at which a daemon listens on loopback. */
   readonly daemonPort: (runtime: DaemonRuntime) => number
   /** Tells what this agent makes in a daemon from what others do. */
@@ -201,7 +202,7 @@ export class ServerLaunches {
     const { settings } = this.#options
     const { desiredServer, model, env, dialect } = prepared
     const { estimate } = need
-    const host = settings.host(runtime)
+    const host = settings.host(runtime, refKey(desiredServer.service.metadata))
     const argv = (port: number): string[] =>
       runtime.argv({
         ...this.#given(prepared),

@@ -8,7 +8,7 @@ import type { Logger } from '../observability/logger.ts'
 import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { PortPolicy } from '../servers/launch.ts'
 import type { Servers } from '../servers/servers.ts'
-import type { Publisher } from '../publishing/publisher.ts'
+import type { WaysToPublish } from '../publishing/ways.ts'
 import type { UnloadReason, UnloadReasons } from './unload-reasons.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
@@ -33,7 +33,7 @@ export interface ServiceRooms {
   readonly cluster: Cluster
   readonly models: Models
   readonly servers: Servers
-  readonly publisher: Publisher
+  readonly publisher: WaysToPublish
   readonly memory: Pick<Memory, 'view'>
   readonly unloadReasons: UnloadReasons
   readonly admission: Admission
@@ -46,6 +46,8 @@ export interface ServiceRooms {
   readonly apiKeys: Pick<ApiKeys, 'want' | 'forget' | 'stateOf'>
   /** Whether the gateway listens there. */
   readonly door: (address: string, port: number) => DoorState
+  /** Whether LLMKube's relays reach this machine. */
+  readonly ingress: { readonly state: DoorState }
   /** See `Observation.excess`. */
   readonly excessOf: (key: string) => string | undefined
   readonly silenceOf: (key: string) => Silence | undefined

@@ -309,6 +309,11 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     help: 'At all addresses, a model is open to every network of this machine without a password; at the published address alone it is as open to those who reach that. Behind the gateway it listens on this machine only, and the gateway checks each request at the published address and asks for an API key where the service names one.',
     choices: { all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' },
   },
+  publish: {
+    title: 'How pods reach a model',
+    help: "Directly at this machine's address, or by the relay of LLMKube 0.10, which asks this machine over TLS: models then listen on this machine only. Automatic takes the relay where the cluster has one.",
+    choices: { auto: 'Automatic', relay: "By LLMKube's relay", direct: 'Directly' },
+  },
   probeImage: {
     title: 'Image of the probe',
     wants: 'the name of an image, such as busybox:1.37, of at most 300 characters',

@@ -5,6 +5,7 @@ import { type Connection, type KubeAnswer, KubeHttp } from './kube-http.ts'
 import { isRemoteFile, modelStatus } from './model-status.ts'
 import { endpointSlice, inferenceService, isMetal, model, type InferenceService, type Model } from './objects.ts'
 import { keyOf, Reflector } from './reflector.ts'
+import { relayMode, type RelayModeOptions } from './relay-mode.ts'
 
 export interface ControllerStandInOptions {
   readonly connection: Connection
@@ -16,8 +17,12 @@ export interface ControllerStandInOptions {
   readonly readsSourceSize?: boolean
   /** LLMKube's controller looks at every metal service again after this time. */
   readonly requeueMs?: number
+  /** As LLMKube 0.10's: it has relays, and this tells where the Pod of one answers. Absent = as 0.9's. */
+  readonly relayPod?: RelayModeOptions['pod']
   readonly now?: () => number
 }
+
+type Slice = z.infer<typeof endpointSlice>
 
 export interface ControllerStandIn extends AsyncDisposable {
   stop(): Promise<void>
@@ -46,7 +51,7 @@ class Controller implements ControllerStandIn {
   readonly #abort = new AbortController()
   readonly #services: Reflector<InferenceService>
   readonly #models: Reflector<Model>
-  readonly #slices: Reflector<z.infer<typeof endpointSlice>>
+  readonly #slices: Reflector<Slice>
   readonly #pending = new Map<string, () => Promise<void>>()
   readonly #timers = new Map<string, NodeJS.Timeout>()
   readonly #sizes = new Map<string, number | undefined>()
@@ -85,7 +90,9 @@ class Controller implements ControllerStandIn {
       onChange: ({ metadata }) => {
         // The label holds the Service's name and is read as the InferenceService's: with dots in it they differ.
         const name = metadata.labels?.['kubernetes.io/service-name']
-        if (name !== undefined) this.#enqueueService(`${metadata.namespace}/${name}`)
+        if (name === undefined) return
+        this.#enqueueService(`${metadata.namespace}/${name}`)
+        if (name.endsWith('-agent')) this.#enqueueService(`${metadata.namespace}/${name.slice(0, -'-agent'.length)}`)
       },
     })
     this.#ready = Promise.all([this.#services.synced, this.#models.synced, this.#slices.synced])
@@ -153,15 +160,22 @@ class Controller implements ControllerStandIn {
     if (!service || service.metadata.deletionTimestamp !== undefined) return
     const used = this.#models.get(`${service.metadata.namespace}/${service.spec.modelRef}`)
     if (used && !isMetal(used)) return
-    const slices = this.#slices
-      .values()
-      .filter(({ metadata }) => metadata.namespace === service.metadata.namespace)
-      .filter(({ metadata }) => metadata.labels?.['kubernetes.io/service-name'] === serviceName(service))
+    const all = [...this.#slices.values()].filter(({ metadata }) => metadata.namespace === service.metadata.namespace)
+    const slices = await this.#slicesFor(service, all)
     const status = inferenceServiceStatus({ service, model: used, slices, nowMs: this.#now() })
     const answer = await this.#putStatus('inferenceservices', { ...service, status })
     if (answer.status === 200) this.#services.assume(service, inferenceService.parse(answer.body))
     const again = answer.status === 200 || answer.status === 404 ? (this.#options.requeueMs ?? requeueMs) : retryMs
     this.#later(`service ${key}`, () => this.#reconcileService(key), again)
+  }
+
+  #slicesFor(service: InferenceService, slices: readonly Slice[]): Promise<readonly Slice[]> | readonly Slice[] {
+    const { relayPod } = this.#options
+    if (relayPod) {
+      const { signal } = this.#abort
+      return relayMode({ http: this.#http, signal, service, slices, nowMs: this.#now(), pod: relayPod })
+    }
+    return slices.filter(({ metadata }) => metadata.labels?.['kubernetes.io/service-name'] === serviceName(service))
   }
 
   async #reconcileModel(key: string): Promise<void> {

@@ -18,6 +18,7 @@ export const publication: Publication = {
   published: { address: '192.0.2.7', port: 53211, ready: true },
   heartbeat: '2026-11-21T10:00:00Z',
   agentVersion: 'v1.2.3',
+  annotations: {},
   claim: { node: 'node-a', epoch: 3, heartbeat: '2026-11-21T10:00:00Z', displayName: 'studio' },
 }
 

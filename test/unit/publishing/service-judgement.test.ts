@@ -5,17 +5,18 @@ import { publication, serviceOf, target } from './examples.ts'
 
 const ours = serviceOf(publication)
 const goAgents = serviceOf(publication, { ownerReferences: [] })
-const controllers = serviceOf(publication, {
-  ownerReferences: [
-    {
-      apiVersion: 'inference.llmkube.dev/v1alpha1',
-      kind: 'InferenceService',
-      name: 'llama',
-      uid: 'cr-1',
-      controller: true,
-    },
-  ],
-})
+const controlled = (uid: string) =>
+  serviceOf(publication, {
+    ownerReferences: [
+      {
+        apiVersion: 'inference.llmkube.dev/v1alpha1',
+        kind: 'InferenceService',
+        name: 'llama',
+        uid,
+        controller: true,
+      },
+    ],
+  })
 
 test.each<[string, Service | undefined, object]>([
   ['none', undefined, { kind: 'absent' }],
@@ -33,7 +34,13 @@ test.each<[string, Service | undefined, object]>([
     },
   ],
   ['one with a selector', { ...ours, spec: { ...ours.spec, selector: { app: 'x' } } }, { kind: 'taken' }],
-  ["LLMKube's controller's", controllers, { kind: 'taken' }],
+  ["LLMKube's controller's, for its relay", controlled('cr-1'), { kind: 'relayed' }],
+  ["LLMKube's controller's, for an InferenceService that is gone", controlled('cr-0'), { kind: 'taken' }],
+  [
+    'one whose selector an agent left that took it back',
+    { ...ours, spec: { ...ours.spec, selector: { app: 'llama-relay', 'inference.llmkube.dev/metal-relay': 'llama' } } },
+    { kind: 'relayed' },
+  ],
   ['one that points outside', { ...ours, spec: { type: 'ExternalName', ports: [] } }, { kind: 'taken' }],
   [
     'one of a.b where we are a-b',

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { ApiKeyState } from '../../../src/agent-core/gateway/api-keys.ts'
 import type { DoorState } from '../../../src/agent-core/gateway/doors.ts'
 import { listenObstacle, unreached, type ReachInputs } from '../../../src/agent-core/reconcile/reach.ts'
+import type { Way } from '../../../src/agent-core/publishing/relay-choice.ts'
 import type { ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
 import type { ListenMode } from '../../../src/contract/settings-table.ts'
 
@@ -18,6 +19,8 @@ interface Given {
   readonly door?: DoorState
   readonly listen?: ListenMode
   readonly runtime?: ServerRuntime
+  readonly way?: Way
+  readonly ingress?: DoorState
 }
 
 const inputs = ({
@@ -26,6 +29,8 @@ const inputs = ({
   door = open,
   listen = 'gateway',
   warning,
+  way = 'direct',
+  ingress = open,
   ...given
 }: Given): ReachInputs => ({
   key: 'ns/a',
@@ -35,6 +40,8 @@ const inputs = ({
   rooms: {
     apiKeys: { stateOf: () => apiKey, want: () => undefined, forget: () => undefined },
     door: () => door,
+    ingress: { state: ingress },
+    publisher: { wayFor: () => way },
     settings: { listen: () => listen } as ReachInputs['rooms']['settings'],
   },
 })
@@ -61,6 +68,9 @@ describe('a server is reached at the published address', () => {
       'unknown NoApiKey',
     ],
     ['by too many where it asks for one and listens there itself', ip, { secret: 's' }, 'exposed NoApiKey'],
+    ['by the relay wherever it listens', '10.0.0.2', { way: 'relay', door: closed }, undefined],
+    ['not by the relay before the ingress listens', '127.0.0.1', { way: 'relay', ingress: closed }, 'closed NoGateway'],
+    ['or everywhere beside the relay', '0.0.0.0', { way: 'relay', secret: 's' }, 'exposed NoApiKey'],
     ['or everywhere, even where no address is published', '0.0.0.0', { secret: '', ip: undefined }, 'exposed NoApiKey'],
   ])('%s', (_what, host, given, expected) => {
     const found = unreached({ host, port: 1 }, inputs(given))

@@ -46,6 +46,7 @@ const kept = {
     evictionAtAdmission: true,
     comeBackMs: 1_000,
     listen: 'gateway',
+    publish: 'relay',
     probeImage: 'registry.lan:5000/busybox:1.37',
     sleepPolicy: 'while-serving',
     pauseOnBattery: true,

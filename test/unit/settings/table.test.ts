@@ -22,7 +22,7 @@ const samples: Readonly<Partial<Record<SettingKind, readonly string[]>>> = {
   switch: ['on', 'off'],
   path: ['/a', `/${'a'.repeat(999)}`, `/${'a'.repeat(1_000)}`],
   executable: ['/a', `/${'a'.repeat(999)}`],
-  choice: ['enforce', 'warn', 'macmon', 'never', 'debug', 'info', 'error', 'gateway'],
+  choice: ['enforce', 'warn', 'macmon', 'never', 'debug', 'info', 'error', 'gateway', 'relay'],
   text: ['a', 'a'.repeat(63), 'a'.repeat(64), 'https://hub.lan', 'ftp://hub.lan', `http://h/${'a'.repeat(1_000)}`],
 }
 const samplesOf = ({ kind, default: fallback }: SettingRow): readonly string[] =>
@@ -92,6 +92,7 @@ describe('the table of settings', () => {
       'hubTokenFile',
       'caFile',
       'listen',
+      'publish',
       'probeImage',
       ...power,
     ]

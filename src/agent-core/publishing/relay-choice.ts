@@ -1,0 +1,270 @@
+import { join } from 'node:path'
+import { z } from 'zod'
+import type { KubeApi } from '../kube/kube-api.ts'
+import { type InferenceService, parseEndpointSlice, resources } from '../kube/resources.ts'
+import type { Logger } from '../observability/logger.ts'
+import { StateFile } from '../state/state-file.ts'
+import { refKey } from '../util/object-key.ts'
+import type { PublishMode } from '../../contract/settings-table.ts'
+import { labels, managedBy, type PublishTarget, serviceNameOf } from './objects.ts'
+
+/** By which of the two a service is published. `both`: the relay's objects are there, and pods still come directly. */
+export type Way = 'direct' | 'both' | 'relay'
+
+/** How often it is asked whether the controller has taken up what was published for its relay … */
+const usualLookEveryMs = 5_000
+/** … and, where it has, whether it still does. */
+const lookAgainMs = 60_000
+/** A controller that writes for so long, and takes nothing up, knows no relay. */
+const takesUpWithinMs = 60_000
+/** A controller may be updated without anybody telling this machine. */
+const tryAgainMs = 1_800_000
+/** What was learnt of each cluster, by the address of its API server. */
+const learntFile = z.object({
+  schema: z.literal(1),
+  clusters: z.record(z.string().max(2_048), z.enum(['relay', 'direct'])),
+})
+export type LearntFile = StateFile<z.infer<typeof learntFile>>
+
+/** Throws StateFileError. */
+export const openLearnt = (stateDir: string): Promise<LearntFile> =>
+  StateFile.open({
+    file: join(stateDir, 'relay.json'),
+    schema: learntFile,
+    initial: { schema: 1, clusters: {} },
+    keeps: 'which clusters have a relay',
+  })
+
+/** What this machine has published of a service. */
+export interface Shown {
+  readonly isHeldDirectly: boolean
+  readonly isHeldForRelay: boolean
+}
+
+export interface RelayChoiceOptions {
+  readonly api: KubeApi
+  readonly mode: () => PublishMode
+  /** Why the service is for direct clients alone, as a sentence. */
+  readonly onlyDirect: (target: PublishTarget) => string | undefined
+  readonly learnt: LearntFile
+  readonly service: (target: PublishTarget) => InferenceService | undefined
+  readonly leadsToRelay: (target: PublishTarget) => Promise<boolean>
+  /** Services of which this machine holds the claim, and what it has published of each. */
+  readonly held: () => readonly { readonly target: PublishTarget; readonly shown: Shown }[]
+  readonly log: Logger
+  readonly onChange: (key: string) => void
+  readonly monotonicNow: () => number
+  /** For tests: how often is looked. */
+  readonly lookEveryMs?: number | undefined
+}
+
+/** Since when the controller could see it, by the monotonic clock and by the API server's. */
+interface Seen {
+  readonly at: number
+  readonly atServer: number
+}
+
+/**
+ * Whether a service is published for LLMKube's relay, directly, or both. One service shows whether the cluster's controller knows relays, which is
+ * remembered; a controller that is updated or set back is noticed by what it does, or does not do, with the Service.
+ */
+export class RelayChoice implements Disposable {
+  readonly #options: RelayChoiceOptions
+  readonly #stopped = new AbortController()
+  /** Services that the relay answers. */
+  readonly #relayed = new Set<string>()
+  /** Services whose relay was taken away, or has not answered for long. */
+  readonly #failing = new Set<string>()
+  /** Since when the relay of a service has not been ready. */
+  readonly #silentSince = new Map<string, number>()
+  /** Services that the controller has not taken up yet. */
+  readonly #waiting = new Map<string, Seen>()
+  #known: 'relay' | 'direct' | undefined
+  #decidedAt: number
+  /** The key of the service by which it is found out whether relays are known. */
+  #tried: string | undefined
+  #lookedAgainAt = -Infinity
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(options: RelayChoiceOptions) {
+    this.#options = options
+    this.#known = options.learnt.value.clusters[options.api.context.server]
+    this.#decidedAt = options.monotonicNow()
+  }
+
+  of(target: PublishTarget, { isHeldDirectly, isHeldForRelay }: Shown): Way {
+    const { mode, onlyDirect } = this.#options
+    if (mode() !== 'auto') return mode() === 'relay' ? 'relay' : 'direct'
+    const key = refKey(target)
+    if (onlyDirect(target) !== undefined || this.#known === 'direct') return 'direct'
+    const isAlone = isHeldForRelay && !isHeldDirectly
+    if (this.#known === 'relay')
+      return this.#relayed.has(key) || (isAlone && !this.#failing.has(key)) ? 'relay' : 'both'
+    return this.#tried === key || isAlone ? 'both' : 'direct'
+  }
+
+  /** A Service that leads to a relay is led back to this machine. */
+  get takesBack(): boolean {
+    return this.#options.mode() === 'direct' || this.#known === 'direct'
+  }
+
+  /** The service is published directly: the first one shows what the controller makes of an ingress. */
+  published(target: PublishTarget): void {
+    if (this.#options.mode() !== 'auto') return
+    if (this.#known === undefined && this.#tried === undefined) this.#try(target)
+    this.#timer ??= this.#later()
+  }
+
+  /** The watch was cut, as by a cluster that is updated: the controller may be another one by now. */
+  tryAgain(): void {
+    if (this.#known === 'direct') this.#decidedAt = -Infinity
+    this.#timer ??= this.#later()
+  }
+
+  forget(key: string): void {
+    this.#relayed.delete(key)
+    this.#failing.delete(key)
+    this.#silentSince.delete(key)
+    this.#waiting.delete(key)
+    if (this.#tried === key) this.#tried = undefined
+  }
+
+  [Symbol.dispose](): void {
+    this.#stopped.abort()
+    clearTimeout(this.#timer)
+  }
+
+  #try(target: PublishTarget): void {
+    const { onlyDirect, onChange, log } = this.#options
+    if (onlyDirect(target) !== undefined) return
+    this.#tried = refKey(target)
+    log.info('is a relay known', {
+      key: this.#tried,
+      text: 'the ingress is published beside the address of this machine',
+    })
+    onChange(this.#tried)
+  }
+
+  #later(): NodeJS.Timeout {
+    return setTimeout(() => {
+      this.#timer = undefined
+      void this.#look().then(() => {
+        if (!this.#stopped.signal.aborted && this.#options.held().length > 0) this.#timer ??= this.#later()
+      })
+    }, this.#options.lookEveryMs ?? usualLookEveryMs).unref()
+  }
+
+  /** Never rejects: what cannot be read now is read at the next look. */
+  async #look(): Promise<void> {
+    const { held, log, mode, monotonicNow } = this.#options
+    if (mode() !== 'auto') return
+    try {
+      if (this.#known === 'direct' && monotonicNow() - this.#decidedAt >= tryAgainMs) this.#known = undefined
+      if (this.#known === undefined) await this.#lookAtTrial(held())
+      if (this.#known === 'relay') await this.#lookAtAll(held())
+    } catch (error) {
+      if (!this.#stopped.signal.aborted) log.debug('relay not looked at', { error })
+    }
+  }
+
+  async #lookAtTrial(held: ReturnType<RelayChoiceOptions['held']>): Promise<void> {
+    const { onlyDirect } = this.#options
+    const tried = held.find(({ target }) => refKey(target) === this.#tried)
+    if (tried) {
+      if (await this.#isTakenUp(tried)) await this.#decide('relay')
+      return
+    }
+    this.#tried = undefined
+    const next = held.find(({ target, shown }) => shown.isHeldDirectly && onlyDirect(target) === undefined)
+    if (next) this.#try(next.target)
+  }
+
+  async #lookAtAll(held: ReturnType<RelayChoiceOptions['held']>): Promise<void> {
+    const { monotonicNow } = this.#options
+    const isDue = monotonicNow() - this.#lookedAgainAt >= lookAgainMs
+    if (isDue) this.#lookedAgainAt = monotonicNow()
+    for (const { target, shown } of held) {
+      const way = this.of(target, shown)
+      if (way === 'both') await this.#lookAtSwitch({ target, shown })
+      else if (way === 'relay' && isDue) await this.#lookAgain(target)
+    }
+  }
+
+  /** Pods come by the relay once the Service leads to it and one of its Pods is ready: its readiness asks the ingress. */
+  async #lookAtSwitch(held: ReturnType<RelayChoiceOptions['held']>[number]): Promise<void> {
+    if (!(await this.#isTakenUp(held)) || !(await this.#isRelayReady(held.target))) return
+    const key = refKey(held.target)
+    this.#failing.delete(key)
+    this.#silentSince.delete(key)
+    this.#relayed.add(key)
+    this.#options.onChange(key)
+  }
+
+  /** A controller that writes, and for a minute takes up nothing that is new to it, knows no relay, or none any longer. */
+  async #isTakenUp({ target, shown }: ReturnType<RelayChoiceOptions['held']>[number]): Promise<boolean> {
+    const { leadsToRelay, monotonicNow, api } = this.#options
+    const key = refKey(target)
+    if (!shown.isHeldForRelay) return false
+    if (await leadsToRelay(target)) {
+      this.#waiting.delete(key)
+      return true
+    }
+    const seen = this.#waiting.get(key) ?? { at: monotonicNow(), atServer: api.serverNow() }
+    this.#waiting.set(key, seen)
+    if (monotonicNow() - seen.at >= takesUpWithinMs && this.#hasWritten(target, seen.atServer))
+      await this.#decide('direct')
+    return false
+  }
+
+  /** Whether somebody else has written the status of the InferenceService since. */
+  #hasWritten(target: PublishTarget, since: number): boolean {
+    const { api, service } = this.#options
+    const fields = service(target)?.metadata.managedFields ?? []
+    return fields.some(
+      ({ manager, subresource, time }) =>
+        subresource === 'status' && manager !== api.fieldManager && Date.parse(time ?? '') >= since,
+    )
+  }
+
+  async #decide(known: 'relay' | 'direct'): Promise<void> {
+    const { api, learnt, log, held, monotonicNow, onChange } = this.#options
+    this.#known = known
+    this.#decidedAt = monotonicNow()
+    this.#tried = undefined
+    for (const one of [this.#relayed, this.#failing, this.#silentSince, this.#waiting]) one.clear()
+    log.info(known === 'relay' ? 'a relay is known' : 'no relay is known', { server: api.context.server })
+    for (const { target } of held()) onChange(refKey(target))
+    await learnt.update((before) => ({ ...before, clusters: { ...before.clusters, [api.context.server]: known } }))
+  }
+
+  /** Where the Service leads to no relay any longer, or to one that does not answer for a minute, pods come directly beside it. */
+  async #lookAgain(target: PublishTarget): Promise<void> {
+    const { leadsToRelay, onChange, monotonicNow } = this.#options
+    const key = refKey(target)
+    const leads = await leadsToRelay(target)
+    if (leads && (await this.#isRelayReady(target))) {
+      this.#silentSince.delete(key)
+      return
+    }
+    const since = this.#silentSince.get(key) ?? monotonicNow()
+    this.#silentSince.set(key, since)
+    if (leads && monotonicNow() - since < takesUpWithinMs) return
+    this.#relayed.delete(key)
+    this.#failing.add(key)
+    onChange(key)
+  }
+
+  async #isRelayReady({ namespace, name }: PublishTarget): Promise<boolean> {
+    const { api } = this.#options
+    const labelSelector = `${labels.serviceName}=${serviceNameOf(name)},${labels.managedBy}!=${managedBy}`
+    for await (const { items } of api.pages(
+      resources.endpointSlices,
+      { namespace, labelSelector },
+      this.#stopped.signal,
+    )) {
+      const slices = items.map((item) => parseEndpointSlice(item))
+      if (slices.some(({ endpoints }) => endpoints.some(({ conditions }) => conditions?.ready === true))) return true
+    }
+    return false
+  }
+}

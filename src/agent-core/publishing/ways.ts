@@ -1,0 +1,340 @@
+import { isApiError } from '../kube/api-error.ts'
+import type { DoorState } from '../gateway/doors.ts'
+import type { InferenceService } from '../kube/resources.ts'
+import type { PublishedPorts } from '../servers/ports.ts'
+import { refKey } from '../util/object-key.ts'
+import type { PublishMode } from '../../contract/settings-table.ts'
+import { isDeletable, isElsewhere, isHeld } from './claim.ts'
+import { HeartbeatPulse } from './heartbeat.ts'
+import { type Published, type PublishTarget, relayNaming } from './objects.ts'
+import { type PublicationView, Publisher, type PublisherOptions, type Unfinished } from './publisher.ts'
+import { type LearntFile, RelayChoice, type Way } from './relay-choice.ts'
+import { done, type WriteResult } from './writes.ts'
+
+/** Where LLMKube's relays reach this machine. It is opened for the first service that is told. */
+export interface Ingress {
+  readonly port: number
+  /** Of its certificate; undefined while it has none. */
+  readonly pin: string | undefined
+  readonly state: DoorState
+  /** Undefined: relays do not reach the service. */
+  set(key: string, how: 'beside' | 'alone' | undefined): void
+  forget(key: string): void
+}
+
+export interface WaysOptions extends Omit<PublisherOptions, 'naming' | 'pulse'> {
+  readonly mode: () => PublishMode
+  readonly ingress: Ingress
+  readonly learnt: LearntFile
+  readonly inferenceService: (target: PublishTarget) => InferenceService | undefined
+  /** For tests. */
+  readonly lookEveryMs?: number
+}
+
+/** What the relay needs could not be written: it is tried again after this time, and nothing else waits for it. */
+const besideAgainMs = 30_000
+
+/**
+ * Publishes services directly, for LLMKube's relay, or both ways, as {@link RelayChoice} says, and removes what another way has left. Seen from
+ * a service there is one claim: it is elsewhere while a living agent holds either slice. Its methods throw ApiError as those of Publisher.
+ */
+export class WaysToPublish implements AsyncDisposable {
+  readonly pulse: HeartbeatPulse
+  readonly #options: WaysOptions
+  readonly #direct: Publisher
+  readonly #relay: Publisher
+  readonly #choice: RelayChoice
+  readonly #now: () => number
+  /** When what goes beside a direct publication is tried again. */
+  readonly #besideAt = new Map<string, number>()
+  readonly #ways = new Map<string, Way>()
+
+  constructor(options: WaysOptions) {
+    const { api, mode, ingress, learnt, log, onChange, monotonicNow = () => performance.now() } = options
+    const { random = Math.random, renewEveryMs: everyMs } = options
+    this.#options = options
+    this.#now = monotonicNow
+    this.pulse = new HeartbeatPulse({ random, everyMs })
+    const shared = { ...options, pulse: this.pulse }
+    this.#direct = new Publisher(shared)
+    this.#relay = new Publisher({ ...shared, endpoints: undefined, naming: relayNaming(ingress) })
+    this.#choice = new RelayChoice({
+      ...{ api, mode, learnt, log, onChange, monotonicNow },
+      onlyDirect,
+      service: options.inferenceService,
+      leadsToRelay: (target) => this.#direct.leadsToRelay(target),
+      held: () => this.#held(),
+      lookEveryMs: options.lookEveryMs,
+    })
+  }
+
+  /** By which way the service is published, as far as this machine has its claim. */
+  wayFor(key: string): Way | undefined {
+    return this.#ways.get(key)
+  }
+
+  observe(target: PublishTarget): PublicationView {
+    const direct = this.#direct.observe(target)
+    const relay = this.#relay.isThere(target) ? this.#relay.observe(target) : nothing(direct)
+    const shown = shownBy(direct, relay)
+    const way = this.#choice.of(target, shown)
+    if (shown.isHeldDirectly || shown.isHeldForRelay) this.#tell(target, way)
+    switch (way) {
+      case 'direct':
+        return this.#directly(direct, relay)
+      case 'both':
+        return this.#bothWays(target, direct, relay)
+      case 'relay':
+        return this.#byRelay(direct, relay)
+    }
+  }
+
+  async claim(target: PublishTarget): Promise<WriteResult> {
+    return this.#primary(target).claim(target)
+  }
+
+  /** Whatever a dead agent holds of it, under either name. */
+  async takeOver(target: PublishTarget): Promise<WriteResult> {
+    const primary = this.#primary(target)
+    for (const one of [this.#direct, this.#relay]) {
+      if (one.observe(target).claim.kind !== 'dead') continue
+      const taken = await one.takeOver(target)
+      if (taken.kind !== 'done') return taken
+    }
+    return isHeld(primary.observe(target).claim) ? done : primary.claim(target)
+  }
+
+  withdrawDead(target: PublishTarget): Promise<WriteResult> {
+    return this.#each((one) => one.withdrawDead(target))
+  }
+
+  ensureService(target: PublishTarget): Promise<WriteResult> {
+    return this.#wayOf(target) === 'relay'
+      ? this.#relay.ensureService(target, { takesBack: true })
+      : this.#direct.ensureService(target, { takesBack: this.#choice.takesBack })
+  }
+
+  /** `published`: where the server answers, whichever way pods come. */
+  async publish(target: PublishTarget, published: Published): Promise<WriteResult> {
+    const way = this.#wayOf(target)
+    if (way === 'relay') {
+      const result = await this.#relay.publish(target, this.#behindIngress(published))
+      return result.kind === 'done' ? this.#leave(this.#direct, target) : result
+    }
+    const result = await this.#direct.publish(target, published)
+    if (result.kind !== 'done') return result
+    if (published.ready) this.#choice.published(target)
+    if (way === 'direct') return this.#leave(this.#relay, target)
+    await this.#publishBeside(target, published)
+    return result
+  }
+
+  /** No new traffic by any way; claims, slices and Services stay. */
+  withdraw(target: PublishTarget): Promise<WriteResult> {
+    return this.#each((one) => (isHeld(one.observe(target).claim) ? one.withdraw(target) : Promise.resolve(done)))
+  }
+
+  /** The InferenceService is stopped: its own Service keeps its ClusterIP, all else goes. */
+  async unpublish(target: PublishTarget): Promise<WriteResult> {
+    const left = await this.#leave(this.#relay, target)
+    return left.kind === 'done' ? this.#direct.unpublish(target) : left
+  }
+
+  /** The InferenceService is gone: all goes, unless it is another's by now. */
+  remove(target: PublishTarget): Promise<WriteResult> {
+    return this.#each((one) => one.remove(target))
+  }
+
+  /** Ready no more, and free for any other agent at once. */
+  release(target: PublishTarget): Promise<WriteResult> {
+    return this.#each((one) => (isHeld(one.observe(target).claim) ? one.release(target) : Promise.resolve(done)))
+  }
+
+  withdrawAll(limitMs?: number): Promise<readonly Unfinished[]> {
+    return this.#all((one) => one.withdrawAll(limitMs))
+  }
+
+  releaseAll(options?: { isMeant?: (key: string) => boolean }): Promise<readonly Unfinished[]> {
+    return this.#all((one) => one.releaseAll(options))
+  }
+
+  ports(key: string): PublishedPorts {
+    return this.#direct.ports(key)
+  }
+
+  forget(key: string): void {
+    this.#direct.forget(key)
+    this.#relay.forget(key)
+    this.#choice.forget(key)
+    this.#options.ingress.forget(key)
+    this.#ways.delete(key)
+    this.#besideAt.delete(key)
+  }
+
+  watchGap(): void {
+    this.#direct.watchGap()
+    this.#relay.watchGap()
+    this.#choice.tryAgain()
+  }
+
+  heartbeatAgesMs(): number[] {
+    return [...this.#direct.heartbeatAgesMs(), ...this.#relay.heartbeatAgesMs()]
+  }
+
+  setWatchLive(live: boolean): void {
+    this.#direct.setWatchLive(live)
+    this.#relay.setWatchLive(live)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#choice[Symbol.dispose]()
+    await Promise.all([this.#direct[Symbol.asyncDispose](), this.#relay[Symbol.asyncDispose]()])
+  }
+
+  #directly(direct: PublicationView, relay: PublicationView): PublicationView {
+    const isTakenBack = direct.service.kind === 'relayed' && this.#choice.takesBack
+    return {
+      ...direct,
+      ...(direct.service.kind === 'relayed' && { service: { kind: 'ours' }, serviceIsOwn: !isTakenBack }),
+      claim: elsewhere(direct, relay),
+      complete: direct.complete && !isLeft(relay),
+      present: direct.present || isLeft(relay),
+    }
+  }
+
+  #bothWays(target: PublishTarget, direct: PublicationView, relay: PublicationView): PublicationView {
+    const { port, state } = this.#options.ingress
+    const [here, there] = [direct.published, relay.published]
+    const isSame = here?.ready === there?.ready && here?.address === there?.address && here?.port === there?.enginePort
+    const isRight = isHeld(relay.claim) && isSame && there?.port === port && isServiceRight(relay) && relay.complete
+    const waits = this.#now() < (this.#besideAt.get(refKey(target)) ?? -Infinity)
+    const isBlocked = isElsewhere(relay.claim) || relay.claim.kind === 'taken' || state.kind !== 'open'
+    return {
+      ...this.#directly(direct, relay),
+      complete: direct.complete && (isRight || waits || (isBlocked && there?.ready !== true)),
+      ...(here && { published: { ...here, ready: here.ready || there?.ready === true } }),
+    }
+  }
+
+  #byRelay(direct: PublicationView, relay: PublicationView): PublicationView {
+    const { published } = relay
+    const isAtIngress = published?.port === this.#options.ingress.port
+    return {
+      ...relay,
+      claim: elsewhere(relay, direct),
+      complete: relay.complete && isAtIngress && !direct.present,
+      present: relay.present || direct.present,
+      published: published && { ...published, port: published.enginePort ?? published.port },
+    }
+  }
+
+  /** What fails here is tried again later: pods come directly meanwhile. */
+  async #publishBeside(target: PublishTarget, published: Published): Promise<void> {
+    const { ingress, log } = this.#options
+    const key = refKey(target)
+    this.#besideAt.delete(key)
+    try {
+      const result = await (ingress.state.kind === 'open'
+        ? this.#publishAtIngress(target, published)
+        : this.#relay.withdraw(target))
+      if (result.kind === 'done') return
+      log.info('not published for a relay', { key, reason: result.message })
+    } catch (error) {
+      if (!isApiError(error)) throw error
+      log.warn('not published for a relay', { key, error })
+    }
+    this.#besideAt.set(key, this.#now() + besideAgainMs)
+  }
+
+  async #publishAtIngress(target: PublishTarget, published: Published): Promise<WriteResult> {
+    const claimed = await this.#relay.claim(target)
+    if (claimed.kind !== 'done') return claimed
+    const named = await this.#relay.ensureService(target, { takesBack: true })
+    return named.kind === 'done' ? this.#relay.publish(target, this.#behindIngress(published)) : named
+  }
+
+  #behindIngress({ port: enginePort, ...published }: Published): Published {
+    return { ...published, port: this.#options.ingress.port, enginePort }
+  }
+
+  /** What this machine has published by a way that is not in use. */
+  async #leave(other: Publisher, target: PublishTarget): Promise<WriteResult> {
+    const view = other.observe(target)
+    if (!isLeft(view)) return done
+    // The Service of the InferenceService itself keeps its ClusterIP, or is its relay's.
+    return other === this.#direct ? other.unpublish(target) : other.remove(target)
+  }
+
+  #primary(target: PublishTarget): Publisher {
+    return this.#wayOf(target) === 'relay' ? this.#relay : this.#direct
+  }
+
+  #wayOf(target: PublishTarget): Way {
+    return this.#choice.of(target, this.#shown(target))
+  }
+
+  /** The ingress, which is open where something needs it. */
+  #tell(target: PublishTarget, way: Way): void {
+    const key = refKey(target)
+    if (this.#ways.get(key) === way) return
+    this.#ways.set(key, way)
+    this.#options.ingress.set(key, way === 'direct' ? undefined : way === 'both' ? 'beside' : 'alone')
+  }
+
+  #shown(target: PublishTarget) {
+    return shownBy(this.#direct.observe(target), this.#relay.observe(target))
+  }
+
+  #held() {
+    const targets = [...this.#direct.held(), ...this.#relay.held()]
+    const byKey = new Map(targets.map((target) => [refKey(target), target]))
+    return [...byKey.values()].map((target) => ({ target, shown: this.#shown(target) }))
+  }
+
+  /** One after the other; the first that is not done is what is answered. */
+  async #each(write: (one: Publisher) => Promise<WriteResult>): Promise<WriteResult> {
+    const [direct, relay] = await Promise.all([write(this.#direct), write(this.#relay)])
+    return direct.kind === 'done' ? relay : direct
+  }
+
+  async #all(write: (one: Publisher) => Promise<readonly Unfinished[]>): Promise<readonly Unfinished[]> {
+    return (await Promise.all([write(this.#direct), write(this.#relay)])).flat()
+  }
+}
+
+/** Why the service is for direct clients alone, as a sentence: with a longer name the Service of the ingress would have none. */
+const onlyDirect = ({ name }: PublishTarget): string | undefined =>
+  name.length > longestName
+    ? `Its name has ${name.length} characters, and the Service for LLMKube's relay, NAME-agent, takes ${longestName}.`
+    : undefined
+
+const longestName = 57
+
+/** As it is seen where there is neither slice nor Service. */
+const nothing = ({ claim }: PublicationView): PublicationView => ({
+  claim: claim.kind === 'unknown' ? claim : { kind: 'absent' },
+  service: { kind: 'absent' },
+  serviceUpToDate: true,
+  serviceIsOwn: false,
+  serviceEdits: undefined,
+  complete: true,
+  published: undefined,
+  present: false,
+  recheckInMs: undefined,
+})
+
+const shownBy = (direct: PublicationView, relay: PublicationView) => ({
+  isHeldDirectly: isHeld(direct.claim),
+  isHeldForRelay: isHeld(relay.claim),
+})
+
+/** The claim, where no living agent holds the slice of the other way. */
+const elsewhere = (own: PublicationView, other: PublicationView): PublicationView['claim'] =>
+  !isHeld(own.claim) && !isElsewhere(own.claim) && isElsewhere(other.claim) ? other.claim : own.claim
+
+/** Something of this machine's, or what an agent gave up. */
+const isLeft = ({ present, claim, service, serviceIsOwn }: PublicationView): boolean =>
+  present || isDeletable(claim) || (claim.kind === 'absent' && service.kind === 'ours' && serviceIsOwn)
+
+const isServiceRight = ({ service, serviceIsOwn, serviceUpToDate }: PublicationView): boolean =>
+  service.kind === 'ours' && serviceIsOwn && serviceUpToDate

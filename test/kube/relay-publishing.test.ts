@@ -1,0 +1,357 @@
+import { randomUUID } from 'node:crypto'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterEach, describe, expect, test } from 'vitest'
+import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
+import { openLearnt } from '../../src/agent-core/publishing/relay-choice.ts'
+import { type Ingress, WaysToPublish } from '../../src/agent-core/publishing/ways.ts'
+import { parseInferenceService, resources, type InferenceService } from '../../src/agent-core/kube/resources.ts'
+import { ListWatch } from '../../src/agent-core/kube/list-watch.ts'
+import { ObjectCache } from '../../src/agent-core/kube/object-cache.ts'
+import type { PublishMode } from '../../src/contract/settings-table.ts'
+import { useRealApiServer, type World } from '../support/api-worlds/api-worlds.ts'
+import {
+  startControllerStandIn,
+  type ControllerStandInOptions,
+} from '../support/controller-stand-in/controller-stand-in.ts'
+import { eventually } from '../support/eventually.ts'
+import { silentLog } from '../support/silent-log.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { startPublishingRoom, type PublishingAgent } from './publishing-agent.ts'
+import { clusterOf } from './publishing-cluster.ts'
+
+const server = { address: '192.0.2.7', port: 53_211, ready: true }
+const pin = Buffer.alloc(32, 7).toString('base64')
+const managedBy = 'llmkube.ai/managed-by'
+const relayPod = () => Promise.resolve({ address: '10.42.0.9', port: 8080 })
+
+describe('ways to publish', () => {
+  const world = useRealApiServer()
+  let open = new AsyncDisposableStack()
+  afterEach(async () => {
+    await open.disposeAsync()
+    open = new AsyncDisposableStack()
+  })
+
+  test('with LLMKube 0.10 the ingress is published beside the address, and alone once the relay answers for the Service', async () => {
+    const there = await begin({ relayPod })
+    const { cluster, target, agent } = there
+    await there.serve()
+    expect(await cluster.get('endpointslices', 'tiny-agent')).toMatchObject({
+      metadata: {
+        labels: {
+          app: 'tiny',
+          [managedBy]: 'metal-agent',
+          'llmkube.ai/inference-service': 'tiny',
+          'kubernetes.io/service-name': 'tiny-agent',
+        },
+        annotations: { 'llmkube.ai/agent-ingress-spki': pin, 'llmkube.ai/agent-engine-port': '53211' },
+      },
+      addressType: 'IPv4',
+      endpoints: [
+        { addresses: ['192.0.2.7'], conditions: { ready: true }, targetRef: { kind: 'Pod', name: 'tiny-metal' } },
+      ],
+      ports: [{ name: 'https', port: 9443, protocol: 'TCP' }],
+    })
+    expect(await cluster.get('services', 'tiny-agent')).toMatchObject({
+      metadata: { annotations: { 'llmkube.ai/metal-accelerated': 'true', 'llmkube.ai/native-process': 'true' } },
+      spec: { type: 'ClusterIP', ports: [{ name: 'https', port: 8443, targetPort: 9443, protocol: 'TCP' }] },
+    })
+    expect((await cluster.get('services', 'tiny-agent')).spec).not.toHaveProperty('selector')
+    await there.until('relay')
+    await there.serve()
+    expect([await cluster.kindsOf('tiny-agent'), await cluster.kindsOf('tiny')]).toEqual([
+      ['services', 'endpointslices'],
+      ['services'],
+    ])
+    expect((await cluster.get('services', 'tiny')).metadata.labels).not.toHaveProperty([managedBy])
+    expect(agent.publisher.observe(target)).toMatchObject({
+      claim: { kind: 'ours' },
+      complete: true,
+      published: server,
+    })
+    expect(there.ingress.told.get(`${target.namespace}/tiny`)).toBe('alone')
+
+    const next = await there.restarted()
+    expect(next.agent.publisher.observe(target)).toMatchObject({
+      claim: { kind: 'ours' },
+      complete: true,
+      published: server,
+    })
+    next.agent.api.takeRequests()
+    await next.serve()
+    expect([next.agent.api.takeRequests(), await cluster.kindsOf('tiny')]).toEqual([[], ['services']])
+  })
+
+  test('with LLMKube 0.9, which takes nothing up while it writes, the ingress goes, and is tried again after half an hour', async () => {
+    const there = await begin({})
+    const { cluster, agent } = there
+    await there.serve()
+    expect(await cluster.kindsOf('tiny-agent')).toEqual(['services', 'endpointslices'])
+    await there.looked()
+    agent.clock.now += 61_000
+    await there.until('direct')
+    await there.serve()
+    expect([await cluster.kindsOf('tiny-agent'), await cluster.kindsOf('tiny')]).toEqual([
+      [],
+      ['services', 'endpoints', 'endpointslices'],
+    ])
+    agent.clock.now += 1_700_000
+    await there.serve()
+    expect(await cluster.kindsOf('tiny-agent')).toEqual([])
+    agent.clock.now += 200_000
+    await there.until('both')
+  })
+
+  test('a controller that writes nothing is waited for, and pods come directly meanwhile', async () => {
+    const there = await begin(undefined)
+    const { cluster, agent } = there
+    await there.serve()
+    agent.clock.now += 600_000
+    await there.looked()
+    expect([there.way(), await cluster.kindsOf('tiny-agent')]).toEqual(['both', ['services', 'endpointslices']])
+  })
+
+  test('a controller that is set back to 0.9 takes up nothing new: every Service leads to this machine again', async () => {
+    const there = await begin({ relayPod })
+    const { cluster, agent } = there
+    await there.serve()
+    await there.until('relay')
+    await there.serve()
+    await there.controlledBy({})
+    const fresh = await there.serviceNamed('fresh')
+    await there.serve(fresh)
+    expect(await cluster.kindsOf('fresh-agent')).toEqual(['services', 'endpointslices'])
+    await there.looked()
+    agent.clock.now += 61_000
+    await there.until('direct')
+    await there.serve()
+    const service = await cluster.get('services', 'tiny')
+    expect(service.metadata.labels).toMatchObject({ [managedBy]: 'metal-agent' })
+    expect(service.spec).not.toHaveProperty('selector')
+    expect(await cluster.kindsOf('tiny-agent')).toEqual([])
+    // As Kubernetes does for a Service that selects nothing.
+    await cluster.delete('endpointslices', 'tiny-relay')
+    await eventually(() => there.phase() === 'Ready')
+  })
+
+  test('a relay that does not answer for a minute has the address of this machine beside it, until it answers again', async () => {
+    let pod: Awaited<ReturnType<typeof relayPod>> | undefined = await relayPod()
+    const there = await begin({ relayPod: () => Promise.resolve(pod) })
+    const { cluster, agent } = there
+    await there.serve()
+    await there.until('relay')
+    await there.serve()
+    pod = undefined
+    await eventually(async () => (await there.readyRelays()) === 0)
+    while (there.way() !== 'both') {
+      agent.clock.now += 61_000
+      await there.looked(1)
+    }
+    await there.serve()
+    expect(await cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
+    pod = await relayPod()
+    await there.until('relay')
+  })
+
+  test('with --publish direct what the relay left is taken back, and with relay the direct objects go', async () => {
+    const there = await begin({ relayPod }, 'relay')
+    const { cluster } = there
+    await there.serve()
+    expect([await cluster.kindsOf('tiny-agent'), there.way()]).toEqual([['services', 'endpointslices'], 'relay'])
+    await eventually(async () => (await cluster.find('services', 'tiny')) !== undefined)
+    there.mode = 'direct'
+    await there.serve()
+    expect([await cluster.kindsOf('tiny-agent'), await cluster.kindsOf('tiny')]).toEqual([
+      [],
+      ['services', 'endpoints', 'endpointslices'],
+    ])
+    expect((await cluster.get('services', 'tiny')).spec).not.toHaveProperty('selector')
+    there.mode = 'relay'
+    await there.serve()
+    expect([await cluster.kindsOf('tiny-agent'), await cluster.kindsOf('tiny')]).toEqual([
+      ['services', 'endpointslices'],
+      ['services'],
+    ])
+  })
+
+  test('what another machine holds for its relay is not served here, and is taken over from it once it is dead', async () => {
+    const there = await begin({ relayPod }, 'relay')
+    await there.serve()
+    const other = await there.another('direct')
+    expect(other.agent.publisher.observe(there.target).claim.kind).toBe('foreign')
+    await there.agent[Symbol.asyncDispose]()
+    other.agent.clock.now += 181_000
+    expect(other.agent.publisher.observe(there.target).claim.kind).toBe('dead')
+    expect(await other.agent.publisher.takeOver(there.target)).toEqual({ kind: 'done' })
+    await other.serve()
+    expect(await there.cluster.kindsOf('tiny-agent')).toEqual([])
+  })
+
+  test('a service that is really named so, and one whose name is too long, are left as they are', async () => {
+    const there = await begin({ relayPod })
+    const own = await there.serviceNamed('tiny-agent')
+    await there.serve(own)
+    await there.serve()
+    expect(await there.cluster.get('endpointslices', 'tiny-agent')).toMatchObject({
+      metadata: { labels: { 'llmkube.ai/inference-service': 'tiny-agent' } },
+      ports: [{ port: 53_211 }],
+    })
+    const long = await there.serviceNamed('x'.repeat(58))
+    await there.serve(long)
+    expect(await there.cluster.kindsOf(`${long.name}-agent`)).toEqual([])
+  })
+
+  async function begin(controller: Partial<ControllerStandInOptions> | undefined, mode: PublishMode = 'auto') {
+    const { connection, http } = world()
+    const namespace = `relay-${randomUUID().slice(0, 8)}`
+    await http.request({ method: 'POST', path: '/api/v1/namespaces', body: { metadata: { name: namespace } } })
+    const here = { ...world(), connection, namespace }
+    const cluster = clusterOf(here)
+    await cluster.create('models', {
+      metadata: { name: 'tiny' },
+      spec: { source: 'https://models.example/tiny.gguf', hardware: { accelerator: 'metal' } },
+    })
+    const target = await cluster.inferenceService('tiny')
+    const folder = open.use(await temporaryFolder())
+    const story = new Story({ world: here, folder: folder.dir, target, mode, ends: open })
+    await story.controlledBy(controller)
+    return story.start('node-a')
+  }
+})
+
+interface StoryOptions {
+  readonly world: World
+  readonly folder: string
+  readonly target: PublishTarget
+  readonly mode: PublishMode
+  readonly ends: AsyncDisposableStack
+}
+
+/** One agent's room for publishing and a controller that stands in for LLMKube's. */
+class Story {
+  readonly cluster: ReturnType<typeof clusterOf>
+  readonly target: PublishTarget
+  readonly #options: StoryOptions
+  readonly ingress = new OpenIngress()
+  mode: PublishMode
+  readonly #services = new ObjectCache<InferenceService>()
+  #agent: PublishingAgent<WaysToPublish> | undefined
+  #controller: AsyncDisposable | undefined
+
+  constructor(options: StoryOptions) {
+    this.#options = options
+    this.cluster = clusterOf(options.world)
+    this.target = options.target
+    this.mode = options.mode
+    options.ends.defer(() => this.#controller?.[Symbol.asyncDispose]())
+  }
+
+  get agent(): PublishingAgent<WaysToPublish> {
+    if (!this.#agent) throw new Error('It was not started.')
+    return this.#agent
+  }
+
+  async controlledBy(options: Partial<ControllerStandInOptions> | undefined): Promise<void> {
+    const { connection, namespace } = this.#options.world
+    await this.#controller?.[Symbol.asyncDispose]()
+    this.#controller = options && (await startControllerStandIn({ connection, namespace, requeueMs: 200, ...options }))
+  }
+
+  async start(node: string): Promise<this> {
+    const { world, folder, ends } = this.#options
+    const stateDir = join(folder, node)
+    await mkdir(stateDir, { recursive: true })
+    const learnt = await openLearnt(stateDir)
+    const agent = await startPublishingRoom(
+      world,
+      node,
+      (given) =>
+        new WaysToPublish({
+          ...given,
+          ...{ mode: () => this.mode, ingress: this.ingress, learnt, lookEveryMs: 20 },
+          inferenceService: ({ namespace, name }) => this.#services.get(namespace, name),
+        }),
+    )
+    this.#agent = agent
+    ends.use(agent)
+    const watch = new ListWatch({
+      ...{ api: agent.api, namespace: world.namespace, log: silentLog, onState: () => undefined },
+      ...{ resource: resources.inferenceServices, parse: parseInferenceService, cache: this.#services },
+    })
+    watch.start()
+    ends.defer(() => watch.stop())
+    await eventually(() => watch.state().state === 'live')
+    return this
+  }
+
+  /** The same machine after its agent was ended. */
+  async restarted(): Promise<Story> {
+    await this.agent[Symbol.asyncDispose]()
+    return new Story({ ...this.#options, mode: this.mode }).start('node-a')
+  }
+
+  another(mode: PublishMode): Promise<Story> {
+    return new Story({ ...this.#options, mode }).start('node-b')
+  }
+
+  serviceNamed(name: string): Promise<PublishTarget> {
+    return this.cluster.inferenceService(name)
+  }
+
+  /** As the plan of a service does whose server answers, until nothing is left to do. */
+  async serve(target = this.target): Promise<void> {
+    const { publisher } = this.agent
+    const observe = () => publisher.observe(target)
+    if (observe().claim.kind !== 'ours') expect(await publisher.claim(target)).toEqual({ kind: 'done' })
+    for (let step = 0; step < 6; step += 1) {
+      const { published, complete, service, serviceIsOwn, serviceUpToDate } = observe()
+      if (service.kind !== 'ours' || !serviceIsOwn || !serviceUpToDate) await publisher.ensureService(target)
+      else if (published?.ready === true && published.port === server.port && complete) return
+      else expect(await publisher.publish(target, server)).toEqual({ kind: 'done' })
+    }
+    throw new Error(`Something is always left to do: ${JSON.stringify(observe())}`)
+  }
+
+  way() {
+    this.agent.publisher.observe(this.target)
+    return this.agent.publisher.wayFor(`${this.target.namespace}/${this.target.name}`)
+  }
+
+  phase(): string | undefined {
+    return this.#services.get(this.target.namespace, this.target.name)?.status.phase
+  }
+
+  async until(way: 'direct' | 'both' | 'relay'): Promise<void> {
+    await eventually(() => this.way() === way, { what: `to be published ${way}` })
+  }
+
+  /** Twice, so that one look began after this was called. */
+  async looked(times = 2): Promise<void> {
+    const seen = () => this.agent.api.lookups
+    const before = seen()
+    await eventually(() => seen() >= before + times, { what: 'looks at the Service' })
+  }
+
+  /** How many Pods of the relay are ready by its EndpointSlice. */
+  async readyRelays(): Promise<number> {
+    const slice = await this.cluster.find('endpointslices', 'tiny-relay')
+    return (slice?.['endpoints'] as unknown[] | undefined)?.length ?? 0
+  }
+}
+
+/** The gateway's, as far as publishing needs it. */
+class OpenIngress implements Ingress {
+  readonly port = 9443
+  readonly pin = pin
+  readonly state = { kind: 'open' } as const
+  readonly told = new Map<string, string>()
+
+  set(key: string, how: 'beside' | 'alone' | undefined): void {
+    this.told.set(key, how ?? 'not relayed')
+  }
+
+  forget(key: string): void {
+    this.told.delete(key)
+  }
+}
