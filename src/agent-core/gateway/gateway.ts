@@ -279,9 +279,9 @@ export class Gateway implements AsyncDisposable {
       this.#options.onKeys(link.keys)
       this.#tellAll(link)
       if (this.#isWatched) link.send({ type: 'watch', isOn: true })
-      await this.#notePid(link.pid)
       const isOwnVersion = link.version === this.#options.version
       if (isOwnVersion) this.#notReplaced = { problem: undefined, failures: 0 }
+      await this.#notePid(link.pid)
       const replacing = isOwnVersion ? false : this.#replace(link)
       await link.closed
       return await replacing

@@ -36,7 +36,8 @@ export const stateNames = {
     // `versions` has the copies of the command that the service starts.
     // `runtimes` has those that were installed below this folder.
     // `daemons` has what belongs to those that the agent starts.
-    ...['migration', 'versions', 'runtimes', 'daemons'],
+    // `ingress` has the key by which the relays of a cluster know this machine.
+    ...['migration', 'versions', 'runtimes', 'daemons', 'ingress'],
   ],
 } as const satisfies Partial<Record<TraceKind, readonly string[]>>
 

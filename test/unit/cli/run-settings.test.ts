@@ -81,6 +81,16 @@ const fromDefaults = {
   flagsNotInEffect: [],
 }
 
+test('the port of the ingress is another one than those of health and client proxy, where it is stated', () => {
+  expect(settings('--ingress-port', '9444').ingressPort).toBe(9_444)
+  for (const flag of ['--port', '--client-port']) {
+    expect(() => settings('--ingress-port', '9444', flag, '9444')).toThrow('--ingress-port must be another port')
+    // The default has to give way to what people chose long ago.
+    expect(settings(flag, '9443').ingressPort).toBe(9_443)
+  }
+  expect(() => settings('--ingress-port', '0')).toThrow('must be a port number from 1 to 65535')
+})
+
 test('no flags mean what they mean to the Go agent, the model store aside', () => {
   expect(settings()).toEqual(fromDefaults)
 })

@@ -1,11 +1,14 @@
 import { spawn, type ChildProcess } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { chmod, readFile } from 'node:fs/promises'
 import { Agent, request, type IncomingMessage } from 'node:http'
+import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
 import { connect, type Socket } from 'node:net'
 import path from 'node:path'
 import { text } from 'node:stream/consumers'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { connect as tlsConnect, TLSSocket } from 'node:tls'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { nodeOptionsOfGateway } from '../../../src/agent-core/gateway/gateway.ts'
 import type { ToGateway } from '../../../src/contract/gateway.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -13,6 +16,7 @@ import { freePort } from '../../support/free-port.ts'
 import { skipWhen } from '../../support/skip.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { engine, routeTo, type Engine } from './engines.ts'
+import { goIdentity } from './go-identity.ts'
 
 skipWhen(process.platform === 'linux' ? undefined : 'memory and open files of the gateway are read from /proc')
 
@@ -107,6 +111,76 @@ test('10,000 connections with slow headers take neither its memory nor its servi
   expect(mostMiB - before).toBeLessThan(64)
   keptAlive.destroy()
   for (const socket of held) socket.destroy()
+})
+
+describe('a relay', () => {
+  const token = 't1'
+  const { certificate, key } = goIdentity
+  let ingressPort: number
+
+  const askReady = async (connections: TlsAgent | false = false): Promise<number | undefined> => {
+    const began = performance.now()
+    const headers = { 'x-llmkube-target': 'default/one', 'x-llmkube-relay-token': token }
+    const where = { host: '127.0.0.1', port: ingressPort, path: '/_llmkube/ready', agent: connections }
+    const sent = tlsRequest({ ...where, headers, rejectUnauthorized: false }).end()
+    try {
+      const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+      await text(answer)
+      return answer.statusCode === 200 ? performance.now() - began : undefined
+    } catch {
+      return undefined
+    }
+  }
+
+  async function serveRelays(one: Engine): Promise<void> {
+    ingressPort = await freePort()
+    const tokens = [{ namespace: 'default', token: createHash('sha256').update(token).digest('hex') }]
+    const access = { servicePorts: [80], key: 'none' as const }
+    const route = routeTo('one', one.port, {
+      relay: { is: 'alone', isHealthy: true },
+      published: { engines: [], access },
+    })
+    const told: ToGateway = {
+      ...{ type: 'routes', port, routes: [route] },
+      ingress: { port: ingressPort, certificate, key, tokens },
+    }
+    agent.write(`${JSON.stringify(told)}\n`)
+    await eventually(() => askReady())
+  }
+
+  test.each([
+    ['handshakes that are never finished', (): Socket => connect(ingressPort, '127.0.0.1')],
+    [
+      'connections that are ready for requests and bring none',
+      (): Socket => tlsConnect({ host: '127.0.0.1', port: ingressPort, rejectUnauthorized: false }),
+    ],
+  ])('that opens 1,000 connections, %s, keeps nobody else out', async (_what, connection) => {
+    await using quick = await engine((_request, response) => response.end('ok'))
+    await serveRelays(quick)
+    const keptAlive = new TlsAgent({ keepAlive: true, maxSockets: 1 })
+    const before = await memoryMiB()
+    const answers: (number | undefined)[] = []
+    const held: Socket[] = []
+    for (let wave = 0; wave < 10; wave += 1) {
+      const sockets = Array.from({ length: 100 }, () => connection().on('error', () => undefined))
+      held.push(...sockets)
+      const ready = sockets.map((one) => once(one, one instanceof TLSSocket ? 'secureConnect' : 'connect'))
+      answers.push(await askReady(), await askReady(keptAlive), await health())
+      await Promise.all(ready)
+    }
+    answers.push(await askReady(), await askReady(keptAlive), await health())
+    expect({ unanswered: answers.filter((one) => one === undefined).length, asked: answers.length }).toEqual({
+      ...{ unanswered: 0, asked: 33 },
+    })
+    const grownMiB = (await memoryMiB()) - before
+    expect(grownMiB).toBeLessThan(128)
+    // More of them make room for those that ask.
+    for (let more = 0; more < 200; more += 1) held.push(connection().on('error', () => undefined))
+    await eventually(() => held.filter(({ destroyed }) => !destroyed).length <= 1_024)
+    expect([await askReady(), await askReady(keptAlive), await health()]).not.toContain(undefined)
+    keptAlive.destroy()
+    for (const socket of held) socket.destroy()
+  })
 })
 
 test('clients that read a byte a second have neither engine nor gateway work ahead of them, and others are served', async () => {

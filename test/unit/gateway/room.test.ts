@@ -3,16 +3,20 @@ import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { chmod, readdir, readFile, writeFile } from 'node:fs/promises'
 import { Agent, request, type IncomingMessage, type RequestOptions, type ServerResponse } from 'node:http'
+import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
 import { connect, createServer } from 'node:net'
 import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Gateway, type GatewayOptions } from '../../../src/agent-core/gateway/gateway.ts'
+import { RelayIngress } from '../../../src/agent-core/gateway/relay-ingress.ts'
 import { createLog } from '../../../src/agent-core/observability/log.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
+import { pause } from '../../../src/agent-core/util/pause.ts'
 import type { GatewayRoute, ServiceKey } from '../../../src/contract/gateway.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
+import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { engine, routeTo, type Engine } from './engines.ts'
 
@@ -269,13 +273,13 @@ test('a number that another process has by now is left alone', async () => {
   silent.close()
 })
 
-describe('a gateway of another version', () => {
-  const inVersion = (version: string): Pick<GatewayOptions, 'version' | 'command'> => ({
-    version,
-    command: () => Promise.resolve([process.execPath, '--import', stated(version), entry]),
-  })
-  const stated = (version: string) => `data:text/javascript,globalThis.METAL_AGENT_VERSION=${JSON.stringify(version)}`
+const inVersion = (version: string): Pick<GatewayOptions, 'version' | 'command'> => ({
+  version,
+  command: () => Promise.resolve([process.execPath, '--import', stated(version), entry]),
+})
+const stated = (version: string) => `data:text/javascript,globalThis.METAL_AGENT_VERSION=${JSON.stringify(version)}`
 
+describe('a gateway of another version', () => {
   /** One in version 1 that an agent has left running. */
   async function earlier(): Promise<unknown> {
     const first = room(inVersion('1'))
@@ -446,6 +450,109 @@ describe('a gateway of another version', () => {
       hasAsked: answered.every((count) => count > 20),
     }).toEqual({ notice: undefined, told: 1, tries: 3, replaced: [old], hasAsked: true })
     await next.end()
+  })
+})
+
+describe('with relays', () => {
+  let ingressPort: number
+  let token: string
+  const key = 'default/quick'
+  const access = { servicePorts: [80], key: 'none' as const }
+
+  beforeEach(async () => {
+    ingressPort = await freePort()
+    token = 't1'
+  })
+
+  /** An agent whose one service they reach; the cluster has its token. */
+  function relayedRoom(more: Partial<GatewayOptions> = {}): { gateway: Gateway; relays: RelayIngress } {
+    const relays = stack.use(
+      new RelayIngress({
+        ...{ stateDir: folder.dir, port: ingressPort, log: silentLog, onState: () => undefined },
+        onTold: () => gateway.routesChanged(),
+        door: (address, at) => gateway.door(address, at),
+        pause: (_ms, signal) => pause(20, signal),
+        api: () => ({
+          get: () =>
+            Promise.resolve({
+              metadata: { labels: { 'llmkube.ai/managed-by': 'llmkube-controller' } },
+              data: { token: Buffer.from(token).toString('base64') },
+            }),
+        }),
+      }),
+    )
+    const routesNow = (): GatewayRoute[] => {
+      const is = relays.how(key)
+      const relay = is && { relay: { is, isHealthy: true } }
+      return [routeTo('quick', quick.port, { ...relay, published: { engines: [], access } })]
+    }
+    const gateway = room({ routes: routesNow, ingress: relays, ...more })
+    return { gateway, relays }
+  }
+
+  const relayStatus = async (shown = token, agent: TlsAgent | false = false): Promise<number> => {
+    const headers = { 'x-llmkube-target': key, 'x-llmkube-relay-token': shown }
+    const where = { host: '127.0.0.1', port: ingressPort, path: '/health', agent, rejectUnauthorized: false }
+    const [answer] = (await once(tlsRequest({ ...where, headers }).end(), 'response')) as [IncomingMessage]
+    expect(await text(answer)).not.toBe('')
+    return answer.statusCode ?? 0
+  }
+  const openTo = (shown?: string) => eventually(async () => (await relayStatus(shown)) === 200)
+
+  async function relayUntil(signal: AbortSignal, agent: TlsAgent | false): Promise<number> {
+    let count = 0
+    for (; !signal.aborted; count++) expect(await relayStatus(token, agent)).toBe(200)
+    if (agent) agent.destroy()
+    return count
+  }
+
+  test('it listens once a service is behind it, without a client proxy too, and is back after the gateway was killed', async () => {
+    const { gateway, relays } = relayedRoom({ port: 0 })
+    expect(gateway.pid).toBeUndefined()
+    relays.set(key, 'alone')
+    await openTo()
+    await eventually(() => relays.state.kind === 'open')
+    kill(gateway.pid)
+    await openTo()
+    expect(relays.state.kind).toBe('open')
+    relays.set(key, undefined)
+    await eventually(() =>
+      relayStatus().then(
+        () => false,
+        () => true,
+      ),
+    )
+    await gateway.end()
+  })
+
+  test('a gateway that is replaced refuses no relay, and knows the token before the present one', async () => {
+    const first = relayedRoom(inVersion('1'))
+    await listening(first.gateway)
+    first.relays.set(key, 'alone')
+    await openTo()
+    token = 't2'
+    await openTo('t2')
+    expect(await relayStatus('t1')).toBe(200)
+    await first.gateway[Symbol.asyncDispose]()
+    await first.relays[Symbol.asyncDispose]()
+    const asking = new AbortController()
+    const keptAlive = () => new TlsAgent({ keepAlive: true, maxSockets: 1 })
+    const asked = Promise.all([
+      ...Array.from({ length: 3 }, () => relayUntil(asking.signal, keptAlive())),
+      ...Array.from({ length: 3 }, () => relayUntil(asking.signal, false)),
+    ])
+    const next = relayedRoom(inVersion('2'))
+    await eventually(() => said('replaced the gateway').length === 1)
+    await eventually(() => said('took over the gateway').some((line) => line['version'] === '2'))
+    await listening(next.gateway)
+    // The agent that has just started does not know yet that relays reach it.
+    expect([await relayStatus('t1'), next.relays.how(key)]).toEqual([200, 'unchanged'])
+    next.relays.set(key, 'alone')
+    await eventually(() => next.relays.state.kind === 'open')
+    expect(await relayStatus('t1')).toBe(200)
+    asking.abort()
+    expect((await asked).every((count) => count > 5)).toBe(true)
+    await next.gateway.end()
   })
 })
 
