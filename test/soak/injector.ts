@@ -394,7 +394,11 @@ export class Injector {
     const isBack = () => agents.first.tell('settings', 'set', 'namespace', objects.namespace)
     await this.#until(isBack, 'the first agent to go back to its namespace')
     // It leaves the other one first, which takes as long as the cluster takes to answer.
-    const isThere = async () => (await agents.first.snapshot())?.cluster.namespace === objects.namespace
+    const isThere = async () => {
+      const { cluster, services } = (await agents.first.snapshot()) ?? {}
+      const isLeaving = services?.some(({ message }) => message.includes('this machine moves'))
+      return isLeaving === false && cluster?.state === 'live' && cluster.namespace !== elsewhere
+    }
     await this.#until(isThere, 'the first agent to be back in its namespace')
   }
 
