@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { askFromCluster, LeftPods, type ProbeTarget } from '../../src/agent-core/doctor/from-cluster.ts'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
@@ -129,6 +130,17 @@ describe('a Pod that asks from inside the cluster', () => {
       hop: 'forbidden',
       says: expect.stringMatching(/pods.* is forbidden.*metalbar-probe of metal-agent rights --further/) as string,
     })
+  })
+
+  test('that somebody deletes meanwhile is told at once, and is not looked for again', async () => {
+    const { answer, stateDir } = await probing()
+    const made = await eventually(async () => (await podsHere())[0])
+    await cluster().admin.delete({ ...pods, metadata: { name: made.metadata.name } })
+    expect(await answer).toMatchObject({
+      isReached: false,
+      says: expect.stringMatching(/"metalbar-probe-\w+" not found/) as string,
+    })
+    expect(JSON.parse(await readFile(join(stateDir, 'probes.json'), 'utf8'))).toMatchObject({ pods: [] })
   })
 
   test('is deleted at once where nobody waits for it any longer', async () => {

@@ -96,6 +96,8 @@ test('what is no secret stays: figures of tokens, names, sentences', () => {
       token: 7,
       says: 'Choose --token-file.',
       when: null,
+      named: [{ name: 'http' }, { name: 'http', value: 8_080 }, { name: 7, value: 'stays' }, { value: 'stays' }],
+      args: ['--port', '1', 'plain'],
     },
   }
   const [file] = diagnosticFiles(parts, { values: ['short'.slice(0, 3)], home: '/' })

@@ -120,7 +120,10 @@ test('the firewall: off passes, one that blocks a runtime that serves fails with
     says: `It does not let in ${program}.`,
     shell: expect.stringContaining(`--unblockapp ${program}`) as string,
   })
-  expect((await behind({ state: 'blocksAll' })).verdict).toBe('warn')
+  expect(await behind({ state: 'blocksAll' })).toMatchObject({
+    verdict: 'warn',
+    says: expect.stringContaining('all incoming connections') as string,
+  })
   expect((await behind({ state: 'blocksAll' }, {}, serving)).verdict).toBe('fail')
   expect((await behind({ state: 'byProgram', allowed: new Set() }, { listen: 'gateway' })).verdict).toBe('warn')
 })
