@@ -90,7 +90,7 @@ function hostAddressCommand(context: VerbContext): Command {
     }),
   )
   const set = agentVerb('set', 'publish an address, or "automatic" to have it chosen', context)
-    .argument('<address>', 'an IPv4 address of this machine, or automatic')
+    .argument('<address>', 'an address of this machine, or automatic')
     .action((address: string, options: unknown) => sendPlain(context, options, { name: 'setHostAddress', address }))
   return group('host-ip', 'show or choose the address that pods are sent to', [list, set])
 }

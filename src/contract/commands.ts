@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { ipAddress } from './addresses.ts'
 import { modelApplication } from './model-application.ts'
 import { contextSize, isLocalSource, namespaceName } from './names.ts'
 import { editableRow, settingNames, settingsPatch } from './settings.ts'
@@ -69,7 +70,7 @@ export const command = z.discriminatedUnion('name', [
     accept: acceptedDoubts.default([]),
   }),
   z.object({ name: z.literal('reloadKubeconfig') }),
-  z.object({ name: z.literal('setHostAddress'), address: z.union([z.literal('automatic'), z.ipv4()]) }),
+  z.object({ name: z.literal('setHostAddress'), address: z.union([z.literal('automatic'), ipAddress]) }),
   z.object({
     name: z.literal('updateSettings'),
     settings: settingsPatch,

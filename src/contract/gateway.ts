@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { ipAddress } from './addresses.ts'
 
 /** What an agent and its gateway say to each other over the gateway's socket: one JSON object a line, in both directions. */
 
@@ -147,7 +148,7 @@ export const gatewayRoute = z.object({
   /** What a request may call it besides its name: the engine's alias, the model's file. */
   names: z.array(z.string().max(1_024)).max(20),
   /** Where the engine is asked; absent = 127.0.0.1. */
-  host: z.ipv4().optional(),
+  host: ipAddress.optional(),
   /** Absent while nothing serves it. */
   port: port.optional(),
   /** What the engine asks for, in the place of whatever a client sends. */
@@ -156,7 +157,7 @@ export const gatewayRoute = z.object({
   published: z
     .object({
       /** Absent while the agent does not know it; the last known value then stays. */
-      address: z.ipv4().optional(),
+      address: ipAddress.optional(),
       /**
        * The engines at 127.0.0.1 (the current one, its successor and the one that finishes): the gateway listens at the same port of the
        * published address for each, and applies the rules of its runtime. A daemon has several models at one port of its own (`at`), and each has

@@ -9,6 +9,7 @@ import type { Listener } from './listeners.ts'
 import { enginePath, isAllowed, isStatusAlone, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath, serviceOf } from './routing.ts'
+import { addressAndPort, inUrl } from '../contract/addresses.ts'
 
 /** A service at the published address, as the agent described it last. */
 interface Service {
@@ -158,14 +159,14 @@ function requireOwnHost(
   const isOwn = (): boolean => {
     if (!host) return false
     const asked = host.name.replace(/\.$/, '')
-    if (asked === address) return host.port === port
+    if (asked === (address && inUrl(address))) return host.port === port
     if (asked === long || asked === `${long}.cluster.local`) return true
     const isServicePort = servicePorts.includes(host.port)
     if (asked === name) return isServicePort
     return isServicePort && host.port !== port && (asked === short || asked.startsWith(`${long}.`))
   }
   if (isOwn()) return
-  const message = `This server answers to ${address}:${port} and to its Service: ${name}:${servicePorts[0]}, ${short}:${servicePorts[0]} and ${long}. Have an Ingress send ${long} as the Host.`
+  const message = `This server answers to ${addressAndPort(address ?? '', port)} and to its Service: ${name}:${servicePorts[0]}, ${short}:${servicePorts[0]} and ${long}. Have an Ingress send ${long} as the Host.`
   throw new Refusal('bad_host', 421, 'bad_host', message)
 }
 

@@ -2,6 +2,7 @@ import { execa } from 'execa'
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { doctorReport } from '../../src/contract/doctor.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
@@ -19,6 +20,7 @@ import { missingNetworkNamespaces, skipWhen, useLlamaServer } from '../support/s
 const cluster = useControlPlane()
 const missing = missingNetworkNamespaces()
 skipWhen(missing)
+const llamaServer = useLlamaServer()
 
 const shared = new AsyncDisposableStack()
 /** Another machine, which reaches this one at the published address alone. */
@@ -145,12 +147,35 @@ describe('a model is reached', () => {
   })
 })
 
+test.each(['all', 'published', 'gateway'])(
+  'a model is reached at an address of IPv6 with --listen %s, and published in a slice of that type',
+  async (listen) => {
+    await using there = await scene(cluster().connection)
+    const { world } = there
+    const file = path.join(world.folder, 'tiny.gguf')
+    await writeLlamaGguf(file)
+    await world.apply('tiny', { source: world.files.serve('/of-six.gguf', await readFile(file)).url })
+    const address = other.hereOfSix
+    const agent = await there.start('--host-ip', address, '--listen', listen, '--llama-server', llamaServer)
+    const { port } = await serving(agent)
+    expect(await askedThere(chatAt(`[${address}]`, port))).toEqual([200, ''])
+    expect(await world.published('tiny')).toEqual({ address, port, ready: true })
+    const found = await world.admin.list({ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' })
+    expect(found).toMatchObject([{ addressType: 'IPv6' }])
+    const { stdout } = await agent.run('doctor', '--json')
+    const findings = Map.groupBy(doctorReport.parse(JSON.parse(stdout)).findings, ({ id }) => id)
+    expect(['host-address', 'listeners', 'reached'].map((id) => findings.get(id)?.[0]?.verdict)).toEqual([
+      ...['pass', 'pass', 'notApplicable'],
+    ])
+    if (listen !== 'gateway') return
+    expect(await askedThere(chatAt(`[${address}]`, port), 'Host: evil.example')).toEqual([421, 'bad_host'])
+  },
+)
+
 const withAnnotations = (name: string, annotations: Readonly<Record<string, string>>) => ({ name, annotations })
 const bearer = (key: string): string => `Authorization: Bearer ${key}`
 const secret = (world: AgentWorld, token: string) =>
   world.admin.apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quick-key' }, stringData: { token } })
-
-const llamaServer = useLlamaServer()
 
 test("the real llama-server behind a key by OpenAI's own client and curl: whole, streamed, many at once, cancelled, tools and embeddings", async () => {
   await using there = await scene(cluster().connection)

@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from 'vitest'
+import { z } from 'zod'
 import { EndpointsWriter } from '../../src/agent-core/publishing/endpoints.ts'
 import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
 import { resources } from '../../src/agent-core/kube/resources.ts'
@@ -12,6 +13,10 @@ import { startPublishing, type PublishingAgent } from './publishing-agent.ts'
 import { clusterOf } from './publishing-cluster.ts'
 
 const server = { address: '192.0.2.7', port: 53_211, ready: true }
+const sliceOfType = z.object({
+  addressType: z.string(),
+  endpoints: z.array(z.object({ addresses: z.array(z.string()) })),
+})
 const skipMirror = 'endpointslice.kubernetes.io/skip-mirror'
 const heartbeat = 'llmkube.ai/agent-heartbeat'
 
@@ -160,6 +165,29 @@ describe('publishing', () => {
     await done(publisher.unpublish(target))
     await done(publisher.remove(target))
     expect(agent.api.takeRequests()).toEqual([])
+  })
+
+  test('an address of IPv6 is in a slice of its type, which takes the place of the one before, and the claim stays', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    await using other = await startPublishing(world(), 'node-b')
+    const target = await cluster.inferenceService('six')
+    await serve(agent, target)
+    const typeAndAddress = async () => {
+      const { addressType, endpoints } = sliceOfType.parse(await cluster.get('endpointslices', 'six'))
+      return [addressType, ...endpoints.flatMap(({ addresses }) => addresses)]
+    }
+    await done(agent.publisher.publish(target, { ...server, address: 'fd00::20' }))
+    expect(await typeAndAddress()).toEqual(['IPv6', 'fd00::20'])
+    expect(await cluster.get('endpoints', 'six')).toMatchObject({ subsets: [{ addresses: [{ ip: 'fd00::20' }] }] })
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours', epoch: 1 }, complete: true })
+    // Of one type no slice is made again.
+    agent.api.takeRequests()
+    await done(agent.publisher.publish(target, { ...server, address: 'fd00::21' }))
+    expect(agent.api.takeRequests()).toEqual(['PATCH endpointslices', 'PATCH endpoints'])
+    await done(agent.publisher.publish(target, server))
+    expect(await typeAndAddress()).toEqual(['IPv4', '192.0.2.7'])
+    await eventually(() => other.publisher.observe(target).claim.kind === 'foreign')
   })
 
   test('of two agents that claim at the same moment exactly one wins, whatever the order', async () => {

@@ -8,6 +8,8 @@ export interface NetworkNamespace extends AsyncDisposable {
   readonly here: string
   /** The other side's. */
   readonly there: string
+  /** This side's address of IPv6. */
+  readonly hereOfSix: string
   /** Gives this side one more address, which the other side reaches too. */
   alsoHere(): Promise<string>
   /** Takes it away again. */
@@ -27,6 +29,8 @@ export async function createNetworkNamespace(): Promise<NetworkNamespace> {
   const [name, near, far] = [`metalbar-${id}`, `mb${id}a`, `mb${id}b`]
   const subnet = `10.213.${randomInt(1, 255)}`
   const [here, there] = [`${subnet}.1`, `${subnet}.2`]
+  const ofSix = `fd00:213:${randomInt(1, 0xffff).toString(16)}:`
+  const hereOfSix = `${ofSix}:1`
   await using made = new AsyncDisposableStack()
   await ip('netns', 'add', name)
   made.defer(() => ip('netns', 'delete', name))
@@ -35,11 +39,15 @@ export async function createNetworkNamespace(): Promise<NetworkNamespace> {
   await ip('link', 'set', near, 'up')
   await ip('-n', name, 'address', 'add', `${there}/30`, 'dev', far)
   await ip('-n', name, 'link', 'set', far, 'up')
+  // Without the look for another host that has it, during which it cannot be used.
+  await ip('address', 'add', `${hereOfSix}/64`, 'dev', near, 'nodad')
+  await ip('-n', name, 'address', 'add', `${ofSix}:2/64`, 'dev', far, 'nodad')
   await ip('-n', name, 'link', 'set', 'lo', 'up')
   const kept = made.move()
   return {
     here,
     there,
+    hereOfSix,
     async alsoHere() {
       const address = `${subnet}.9`
       await ip('address', 'add', `${address}/32`, 'dev', near)

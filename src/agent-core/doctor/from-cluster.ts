@@ -6,6 +6,7 @@ import type { KubeApi } from '../kube/kube-api.ts'
 import { objectMeta, resources } from '../kube/resources.ts'
 import { StateFile, StateFileError } from '../state/state-file.ts'
 import { pause } from '../util/pause.ts'
+import { addressAndPort } from '../../contract/addresses.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { FromClusterView } from '../../contract/doctor.ts'
 
@@ -58,7 +59,7 @@ export function probePod(target: ProbeTarget, image: string, name: string): obje
   const { namespace, uid, serviceName, servicePort, address, port } = target
   const env = [
     { name: 'SERVICE_URL', value: `http://${serviceName}.${namespace}:${servicePort}/health` },
-    { name: 'ADDRESS_URL', value: `http://${address}:${port}/health` },
+    { name: 'ADDRESS_URL', value: `http://${addressAndPort(address, port)}/health` },
   ]
   return {
     metadata: {
@@ -141,7 +142,7 @@ export function judgeDials(message: string, target: ProbeTarget): FromClusterVie
   const address = dialIn(message, 'address')
   if (!service) return undefined
   const url = `${target.serviceName}.${target.namespace}:${target.servicePort}`
-  const at = `${target.address}:${target.port}`
+  const at = addressAndPort(target.address, target.port)
   const said = (hop: FromClusterView['hop'], says: string): FromClusterView => ({ hop, isReached: false, says })
   const answeredBadly = ({ says }: Dial) =>
     said(

@@ -5,6 +5,7 @@ import { localCluster, localClusterText } from '../publishing/local-cluster.ts'
 import { annotations, heartbeatOf, holderOf } from '../publishing/objects.ts'
 import { errorCode } from '../util/error-code.ts'
 import { holdersText } from '../util/port-holders.ts'
+import { addressAndPort, isIpv6 } from '../../contract/addresses.ts'
 import { formatSpan } from '../../contract/format.ts'
 import type { ServiceView } from '../../contract/service.ts'
 import { type Check, type Examination, fail, notApplicable, pass, warn } from './doctor.ts'
@@ -100,7 +101,7 @@ const listeners: Check = {
     const deaf = looked.flatMap(({ service, problem }) =>
       problem === undefined
         ? []
-        : [`${nameOf(service)} at ${service.address ?? '?'}:${service.port ?? '?'} ${problem}`],
+        : [`${nameOf(service)} at ${addressAndPort(service.address ?? '?', service.port ?? '?')} ${problem}`],
     )
     if (deaf.length === 0)
       return pass(
@@ -200,6 +201,8 @@ const visitors: Check = {
       return [`${nameOf(service)} from ${from.address} ${formatSpan(Date.parse(now) - Date.parse(from.at))} ago`]
     })
     if (seen.length > 0) return pass(`Reached: ${seen.join(', ')}.`)
+    if (published.every(({ address }) => address !== undefined && isIpv6(address)))
+      return notApplicable('Who comes by IPv6 is not looked at: the system tells it of IPv4 alone.')
     const [first] = published
     const context = await examination.context().catch(() => undefined)
     const local = context && localCluster(context.stated, examination.patient.platform)

@@ -44,6 +44,7 @@ import {
   type ProcessFacts,
   type Workplace,
 } from './platform.ts'
+import { inUrl } from '../../contract/addresses.ts'
 
 /** By their absolute paths. */
 export const darwinCommands = {
@@ -235,8 +236,9 @@ export class DarwinPlatform implements Platform {
     const listeners = parseLsof(stdout).filter(
       ({ names }) =>
         host === '0.0.0.0' ||
+        host === '::' ||
         names.length === 0 ||
-        names.some((name) => name.startsWith('*:') || name.startsWith(`${host}:`)),
+        names.some((name) => name.startsWith('*:') || name.startsWith(`${inUrl(host)}:`)),
     )
     return {
       ours: listeners.filter((listener) => listener.groupId === groupId).map(({ pid }) => pid),

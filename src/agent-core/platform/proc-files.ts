@@ -1,3 +1,4 @@
+import ipaddr from 'ipaddr.js'
 import type { Peer } from './platform.ts'
 
 /** From /proc/PID/stat. */
@@ -88,9 +89,17 @@ export const parseListeningInodes = (text: string, port: number, host = '0.0.0.0
 
 /** `address`: hexadecimal, each four bytes as a number of this machine, which counts from the lowest. */
 function listensAt(address: string, host: string): boolean {
-  const wanted = Buffer.from(host.split('.').map(Number).toReversed()).toString('hex').toUpperCase()
-  return host === '0.0.0.0' || /^0+$/.test(address) || address === wanted || address.endsWith(`FFFF0000${wanted}`)
+  if (host === '0.0.0.0' || host === '::' || /^0+$/.test(address)) return true
+  const wanted = hexOf(ipaddr.parse(host).toByteArray())
+  return address === wanted || address.endsWith(`FFFF0000${wanted}`)
 }
+
+const hexOf = (bytes: readonly number[]): string =>
+  Array.from({ length: bytes.length / 4 }, (_, index) =>
+    Buffer.from(bytes.slice(4 * index, 4 * index + 4).toReversed()).toString('hex'),
+  )
+    .join('')
+    .toUpperCase()
 
 /** How many connections to `port` are established, from /proc/net/tcp or tcp6: the ends that have it as their own. */
 export const countEstablished = (text: string, port: number): number => socketsOn(text, port, establishedState).length

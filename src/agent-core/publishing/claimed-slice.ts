@@ -10,6 +10,7 @@ import {
   annotations,
   heartbeatOf,
   heartbeatPatch,
+  isOfOtherType,
   type Publication,
   type Published,
   publishedOf,
@@ -325,10 +326,24 @@ export class ClaimedSlice {
   }
 
   /** Says where the server listens, and whether it answers. */
-  publish(target: PublishTarget, published: Published): Promise<SliceChange> {
+  async publish(target: PublishTarget, published: Published): Promise<SliceChange> {
+    const room = await this.#makeRoom(target, published)
+    if (room.kind !== 'done') return { result: room, changed: false }
     const isCurrent = (slice: EndpointSlice, epoch: number): boolean =>
       !this.isDoubtful && sliceIsCurrent(slice, this.#options.publication(target, published, epoch))
     return this.#write(target, this.cached(target), (facts) => publishStep(facts, published, isCurrent))
+  }
+
+  /** Deletes a slice of ours that has addresses of another type; the claim stays with us, since its holder has the first try to make it again. */
+  #makeRoom(target: PublishTarget, published: Published): Promise<WriteResult> {
+    const cached = this.cached(target)
+    const publication = this.#options.publication(target, published, undefined)
+    if (!cached || !isOfOtherType(cached, publication)) return Promise.resolve(done)
+    return this.#settle(target, cached, ({ claim, slice }) =>
+      slice && isHeld(claim) && isOfOtherType(slice, publication)
+        ? { do: 'delete', object: slice }
+        : { do: 'stop', result: done },
+    )
   }
 
   /** Marks the address as not ready; the claim stays. */

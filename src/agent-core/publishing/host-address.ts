@@ -8,6 +8,7 @@ import type { History } from '../history/history.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { HostInterface } from '../platform/platform.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
+import { isIpv6 } from '../../contract/addresses.ts'
 
 /** A name server that does not answer must not hold up a publication. */
 const routeLimitMs = 3_000
@@ -22,7 +23,6 @@ interface RejectedCandidate extends HostCandidate {
 export type HostAddress =
   | {
       readonly kind: 'chosen'
-      /** IPv4. */
       readonly address: string
       /** Half a sentence, for people and the log. */
       readonly why: string
@@ -35,6 +35,7 @@ export type HostAddress =
 
 /** Tailscale's addresses: reachable from every machine of the tailnet. */
 const tailnet = ipaddr.IPv4.parseCIDR('100.64.0.0/10')
+const tailnetOfSix = ipaddr.IPv6.parseCIDR('fd7a:115c:a1e0::/48')
 
 /** Addresses that only this host and its virtual machines can reach. */
 const insideThisHost = [
@@ -68,7 +69,7 @@ export function explicitHostAddress(
   const problem = unpublishable(address)
   if (problem !== undefined) {
     const given = by === 'flag' ? `--host-ip ${address}` : address
-    const message = `${given} cannot be published (${problem}); give an IPv4 address of this machine that the cluster reaches.`
+    const message = `${given} cannot be published (${problem}); give an address of this machine that the cluster reaches.`
     return { kind: 'none', message, rejected: [] }
   }
   const owner = interfaces.find((one) => one.address === address)
@@ -86,7 +87,8 @@ export function explicitHostAddress(
  * The address pods are sent to: the one this host uses towards the API server (`preferred`), through a tunnel too. Where the cluster runs on this
  * host, in a virtual machine behind a bridge or at loopback, the address in a local network comes first, since pods there reach it and those of other
  * nodes as well; then the bridge, of several the one that leads to this kind of `cluster`, then a tunnel. Names such as host.docker.internal are not asked for: they resolve to an address inside this
- * host's virtual machines, or not at all, and an unreachable address is worse than none.
+ * host's virtual machines, or not at all, and an unreachable address is worse than none. An address of IPv6 is published only where there is none of
+ * IPv4, which every cluster has Services for unless it was made without.
  */
 export function chooseHostAddress(
   candidates: readonly HostCandidate[],
@@ -94,7 +96,9 @@ export function chooseHostAddress(
   cluster?: LocalCluster,
 ): HostAddress {
   const judged = candidates.map(({ name, address }) => ({ name, address, reason: rejection(address, preferred) }))
-  const usable = judged.filter(({ reason }) => reason === undefined)
+  const fit = judged.filter(({ reason }) => reason === undefined)
+  const four = fit.filter(({ address }) => !isIpv6(address))
+  const usable = four.length > 0 ? four : fit
   const rejected = judged.flatMap(({ reason, ...candidate }) =>
     reason === undefined ? [] : [{ ...candidate, reason }],
   )
@@ -154,7 +158,10 @@ const isBridge = ({ name }: HostCandidate): boolean => bridges.test(name)
 /** One of them may be the cluster's, but seldom is. */
 export const isVirtual = ({ name }: HostCandidate): boolean => bridges.test(name) || tunnels.test(name)
 
-const isInTailnet = ({ address }: HostCandidate): boolean => ipaddr.IPv4.parse(address).match(tailnet)
+const isInTailnet = ({ address }: HostCandidate): boolean => {
+  const ip = ipaddr.parse(address)
+  return ip instanceof ipaddr.IPv4 ? ip.match(tailnet) : ip.match(tailnetOfSix)
+}
 
 interface HostAddressOptions {
   readonly explicit: ExplicitAddress | undefined
@@ -185,16 +192,19 @@ export async function hostAddress(options: HostAddressOptions): Promise<HostAddr
 function rejection(address: string, preferred: string | undefined): string | undefined {
   const problem = unpublishable(address)
   if (problem !== undefined) return problem
-  const ip = ipaddr.IPv4.parse(address)
+  const ip = ipaddr.parse(address)
+  if (ip instanceof ipaddr.IPv6) return undefined
   const inside = insideThisHost.find(({ range }) => ip.match(range))
   if (inside) return inside.reason
   return ip.match(serviceRange) && address !== preferred ? 'range of Service addresses' : undefined
 }
 
-/** Why an EndpointSlice of type IPv4 would not take it. */
+/** Why an EndpointSlice would not take it, or no Pod could go there. */
 function unpublishable(address: string): string | undefined {
-  if (isIP(address) !== 4) return 'not an IPv4 address'
-  switch (ipaddr.IPv4.parse(address).range()) {
+  if (isIP(address) === 0 || address.includes('%')) return 'not an address'
+  switch (ipaddr.parse(address).range()) {
+    case 'ipv4Mapped':
+      return 'an IPv4 address in the form of IPv6'
     case 'loopback':
       return 'loopback'
     case 'linkLocal':

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import type { EndpointSlice, ObjectMeta, OwnerReference, Service } from '../kube/resources.ts'
 import { parseJson } from '../util/files.ts'
+import { isIpv6 } from '../../contract/addresses.ts'
 
 /** Which InferenceService is published, and as what; `endpointPort` is `spec.endpoint.port`. */
 export interface PublishTarget {
@@ -14,7 +15,7 @@ export interface PublishTarget {
 
 /** Where a server listens. */
 interface Address {
-  /** IPv4. */
+  /** Of IPv4 or IPv6. */
   readonly address: string
   readonly port: number
 }
@@ -213,9 +214,16 @@ export const sliceBody = (publication: Publication): object => ({
     annotations: sliceAnnotations(publication),
     ownerReferences: [ownerReferenceOf(publication)],
   },
-  addressType: 'IPv4',
+  addressType: addressTypeOf(publication),
   ...sliceContent(publication),
 })
+
+const addressTypeOf = ({ published }: Pick<Publication, 'published'>): 'IPv4' | 'IPv6' =>
+  published && isIpv6(published.address) ? 'IPv6' : 'IPv4'
+
+/** A slice has addresses of one type, which cannot be changed: for another one it is deleted and made again. */
+export const isOfOtherType = ({ addressType }: EndpointSlice, publication: Publication): boolean =>
+  publication.published !== undefined && addressType !== addressTypeOf(publication)
 
 export const slicePatch = (publication: Publication, current: EndpointSlice): MergePatch => ({
   metadata: {

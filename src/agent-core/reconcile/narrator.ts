@@ -22,6 +22,7 @@ import { lifeOf, type Exited, type ServerRole, type ServerState } from '../serve
 import type { Servers } from '../servers/servers.ts'
 import { splitKey } from '../util/object-key.ts'
 import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
+import { addressAndPort } from '../../contract/addresses.ts'
 import type { HistoryEntry } from '../../contract/queries.ts'
 import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 
@@ -112,7 +113,7 @@ export function tellingOf(transition: Transition): Telling {
     case 'answered':
       return { history: { kind: 'ready', message: `The server answers on port ${transition.port}.` } }
     case 'published':
-      return { event: normal('Ready', `Serving at ${transition.address}:${transition.port}.`) }
+      return { event: normal('Ready', `Serving at ${addressAndPort(transition.address, transition.port)}.`) }
     case 'scaledToZero':
       // Word for word: the guide of LLMKube has people look for it.
       return { log: { level: 'info', message: 'replicas=0; stopping process' } }

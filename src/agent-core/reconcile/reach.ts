@@ -2,7 +2,7 @@ import type { ListenObstacle, Observation, Unreached } from './plan/observation.
 import type { ServiceRooms } from './service-rooms.ts'
 import { apiKeyAnnotation } from '../gateway/api-keys.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
-import { everyAddress, loopback } from '../servers/listening.ts'
+import { isEveryAddress, loopback, takesAt } from '../servers/listening.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 
 /** A setting may change, or the machine get its address: neither brings the service back into the queue. */
@@ -29,8 +29,10 @@ export function unreached(
     return { kind: 'exposed', reason: 'NoApiKey', message: openToAll }
   const isRelayed = rooms.publisher.wayFor(key) === 'relay'
   if (host !== loopback && !isRelayed) {
-    if (ip === undefined || host === everyAddress || host === ip) return undefined
-    const message = `The server listens at ${host}, which is the published address no longer.`
+    if (ip === undefined || takesAt(host, ip)) return undefined
+    const message = isEveryAddress(host)
+      ? `The server listens at addresses of IPv4, and the published address is ${ip}.`
+      : `The server listens at ${host}, which is the published address no longer.`
     return { kind: 'misplaced', reason: 'NoHostAddress', message }
   }
   if (ip === undefined) return undefined

@@ -6,7 +6,7 @@ import { holdersText } from '../util/port-holders.ts'
 import { ownFailure } from '../util/error-code.ts'
 import { messageOf } from '../util/message-of.ts'
 import type { PortPolicy } from './launch.ts'
-import { everyAddress, loopback } from './listening.ts'
+import { everyAddress, isEveryAddress, loopback } from './listening.ts'
 
 /** One sentence why there is no port, for the person who set the policy. */
 export class NoPortError extends Error {
@@ -224,8 +224,8 @@ interface BindOptions {
  * meant for us. A port that is new to a service is looked at on every address, so that the gateway can listen there too.
  */
 async function bind(wanted: number, { host = everyAddress, accept }: BindOptions = {}): Promise<number | undefined> {
-  if (host !== everyAddress) return listenOnce(wanted, host, accept)
-  const port = await listenOnce(wanted, everyAddress)
+  if (!isEveryAddress(host)) return listenOnce(wanted, host, accept)
+  const port = await listenOnce(wanted, host)
   if (port === undefined || (await listenOnce(port, loopback, accept)) === undefined) return undefined
   return port
 }

@@ -4,6 +4,7 @@ import { pause } from '../util/pause.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { daemonRuntimes, type DaemonRuntimeName } from './daemon.ts'
 import { loopback } from './listening.ts'
+import { addressAndPort } from '../../contract/addresses.ts'
 
 /** A counters' answer beyond this is another program's, which may say as much as it likes. */
 const maxAnswerLength = 256 * 1_024
@@ -59,7 +60,7 @@ function exchange({ host, port, path, body, timeLimitMs, signal, statusOnly }: Q
     // HTTP/1.0: the answer comes whole instead of in chunks, and ends with the connection.
     const [method, content] = body === undefined ? ['GET', ''] : ['POST', contentHeaders(body)]
     socket.write(
-      `${method} ${path} HTTP/1.0\r\nHost: ${host}:${port}\r\nConnection: close\r\n${content}\r\n${body ?? ''}`,
+      `${method} ${path} HTTP/1.0\r\nHost: ${addressAndPort(host, port)}\r\nConnection: close\r\n${content}\r\n${body ?? ''}`,
     )
     const limit = setTimeout(() => socket.destroy(new Error(`no answer within ${timeLimitMs} ms`)), timeLimitMs)
     limit.unref()

@@ -10,6 +10,7 @@ import {
   spellingOf,
   type StartSettingView,
 } from '../../contract/settings.ts'
+import { ipAddress } from '../../contract/addresses.ts'
 import { countsTexts } from '../../contract/settings-table.ts'
 import type { DownloadSettings } from '../models/remote.ts'
 import { shownSource } from '../models/source.ts'
@@ -22,7 +23,7 @@ type PersonFile = z.infer<typeof personFile>
 
 /** A context of the kubeconfig. */
 const context = z.string({ error: 'must be the name of a context' }).optional()
-const hostAddress = z.ipv4({ error: 'must be an IPv4 address' }).optional()
+const hostAddress = ipAddress.optional()
 
 /** What of the file counts here. */
 interface Persons {

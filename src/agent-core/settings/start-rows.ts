@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 import { defaultThresholds, defaultWatchdogIntervalMs } from '../memory/watchdog.ts'
@@ -110,18 +111,23 @@ const unusableAddresses: Readonly<Record<string, string>> = {
   unspecified: 'the unspecified address',
   loopback: 'a loopback address',
   linkLocal: 'a link-local address',
+  ipv4Mapped: 'an IPv4 address in the form of IPv6',
   multicast: 'a multicast address',
   broadcast: 'the broadcast address',
 }
 
-const hostIpMessage = 'must be an IPv4 address of this host, such as 192.168.1.20'
+const hostIpMessage = 'must be an IPv4 or IPv6 address of this host, such as 192.168.1.20'
 const hostIp = z.string({ error: hostIpMessage }).check((context) => {
   const refuse = (message: string) => void context.issues.push({ code: 'custom', message, input: context.value })
-  if (!ipaddr.IPv4.isValidFourPartDecimal(context.value)) {
+  const isSix = isIPv6(context.value) && !context.value.includes('%')
+  if (!isSix && !ipaddr.IPv4.isValidFourPartDecimal(context.value)) {
     refuse(hostIpMessage)
     return
   }
-  const kind = unusableAddresses[ipaddr.IPv4.parse(context.value).range()]
+  const address = ipaddr.parse(context.value)
+  // As the system writes it, so that it is the same as that of an interface.
+  if (isSix && address.toString() !== context.value) refuse(`must be written as ${address.toString()}`)
+  const kind = unusableAddresses[address.range()]
   if (kind !== undefined) refuse(`must be an address that the cluster can reach, and this is ${kind}`)
 })
 
@@ -344,7 +350,7 @@ export const startRows = {
     defaultMeans: 'chosen among its network interfaces',
     group: 'Publishing',
     flag: 'host-ip',
-    help: 'IPv4 address of this host as the cluster reaches it',
+    help: 'address of this host as the cluster reaches it, of IPv4 or IPv6',
   },
   powermetrics: {
     kind: 'path',

@@ -1,4 +1,5 @@
 import type { ReactNode } from 'react'
+import { addressAndPort } from '../../contract/addresses.ts'
 import type { CrashView, RuntimeFigures, ServiceMemory, ServiceView } from '../../contract/service.ts'
 import { Banner, Card, Facts, Folded } from '../components/blocks.tsx'
 import { Command, CommandText, CopyButton } from '../components/buttons.tsx'
@@ -134,7 +135,12 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
           [addressWords.pods, url === undefined ? addressWords.notPublished : <CopyUrl url={url} />],
           ...(address === undefined || port === undefined
             ? []
-            : [[addressWords.published, <CopyUrl key="published" url={`http://${address}:${port}`} />] as const]),
+            : [
+                [
+                  addressWords.published,
+                  <CopyUrl key="published" url={`http://${addressAndPort(address, port)}`} />,
+                ] as const,
+              ]),
           [addressWords.here, local === undefined ? addressWords.notRunning : <CopyUrl url={local} />],
           ...(server === undefined || server === local
             ? []

@@ -85,8 +85,8 @@ export const placeWords = {
   use: 'Use',
   useWritten: 'Use the entered address',
   otherAddress: 'Other address',
-  otherAddressHelp: 'An IPv4 address of this machine, such as that of a VPN.',
-  noAddress: 'It must be an IPv4 address, such as 192.168.1.20.',
+  otherAddressHelp: 'An address of this machine, such as that of a VPN.',
+  noAddress: 'It must be an address of IPv4 or IPv6, such as 192.168.1.20.',
   useOne: (name: string) => `Use ${name}`,
   folder: 'Folder',
   free: ({ freeBytes }: ModelStoreView) =>

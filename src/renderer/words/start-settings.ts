@@ -89,7 +89,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   hostIp: {
     title: 'Address at the start',
-    help: 'The IPv4 address by which the cluster reaches this machine.',
+    help: 'The address, of IPv4 or IPv6, by which the cluster reaches this machine.',
     none: 'chosen among those of this machine',
     elsewhere: 'Choose an address above; one that is given at the start can only be changed there.',
   },

@@ -213,9 +213,18 @@ test.each([
   ],
   [
     ['--host-ip', 'studio.local'],
-    '--host-ip must be an IPv4 address of this host, such as 192.168.1.20, not "studio.local".',
+    '--host-ip must be an IPv4 or IPv6 address of this host, such as 192.168.1.20, not "studio.local".',
   ],
-  [['--host-ip', '::1'], '--host-ip must be an IPv4 address of this host, such as 192.168.1.20, not "::1".'],
+  [
+    ['--host-ip', 'fe80::1%en0'],
+    '--host-ip must be an IPv4 or IPv6 address of this host, such as 192.168.1.20, not "fe80::1%en0".',
+  ],
+  [['--host-ip', 'FD00:0::20'], '--host-ip must be written as fd00::20, not "FD00:0::20".'],
+  [
+    ['--host-ip', '::1'],
+    '--host-ip must be an address that the cluster can reach, and this is a loopback address, not "::1".',
+  ],
+  [['--host-ip', '::ffff:10.0.0.1'], '--host-ip must be written as ::ffff:a00:1, not "::ffff:10.0.0.1".'],
   [
     ['--host-ip', '127.0.0.1'],
     '--host-ip must be an address that the cluster can reach, and this is a loopback address, not "127.0.0.1".',

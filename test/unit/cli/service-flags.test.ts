@@ -42,7 +42,7 @@ test('a service states its folders and its log, and every path in full', () => {
 
 test.for([
   [['--hots-ip', '1.2.3.4'], /no flag --hots-ip: did you mean --host-ip\?/],
-  [['--host-ip', 'mars'], /--host-ip must be an IPv4 address/],
+  [['--host-ip', 'mars'], /--host-ip must be an IPv4 or IPv6 address/],
   [['--version'], /--version starts no agent/],
   [['status'], /"status" is not a flag/],
 ] as const)('%s is refused by the parser of the agent', ([args, why]) => {

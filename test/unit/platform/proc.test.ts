@@ -67,6 +67,17 @@ describe('proc files', () => {
     ])
   })
 
+  test('of those that listen, who gets what is sent to an address of IPv6 counts too', () => {
+    const line = (local: string, inode: number) =>
+      `   0: ${local}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 ${inode} 1 0 100 0 0 10 0`
+    const [own, other, every] = ['000000FD000000000000000020000000', '000000FD000000000000000021000000', '0'.repeat(32)]
+    const table = ['  sl', line(own, 1), line(other, 2), line(every, 3)].join('\n')
+    expect(['::', 'fd00::20'].map((host) => parseListeningInodes(table, 8080, host))).toEqual([
+      ['1', '2', '3'],
+      ['1', '3'],
+    ])
+  })
+
   test('meminfo without the figures is no answer', () => {
     expect(parseMeminfo('MemTotal:       16384 kB\nMemAvailable:    8192 kB\n')).toEqual({
       totalBytes: 16 * 1024 ** 2,

@@ -15,6 +15,7 @@ import { silentLog } from '../../support/silent-log.ts'
 const lan = { name: 'en0', address: '192.168.1.20' }
 const secondLan = { name: 'en7', address: '10.0.0.5' }
 const tailscale = { name: 'utun4', address: '100.101.102.103' }
+const lanOfSix = { name: 'en0', address: '2001:db8::20' }
 const virtual: HostCandidate[] = [
   { name: 'bridge100', address: '192.168.139.3' },
   { name: 'utun3', address: '10.8.0.2' },
@@ -24,6 +25,7 @@ const unusable: HostCandidate[] = [
   { name: 'lo0', address: '127.0.0.1' },
   { name: 'en5', address: '169.254.3.4' },
   { name: 'en0', address: 'fe80::1' },
+  { name: 'en0', address: '::ffff:192.168.1.20' },
   { name: 'bridge100', address: '192.168.65.1' },
   { name: 'docker0', address: '172.17.0.1' },
   { name: 'kube-ipvs0', address: '10.96.0.10' },
@@ -56,6 +58,20 @@ describe('choosing among the addresses of this host', () => {
       '10.100.2.3',
     ],
     ['an address outside private ranges', [{ name: 'en0', address: '203.0.113.9' }], undefined, '203.0.113.9'],
+    ['IPv6 where there is no IPv4', [{ name: 'en5', address: '169.254.3.4' }, lanOfSix], undefined, lanOfSix.address],
+    ['IPv4 also where IPv6 leads to the API server', [lanOfSix, lan], lanOfSix.address, lan.address],
+    [
+      'of IPv6 the one that leads to the API server',
+      [lanOfSix, { name: 'en0', address: 'fd00:2::3' }],
+      'fd00:2::3',
+      'fd00:2::3',
+    ],
+    [
+      'of IPv6 the local network before the tailnet',
+      [{ name: 'utun4', address: 'fd7a:115c:a1e0::1' }, lanOfSix],
+      undefined,
+      lanOfSix.address,
+    ],
     ['next to the edge of an excluded range', [{ name: 'en0', address: '172.18.0.1' }], undefined, '172.18.0.1'],
   ])('%s', (_, candidates, preferred, address) => {
     expect(chooseHostAddress(candidates, preferred)).toMatchObject({ kind: 'chosen', address })
@@ -65,7 +81,8 @@ describe('choosing among the addresses of this host', () => {
     const rejected = [
       { name: 'lo0', address: '127.0.0.1', reason: 'loopback' },
       { name: 'en5', address: '169.254.3.4', reason: 'link-local' },
-      { name: 'en0', address: 'fe80::1', reason: 'not an IPv4 address' },
+      { name: 'en0', address: 'fe80::1', reason: 'link-local' },
+      { name: 'en0', address: '::ffff:192.168.1.20', reason: 'an IPv4 address in the form of IPv6' },
       {
         name: 'bridge100',
         address: '192.168.65.1',
@@ -113,17 +130,26 @@ describe('--host-ip', () => {
     })
   })
 
-  test.each(['mac.local', '::1', '127.0.0.1', '169.254.1.1', '0.0.0.0', '224.0.0.1', '10.0.0.256', '010.0.0.1'])(
-    'is refused in one sentence where the API server would refuse it: %s',
-    (given) => {
-      expect(explicitHostAddress({ by: 'flag', address: given }, [])).toMatchObject({
-        kind: 'none',
-        message: expect.stringMatching(
-          `^--host-ip ${given} cannot be published \\(.+\\); give an IPv4 address`,
-        ) as string,
-      })
-    },
-  )
+  test.each([
+    'mac.local',
+    '::1',
+    'fe80::1%en0',
+    '::',
+    'ff02::1',
+    '127.0.0.1',
+    '169.254.1.1',
+    '0.0.0.0',
+    '224.0.0.1',
+    '10.0.0.256',
+    '010.0.0.1',
+  ])('is refused in one sentence where the API server would refuse it: %s', (given) => {
+    expect(explicitHostAddress({ by: 'flag', address: given }, [])).toMatchObject({
+      kind: 'none',
+      message: expect.stringMatching(
+        `^--host-ip ${given} cannot be published \\(.+\\); give an address of this machine`,
+      ) as string,
+    })
+  })
 
   test('wins over every interface', async () => {
     await expect(
