@@ -156,7 +156,6 @@ const faces = {
     'llama-server-flags',
     'mlx-lm',
     'mlx-server',
-    'omlx-settings',
     'resolution',
     'runtime',
     'runtime-work',

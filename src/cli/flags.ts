@@ -4,8 +4,10 @@ import { formatByteCount, formatDuration } from '../contract/format.ts'
 import { mapRows, settingGroups, type SettingKind, type SettingRow } from '../contract/settings-table.ts'
 import { exitCodes } from './io.ts'
 
+export const flagGroups = [...settingGroups, 'Not in effect yet'] as const
+
 export interface Flag extends FlagSpec {
-  readonly group: (typeof settingGroups)[number]
+  readonly group: (typeof flagGroups)[number]
   readonly help: string
   /** What an empty or zero default stands for. */
   readonly defaultMeans?: string | undefined
@@ -40,7 +42,7 @@ export const flagKinds: Readonly<Record<SettingKind, FlagKind>> = {
 export function flagTable(defaults: FlagDefaults): Readonly<Record<string, Flag>> {
   const ofSettings = mapRows(allRows, (row: SettingRow, setting) => settingFlags(row, setting, defaults))
   const flags = [...Object.values(ofSettings).flat(), ...Object.entries(otherFlags)]
-  return Object.fromEntries(settingGroups.flatMap((group) => flags.filter(([, flag]) => flag.group === group)))
+  return Object.fromEntries(flagGroups.flatMap((group) => flags.filter(([, flag]) => flag.group === group)))
 }
 
 function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: FlagDefaults): [string, Flag][] {
@@ -62,6 +64,11 @@ function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: Flag
 const asFlagValue = (value: SettingRow['default'], kind: FlagKind): FlagValue =>
   typeof value === 'object' ? value.join(',') : (value ?? emptyValues[kind])
 
+const noLimit = {
+  group: 'Not in effect yet',
+  notInEffect: 'an oMLX is waited for as long as its start makes progress',
+} as const
+
 /** Actions, other ways to state a setting, and what the Go agent takes and we do not have yet. */
 const otherFlags: Readonly<Record<string, Flag>> = {
   'all-namespaces': {
@@ -79,6 +86,12 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     notInEffect: 'a cluster that does not answer never ends the agent, it is asked again with back-off',
   },
   version: { kind: 'bool', default: false, group: 'Agent', help: 'print version, git commit and build date' },
+  'omlx-startup-timeout': {
+    kind: 'duration',
+    default: 120_000,
+    ...noLimit,
+    help: 'how long the oMLX daemon may start',
+  },
 }
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.
@@ -111,7 +124,7 @@ Exit codes: ${exitCodeTexts.map(([code, meaning]) => `${code} ${meaning}`).join(
 export function helpText(defaults: FlagDefaults, verbs: readonly (readonly [usage: string, does: string])[]): string {
   const flags = Object.entries(flagTable(defaults))
   const width = Math.max(...flags.map(([name, flag]) => flagUsage(name, flag).length))
-  const groups = settingGroups.map((group) => {
+  const groups = flagGroups.map((group) => {
     const lines = flags
       .filter(([, flag]) => flag.group === group)
       .map(([name, flag]) => `  ${flagUsage(name, flag).padEnd(width)}  ${flag.help}${defaultText(flag)}`)

@@ -1,8 +1,9 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
-import { DaemonOfPerson } from './daemon-of-person.ts'
 import { eventually } from './eventually.ts'
 import { freePort } from './free-port.ts'
 import { writeMlxModel } from './mlx-writer.ts'
@@ -20,8 +21,6 @@ export interface OmlxScript {
   /** A model that no request asked for so long leaves memory. */
   readonly ttlMs?: number
   readonly tokenMs?: number
-  /** It listens only then. */
-  readonly startMs?: number
 }
 
 interface OmlxOptions {
@@ -36,24 +35,22 @@ const listed = z.object({
 })
 
 /** A sample of an oMLX that a person runs, with settings and models of its own. */
-export class OmlxOfPerson extends DaemonOfPerson implements AsyncDisposable {
-  protected readonly command
+export class OmlxOfPerson implements AsyncDisposable {
+  readonly port: number
   readonly basePath: string
   readonly #home: Awaited<ReturnType<typeof temporaryFolder>>
+  readonly #script: OmlxScript
   readonly #folders: readonly string[]
   #key: string | undefined
+  #process: ReturnType<typeof spawn> | undefined
 
   private constructor(port: number, home: Awaited<ReturnType<typeof temporaryFolder>>, options: OmlxOptions) {
-    super(port)
+    this.port = port
     this.basePath = path.join(home.dir, '.omlx')
     this.#home = home
+    this.#script = options.script ?? {}
     this.#folders = options.folders ?? []
     this.#key = options.key
-    this.command = {
-      argv: [process.execPath, sample] as const,
-      env: { OMLX_BASE_PATH: this.basePath, SAMPLE_SCRIPT: JSON.stringify(options.script ?? {}) },
-      readyAt: '/health',
-    }
   }
 
   static async start(options: OmlxOptions = {}): Promise<OmlxOfPerson> {
@@ -69,8 +66,27 @@ export class OmlxOfPerson extends DaemonOfPerson implements AsyncDisposable {
     return path.join(this.basePath, 'models')
   }
 
-  protected override get headers(): Record<string, string> {
-    return this.#key === undefined ? {} : { authorization: `Bearer ${this.#key}` }
+  /** Again at the same port. */
+  async start(): Promise<void> {
+    const { PATH } = process.env
+    this.#process = spawn(process.execPath, [sample], {
+      stdio: 'ignore',
+      env: { PATH, OMLX_BASE_PATH: this.basePath, SAMPLE_SCRIPT: JSON.stringify(this.#script) },
+    })
+    await eventually(() => this.ask('GET', '/health').then(({ status }) => status > 0), { what: 'the sample of oMLX' })
+  }
+
+  async stop(): Promise<void> {
+    const running = this.#process
+    if (!running || running.exitCode !== null || running.signalCode !== null) return
+    running.kill('SIGCONT')
+    running.kill('SIGTERM')
+    await once(running, 'exit')
+  }
+
+  /** It neither answers nor ends. */
+  suspend(): void {
+    this.#process?.kill('SIGSTOP')
   }
 
   /** As its person does it on its page. */
@@ -89,8 +105,16 @@ export class OmlxOfPerson extends DaemonOfPerson implements AsyncDisposable {
 
   /** Reads its folders, until it lists the model. */
   async reload(name: string): Promise<void> {
-    this.hangUp()
+    this.#process?.kill('SIGHUP')
     await eventually(async () => (await this.#listed()).some(({ id }) => id === name), { what: `oMLX listing ${name}` })
+  }
+
+  async ask(method: string, where: string, body?: unknown): Promise<{ status: number; text: string }> {
+    const answer = await fetch(`http://127.0.0.1:${this.port}${where}`, {
+      ...{ method, headers: { connection: 'close', ...(this.#key && { authorization: `Bearer ${this.#key}` }) } },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    return { status: answer.status, text: await answer.text() }
   }
 
   /** Names of the models in memory, in the order of the alphabet. */
@@ -112,7 +136,7 @@ export class OmlxOfPerson extends DaemonOfPerson implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.kill()
+    this.#process?.kill('SIGKILL')
     await this.stop()
     await this.#home[Symbol.asyncDispose]()
   }

@@ -223,9 +223,8 @@ export class Agent {
       return undefined
     })
     this.#machine = { performanceCores, hasMetal: (await platform.metal()).available }
-    this.#warn(await daemons.adopt())
     await this.#adopt(kept)
-    daemons.tend()
+    this.#warn(await daemons.start())
     kept.gateway?.start()
     countServers(servers, memory)
     await memory.start()

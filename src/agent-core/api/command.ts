@@ -11,6 +11,7 @@ import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { Power } from '../power/power.ts'
 import type { HostCandidate } from '../publishing/host-address.ts'
 import type { UnloadReasons } from '../reconcile/unload-reasons.ts'
+import type { WaysToPublish } from '../publishing/ways.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { RuntimeWork } from '../runtimes/runtime-work.ts'
@@ -44,6 +45,7 @@ export interface Rooms {
 
 export interface Session {
   readonly cluster: Cluster
+  readonly publisher: Pick<WaysToPublish, 'modeChanged'>
   readonly reconciler: Reconciler
 }
 

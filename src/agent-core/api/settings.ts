@@ -83,7 +83,10 @@ const energy: Receiver = (rooms) => {
   rooms.energy.settingsChanged()
   rooms.power.settingsChanged()
 }
-const ways: Receiver = ({ session }) => session()?.reconciler.enqueueAll()
+const ways: Receiver = ({ session }) => {
+  session()?.publisher.modeChanged()
+  session()?.reconciler.enqueueAll()
+}
 /** No receiver: the setting is read for each answer. */
 const answers: Receiver = () => undefined
 /** No receiver: the command itself moves to the new cluster or namespace. */

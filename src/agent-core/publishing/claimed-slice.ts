@@ -351,6 +351,16 @@ export class ClaimedSlice {
     return this.#write(target, this.cached(target), withdrawStep)
   }
 
+  /** Takes annotations away, and nothing else. */
+  strip(target: PublishTarget, names: readonly string[]): Promise<WriteResult> {
+    const annotations = Object.fromEntries(names.map((name) => [name, null]))
+    return this.#settle(target, this.cached(target), ({ claim, slice }) =>
+      slice && isHeld(claim) && names.some((name) => name in slice.metadata.annotations)
+        ? { do: 'patch', object: slice, body: { metadata: { annotations } } }
+        : { do: 'stop', result: done },
+    )
+  }
+
   /** Takes a dead holder's address out of service; the claim stays. */
   async withdrawDead(target: PublishTarget): Promise<WriteResult> {
     let isWritten: boolean | undefined

@@ -358,6 +358,11 @@ export class Publisher {
     return this.#inTurn(target, (slice) => this.#deleteSliceAndEndpoints(slice, target))
   }
 
+  /** LLMKube's controller takes it for no ingress from now on; whoever comes by it still does. */
+  withoutPin(target: PublishTarget): Promise<WriteResult> {
+    return this.#inTurn(target, (slice) => slice.strip(target, [annotations.ingressPin]))
+  }
+
   /** The InferenceService is gone: all three go, unless they are another's by now. */
   remove(target: PublishTarget): Promise<WriteResult> {
     return this.#inTurn(target, async (slice) => {

@@ -124,6 +124,9 @@ export class ServiceWriter {
     const isOwn = service !== undefined && isOwnedBy(service, target)
     const found = service ? undefined : this.#found.get(refKey(target))
     const recheckInMs = found ? recheckMs - (this.#now() - found.at) : 0
+    if (found?.kind === 'relayed' && recheckInMs > 0) {
+      return { service: { kind: 'relayed' }, isOwn, recheckInMs: undefined }
+    }
     return found && recheckInMs > 0
       ? { service: { kind: found.kind, message: found.message }, isOwn, recheckInMs }
       : { service: judgeService(service, target), isOwn, recheckInMs: undefined }

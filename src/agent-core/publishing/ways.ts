@@ -29,10 +29,14 @@ export interface WaysOptions extends Omit<PublisherOptions, 'naming' | 'pulse'> 
   readonly inferenceService: (target: PublishTarget) => InferenceService | undefined
   /** For tests. */
   readonly lookEveryMs?: number
+  readonly relayLeavesMs?: number
 }
 
 /** What the relay needs could not be written: it is tried again after this time, and nothing else waits for it. */
 const besideAgainMs = 30_000
+
+/** What comes by a relay that the controller removes is answered for so long: its Pod leaves the Service first, and ends what it has begun. */
+const usualRelayLeavesMs = 15_000
 
 /**
  * Publishes services directly, for LLMKube's relay, or both ways, as {@link RelayChoice} says, and removes what another way has left. Seen from
@@ -48,6 +52,8 @@ export class WaysToPublish implements AsyncDisposable {
   /** When what goes beside a direct publication is tried again. */
   readonly #besideAt = new Map<string, number>()
   readonly #ways = new Map<string, Way>()
+  /** When what was published for a relay goes that is in use no longer. */
+  readonly #leaving = new Map<string, NodeJS.Timeout>()
 
   constructor(options: WaysOptions) {
     const { api, mode, ingress, learnt, log, onChange, monotonicNow = () => performance.now() } = options
@@ -78,10 +84,10 @@ export class WaysToPublish implements AsyncDisposable {
     const relay = this.#relay.isThere(target) ? this.#relay.observe(target) : nothing(direct)
     const shown = shownBy(direct, relay)
     const way = this.#choice.of(target, shown)
-    if (shown.isHeldDirectly || shown.isHeldForRelay) this.#tell(target, way)
+    if (shown.isHeldDirectly || shown.isHeldForRelay) this.#tell(target, { way, isRelayed: isHeld(relay.claim) })
     switch (way) {
       case 'direct':
-        return this.#directly(direct, relay)
+        return this.#directly(target, direct, relay)
       case 'both':
         return this.#bothWays(target, direct, relay)
       case 'relay':
@@ -136,7 +142,7 @@ export class WaysToPublish implements AsyncDisposable {
 
   /** The InferenceService is stopped: its own Service keeps its ClusterIP, all else goes. */
   async unpublish(target: PublishTarget): Promise<WriteResult> {
-    const left = await this.#leave(this.#relay, target)
+    const left = isLeft(this.#relay.observe(target)) ? await this.#relay.remove(target) : done
     return left.kind === 'done' ? this.#direct.unpublish(target) : left
   }
 
@@ -169,11 +175,18 @@ export class WaysToPublish implements AsyncDisposable {
     this.#options.ingress.forget(key)
     this.#ways.delete(key)
     this.#besideAt.delete(key)
+    clearTimeout(this.#leaving.get(key))
+    this.#leaving.delete(key)
   }
 
   watchGap(): void {
     this.#direct.watchGap()
     this.#relay.watchGap()
+    this.#choice.tryAgain()
+  }
+
+  /** The setting was changed. */
+  modeChanged(): void {
     this.#choice.tryAgain()
   }
 
@@ -188,16 +201,17 @@ export class WaysToPublish implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#choice[Symbol.dispose]()
+    for (const timer of this.#leaving.values()) clearTimeout(timer)
     await Promise.all([this.#direct[Symbol.asyncDispose](), this.#relay[Symbol.asyncDispose]()])
   }
 
-  #directly(direct: PublicationView, relay: PublicationView): PublicationView {
+  #directly(target: PublishTarget, direct: PublicationView, relay: PublicationView): PublicationView {
     const isTakenBack = direct.service.kind === 'relayed' && this.#choice.takesBack
     return {
       ...direct,
       ...(direct.service.kind === 'relayed' && { service: { kind: 'ours' }, serviceIsOwn: !isTakenBack }),
       claim: elsewhere(direct, relay),
-      complete: direct.complete && !isLeft(relay),
+      complete: direct.complete && (!isLeft(relay) || this.#leaving.has(refKey(target))),
       present: direct.present || isLeft(relay),
     }
   }
@@ -210,7 +224,7 @@ export class WaysToPublish implements AsyncDisposable {
     const waits = this.#now() < (this.#besideAt.get(refKey(target)) ?? -Infinity)
     const isBlocked = isElsewhere(relay.claim) || relay.claim.kind === 'taken' || state.kind !== 'open'
     return {
-      ...this.#directly(direct, relay),
+      ...this.#directly(target, direct, relay),
       complete: direct.complete && (isRight || waits || (isBlocked && there?.ready !== true)),
       ...(here && { published: { ...here, ready: here.ready || there?.ready === true } }),
     }
@@ -233,6 +247,8 @@ export class WaysToPublish implements AsyncDisposable {
     const { ingress, log } = this.#options
     const key = refKey(target)
     this.#besideAt.delete(key)
+    clearTimeout(this.#leaving.get(key))
+    this.#leaving.delete(key)
     try {
       const result = await (ingress.state.kind === 'open'
         ? this.#publishAtIngress(target, published)
@@ -262,7 +278,30 @@ export class WaysToPublish implements AsyncDisposable {
     const view = other.observe(target)
     if (!isLeft(view)) return done
     // The Service of the InferenceService itself keeps its ClusterIP, or is its relay's.
-    return other === this.#direct ? other.unpublish(target) : other.remove(target)
+    if (other === this.#direct) return other.unpublish(target)
+    return view.published?.ready === true && isHeld(view.claim) ? this.#leaveRelay(target) : other.remove(target)
+  }
+
+  /** The controller removes its relay where it finds no pin. */
+  async #leaveRelay(target: PublishTarget): Promise<WriteResult> {
+    const key = refKey(target)
+    if (this.#leaving.has(key)) return done
+    const result = await this.#relay.withoutPin(target)
+    if (result.kind !== 'done') return result
+    const leave = async (): Promise<void> => {
+      const left = await this.#relay.withdraw(target)
+      if (left.kind !== 'done') this.#options.log.info('not withdrawn from a relay', { key, reason: left.message })
+    }
+    const timer = setTimeout(() => {
+      void leave()
+        .catch((error: unknown) => this.#options.log.info('not withdrawn from a relay', { key, error }))
+        .finally(() => {
+          this.#leaving.delete(key)
+          this.#options.onChange(key)
+        })
+    }, this.#options.relayLeavesMs ?? usualRelayLeavesMs)
+    this.#leaving.set(key, timer.unref())
+    return done
   }
 
   #primary(target: PublishTarget): Publisher {
@@ -274,11 +313,11 @@ export class WaysToPublish implements AsyncDisposable {
   }
 
   /** The ingress, which is open where something needs it. */
-  #tell(target: PublishTarget, way: Way): void {
+  #tell(target: PublishTarget, { way, isRelayed }: { readonly way: Way; readonly isRelayed: boolean }): void {
     const key = refKey(target)
-    if (this.#ways.get(key) === way) return
     this.#ways.set(key, way)
-    this.#options.ingress.set(key, way === 'direct' ? undefined : way === 'both' ? 'beside' : 'alone')
+    const isNeeded = way === 'both' || (way === 'direct' && isRelayed)
+    this.#options.ingress.set(key, way === 'relay' ? 'alone' : isNeeded ? 'beside' : undefined)
   }
 
   #shown(target: PublishTarget) {

@@ -69,6 +69,7 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
     now,
     desired: reading.desired,
     address,
+    relayPort: publisher.wayFor(key) === 'relay' ? rooms.ingress.port : undefined,
     fetch: fetch.view(),
     server,
     successor,

@@ -12,7 +12,6 @@ import type { WaysToPublish } from '../publishing/ways.ts'
 import type { UnloadReason, UnloadReasons } from './unload-reasons.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
-import type { OmlxClaims } from './omlx-claims.ts'
 import type { Observation, Silence } from './plan/observation.ts'
 import type { ServerLaunches } from './server-launches.ts'
 import type { ServiceNames } from './reading.ts'
@@ -42,14 +41,13 @@ export interface ServiceRooms {
   readonly narrator: Narrator
   readonly launches: ServerLaunches
   readonly names: Pick<ServiceNames, 'sharing'>
-  readonly omlxClaims: Pick<OmlxClaims, 'know' | 'conflictOf'>
   readonly settings: ServiceSettings
   readonly hostAddress: () => Observation['address']
   readonly apiKeys: Pick<ApiKeys, 'want' | 'forget' | 'stateOf'>
   /** Whether the gateway listens there. */
   readonly door: (address: string, port: number) => DoorState
   /** Whether LLMKube's relays reach this machine. */
-  readonly ingress: { readonly state: DoorState }
+  readonly ingress: { readonly state: DoorState; readonly port: number }
   /** See `Observation.excess`. */
   readonly excessOf: (key: string) => string | undefined
   readonly silenceOf: (key: string) => Silence | undefined

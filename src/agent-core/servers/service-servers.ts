@@ -287,8 +287,7 @@ export class ServiceServers {
   #launch(role: 'current' | 'successor', launch: Launch, beside: RunFolder | undefined): void {
     if (isOfDaemon(launch)) {
       const { runtime, daemon, content } = launch
-      const { name: model, isOurs, cacheBits } = content
-      const engine = { ...daemon, model, isOurs, ...(cacheBits !== undefined && { cacheBits }) }
+      const engine = { ...daemon, model: content.name, isOurs: content.isOurs }
       const facts = factsIn({ ...launch, host: loopback, engine })
       this.#beginModel({ role, facts, rules: launch, engine, runtime, origin: { kind: 'launch', launch, beside } })
       return

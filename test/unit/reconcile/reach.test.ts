@@ -40,7 +40,7 @@ const inputs = ({
   rooms: {
     apiKeys: { stateOf: () => apiKey, want: () => undefined, forget: () => undefined },
     door: () => door,
-    ingress: { state: ingress },
+    ingress: { state: ingress, port: 9443 },
     publisher: { wayFor: () => way },
     settings: { listen: () => listen } as ReachInputs['rooms']['settings'],
   },

@@ -17,12 +17,6 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 const executable = useOllama()
 const platform = hostPlatform()
 
-const begin = async (daemons: StartedDaemons): Promise<string[]> => {
-  const notices = await daemons.adopt()
-  daemons.tend()
-  return notices
-}
-
 /** A machine on which a person wants an Ollama at a port, and agents that come one after the other. */
 async function machine({
   program = executable,
@@ -31,10 +25,7 @@ async function machine({
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(await temporaryFolder())
   const port = given ?? (await freePort())
-  const settings = {
-    ...{ ollamaStart: true, ollamaPort: port, ollamaBin: program },
-    ...{ omlxPort: 0, omlxStart: false, omlxStartupStallMs: 60_000 },
-  }
+  const settings = { ollamaStart: true, ollamaPort: port, ollamaBin: program, omlxPort: 0, omlxStart: false }
   const drained: string[] = []
   const agents: StartedDaemons[] = []
   let changes = 0
@@ -79,16 +70,14 @@ test('an Ollama that is wanted is started, says so meanwhile, is started again a
   await using there = await machine()
   const daemons = there.agent()
   expect(await there.why(daemons)).toBe('Ollama is being started here (--ollama-start).')
-  expect(await begin(daemons)).toEqual([])
+  expect(await daemons.start()).toEqual([])
   const first = await there.answering(daemons)
   // It was seen to be ready.
   await eventually(() => there.changes() > 0)
   process.kill(first, 'SIGKILL')
   const second = await there.answering(daemons, first)
   expect([second === first, daemons.notices()]).toEqual([false, []])
-  expect(await readFile(daemons.own('ollama')?.output?.file ?? '', 'utf8')).toMatch(
-    `Listening on 127.0.0.1:${there.port}`,
-  )
+  expect(await readFile(daemons.outputOf('ollama').file, 'utf8')).toMatch(`Listening on 127.0.0.1:${there.port}`)
   await daemons.stop()
   expect(await there.listener()).toBeUndefined()
 })
@@ -96,17 +85,17 @@ test('an Ollama that is wanted is started, says so meanwhile, is started again a
 test('the next agent takes over what one left running, and ends it where a person switched it off meanwhile, after its models', async () => {
   await using there = await machine()
   const first = there.agent()
-  await begin(first)
+  await first.start()
   const pid = await there.answering(first)
   await first.letGo()
   expect(await there.listener()).toBe(pid)
   const second = there.agent()
-  await begin(second)
+  await second.start()
   expect(await there.answering(second)).toBe(pid)
   await second.letGo()
   there.settings.ollamaStart = false
   const third = there.agent()
-  await begin(third)
+  await third.start()
   await eventually(async () => (await there.listener()) === undefined)
   expect(there.drained).toEqual(['ollama at work'])
   await eventually(async () => /^Ollama does not run at .*--ollama-start/.test(await there.why(third)))
@@ -119,7 +108,7 @@ test('one that a person runs is used and never ended; once it is gone one is sta
   await using theirs = await OllamaOfPerson.start(executable)
   await using there = await machine({ port: theirs.port })
   const daemons = there.agent()
-  await begin(daemons)
+  await daemons.start()
   const pid = await there.answering(daemons)
   there.settings.ollamaStart = false
   daemons.settingsChanged()
@@ -128,7 +117,7 @@ test('one that a person runs is used and never ended; once it is gone one is sta
   await daemons.stop()
   expect([await there.listener(), there.drained]).toEqual([pid, []])
   const next = there.agent()
-  await begin(next)
+  await next.start()
   await theirs.stop()
   expect(await there.answering(next, pid)).not.toBe(pid)
 })
@@ -136,7 +125,7 @@ test('one that a person runs is used and never ended; once it is gone one is sta
 test('nothing is loaded into one that is being ended', async () => {
   await using there = await machine()
   const daemons = there.agent()
-  await begin(daemons)
+  await daemons.start()
   await there.answering(daemons)
   const leaving: string[] = []
   there.settings.ollamaStart = false
@@ -160,7 +149,7 @@ test.each([
   }
   await using there = await machine({ program: file })
   const daemons = there.agent()
-  await begin(daemons)
+  await daemons.start()
   const [notice] = await eventually(() => (daemons.notices().length > 0 ? daemons.notices() : undefined))
   expect(notice).toMatch(told)
   expect(await there.why(daemons)).toBe(notice)
@@ -173,7 +162,7 @@ test('one that ends at once is started again only after a wait', async () => {
   await using there = await machine({ program: file })
   const daemons = there.agent()
   const begun = performance.now()
-  await begin(daemons)
+  await daemons.start()
   await eventually(async () => (await readFile(starts, 'utf8').catch(() => '')).length >= 2)
   expect(performance.now() - begun).toBeGreaterThan(400)
 })
@@ -181,7 +170,7 @@ test('one that ends at once is started again only after a wait', async () => {
 test('none is started where its port says that there is none', async () => {
   await using there = await machine({ port: 0 })
   const daemons = there.agent()
-  await begin(daemons)
+  await daemons.start()
   expect([daemons.whyAbsent('ollama'), daemons.notices()]).toEqual([undefined, []])
 })
 
@@ -193,7 +182,7 @@ test('where another program has the port nothing is started, with one sentence',
   if (address === null || typeof address === 'string') throw new TypeError('no port')
   await using there = await machine({ port: address.port })
   const daemons = there.agent()
-  await begin(daemons)
+  await daemons.start()
   const [notice] = await eventually(() => (daemons.notices().length > 0 ? daemons.notices() : undefined))
   expect(notice).toMatch(/is not Ollama .*: stop that program, or say with --ollama-port/)
   expect(await there.listener()).toBe(process.pid)

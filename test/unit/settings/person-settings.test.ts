@@ -23,7 +23,6 @@ const kept = {
     ollamaStart: true,
     omlxBin: '/opt/omlx',
     omlxStart: true,
-    omlxStartupStallMs: 130_000,
     namespace: null,
     kubeconfig: '/home/me/lab.kubeconfig',
     drainLimitMs: 1,

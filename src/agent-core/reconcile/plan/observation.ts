@@ -169,6 +169,8 @@ export interface Observation {
   readonly desired: Desired
   /** `warning`: why pods may not reach it, although it is published. */
   readonly address: { readonly ip: string | undefined; readonly message: string; readonly warning?: string }
+  /** The port at which LLMKube's relay asks for it, where that is the only way to it. */
+  readonly relayPort?: number | undefined
   readonly fetch: FetchView
   readonly server: ServerView
   /** Started beside `server`, to take its place when it answers. */

@@ -57,7 +57,7 @@ function publishStep(observed: Observation, port: number, address: Observation['
       ? act({ do: 'withdraw' }, 'unready', 'NoHostAddress', address.message)
       : rest('unready', 'NoHostAddress', address.message)
   }
-  const serving = [`Serving at ${address.ip}:${port}.`, address.warning, message]
+  const serving = [servingSentence(observed, port), address.warning, message]
   const unreached = observed.unreached?.server
   if (unreached?.kind === 'unknown') {
     const isShown = shown?.ready === true && shown.address === address.ip && shown.port === port
@@ -80,6 +80,11 @@ function publishStep(observed: Observation, port: number, address: Observation['
       )
     : unreachable(observed, 'unready', 'Starting')
 }
+
+const servingSentence = ({ address: { ip }, relayPort }: Observation, port: number): string =>
+  relayPort === undefined
+    ? `Serving at ${ip}:${port}.`
+    : `Serving by LLMKube's relay, which asks this machine at ${ip}:${relayPort}.`
 
 const unready = ({ reason, message }: Unreached): Plan => rest('unready', reason, message)
 
