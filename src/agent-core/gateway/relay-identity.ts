@@ -2,9 +2,11 @@ import { createHash, createPrivateKey, X509Certificate } from 'node:crypto'
 import { lstat, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
+import { z } from 'zod'
 import { ensurePrivateFolder } from '../state/state-folder.ts'
 import { hasCode, readBounded, syncFolder } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
+import { answerOfWorker } from '../util/worker.ts'
 
 /** What relays know the ingress of this machine by: they trust one key, and are told of it by its pin. */
 export interface RelayIdentity {
@@ -24,6 +26,8 @@ export class RelayIdentityError extends Error {
 const certificateFile = 'ingress-cert.pem'
 const keyFile = 'ingress-key.pem'
 const maxBytes = 16_384
+
+const issued = z.object({ certificate: z.string(), key: z.string() })
 
 export const identityFolder = (stateDir: string): string => path.join(stateDir, 'ingress')
 
@@ -71,9 +75,9 @@ function parsedAs<T>(name: string, otherwise: string, parse: () => T): T {
 
 /** The certificate is written first: a key alone would be one whose pin nobody could have been told. */
 async function newIdentity(folder: string): Promise<RelayIdentity> {
-  // It takes memory, and is needed once in the life of a Mac.
-  const { issueCertificate } = await import('./relay-certificate.ts')
-  const { certificate, key } = await issueCertificate()
+  // What issues it takes memory, and is needed once in the life of a Mac: it goes with its thread.
+  const issuer = new URL('./relay-certificate-worker.ts', import.meta.url)
+  const { certificate, key } = issued.parse(await answerOfWorker(issuer, {}))
   const [certificatePath, keyPath] = [path.join(folder, certificateFile), path.join(folder, keyFile)]
   await writeFileAtomic(certificatePath, certificate, { mode: 0o600 })
   await syncFolder(folder)

@@ -1,4 +1,5 @@
 import { KeyObject, randomBytes } from 'node:crypto'
+import { parentPort } from 'node:worker_threads'
 // x509 finds its own parts by what this adds to Reflect.
 import 'reflect-metadata'
 import {
@@ -13,8 +14,11 @@ import {
 const hourMs = 3_600_000
 const validDays = 3_650
 
+// A failure ends the thread, which its starter is told.
+void issueCertificate(Date.now()).then((made) => parentPort?.postMessage(made))
+
 /** A new key with its self-signed certificate, both as PEM, as LLMKube's own agent makes them. Relays look at nothing of it but the key. */
-export async function issueCertificate(now = Date.now()): Promise<{ certificate: string; key: string }> {
+async function issueCertificate(now: number): Promise<{ certificate: string; key: string }> {
   const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
   const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])
   const certificate = await X509CertificateGenerator.createSelfSigned({
