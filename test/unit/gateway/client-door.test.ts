@@ -385,7 +385,7 @@ describe('who may not ask', () => {
     const engines = await Promise.all(runtimes.map(async () => stack.use(await hello())))
     door.routes = runtimes.map((runtime, index) => routeTo(runtime, engines[index]?.port, { runtime }))
     const asked = forgedRequests(['', ...runtimes.map((name) => `/default/${name}`), '/default', '/x/y', '/.'])
-    await sendForged(asked, { address: '127.0.0.1', port, host: `127.0.0.1:${port}` })
+    await sendForged(asked, { host: `127.0.0.1:${port}`, connect: () => connect(port, '127.0.0.1') })
     const total = Object.values(door.counts.requests).reduce((sum, count) => sum + count, 0)
     expect(total).toBeGreaterThan(asked.length)
     expect(engines.flatMap((one, index) => forbiddenOf(one, runtimes[index] ?? ''))).toEqual([])

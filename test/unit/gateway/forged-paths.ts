@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 
 /** `make soak PATHS=100000` asks for more. */
 export const forgedCount = Number(process.env['FORGED_PATHS'] ?? 5_000)
@@ -30,27 +30,25 @@ export function forgedRequests(starts: readonly string[]): (readonly [method: st
   return fc.sample(fc.tuple(method, path), { numRuns: forgedCount, seed: 1 })
 }
 
-const perConnection = 500
-
-type Forging = {
+interface Forging {
   readonly host: string
-  /** Further lines, each with its end. */
-  readonly headers?: string
-} & ({ readonly address: string; readonly port: number } | { readonly connect: () => Socket })
+  readonly connect: () => Socket
+  readonly perConnection?: number
+}
 
-/** Sends the requests, many on one connection; resolves when each was answered. */
+/** Sends the requests, many on one connection; resolves when each was answered. `headers`: further lines, each with its end. */
 export async function sendForged(
-  requests: readonly (readonly [method: string, path: string])[],
-  { host, headers = '', ...where }: Forging,
+  requests: readonly (readonly [method: string, path: string, headers?: string])[],
+  { host, connect, perConnection = 500 }: Forging,
 ): Promise<void> {
   for (let at = 0; at < requests.length; at += perConnection) {
-    const lines = requests.slice(at, at + perConnection).map(([verb, path]) => `${verb} ${path} HTTP/1.1\r\n`)
-    const socket = 'connect' in where ? where.connect() : connect(where.port, where.address)
+    const texts = requests
+      .slice(at, at + perConnection)
+      .map(([verb, path, headers = '']) => `${verb} ${path} HTTP/1.1\r\nhost: ${host}\r\n${headers}\r\n`)
+    const socket = connect()
     socket.on('error', () => socket.destroy())
     // The last one ends the connection.
-    socket.write(
-      `${lines.map((line) => `${line}host: ${host}\r\n${headers}\r\n`).join('')}GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
-    )
+    socket.write(`${texts.join('')}GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`)
     socket.resume()
     await once(socket, 'close')
   }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { request as httpRequest } from 'node:http'
+import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { GatewayRoute, PublishedAccess } from '../../../src/contract/gateway.ts'
@@ -379,7 +380,9 @@ test(`what the list of paths forbids, no engine sees, of ${forgedCount} that wer
   const asked = forgedRequests(['', '', '', '/default/m0', '/.'])
   const part = Math.ceil(asked.length / engines.length)
   for (const [index, { port }] of engines.entries())
-    await sendForged(asked.slice(index * part, (index + 1) * part), { address, port, host: `${address}:${port}` })
+    await sendForged(asked.slice(index * part, (index + 1) * part), {
+      ...{ host: `${address}:${port}`, connect: () => connect(port, address) },
+    })
   expect(engines.flatMap((one, index) => forbiddenOf(one, runtimes[index] ?? ''))).toEqual([])
   expect(engines.map(({ seen }) => seen.length > 0)).toEqual([true, true, true, true, false])
   expect(door.counts.requests.path_forbidden).toBeGreaterThan(forgedCount * 0.4)
