@@ -43,6 +43,7 @@ export const serviceReasons = [
   'EnvironmentRejected',
   'ModelMissing',
   'ServiceNameTaken',
+  'ServiceNameTooLong',
   'NoHostAddress',
   'NoGateway',
   'NoApiKey',

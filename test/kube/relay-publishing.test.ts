@@ -197,6 +197,8 @@ describe('ways to publish', () => {
     const long = await there.serviceNamed('x'.repeat(58))
     await there.serve(long)
     expect(await there.cluster.kindsOf(`${long.name}-agent`)).toEqual([])
+    there.mode = 'relay'
+    expect(there.agent.publisher.observe(long).claim).toMatchObject({ kind: 'taken', isNameTooLong: true })
   })
 
   async function begin(controller: Partial<ControllerStandInOptions> | undefined, mode: PublishMode = 'auto') {

@@ -59,8 +59,16 @@ export const isOurCondition = (type: string): boolean => ourTypes.includes(type)
 export const hasCondition = ({ status }: InferenceService): boolean =>
   status.conditions.some(({ type }) => type === metalAgentCondition)
 
-/** Values of `schedulingStatus` that an agent wrote: stale once the service is ready, and no controller clears them. */
-export const agentSchedulingStatuses = ['InsufficientMemory', 'MemoryCheckFailed', 'ExtraArgsRejected'] as const
+/** Values of `schedulingStatus` that an agent writes, which LLMKube 0.10's controller keeps: stale once the service is ready, and no controller clears them. */
+export const agentSchedulingStatuses = [
+  'InsufficientMemory',
+  'MemoryCheckFailed',
+  'ExtraArgsRejected',
+  'EndpointNameConflict',
+  'ModelSourceNotAllowed',
+  'ServiceNameTooLong',
+  'ModelDigestMismatch',
+] as const
 export type AgentSchedulingStatus = (typeof agentSchedulingStatuses)[number]
 
 export const hasStaleSchedulingStatus = (service: InferenceService): boolean =>

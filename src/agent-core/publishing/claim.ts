@@ -45,7 +45,7 @@ export type ClaimJudgement =
       readonly edits?: Edits | undefined
     }
   /** No agent's slice, or another InferenceService's: never touched. */
-  | { readonly kind: 'taken'; readonly message: string }
+  | { readonly kind: 'taken'; readonly message: string; readonly isNameTooLong?: true }
 
 export interface ForeignClaim {
   /** `unclaimed`: written by an agent that knows no claims. `overwritten`: it wrote over ours. */

@@ -91,7 +91,7 @@ export class WaysToPublish implements AsyncDisposable {
       case 'both':
         return this.#bothWays(target, direct, relay)
       case 'relay':
-        return this.#byRelay(direct, relay)
+        return this.#byRelay(target, direct, relay)
     }
   }
 
@@ -230,7 +230,18 @@ export class WaysToPublish implements AsyncDisposable {
     }
   }
 
-  #byRelay(direct: PublicationView, relay: PublicationView): PublicationView {
+  #byRelay(target: PublishTarget, direct: PublicationView, relay: PublicationView): PublicationView {
+    const tooLong = onlyDirect(target)
+    if (tooLong !== undefined) {
+      return {
+        ...relay,
+        claim: {
+          kind: 'taken',
+          message: `${tooLong} Give it a shorter name, or set --publish direct.`,
+          isNameTooLong: true,
+        },
+      }
+    }
     const { published } = relay
     const isAtIngress = published?.port === this.#options.ingress.port
     return {

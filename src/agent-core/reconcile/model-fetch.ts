@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Progress } from '../../contract/service.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { ModelSpec } from '../kube/resources.ts'
-import { ModelError } from '../models/errors.ts'
+import { ModelError, type ModelErrorReason } from '../models/errors.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import { messageOf } from '../util/message-of.ts'
@@ -10,7 +10,7 @@ import { DownloadStory, type DownloadNote } from './download-story.ts'
 import type { Draft } from './draft.ts'
 import { contentKey, fetchRequest, type FetchRequest, type ServerFiles, serverFiles } from './model-request.ts'
 import { isModelWanted, isRunning, type ModelFacts } from './plan/facts.ts'
-import type { FetchView, Observation } from './plan/observation.ts'
+import type { FetchRefusal, FetchView, Observation } from './plan/observation.ts'
 import type { DesiredServer, FetchedContent } from './reading.ts'
 import type { ServiceSettings } from './service-rooms.ts'
 
@@ -40,7 +40,13 @@ interface Brought {
 
 type FetchOutcome =
   | { readonly kind: 'done'; readonly brought: Brought; readonly files: ServerFiles }
-  | { readonly kind: 'failed'; readonly message: string; readonly terminal: boolean; readonly retryAfterMs: number }
+  | {
+      readonly kind: 'failed'
+      readonly message: string
+      readonly refusal?: FetchRefusal | undefined
+      readonly terminal: boolean
+      readonly retryAfterMs: number
+    }
 
 /** The fetch of one content key, from its beginning until another key is wanted. */
 interface Fetching {
@@ -99,7 +105,8 @@ export class ModelFetch {
       return { kind: 'running', source, ...(message !== undefined && { message }) }
     }
     if (outcome.kind === 'done') return { kind: 'done', source }
-    return { kind: 'failed', source, message: outcome.message, retryAt: outcome.terminal ? undefined : this.#retryAt }
+    const { message, refusal, terminal } = outcome
+    return { kind: 'failed', source, message, refusal, retryAt: terminal ? undefined : this.#retryAt }
   }
 
   /** Undefined where nothing was fetched. */
@@ -338,12 +345,18 @@ const specOf = (draft: Draft | undefined): ModelSpec | undefined => (draft && 'm
 const revisionOf = ({ model, draft }: Brought): string =>
   draft ? createHash('sha256').update(`${model.revision}\n${draft.revision}`).digest('hex') : model.revision
 
-function failure(error: unknown, lead: string): FetchOutcome {
+const refusals: Readonly<Partial<Record<ModelErrorReason, FetchRefusal>>> = {
+  ModelSourceNotAllowed: 'ModelSourceNotAllowed',
+  ChecksumMismatch: 'ModelDigestMismatch',
+}
+
+export function failure(error: unknown, lead: string): FetchOutcome {
   if (error instanceof ModelError) {
-    const { kind, message, retryAfterMs } = error
+    const { kind, reason, message, retryAfterMs } = error
     return {
       kind: 'failed',
       message: `${lead}${message}`,
+      refusal: refusals[reason],
       terminal: kind === 'terminal',
       retryAfterMs: retryAfterMs ?? 0,
     }

@@ -3,7 +3,7 @@ import { isApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
 import type { InferenceService } from '../kube/resources.ts'
-import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
+import { type AgentSchedulingStatus, metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { DownloadNote } from './download-story.ts'
 import { crashLoopMessage, isCrashLoop, isForeign, successorFailedMessage } from './plan/facts.ts'
@@ -17,6 +17,7 @@ import {
   type ReportedState,
   ReportedStates,
   writeReport,
+  schedulingStatusOf,
 } from './status-report.ts'
 import { lifeOf, type Exited, type ServerRole, type ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
@@ -55,7 +56,7 @@ export type Transition =
       readonly kind: 'refused'
       readonly message: string
       /** The rule that the spec breaks, where it is one for servers. */
-      readonly rule?: 'ExtraArgsRejected' | 'EnvironmentRejected'
+      readonly rule?: AgentSchedulingStatus | 'EnvironmentRejected'
       readonly isReportedBefore: boolean
     }
   | { readonly kind: 'modelMissing'; readonly message: string }
@@ -205,6 +206,7 @@ const troubles = new Set<ServiceReason>([
   'EnvironmentRejected',
   'ModelMissing',
   'ServiceNameTaken',
+  'ServiceNameTooLong',
   'NoHostAddress',
   'NoGateway',
   'NoApiKey',
@@ -466,7 +468,8 @@ export class Narrator {
   }
 
   /** Once per refusal, also over restarts of the agent: the condition on the object remembers it. */
-  #refused(key: string, reported: ReportedState, { plan: { state, reason, message } }: ReportInputs): void {
+  #refused(key: string, reported: ReportedState, { plan, observed }: ReportInputs): void {
+    const { state, reason, message } = plan
     if (state !== 'refused' && reason !== 'ModelMissing') {
       reported.refusal = undefined
       return
@@ -476,9 +479,9 @@ export class Narrator {
     const known = this.#condition(key)
     if (known?.message === message && known.reason === reason) return
     // A model that cannot be fetched was reported when the fetch failed.
-    const rule = reason === 'ExtraArgsRejected' || reason === 'EnvironmentRejected' ? { rule: reason } : {}
+    const rule = reason === 'EnvironmentRejected' ? reason : schedulingStatusOf(plan, observed)
     if (state === 'refused')
-      this.tell(key, { kind: 'refused', message, ...rule, isReportedBefore: reason === 'FetchFailed' })
+      this.tell(key, { kind: 'refused', message, ...(rule && { rule }), isReportedBefore: reason === 'FetchFailed' })
     else this.tell(key, { kind: 'modelMissing', message })
   }
 

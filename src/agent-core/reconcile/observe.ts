@@ -154,6 +154,7 @@ export function publicationView(view: Published, now: number): PublicationView {
   return {
     claim: claim.kind,
     message: 'message' in claim ? claim.message : claim.kind === 'ours' ? (claim.edits?.message ?? '') : '',
+    ...(claim.kind === 'taken' && claim.isNameTooLong && { isNameTooLong: true }),
     retryAt: view.recheckInMs === undefined ? undefined : now + view.recheckInMs,
     ...serviceView(view),
     ...(view.serviceEdits && {

@@ -2,6 +2,7 @@ import { type ApiError, isApiError } from '../kube/api-error.ts'
 import type { EventSeries } from '../kube/event-recorder.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import {
+  type AgentSchedulingStatus,
   agentSchedulingStatuses,
   conditionsChange,
   type ConditionWanted,
@@ -195,9 +196,19 @@ function isOursToTell({ plan, observed }: ReportInputs): boolean {
   return claim !== 'unknown' && claim !== 'foreign' && claim !== 'unclaimed' && claim !== 'overwritten'
 }
 
+/** Of a service that is not served; undefined where the cluster has no word for it. */
+export function schedulingStatusOf(
+  { reason }: Pick<Plan, 'reason'>,
+  { fetch }: Pick<Observation, 'fetch'>,
+): AgentSchedulingStatus | undefined {
+  if (reason === 'ServiceNameTaken') return 'EndpointNameConflict'
+  if (reason === 'FetchFailed') return fetch.kind === 'failed' ? fetch.refusal : undefined
+  return agentSchedulingStatuses.find((one) => one === reason)
+}
+
 /** The controller overwrites it within moments: it is said once for what was asked for, and taken back where it would be wrong. */
 async function reportScheduling(
-  { plan }: ReportInputs,
+  { plan, observed }: ReportInputs,
   reported: ReportedStatus,
   service: InferenceService,
   status: StatusWriter,
@@ -206,7 +217,7 @@ async function reportScheduling(
     await status.clearSchedulingStatus(service)
     return
   }
-  const reason = agentSchedulingStatuses.find((one) => one === plan.reason)
+  const reason = schedulingStatusOf(plan, observed)
   if (reason === undefined) return
   const about = `${service.metadata.uid} ${service.metadata.generation} ${reason}`
   if (reported.scheduling === about) return

@@ -1,4 +1,5 @@
 import type { InferenceService, Model } from '../../kube/resources.ts'
+import type { AgentSchedulingStatus } from '../../kube/status-writer.ts'
 import type { Desired } from '../desired.ts'
 import type { UnloadReason } from '../unload-reasons.ts'
 import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
@@ -50,6 +51,8 @@ export function disagreement(
 /** Why pods must not be sent to a server that may be well: the machine sleeps, the server has not answered since, or it runs on battery. */
 export type Silence = 'asleep' | 'unverified' | 'battery'
 
+export type FetchRefusal = Extract<AgentSchedulingStatus, 'ModelSourceNotAllowed' | 'ModelDigestMismatch'>
+
 /** The model file of the desired source. */
 export type FetchView =
   | { readonly kind: 'none' }
@@ -63,6 +66,8 @@ export type FetchView =
       readonly kind: 'failed'
       readonly source: string
       readonly message: string
+      /** What the cluster is told of it. */
+      readonly refusal?: FetchRefusal | undefined
       /** Absent = only a change of the inputs helps. */
       readonly retryAt: number | undefined
     }
@@ -124,6 +129,8 @@ export interface PublicationView {
     | 'taken'
   /** What a person should know about the claim; empty where it is plainly ours. */
   readonly message: string
+  /** It is taken by nobody: its name is too long for the Service of an ingress. */
+  readonly isNameTooLong?: boolean
   /** When time alone changes the claim. */
   readonly retryAt: number | undefined
   /** `adoptable`: an agent's, but not made for this very object. */

@@ -302,7 +302,15 @@ function serve(observed: Observation, desired: Serve): Plan {
   if (isForeign(publication)) return yieldTo(observed)
   const taken = takenBy(publication)
   if (taken !== undefined) {
-    return clear(observed, 'unpublish', taken) ?? rest('refused', 'ServiceNameTaken', taken, publication.retryAt)
+    return (
+      clear(observed, 'unpublish', taken) ??
+      rest(
+        'refused',
+        publication.isNameTooLong === true ? 'ServiceNameTooLong' : 'ServiceNameTaken',
+        taken,
+        publication.retryAt,
+      )
+    )
   }
   if (publication.claim === 'unknown') return rest('waiting', 'Pending', publication.message)
   const quiet = quietOf(observed)
