@@ -1,3 +1,4 @@
+import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
@@ -81,6 +82,30 @@ describe('a cluster', () => {
     expect((await look(sim.connection(), 'default'))['clock']).toMatchObject({
       verdict,
       says: expect.stringMatching(says) as string,
+    })
+  })
+
+  test('keeps its version to itself, or is busy: it is an API server all the same', async () => {
+    const sim = await simulated()
+    sim.faults.add({
+      ...{ on: { path: /^\/version/ }, times: Infinity },
+      fault: { kind: 'status', code: 403, reason: 'Forbidden' },
+    })
+    expect((await look(sim.connection(), 'default'))['api-server']).toMatchObject({
+      verdict: 'pass',
+      says: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+ is an API server and answered in/) as string,
+    })
+  })
+
+  test('has a proxy before it that answers in its place: it is no API server that does', async () => {
+    const proxy = createHttpServer((_request, response) => response.writeHead(403).end('<h1>Forbidden</h1>'))
+    await once(proxy.listen(0, '127.0.0.1'), 'listening')
+    onTestFinished(() => void proxy.close())
+    const { port } = proxy.address() as AddressInfo
+    const found = await look({ server: `http://127.0.0.1:${port}`, ca: '', token: 't' }, 'default')
+    expect(found['api-server']).toMatchObject({
+      verdict: 'fail',
+      says: expect.stringMatching(/^What answers at \S+ does not answer as an API server/) as string,
     })
   })
 
