@@ -53,6 +53,11 @@ test('the npm package holds what runs, licences and nothing of the workshop', as
   expect(names.filter((_, at) => texts[at]?.includes('sourceMappingURL=') === true)).toEqual([])
 })
 
+test('the npm package has the pages of the documentation that the doctor names', async () => {
+  const { stdout } = await execa(command, ['doctor', '--page', 'heartbeat'], alone)
+  expect(stdout).toMatch(/^## States\n/)
+})
+
 test('the npm package depends on nothing and may be published, which the repository may not', async () => {
   const read = async (file: string) => packageFile.parse(JSON.parse(await readFile(file, 'utf8')))
   expect(await read(path.join(installed, 'package.json'))).toEqual({

@@ -78,7 +78,9 @@ export function localCluster(
   )
   const byNetwork = kinds.find(({ networks = [] }) => networks.some((one) => isIn(host, one)))
   const found = named ?? byNetwork
-  if (found) return plain(found)
+  // What macOS has at loopback a program of its own passes on, in both directions.
+  const isPassedOn = isAtLoopback && platform.name === 'darwin'
+  if (found) return { ...plain(found), comesFromHere: found.comesFromHere || isPassedOn }
   return isOnBridge ? { name: 'a virtual machine', comesFromHere: false } : undefined
 }
 

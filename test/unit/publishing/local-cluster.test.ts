@@ -29,9 +29,10 @@ describe('the kind of a cluster on this machine', () => {
     ['k3d (Docker)', { context: 'k3d-a', server: 'https://0.0.0.0:6443' }, true],
     ['k3d (Docker)', { server: 'https://host.k3d.internal:6443' }, true],
     ['minikube', { context: 'minikube', server: 'https://192.168.64.5:8443', interfaces: vmnet }, false],
-    ['minikube', { context: 'minikube', server: loopback }, false],
+    ['minikube', { context: 'minikube', server: loopback }, true],
+    ['minikube', { context: 'minikube', server: loopback, on: 'linux' }, false],
     ['minikube', { server: 'https://control-plane.minikube.internal:8443' }, false],
-    ['minikube', { context: 'mine', server: loopback, files: ['/Users/ada/.minikube/ca.crt'] }, false],
+    ['minikube', { context: 'mine', server: loopback, files: ['/Users/ada/.minikube/ca.crt'] }, true],
     [
       'minikube',
       {
