@@ -556,6 +556,12 @@ describe('settings', () => {
     expect(await agent.agent.query({ name: 'hostAddresses' })).toMatchObject({ automatic: false })
     expect(await lastUndo(agent)).toEqual({ name: 'setHostAddress', address: 'automatic' })
     const warning = '192.0.2.99 is on no interface of this machine: Pods reach it only if something forwards there.'
+    expect(await run(agent, { name: 'setHostAddress', address: 'FE80:0::1' })).toMatchObject({
+      ...{
+        outcome: 'refused',
+        message: expect.stringMatching(/^fe80::1 cannot be published \(link-local\)/) as string,
+      },
+    })
     expect(await run(agent, { name: 'setHostAddress', address: '192.0.2.99' })).toMatchObject({
       outcome: 'done',
       message: expect.stringContaining(warning) as unknown,

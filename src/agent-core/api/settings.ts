@@ -1,3 +1,4 @@
+import ipaddr from 'ipaddr.js'
 import type { Runtime } from '../runtimes/runtime.ts'
 import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { homedir } from 'node:os'
@@ -15,6 +16,7 @@ import type { SpecPolicy } from '../reconcile/runtime-choice.ts'
 import type { GeneralRules, PortPolicy } from '../servers/launch.ts'
 import type { OutputLimits } from '../servers/output.ts'
 import type { AgentSettings } from '../settings/settings.ts'
+import { isIpv6 } from '../../contract/addresses.ts'
 import type { Command } from '../../contract/commands.ts'
 import {
   type ImmediateSetting,
@@ -141,7 +143,8 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
       `The host address stays ${now.address}, as --host-ip says; start the agent without that flag to choose here.`,
     )
   }
-  const wanted = address === 'automatic' ? undefined : address
+  // As systems write it, so that it is the same as that of an interface.
+  const wanted = address === 'automatic' ? undefined : ipaddr.parse(address).toString()
   const judged =
     wanted === undefined ? undefined : explicitHostAddress({ by: 'person', address: wanted }, rooms.interfaces())
   if (judged?.kind === 'none') return refused(judged.message)
@@ -153,7 +156,11 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
     undo: { name: 'setHostAddress', address: now.by === 'person' ? now.address : 'automatic' },
   })
   await agent.checkAddress()
-  const followed = `The host address is ${what}; the published addresses change at once, and no server restarts.`
+  const restarts =
+    wanted !== undefined && isIpv6(wanted)
+      ? 'a server that listens at those of IPv4 alone restarts'
+      : 'no server restarts'
+  const followed = `The host address is ${what}; the published addresses change at once, and ${restarts}.`
   return done(judged?.warning === undefined ? followed : `${followed} ${judged.warning}`)
 }
 
