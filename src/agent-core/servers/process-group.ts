@@ -50,8 +50,7 @@ export class ProcessGroup {
     const leader = members.find(({ pid }) => pid === this.groupId)
     const isAnothers = leaderStartTime !== undefined && leader?.startTime !== leaderStartTime
     if (leader && (this.#leaderReaped || isAnothers)) return []
-    // What is left without its leader is not what it had.
-    if (!this.#leaderReaped) this.#note(members)
+    this.#note(members)
     return members
   }
 
@@ -113,8 +112,10 @@ export class ProcessGroup {
   }
 
   #note(members: readonly ProcessFacts[]): void {
+    const leader = members.find(({ pid }) => pid === this.groupId)
+    // What is left without its leader is not what it had. The end of one that is not our child is seen some time later than it happens.
+    if (this.#leaderReaped || (leader?.residentBytes ?? 0) === 0) return
     const residentBytes = residentBytesOf(members)
-    if (residentBytes === 0) return
     this.#pids = members.map(({ pid }) => pid)
     this.#memory = { residentBytes, at: this.#now() }
   }

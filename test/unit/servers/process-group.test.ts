@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import type { ProcessFacts } from '../../../src/agent-core/platform/platform.ts'
-import { endGroup, isWorking } from '../../../src/agent-core/servers/process-group.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { endGroup, isWorking, ProcessGroup } from '../../../src/agent-core/servers/process-group.ts'
 
 const facts = (pid: number): ProcessFacts => ({
   ...{ pid, groupId: 1, startTime: '0', commandLine: 'server', suspended: false },
@@ -29,6 +30,18 @@ test('what another agent is to look after is killed once and left to it', async 
   const told: string[] = []
   const left = await endGroup({ group, killAt: 0, isLetGo: () => true, onLeft: (sentence) => told.push(sentence) })
   expect([left, told, kills]).toEqual(['Of its processes 7 did not end although they were killed.', [], ['SIGKILL']])
+})
+
+test('the memory at its end is that of the whole, also where its first process is gone before that is known', async () => {
+  const whole = [7, 8].map((pid) => ({ ...facts(pid), groupId: 7, residentBytes: 100 }))
+  const looks = [whole, whole.slice(1), [{ ...facts(7), groupId: 7, residentBytes: 0 }, ...whole.slice(1)]]
+  const processGroup = () => Promise.resolve(looks.shift() ?? [])
+  const group = new ProcessGroup({
+    ...{ groupId: 7, leaderStartTime: '0', log: silentLog, now: () => 0 },
+    platform: { processGroup, process: () => Promise.resolve(undefined) },
+  })
+  for (let look = 0; look < 3; look += 1) await group.members()
+  expect(group.memoryAtEnd(0)?.residentBytes).toBe(200)
 })
 
 test.each([
