@@ -156,6 +156,7 @@ const faces = {
     'llama-server-flags',
     'mlx-lm',
     'mlx-server',
+    'omlx-settings',
     'resolution',
     'runtime',
     'runtime-work',

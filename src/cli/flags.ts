@@ -64,11 +64,6 @@ function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: Flag
 const asFlagValue = (value: SettingRow['default'], kind: FlagKind): FlagValue =>
   typeof value === 'object' ? value.join(',') : (value ?? emptyValues[kind])
 
-const noLimit = {
-  group: 'Not in effect yet',
-  notInEffect: 'an oMLX is waited for as long as its start makes progress',
-} as const
-
 /** Actions, other ways to state a setting, and what the Go agent takes and we do not have yet. */
 const otherFlags: Readonly<Record<string, Flag>> = {
   'all-namespaces': {
@@ -86,12 +81,6 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     notInEffect: 'a cluster that does not answer never ends the agent, it is asked again with back-off',
   },
   version: { kind: 'bool', default: false, group: 'Agent', help: 'print version, git commit and build date' },
-  'omlx-startup-timeout': {
-    kind: 'duration',
-    default: 120_000,
-    ...noLimit,
-    help: 'how long the oMLX daemon may start',
-  },
 }
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.

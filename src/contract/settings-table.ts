@@ -321,6 +321,17 @@ export const serverRows = {
     counts: 'now',
     trust: 'page',
   },
+  omlxStartupStallMs: {
+    kind: 'duration',
+    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
+    default: 120_000,
+    group: 'oMLX',
+    flag: 'omlx-startup-timeout',
+    flagTakes: zeroMeansDefault,
+    help: 'longest time without progress while an oMLX that --omlx-start starts does not answer yet',
+    counts: 'nextServer',
+    trust: 'page',
+  },
   drainLimitMs: {
     kind: 'duration',
     schema: number(0, hourMs, 'must be from 0 to 1h'),

@@ -168,14 +168,13 @@ describe.concurrent('how it starts', () => {
     await using agent = await AgentProcess.start({
       args: [
         ...['-namespace', 'team-a', '-log-level=debug', '--eviction-enabled=false'],
-        ...['-memory-fraction', '0.5', '--omlx-startup-timeout', '5s', '--max-watch-failures=5'],
+        ...['-memory-fraction', '0.5', '--max-watch-failures=5'],
       ],
     })
     const { notices, memory } = await agent.snapshotWhenUp()
     const { totalBytes = 0, budgetBytes = 0 } = memory ?? {}
     expect(budgetBytes / totalBytes).toBeCloseTo(0.5, 3)
     const expected = [
-      '--omlx-startup-timeout is not in effect: an oMLX is waited for as long as its start makes progress.',
       '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
       ...(process.platform === 'linux' ? ['There is no Metal on Linux, so models are served by the CPU here.'] : []),
     ]

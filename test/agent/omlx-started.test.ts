@@ -74,14 +74,36 @@ test('an oMLX that the agent starts has a key and a folder of its own, serves mo
   for (const name of ['kiwis', 'plums']) expect((await second.service(name, 'ready')).restarts).toBe(0)
   expect([await listener(), await answers('kiwis')]).toEqual([pid, 'kiwis'])
 
-  expect((await second.run('settings', 'set', 'omlx-start', 'off')).code).toBe(0)
+  // Two that disagree: the one that came first has what it asks for, and the other follows once they agree.
+  const omlx = { annotations: { 'metalbar.dev/runtime': 'omlx' } }
+  await world.applyService('kiwis', { ...omlx, spec: { hotCacheMaxSize: '8MB' } })
   await untilGone(pid)
+  await second.service('kiwis', 'ready')
+  await second.service('plums', 'ready')
+  const commandLine = async () => (await platform.process(await pidOf()))?.commandLine
+  expect(await commandLine()).toContain('--hot-cache-max-size 8MB')
+  const before = await pidOf()
+  await world.applyService('plums', { ...omlx, spec: { hotCacheMaxSize: '4MB' } })
+  const told = await second.shows(
+    ({ services }) => services.find(({ name, message }) => name === 'plums' && message.includes('4MB')),
+    'whom plums disagrees with',
+  )
+  expect(told.message).toContain(`spec.hotCacheMaxSize is 4MB here and 8MB in ${world.namespace}/kiwis, and one oMLX`)
+  expect([await answers('kiwis'), await listener()]).toEqual(['kiwis', before])
+  await world.applyService('kiwis', omlx)
+  await untilGone(before)
+  for (const name of ['kiwis', 'plums']) await second.service(name, 'ready')
+  expect(await commandLine()).toContain('--hot-cache-max-size 4MB')
+
+  const last = await pidOf()
+  expect((await second.run('settings', 'set', 'omlx-start', 'off')).code).toBe(0)
+  await untilGone(last)
   await second.shows(({ services }) => services.every(({ state }) => state !== 'ready'), 'that nothing serves')
   expect((await second.run('settings', 'set', 'omlx-start', 'on')).code).toBe(0)
   await second.service('kiwis', 'ready')
-  const last = await pidOf()
+  const ended = await pidOf()
   expect((await second.run('shutdown')).code).toBe(0)
   await second.exited
-  await untilGone(last)
+  await untilGone(ended)
   expect((await readdir(stored)).includes('model.safetensors')).toBe(true)
 })

@@ -1,10 +1,8 @@
-import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { signalGroup } from '../../src/agent-core/util/signal-group.ts'
-import { eventually } from './eventually.ts'
+import { DaemonOfPerson } from './daemon-of-person.ts'
 import { freePort } from './free-port.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -12,56 +10,25 @@ type Home = Awaited<ReturnType<typeof temporaryFolder>>
 
 const named = z.object({ models: z.array(z.object({ name: z.string() })).nullable() })
 
-/** A real Ollama of a person, with a home of its own. */
-export class OllamaOfPerson implements AsyncDisposable {
-  readonly port: number
-  readonly #executable: string
+/** A real Ollama of a person, with a home of its own. It has its models again after a start. */
+export class OllamaOfPerson extends DaemonOfPerson implements AsyncDisposable {
+  protected readonly command
   readonly #home: Home
-  #process: ReturnType<typeof spawn> | undefined
 
   private constructor(executable: string, port: number, home: Home) {
-    this.#executable = executable
-    this.port = port
+    super(port)
     this.#home = home
+    this.command = {
+      argv: [executable, 'serve'] as const,
+      env: { HOME: home.dir, OLLAMA_HOST: `127.0.0.1:${port}`, OLLAMA_NOHISTORY: '1' },
+      ...{ readyAt: '/api/version', leadsGroup: true },
+    }
   }
 
   static async start(executable: string): Promise<OllamaOfPerson> {
     const ollama = new OllamaOfPerson(executable, await freePort(), await temporaryFolder())
     await ollama.start()
     return ollama
-  }
-
-  /** Again at the same port, with the models that it had. */
-  async start(): Promise<void> {
-    const { PATH } = process.env
-    this.#process = spawn(this.#executable, ['serve'], {
-      stdio: 'ignore',
-      // Its runners are of its group, and outlive one that is killed.
-      detached: true,
-      env: { PATH, HOME: this.#home.dir, OLLAMA_HOST: `127.0.0.1:${this.port}`, OLLAMA_NOHISTORY: '1' },
-    })
-    await eventually(() => this.ask('GET', '/api/version').then(({ status }) => status === 200), { what: 'Ollama' })
-  }
-
-  async stop(): Promise<void> {
-    const running = this.#process
-    if (!running || running.exitCode !== null || running.signalCode !== null) return
-    running.kill('SIGCONT')
-    running.kill('SIGTERM')
-    await once(running, 'exit')
-  }
-
-  /** It neither answers nor ends. */
-  suspend(): void {
-    this.#process?.kill('SIGSTOP')
-  }
-
-  async ask(method: string, path: string, body?: unknown): Promise<{ status: number; text: string }> {
-    const answer = await fetch(`http://127.0.0.1:${this.port}${path}`, {
-      ...{ method, headers: { connection: 'close' } },
-      ...(body !== undefined && { body: body instanceof Buffer ? new Uint8Array(body) : JSON.stringify(body) }),
-    })
-    return { status: answer.status, text: await answer.text() }
   }
 
   /** Gives it a model of the person's own. */
@@ -82,7 +49,7 @@ export class OllamaOfPerson implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const pid = this.#process?.pid
+    const { pid } = this
     await this.stop()
     if (pid !== undefined) signalGroup(pid, 'SIGKILL')
     await this.#home[Symbol.asyncDispose]()

@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
+import { DaemonOfPerson } from './daemon-of-person.ts'
 import { eventually } from './eventually.ts'
 import { freePort } from './free-port.ts'
 import { writeMlxModel } from './mlx-writer.ts'
@@ -21,6 +20,8 @@ export interface OmlxScript {
   /** A model that no request asked for so long leaves memory. */
   readonly ttlMs?: number
   readonly tokenMs?: number
+  /** It listens only then. */
+  readonly startMs?: number
 }
 
 interface OmlxOptions {
@@ -35,22 +36,24 @@ const listed = z.object({
 })
 
 /** A sample of an oMLX that a person runs, with settings and models of its own. */
-export class OmlxOfPerson implements AsyncDisposable {
-  readonly port: number
+export class OmlxOfPerson extends DaemonOfPerson implements AsyncDisposable {
+  protected readonly command
   readonly basePath: string
   readonly #home: Awaited<ReturnType<typeof temporaryFolder>>
-  readonly #script: OmlxScript
   readonly #folders: readonly string[]
   #key: string | undefined
-  #process: ReturnType<typeof spawn> | undefined
 
   private constructor(port: number, home: Awaited<ReturnType<typeof temporaryFolder>>, options: OmlxOptions) {
-    this.port = port
+    super(port)
     this.basePath = path.join(home.dir, '.omlx')
     this.#home = home
-    this.#script = options.script ?? {}
     this.#folders = options.folders ?? []
     this.#key = options.key
+    this.command = {
+      argv: [process.execPath, sample] as const,
+      env: { OMLX_BASE_PATH: this.basePath, SAMPLE_SCRIPT: JSON.stringify(options.script ?? {}) },
+      readyAt: '/health',
+    }
   }
 
   static async start(options: OmlxOptions = {}): Promise<OmlxOfPerson> {
@@ -66,27 +69,8 @@ export class OmlxOfPerson implements AsyncDisposable {
     return path.join(this.basePath, 'models')
   }
 
-  /** Again at the same port. */
-  async start(): Promise<void> {
-    const { PATH } = process.env
-    this.#process = spawn(process.execPath, [sample], {
-      stdio: 'ignore',
-      env: { PATH, OMLX_BASE_PATH: this.basePath, SAMPLE_SCRIPT: JSON.stringify(this.#script) },
-    })
-    await eventually(() => this.ask('GET', '/health').then(({ status }) => status > 0), { what: 'the sample of oMLX' })
-  }
-
-  async stop(): Promise<void> {
-    const running = this.#process
-    if (!running || running.exitCode !== null || running.signalCode !== null) return
-    running.kill('SIGCONT')
-    running.kill('SIGTERM')
-    await once(running, 'exit')
-  }
-
-  /** It neither answers nor ends. */
-  suspend(): void {
-    this.#process?.kill('SIGSTOP')
+  protected override get headers(): Record<string, string> {
+    return this.#key === undefined ? {} : { authorization: `Bearer ${this.#key}` }
   }
 
   /** As its person does it on its page. */
@@ -105,16 +89,8 @@ export class OmlxOfPerson implements AsyncDisposable {
 
   /** Reads its folders, until it lists the model. */
   async reload(name: string): Promise<void> {
-    this.#process?.kill('SIGHUP')
+    this.hangUp()
     await eventually(async () => (await this.#listed()).some(({ id }) => id === name), { what: `oMLX listing ${name}` })
-  }
-
-  async ask(method: string, where: string, body?: unknown): Promise<{ status: number; text: string }> {
-    const answer = await fetch(`http://127.0.0.1:${this.port}${where}`, {
-      ...{ method, headers: { connection: 'close', ...(this.#key && { authorization: `Bearer ${this.#key}` }) } },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    return { status: answer.status, text: await answer.text() }
   }
 
   /** Names of the models in memory, in the order of the alphabet. */
@@ -136,7 +112,7 @@ export class OmlxOfPerson implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#process?.kill('SIGKILL')
+    this.kill()
     await this.stop()
     await this.#home[Symbol.asyncDispose]()
   }

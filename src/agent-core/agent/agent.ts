@@ -223,8 +223,9 @@ export class Agent {
       return undefined
     })
     this.#machine = { performanceCores, hasMetal: (await platform.metal()).available }
+    this.#warn(await daemons.adopt())
     await this.#adopt(kept)
-    this.#warn(await daemons.start())
+    daemons.tend()
     kept.gateway?.start()
     countServers(servers, memory)
     await memory.start()

@@ -529,6 +529,7 @@ function openSession(
       daemonPort: ({ port }) => settings[port],
       owner: ownerOf(settings.stateDir),
       rules: (runtime) => launchRules(context.settings(), runtime),
+      startsOmlx: () => rooms.daemons.starts('omlx'),
     },
     models,
     dialects: rooms.dialects,
@@ -568,6 +569,7 @@ function openSession(
     apiKeys,
     door: (at, port) => gateway?.door(at, port) ?? noGateway,
     silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence,
+    omlx: { flags: () => rooms.daemons.flagsOf('omlx'), claimsChanged: () => rooms.daemons.tend() },
     log,
     onChange,
   })

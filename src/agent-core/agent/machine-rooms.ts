@@ -32,13 +32,12 @@ import { Power } from '../power/power.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { followServers, measuredServers } from '../reconcile/memory-guard.ts'
 import { Dialects } from '../runtimes/dialect.ts'
-import { findRuntime, InstalledRuntimes, ownDaemon } from '../runtimes/installed.ts'
+import { findRuntime, InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import { RuntimeWork } from '../runtimes/runtime-work.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { StartedDaemons } from '../runtimes/started-daemons.ts'
-import type { DaemonRuntimeName } from '../servers/daemon.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
 import { launchEnvironment } from '../servers/launch.ts'
@@ -121,7 +120,7 @@ export function machineRooms(context: RoomContext): MachineRooms {
     context,
     ledger,
     (...reading) => figures.note(...reading),
-    (runtime) => daemons.runs(runtime),
+    (runtime) => daemons.own(runtime),
   )
   servers.onChange(startMetricsFeed(context.metrics))
   const figures = figureRoom(context, servers, energy)
@@ -170,6 +169,7 @@ function daemonRoom(
     ...(liveness && { liveness }),
     ...(random && { random }),
     outputLimits: () => outputLimits(settings()),
+    asked: async (runtime) => (runtime === 'omlx' ? await session()?.reconciler.omlxClaims.flags() : undefined),
     drain: async (runtime) => {
       const keys = [...servers.state().keys()].filter((key) => servers.runningRuntimeOf(key) === runtime)
       await Promise.all(keys.map((key) => servers.stop(key)))
@@ -209,7 +209,7 @@ function serverRoom(
   { options, metrics, settings, session }: RoomContext,
   ledger: Ledger,
   onCounters: RuntimeFigures['note'],
-  runsHere: (runtime: DaemonRuntimeName) => boolean,
+  ownDaemon: StartedDaemons['own'],
 ): Servers {
   const { platform, log, liveness, random } = options
   return new Servers({
@@ -223,14 +223,7 @@ function serverRoom(
     onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
     onCounters,
     outputLimits: () => outputLimits(settings()),
-    daemons: (name, address) => {
-      const now = settings()
-      return daemonAt(
-        name,
-        address,
-        ownDaemon(runtimes[name], now.stateDir, now, () => runsHere(name)),
-      )
-    },
+    daemons: (name, address) => daemonAt(name, address, ownDaemon(name)),
   })
 }
 

@@ -244,12 +244,24 @@ const presence = z
   .transform((): unknown => true)
   .optional()
 
-/** Settings of a whole oMLX, whichever model is meant. */
+/** In place of a setting of oMLX that cannot be read, which keeps no service from being served. */
+export const unreadSetting = 'unreadable'
+const orUnread = <T extends z.ZodType>(setting: T) =>
+  z.union([setting, z.custom().transform((): typeof unreadSetting => unreadSetting)]).optional()
+/** As oMLX writes the size of a cache. */
+const cacheSize = z
+  .string()
+  .trim()
+  .max(20)
+  .regex(/^(0|\d{1,9}(\.\d{1,3})?\s?[KMGT]B)$/i)
+  .transform((size) => size.replace(' ', '').toUpperCase())
+
+/** What is said to oMLX: the bits of one model's cache, and three settings of all its models together. */
 const omlxSettings = {
-  turboQuantBits: presence,
-  pagedSSDCacheDir: presence,
-  hotCacheMaxSize: presence,
-  pagedSSDCacheMaxSize: presence,
+  turboQuantBits: orUnread(z.literal([2, 2.5, 3, 3.5, 4, 6, 8])),
+  pagedSSDCacheDir: orUnread(line(1_024).regex(/^\//)),
+  hotCacheMaxSize: orUnread(cacheSize),
+  pagedSSDCacheMaxSize: orUnread(cacheSize),
 }
 export const omlxSettingNames = Object.keys(omlxSettings) as readonly (keyof typeof omlxSettings)[]
 

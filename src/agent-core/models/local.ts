@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { realpath, stat } from 'node:fs/promises'
+import { mkdir, readdir, realpath, stat, writeFile } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { errorCode, ownFailure } from '../util/error-code.ts'
 import { entriesUpTo } from '../util/files.ts'
@@ -295,6 +295,22 @@ async function realOf(path: string): Promise<string> {
     const real = await realFolder(existing)
     if (real !== undefined) return join(real, relative(existing, path))
     if (existing === dirname(existing)) return path
+  }
+}
+
+/** Marks a folder that was made as a cache, so that nothing of a person's is taken for one. */
+const cacheMark = '.metalbar-cache'
+
+/** False where the folder cannot be made, or holds something and was not made so. */
+export async function claimCacheFolder(path: string): Promise<boolean> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 })
+    const names = await readdir(path)
+    if (names.length === 0) await writeFile(join(path, cacheMark), '', { mode: 0o600, flag: 'a' })
+    return names.length === 0 || names.includes(cacheMark)
+  } catch (error) {
+    if (errorCode(error) !== undefined) return false
+    throw error
   }
 }
 

@@ -10,7 +10,7 @@ import { ModelError } from './errors.ts'
 import { Fetcher } from './fetch.ts'
 import { keptGgufHeaders } from './gguf/file-header.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
-import { isModel, ModelRoots } from './local.ts'
+import { claimCacheFolder, isModel, ModelRoots } from './local.ts'
 import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
@@ -196,6 +196,14 @@ export class Models {
    */
   async allowsFile(path: string, namespace: string): Promise<boolean> {
     return (await this.#roots.allows(path, namespace)) && (await isModel(path))
+  }
+
+  /**
+   * Whether a service of the namespace may have this folder written to as a cache: one that is open to it, and holds nothing that was not written so.
+   * It is made where it is not there.
+   */
+  async allowsCacheFolder(path: string, namespace: string): Promise<boolean> {
+    return (await this.#roots.allows(path, namespace)) && (await claimCacheFolder(path))
   }
 
   /** Received by all downloads since the agent started. */

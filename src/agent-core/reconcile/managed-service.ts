@@ -2,6 +2,7 @@ import { basename } from 'node:path'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { ClusterWrites } from './cluster-writes.ts'
 import type { Desired } from './desired.ts'
+import type { OmlxClaim } from '../runtimes/omlx-settings.ts'
 import { Idleness } from './idleness.ts'
 import { ModelFetch } from './model-fetch.ts'
 import { observe } from './observe.ts'
@@ -79,6 +80,9 @@ async function takeStep(
       return
   }
 }
+
+/** Kinds of a claim by which another agent serves it. */
+const isElsewhere: ReadonlySet<string> = new Set(['foreign', 'unclaimed', 'overwritten', 'taken'])
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
@@ -269,7 +273,34 @@ export class ManagedService {
     }
   }
 
+  /** A service that disagrees with others about their oMLX waits for them; what runs of it stays. */
   #read(): Reading {
+    const { omlxClaims } = this.#rooms
+    const reading = this.#readObjects()
+    omlxClaims.know(this.key, this.#omlxClaimIn(reading))
+    const message = omlxClaims.conflictOf(this.key)
+    if (message === undefined) return reading
+    const desired = { kind: 'refused', reason: 'Refused', message, spares: { except: undefined } } as const
+    return { ...reading, desired, desiredServer: undefined }
+  }
+
+  /** Undefined where it is not to be served here by an oMLX that this agent starts. */
+  #omlxClaimIn({ desired, desiredServer, target }: Reading): OmlxClaim | undefined {
+    const { launches, publisher } = this.#rooms
+    if (desired.kind !== 'serve' || desired.runtime !== 'omlx' || !desiredServer || !launches.startsOmlx)
+      return undefined
+    if (isElsewhere.has(publisher.observe(target).claim.kind)) return undefined
+    const { service, spec } = desiredServer
+    const { turboQuantBits, pagedSSDCacheDir, hotCacheMaxSize, pagedSSDCacheMaxSize } = spec
+    return {
+      namespace: this.#namespace,
+      since: service.metadata.creationTimestamp ?? '',
+      model: desired.source,
+      spec: { turboQuantBits, pagedSSDCacheDir, hotCacheMaxSize, pagedSSDCacheMaxSize },
+    }
+  }
+
+  #readObjects(): Reading {
     const { cluster, settings, launches, names, servers, now } = this.#rooms
     const running = servers.runningRuntimeOf(this.key)
     return read({

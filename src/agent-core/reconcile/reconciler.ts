@@ -12,6 +12,7 @@ import type { WaysToPublish } from '../publishing/ways.ts'
 import { Admission, type AdmissionOptions } from './admission.ts'
 import { ManagedService } from './managed-service.ts'
 import type { Narrator } from './narrator.ts'
+import { OmlxClaims } from './omlx-claims.ts'
 import { ServiceNames } from './reading.ts'
 import type { ServerLaunches } from './server-launches.ts'
 import { isOnItsWay } from './server-view.ts'
@@ -62,6 +63,12 @@ export interface ReconcilerOptions {
   readonly ingress: ServiceRooms['ingress']
   readonly excessOf: ServiceRooms['excessOf']
   readonly silenceOf: ServiceRooms['silenceOf']
+  /** The oMLX that this agent starts. */
+  readonly omlx?: {
+    readonly flags: () => ReadonlyMap<string, string> | undefined
+    /** Services may ask for other flags now. */
+    readonly claimsChanged: () => void
+  }
   readonly onPass?: WorkQueueOptions['onPass']
   readonly onAdmission?: AdmissionOptions['onDecision']
   readonly log: Logger
@@ -82,6 +89,8 @@ export class Reconciler {
   readonly #rooms: ServiceRooms
   readonly #admission: Admission
   readonly #names = new ServiceNames()
+  /** What services ask of the oMLX that this agent starts. */
+  readonly omlxClaims: OmlxClaims
   /** Models that changed in this turn of the event loop. */
   readonly #changedModels = new Set<string>()
   #unsubscribe: readonly (() => void)[] = []
@@ -106,10 +115,17 @@ export class Reconciler {
       ...(onAdmission && { onDecision: onAdmission }),
       now,
     })
+    this.omlxClaims = new OmlxClaims({
+      running: () => options.omlx?.flags(),
+      allowsFolder: (path, namespace) => options.models.allowsCacheFolder(path, namespace),
+      enqueue,
+      onChange: () => options.omlx?.claimsChanged(),
+    })
     this.#rooms = {
       ...options,
       admission: this.#admission,
       names: this.#names,
+      omlxClaims: this.omlxClaims,
       enqueue,
       leaving: (key) => (this.#leaving?.isLeft(key) === true ? this.#leaving.hold : undefined),
       isStopped: () => this.#isStopped,

@@ -11,6 +11,7 @@ import { chooseDraft } from './draft.ts'
 import { servedIdentity } from './model-request.ts'
 import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy.ts'
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
+import { cacheFolderProblem, unreadFields } from '../runtimes/omlx-settings.ts'
 import { lacksDraftWeights, saysSpeculation, speculationOf } from '../runtimes/llama-server.ts'
 import { parseModelSource } from '../models/source.ts'
 import { resolveRuntime, runtimeAnnotation, servingDigest } from '../runtimes/resolution.ts'
@@ -52,6 +53,7 @@ export function leftOutNotice(
   spec: InferenceServiceSpec,
   allowed: readonly string[],
   runtime: ServerRuntime = 'llama-server',
+  { startsOmlx = false }: { readonly startsOmlx?: boolean } = {},
 ): string | undefined {
   const { env } = spec
   const fromPod = env.flatMap(({ name, valueFrom }) => (valueFrom === undefined ? [] : [shown(name)]))
@@ -70,16 +72,19 @@ export function leftOutNotice(
           `It runs without ${listed(notAllowed)} of spec.env: this machine allows variables by name, with --allowed-env.`,
         ]),
     ...notSpeculating(spec, runtime),
-    ...(runtime === 'omlx' ? notSetInOmlx(spec) : []),
+    ...(runtime === 'omlx' ? notSetInOmlx(spec, startsOmlx) : []),
   ]
   return sentences.length === 0 ? undefined : sentences.join(' ')
 }
 
-function notSetInOmlx(spec: InferenceServiceSpec): string[] {
-  const names = omlxSettingNames.filter((name) => spec[name] !== undefined).map((name) => `spec.${name}`)
+function notSetInOmlx(spec: InferenceServiceSpec, startsOmlx: boolean): string[] {
+  const named = startsOmlx ? unreadFields(spec) : omlxSettingNames.filter((name) => spec[name] !== undefined)
+  const names = named.map((name) => `spec.${name}`)
   if (names.length === 0) return []
   return [
-    `It runs without ${listed(names)}: that is said for a whole oMLX and not for one of its models, so set it there.`,
+    startsOmlx
+      ? `It runs without ${listed(names)}, which oMLX would not understand: say bits such as 4, a size such as 8GB, or an absolute folder.`
+      : `It runs without ${listed(names)}: that is said for a whole oMLX and not for one of its models, so set it there.`,
   ]
 }
 
@@ -121,6 +126,8 @@ export interface RuntimeSettings {
   readonly program: (runtime: ProcessRuntime) => string | undefined
   readonly performanceCores: number | undefined
   readonly policy: SpecPolicy
+  /** Whether the oMLX of this machine is one that this agent starts; absent = it is not. */
+  readonly startsOmlx?: () => boolean
 }
 
 /** What a person of this machine allows the specs of others. */
@@ -161,7 +168,11 @@ export const chooseRuntime =
       env: statedEnvironment(spec),
       modelSource: servedIdentity(model, draft),
     })
-    const refusal = specRefusal(spec, settings.policy, runtime)
+    const startsOmlx = runtime.name === 'omlx' && settings.startsOmlx?.() === true
+    const folder = startsOmlx ? cacheFolderProblem(spec, settings.policy.modelRoots) : undefined
+    const refusal =
+      specRefusal(spec, settings.policy, runtime) ??
+      (folder === undefined ? undefined : ({ reason: 'Refused', message: folder, loadsCode: false } as const))
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
     if (choice.kind === 'refused') {
       return { ok: false, reason: 'Refused', message: choice.message, loadsCode: false, digest }
@@ -169,7 +180,7 @@ export const chooseRuntime =
     if (choice.kind === 'missing' || choice.kind === 'unreadable') {
       return { ok: false, draft: choice.kind, message: choice.message }
     }
-    const sentences = [resolution.doubt, leftOutNotice(spec, settings.policy.allowedEnv, runtime.name)]
+    const sentences = [resolution.doubt, leftOutNotice(spec, settings.policy.allowedEnv, runtime.name, { startsOmlx })]
     const notice = sentences.filter((sentence) => sentence !== undefined).join(' ')
     return {
       ok: true,

@@ -11,6 +11,7 @@ import {
 } from '../servers/launch.ts'
 import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
 import { type Dialect, type Dialects, tooOld } from '../runtimes/dialect.ts'
+import { cacheFolder, folderRefused, hotCacheBytes } from '../runtimes/omlx-settings.ts'
 import type { CommandInput, DaemonRuntime, ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { loopback } from '../servers/listening.ts'
@@ -38,7 +39,7 @@ export interface LaunchSettings extends RuntimeSettings {
 
 export interface ServerLaunchesOptions {
   readonly settings: LaunchSettings
-  readonly models: Pick<Models, 'header'>
+  readonly models: Pick<Models, 'header' | 'allowsCacheFolder'>
   readonly dialects: Dialects
   readonly findBinary: (runtime: Runtime) => Promise<Executable>
   /** Whether a spec of the namespace may name this file; links are followed. */
@@ -68,6 +69,11 @@ export class ServerLaunches {
     this.chooseRuntime = chooseRuntime(options.settings)
   }
 
+  /** Whether the oMLX of this machine is one that this agent starts. */
+  get startsOmlx(): boolean {
+    return this.#options.settings.startsOmlx?.() === true
+  }
+
   /** Asks llama-server in advance, so that the first start does not wait for its answer. */
   async learnDialect(): Promise<void> {
     const runtime = runtimes['llama-server']
@@ -95,7 +101,7 @@ export class ServerLaunches {
     const { desiredServer, runtime, model, dialect } = prepared
     const message = this.#tooOld(prepared, executable) ?? (await runtime.modelProblem(model.path))
     if (message !== undefined) return { message }
-    if (runtime.kind === 'daemon') return undefined
+    if (runtime.kind === 'daemon') return this.#cacheProblem(desiredServer)
     const refused = await startProblem(desiredServer.spec.extraArgs, {
       policy: settings.policy,
       flags: runtime.flags,
@@ -104,6 +110,13 @@ export class ServerLaunches {
       allowsFile: (path) => allowsFile(path, desiredServer.service.metadata.namespace),
     })
     return refused === undefined ? undefined : { message: refused, refusal: 'ExtraArgsRejected' }
+  }
+
+  async #cacheProblem({ spec, service, runtime }: DesiredServer): Promise<StartFailure | undefined> {
+    const folder = cacheFolder(spec)
+    if (runtime !== 'omlx' || !this.startsOmlx || folder === undefined) return undefined
+    if (await this.#options.models.allowsCacheFolder(folder, service.metadata.namespace)) return undefined
+    return { message: folderRefused(folder), refusal: 'Refused' }
   }
 
   /** Most programs end at a flag that they do not know, ours included. */
@@ -127,7 +140,9 @@ export class ServerLaunches {
     const sides =
       runtime.sizing === 'gguf'
         ? await sideFileStamp(this.#argv(prepared, {}), env)
-        : `context ${desiredServer.spec.contextSize ?? ''}`
+        : [`context ${desiredServer.spec.contextSize ?? ''}`, this.#hotCacheBytes(desiredServer) || '']
+            .join(' ')
+            .trimEnd()
     return `${desiredServer.digest} ${model.path} ${model.revision} ${sides}`.trimEnd()
   }
 
@@ -136,8 +151,8 @@ export class ServerLaunches {
     const { runtime } = prepared
     const need = await this.#sizeUp(prepared, of)
     if (runtime.kind !== 'daemon') return need
-    const { name: model, files, isOurs } = this.#contentFor(prepared, runtime)
-    return { ...need, daemonMemory: daemonMemoryOf({ ...this.#daemonOf(runtime), model, isOurs }, files) }
+    const { name: model, files, isOurs, cacheBits } = this.#contentFor(prepared, runtime)
+    return { ...need, daemonMemory: daemonMemoryOf({ ...this.#daemonOf(runtime), model, isOurs, cacheBits }, files) }
   }
 
   #sizeUp(prepared: PreparedServer, of: string): Promise<Need> {
@@ -145,13 +160,19 @@ export class ServerLaunches {
     const { models, metal } = this.#options
     if (runtime.sizing === 'safetensors') {
       const spec = (change: ServerChange) => changed(desiredServer.spec, change)
-      return sizeUpFolder({ of, folder: model.path, spec, metal })
+      const extraBytes = this.#hotCacheBytes(desiredServer)
+      return sizeUpFolder({ of, folder: model.path, spec, metal, extraBytes })
     }
     return sizeUp({
       ...{ of, models, model, env, metal },
       status: desiredServer.modelStatus,
       argv: (change) => this.#argv(prepared, change),
     })
+  }
+
+  /** What oMLX keeps of prompts beside its models, as services ask. Each of them counts it, since none knows which goes first. */
+  #hotCacheBytes({ runtime, spec }: DesiredServer): number {
+    return runtime === 'omlx' && this.startsOmlx ? hotCacheBytes(spec) : 0
   }
 
   #argv(prepared: PreparedServer, change: ServerChange): string[] {
@@ -195,7 +216,9 @@ export class ServerLaunches {
 
   #contentFor(prepared: PreparedServer, runtime: DaemonRuntime) {
     const { owner } = this.#options.settings
-    return runtime.content({ ...this.#given(prepared), port: 0, revision: prepared.model.revision, owner })
+    const isStartedHere = runtime.name === 'omlx' && this.startsOmlx
+    const { revision } = prepared.model
+    return runtime.content({ ...this.#given(prepared), port: 0, revision, owner, isStartedHere })
   }
 
   #process(prepared: PreparedServer, runtime: ProcessRuntime, executable: string, need: Need): ServerLaunch {

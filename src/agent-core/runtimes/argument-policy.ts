@@ -231,7 +231,7 @@ function withLocalPaths(value: string, takes: ValueKind | 'path', local: (path: 
   return all.every(isAbsolute) ? all.map(local).join(',') : value
 }
 
-const isBelowAny = (path: string, roots: readonly string[]): boolean =>
+export const isBelowAny = (path: string, roots: readonly string[]): boolean =>
   isAbsolute(path) && normalize(path) === path && roots.some((root) => isBelow(path, root))
 
 function standsForOurs(name: string, { table, isStrict = false }: ServerFlags): boolean {

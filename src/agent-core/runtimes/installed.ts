@@ -211,14 +211,13 @@ export function findRuntime(
 export const askDaemon = ({ name }: Pick<DaemonRuntime, 'name'>, port: number, own?: OwnDaemon): Promise<string> =>
   daemonAt(name, { host: loopback, port }, own).version(AbortSignal.timeout(usualLimitMs))
 
-/** Undefined where a person does not have this agent start it. */
+/** As far as its version is asked for. Undefined where a person does not have this agent start it. */
 export const ownDaemon = (
   { name, start }: Pick<DaemonRuntime, 'name' | 'start'>,
   stateDir: string,
   settings: Readonly<Partial<Record<DaemonStartSetting, boolean>>>,
-  runs = (): boolean => false,
 ): OwnDaemon | undefined =>
-  start && settings[start.setting.name] === true ? { home: daemonHome(stateDir, name), runs } : undefined
+  start && settings[start.setting.name] === true ? { home: daemonHome(stateDir, name), runs: () => false } : undefined
 
 /** Whether a daemon answers on this machine. Asked at each call, as it may be started and ended at any time. */
 export async function findDaemon(

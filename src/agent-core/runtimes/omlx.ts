@@ -1,6 +1,7 @@
 import { access } from 'node:fs/promises'
 import { defaultOmlxPort, nameOf, omlxArguments, omlxBasePath, prepareOmlx } from '../servers/omlx.ts'
 import { folderProblem } from './mlx-folder.ts'
+import { omlxServiceFlags, turboQuantBits } from './omlx-settings.ts'
 import type { DaemonRuntime } from './runtime.ts'
 
 /**
@@ -33,13 +34,21 @@ export const omlxRuntime: DaemonRuntime = {
     version: { args: ['--version'], shownBy: /(?:^|\s)v?(\d+\.\d\S*)/ },
     prepare: prepareOmlx,
     command: (place) => ({ argv: omlxArguments(place), environment: {} }),
+    serviceFlags: omlxServiceFlags,
     // Memory that it had wired may stay so until the machine is started again.
     isNeverKilled: true,
+    startupStall: { setting: 'omlxStartupStallMs', flag: '--omlx-startup-timeout' },
   },
   flags: { table: new Map(), program: 'omlx', product: 'oMLX', isStrict: true },
-  // Nothing of the spec reaches it.
-  argv: ({ modelPath }) => ['--model', modelPath],
-  content: ({ modelPath }) => ({ name: nameOf(modelPath), files: [modelPath], isOurs: false }),
+  // What is said to the whole oMLX is no reason to load a model again.
+  argv: ({ modelPath, spec }) => {
+    const bits = turboQuantBits(spec)
+    return ['--model', modelPath, ...(bits === undefined ? [] : ['--turbo-quant-bits', String(bits)])]
+  },
+  content: ({ modelPath, spec, isStartedHere }) => ({
+    ...{ name: nameOf(modelPath), files: [modelPath], isOurs: false },
+    ...(isStartedHere && { cacheBits: turboQuantBits(spec) }),
+  }),
   fieldProblem: ({ extraArgs }) =>
     extraArgs.length === 0
       ? undefined

@@ -60,8 +60,15 @@ export interface DaemonRuntime extends RuntimeRow {
   readonly mayRun?: (port: number) => Promise<boolean>
   /** Absent = only a person starts it. */
   readonly start?: DaemonStart
-  /** `owner`: tells what this agent makes there from what others do. */
-  readonly content: (input: CommandInput & { readonly revision: string; readonly owner: string }) => DaemonContent
+  readonly content: (input: ContentInput) => DaemonContent
+}
+
+export interface ContentInput extends CommandInput {
+  readonly revision: string
+  /** Tells what this agent makes there from what others do. */
+  readonly owner: string
+  /** The daemon is one that this agent starts. */
+  readonly isStartedHere: boolean
 }
 
 /** How this agent starts a daemon where a person says so. */
@@ -78,9 +85,15 @@ export interface DaemonStart {
     /** Added to what every server sees of the agent's environment. */
     readonly environment: Readonly<Record<string, string>>
   }
+  /** Flags for which services ask, each with one value: they stand behind those of {@link command}. */
+  readonly serviceFlags?: readonly string[]
   /** Killed with a model in memory it would take the machine down. */
   readonly isNeverKilled?: boolean
+  /** The setting that says how long its start may go without progress, with its flag; absent = the usual time. */
+  readonly startupStall?: { readonly setting: DaemonStallSetting; readonly flag: string }
 }
+
+export type DaemonStallSetting = Extract<StallSetting, `omlx${string}`>
 
 export interface DaemonPlace extends DaemonAddress {
   /** A folder that only this daemon of this agent has, for good. */

@@ -1,11 +1,11 @@
 import { mkdir, stat } from 'node:fs/promises'
 import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
 import { adoptServers } from '../servers/adoption.ts'
-import { DaemonError, type DaemonRuntimeName, daemonRuntimes } from '../servers/daemon.ts'
+import { DaemonError, type DaemonRuntimeName, daemonRuntimes, type OwnDaemon } from '../servers/daemon.ts'
 import { type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
 import { daemonHome, daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
+import { daemonAt } from '../servers/daemons.ts'
 import { loopback } from '../servers/listening.ts'
-import type { ReadableOutput } from '../servers/output.ts'
 import { isOver, type ServerState } from '../servers/server-state.ts'
 import { Servers, type ServersOptions } from '../servers/servers.ts'
 import { hasCode } from '../util/files.ts'
@@ -13,12 +13,12 @@ import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { type AbsentDaemon, askDaemon, ownDaemon } from './installed.ts'
-import type { DaemonRuntime, DaemonStart } from './runtime.ts'
+import type { DaemonRuntime, DaemonStallSetting, DaemonStart } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
 type Settings = Readonly<
   Record<DaemonStartSetting, boolean> &
-    Record<DaemonRuntime['port'], number> &
+    Record<DaemonRuntime['port'] | DaemonStallSetting, number> &
     Partial<Record<ProgramSetting, string | undefined>>
 >
 
@@ -29,6 +29,8 @@ interface StartedDaemonsOptions extends Pick<ServersOptions, 'log' | 'liveness' 
   readonly stateDir: string
   readonly env: NodeJS.ProcessEnv
   readonly settings: () => Settings
+  /** Flags for which services ask now, in the order of {@link DaemonStart.serviceFlags}; undefined while that is not known, as before the cluster is. */
+  readonly asked?: (runtime: DaemonRuntimeName) => Promise<ReadonlyMap<string, string> | undefined>
   /** Resolves when no service of this agent has a model in it. */
   readonly drain: (runtime: DaemonRuntimeName) => Promise<void>
   /** It answers now, or does not, or for another reason. */
@@ -71,15 +73,12 @@ export class StartedDaemons {
     })
   }
 
-  /** Takes over what an earlier agent started, then starts what is wanted. Answers what a person should know. */
-  async start(): Promise<string[]> {
-    const notices = await this.#adopt()
-    for (const keeper of this.#keepers.values()) keeper.tend()
-    return notices
-  }
-
-  async #adopt(): Promise<string[]> {
-    const { platform, log } = this.#options
+  /**
+   * Takes over what an earlier agent started. To be called before the models in them are taken over, which are asked for with the daemon's own
+   * key where it is known to be one that was started here. Answers what a person should know.
+   */
+  async adopt(): Promise<string[]> {
+    const { platform, log, settings } = this.#options
     const stateDir = daemonsFolder(this.#options.stateDir)
     // Looking at all processes of the machine takes long, and most agents never started any.
     if (!(await isThere(stateDir))) return []
@@ -87,9 +86,14 @@ export class StartedDaemons {
       ...{ ledger: this.#ledger, servers: this.#servers, platform, log, stateDir },
       rules: (name) => {
         const runtime = runtimes[name]
-        return runtime.kind === 'daemon' && runtime.start ? rulesOf(runtime, runtime.start) : {}
+        return runtime.kind === 'daemon' && runtime.start ? rulesOf(runtime, runtime.start, settings()) : {}
       },
     })
+  }
+
+  /** Starts what is wanted, and ends what is not. To be called after {@link adopt}, and when services ask for other flags. */
+  tend(): void {
+    for (const keeper of this.#keepers.values()) keeper.tend()
   }
 
   /** A person set whether one is to be started, or which program it is. */
@@ -107,13 +111,33 @@ export class StartedDaemons {
     return this.#keepers.get(runtime)?.runs === true
   }
 
-  /** Sentences about those that are wanted and cannot be started. */
-  notices(): string[] {
-    return [...this.#keepers.values()].flatMap(({ problem }) => (problem === undefined ? [] : [problem]))
+  /** Undefined where it is not this agent that starts it. One that was switched off and still runs has its own key until it has ended. */
+  own(runtime: DaemonRuntimeName): OwnDaemon | undefined {
+    const { settings, stateDir } = this.#options
+    const { start } = runtimes[runtime]
+    if (!start || (!settings()[start.setting.name] && !this.runs(runtime))) return undefined
+    return {
+      home: daemonHome(stateDir, runtime),
+      runs: () => this.runs(runtime),
+      output: this.#servers.outputOf(keyOf(runtime)),
+    }
   }
 
-  outputOf(runtime: DaemonRuntimeName): ReadableOutput {
-    return this.#servers.outputOf(keyOf(runtime))
+  /** Whether what listens there is, or is to be, one that is started here. */
+  starts(runtime: DaemonRuntimeName): boolean {
+    return this.#keepers.get(runtime)?.isOwn === true
+  }
+
+  /** The flags for which services asked that the one that runs here was started with; undefined where none runs. */
+  flagsOf(runtime: DaemonRuntimeName): ReadonlyMap<string, string> | undefined {
+    return this.#keepers.get(runtime)?.flags
+  }
+
+  /** Sentences about those that are wanted and cannot be started, or not as services ask. */
+  notices(): string[] {
+    return [...this.#keepers.values()].flatMap(({ problem, leftOut }) =>
+      [problem, leftOut].filter((one) => one !== undefined),
+    )
   }
 
   /** After the last model left them: those that this agent or an earlier one started end. */
@@ -144,11 +168,32 @@ function failureIn(state: ServerState | undefined): string | undefined {
 /** What a person starts or ends is noticed within this. */
 const defaultLookEveryMs = 5_000
 
-const rulesOf = ({ product, portFlag }: DaemonRuntime, { isNeverKilled }: DaemonStart): GeneralRules => ({
-  ...(isNeverKilled === true && { isNeverKilled }),
-  advice: { product, causes: [] },
-  settingNames: { port: portFlag },
-})
+function rulesOf(
+  { product, portFlag }: DaemonRuntime,
+  { isNeverKilled, startupStall }: DaemonStart,
+  settings: Settings,
+): GeneralRules {
+  return {
+    ...(isNeverKilled === true && { isNeverKilled }),
+    ...(startupStall && { startupStallMs: settings[startupStall.setting] }),
+    advice: { product, causes: [] },
+    settingNames: { port: portFlag, ...(startupStall && { startupStall: startupStall.flag }) },
+  }
+}
+
+/** Those of the flags that stand in the command line, each with its value. */
+const flagsIn = (command: readonly string[], flags: readonly string[] = []): ReadonlyMap<string, string> =>
+  new Map(
+    flags.flatMap((flag) => {
+      const at = command.indexOf(flag)
+      return at === -1 ? [] : [[flag, command[at + 1] ?? '']]
+    }),
+  )
+
+const shownFlags = (flags: ReadonlyMap<string, string>): string => [...flags].flat().join(' ')
+
+/** The time limit of the question whether it answers requests. */
+const busyWithinMs = 5_000
 
 const isThere = (folder: string): Promise<boolean> =>
   stat(folder).then(
@@ -159,6 +204,12 @@ const isThere = (folder: string): Promise<boolean> =>
     },
   )
 
+interface Ending {
+  /** Nobody wants it; else it is started again at once. */
+  readonly isUnwanted: boolean
+  readonly message: string
+}
+
 /** Keeps one daemon running as long as a person wants it. */
 class Keeper {
   readonly key: string
@@ -168,7 +219,12 @@ class Keeper {
   readonly #options: StartedDaemonsOptions
   /** Why there is none although one is wanted. */
   #problem: string | undefined
-  #isLeaving = false
+  /** Why it is being ended, or is about to be. */
+  #ending: Ending | undefined
+  /** Flags that services ask for and with which it did not start, and the sentence that says so. */
+  #refused: { readonly flags: string; readonly message: string } | undefined
+  /** One that a person started answers at its port. */
+  #isPersons = false
   #isOver = false
   /** Asked for since the look under way began. */
   #isAsked = false
@@ -192,17 +248,31 @@ class Keeper {
     return state !== undefined && !isOver(state) && state.kind !== 'exited'
   }
 
+  get isOwn(): boolean {
+    return this.runs || (this.#isWanted && !this.#isPersons)
+  }
+
+  get flags(): ReadonlyMap<string, string> | undefined {
+    const command = this.runs ? this.#servers.commandOf(this.key) : undefined
+    return command && flagsIn(command, this.#start.serviceFlags)
+  }
+
+  get leftOut(): string | undefined {
+    return this.#refused?.message
+  }
+
   get whyAbsent(): AbsentDaemon | undefined {
     const { product } = this.#runtime
     const { flag } = this.#start.setting
-    if (this.#isLeaving && !this.#isWanted)
-      return { isLeaving: true, message: `${product} is being ended: ${flag} was switched off.` }
+    if (this.#ending && this.#isWanted !== this.#ending.isUnwanted)
+      return { isLeaving: true, message: this.#ending.message }
     if (!this.#isWanted) return undefined
     return { isLeaving: false, message: this.#problem ?? `${product} is being started here (${flag}).` }
   }
 
   settingsChanged(): void {
     this.#servers.clearBackOff(this.key)
+    this.#refused = undefined
     this.tend()
   }
 
@@ -210,8 +280,20 @@ class Keeper {
     const state = this.#servers.get(this.key)
     if (!state || (state.kind !== 'ready' && !isOver(state))) return
     if (state.kind === 'ready') this.#problem = undefined
+    else this.#blameFlags(state)
     this.#options.onChange(this.#runtime.name)
     this.tend()
+  }
+
+  /** What strangers ask for must not keep it from running. */
+  #blameFlags(state: ServerState): void {
+    const { product } = this.#runtime
+    const command = this.#servers.commandOf(this.key)
+    const flags = command && flagsIn(command, this.#start.serviceFlags)
+    const isOfItself = state.kind === 'exited' && (state.cause === 'itself' || state.cause === 'stalled')
+    if (!flags?.size || !isOfItself || state.outOf !== 'start') return
+    const message = `${product} does not start with ${shownFlags(flags)}, for which services ask, and so runs without: ${state.message}`
+    this.#refused = { flags: shownFlags(flags), message }
   }
 
   /** Looks what is to be done, and does it; one look after the other. */
@@ -248,10 +330,11 @@ class Keeper {
     const runs = state !== undefined && !isOver(state)
     if (!this.#isWanted) {
       this.#tell(undefined)
-      if (runs) await this.#leave()
+      const message = `${this.#runtime.product} is being ended: ${this.#start.setting.flag} was switched off.`
+      if (runs) await this.#leave({ isUnwanted: true, message }, () => Promise.resolve(!this.#isWanted))
       return undefined
     }
-    if (runs) return undefined
+    if (runs) return state.kind === 'ready' ? this.#startAgainAsAsked() : undefined
     const waitMs = (this.#servers.backOff(this.key)?.retryAt ?? 0) - steadyNow()
     if (waitMs > 0) {
       this.#tell(failureIn(state))
@@ -260,6 +343,7 @@ class Keeper {
     const { settings } = this.#options
     const port = settings()[this.#runtime.port]
     const found = await this.#lookAtPort(port)
+    this.#meet(!found.isFree && found.problem === undefined)
     if (!found.isFree) {
       this.#tell(found.problem)
       return this.#lookEveryMs
@@ -273,6 +357,65 @@ class Keeper {
     const launch = await this.#launch(program.path, port)
     if (!this.#isOver) this.#servers.start(this.key, launch)
     return undefined
+  }
+
+  #meet(isPersons: boolean): void {
+    if (this.#isPersons === isPersons) return
+    this.#isPersons = isPersons
+    this.#options.onChange(this.#runtime.name)
+  }
+
+  /** It keeps running while it has what services ask for, whatever else it has. */
+  async #startAgainAsAsked(): Promise<number | undefined> {
+    const { product, name } = this.#runtime
+    const lacks = await this.#lacks()
+    if (lacks.size === 0) {
+      if (this.#ending) {
+        this.#ending = undefined
+        this.#options.onChange(name)
+      }
+      return undefined
+    }
+    const message = `${product} is started again with ${shownFlags(lacks)}, for which services ask, once it answers no request.`
+    if (this.#ending?.message !== message) {
+      this.#ending = { isUnwanted: false, message }
+      this.#options.onChange(name)
+    }
+    if (await this.#isBusy()) return this.#lookEveryMs
+    await this.#leave(this.#ending, async () => !this.#isWanted || (await this.#lacks()).size > 0)
+    return undefined
+  }
+
+  /** What services ask for and the one that runs was not started with. */
+  async #lacks(): Promise<ReadonlyMap<string, string>> {
+    const { flags } = this
+    const asked = (await this.#asked()) ?? []
+    return new Map([...asked].filter(([flag, value]) => flags?.get(flag) !== value))
+  }
+
+  async #asked(): Promise<ReadonlyMap<string, string> | undefined> {
+    const asked = await this.#options.asked?.(this.#runtime.name)
+    if (!asked || !this.#refused) return asked
+    if (shownFlags(asked) === this.#refused.flags) return new Map()
+    this.#refused = undefined
+    return asked
+  }
+
+  /** Also where it does not say. */
+  async #isBusy(): Promise<boolean> {
+    const { settings, stateDir } = this.#options
+    const { name, port } = this.#runtime
+    const daemon = daemonAt(
+      name,
+      { host: loopback, port: settings()[port] },
+      ownDaemon(this.#runtime, stateDir, settings()),
+    )
+    try {
+      return ((await daemon.requests?.(AbortSignal.timeout(busyWithinMs))) ?? 0) > 0
+    } catch (error) {
+      if (error instanceof DaemonError) return true
+      throw error
+    }
   }
 
   /** Where it is taken and there is no problem, a person's own answers. */
@@ -295,15 +438,16 @@ class Keeper {
   }
 
   async #launch(executable: string, port: number): Promise<ServerLaunch> {
-    const { stateDir, env } = this.#options
+    const { stateDir, env, settings } = this.#options
     const home = daemonHome(stateDir, this.#runtime.name)
     await mkdir(home, { recursive: true, mode: 0o700 })
     await this.#start.prepare?.(home)
     const { argv, environment } = this.#start.command({ host: loopback, port, home, env })
+    const asked = [...((await this.#asked()) ?? [])].flat()
     return {
-      ...rulesOf(this.#runtime, this.#start),
+      ...rulesOf(this.#runtime, this.#start, settings()),
       ...{ uid: '', digest: '', runtime: this.#runtime.name, executable },
-      argv: () => argv,
+      argv: () => [...argv, ...asked],
       env: launchEnvironment(environment, env),
       host: loopback,
       port: { kind: 'fixed', port },
@@ -311,19 +455,19 @@ class Keeper {
   }
 
   /** Its models finish their requests and are unloaded, then it ends. */
-  async #leave(): Promise<void> {
-    this.#isLeaving = true
+  async #leave(ending: Ending, isStillMeant: () => Promise<boolean>): Promise<void> {
+    this.#ending = ending
     const { log, drain, onChange } = this.#options
     try {
       await drain(this.#runtime.name)
       // A person may have switched it on again meanwhile.
-      if (this.#isWanted || this.#isOver) return
+      if (!(await isStillMeant()) || this.#isOver) return
       const report = await this.#servers.stop(this.key, { drainMs: 0 })
       if (!report.stopped) log.warn('a daemon did not end', { runtime: this.#runtime.name, reason: report.message })
     } catch (error) {
       log.warn('a daemon was not ended', { runtime: this.#runtime.name, reason: messageOf(error) })
     } finally {
-      this.#isLeaving = false
+      this.#ending = undefined
       onChange(this.#runtime.name)
     }
   }

@@ -8,6 +8,7 @@ import { defaultDrainLimitMs, defaultStopGraceMs, type DaemonLaunch, type Launch
 import { LedgerError } from './ledger.ts'
 import { loopback } from './listening.ts'
 import { OutputError } from './output.ts'
+import { follow } from './output-reader.ts'
 import { Poller } from './poller.ts'
 import { NoPortError } from './ports.ts'
 import type { Activity, ProbeAnswer, ServerRuntime } from './probe.ts'
@@ -57,6 +58,8 @@ export interface DaemonModelOptions extends Pick<
 
 /** A model that the daemon itself drops is withdrawn within this time and a question more. */
 const lookEveryMs = 5_000
+/** Nobody watches the log of a service line by line. */
+const copyEveryMs = 1_000
 /** While it leaves memory. */
 const hurriedLookMs = 250
 const looksPerUnload = 20
@@ -66,8 +69,8 @@ interface End {
   readonly cause: Exited['cause']
   readonly message: string
   readonly left?: string
-  /** Nothing can be asked of the daemon, or it is another program. */
-  readonly isSilent?: boolean
+  /** What was made there stays: nothing can be asked of the daemon, it is another program, or another service is to remove it. */
+  readonly leavesMade?: boolean
 }
 
 /** One model in a daemon's memory, from its load until it is out of memory, dropped, or the daemon is gone. */
@@ -82,6 +85,8 @@ export class DaemonModel implements ServedModel {
   readonly #letGo = new AbortController()
   /** Aborted once it is to end, or has ended. */
   readonly #watching = new AbortController()
+  /** Aborted once nothing of it is left. */
+  readonly #copying = new AbortController()
   #state: ServerState
   #facts: ServerFacts
   #folder: RunFolder | undefined
@@ -156,6 +161,7 @@ export class DaemonModel implements ServedModel {
     this.#termination?.over()
     this.#letGo.abort()
     this.#watching.abort()
+    this.#copying.abort()
   }
 
   async stop({ graceMs, drainMs, quietMs }: StopOptions = {}): Promise<StopReport> {
@@ -239,6 +245,7 @@ export class DaemonModel implements ServedModel {
       })
     } finally {
       this.#watching.abort()
+      this.#copying.abort()
       this.#poller?.[Symbol.dispose]()
       this.#over.resolve(undefined)
     }
@@ -247,6 +254,7 @@ export class DaemonModel implements ServedModel {
   async #follow(port: number): Promise<void> {
     using _ = this.#options.ports.keep(port, [])
     await this.#note(`An agent that was started takes up ${this.#engine.model} in ${this.#options.daemon.title}`)
+    void this.#copyOutput()
     await this.#serve()
   }
 
@@ -272,9 +280,28 @@ export class DaemonModel implements ServedModel {
   }
 
   async #introduce(): Promise<void> {
-    const { title, ownLog } = this.#options.daemon
-    const elsewhere = ownLog && `; what ${title} logs itself is ${await ownLog()}`
+    const { title, ownLog, output } = this.#options.daemon
+    const elsewhere = output
+      ? '; what it prints meanwhile stands here behind a |'
+      : ownLog && `; what ${title} logs itself is ${await ownLog()}`
     await this.#note(`${title} is to serve ${this.#engine.model}${elsewhere ?? ''}`)
+    void this.#copyOutput()
+  }
+
+  /** Of a daemon that was started here; the log of the service is where people look. Never rejects. */
+  async #copyOutput(): Promise<void> {
+    const { output, daemon, log, key: service } = this.#options
+    const { signal } = this.#copying
+    if (!daemon.output || !this.#folder) return
+    const run = output.run(this.#folder)
+    try {
+      for await (const { lines, gap } of follow(daemon.output, { signal, everyMs: copyEveryMs })) {
+        const told = gap === undefined ? lines : [gap, ...lines]
+        if (told.length > 0) await run.note(told.map((line) => `| ${line}`).join('\n'))
+      }
+    } catch (error) {
+      log.warn('the output of a daemon is not in the log of its service', { service, error })
+    }
   }
 
   /** A line of the log of the service, which no process writes. */
@@ -438,7 +465,7 @@ export class DaemonModel implements ServedModel {
         missed += 1
         if (error.trouble !== 'silent') return this.#endOf(error)
         if (missed >= liveness.hungMisses)
-          return { cause: 'hung', message: `${error.message} It was asked ${missed} times.`, isSilent: true }
+          return { cause: 'hung', message: `${error.message} It was asked ${missed} times.`, leavesMade: true }
         if (missed >= liveness.misses) this.#ready(false)
       }
       if (!(await pause(missed === 0 ? everyMs : liveness.followUpMs, signal))) return undefined
@@ -467,7 +494,7 @@ export class DaemonModel implements ServedModel {
   }
 
   #endOf({ message, trouble }: DaemonError): End {
-    return { cause: 'itself', message, isSilent: trouble === 'silent' || trouble === 'stranger' }
+    return { cause: 'itself', message, leavesMade: trouble === 'silent' || trouble === 'stranger' }
   }
 
   /** After the drain: it leaves memory, unless another service of this agent needs it there. */
@@ -479,10 +506,13 @@ export class DaemonModel implements ServedModel {
     this.#needsEngine = false
     const isNeeded = () => this.#options.neededByOthers().has(this.#name)
     let left: string | undefined
+    let leavesMade = false
     let unloadAt = 0
     for (let looks = 0; !this.#isLetGo(); looks += 1) {
       try {
         if (isNeeded()) {
+          // The other may be about to unload it, for which it needs its name.
+          leavesMade = true
           await this.#note('It stays in memory for another service of this agent')
           break
         }
@@ -515,12 +545,13 @@ export class DaemonModel implements ServedModel {
     await this.#exited({
       cause,
       message: termination?.why ?? 'The model was stopped.',
+      leavesMade,
       ...(left !== undefined && { left }),
     })
   }
 
   /** Nothing answers from now on; what only this agent needed there is removed before another start. */
-  async #exited({ cause, message, left, isSilent = false }: End): Promise<void> {
+  async #exited({ cause, message, left, leavesMade = false }: End): Promise<void> {
     const { now, onFailure } = this.#options
     const servedMs = this.#readySince === undefined ? 0 : now() - this.#readySince
     const exited = {
@@ -533,7 +564,7 @@ export class DaemonModel implements ServedModel {
     this.#needsEngine = false
     this.#set({ ...exited, settled: false, failures: 0 })
     await this.#note(left === undefined ? message : `${message} ${left}`)
-    if (!isSilent) await this.#removeOurs()
+    if (!leavesMade) await this.#removeOurs()
     if (this.#isLetGo()) return
     this.#set({ ...exited, settled: true, ...(cause === 'stopped' ? { failures: 0 } : onFailure(servedMs)) })
   }

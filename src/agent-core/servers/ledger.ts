@@ -64,6 +64,8 @@ const ledgerEntry = z.object({
       port: z.int().positive(),
       model: z.string().max(1_000),
       isOurs: z.boolean(),
+      /** Absent of agents that did not say it. */
+      cacheBits: z.number().positive().optional(),
     })
     .optional(),
 })
@@ -294,10 +296,10 @@ function programOf({ runtime, executable, argv, sleepsWhenIdle = false }: Server
   return { ...(runtime && { runtime }), executable, ...(isNotedWhole(words) && { argv: [...words] }), sleepsWhenIdle }
 }
 
-const noProgram = ({ runtime, daemon, content: { name, isOurs } }: DaemonLaunch) => ({
+const noProgram = ({ runtime, daemon, content: { name, isOurs, cacheBits } }: DaemonLaunch) => ({
   executable: runtime,
   sleepsWhenIdle: false,
-  daemon: { runtime, ...daemon, model: name, isOurs },
+  daemon: { runtime, ...daemon, model: name, isOurs, ...(cacheBits !== undefined && { cacheBits }) },
 })
 
 export const withRole = <T extends LedgerEntry>(entry: T, role: ServerRole): T => ({

@@ -7,6 +7,7 @@ import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { errorCode } from '../util/error-code.ts'
 import { hasCode, parseJson } from '../util/files.ts'
+import type { ReadableOutput } from './output.ts'
 import { pause } from '../util/pause.ts'
 import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, InMemory, OwnDaemon } from './daemon.ts'
 import { answerWithinMs, DaemonHttp, type Answer, type Question } from './daemon-http.ts'
@@ -84,6 +85,10 @@ export class Omlx implements Daemon {
     return this.#apiKey
   }
 
+  get output(): ReadableOutput | undefined {
+    return this.#own?.runs() === true ? this.#own.output : undefined
+  }
+
   async version(signal: AbortSignal): Promise<string> {
     return (await this.#status(signal)).version
   }
@@ -93,10 +98,11 @@ export class Omlx implements Daemon {
     return (active ?? 0) + (waiting ?? 0)
   }
 
-  async hold({ files: [folder = ''] }: DaemonContent, { signal, onStep }: HoldOptions): Promise<string> {
+  async hold({ files: [folder = ''], cacheBits }: DaemonContent, { signal, onStep }: HoldOptions): Promise<string> {
     const model = await this.#modelIn(folder, signal)
     this.#path = model.model_path
     if (model.loaded) return model.id
+    if (this.#own?.runs() === true && saveCacheBits(this.#own.home, model.id, cacheBits)) await this.#reload(signal)
     let isReloaded = false
     onStep(`${this.title} loads ${model.id}`)
     for (;;) {
@@ -270,9 +276,11 @@ async function linkInto(models: string, folder: string): Promise<void> {
   }
 }
 
+const keptSettings = z.looseObject({ cache: z.record(z.string(), z.unknown()).optional() })
+
 /**
- * Makes the folder of an oMLX that is started here: a key of its own, which no command line has, no models of the Hub's cache, and no links to
- * models from before, which are made again for those that services need.
+ * Makes the folder of an oMLX that is started here: a key of its own, which no command line has, no models of the Hub's cache, nothing that its
+ * flags said the last time, which it saves, and no links to models from before, which are made again for those that services need.
  */
 export async function prepareOmlx(home: string): Promise<void> {
   const file = settingsIn(home)
@@ -284,6 +292,11 @@ export async function prepareOmlx(home: string): Promise<void> {
     }
     await writeFileAtomic(file, `${JSON.stringify(settings)}\n`, { mode: 0o600 })
   }
+  const { cache, ...others } = keptSettings.safeParse(jsonNow(file)).data ?? {}
+  if (cache) {
+    const { ssd_cache_dir: _dir, ssd_cache_max_size: _max, hot_cache_max_size: _hot, ...rest } = cache
+    await writeFileAtomic(file, `${JSON.stringify({ ...others, cache: rest })}\n`, { mode: 0o600 })
+  }
   await rm(modelsIn(home), { recursive: true, force: true })
   await mkdir(modelsIn(home), { mode: 0o700 })
 }
@@ -293,6 +306,21 @@ export const omlxArguments = ({ host, port, home }: DaemonAddress & Pick<OwnDaem
   ...['serve', '--base-path', home, '--model-dir', modelsIn(home)],
   ...['--host', host, '--port', String(port)],
 ]
+
+const modelSettings = z.looseObject({ models: z.record(z.string(), z.looseObject({})).default({}) })
+const savedBits = z.object({ turboquant_kv_enabled: z.literal(true), turboquant_kv_bits: z.number() })
+
+/** In this turn, since several models may be loaded at the same time. False where oMLX has it so already. */
+function saveCacheBits(home: string, id: string, bits: number | undefined): boolean {
+  const file = join(home, 'model_settings.json')
+  const { models, ...others } = modelSettings.safeParse(jsonNow(file)).data ?? { version: 1, models: {} }
+  const before = models[id]
+  if (savedBits.safeParse(before).data?.turboquant_kv_bits === bits) return false
+  const said = bits === undefined ? {} : { turboquant_kv_bits: bits }
+  const model = { ...before, turboquant_kv_enabled: bits !== undefined, ...said }
+  writeFileAtomic.sync(file, `${JSON.stringify({ ...others, models: { ...models, [id]: model } })}\n`, { mode: 0o600 })
+  return true
+}
 
 const isSticky = /previous load failure|failed to load/i
 
@@ -336,9 +364,10 @@ const settingsText = z.object({
 })
 
 function apiKeyIn(settingsFile: string): string | undefined {
-  const text = textNow(settingsFile, maxSettingsBytes)
-  return text === undefined ? undefined : settingsText.safeParse(parseJson(text)).data?.auth.api_key
+  return settingsText.safeParse(jsonNow(settingsFile)).data?.auth.api_key
 }
+
+const jsonNow = (file: string): unknown => parseJson(textNow(file, maxSettingsBytes) ?? '')
 
 /** In this turn, since the gateway is told at once. Undefined where there is no such file, or none that can be what is looked for. */
 function textNow(file: string, maxBytes: number): string | undefined {

@@ -93,6 +93,8 @@ export interface FollowOptions {
   /** Where to continue; absent = with what is written from now on. */
   readonly from?: OutputCursor | undefined
   readonly signal: AbortSignal
+  /** How often news is looked for. */
+  readonly everyMs?: number
 }
 
 const pollMs = 250
@@ -107,7 +109,10 @@ const maxChunkLines = 2_000
  * What is written from the cursor on, until the signal: over cuts of the file and from one run to the next, nothing twice and nothing
  * missing without a word. Reads only when asked for more, so that a slow reader costs no memory; it misses lines instead.
  */
-export async function* follow(log: ReadableOutput, { from, signal }: FollowOptions): AsyncGenerator<OutputChunk> {
+export async function* follow(
+  log: ReadableOutput,
+  { from, signal, everyMs = pollMs }: FollowOptions,
+): AsyncGenerator<OutputChunk> {
   const newest = from ? undefined : await log.extent()
   let at = from ?? (newest ? { fileId: newest.fileId, offset: newest.to } : nowhere)
   let splitter = new LineSplitter(at.offset)
@@ -150,7 +155,7 @@ export async function* follow(log: ReadableOutput, { from, signal }: FollowOptio
     }
     if (splitter.isPending && performance.now() - newsAt >= flushAfterMs)
       yield* chunksOf(splitter.flush(), at, splitter)
-    await pause(pollMs, signal)
+    await pause(everyMs, signal)
   }
 }
 

@@ -25,6 +25,8 @@ export interface DaemonEngine extends DaemonAddress {
   readonly model: string
   /** Only this agent gives such a name. */
   readonly isOurs: boolean
+  /** See `DaemonContent.cacheBits`. */
+  readonly cacheBits?: number | undefined
 }
 
 /** Names of what services may have together in a daemon's memory. */
@@ -36,11 +38,11 @@ export interface DaemonMemory {
 }
 
 export const daemonMemoryOf = (
-  { host, port, model, isOurs }: DaemonEngine,
+  { host, port, model, isOurs, cacheBits }: DaemonEngine,
   [weights]: readonly string[] = [],
 ): DaemonMemory => ({
   // What a daemon lists by itself may have another name there than was expected.
-  sharedAs: `${host}:${port} ${isOurs ? model : (weights ?? model)}`,
+  sharedAs: [`${host}:${port}`, isOurs ? model : (weights ?? model), cacheBits].filter(Boolean).join(' '),
   weightsAs: weights === undefined ? undefined : `${host}:${port} ${weights}`,
 })
 

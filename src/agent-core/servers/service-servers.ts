@@ -287,7 +287,8 @@ export class ServiceServers {
   #launch(role: 'current' | 'successor', launch: Launch, beside: RunFolder | undefined): void {
     if (isOfDaemon(launch)) {
       const { runtime, daemon, content } = launch
-      const engine = { ...daemon, model: content.name, isOurs: content.isOurs }
+      const { name: model, isOurs, cacheBits } = content
+      const engine = { ...daemon, model, isOurs, ...(cacheBits !== undefined && { cacheBits }) }
       const facts = factsIn({ ...launch, host: loopback, engine })
       this.#beginModel({ role, facts, rules: launch, engine, runtime, origin: { kind: 'launch', launch, beside } })
       return

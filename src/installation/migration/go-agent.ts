@@ -55,12 +55,7 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   },
   'inference-service-allowlist': { ...text, ...kept },
   'llama-server-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
-  'omlx-startup-timeout': {
-    kind: 'duration',
-    default: 120_000,
-    kept: false,
-    why: 'an oMLX is waited for as long as its start makes progress',
-  },
+  'omlx-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
   'vllm-swift-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
   'mlx-server-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
   'apple-power-enabled': { kind: 'bool', default: false, ...kept },

@@ -42,6 +42,10 @@ export const runtimeTexts = {
     title: 'Keep oMLX running',
     help: 'The agent starts an oMLX with settings of its own, gives it the models that services need, and ends it when the agent ends. An oMLX that runs already is used as it is and never ended.',
   },
+  omlxStartupStallMs: {
+    title: 'Longest wait for oMLX to answer',
+    help: 'An oMLX that the agent starts is ended, and started again, when it makes no progress for this long before it answers.',
+  },
 }
 
 /** On a button that switches the setting on. */

@@ -1,6 +1,6 @@
 // A SAMPLE of oMLX 0.6.3, not an inference server: it lists the models in its folders, loads and unloads them by its HTTP and makes up every answer.
 // Variables: OMLX_BASE_PATH, whose settings.json has port, folders and key; SAMPLE_SCRIPT, see OmlxScript in omlx.ts. On SIGHUP it reads its folders again.
-const { existsSync, readdirSync, readFileSync, statSync } = require('node:fs')
+const { existsSync, readdirSync, readFileSync, statSync, writeFileSync } = require('node:fs')
 const { createServer } = require('node:http')
 const { join } = require('node:path')
 const { setInterval, setTimeout } = require('node:timers')
@@ -9,21 +9,40 @@ const { say, json, text, body, chatShape, complete } = require('./sample-answers
 
 /** As a person starts it, or with a key and folders of its own. */
 const flags = new Map()
+const cacheFlags = ['--paged-ssd-cache-dir', '--paged-ssd-cache-max-size', '--hot-cache-max-size']
+const known = ['--base-path', '--model-dir', '--host', '--port', ...cacheFlags]
 const words = process.argv[2] === 'serve' ? process.argv.slice(3) : []
 for (let at = 0; at < words.length; at += 2) {
-  if (!['--base-path', '--model-dir', '--host', '--port'].includes(words[at])) {
+  if (!known.includes(words[at])) {
     say(`omlx: error: unrecognized arguments: ${words[at]}`)
     process.exit(2)
   }
   flags.set(words[at], words[at + 1])
 }
 const base = flags.get('--base-path') ?? process.env.OMLX_BASE_PATH
-const { loadMs = 0, preloadMs = 0, ttlMs, tokenMs } = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
+const { loadMs = 0, preloadMs = 0, ttlMs, tokenMs, startMs = 0 } = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
 const settings = () => {
   const saved = JSON.parse(readFileSync(join(base, 'settings.json'), 'utf8'))
   if (!flags.has('--port')) return saved
   const [port, folders] = [Number(flags.get('--port')), flags.get('--model-dir').split(',')]
   return { ...saved, server: { port }, model: { model_dirs: folders } }
+}
+/** What its flags say is saved, and counts for the next start. */
+const saveFlags = () => {
+  const file = join(base, 'settings.json')
+  const saved = JSON.parse(readFileSync(file, 'utf8'))
+  const names = { '--paged-ssd-cache-dir': 'ssd_cache_dir', '--hot-cache-max-size': 'hot_cache_max_size' }
+  const said = Object.entries(names).flatMap(([flag, name]) => (flags.has(flag) ? [[name, flags.get(flag)]] : []))
+  writeFileSync(
+    file,
+    JSON.stringify({ ...saved, cache: { enabled: true, ...saved.cache, ...Object.fromEntries(said) } }),
+  )
+}
+/** Of each model, as it was read last. */
+let modelSettings = {}
+const readModelSettings = () => {
+  const file = join(base, 'model_settings.json')
+  modelSettings = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')).models : {}
 }
 const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -47,6 +66,7 @@ const foldersIn = (folder) =>
 
 /** One or two levels deep; the first of a name counts, and what failed may be tried again. */
 function discover() {
+  readModelSettings()
   const found = settings()
     .model.model_dirs.flatMap(foldersIn)
     .flatMap((folder) => (isModel(folder) ? [folder] : foldersIn(folder).filter(isModel)))
@@ -85,6 +105,8 @@ async function load(model) {
         `Model '${model.id}' failed to load: ${model.failure}. Reload models after fixing the files to retry.`,
       )
     }
+    const { turboquant_kv_enabled: isQuantised, turboquant_kv_bits: bits } = modelSettings[model.id] ?? {}
+    say(`Loaded model: ${model.id}${isQuantised ? `, TurboQuant with ${bits} bits` : ''}`)
     Object.assign(model, { loaded: true, actual_size: model.estimated_size + 1_000, last_access: Date.now() / 1_000 })
   })
   pool = turn.catch(() => undefined)
@@ -194,9 +216,14 @@ const builtin = {
   last_access: null,
 }
 
+if (flags.has('--port')) saveFlags()
+if (flags.get('--hot-cache-max-size') === '13GB') {
+  say('Configuration error: hot_cache_max_size')
+  process.exit(1)
+}
 discover()
 process.on('SIGHUP', discover)
-createServer((request, response) => {
+const server = createServer((request, response) => {
   answer(request, response).catch(({ status = 500, message }) => {
     if (response.headersSent) return response.destroy()
     const isBelowV1 = request.url.startsWith('/v1/')
@@ -206,7 +233,11 @@ createServer((request, response) => {
       isBelowV1 ? { error: { message, type: 'server_error', param: null, code: null } } : { detail: message },
     )
   })
-}).listen(settings().server.port, '127.0.0.1', () => say(`Server initialized with ${models.size} models`))
+})
+setTimeout(
+  () => server.listen(settings().server.port, '127.0.0.1', () => say(`Server initialized with ${models.size} models`)),
+  startMs,
+)
 // It waits for open streams.
 process.on('SIGTERM', () => {
   const untilQuiet = () => (busy() === 0 ? process.exit(0) : setTimeout(untilQuiet, 20))

@@ -45,6 +45,7 @@ const fromDefaults = {
   mlxServerStartupStallMs: 120_000,
   vllmSwiftStartupStallMs: 120_000,
   tensorfoldStartupStallMs: 600_000,
+  omlxStartupStallMs: 120_000,
   drainLimitMs: 30_000,
   port: 9090,
   clientPort: 9999,
@@ -258,10 +259,9 @@ test.each([
 test('flags of what is not built yet are read, and said to change nothing when they ask for something', () => {
   const given = settings(
     ...['--memory-fraction', '0.8', '--eviction-enabled', '--omlx-port', '0'],
-    ...['--omlx-startup-timeout', '5s', '--max-watch-failures', '5'],
+    ...['--max-watch-failures', '5'],
   )
   expect(startNotices(given)).toEqual([
-    '--omlx-startup-timeout is not in effect: an oMLX is waited for as long as its start makes progress.',
     '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
   ])
 })

@@ -1,4 +1,4 @@
-import { mkdir } from 'node:fs/promises'
+import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
@@ -17,5 +17,31 @@ test('a folder that --allowed-model-roots names and that is not there is told at
   expect([models.state().warnings, world.logged]).toEqual([
     [told(absent), told(join(home, 'typo'))],
     expect.arrayContaining(['folder of --allowed-model-roots not found']),
+  ])
+})
+
+test('a cache may be written to a folder of its own below a root, and to nothing that holds files or lies elsewhere', async () => {
+  await using world = await startWorld()
+  const lent = join(world.folder, 'lent')
+  await mkdir(join(lent, 'model'), { recursive: true })
+  await writeFile(join(lent, 'model', 'model.safetensors'), 'weights')
+  await writeFile(join(lent, 'file'), 'of a person')
+  await mkdir(join(world.folder, 'private'))
+  await symlink(join(world.folder, 'private'), join(lent, 'way-out'))
+  const models = world.restarted({ allowedModelRoots: [lent] })
+  const allows = (path: string) => models.allowsCacheFolder(path, 'default')
+  const own = join(lent, 'cache', 'of-omlx')
+  expect([await allows(own), await allows(own)]).toEqual([true, true])
+  await writeFile(join(own, 'block.safetensors'), 'of oMLX')
+  expect(await allows(own)).toBe(true)
+  for (const closed of [
+    ...[join(lent, 'model'), join(lent, 'file'), join(lent, 'file', 'below'), lent],
+    ...[join(lent, 'way-out'), join(lent, 'way-out', 'cache'), join(world.folder, 'private', 'cache'), '/etc'],
+  ]) {
+    expect([closed, await allows(closed)]).toEqual([closed, false])
+  }
+  expect([await readdir(join(lent, 'model')), await readdir(join(world.folder, 'private'))]).toEqual([
+    ['model.safetensors'],
+    [],
   ])
 })

@@ -49,6 +49,14 @@ test('a person is told of settings of a whole oMLX, which it does not get for on
   expect(leftOutNotice(inferenceServiceSpec.parse({}), [], 'omlx')).toBeUndefined()
 })
 
+test('one that the agent starts is given them, but for what it would not understand', () => {
+  const notice = (spec: object) => leftOutNotice(inferenceServiceSpec.parse(spec), [], 'omlx', { startsOmlx: true })
+  expect([notice({ turboQuantBits: 4, hotCacheMaxSize: '8GB' }), notice({ hotCacheMaxSize: 'much' })]).toEqual([
+    undefined,
+    'It runs without spec.hotCacheMaxSize, which oMLX would not understand: say bits such as 4, a size such as 8GB, or an absolute folder.',
+  ])
+})
+
 test.each([
   ['LD_PRELOAD', true],
   ['DYLD_INSERT_LIBRARIES', true],

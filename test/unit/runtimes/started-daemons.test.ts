@@ -17,6 +17,12 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 const executable = useOllama()
 const platform = hostPlatform()
 
+const begin = async (daemons: StartedDaemons): Promise<string[]> => {
+  const notices = await daemons.adopt()
+  daemons.tend()
+  return notices
+}
+
 /** A machine on which a person wants an Ollama at a port, and agents that come one after the other. */
 async function machine({
   program = executable,
@@ -25,7 +31,10 @@ async function machine({
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(await temporaryFolder())
   const port = given ?? (await freePort())
-  const settings = { ollamaStart: true, ollamaPort: port, ollamaBin: program, omlxPort: 0, omlxStart: false }
+  const settings = {
+    ...{ ollamaStart: true, ollamaPort: port, ollamaBin: program },
+    ...{ omlxPort: 0, omlxStart: false, omlxStartupStallMs: 60_000 },
+  }
   const drained: string[] = []
   const agents: StartedDaemons[] = []
   let changes = 0
@@ -70,14 +79,16 @@ test('an Ollama that is wanted is started, says so meanwhile, is started again a
   await using there = await machine()
   const daemons = there.agent()
   expect(await there.why(daemons)).toBe('Ollama is being started here (--ollama-start).')
-  expect(await daemons.start()).toEqual([])
+  expect(await begin(daemons)).toEqual([])
   const first = await there.answering(daemons)
   // It was seen to be ready.
   await eventually(() => there.changes() > 0)
   process.kill(first, 'SIGKILL')
   const second = await there.answering(daemons, first)
   expect([second === first, daemons.notices()]).toEqual([false, []])
-  expect(await readFile(daemons.outputOf('ollama').file, 'utf8')).toMatch(`Listening on 127.0.0.1:${there.port}`)
+  expect(await readFile(daemons.own('ollama')?.output?.file ?? '', 'utf8')).toMatch(
+    `Listening on 127.0.0.1:${there.port}`,
+  )
   await daemons.stop()
   expect(await there.listener()).toBeUndefined()
 })
@@ -85,17 +96,17 @@ test('an Ollama that is wanted is started, says so meanwhile, is started again a
 test('the next agent takes over what one left running, and ends it where a person switched it off meanwhile, after its models', async () => {
   await using there = await machine()
   const first = there.agent()
-  await first.start()
+  await begin(first)
   const pid = await there.answering(first)
   await first.letGo()
   expect(await there.listener()).toBe(pid)
   const second = there.agent()
-  await second.start()
+  await begin(second)
   expect(await there.answering(second)).toBe(pid)
   await second.letGo()
   there.settings.ollamaStart = false
   const third = there.agent()
-  await third.start()
+  await begin(third)
   await eventually(async () => (await there.listener()) === undefined)
   expect(there.drained).toEqual(['ollama at work'])
   await eventually(async () => /^Ollama does not run at .*--ollama-start/.test(await there.why(third)))
@@ -108,7 +119,7 @@ test('one that a person runs is used and never ended; once it is gone one is sta
   await using theirs = await OllamaOfPerson.start(executable)
   await using there = await machine({ port: theirs.port })
   const daemons = there.agent()
-  await daemons.start()
+  await begin(daemons)
   const pid = await there.answering(daemons)
   there.settings.ollamaStart = false
   daemons.settingsChanged()
@@ -117,7 +128,7 @@ test('one that a person runs is used and never ended; once it is gone one is sta
   await daemons.stop()
   expect([await there.listener(), there.drained]).toEqual([pid, []])
   const next = there.agent()
-  await next.start()
+  await begin(next)
   await theirs.stop()
   expect(await there.answering(next, pid)).not.toBe(pid)
 })
@@ -125,7 +136,7 @@ test('one that a person runs is used and never ended; once it is gone one is sta
 test('nothing is loaded into one that is being ended', async () => {
   await using there = await machine()
   const daemons = there.agent()
-  await daemons.start()
+  await begin(daemons)
   await there.answering(daemons)
   const leaving: string[] = []
   there.settings.ollamaStart = false
@@ -149,7 +160,7 @@ test.each([
   }
   await using there = await machine({ program: file })
   const daemons = there.agent()
-  await daemons.start()
+  await begin(daemons)
   const [notice] = await eventually(() => (daemons.notices().length > 0 ? daemons.notices() : undefined))
   expect(notice).toMatch(told)
   expect(await there.why(daemons)).toBe(notice)
@@ -162,7 +173,7 @@ test('one that ends at once is started again only after a wait', async () => {
   await using there = await machine({ program: file })
   const daemons = there.agent()
   const begun = performance.now()
-  await daemons.start()
+  await begin(daemons)
   await eventually(async () => (await readFile(starts, 'utf8').catch(() => '')).length >= 2)
   expect(performance.now() - begun).toBeGreaterThan(400)
 })
@@ -170,7 +181,7 @@ test('one that ends at once is started again only after a wait', async () => {
 test('none is started where its port says that there is none', async () => {
   await using there = await machine({ port: 0 })
   const daemons = there.agent()
-  await daemons.start()
+  await begin(daemons)
   expect([daemons.whyAbsent('ollama'), daemons.notices()]).toEqual([undefined, []])
 })
 
@@ -182,7 +193,7 @@ test('where another program has the port nothing is started, with one sentence',
   if (address === null || typeof address === 'string') throw new TypeError('no port')
   await using there = await machine({ port: address.port })
   const daemons = there.agent()
-  await daemons.start()
+  await begin(daemons)
   const [notice] = await eventually(() => (daemons.notices().length > 0 ? daemons.notices() : undefined))
   expect(notice).toMatch(/is not Ollama .*: stop that program, or say with --ollama-port/)
   expect(await there.listener()).toBe(process.pid)

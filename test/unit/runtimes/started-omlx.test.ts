@@ -1,48 +1,96 @@
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { expect, test, vi } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
-import { ownDaemon } from '../../../src/agent-core/runtimes/installed.ts'
+import { findDaemon } from '../../../src/agent-core/runtimes/installed.ts'
 import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
 import { StartedDaemons } from '../../../src/agent-core/runtimes/started-daemons.ts'
+import { adoptServers } from '../../../src/agent-core/servers/adoption.ts'
 import { daemonAt } from '../../../src/agent-core/servers/daemons.ts'
+import { Ledger } from '../../../src/agent-core/servers/ledger.ts'
+import { Servers } from '../../../src/agent-core/servers/servers.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { writeMlxModel } from '../../support/mlx-writer.ts'
-import { OmlxOfPerson, sampleOmlxPath } from '../../support/omlx.ts'
+import { OmlxOfPerson, type OmlxScript, sampleOmlxPath } from '../../support/omlx.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { hurried, launchAt } from '../servers/daemon-suite.ts'
+import { complete, hurried, impatient, launchAt as launchIn } from '../servers/daemon-suite.ts'
 import { ServerRoom } from '../servers/server-room.ts'
 
 const platform = hostPlatform()
 
-/** A machine on which a person wants an oMLX at a port, with an agent that starts it. */
-async function machine({ port: given }: { readonly port?: number } = {}) {
+interface MachineOptions {
+  readonly port?: number
+  readonly script?: OmlxScript
+  readonly startupStallMs?: number
+  /** Flags for which services ask. */
+  readonly asked?: ReadonlyMap<string, string>
+}
+
+/** A program that takes the arguments of `omlx` and behaves so. */
+async function scripted(folder: string, script: OmlxScript): Promise<string> {
+  const program = join(folder, 'omlx')
+  const text = `#!/bin/sh\nSAMPLE_SCRIPT='${JSON.stringify(script)}' exec node '${dirname(sampleOmlxPath)}/sample-omlx.cjs' "$@"\n`
+  await writeFile(program, text, { mode: 0o755 })
+  return program
+}
+
+/** A machine on which a person wants an oMLX at a port, with agents that start it, one after the other. */
+async function machine({ port: given, script, startupStallMs = 60_000, asked = new Map() }: MachineOptions = {}) {
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(await temporaryFolder())
   vi.stubEnv('OMLX_BASE_PATH', join(folder.dir, 'nobody'))
   const stateDir = join(folder.dir, 'state')
   const port = given ?? (await freePort())
-  const settings = { ollamaStart: false, ollamaPort: 0, omlxStart: true, omlxPort: port, omlxBin: sampleOmlxPath }
-  const options = { platform, log: silentLog, stateDir, lookEveryMs: 50, env: process.env, settings: () => settings }
-  const daemons = new StartedDaemons({ ...options, drain: () => Promise.resolve(), onChange: () => undefined })
-  stack.defer(() => daemons.stop())
-  expect(await daemons.start()).toEqual([])
-  const own = ownDaemon(runtimes.omlx, stateDir, settings, () => daemons.runs('omlx'))
-  const room = stack.use(
-    await ServerRoom.create({ ...hurried, daemons: (runtime, address) => daemonAt(runtime, address, own) }),
+  const settings = {
+    ...{ ollamaStart: false, ollamaPort: 0, omlxStart: true, omlxPort: port, omlxStartupStallMs: startupStallMs },
+    omlxBin: script ? await scripted(folder.dir, script) : sampleOmlxPath,
+  }
+  const wishes = { asked }
+  const agents: StartedDaemons[] = []
+  stack.defer(async () => {
+    for (const one of agents) await one.stop()
+  })
+  /** `servers`: those of the same agent. */
+  const agent = (servers: () => Servers) => {
+    const options = { platform, log: silentLog, stateDir, lookEveryMs: 50, env: process.env, settings: () => settings }
+    const daemons = new StartedDaemons({
+      ...options,
+      asked: () => Promise.resolve(wishes.asked),
+      drain: async () => void (await servers().stopAll()),
+      onChange: () => undefined,
+    })
+    agents.push(daemons)
+    return daemons
+  }
+  const daemons: StartedDaemons = agent(() => room.servers)
+  expect(await daemons.adopt()).toEqual([])
+  daemons.tend()
+  const room: ServerRoom = stack.use(
+    await ServerRoom.create({
+      ...{ ...hurried, daemons: (runtime, address) => daemonAt(runtime, address, daemons.own(runtime)) },
+    }),
   )
-  const listener = () => eventually(async () => (await platform.portListeners(port, -1)).others[0]?.pid)
+  const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
   const home = join(stateDir, 'daemons', 'omlx')
   const owned = stack.move()
   return {
-    ...{ folder: folder.dir, home, port, daemons, room, listener },
+    ...{ folder: folder.dir, home, port, daemons, room, settings, wishes, agent, listener },
+    /** The process that answers, once another than `but` does. */
+    answering: (but?: number) =>
+      eventually(async () => {
+        const pid = await listener()
+        return pid === but ? undefined : pid
+      }),
+    commandLine: async () => (await platform.process((await listener()) ?? 0))?.commandLine ?? '',
+    launch: (model: string, spec = {}) => launchIn('omlx', port, { model, startsOmlx: true, spec }),
     /** A folder with a model, in a folder of that name. */
     model: async (at: string) => {
       await writeMlxModel(join(folder.dir, at))
       return join(folder.dir, at)
     },
+    logOf: async (key = 'a/b') => readFile(room.servers.logFileOf(key) ?? '', 'utf8'),
     [Symbol.asyncDispose]: async () => {
       await owned.disposeAsync()
       vi.unstubAllEnvs()
@@ -54,9 +102,9 @@ test('an oMLX that is started here has a key that no command line shows, and ser
   await using there = await machine()
   const { room, home } = there
   const [one, namesake] = [await there.model('a/apples'), await there.model('b/apples')]
-  const pid = await there.listener()
-  room.servers.start('a/b', await launchAt('omlx', there.port, { model: one }))
-  room.servers.start('c/d', await launchAt('omlx', there.port, { model: namesake }))
+  const pid = await there.answering()
+  room.servers.start('a/b', await there.launch(one))
+  room.servers.start('c/d', await there.launch(namesake))
   await room.reached('ready')
   await room.reached('ready', { key: 'c/d' })
   const names = ['a/b', 'c/d'].map((key) => room.servers.engineOf(key)?.model ?? '')
@@ -65,16 +113,16 @@ test('an oMLX that is started here has a key that no command line shows, and ser
   const settings = join(home, 'settings.json')
   const key = room.servers.apiKeyOf('a/b') ?? ''
   expect([key.length, (await stat(settings)).mode & 0o777]).toEqual([48, 0o600])
-  const { commandLine = '' } = (await platform.process(pid)) ?? {}
+  const commandLine = await there.commandLine()
   expect([commandLine.includes('--base-path'), commandLine.includes(key)]).toEqual([true, false])
   expect((await fetch(`http://127.0.0.1:${there.port}/v1/models`)).status).toBe(401)
 
   // After a crash it has the same key, and what services need is linked again; the models themselves stay.
   process.kill(pid, 'SIGKILL')
   await room.settled()
-  await eventually(async () => (await there.listener()) !== pid)
+  await there.answering(pid)
   const from = room.changes.length
-  room.servers.start('a/b', await launchAt('omlx', there.port, { model: one }))
+  room.servers.start('a/b', await there.launch(one))
   await room.reached('ready', { from })
   expect([room.servers.apiKeyOf('a/b'), (await readdir(one)).includes('model.safetensors')]).toEqual([key, true])
 })
@@ -86,8 +134,8 @@ test('it tries again what it could not load, once the service is tried again', a
   const config = join(folder, 'config.json')
   const right = await readFile(config, 'utf8')
   await writeFile(config, '{"model_type":"banana"}')
-  await there.listener()
-  const launch = await launchAt('omlx', there.port, { model: folder })
+  await there.answering()
+  const launch = await there.launch(folder)
   room.servers.start('a/b', launch)
   expect((await room.settled()).message).toMatch(/banana not supported/)
   await writeFile(config, right)
@@ -105,8 +153,131 @@ test('one that a person runs at that port is asked with its own key, and gets no
   await mkdir(there.home, { recursive: true })
   await writeFile(join(there.home, 'settings.json'), '{"auth":{"api_key":"of-the-agent"}}')
   const folder = await there.model('pears')
-  room.servers.start('a/b', await launchAt('omlx', there.port, { model: folder }))
+  room.servers.start('a/b', await there.launch(folder))
   expect((await room.settled()).message).toMatch(/it lists no model in .*\/pears: add/)
   expect(there.daemons.runs('omlx')).toBe(false)
   expect((await theirs.ask('GET', '/v1/models')).text).not.toContain('pears')
+  await eventually(() => !there.daemons.starts('omlx'), { what: 'seeing that it is a person’s' })
+})
+
+test('it has the flags for which services ask; other ones start it again, after the answer that it gives, and it keeps none of the former', async () => {
+  await using there = await machine({ script: { tokenMs: 15 }, asked: new Map([['--hot-cache-max-size', '8GB']]) })
+  const { room, daemons } = there
+  const first = await there.answering()
+  expect(await there.commandLine()).toContain('--hot-cache-max-size 8GB')
+  room.servers.start('a/b', await there.launch(await there.model('apples')))
+  await room.reached('ready')
+  const headers = { authorization: `Bearer ${room.servers.apiKeyOf('a/b') ?? ''}` }
+  const answer = await complete(there.port, 'apples', { max_tokens: 60, stream: true }, headers)
+  there.wishes.asked = new Map([['--paged-ssd-cache-max-size', '50GB']])
+  daemons.tend()
+  const why = await eventually(() => [daemons.whyAbsent('omlx')].find((one) => one?.isLeaving === true))
+  expect(why.message).toBe(
+    'oMLX is started again with --paged-ssd-cache-max-size 50GB, for which services ask, once it answers no request.',
+  )
+  const found = await findDaemon(runtimes.omlx, there.port, { whyAbsent: () => daemons.whyAbsent('omlx') })
+  expect([found.kind, room.servers.get('a/b')?.kind, await there.listener()]).toEqual(['missing', 'ready', first])
+  expect((await answer.text()).trimEnd().endsWith('data: [DONE]')).toBe(true)
+  await there.answering(first)
+  expect(room.servers.get('a/b')).toMatchObject({ kind: 'exited', cause: 'stopped', failures: 0 })
+  const commandLine = await there.commandLine()
+  expect([commandLine.includes('--paged-ssd-cache-max-size 50GB'), commandLine.includes('hot-cache')]).toEqual([
+    ...[true, false],
+  ])
+  expect(await readFile(join(there.home, 'settings.json'), 'utf8')).not.toContain('hot_cache_max_size')
+  // What nobody asks for any longer is no reason to start it again.
+  const second = await there.listener()
+  there.wishes.asked = new Map()
+  daemons.tend()
+  await eventually(() => daemons.whyAbsent('omlx')?.isLeaving !== true)
+  expect(await there.listener()).toBe(second)
+})
+
+test('flags with which it does not start are left out, which everybody is told, until others are asked for', async () => {
+  await using there = await machine({ asked: new Map([['--hot-cache-max-size', '13GB']]) })
+  const pid = await there.answering()
+  expect(await there.commandLine()).not.toContain('--hot-cache-max-size')
+  expect(there.daemons.notices()).toEqual([
+    expect.stringMatching(
+      /^oMLX does not start with --hot-cache-max-size 13GB, for which services ask, and so runs without: .*exited with code 1.*Configuration error/,
+    ),
+  ])
+  there.wishes.asked = new Map([['--hot-cache-max-size', '12GB']])
+  there.daemons.tend()
+  await there.answering(pid)
+  expect([await there.commandLine(), there.daemons.notices()]).toEqual([expect.stringContaining('12GB'), []])
+})
+
+test('one that does not answer within its limit is ended by SIGTERM, and told with the limit', async () => {
+  await using there = await machine({ script: { startMs: 60_000 }, startupStallMs: 1_000 })
+  const [notice] = await eventually(() => {
+    const notices = there.daemons.notices()
+    return notices.length > 0 ? notices : undefined
+  })
+  expect(notice).toMatch(/no progress .*1 s.*--omlx-startup-timeout/)
+})
+
+test('the bits of a model’s cache are said to it alone, before it is loaded, and taken back', async () => {
+  await using there = await machine()
+  const { room } = there
+  const folder = await there.model('apples')
+  await there.answering()
+  const quantised = await there.launch(folder, { turboQuantBits: 4 })
+  room.servers.start('a/b', quantised)
+  await room.reached('ready')
+  room.servers.start('c/d', await there.launch(await there.model('pears')))
+  await room.reached('ready', { key: 'c/d' })
+  await eventually(async () => (await there.logOf()).includes('| Loaded model: pears\n'))
+  expect(await there.logOf()).toContain('| Loaded model: apples, TurboQuant with 4 bits\n')
+  const whole = await there.launch(folder)
+  // They cannot be had from one place.
+  expect([whole.digest === quantised.digest, room.servers.daemonMemoryOf('a/b', 'current')]).toMatchObject([
+    false,
+    { sharedAs: `127.0.0.1:${there.port} ${folder} 4`, weightsAs: `127.0.0.1:${there.port} ${folder}` },
+  ])
+  await room.servers.stop('a/b')
+  const from = room.changes.length
+  room.servers.start('a/b', whole)
+  await room.reached('ready', { from })
+  await eventually(async () => (await there.logOf()).includes('| Loaded model: apples\n'))
+})
+
+test('what it prints is in the log of each service that it has in memory, also for the next agent', async () => {
+  await using there = await machine()
+  const { room } = there
+  await there.answering()
+  room.servers.start('a/b', await there.launch(await there.model('apples')))
+  await room.reached('ready')
+  await eventually(async () => (await there.logOf()).includes('| Loaded model: apples'))
+  expect(await there.logOf()).toMatch(/ is to serve apples; what it prints meanwhile stands here behind a \|\n/)
+})
+
+test('one that was switched off while no agent ran is asked with its own key by the next one, which unloads its models and ends it', async () => {
+  await using there = await machine()
+  const { room, daemons } = there
+  await there.answering()
+  room.servers.start('a/b', await there.launch(await there.model('apples')))
+  await room.reached('ready')
+  await room.servers.letGo()
+  await daemons.letGo()
+  there.settings.omlxStart = false
+  // A person has one of their own too, with another key.
+  await mkdir(join(there.folder, 'nobody'))
+  await writeFile(join(there.folder, 'nobody', 'settings.json'), '{"auth":{"api_key":"of-the-person"}}')
+
+  const ledger = new Ledger({ file: join(room.folder, 'ledger.json'), platform, log: silentLog })
+  const options = { platform, ledger, stateDir: room.folder, log: silentLog, liveness: impatient }
+  const next: StartedDaemons = there.agent(() => servers)
+  await using servers = new Servers({
+    ...{ ...options, daemons: (runtime, address) => daemonAt(runtime, address, next.own(runtime)) },
+  })
+  await next.adopt()
+  await adoptServers({ ledger, servers, platform, log: silentLog, stateDir: room.folder, rules: () => ({}) })
+  const ends: unknown[] = []
+  servers.onChange((_key, state) => {
+    if (state.kind === 'exited') ends.push([state.cause, state.left])
+  })
+  next.tend()
+  await eventually(async () => (await there.listener()) === undefined)
+  expect(ends.at(-1)).toEqual(['stopped', undefined])
 })

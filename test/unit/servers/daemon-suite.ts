@@ -55,14 +55,15 @@ interface Changes {
   readonly model: string
   readonly revision?: string
   readonly spec?: Readonly<Record<string, unknown>>
+  readonly startsOmlx?: boolean
 }
 
 export async function launchAt(
   runtime: DaemonRuntimeName,
   port: number,
-  { model, revision = 'r', spec = { contextSize: 128 } }: Changes,
+  { spec = { contextSize: 128 }, ...changes }: Changes,
 ): Promise<DaemonLaunch> {
-  const asked = { executable: `http://127.0.0.1:${port}`, model, revision, daemonPort: port, spec }
+  const asked = { executable: `http://127.0.0.1:${port}`, daemonPort: port, spec, ...changes }
   const { problem, launch } = await prepareLaunch(runtime, asked)
   expect(problem).toBeUndefined()
   const made = await launch()
@@ -100,12 +101,21 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
   const { product } = runtimes[runtime]
   const launchOf = async (daemon: D) => launchAt(runtime, daemon.port, { model: await kind.model(daemon) })
 
-  test('finishes the answer that it gives before a model leaves its memory', async () => {
-    await using daemon = await begin()
-    await using room = await ServerRoom.create(hurried)
+  /** One that has a model in memory, for one service. */
+  async function serving() {
+    await using stack = new AsyncDisposableStack()
+    const daemon = stack.use(await begin())
+    const room = stack.use(await ServerRoom.create(hurried))
     const launch = await launchOf(daemon)
     room.servers.start('a/b', launch)
-    await room.reached('ready')
+    const { port } = await room.reached('ready')
+    const owned = stack.move()
+    return { daemon, room, launch, port, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+  }
+
+  test('finishes the answer that it gives before a model leaves its memory', async () => {
+    await using there = await serving()
+    const { daemon, room, launch } = there
     const answer = await complete(daemon.port, launch.content.name, { max_tokens: 40, stream: true })
     const stopped = room.servers.stop('a/b')
     expect((await answer.text()).trimEnd().endsWith('data: [DONE]')).toBe(true)
@@ -143,12 +153,23 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
     ])
   })
 
+  test('has nothing of two services with one model of which the second is stopped in the moment in which the first leaves it to it', async () => {
+    await using there = await serving()
+    const { daemon, room, launch } = there
+    room.servers.start('c/d', launch)
+    await room.reached('ready', { key: 'c/d' })
+    const last = Promise.withResolvers<unknown>()
+    room.servers.onChange((key, state) => {
+      if (key === 'a/b' && state.kind === 'exited' && !state.settled)
+        last.resolve(room.servers.stop('c/d', { drainMs: 0, graceMs: 2_000 }))
+    })
+    await room.servers.stop('a/b', { drainMs: 0 })
+    expect([await last.promise, await daemon.loaded(), await kind.made(daemon)]).toEqual([{ stopped: true }, [], []])
+  })
+
   test('is left alone by an agent that ends, and the next one takes its model up where it is', async () => {
-    await using daemon = await begin()
-    await using room = await ServerRoom.create(hurried)
-    const launch = await launchOf(daemon)
-    room.servers.start('a/b', launch)
-    const { port } = await room.reached('ready')
+    await using there = await serving()
+    const { daemon, room, launch, port } = there
     await room.servers.letGo()
     expect(await daemon.loaded()).toEqual([kind.shown(launch.content.name)])
 
@@ -166,11 +187,8 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
   })
 
   test('tells by what it holds that a model was dropped: it ends at once as one that failed, and starts again', async () => {
-    await using daemon = await begin()
-    await using room = await ServerRoom.create(hurried)
-    const launch = await launchOf(daemon)
-    room.servers.start('a/b', launch)
-    await room.reached('ready')
+    await using there = await serving()
+    const { daemon, room, launch } = there
     await kind.drop(daemon, launch.content.name)
     const { message, outOf, cause } = await room.settled()
     expect([outOf, cause]).toEqual(['serving', 'itself'])
@@ -196,11 +214,8 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
   })
 
   test('whose model ends while it is asked to stop tells one end', async () => {
-    await using daemon = await begin()
-    await using room = await ServerRoom.create(hurried)
-    const launch = await launchOf(daemon)
-    room.servers.start('a/b', launch)
-    await room.reached('ready')
+    await using there = await serving()
+    const { daemon, room, launch } = there
     const stops: Promise<unknown>[] = []
     room.servers.onChange((key, state) => {
       if (state.kind === 'exited' && !state.settled) stops.push(room.servers.stop(key))
@@ -211,11 +226,8 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
   })
 
   test('that is gone, back without what it had in memory or suspended is told apart, and the next start heals it', async () => {
-    await using daemon = await begin()
-    await using room = await ServerRoom.create(hurried)
-    const launch = await launchOf(daemon)
-    room.servers.start('a/b', launch)
-    await room.reached('ready')
+    await using there = await serving()
+    const { daemon, room, launch } = there
     await daemon.stop()
     expect((await room.settled()).message).toBe(`Nobody listens at 127.0.0.1:${daemon.port}: ${product} does not run.`)
     let from = room.changes.length

@@ -21,6 +21,8 @@ interface Asked {
   readonly revision?: string
   readonly stallMs?: number | undefined
   readonly daemonPort?: number
+  /** The oMLX is one that the agent starts. */
+  readonly startsOmlx?: boolean
   /** Fields of the InferenceService. */
   readonly spec?: Readonly<Record<string, unknown>>
 }
@@ -28,17 +30,20 @@ interface Asked {
 /** As an agent prepares a service that asks for the runtime. */
 export async function prepareLaunch(
   runtime: ServerRuntime,
-  { executable, model, revision = 'r', stallMs = 60_000, daemonPort = 0, spec = {} }: Asked,
+  { executable, model, revision = 'r', stallMs = 60_000, daemonPort = 0, startsOmlx = false, spec = {} }: Asked,
 ) {
   const launches = new ServerLaunches({
     settings: {
       ...{ defaultRuntime: undefined, program: () => executable, performanceCores: undefined },
       policy: { allowsUnsafe: false, allowedEnv: [sampleVariable], modelRoots: [] },
       ...{ port: () => ({ kind: 'ephemeral' as const }), host: () => '127.0.0.1' },
-      ...{ daemonPort: () => daemonPort, owner: 'test' },
+      ...{ daemonPort: () => daemonPort, startsOmlx: () => startsOmlx, owner: 'test' },
       rules: (chosen) => ({ ...launchRules(settings, chosen), startupStallMs: stallMs }),
     },
-    models: { header: () => Promise.reject(new Error('not read')) },
+    models: {
+      header: () => Promise.reject(new Error('not read')),
+      allowsCacheFolder: () => Promise.resolve(false),
+    },
     ...{ findBinary: () => Promise.resolve({ kind: 'found', path: executable }), metal: false },
     allowsFile: () => Promise.resolve(true),
     dialects,

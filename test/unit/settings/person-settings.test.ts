@@ -23,6 +23,7 @@ const kept = {
     ollamaStart: true,
     omlxBin: '/opt/omlx',
     omlxStart: true,
+    omlxStartupStallMs: 130_000,
     namespace: null,
     kubeconfig: '/home/me/lab.kubeconfig',
     drainLimitMs: 1,

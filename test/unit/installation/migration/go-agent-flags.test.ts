@@ -58,9 +58,9 @@ test('every flag that is kept by its name is one of ours', () => {
 })
 
 test('what is left out is said with the reason', () => {
-  const command = readGoAgentCommand(['--omlx-startup-timeout=5s', '--state-dir', '~/y', 'stray', '--port', '1'])
+  const command = readGoAgentCommand(['--max-watch-failures=5', '--state-dir', '~/y', 'stray', '--port', '1'])
   expect(leftOut(command)).toEqual([
-    '--omlx-startup-timeout is left out: an oMLX is waited for as long as its start makes progress.',
+    '--max-watch-failures is left out: a cluster that does not answer never ends this agent.',
     '--state-dir is left out: that folder holds the identity of an ingress, which this agent has not.',
     '"stray --port 1" is left out: the Go agent ignored it, because it stands behind a word that is not a flag.',
   ])
