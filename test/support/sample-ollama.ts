@@ -154,6 +154,10 @@ export class SampleOllama implements AsyncDisposable {
         return [200, { models: [...this.models.values()].map(({ name, digest }) => ({ name, digest })) }]
       case 'GET /api/ps':
         return [200, { models: [...this.#loaded.values()].map((one) => this.#inMemory(one)) }]
+      case 'POST /api/show': {
+        const { weights } = this.models.get(canonicalName(named.parse(body).model)) ?? {}
+        return weights === undefined ? [404, {}] : [200, { modelfile: `FROM /blobs/${weights.replace(':', '-')}` }]
+      }
       case 'POST /api/create':
         this.#create(created.parse(body))
         return [200, { status: 'success' }]

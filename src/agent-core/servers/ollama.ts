@@ -10,8 +10,9 @@ import { formatBytes } from '../../contract/format.ts'
 import { errorCode } from '../util/error-code.ts'
 import { maxOllamaTextBytes, ollamaTexts } from '../models/source.ts'
 import { parseJson, readIfThere } from '../util/files.ts'
-import type { Daemon, DaemonAddress, DaemonContent, HoldOptions } from './daemon.ts'
+import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, OwnDaemon } from './daemon.ts'
 import { answerWithinMs, asSentence, DaemonHttp, maxSaidBytes, type Answer } from './daemon-http.ts'
+import type { ReadableOutput } from './output.ts'
 
 const versionAnswer = z.object({ version: z.string().min(1).max(100) })
 const tagsAnswer = z.object({
@@ -40,6 +41,7 @@ const psAnswer = z.object({
     .nullable()
     .transform((models) => models ?? []),
 })
+const showAnswer = z.object({ modelfile: z.string() })
 const errorAnswer = z.object({ error: z.string() })
 
 /** For ever: nothing of Ollama's own leaves memory by the clock. Any client could change it, so that what happens is looked at all the same. */
@@ -49,13 +51,19 @@ const unloadNow = 0
 /** The models of an Ollama that runs: its own settings, and what it had before, stay as they are. */
 export class Ollama implements Daemon {
   readonly #http: DaemonHttp
+  readonly #own: OwnDaemon | undefined
 
-  constructor(address: DaemonAddress) {
+  constructor(address: DaemonAddress, own?: OwnDaemon) {
     this.#http = new DaemonHttp({ address, product: 'Ollama', flag: '--ollama-port', wordsOf })
+    this.#own = own
   }
 
   get title(): string {
     return this.#http.title
+  }
+
+  get output(): ReadableOutput | undefined {
+    return this.#own?.runs() === true ? this.#own.output : undefined
   }
 
   async ownLog(): Promise<string> {
@@ -89,18 +97,54 @@ export class Ollama implements Daemon {
       if (content.files.length === 0) throw this.#http.failed(`it has no model ${name}.`)
       await this.#make(content, { signal, onStep })
     }
+    if (content.isOurs) await this.#refuseRivals(name, needed(), signal)
     onStep(`${this.title} loads ${name}`)
     const load = await this.#runModel(name, keepLoaded, signal)
     if (load.status !== 200) throw this.#refused(load, `${name} could not be loaded`)
-    return name
+    // By that name it is unloaded, so that whoever has it too must be known to need it.
+    const { name: loaded = name } = (await this.#inMemory(name, signal)) ?? {}
+    const isShared = content.isOurs && canonicalName(loaded) !== canonicalName(name)
+    // Names that are given here have no tag.
+    return isShared && needed().has(canonicalName(loaded)) ? loaded.replace(/:latest$/, '') : name
   }
 
   async look(name: string, signal: AbortSignal) {
-    const { models } = await this.#http.known(psAnswer, { method: 'GET', path: '/api/ps', signal })
+    const found = await this.#inMemory(name, signal)
+    return found && { bytes: found.size, used: found.expires_at }
+  }
+
+  async #inMemory(name: string, signal: AbortSignal) {
+    const models = await this.#running(signal)
     const wanted = canonicalName(name)
     const named = models.find((one) => canonicalName(one.name) === wanted)
-    const found = named ?? (models.length === 0 ? undefined : await this.#byOtherName(wanted, models, signal))
-    return found && { bytes: found.size, used: found.expires_at }
+    return named ?? (models.length === 0 ? undefined : this.#byOtherName(wanted, models, signal))
+  }
+
+  /** It has the weights of a file in memory once, whatever its models are called: with another context they would take each other's place. */
+  async #refuseRivals(name: string, needed: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
+    const others = (await this.#running(signal)).filter(
+      (one) => canonicalName(one.name) !== canonicalName(name) && needed.has(canonicalName(one.name)),
+    )
+    if (others.length === 0 || (await this.#byOtherName(canonicalName(name), others, signal))) return
+    const weights = await this.#weightsOf(name, signal)
+    for (const other of others) {
+      if (weights === undefined || (await this.#weightsOf(other.name, signal)) !== weights) continue
+      throw this.#http.failed(
+        'it has the same weights in memory with another context, for another service of this agent, and has them once: give both services the same spec.contextSize, or stop the other.',
+      )
+    }
+  }
+
+  /** The file of the model's weights, as Ollama names it; undefined where it does not say. */
+  async #weightsOf(name: string, signal: AbortSignal): Promise<string | undefined> {
+    const question = { method: 'POST', path: '/api/show', body: { model: name }, signal } as const
+    const { said } = await this.#http.ask({ ...question, withinMs: answerWithinMs })
+    const lines = showAnswer.safeParse(said).data?.modelfile.split('\n') ?? []
+    return lines.find((line) => line.startsWith('FROM ') && line.includes('sha256'))
+  }
+
+  async #running(signal: AbortSignal) {
+    return (await this.#http.known(psAnswer, { method: 'GET', path: '/api/ps', signal })).models
   }
 
   async unload(name: string, signal: AbortSignal): Promise<void> {

@@ -103,19 +103,50 @@ describe('the real Ollama', () => {
     expect(JSON.stringify(shown)).toMatch(/stop +\\"Q:\\"/)
   })
 
-  test('has the weights of a file in memory once: a model of them with another context takes the place of the one before, which is told', async () => {
+  test('has the weights of a file in memory once: a model of them with another context, also from another file, does not take the place of the one before', async () => {
     await using ollama = await OllamaOfPerson.start(executable)
     await using room = await ServerRoom.create(hurried)
-    const [small, large] = [await launchAt(ollama.port), await launchAt(ollama.port, { spec: { contextSize: 256 } })]
+    const copy = join(files.dir, 'other-context.gguf')
+    await copyFile(gguf, copy)
+    const small = await launchAt(ollama.port)
     room.servers.start('a/b', small)
     await room.reached('ready')
-    room.servers.start('c/d', large)
+    for (const [key, model] of [
+      ['c/d', gguf],
+      ['e/f', copy],
+    ] as const) {
+      room.servers.start(key, await launchAt(ollama.port, { model, revision: model, spec: { contextSize: 256 } }))
+      expect((await room.settled(key)).message).toMatch(
+        /^Ollama at \S+: it has the same weights in memory with another context, .* give both services the same spec\.contextSize/,
+      )
+    }
+    expect([await ollama.loaded(), room.servers.get('a/b')?.kind]).toEqual([[`${small.content.name}:latest`], 'ready'])
+    await room.servers.stop('a/b')
+    const from = room.changes.length
+    room.servers.start('e/f', await launchAt(ollama.port, { model: copy, spec: { contextSize: 256 } }))
+    await room.reached('ready', { key: 'e/f', from })
+  })
+
+  test('has two files with the same content in memory once, which counts once, and the last of their services unloads it', async () => {
+    await using ollama = await OllamaOfPerson.start(executable)
+    await using room = await ServerRoom.create(hurried)
+    const copy = join(files.dir, 'copy.gguf')
+    await copyFile(gguf, copy)
+    const one = await launchAt(ollama.port)
+    const other = await launchAt(ollama.port, { model: copy, revision: 'of the copy' })
+    expect(other.content.name).not.toBe(one.content.name)
+    room.servers.start('a/b', one)
+    await room.reached('ready')
+    room.servers.start('c/d', other)
     await room.reached('ready', { key: 'c/d' })
-    expect(await ollama.loaded()).toEqual([`${large.content.name}:latest`])
-    expect((await room.settled('a/b')).message).toMatch(
-      /holds it in memory no longer: another model took its place there/,
-    )
-    expect(room.servers.get('c/d')?.kind).toBe('ready')
+    expect(await ollama.loaded()).toEqual([`${one.content.name}:latest`])
+    const shared = ['a/b', 'c/d'].map((key) => room.servers.daemonMemoryOf(key, 'current')?.sharedAs)
+    expect(shared[0]).toBe(shared[1])
+    await room.servers.stop('a/b')
+    const model = room.servers.engineOf('c/d')?.model ?? ''
+    expect([(await complete(ollama.port, model)).status, (await ollama.loaded()).length]).toEqual([200, 1])
+    await room.servers.stop('c/d')
+    expect([await ollama.loaded(), room.servers.get('c/d')]).toMatchObject([[], { cause: 'stopped', failures: 0 }])
   })
 
   test('tells in the log of a service what happened to it, which no process writes', async () => {
