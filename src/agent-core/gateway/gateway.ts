@@ -280,6 +280,7 @@ export class Gateway implements AsyncDisposable {
       this.#tellAll(link)
       if (this.#isWatched) link.send({ type: 'watch', isOn: true })
       const isOwnVersion = link.version === this.#options.version
+      // Before anything is waited for: who sees this gateway must not read that another version runs.
       if (isOwnVersion) this.#notReplaced = { problem: undefined, failures: 0 }
       await this.#notePid(link.pid)
       const replacing = isOwnVersion ? false : this.#replace(link)
