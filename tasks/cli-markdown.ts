@@ -1,8 +1,9 @@
 import type { Command, Option } from 'commander'
 import { defaultModelStore } from '../src/agent-core/models/default-store.ts'
 import { defaultStateDir } from '../src/agent-core/state/state-folder.ts'
-import { defaultText, exitCodeTexts, flagGroups, flagTable, flagUsage, type FlagDefaults } from '../src/cli/flags.ts'
+import { defaultText, exitCodeTexts, flagTable, flagUsage, type FlagDefaults } from '../src/cli/flags.ts'
 import { verbProgram } from '../src/cli/verbs.ts'
+import { settingGroups } from '../src/contract/settings-table.ts'
 import { table } from './markdown-table.ts'
 
 const home = '~'
@@ -45,7 +46,7 @@ export function cliMarkdown(): string {
     'Flags take one dash or two, and a value after a space or `=` (a switch, and `--ui`, only after `=`). A DURATION is such as `10s`, `2m` or',
     '`1m30s`, and BYTES are such as `512Ki`, `20Mi` or `1Gi`.',
     '',
-    ...flagGroups.flatMap(flagSection),
+    ...settingGroups.flatMap(flagSection),
   ].join('\n')
 }
 
@@ -63,7 +64,7 @@ function verbSection(verb: Command): string[] {
 const defaultOf = ({ defaultValue }: Option): string =>
   defaultValue === undefined ? '' : ` (default ${String(defaultValue)})`
 
-function flagSection(group: (typeof flagGroups)[number]): string[] {
+function flagSection(group: (typeof settingGroups)[number]): string[] {
   const flags = Object.entries(flagTable(defaults)).filter(([, flag]) => flag.group === group)
   const rows = flags.map(([name, flag]) => [`\`${flagUsage(name, flag)}\``, `${flag.help}${defaultText(flag)}`])
   return [`### ${group}`, '', ...table(['flag', 'what it does'], rows)]

@@ -4,10 +4,8 @@ import { formatByteCount, formatDuration } from '../contract/format.ts'
 import { mapRows, settingGroups, type SettingKind, type SettingRow } from '../contract/settings-table.ts'
 import { exitCodes } from './io.ts'
 
-export const flagGroups = [...settingGroups, 'Not in effect yet'] as const
-
 export interface Flag extends FlagSpec {
-  readonly group: (typeof flagGroups)[number]
+  readonly group: (typeof settingGroups)[number]
   readonly help: string
   /** What an empty or zero default stands for. */
   readonly defaultMeans?: string | undefined
@@ -42,7 +40,7 @@ export const flagKinds: Readonly<Record<SettingKind, FlagKind>> = {
 export function flagTable(defaults: FlagDefaults): Readonly<Record<string, Flag>> {
   const ofSettings = mapRows(allRows, (row: SettingRow, setting) => settingFlags(row, setting, defaults))
   const flags = [...Object.values(ofSettings).flat(), ...Object.entries(otherFlags)]
-  return Object.fromEntries(flagGroups.flatMap((group) => flags.filter(([, flag]) => flag.group === group)))
+  return Object.fromEntries(settingGroups.flatMap((group) => flags.filter(([, flag]) => flag.group === group)))
 }
 
 function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: FlagDefaults): [string, Flag][] {
@@ -113,7 +111,7 @@ Exit codes: ${exitCodeTexts.map(([code, meaning]) => `${code} ${meaning}`).join(
 export function helpText(defaults: FlagDefaults, verbs: readonly (readonly [usage: string, does: string])[]): string {
   const flags = Object.entries(flagTable(defaults))
   const width = Math.max(...flags.map(([name, flag]) => flagUsage(name, flag).length))
-  const groups = flagGroups.map((group) => {
+  const groups = settingGroups.map((group) => {
     const lines = flags
       .filter(([, flag]) => flag.group === group)
       .map(([name, flag]) => `  ${flagUsage(name, flag).padEnd(width)}  ${flag.help}${defaultText(flag)}`)
