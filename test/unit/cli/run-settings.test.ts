@@ -67,6 +67,7 @@ const fromDefaults = {
   evictionAtAdmission: false,
   comeBackMs: 120_000,
   listen: 'all',
+  publish: 'direct',
   sleepPolicy: 'on-mains',
   pauseOnBattery: false,
   applePowerEnabled: false,

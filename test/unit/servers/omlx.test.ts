@@ -387,6 +387,28 @@ test.each([
   expect(new Omlx({ host: '127.0.0.1', port: 1 }).apiKey).toBeUndefined()
 })
 
+test('the memory that a service asks of oMLX for its hot cache counts where oMLX is started here, and nowhere else', async () => {
+  const bytes = async (startsOmlx: boolean, spec: object) =>
+    (await launchIn('omlx', 1, { model: apples, startsOmlx, spec: { contextSize: 128, ...spec } })).needBytes ?? 0
+  const plain = await bytes(true, {})
+  expect([await bytes(true, { hotCacheMaxSize: '2GB' }), await bytes(false, { hotCacheMaxSize: '2GB' })]).toEqual([
+    ...[plain + 2 * 1024 ** 3, plain],
+  ])
+})
+
+test('a folder that oMLX may not have for its cache is refused before anything is asked of it', async () => {
+  const asked = { executable: 'http://127.0.0.1:1', model: apples, daemonPort: 1, startsOmlx: true }
+  await expect(prepareLaunch('omlx', { ...asked, spec: { pagedSSDCacheDir: '/etc/cache' } })).rejects.toThrow(
+    /^spec\.pagedSSDCacheDir: \/etc\/cache is refused/,
+  )
+  const attached = await prepareLaunch('omlx', {
+    ...asked,
+    startsOmlx: false,
+    spec: { pagedSSDCacheDir: '/etc/cache' },
+  })
+  expect(attached.problem).toBeUndefined()
+})
+
 test('a folder that a runtime of MLX must not be given, and arguments, are refused before anything is asked of oMLX', async () => {
   const folder = join(lent.dir, 'code')
   await writeMlxModel(folder)
