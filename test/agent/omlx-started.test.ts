@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import { expect, inject, test } from 'vitest'
@@ -101,9 +101,26 @@ test('an oMLX that the agent starts has a key and a folder of its own, serves mo
   await second.shows(({ services }) => services.every(({ state }) => state !== 'ready'), 'that nothing serves')
   expect((await second.run('settings', 'set', 'omlx-start', 'on')).code).toBe(0)
   await second.service('kiwis', 'ready')
-  const ended = await pidOf()
-  expect((await second.run('shutdown')).code).toBe(0)
+  const left = await pidOf()
+  await second.run('shutdown', '--keep-serving')
   await second.exited
+
+  // Switched off while no agent runs, it is asked with its own key for its models before it ends.
+  const settingsFile = path.join(second.stateDir, 'settings.json')
+  const { settings, ...kept } = z
+    .looseObject({ settings: z.looseObject({}) })
+    .parse(JSON.parse(await readFile(settingsFile, 'utf8')))
+  await writeFile(settingsFile, JSON.stringify({ ...kept, settings: { ...settings, omlxStart: false } }))
+  await using third = await start()
+  await untilGone(left)
+  expect(JSON.stringify(third.log)).toContain('"msg":"server exited"')
+  expect(JSON.stringify(third.log)).not.toContain('not known whether the model left memory')
+
+  expect((await third.run('settings', 'set', 'omlx-start', 'on')).code).toBe(0)
+  await third.service('kiwis', 'ready')
+  const ended = await pidOf()
+  expect((await third.run('shutdown')).code).toBe(0)
+  await third.exited
   await untilGone(ended)
   expect((await readdir(stored)).includes('model.safetensors')).toBe(true)
 })

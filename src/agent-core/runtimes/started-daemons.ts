@@ -93,7 +93,7 @@ export class StartedDaemons {
 
   /** Starts what is wanted, and ends what is not. To be called after {@link adopt}, and when services ask for other flags. */
   tend(): void {
-    for (const keeper of this.#keepers.values()) keeper.tend()
+    for (const keeper of this.#keepers.values()) keeper.begin()
   }
 
   /** A person set whether one is to be started, or which program it is. */
@@ -225,6 +225,8 @@ class Keeper {
   #refused: { readonly flags: string; readonly message: string } | undefined
   /** One that a person started answers at its port. */
   #isPersons = false
+  /** False while the models in it are not known yet, which are to leave it before it is ended. */
+  #hasBegun = false
   #isOver = false
   /** Asked for since the look under way began. */
   #isAsked = false
@@ -296,8 +298,15 @@ class Keeper {
     this.#refused = { flags: shownFlags(flags), message }
   }
 
+  /** Every model is known that an earlier agent left in it. */
+  begin(): void {
+    this.#hasBegun = true
+    this.tend()
+  }
+
   /** Looks what is to be done, and does it; one look after the other. */
   tend(): void {
+    if (!this.#hasBegun) return
     this.#isAsked = true
     this.#looking ??= this.#lookAsAsked().finally(() => (this.#looking = undefined))
   }

@@ -49,6 +49,7 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
   }
   const wishes = { asked }
   const agents: StartedDaemons[] = []
+  let changes = 0
   stack.defer(async () => {
     for (const one of agents) await one.stop()
   })
@@ -59,7 +60,7 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
       ...options,
       asked: () => Promise.resolve(wishes.asked),
       drain: async () => void (await servers().stopAll()),
-      onChange: () => undefined,
+      onChange: () => (changes += 1),
     })
     agents.push(daemons)
     return daemons
@@ -77,6 +78,7 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
   const owned = stack.move()
   return {
     ...{ folder: folder.dir, home, port, daemons, room, settings, wishes, agent, listener },
+    changes: () => changes,
     /** The process that answers, once another than `but` does. */
     answering: (but?: number) =>
       eventually(async () => {
@@ -271,7 +273,10 @@ test('one that was switched off while no agent ran is asked with its own key by 
   await using servers = new Servers({
     ...{ ...options, daemons: (runtime, address) => daemonAt(runtime, address, next.own(runtime)) },
   })
+  const before = there.changes()
   await next.adopt()
+  // It is seen to answer before its models are known, and is not ended yet.
+  await eventually(() => there.changes() > before)
   await adoptServers({ ledger, servers, platform, log: silentLog, stateDir: room.folder, rules: () => ({}) })
   const ends: unknown[] = []
   servers.onChange((_key, state) => {
@@ -279,5 +284,8 @@ test('one that was switched off while no agent ran is asked with its own key by 
   })
   next.tend()
   await eventually(async () => (await there.listener()) === undefined)
-  expect(ends.at(-1)).toEqual(['stopped', undefined])
+  expect(ends).toEqual([
+    ['stopped', undefined],
+    ['stopped', undefined],
+  ])
 })
