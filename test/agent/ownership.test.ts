@@ -168,7 +168,7 @@ describe('whose an InferenceService is', () => {
       })
       expect(view.retryAt).toBeDefined()
       await eventually(async () => (await world.condition('tiny')) === 'False ServiceNameTaken')
-      await eventually(async () => (await world.eventReasons('tiny')).includes('Refused'))
+      await eventually(async () => (await world.eventReasons('tiny')).includes('EndpointNameConflict'))
       expect(await world.publishedKinds('tiny')).toEqual(['Service'])
       expect(await world.service('tiny')).toEqual(theirs)
       expect(agent.starts).toBe(0)
