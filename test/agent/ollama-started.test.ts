@@ -1,14 +1,11 @@
-import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, inject, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { AgentProcess } from '../support/agent-process.ts'
-import { AgentWorld, untilGone } from '../support/agent-world.ts'
-import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { lentWorld } from '../support/lent-world.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
-import { createNetworkNamespace } from '../support/network-namespace.ts'
 import { missingNetworkNamespaces, skipWhen, useOllama } from '../support/skip.ts'
 
 const controlPlane = inject('controlPlane')
@@ -17,26 +14,12 @@ skipWhen('missing' in controlPlane ? controlPlane.missing : missingNetworkNamesp
 
 test('an Ollama that the agent starts serves again after a crash, outlives the agent, is ended when it is switched off, and with the agent', async () => {
   if ('missing' in controlPlane) return
-  // The gateway publishes for it, at an address that this machine has.
-  await using other = await createNetworkNamespace()
-  await using world = await AgentWorld.open(controlPlane.connection)
-  const lent = path.join(world.folder, 'lent')
+  await using place = await lentWorld(controlPlane.connection)
+  const { world, lent } = place
   const gguf = path.join(lent, 'tiny.gguf')
-  await mkdir(lent)
   await writeLlamaGguf(gguf)
   const port = await freePort()
-  const file = await writeKubeconfig(path.join(world.folder, 'kubeconfig'), controlPlane.connection)
-  const kubeconfig = await readFile(file, 'utf8')
-  const start = () =>
-    AgentProcess.start({
-      folder: path.join(world.folder, 'agent'),
-      kubeconfig,
-      args: [
-        ...['--namespace', world.namespace, '--allowed-model-roots', lent],
-        ...['--ollama-bin', ollamaProgram, '--ollama-port', String(port)],
-        ...['--host-ip', other.here],
-      ],
-    })
+  const start = () => place.start(['--ollama-bin', ollamaProgram, '--ollama-port', String(port)])
   const platform = hostPlatform()
   const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
   const pidOf = (but?: number) =>

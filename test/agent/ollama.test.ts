@@ -1,15 +1,12 @@
 import { execa } from 'execa'
-import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, inject, test } from 'vitest'
-import { AgentProcess } from '../support/agent-process.ts'
-import { AgentWorld, untilGone } from '../support/agent-world.ts'
-import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { lentWorld } from '../support/lent-world.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { writeMlxModel } from '../support/mlx-writer.ts'
-import { createNetworkNamespace } from '../support/network-namespace.ts'
 import { OllamaOfPerson } from '../support/ollama.ts'
 import { OmlxOfPerson } from '../support/omlx.ts'
 import { missingNetworkNamespaces, skipWhen, useLlamaServer, useMlxLm, useOllama } from '../support/skip.ts'
@@ -31,11 +28,9 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
   test('answer the cluster and this machine, outlive the agent, are evicted, brought back and deleted alone, and what the person has in it stays', async () => {
     if ('missing' in controlPlane) return
     await using ollama = await OllamaOfPerson.start(ollamaProgram)
-    await using other = await createNetworkNamespace()
-    await using world = await AgentWorld.open(controlPlane.connection)
-    const lent = path.join(world.folder, 'lent')
+    await using place = await lentWorld(controlPlane.connection)
+    const { other, world, lent } = place
     const [gguf, mlx] = [path.join(lent, 'tiny.gguf'), path.join(lent, 'mlx')]
-    await mkdir(lent)
     await writeMlxModel(mlx)
     await writeLlamaGguf(gguf)
     await ollama.have('mine', gguf)
@@ -43,20 +38,9 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
     await omlx.have('own')
     await omlx.ask('POST', '/v1/models/own/load')
     const clientPort = await freePort()
-    const file = await writeKubeconfig(path.join(world.folder, 'kubeconfig'), controlPlane.connection)
-    const kubeconfig = await readFile(file, 'utf8')
-    const start = () =>
-      AgentProcess.start({
-        folder: path.join(world.folder, 'agent'),
-        kubeconfig,
-        args: [
-          ...['--namespace', world.namespace, '--allowed-model-roots', lent],
-          ...['--llama-server', llamaServer, '--mlx-lm-bin', mlxLm],
-          ...['--ollama-port', String(ollama.port), '--omlx-port', String(omlx.port)],
-          ...['--host-ip', other.here, '--client-port', String(clientPort)],
-        ],
-        env: { OMLX_BASE_PATH: omlx.basePath },
-      })
+    const programs = ['--llama-server', llamaServer, '--mlx-lm-bin', mlxLm, '--client-port', String(clientPort)]
+    const daemons = ['--ollama-port', String(ollama.port), '--omlx-port', String(omlx.port)]
+    const start = () => place.start([...programs, ...daemons], { OMLX_BASE_PATH: omlx.basePath })
     const fromCluster = async (service: { readonly port?: number | undefined }, where: string, ...more: string[]) => {
       const url = `http://${other.here}:${service.port}${where}`
       const options = ['-sS', '--max-time', '60', '-w', '%{http_code}', ...more]

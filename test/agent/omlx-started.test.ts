@@ -1,15 +1,13 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import { expect, inject, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { AgentProcess } from '../support/agent-process.ts'
-import { AgentWorld, untilGone } from '../support/agent-world.ts'
-import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { lentWorld } from '../support/lent-world.ts'
 import { writeMlxModel } from '../support/mlx-writer.ts'
-import { createNetworkNamespace } from '../support/network-namespace.ts'
 import { sampleOmlxPath } from '../support/omlx.ts'
 import { missingNetworkNamespaces, skipWhen } from '../support/skip.ts'
 
@@ -18,26 +16,14 @@ skipWhen('missing' in controlPlane ? controlPlane.missing : missingNetworkNamesp
 
 test('an oMLX that the agent starts has a key and a folder of its own, serves models of the store and of lent folders, outlives the agent, and ends with it', async () => {
   if ('missing' in controlPlane) return
-  // The gateway publishes for it, at an address that this machine has.
-  await using other = await createNetworkNamespace()
-  await using world = await AgentWorld.open(controlPlane.connection)
-  const folder = path.join(world.folder, 'agent')
-  const [lent, stored] = [path.join(world.folder, 'lent'), path.join(folder, 'models', 'plums')]
-  await mkdir(lent)
+  await using place = await lentWorld(controlPlane.connection)
+  const { world, lent, folder } = place
+  const stored = path.join(folder, 'models', 'plums')
   await writeMlxModel(path.join(lent, 'kiwis'))
   await writeMlxModel(stored)
   const [port, clientPort] = [await freePort(), await freePort()]
-  const file = await writeKubeconfig(path.join(world.folder, 'kubeconfig'), controlPlane.connection)
-  const kubeconfig = await readFile(file, 'utf8')
-  const start = () =>
-    AgentProcess.start({
-      ...{ folder, kubeconfig },
-      args: [
-        ...['--namespace', world.namespace, '--allowed-model-roots', lent],
-        ...['--omlx-bin', sampleOmlxPath, '--omlx-port', String(port)],
-        ...['--host-ip', other.here, '--client-port', String(clientPort)],
-      ],
-    })
+  const ports = ['--omlx-port', String(port), '--client-port', String(clientPort)]
+  const start = () => place.start(['--omlx-bin', sampleOmlxPath, ...ports])
   const platform = hostPlatform()
   const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
   const pidOf = () => eventually(listener)
