@@ -279,12 +279,20 @@ export class PublishedAddress implements Disposable {
 
   /** Looks again and again from now on. */
   watch(): void {
-    const { log, interfaces } = this.#options
+    const { log } = this.#options
     this.#timer = setInterval(() => {
-      const isDue = performance.now() - this.#checkedAt >= checkEveryMs
-      if (!isDue && isDeepStrictEqual(interfaces(), this.#seen)) return
+      if (performance.now() - this.#checkedAt < checkEveryMs && !this.#hasOthers()) return
       this.check().catch((error: unknown) => log.error('host address not checked', { error }))
     }, lookEveryMs)
+  }
+
+  /** Whether the interfaces are others than at the last check. Where the system does not say, as without a file to open, the next check tells it. */
+  #hasOthers(): boolean {
+    try {
+      return !isDeepStrictEqual(this.#options.interfaces(), this.#seen)
+    } catch {
+      return false
+    }
   }
 
   /** Resolves when the address is the one that is wanted at that moment. */

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import { once } from 'node:events'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import {
   chooseHostAddress,
   explicitHostAddress,
@@ -210,4 +210,25 @@ test('an address that a person chooses is published at once and stays, also wher
   await automatic
   expect(address.facts.ip).toBe(secondLan.address)
   expect(told).toEqual([`Pods are sent to ${secondLan.address}: it was chosen by hand, on ${secondLan.name}.`])
+})
+
+test('where the system does not tell its interfaces the agent runs on, and says so at each check', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  const failures: string[] = []
+  using address = new PublishedAddress({
+    interfaces: () => {
+      throw new Error('too many open files')
+    },
+    wanted: () => ({ by: 'automatic' }),
+    server: () => 'https://192.0.2.1:6443',
+    history: { add: () => undefined },
+    log: { ...silentLog, error: (message) => void failures.push(message) },
+    onChange: () => undefined,
+  })
+  address.watch()
+  await vi.advanceTimersByTimeAsync(11_000)
+  expect(new Set(failures)).toEqual(new Set(['host address not checked']))
+  expect(failures.length).toBeGreaterThanOrEqual(2)
+  expect(failures.length).toBeLessThanOrEqual(3)
 })
