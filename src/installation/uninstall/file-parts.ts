@@ -19,6 +19,7 @@ export const stateNames = {
       'gateway.sock',
       'gateway.pid',
       'node.json',
+      'relay.json',
       'ledger.json',
       'absences.json',
       'holds.json',
