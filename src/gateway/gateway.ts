@@ -163,6 +163,8 @@ class AgentSocket {
 
   #connected(socket: Socket): void {
     this.#agents.add(socket)
+    // What an agent knows that was only silent counts again; one that comes now has to say which tokens count.
+    if (!this.#isAgentThere) this.#relay?.forgetTokens()
     this.#heardAt = performance.now()
     const read = frameReader(toGateway, (frame) => this.#receive(socket, frame))
     socket.setEncoding('utf8').on('data', (text: string) => {
@@ -285,7 +287,6 @@ class AgentSocket {
     const published = this.#published.told(all, { isOpen: !isAlone })
     if (ingress) this.#relay ??= this.#relayDoor()
     const relayed = this.#relay?.told(all, ingress) ?? []
-    if (isAlone) this.#relay?.forgetTokens()
     const client = {
       host: '127.0.0.1',
       port: this.#told?.port ?? 0,

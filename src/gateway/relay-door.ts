@@ -76,7 +76,7 @@ export class RelayDoor extends Door {
     return this.#told && { ...this.#told, tokens }
   }
 
-  /** Without an agent nobody would say when a token counts no longer. */
+  /** Those of an agent that is gone: nobody said meanwhile which of them count no longer. */
   forgetTokens(): void {
     this.#tokens = new Map()
   }

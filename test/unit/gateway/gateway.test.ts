@@ -408,6 +408,11 @@ describe('in this process', () => {
         return answer.statusCode ?? 0
       }
       await eventually(async () => (await relayStatus()) === 200)
+      // One that was only silent is heard again, and has nothing new to tell.
+      await passes(200)
+      expect(await relayStatus()).toBe(401)
+      first.send({ type: 'ping' })
+      await eventually(async () => (await relayStatus()) === 200)
       first.socket.destroy()
       await passes(179)
       expect(await relayStatus()).toBe(200)
