@@ -42,6 +42,8 @@ interface Rule {
   /** Empty for core/v1. */
   readonly group: string
   readonly resources: readonly string[]
+  /** Absent = all. */
+  readonly names?: readonly string[]
   readonly verbs: readonly string[]
 }
 
@@ -104,6 +106,14 @@ const probeRole: Role = {
   rules: [{ group: '', resources: ['pods'], verbs: ['create', 'get', 'delete'] }],
 }
 
+/** A copy too. */
+const relayRole: Role = {
+  name: 'metalbar-relay',
+  comment:
+    '# Left out where no service is published for the relays of LLMKube 0.10 (--publish direct): what a relay has to show.',
+  rules: [{ group: '', resources: ['secrets'], names: ['llmkube-metal-relay'], verbs: ['get'] }],
+}
+
 /** What the agent's login may be asked to do: `needed` to serve, `further` for what can be left out. */
 export const rightsOfAgent = {
   needed: roles.slice(0, 1).flatMap(({ rules }) => rules),
@@ -112,9 +122,10 @@ export const rightsOfAgent = {
 
 function yamlOf({ name, comment, rules }: Role): string {
   const list = (items: readonly string[]) => `[${items.map((item) => item || "''").join(', ')}]`
-  const lines = rules.flatMap(({ group, resources, verbs }) => [
+  const lines = rules.flatMap(({ group, resources, names, verbs }) => [
     `  - apiGroups: ${list([group])}`,
     `    resources: ${list(resources)}`,
+    ...(names ? [`    resourceNames: ${list(names)}`] : []),
     `    verbs: ${list(verbs)}`,
   ])
   return `${comment}
@@ -176,7 +187,7 @@ kubectl --context "$ADMIN" --namespace ${shellWord(namespace)} create rolebindin
 
 /** For an administrator of the cluster: what the agent needs there with its Lease, and what else it can do without. */
 export function rightsCommands(place: RightsPlace): { readonly needed: string; readonly further: readonly string[] } {
-  const given = [...roles, ...(place.lease ? [fleetRole] : []), probeRole]
+  const given = [...roles, ...(place.lease ? [fleetRole] : []), probeRole, relayRole]
   const [needed = '', ...further] = given.map((role) => grant(role, place))
   return { needed: place.lease ? `${needed}\n${grantLease(place.lease)}` : needed, further }
 }

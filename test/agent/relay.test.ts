@@ -1,11 +1,12 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { loadAllYaml } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
-import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { TestCluster } from '../support/control-plane/test-cluster.ts'
 import { startControllerStandIn, type ControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { KubeHttp } from '../support/controller-stand-in/kube-http.ts'
 import type { Relay } from '../support/controller-stand-in/relay-mode.ts'
@@ -28,14 +29,15 @@ const slices = z.object({
 })
 
 test('where LLMKube is updated to 0.10 its relay alone reaches the model soon, and the address of this machine again where a person says so: no request fails, and no model is started again', async () => {
-  await using world = await AgentWorld.open(api().connection, { controller: false })
+  await using cluster = await TestCluster.open(api().connection)
+  await using world = await AgentWorld.open(api().connection, { controller: false, namespace: cluster.namespace })
   await using relays = new Relays(world)
   await using controllers = new Controllers(world, relays)
   await controllers.be('0.9')
   const ingressPort = await freePort()
   await using agent = await AgentProcess.start({
     folder: join(world.folder, 'agent'),
-    kubeconfig: await kubeconfigOf(world),
+    kubeconfig: await kubeconfigOf(cluster),
     args: [
       ...['--namespace', world.namespace, '--llama-server', sampleServerPath],
       ...['--ingress-port', String(ingressPort)],
@@ -71,11 +73,32 @@ test('where LLMKube is updated to 0.10 its relay alone reaches the model soon, a
   await controllers.be('0.9')
   await client.served(5)
   expect(client.failures).toEqual([])
+  const denied = agent.log.filter((line) => JSON.stringify(line).includes('forbidden'))
+  // Its Lease is a right of its own.
+  expect(denied.filter(({ msg }) => msg !== 'lease not written')).toEqual([])
   expect((await agent.service('tiny', 'ready')).pid).toBe(pid)
 })
 
-const kubeconfigOf = async (world: AgentWorld): Promise<string> =>
-  readFile(await writeKubeconfig(join(world.folder, 'client.kubeconfig'), api().connection), 'utf8')
+/** Of a user who may do what the two roles of assets/rbac.yaml say, and nothing else. */
+async function kubeconfigOf(cluster: TestCluster): Promise<string> {
+  const text = await readFile(join(import.meta.dirname, '../../assets/rbac.yaml'), 'utf8')
+  const roles = z.array(role).parse(loadAllYaml(text))
+  const rules = roles.filter(({ metadata: { name } }) => name === 'metalbar-agent' || name === 'metalbar-relay')
+  const { kubeconfig } = await cluster.restrictedKubeconfig(rules.flatMap((one) => one.rules))
+  return readFile(kubeconfig, 'utf8')
+}
+
+const role = z.object({
+  metadata: z.object({ name: z.string() }),
+  rules: z.array(
+    z.object({
+      apiGroups: z.array(z.string()),
+      resources: z.array(z.string()),
+      resourceNames: z.array(z.string()).exactOptional(),
+      verbs: z.array(z.string()),
+    }),
+  ),
+})
 
 /** LLMKube's controller, of one version at a time. */
 class Controllers implements AsyncDisposable {

@@ -72,6 +72,7 @@ test('an agent without rights serves once an administrator has run what metal-ag
       'metalbar-cluster',
       'metalbar-fleet',
       'metalbar-probe',
+      'metalbar-relay',
     ],
     state: 'live',
     published: true,

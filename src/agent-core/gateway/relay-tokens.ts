@@ -143,7 +143,9 @@ export class RelayTokens implements AsyncDisposable {
     } catch (error) {
       if (isApiError(error, 404)) return none(`${named} does not exist yet: LLMKube's controller makes it.`)
       const why = rootMessage(error)
-      const help = isApiError(error, 401, 403) ? `allow this agent to get Secrets in ${namespace}` : 'it is tried again'
+      const help = isApiError(error, 401, 403)
+        ? `bind the role metalbar-relay to this agent in ${namespace}, which metal-agent rights --further prints`
+        : 'it is tried again'
       return { kind: 'unread', message: `${named} cannot be read (${why}): ${help}.` }
     }
   }
