@@ -78,6 +78,13 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     help: 'kept for compatibility: failures of watching never end the agent',
     notInEffect: 'a cluster that does not answer never ends the agent, it is asked again with back-off',
   },
+  'legacy-direct-endpoints': {
+    kind: 'bool',
+    default: false,
+    group: 'Publishing',
+    help: "the same as --publish direct, as LLMKube's agent calls it",
+    setting: 'publish',
+  },
   version: { kind: 'bool', default: false, group: 'Agent', help: 'print version, git commit and build date' },
 }
 

@@ -37,6 +37,10 @@ function settingsFrom(parsed: ParsedFlags, table: FlagTable, cwd: string): Agent
   if (allNamespaces && given.has('namespace') && values.get('namespace') !== '') {
     throw new FlagError('--namespace and --all-namespaces contradict each other: give one of them.')
   }
+  const isDirect = values.get('legacy-direct-endpoints') === true
+  if (isDirect && given.has('publish') && values.get('publish') !== 'direct') {
+    throw new FlagError('--publish and --legacy-direct-endpoints contradict each other: give one of them.')
+  }
   const stated = mapRows(allRows, (row: SettingRow) => {
     const isStated = given.has(row.flag) || row.required === true || row.startsAs !== undefined
     return isStated ? settingValue(row, values.get(row.flag) ?? '', cwd) : undefined
@@ -51,6 +55,7 @@ function settingsFrom(parsed: ParsedFlags, table: FlagTable, cwd: string): Agent
   const result = agentSettings.safeParse({
     ...stated,
     ...(allNamespaces && { namespace: undefined }),
+    ...(isDirect && { publish: 'direct' }),
     givenByFlags: givenByFlags(given, table),
     flagsNotInEffect: notInEffect(parsed, table),
   })

@@ -22,7 +22,10 @@ export type GoAgentFlag = FlagSpec & Fate
 
 const kept = { kept: true } as const
 const text = { kind: 'string', default: '' } as const
-const noRelay = { kept: false, why: 'this agent publishes its servers directly, and has no ingress' } as const
+const noRelay = {
+  kept: false,
+  why: 'a moved agent publishes its servers directly until --publish says otherwise',
+} as const
 
 /** Every flag of 0.9.19 with its default, then those of 0.10. */
 export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
@@ -64,7 +67,11 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   version: { kind: 'bool', default: false, kept: false, why: 'it only prints the version' },
   kubeconfig: { ...text, ...kept },
   'ingress-port': { kind: 'int', default: 9443, ...noRelay },
-  'state-dir': { ...text, kept: false, why: 'that folder holds the identity of an ingress, which this agent has not' },
+  'state-dir': {
+    ...text,
+    kept: false,
+    why: 'that folder holds the identity of an ingress, and this agent makes its own',
+  },
   'legacy-direct-endpoints': { kind: 'bool', default: false, ...noRelay },
   'allowed-model-roots': { ...text, ...kept },
   'allowed-download-hosts': { ...text, ...kept },

@@ -110,6 +110,7 @@ test("the command line of the Go agent's launchd file is understood", () => {
 
 test.each([
   { args: ['--namespace='], means: { namespace: undefined, givenByFlags: ['namespace'] } },
+  { args: ['--legacy-direct-endpoints'], means: { publish: 'direct', givenByFlags: ['publish'] } },
   { args: ['--all-namespaces'], means: { namespace: undefined, givenByFlags: ['namespace'] } },
   { args: ['--namespace', '', '--all-namespaces'], means: { namespace: undefined, givenByFlags: ['namespace'] } },
   { args: ['--ui'], means: { uiPort: 0, givenByFlags: ['uiPort'] } },
@@ -243,6 +244,10 @@ test.each([
   [['--server-log-count', '-1'], '--server-log-count must be a number from 0 to 100, not -1.'],
   [['--log-format', 'xml'], '--log-format must be one of auto, text, json, not "xml".'],
   [['--model-store', ''], '--model-store must not be empty.'],
+  [
+    ['--publish', 'auto', '--legacy-direct-endpoints'],
+    '--publish and --legacy-direct-endpoints contradict each other: give one of them.',
+  ],
   [
     ['--namespace', 'a', '--all-namespaces'],
     '--namespace and --all-namespaces contradict each other: give one of them.',
