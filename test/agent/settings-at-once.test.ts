@@ -74,12 +74,12 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     const { agent, set } = scene
     await agent.untilReady('keeper')
     await set({ publish: 'relay' })
-    await agent.until(
-      'keeper',
-      ({ reason, message }) => reason === 'NoGateway' && message.includes('gateway does not run'),
+    await eventually(() =>
+      agent.snapshot.notices.some((notice) => notice.startsWith('No relay of the cluster reaches')),
     )
+    expect(agent.view('keeper')).toMatchObject({ state: 'ready' })
     await set({ publish: null })
-    await agent.untilReady('keeper')
+    await eventually(() => agent.snapshot.notices.every((notice) => !notice.startsWith('No relay of the cluster')))
   },
 
   probeImage: {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
@@ -72,6 +72,7 @@ describe('ways to publish', () => {
     })
     expect(there.ingress.told.get(`${target.namespace}/tiny`)).toBe('alone')
 
+    await there.learnt('relay')
     const next = await there.restarted()
     expect(next.agent.publisher.observe(target)).toMatchObject({
       claim: { kind: 'ours' },
@@ -109,7 +110,7 @@ describe('ways to publish', () => {
     expect([there.way(), await cluster.kindsOf('tiny-agent')]).toEqual(['both', ['services', 'endpointslices']])
   })
 
-  test('a controller that is set back to 0.9 takes up nothing new: every Service leads to this machine again', async () => {
+  test('a controller that is set back to 0.9 takes nothing new up, which is published directly: so is all else once the relay is gone', async () => {
     const there = await begin({ relayPod })
     const { cluster, agent } = there
     await there.serve()
@@ -118,18 +119,45 @@ describe('ways to publish', () => {
     await there.controlledBy({})
     const fresh = await there.serviceNamed('fresh')
     await there.serve(fresh)
-    expect(await cluster.kindsOf('fresh-agent')).toEqual(['services', 'endpointslices'])
     await there.looked()
     agent.clock.now += 61_000
-    await there.until('direct')
-    await there.serve()
+    await there.looked()
+    expect([there.way(), await cluster.kindsOf('fresh')]).toEqual([
+      'relay',
+      ['services', 'endpoints', 'endpointslices'],
+    ])
+
+    // As with the Deployment of the relay, which no controller looks after any longer.
+    await cluster.patch('endpointslices', 'tiny-relay', { endpoints: [] })
+    await eventually(() => {
+      agent.clock.now += 61_000
+      return there.way() === 'direct'
+    })
+    await there.left()
     const service = await cluster.get('services', 'tiny')
     expect(service.metadata.labels).toMatchObject({ [managedBy]: 'metal-agent' })
     expect(service.spec).not.toHaveProperty('selector')
-    await there.left()
-    // As Kubernetes does for a Service that selects nothing.
-    await cluster.delete('endpointslices', 'tiny-relay')
+    expect(await cluster.find('endpointslices', 'tiny-relay')).toBeUndefined()
+    await there.left(fresh)
     await eventually(() => there.phase() === 'Ready')
+  })
+
+  test('a relay that goes after the agent was started again is noticed too', async () => {
+    let pod: Awaited<ReturnType<typeof relayPod>> | undefined = await relayPod()
+    const before = await begin({ relayPod: () => Promise.resolve(pod) })
+    await before.serve()
+    await before.until('relay')
+    await before.serve()
+    await before.learnt('relay')
+    const there = await before.restarted()
+    await there.serve()
+    expect(there.way()).toBe('relay')
+    pod = undefined
+    await eventually(async () => (await there.readyRelays()) === 0)
+    await eventually(() => {
+      there.agent.clock.now += 61_000
+      return there.way() === 'both'
+    })
   })
 
   test('a relay that does not answer for a minute has the address of this machine beside it, until it answers again', async () => {
@@ -141,10 +169,10 @@ describe('ways to publish', () => {
     await there.serve()
     pod = undefined
     await eventually(async () => (await there.readyRelays()) === 0)
-    while (there.way() !== 'both') {
+    await eventually(() => {
       agent.clock.now += 61_000
-      await there.looked(1)
-    }
+      return there.way() === 'both'
+    })
     await there.serve()
     expect(await cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
     pod = await relayPod()
@@ -162,6 +190,12 @@ describe('ways to publish', () => {
     const leaving = await cluster.get('endpointslices', 'tiny-agent')
     expect(leaving).toMatchObject({ endpoints: [{ conditions: { ready: true } }] })
     expect(leaving.metadata.annotations).not.toHaveProperty('llmkube.ai/agent-ingress-spki')
+    for (let beat = 0; beat < 3; beat += 1) {
+      await there.serve()
+      expect((await cluster.find('endpointslices', 'tiny-agent'))?.metadata.annotations ?? {}).not.toHaveProperty(
+        'llmkube.ai/agent-ingress-spki',
+      )
+    }
     await there.left()
     expect(await cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
     // The controller may have decided by what it saw before.
@@ -181,7 +215,10 @@ describe('ways to publish', () => {
     const there = await begin({ relayPod }, 'relay')
     await there.serve()
     const other = await there.another('direct')
-    expect(other.agent.publisher.observe(there.target).claim.kind).toBe('foreign')
+    expect(other.agent.publisher.observe(there.target)).toMatchObject({
+      claim: { kind: 'foreign' },
+      recheckInMs: expect.any(Number) as number,
+    })
     await there.agent[Symbol.asyncDispose]()
     other.agent.clock.now += 181_000
     expect(other.agent.publisher.observe(there.target).claim.kind).toBe('dead')
@@ -202,7 +239,9 @@ describe('ways to publish', () => {
     await there.serve(long)
     expect(await there.cluster.kindsOf(`${long.name}-agent`)).toEqual([])
     there.mode = 'relay'
-    expect(there.agent.publisher.observe(long).claim).toMatchObject({ kind: 'taken', isNameTooLong: true })
+    expect(there.agent.publisher.observe(long)).toMatchObject({ claim: { kind: 'ours' }, published: server })
+    const longer = await there.serviceNamed('y'.repeat(58))
+    expect(there.agent.publisher.observe(longer).claim).toMatchObject({ kind: 'taken', isNameTooLong: true })
   })
 
   async function begin(controller: Partial<ControllerStandInOptions> | undefined, mode: PublishMode = 'auto') {
@@ -286,6 +325,12 @@ class Story {
     ends.defer(() => watch.stop())
     await eventually(() => watch.state().state === 'live')
     return this
+  }
+
+  /** It is kept for the next agent. */
+  async learnt(what: string): Promise<void> {
+    const file = join(this.#options.folder, 'node-a', 'relay.json')
+    await eventually(async () => (await readFile(file, 'utf8').catch(() => '')).includes(`"${what}"`))
   }
 
   /** The same machine after its agent was ended. */

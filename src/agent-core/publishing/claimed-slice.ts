@@ -605,6 +605,11 @@ export class ClaimedSlices {
     return slice?.view(target) ?? { slice: undefined, claim: { kind: 'absent' }, recheckInMs: undefined }
   }
 
+  /** Whether anything was written or judged of its slice. */
+  isKnown(target: PublishTarget): boolean {
+    return this.#slices.has(refKey(target))
+  }
+
   /** What the claims are held for. */
   held(): PublishTarget[] {
     return [...this.#slices.values()].flatMap(({ heldFor }) => heldFor ?? [])

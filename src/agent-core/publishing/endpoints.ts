@@ -304,6 +304,20 @@ export class EndpointsWriter {
     this.#known.delete(key)
   }
 
+  /** Those that no agent made: Kubernetes did, for a Service that selected Pods and is an agent's by now. */
+  async removeOthers(place: Place): Promise<void> {
+    if (!this.#resource) return
+    const key = refKey(place)
+    await settledWrite<Endpoints, undefined>({
+      ...this.#place(place),
+      store: this.#store(this.#resource, key),
+      known: 'unread',
+      decide: (endpoints) =>
+        endpoints && !isAgents(endpoints) ? { do: 'delete', object: endpoints } : { do: 'stop', result: undefined },
+    })
+    this.#denials.delete(key)
+  }
+
   /** Drops what is known about them; sends no request. */
   forget(key: string): void {
     this.#known.delete(key)

@@ -38,8 +38,8 @@ interface ServicePort {
 export interface Naming {
   readonly nameOf: (inferenceService: string) => string
   readonly servicePortsOf: (endpointPort: number | undefined) => readonly ServicePort[]
-  /** What the slice says besides. */
-  readonly annotations: () => Readonly<Record<string, string>>
+  /** What the slice of the service says besides. */
+  readonly annotations: (target: PublishTarget) => Readonly<Record<string, string>>
 }
 
 /** Everything that the three objects say. */
@@ -70,7 +70,11 @@ export const labels = {
   serviceName: 'kubernetes.io/service-name',
   skipMirror: 'endpointslice.kubernetes.io/skip-mirror',
   accelerator: 'llmkube.dev/accelerator',
+  sliceController: 'endpointslice.kubernetes.io/managed-by',
 } as const
+
+/** Kubernetes' own, for Services that select Pods, and for Endpoints. */
+export const sliceControllers = ['endpointslice-controller.k8s.io', 'endpointslicemirroring-controller.k8s.io'] as const
 
 /** The value of the `managed-by` label, and so the selector of the watches on Services and EndpointSlices. */
 export const managedBy = 'metal-agent'
@@ -117,11 +121,14 @@ export const directNaming: Naming = {
 
 const relayServicePort = 8443
 
-/** LLMKube's relay asks the ingress of this machine; `pin`: of its certificate, undefined while it has none. */
-export const relayNaming = (ingress: { readonly port: number; readonly pin: string | undefined }): Naming => ({
+/** LLMKube's relay asks the ingress of this machine; `pin`: of its certificate, undefined where the slice is to tell none. */
+export const relayNaming = (port: () => number, pin: (target: PublishTarget) => string | undefined): Naming => ({
   nameOf: (inferenceService) => `${serviceNameOf(inferenceService)}-agent`,
-  servicePortsOf: () => [{ name: 'https', port: relayServicePort, targetPort: ingress.port }],
-  annotations: () => (ingress.pin === undefined ? {} : { [annotations.ingressPin]: ingress.pin }),
+  servicePortsOf: () => [{ name: 'https', port: relayServicePort, targetPort: port() }],
+  annotations: (target) => {
+    const known = pin(target)
+    return known === undefined ? {} : { [annotations.ingressPin]: known }
+  },
 })
 
 /** Seconds precision, as LLMKube's controller parses it. */

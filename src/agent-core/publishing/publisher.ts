@@ -25,6 +25,7 @@ import {
   type Published,
   publishedOf,
   type PublishTarget,
+  sliceControllers,
   sliceIsCurrent,
 } from './objects.ts'
 import { type ServiceView, ServiceWriter } from './service.ts'
@@ -53,7 +54,7 @@ const publicationsOf =
       uid: target.uid,
       serviceName: naming.nameOf(target.name),
       servicePorts: naming.servicePortsOf(target.endpointPort),
-      annotations: naming.annotations(),
+      annotations: naming.annotations(target),
       published,
       heartbeat,
       agentVersion,
@@ -183,7 +184,7 @@ function publicationView(
   }
 }
 
-function soonest(...times: readonly (number | undefined)[]): number | undefined {
+export function soonest(...times: readonly (number | undefined)[]): number | undefined {
   const known = times.filter((time) => time !== undefined)
   return known.length === 0 ? undefined : Math.min(...known)
 }
@@ -314,11 +315,16 @@ export class Publisher {
   /** Creates or adopts the Service; only the holder of the claim does. `takesBack`: also from LLMKube's relay. */
   ensureService(target: PublishTarget, { takesBack = false } = {}): Promise<WriteResult> {
     const confirmed = this.#inTurn(target, (slice) => slice.confirm(target))
-    return this.#thenBeside(target, confirmed, (slice) => {
+    return this.#thenBeside(target, confirmed, async (slice) => {
       const cached = slice.cached(target)
       const publication = this.#publication(target, cached && publishedOf(cached))
-      const onCreate = () => this.#endpoints.forget(refKey(target))
-      return this.#service.write(target, publication, { onCreate, takesBack })
+      const relay = { isLeft: false }
+      const result = await this.#service.write(target, publication, {
+        onCreate: () => this.#endpoints.forget(refKey(target)),
+        ...(takesBack && { onTakenBack: () => (relay.isLeft = true) }),
+      })
+      if (relay.isLeft) await this.#removeSelected(publication)
+      return result
     })
   }
 
@@ -402,11 +408,28 @@ export class Publisher {
     return this.#forAllHeld(shutdownLimitMs, (target) => this.release(target), isMeant)
   }
 
-  /** Whether there is a slice or a Service of its name, whosever it is, or was until now. */
-  isThere({ namespace, name }: PublishTarget): boolean {
+  /** Whether there is a slice or a Service of its name in the caches, or anything is remembered of one. */
+  isThere(target: PublishTarget): boolean {
     const { slices, services, naming = directNaming } = this.#options
-    const place = [namespace, naming.nameOf(name)] as const
-    return slices.cache.get(...place) !== undefined || services.cache.get(...place) !== undefined
+    const place = [target.namespace, naming.nameOf(target.name)] as const
+    const isCached = slices.cache.get(...place) !== undefined || services.cache.get(...place) !== undefined
+    return isCached || this.#slices.isKnown(target) || this.#service.isKnown(target)
+  }
+
+  /**
+   * Removes what Kubernetes made for a Service that selected Pods: it leaves their addresses there for ever once the Service selects nothing,
+   * and requests would go to Pods that are gone.
+   */
+  async #removeSelected({ namespace, name, serviceName }: Publication): Promise<void> {
+    const { api, slices, endpoints } = this.#options
+    const { signal } = this.#stopped
+    const labelSelector = `${labels.serviceName}=${serviceName},${labels.sliceController} in (${sliceControllers.join(',')})`
+    for await (const { items } of api.pages(slices.resource, { namespace, labelSelector }, signal)) {
+      for (const { metadata } of items.map((item) => slices.parse(item))) {
+        await api.delete(slices.resource, namespace, metadata.name, metadata, signal)
+      }
+    }
+    if (endpoints) await this.#endpoints.removeOthers({ namespace, name, serviceName })
   }
 
   /** The services whose claims are held. */

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { z } from 'zod'
+import { isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { type InferenceService, parseEndpointSlice, resources } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -41,16 +42,23 @@ export interface Shown {
   readonly isHeldForRelay: boolean
 }
 
+export interface HeldService {
+  readonly target: PublishTarget
+  readonly shown: Shown
+}
+
 export interface RelayChoiceOptions {
   readonly api: KubeApi
   readonly mode: () => PublishMode
-  /** Why the service is for direct clients alone, as a sentence. */
-  readonly onlyDirect: (target: PublishTarget) => string | undefined
+  /** Why LLMKube's relay cannot be used for the service, as a sentence. */
+  readonly unfitForRelay: (target: PublishTarget) => string | undefined
   readonly learnt: LearntFile
   readonly service: (target: PublishTarget) => InferenceService | undefined
   readonly leadsToRelay: (target: PublishTarget) => Promise<boolean>
   /** Services of which this machine holds the claim, and what it has published of each. */
-  readonly held: () => readonly { readonly target: PublishTarget; readonly shown: Shown }[]
+  readonly held: () => readonly HeldService[]
+  readonly holdsAny: () => boolean
+  readonly ingress: () => 'open' | 'closed' | 'unknown'
   readonly log: Logger
   readonly onChange: (key: string) => void
   readonly monotonicNow: () => number
@@ -93,13 +101,19 @@ export class RelayChoice implements Disposable {
   }
 
   of(target: PublishTarget, { isHeldDirectly, isHeldForRelay }: Shown): Way {
-    const { mode, onlyDirect } = this.#options
-    if (mode() !== 'auto') return mode() === 'relay' ? 'relay' : 'direct'
+    const { mode, unfitForRelay, ingress } = this.#options
+    const isUnfit = unfitForRelay(target) !== undefined
+    if (mode() === 'direct') return 'direct'
+    // What pods have is not taken away before the relay can be reached.
+    if (mode() === 'relay' && isHeldDirectly && isUnfit) return 'direct'
+    if (mode() === 'relay') return isHeldDirectly && ingress() !== 'open' ? 'both' : 'relay'
     const key = refKey(target)
-    if (onlyDirect(target) !== undefined || this.#known === 'direct') return 'direct'
+    if (isUnfit || this.#known === 'direct') return 'direct'
     const isAlone = isHeldForRelay && !isHeldDirectly
-    if (this.#known === 'relay')
-      return this.#relayed.has(key) || (isAlone && !this.#failing.has(key)) ? 'relay' : 'both'
+    if (this.#known === 'relay') {
+      const isRelayed = this.#relayed.has(key) || (isAlone && !this.#failing.has(key))
+      return isRelayed && ingress() !== 'closed' ? 'relay' : 'both'
+    }
     return this.#tried === key || isAlone ? 'both' : 'direct'
   }
 
@@ -112,13 +126,18 @@ export class RelayChoice implements Disposable {
   published(target: PublishTarget): void {
     if (this.#options.mode() !== 'auto') return
     if (this.#known === undefined && this.#tried === undefined) this.#try(target)
-    this.#timer ??= this.#later()
+    this.watch()
   }
 
-  /** The watch was cut, as by a cluster that is updated: the controller may be another one by now. */
+  /** To be called while something is published. */
+  watch(): void {
+    if (this.#options.mode() === 'auto') this.#timer ??= this.#later()
+  }
+
+  /** After a sleep, a gap in the watches or a change of the setting: the controller may be another one by now. */
   tryAgain(): void {
     if (this.#known === 'direct') this.#decidedAt = -Infinity
-    this.#timer ??= this.#later()
+    this.watch()
   }
 
   forget(key: string): void {
@@ -135,8 +154,8 @@ export class RelayChoice implements Disposable {
   }
 
   #try(target: PublishTarget): void {
-    const { onlyDirect, onChange, log } = this.#options
-    if (onlyDirect(target) !== undefined) return
+    const { unfitForRelay, onChange, log } = this.#options
+    if (unfitForRelay(target) !== undefined) return
     this.#tried = refKey(target)
     log.info('is a relay known', {
       key: this.#tried,
@@ -149,7 +168,7 @@ export class RelayChoice implements Disposable {
     return setTimeout(() => {
       this.#timer = undefined
       void this.#look().then(() => {
-        if (!this.#stopped.signal.aborted && this.#options.held().length > 0) this.#timer ??= this.#later()
+        if (!this.#stopped.signal.aborted && this.#options.holdsAny()) this.watch()
       })
     }, this.#options.lookEveryMs ?? usualLookEveryMs).unref()
   }
@@ -167,41 +186,51 @@ export class RelayChoice implements Disposable {
     }
   }
 
-  async #lookAtTrial(held: ReturnType<RelayChoiceOptions['held']>): Promise<void> {
-    const { onlyDirect } = this.#options
+  async #lookAtTrial(held: readonly HeldService[]): Promise<void> {
+    const { unfitForRelay } = this.#options
     const tried = held.find(({ target }) => refKey(target) === this.#tried)
     if (tried) {
-      if (await this.#isTakenUp(tried)) await this.#decide('relay')
+      if ((await this.#isTakenUp(tried, held)) && (await this.#isRelayReady(tried.target))) await this.#decide('relay')
       return
     }
     this.#tried = undefined
-    const next = held.find(({ target, shown }) => shown.isHeldDirectly && onlyDirect(target) === undefined)
+    const next = held.find(({ target, shown }) => shown.isHeldDirectly && unfitForRelay(target) === undefined)
     if (next) this.#try(next.target)
   }
 
-  async #lookAtAll(held: ReturnType<RelayChoiceOptions['held']>): Promise<void> {
+  async #lookAtAll(held: readonly HeldService[]): Promise<void> {
     const { monotonicNow } = this.#options
     const isDue = monotonicNow() - this.#lookedAgainAt >= lookAgainMs
     if (isDue) this.#lookedAgainAt = monotonicNow()
-    for (const { target, shown } of held) {
-      const way = this.of(target, shown)
-      if (way === 'both') await this.#lookAtSwitch({ target, shown })
-      else if (way === 'relay' && isDue) await this.#lookAgain(target)
+    for (const one of held) {
+      const way = this.of(one.target, one.shown)
+      try {
+        if (way === 'both') await this.#lookAtSwitch(one, held)
+        else if (way === 'relay' && isDue) await this.#lookAgain(one.target)
+      } catch (error) {
+        // The others are looked at all the same.
+        if (!isApiError(error)) throw error
+        this.#options.log.debug('relay not looked at', { key: refKey(one.target), error })
+      }
+      if (this.#known !== 'relay') return
     }
   }
 
   /** Pods come by the relay once the Service leads to it and one of its Pods is ready: its readiness asks the ingress. */
-  async #lookAtSwitch(held: ReturnType<RelayChoiceOptions['held']>[number]): Promise<void> {
-    if (!(await this.#isTakenUp(held)) || !(await this.#isRelayReady(held.target))) return
-    const key = refKey(held.target)
+  async #lookAtSwitch(one: HeldService, all: readonly HeldService[]): Promise<void> {
+    if (!(await this.#isTakenUp(one, all)) || !(await this.#isRelayReady(one.target))) return
+    const key = refKey(one.target)
     this.#failing.delete(key)
     this.#silentSince.delete(key)
     this.#relayed.add(key)
     this.#options.onChange(key)
   }
 
-  /** A controller that writes, and for a minute takes up nothing that is new to it, knows no relay, or none any longer. */
-  async #isTakenUp({ target, shown }: ReturnType<RelayChoiceOptions['held']>[number]): Promise<boolean> {
+  /**
+   * A controller that writes, and for a minute takes up nothing that is new to it, knows no relay, or none any longer. While the relay of another
+   * service answers, it may be this one alone that it cannot take up: for its Secret, a quota, or another program's Service.
+   */
+  async #isTakenUp({ target, shown }: HeldService, all: readonly HeldService[]): Promise<boolean> {
     const { leadsToRelay, monotonicNow, api } = this.#options
     const key = refKey(target)
     if (!shown.isHeldForRelay) return false
@@ -211,8 +240,9 @@ export class RelayChoice implements Disposable {
     }
     const seen = this.#waiting.get(key) ?? { at: monotonicNow(), atServer: api.serverNow() }
     this.#waiting.set(key, seen)
-    if (monotonicNow() - seen.at >= takesUpWithinMs && this.#hasWritten(target, seen.atServer))
-      await this.#decide('direct')
+    const isLate = monotonicNow() - seen.at >= takesUpWithinMs && this.#hasWritten(target, seen.atServer)
+    const isAnotherRelayed = all.some((one) => this.of(one.target, one.shown) === 'relay')
+    if (isLate && !isAnotherRelayed) await this.#decide('direct')
     return false
   }
 

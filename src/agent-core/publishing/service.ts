@@ -137,11 +137,17 @@ export class ServiceWriter {
     return this.#lookAtEdits(target, this.#cached(target), publication)
   }
 
+  /** Whether something was found under its name that no watch tells. */
+  isKnown(target: PublishTarget): boolean {
+    return this.#found.has(refKey(target))
+  }
+
   /** Asks the server whether the Service leads to LLMKube's relay by now, which no watch tells. */
   async leadsToRelay(target: PublishTarget): Promise<boolean> {
     const service = await readNow({ ...this.#place(target), store: watchedStore(this.#services) })
     const isSo = judgeService(service, target).kind === 'relayed'
     if (isSo) this.#found.set(refKey(target), { kind: 'relayed', message: '', at: this.#now() })
+    else this.#found.delete(refKey(target))
     return isSo
   }
 
@@ -171,16 +177,17 @@ export class ServiceWriter {
   }
 
   /**
-   * `onCreate`: there was none, and so Kubernetes has deleted the Endpoints too. `takesBack`: from LLMKube's relay. Throws what the server
-   * refuses: its name was free before.
+   * `onCreate`: there was none, and so Kubernetes has deleted the Endpoints too. With `onTakenBack` it is taken from LLMKube's relay too. Throws what
+   * the server refuses: its name was free before.
    */
   async write(
     target: PublishTarget,
     publication: Publication,
-    { onCreate, takesBack }: { readonly onCreate: () => void; readonly takesBack: boolean },
+    { onCreate, onTakenBack }: { readonly onCreate: () => void; readonly onTakenBack?: () => void },
   ): Promise<WriteResult> {
     const edits = this.#editsOf(target)
     const wish = wishOf(publication)
+    const before = { isRelayed: false }
     const settled = await settledWrite<Service, WriteResult>({
       ...this.#place(target),
       store: watchedStore(this.#services),
@@ -188,13 +195,14 @@ export class ServiceWriter {
       decide: (service) => {
         const judged = judgeService(service, target)
         if (judged.kind === 'taken') return { do: 'stop', result: this.#remember(target, judged) }
-        if (judged.kind === 'relayed' && !takesBack) {
+        if (judged.kind === 'relayed' && !onTakenBack) {
           this.#found.set(refKey(target), { kind: 'relayed', message: '', at: this.#now() })
           return { do: 'stop', result: done }
         }
         if (service && serviceIsCurrent(service, publication)) return { do: 'stop', result: done }
         if ((this.#lookAtEdits(target, service, publication)?.mendInMs ?? 0) > 0) return { do: 'stop', result: done }
         edits.writing(wish)
+        before.isRelayed = judged.kind === 'relayed'
         if (service) return { do: 'patch', object: service, body: servicePatch(publication, service) }
         onCreate()
         return { do: 'create', body: serviceBody(publication) }
@@ -204,6 +212,7 @@ export class ServiceWriter {
     if (settled.kind === 'stopped') return settled.result
     this.#found.delete(refKey(target))
     edits.wrote(wish)
+    if (before.isRelayed) onTakenBack?.()
     return done
   }
 

@@ -2,12 +2,12 @@ import { isApiError } from '../kube/api-error.ts'
 import type { DoorState } from '../gateway/doors.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import type { PublishedPorts } from '../servers/ports.ts'
-import { refKey } from '../util/object-key.ts'
+import { refKey, splitKey } from '../util/object-key.ts'
 import type { PublishMode } from '../../contract/settings-table.ts'
 import { isDeletable, isElsewhere, isHeld } from './claim.ts'
 import { HeartbeatPulse } from './heartbeat.ts'
 import { type Published, type PublishTarget, relayNaming } from './objects.ts'
-import { type PublicationView, Publisher, type PublisherOptions, type Unfinished } from './publisher.ts'
+import { type PublicationView, Publisher, type PublisherOptions, soonest, type Unfinished } from './publisher.ts'
 import { type LearntFile, RelayChoice, type Way } from './relay-choice.ts'
 import { done, type WriteResult } from './writes.ts'
 
@@ -63,13 +63,16 @@ export class WaysToPublish implements AsyncDisposable {
     this.pulse = new HeartbeatPulse({ random, everyMs })
     const shared = { ...options, pulse: this.pulse }
     this.#direct = new Publisher(shared)
-    this.#relay = new Publisher({ ...shared, endpoints: undefined, naming: relayNaming(ingress) })
+    const pinFor = (target: PublishTarget) => (this.#leaving.has(refKey(target)) ? undefined : ingress.pin)
+    this.#relay = new Publisher({ ...shared, endpoints: undefined, naming: relayNaming(() => ingress.port, pinFor) })
     this.#choice = new RelayChoice({
       ...{ api, mode, learnt, log, onChange, monotonicNow },
-      onlyDirect,
+      unfitForRelay,
       service: options.inferenceService,
       leadsToRelay: (target) => this.#direct.leadsToRelay(target),
       held: () => this.#held(),
+      holdsAny: () => this.#direct.held().length > 0 || this.#relay.held().length > 0,
+      ingress: () => ingress.state.kind,
       lookEveryMs: options.lookEveryMs,
     })
   }
@@ -84,7 +87,7 @@ export class WaysToPublish implements AsyncDisposable {
     const relay = this.#relay.isThere(target) ? this.#relay.observe(target) : nothing(direct)
     const shown = shownBy(direct, relay)
     const way = this.#choice.of(target, shown)
-    if (shown.isHeldDirectly || shown.isHeldForRelay) this.#tell(target, { way, isRelayed: isHeld(relay.claim) })
+    this.#tell(target, shown.isHeldDirectly || shown.isHeldForRelay ? way : undefined, shown.isHeldForRelay)
     switch (way) {
       case 'direct':
         return this.#directly(target, direct, relay)
@@ -115,15 +118,20 @@ export class WaysToPublish implements AsyncDisposable {
   }
 
   ensureService(target: PublishTarget): Promise<WriteResult> {
-    return this.#wayOf(target) === 'relay'
-      ? this.#relay.ensureService(target, { takesBack: true })
-      : this.#direct.ensureService(target, { takesBack: this.#choice.takesBack })
+    if (this.#wayOf(target) === 'relay') return this.#relay.ensureService(target, { takesBack: true })
+    return this.#direct.ensureService(target, { takesBack: this.#choice.takesBack })
   }
 
   /** `published`: where the server answers, whichever way pods come. */
   async publish(target: PublishTarget, published: Published): Promise<WriteResult> {
     const way = this.#wayOf(target)
+    const primary = way === 'relay' ? this.#relay : this.#direct
+    if (!isHeld(primary.observe(target).claim)) {
+      const claimed = await primary.claim(target)
+      if (claimed.kind !== 'done') return claimed
+    }
     if (way === 'relay') {
+      this.#stay(target)
       const result = await this.#relay.publish(target, this.#behindIngress(published))
       return result.kind === 'done' ? this.#leave(this.#direct, target) : result
     }
@@ -142,7 +150,7 @@ export class WaysToPublish implements AsyncDisposable {
 
   /** The InferenceService is stopped: its own Service keeps its ClusterIP, all else goes. */
   async unpublish(target: PublishTarget): Promise<WriteResult> {
-    const left = isLeft(this.#relay.observe(target)) ? await this.#relay.remove(target) : done
+    const left = isLeft(this.#relay.observe(target)) ? await this.#removeRelays(target) : done
     return left.kind === 'done' ? this.#direct.unpublish(target) : left
   }
 
@@ -175,8 +183,7 @@ export class WaysToPublish implements AsyncDisposable {
     this.#options.ingress.forget(key)
     this.#ways.delete(key)
     this.#besideAt.delete(key)
-    clearTimeout(this.#leaving.get(key))
-    this.#leaving.delete(key)
+    this.#stay(splitKey(key))
   }
 
   watchGap(): void {
@@ -210,8 +217,11 @@ export class WaysToPublish implements AsyncDisposable {
     return {
       ...direct,
       ...(direct.service.kind === 'relayed' && { service: { kind: 'ours' }, serviceIsOwn: !isTakenBack }),
-      claim: elsewhere(direct, relay),
-      complete: direct.complete && (!isLeft(relay) || this.#leaving.has(refKey(target))),
+      ...together(direct, relay),
+      complete:
+        isHeld(direct.claim) === (isHeld(direct.claim) || isHeld(relay.claim)) &&
+        direct.complete &&
+        (!isLeft(relay) || this.#leaving.has(refKey(target))),
       present: direct.present || isLeft(relay),
     }
   }
@@ -220,18 +230,26 @@ export class WaysToPublish implements AsyncDisposable {
     const { port, state } = this.#options.ingress
     const [here, there] = [direct.published, relay.published]
     const isSame = here?.ready === there?.ready && here?.address === there?.address && here?.port === there?.enginePort
-    const isRight = isHeld(relay.claim) && isSame && there?.port === port && isServiceRight(relay) && relay.complete
-    const waits = this.#now() < (this.#besideAt.get(refKey(target)) ?? -Infinity)
-    const isBlocked = isElsewhere(relay.claim) || relay.claim.kind === 'taken' || state.kind !== 'open'
+    const isOpen = state.kind === 'open'
+    const isThere = isHeld(relay.claim) && isSame && there?.port === port
+    const isRight = isOpen && isThere && isServiceRight(relay) && relay.complete
+    const waitsMs = Math.max(
+      (this.#besideAt.get(refKey(target)) ?? -Infinity) - this.#now(),
+      relay.serviceEdits?.mendInMs ?? 0,
+      'edits' in relay.claim ? (relay.claim.edits?.mendInMs ?? 0) : 0,
+    )
+    const isBlocked = isElsewhere(relay.claim) || relay.claim.kind === 'taken' || !isOpen
+    const shown = this.#directly(target, direct, relay)
     return {
-      ...this.#directly(target, direct, relay),
-      complete: direct.complete && (isRight || waits || (isBlocked && there?.ready !== true)),
-      ...(here && { published: { ...here, ready: here.ready || there?.ready === true } }),
+      ...shown,
+      complete:
+        isHeld(direct.claim) && direct.complete && (isRight || waitsMs > 0 || (isBlocked && there?.ready !== true)),
+      recheckInMs: soonest(shown.recheckInMs, !isRight && waitsMs > 0 ? waitsMs : undefined),
     }
   }
 
   #byRelay(target: PublishTarget, direct: PublicationView, relay: PublicationView): PublicationView {
-    const tooLong = onlyDirect(target)
+    const tooLong = unfitForRelay(target)
     if (tooLong !== undefined) {
       return {
         ...relay,
@@ -246,10 +264,9 @@ export class WaysToPublish implements AsyncDisposable {
     const isAtIngress = published?.port === this.#options.ingress.port
     return {
       ...relay,
-      claim: elsewhere(relay, direct),
-      complete: relay.complete && isAtIngress && !direct.present,
+      ...together(relay, direct),
+      complete: isHeld(relay.claim) && relay.complete && isAtIngress && !direct.present,
       present: relay.present || direct.present,
-      published: published && { ...published, port: published.enginePort ?? published.port },
     }
   }
 
@@ -258,8 +275,7 @@ export class WaysToPublish implements AsyncDisposable {
     const { ingress, log } = this.#options
     const key = refKey(target)
     this.#besideAt.delete(key)
-    clearTimeout(this.#leaving.get(key))
-    this.#leaving.delete(key)
+    this.#stay(target)
     try {
       const result = await (ingress.state.kind === 'open'
         ? this.#publishAtIngress(target, published)
@@ -290,15 +306,27 @@ export class WaysToPublish implements AsyncDisposable {
     if (!isLeft(view)) return done
     // The Service of the InferenceService itself keeps its ClusterIP, or is its relay's.
     if (other === this.#direct) return other.unpublish(target)
-    return view.published?.ready === true && isHeld(view.claim) ? this.#leaveRelay(target) : other.remove(target)
+    const isAsked = view.published?.ready === true && isHeld(view.claim)
+    return isAsked ? this.#leaveRelay(target) : this.#removeRelays(target)
+  }
+
+  /** Also what was published for an InferenceService of this name that is gone. */
+  async #removeRelays(target: PublishTarget): Promise<WriteResult> {
+    const left = await this.#relay.unpublish(target)
+    return left.kind === 'done' ? this.#relay.remove(target) : left
+  }
+
+  /** It is published for a relay again. */
+  #stay(target: Pick<PublishTarget, 'namespace' | 'name'>): void {
+    const key = refKey(target)
+    clearTimeout(this.#leaving.get(key))
+    this.#leaving.delete(key)
   }
 
   /** The controller removes its relay where it finds no pin. */
   async #leaveRelay(target: PublishTarget): Promise<WriteResult> {
     const key = refKey(target)
     if (this.#leaving.has(key)) return done
-    const result = await this.#relay.withoutPin(target)
-    if (result.kind !== 'done') return result
     const leave = async (): Promise<void> => {
       const left = await this.#relay.withdraw(target)
       if (left.kind !== 'done') this.#options.log.info('not withdrawn from a relay', { key, reason: left.message })
@@ -312,7 +340,7 @@ export class WaysToPublish implements AsyncDisposable {
         })
     }, this.#options.relayLeavesMs ?? usualRelayLeavesMs)
     this.#leaving.set(key, timer.unref())
-    return done
+    return this.#relay.withoutPin(target)
   }
 
   #primary(target: PublishTarget): Publisher {
@@ -323,9 +351,14 @@ export class WaysToPublish implements AsyncDisposable {
     return this.#choice.of(target, this.#shown(target))
   }
 
-  /** The ingress, which is open where something needs it. */
-  #tell(target: PublishTarget, { way, isRelayed }: { readonly way: Way; readonly isRelayed: boolean }): void {
+  /** The ingress, which is open where something needs it. `way` is undefined where this machine does not publish the service. */
+  #tell(target: PublishTarget, way: Way | undefined, isRelayed: boolean): void {
     const key = refKey(target)
+    if (way === undefined) {
+      if (this.#ways.delete(key)) this.#options.ingress.set(key, undefined)
+      return
+    }
+    this.#choice.watch()
     this.#ways.set(key, way)
     const isNeeded = way === 'both' || (way === 'direct' && isRelayed)
     this.#options.ingress.set(key, way === 'relay' ? 'alone' : isNeeded ? 'beside' : undefined)
@@ -341,7 +374,7 @@ export class WaysToPublish implements AsyncDisposable {
     return [...byKey.values()].map((target) => ({ target, shown: this.#shown(target) }))
   }
 
-  /** One after the other; the first that is not done is what is answered. */
+  /** Both at once; the direct one's answer comes first where both are not done. */
   async #each(write: (one: Publisher) => Promise<WriteResult>): Promise<WriteResult> {
     const [direct, relay] = await Promise.all([write(this.#direct), write(this.#relay)])
     return direct.kind === 'done' ? relay : direct
@@ -352,8 +385,8 @@ export class WaysToPublish implements AsyncDisposable {
   }
 }
 
-/** Why the service is for direct clients alone, as a sentence: with a longer name the Service of the ingress would have none. */
-const onlyDirect = ({ name }: PublishTarget): string | undefined =>
+/** Why LLMKube's relay cannot be used for the service, as a sentence. */
+const unfitForRelay = ({ name }: PublishTarget): string | undefined =>
   name.length > longestName
     ? `Its name has ${name.length} characters, and the Service for LLMKube's relay, NAME-agent, takes ${longestName}.`
     : undefined
@@ -378,9 +411,26 @@ const shownBy = (direct: PublicationView, relay: PublicationView) => ({
   isHeldForRelay: isHeld(relay.claim),
 })
 
-/** The claim, where no living agent holds the slice of the other way. */
-const elsewhere = (own: PublicationView, other: PublicationView): PublicationView['claim'] =>
-  !isHeld(own.claim) && !isElsewhere(own.claim) && isElsewhere(other.claim) ? other.claim : own.claim
+/** What both say of one service: a claim is this machine's where either is, and pods come where either sends them. */
+function together(
+  own: PublicationView,
+  other: PublicationView,
+): Pick<PublicationView, 'claim' | 'published' | 'recheckInMs'> {
+  const isOthers =
+    own.claim.kind !== 'taken' &&
+    !isHeld(own.claim) &&
+    (isHeld(other.claim) || (!isElsewhere(own.claim) && isElsewhere(other.claim)))
+  const [here, there] = [own.published, other.published].map(
+    (published) => published && { ...published, port: published.enginePort ?? published.port },
+  )
+  const shown = here ?? (isHeld(other.claim) ? there : undefined)
+  const isReady = shown?.ready === true || (isHeld(other.claim) && there?.ready === true)
+  return {
+    claim: isOthers ? other.claim : own.claim,
+    published: shown && { ...shown, ready: isReady },
+    recheckInMs: isOthers ? soonest(own.recheckInMs, other.recheckInMs) : own.recheckInMs,
+  }
+}
 
 /** Something of this machine's, or what an agent gave up. */
 const isLeft = ({ present, claim, service, serviceIsOwn }: PublicationView): boolean =>
