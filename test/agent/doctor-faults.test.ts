@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, copyFile, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
+import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { annotations } from '../../src/agent-core/publishing/objects.ts'
@@ -79,8 +79,9 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
 
   beforeAll(async () => {
     // Not among temporary files, where a model store would be wrong.
-    await mkdir('out', { recursive: true })
-    folder = await mkdtemp(join(process.cwd(), 'out', 'doctor-'))
+    const ofUser = join(homedir(), '.cache', 'metalbar')
+    await mkdir(ofUser, { recursive: true })
+    folder = await mkdtemp(join(ofUser, 'doctor-'))
     await copyFile(sampleServerPath, join(folder, 'llama-server'))
     await copyFile(join(sampleServerPath, '../sample-answers.cjs'), join(folder, 'sample-answers.cjs'))
     port = await freePort()

@@ -368,7 +368,7 @@ export function testCarriers(carriers: readonly Carrier[]): void {
       door.onQuery = ({ name }) => Promise.resolve(questions[name].answer)
       const all = Object.values(questions)
       const answers = []
-      for (const { ask } of all) answers.push(await carrier.link.query(ask))
+      for (const { ask } of all) answers.push(agents(await carrier.link.query(ask)))
       expect([door.queries, answers]).toEqual([all.map(({ asked }) => asked), all.map(({ answer }) => answer)])
     })
 
@@ -501,3 +501,9 @@ export function testCarriers(carriers: readonly Carrier[]): void {
     })
   })
 }
+
+/** The app adds to a report what only it knows. */
+const agents = <A>(answer: A): A =>
+  typeof answer === 'object' && answer !== null && 'files' in answer && Array.isArray(answer.files)
+    ? { ...answer, files: answer.files.filter((file: { name?: string }) => file.name !== 'app.json') }
+    : answer

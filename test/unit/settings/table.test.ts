@@ -49,7 +49,7 @@ describe('the table of settings', () => {
     const flags = Object.entries(flagTable(places))
     const stated = flags.flatMap(([, { setting, aliasOf }]) => (aliasOf === undefined && setting ? [setting] : []))
     const others = flags.filter(([, flag]) => !flag.setting && !flag.aliasOf && !flag.notInEffect).map(([name]) => name)
-    expect(stated.toSorted()).toEqual([...Object.keys(allRows), 'namespace'].toSorted())
+    expect(stated.toSorted()).toEqual([...Object.keys(allRows), 'namespace', 'publish'].toSorted())
     expect(others).toEqual(['version'])
     expect(new Set(settingSpellings).size).toBe(settingNames.length)
   })
