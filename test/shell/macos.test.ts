@@ -199,7 +199,8 @@ test('the doctor and the report of its window know of the app: whether it is ope
   expect(files.find(({ name }) => name === 'app.json')?.text).toContain('"login-item"')
 
   await page.getByRole('tab', { name: 'Help' }).click()
-  await page.getByRole('heading', { name: 'Is the icon of Metalbar to be seen?' }).waitFor()
+  // The questions about the machine may take ten seconds.
+  await page.getByRole('heading', { name: 'Is the icon of Metalbar to be seen?' }).waitFor({ timeout: 15_000 })
 })
 
 describe('what only the app’s own window may ask', () => {
