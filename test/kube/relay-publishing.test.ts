@@ -227,7 +227,7 @@ describe('ways to publish', () => {
   })
 
   test('a service that is really named so, and one whose name is too long, are left as they are', async () => {
-    const there = await begin({ relayPod })
+    const there = await begin(undefined)
     const own = await there.serviceNamed('tiny-agent')
     await there.serve(own)
     await there.serve()

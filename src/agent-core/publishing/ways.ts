@@ -84,7 +84,12 @@ export class WaysToPublish implements AsyncDisposable {
 
   observe(target: PublishTarget): PublicationView {
     const direct = this.#direct.observe(target)
-    const relay = this.#relay.isThere(target) ? this.#relay.observe(target) : nothing(direct)
+    const isThere = this.#relay.isThere(target)
+    if (!isThere && this.#options.mode() === 'direct' && direct.service.kind !== 'relayed') {
+      this.#tell(target, isHeld(direct.claim) ? 'direct' : undefined, false)
+      return direct
+    }
+    const relay = isThere ? this.#relay.observe(target) : nothing(direct)
     const shown = shownBy(direct, relay)
     const way = this.#choice.of(target, shown)
     this.#tell(target, shown.isHeldDirectly || shown.isHeldForRelay ? way : undefined, shown.isHeldForRelay)
