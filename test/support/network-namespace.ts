@@ -14,6 +14,10 @@ export interface NetworkNamespace extends AsyncDisposable {
   alsoHere(): Promise<string>
   /** Takes it away again. */
   loseHere(address: string): Promise<void>
+  /** From now on nothing that the other side sends gets here, as behind a firewall that drops it. */
+  drops(): Promise<void>
+  /** From now on the other side is told that this one cannot be reached, as by a firewall that rejects what is sent. */
+  rejects(): Promise<void>
   /** The command and arguments that run a program over there. */
   enter(command: readonly string[]): [string, ...string[]]
 }
@@ -55,6 +59,10 @@ export async function createNetworkNamespace(): Promise<NetworkNamespace> {
       return address
     },
     loseHere: (address) => ip('address', 'delete', `${address}/32`, 'dev', near),
+    // To a card that nobody has.
+    drops: () =>
+      ip('-n', name, 'neighbour', 'replace', here, 'lladdr', '02:00:00:00:00:01', 'nud', 'permanent', 'dev', far),
+    rejects: () => ip('-n', name, 'route', 'add', 'unreachable', `${here}/32`),
     enter: (command) => ['ip', 'netns', 'exec', name, ...command],
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   }

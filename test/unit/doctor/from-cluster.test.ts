@@ -8,6 +8,8 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { z } from 'zod'
 import { judgeDials, probePod, type ProbeTarget } from '../../../src/agent-core/doctor/from-cluster.ts'
 import { freePort } from '../../support/free-port.ts'
+import { createNetworkNamespace, type NetworkNamespace } from '../../support/network-namespace.ts'
+import { missingNetworkNamespaces, skipWhen } from '../../support/skip.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const target: ProbeTarget = {
@@ -16,13 +18,18 @@ const target: ProbeTarget = {
 }
 const script = z.object({ spec: z.object({ containers: z.array(z.object({ command: z.array(z.string()) })) }) })
 
-/** The script of the Pod, run here by `sh` with the wget of this machine. */
-async function runHere(serviceUrl: string, addressUrl: string) {
+/** The script of the Pod, run by `sh` with the wget of this machine: here, or where `enter` leads. */
+async function runHere(
+  serviceUrl: string,
+  addressUrl: string,
+  enter: (command: readonly string[]) => readonly string[] = (command) => command,
+) {
   await using folder = await temporaryFolder()
   const file = join(folder.dir, 'termination-log')
   const [container] = script.parse(probePod(target, 'busybox:1.37', 'probe')).spec.containers
   const text = container?.command[2]?.replace('/dev/termination-log', file) ?? ''
-  await execa('sh', ['-c', text], { env: { SERVICE_URL: serviceUrl, ADDRESS_URL: addressUrl } })
+  const [command = '', ...args] = enter(['sh', '-c', text])
+  await execa(command, args, { env: { SERVICE_URL: serviceUrl, ADDRESS_URL: addressUrl } })
   return judgeDials(await readFile(file, 'utf8'), target)
 }
 
@@ -42,6 +49,27 @@ test('the script of the Pod tells by the wget of this machine what became of bot
     runHere('http://tiny.invalid/health', `${at}/well`),
   ])
   expect(hops.map((view) => view?.hop)).toEqual(['reached', 'status', 'refused', 'endpoints', 'dns'])
+})
+
+describe('a firewall between the Pod and this machine', () => {
+  skipWhen(missingNetworkNamespaces())
+
+  test.each([
+    ['drops what is sent', (node: NetworkNamespace) => node.drops(), 'timedOut', /drops it/],
+    ['rejects it', (node: NetworkNamespace) => node.rejects(), 'timedOut', /have no route/],
+    ['lets it pass', () => Promise.resolve(), 'reached', /^A Pod in models reached/],
+  ])('that %s', async (_what, stand, hop, says) => {
+    await using node = await createNetworkNamespace()
+    const server = createServer((_request, response) => response.end('well')).listen(0, node.here)
+    await once(server, 'listening')
+    onTestFinished(() => void server.close())
+    await stand(node)
+    const at = `http://${node.here}:${(server.address() as AddressInfo).port}/health`
+    expect(await runHere(at, at, (command) => node.enter(command))).toMatchObject({
+      hop,
+      says: expect.stringMatching(says) as string,
+    })
+  })
 })
 
 /** As the script in the Pod writes them, each with what `wget` printed. */
