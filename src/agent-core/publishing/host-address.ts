@@ -256,6 +256,8 @@ export class PublishedAddress implements Disposable {
   /** The interfaces of the last check. */
   #seen: readonly HostCandidate[] = []
   #checkedAt = 0
+  #checks = 0
+  #latest: Promise<void> = Promise.resolve()
 
   constructor(options: PublishedAddressOptions) {
     this.#options = options
@@ -296,7 +298,12 @@ export class PublishedAddress implements Disposable {
   }
 
   /** Resolves when the address is the one that is wanted at that moment. */
-  async check(): Promise<void> {
+  check(): Promise<void> {
+    this.#latest = this.#check(++this.#checks)
+    return this.#latest
+  }
+
+  async #check(turn: number): Promise<void> {
     const { interfaces, wanted, server, local, onChange } = this.#options
     const cluster = server()
     this.#checkedAt = performance.now()
@@ -310,6 +317,8 @@ export class PublishedAddress implements Disposable {
       interfaces,
       before: this.#current,
     })
+    // What was found before the interfaces changed is out of date.
+    if (turn !== this.#checks) return this.#latest
     // While a name server was waited for, a person may have chosen another address, or another cluster may be served.
     if (!isDeepStrictEqual([choice, cluster], [wanted(), server()])) return this.check()
     if (isDeepStrictEqual(found, this.#current)) return
