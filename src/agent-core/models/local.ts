@@ -305,7 +305,8 @@ const cacheMark = '.metalbar-cache'
 export async function claimCacheFolder(path: string): Promise<boolean> {
   try {
     await mkdir(path, { recursive: true, mode: 0o700 })
-    const names = await readdir(path)
+    // The Finder leaves its own in a folder that a person has opened.
+    const names = (await readdir(path)).filter((name) => name !== '.DS_Store' && name !== '.localized')
     if (names.length === 0) await writeFile(join(path, cacheMark), '', { mode: 0o600, flag: 'a' })
     return names.length === 0 || names.includes(cacheMark)
   } catch (error) {

@@ -211,7 +211,7 @@ export function findRuntime(
 export const askDaemon = ({ name }: Pick<DaemonRuntime, 'name'>, port: number, own?: OwnDaemon): Promise<string> =>
   daemonAt(name, { host: loopback, port }, own).version(AbortSignal.timeout(usualLimitMs))
 
-/** As far as its version is asked for. Undefined where a person does not have this agent start it. */
+/** Enough to ask it for its version. Undefined where a person does not have this agent start it. */
 export const ownDaemon = (
   { name, start }: Pick<DaemonRuntime, 'name' | 'start'>,
   stateDir: string,

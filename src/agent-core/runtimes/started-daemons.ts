@@ -2,7 +2,7 @@ import { mkdir, stat } from 'node:fs/promises'
 import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
 import { adoptServers } from '../servers/adoption.ts'
 import { DaemonError, type DaemonRuntimeName, daemonRuntimes, type OwnDaemon } from '../servers/daemon.ts'
-import { type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
+import { defaultDrainLimitMs, type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
 import { daemonHome, daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { loopback } from '../servers/listening.ts'
@@ -225,6 +225,8 @@ class Keeper {
   #refused: { readonly flags: string; readonly message: string } | undefined
   /** One that a person started answers at its port. */
   #isPersons = false
+  /** Since when a start with other flags waits for requests to end. */
+  #busySince: number | undefined
   /** False while the models in it are not known yet, which are to leave it before it is ended. */
   #hasBegun = false
   #isOver = false
@@ -379,6 +381,7 @@ class Keeper {
     const { product, name } = this.#runtime
     const lacks = await this.#lacks()
     if (lacks.size === 0) {
+      this.#busySince = undefined
       if (this.#ending) {
         this.#ending = undefined
         this.#options.onChange(name)
@@ -390,7 +393,11 @@ class Keeper {
       this.#ending = { isUnwanted: false, message }
       this.#options.onChange(name)
     }
-    if (await this.#isBusy()) return this.#lookEveryMs
+    this.#busySince ??= performance.now()
+    // Who asks all the time keeps nobody from it for longer than that.
+    const isPatient = performance.now() - this.#busySince < defaultDrainLimitMs
+    if (isPatient && (await this.#isBusy())) return this.#lookEveryMs
+    this.#busySince = undefined
     await this.#leave(this.#ending, async () => !this.#isWanted || (await this.#lacks()).size > 0)
     return undefined
   }

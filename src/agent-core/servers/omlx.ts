@@ -310,7 +310,7 @@ export const omlxArguments = ({ host, port, home }: DaemonAddress & Pick<OwnDaem
 const modelSettings = z.looseObject({ models: z.record(z.string(), z.looseObject({})).default({}) })
 const savedBits = z.object({ turboquant_kv_enabled: z.literal(true), turboquant_kv_bits: z.number() })
 
-/** In this turn, since several models may be loaded at the same time. False where oMLX has it so already. */
+/** Synchronous, so that two loads do not overwrite each other's entry. Whether the file was changed. */
 function saveCacheBits(home: string, id: string, bits: number | undefined): boolean {
   const file = join(home, 'model_settings.json')
   const { models, ...others } = modelSettings.safeParse(jsonNow(file)).data ?? { version: 1, models: {} }
