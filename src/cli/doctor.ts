@@ -271,8 +271,8 @@ async function writeReport(
 ): Promise<number> {
   const { io } = context
   const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'diagnostics' }))
-  const found = asked?.files ?? (await filesHere(io, wish.stateDir))
-  const files = wish.selftest ? [...found, await selftestFile(io)] : found
+  const selftest = wish.selftest ? await selftestReport(io) : undefined
+  const files = await withSelftest(io, wish.stateDir, { found: asked?.files, selftest })
   const file = path.resolve(io.cwd, wish.output ?? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`)
   const rows = files.map(({ name, text }) => [name, formatBytes(Buffer.byteLength(text))])
   io.stdout.write(
@@ -294,15 +294,31 @@ async function writeReport(
   return exitCodes.done
 }
 
-async function filesHere(io: CliIo, stateDir: string): Promise<readonly DiagnosticFile[]> {
-  const { diagnosticFiles } = await import('../agent-core/doctor/diagnostics.ts')
-  const report = await examineHere(io, { stateDir, flags: [] })
+/** What an agent found, or what is found here where none runs, and the selftest: all without what this machine logs in with. */
+async function withSelftest(
+  io: CliIo,
+  stateDir: string,
+  { found, selftest }: { readonly found: readonly DiagnosticFile[] | undefined; readonly selftest: unknown },
+): Promise<readonly DiagnosticFile[]> {
+  if (found && selftest === undefined) return found
+  const [{ diagnosticFiles }, { secretsOf }, { examine }, { doctorChecks }] = await Promise.all([
+    import('../agent-core/doctor/diagnostics.ts'),
+    import('../agent-core/api/diagnostics.ts'),
+    import('../agent-core/doctor/doctor.ts'),
+    import('../agent-core/doctor/checks.ts'),
+  ])
+  const patient = await patientHere(io, { stateDir, flags: [] })
   const about = { version: buildInfo.version, node: process.version, system: `${io.platform} ${release()}` }
-  return diagnosticFiles({ 'about.json': about, 'doctor.json': report }, { values: [], home: io.homeDir })
+  const parts = {
+    ...(!found && { 'about.json': about, 'doctor.json': await examine(patient, doctorChecks) }),
+    ...(selftest !== undefined && { 'selftest.json': selftest }),
+  }
+  const { hubTokenFile } = patient.settings
+  const values = await secretsOf(patient, { env: io.env, home: io.homeDir, hubTokenFile })
+  return [...(found ?? []), ...diagnosticFiles(parts, { values, home: io.homeDir })]
 }
 
-async function selftestFile(io: CliIo): Promise<DiagnosticFile> {
+async function selftestReport(io: CliIo): Promise<unknown> {
   const { askSelftest } = await import('./selftest.ts')
-  const report = await untilStopped((stop) => askSelftest(io, { stop }))
-  return { name: 'selftest.json', text: `${JSON.stringify(report ?? 'It was stopped.', null, 2)}\n` }
+  return (await untilStopped((stop) => askSelftest(io, { stop }))) ?? 'It was stopped.'
 }

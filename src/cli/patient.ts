@@ -72,8 +72,19 @@ async function startedAs(io: CliIo, { stateDir, flags }: PatientWish): Promise<A
     modelStore: defaultModelStore(io.platform, io.env, io.homeDir),
     stateDir: folder,
   }
+  const ofService = await flagsOfService(io, folder)
   try {
-    const asked = parseRunArguments([...(await flagsOfService(io, folder)), ...flags], defaults, io.cwd)
+    parseRunArguments(ofService, defaults, io.cwd)
+  } catch (error) {
+    if (!(error instanceof FlagError)) throw error
+    // With it no agent starts: whoever asks what is wrong is to be told, and of all else too.
+    io.stderr.write(
+      `metal-agent: The installed service gives a flag that this version does not take: ${error.message}\n`,
+    )
+    ofService.length = 0
+  }
+  try {
+    const asked = parseRunArguments([...ofService, ...flags], defaults, io.cwd)
     if (asked.kind === 'run') return asked.settings
     throw new VerbError('What follows -- are flags of the agent that choose how it runs.')
   } catch (error) {

@@ -47,7 +47,10 @@ export async function diagnostics(sources: DiagnosticsSources): Promise<Answer<'
     ...(agentLog !== undefined && { 'agent.log': agentLog }),
     ...(await serverLogs(snapshot?.services ?? [])),
   }
-  const secrets = { values: await secretsOf(sources), home: patient.env['HOME'] ?? homedir() }
+  const secrets = {
+    values: await secretsOf({ ...patient, settings: settings.current }, sources.hubLogin),
+    home: patient.env['HOME'] ?? homedir(),
+  }
   return { files: diagnosticFiles(parts, secrets) }
 }
 
@@ -71,9 +74,15 @@ async function serverLogs(
   return Object.fromEntries((await Promise.all(logs)).flat())
 }
 
+interface Secretive extends Pick<Patient, 'context' | 'env'> {
+  readonly settings: Pick<Patient['settings'], 'metricsTokenFile'>
+}
+
 /** What this machine logs in with at its cluster and at the Hub, the token of its metrics, and what its environment calls a secret. */
-async function secretsOf({ patient: { context, env }, hubLogin, settings }: DiagnosticsSources): Promise<string[]> {
-  const { metricsTokenFile } = settings.current
+export async function secretsOf(
+  { context, env, settings: { metricsTokenFile } }: Secretive,
+  hubLogin: LoginSources,
+): Promise<string[]> {
   // What cannot be read is in no report either.
   const unknown = () => undefined
   const [ofCluster, ofHub, ofMetrics] = await Promise.all([

@@ -26,6 +26,8 @@ export interface Patient {
     | 'modelStore'
     | 'stateDir'
     | 'diskReserveBytes'
+    | 'hubTokenFile'
+    | 'metricsTokenFile'
     | 'port'
     | 'clientPort'
     | 'listen'
