@@ -64,7 +64,7 @@ describe('ways to publish', () => {
       ['services', 'endpointslices'],
       ['services'],
     ])
-    expect((await cluster.get('services', 'tiny')).metadata.labels).not.toHaveProperty([managedBy])
+    expect((await cluster.get('services', 'tiny')).metadata.labels ?? {}).not.toHaveProperty([managedBy])
     expect(agent.publisher.observe(target)).toMatchObject({
       claim: { kind: 'ours' },
       complete: true,
