@@ -35,6 +35,7 @@ const faces = {
     'command',
     'commands',
     'delete-model',
+    'diagnostics',
     'fit',
     'fit-query',
     'machine-queries',
