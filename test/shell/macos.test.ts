@@ -345,6 +345,10 @@ test('where a metal-agent runs this node, the app says so, and takes its place w
   await agent.exited
   await eventually(async () => !JSON.stringify(await app.menu()).includes('Run the agent in this app'))
   await app.icon('serving')
+  // A server that is to be replaced serves on for a while, and says so.
+  const saying = async () => (await app.service('tiny')).message
+  await eventually(async () => (await saying()).startsWith('Serving at 192.0.2.10'))
+  expect(await saying()).not.toContain('is about to be restarted')
   expect([await app.serverOf('tiny'), lives(pid), world.published('tiny'), agent.exit?.code]).toEqual([
     pid,
     true,

@@ -519,6 +519,7 @@ function openSession(
       unverified: () => installed.unverified,
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
       program: (runtime) => started[runtime.settings.program],
+      programNow: (runtime) => context.settings()[runtime.settings.program],
       performanceCores,
       policy: specPolicy(settings),
       port: (runtime) => portPolicy(settings, runtime),

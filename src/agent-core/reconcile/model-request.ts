@@ -9,6 +9,7 @@ import { ModelError } from '../models/errors.ts'
 import type { LocalModel, ModelRequest } from '../models/models.ts'
 import { selectionDigest } from '../models/selection.ts'
 import { sourceDigest } from '../models/source.ts'
+import { isBasedOn } from '../runtimes/resolution.ts'
 import type { Draft } from './draft.ts'
 
 /** What a fetch depends on: where this changes, the model and its draft are asked for again. */
@@ -48,7 +49,7 @@ export function digestWith(
   }: { server: string | undefined; revision?: string | undefined; isNewer?: boolean | undefined },
 ): string {
   const desired = revision === undefined ? base : `${base}+${revision.slice(0, 16)}`
-  if (server === undefined || (server !== base && !server.startsWith(`${base}+`))) return desired
+  if (server === undefined || !isBasedOn(server, base)) return desired
   return revision === undefined || (server === base && !isNewer) ? server : desired
 }
 

@@ -128,6 +128,9 @@ export interface ServingInput {
   readonly modelSource: string
 }
 
+/** Whether the digest of a server is the serving digest `base`, with whatever content of its model. */
+export const isBasedOn = (digest: string, base: string): boolean => digest === base || digest.startsWith(`${base}+`)
+
 /** Which port a server got is no reason to restart it. */
 const anyPort = 0
 

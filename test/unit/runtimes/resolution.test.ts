@@ -257,6 +257,32 @@ test('a service is told what is wrong with the only runtime that is there for it
   ])
 })
 
+test('a server keeps its digest where the flag that named its program goes, and a person has set the same program', () => {
+  const service = parseInferenceService({
+    metadata: { name: 'a', namespace: 'ns', uid: 'a', resourceVersion: '1' },
+    spec: {},
+  })
+  const model = modelSpec.parse({ source: 'https://example.test/m.gguf' })
+  const digestOf = (given: string | undefined, byPerson: string | undefined, served?: string) => {
+    const choose = chooseRuntime({
+      ...{ defaultRuntime: undefined, program: () => given, programNow: () => byPerson, performanceCores: undefined },
+      policy: { allowsUnsafe: false, modelRoots: [], allowedEnv: [] },
+    })
+    const choice = choose(service, service.spec.value, model, { served })
+    return choice.ok ? choice.digest : undefined
+  }
+  const byFlag = digestOf('/opt/llama-server', '/opt/llama-server')
+  const byNobody = digestOf(undefined, undefined)
+  expect(byFlag).not.toBe(byNobody)
+  expect([
+    digestOf(undefined, '/opt/llama-server', `${byFlag}+2e1e`),
+    digestOf(undefined, '/opt/other', `${byFlag}+2e1e`),
+    // A path that a person sets restarts none.
+    digestOf(undefined, '/opt/llama-server', `${byNobody}+2e1e`),
+    digestOf(undefined, '/opt/llama-server'),
+  ]).toEqual([byFlag, byNobody, byNobody, byNobody])
+})
+
 // As the build of 24 November 2026 wrote them into its ledger. Where one changes, an update restarts the servers of everybody: what is
 // added to a command line is left out of the digest instead.
 test.each<[string, object, string]>([

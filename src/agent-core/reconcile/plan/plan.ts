@@ -39,6 +39,7 @@ import {
   unreachable,
   type Unreached,
 } from './observation.ts'
+import { isBasedOn } from '../../runtimes/resolution.ts'
 import { unknownDigest } from '../../servers/adoption.ts'
 import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
 
@@ -425,7 +426,7 @@ function refused(observed: Observation, { reason, message, spares }: Refused): P
 
 /** A digest of which nothing is known may be any. */
 const wasStartedWith = (digest: string, refused: string | undefined): boolean =>
-  refused !== undefined && (digest === unknownDigest || digest === refused || digest.startsWith(`${refused}+`))
+  refused !== undefined && (digest === unknownDigest || isBasedOn(digest, refused))
 
 type Unreadable = Extract<Desired, { kind: 'unreadable' }>
 
