@@ -38,6 +38,8 @@ export interface PublishingAgent<P = Publisher> extends AsyncDisposable {
 /** Its writes and single reads, as `POST services`. */
 export class CountingApi extends KubeApi {
   #seen: string[] = []
+  /** Called with the kind and the name of what is about to be deleted. */
+  beforeDelete: (plural: string, name: string) => Promise<void> = () => Promise.resolve()
   /** Reads of a single Service so far. */
   lookups = 0
 
@@ -65,8 +67,10 @@ export class CountingApi extends KubeApi {
     return super.mergePatch(...parameters)
   }
 
-  override delete(...parameters: Parameters<KubeApi['delete']>): Promise<void> {
-    this.#seen.push(`DELETE ${parameters[0].plural}`)
+  override async delete(...parameters: Parameters<KubeApi['delete']>): Promise<void> {
+    const [{ plural }, , name] = parameters
+    this.#seen.push(`DELETE ${plural}`)
+    await this.beforeDelete(plural, name)
     return super.delete(...parameters)
   }
 }

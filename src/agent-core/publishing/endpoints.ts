@@ -24,7 +24,7 @@ import {
   type PublishTarget,
   serviceNameOf,
 } from './objects.ts'
-import { ForeignEdits, type ObjectStore, settledWrite } from './writes.ts'
+import { deleteWhere, ForeignEdits, type ObjectStore, settledWrite } from './writes.ts'
 
 const ownerReference = z.object({
   apiVersion: z.string(),
@@ -288,13 +288,8 @@ export class EndpointsWriter {
     this.#written.delete(key)
     if (!this.#resource || this.#isDenied(key)) return
     try {
-      await settledWrite<Endpoints, undefined>({
-        ...this.#place(place),
-        store: this.#store(this.#resource, key),
-        known: known ?? 'unread',
-        decide: (endpoints) =>
-          endpoints && isAgents(endpoints) ? { do: 'delete', object: endpoints } : { do: 'stop', result: undefined },
-      })
+      const store = this.#store(this.#resource, key)
+      await deleteWhere({ ...this.#place(place), store, known: known ?? 'unread' }, isAgents)
     } catch (error) {
       if (known) this.#known.set(key, known)
       if (!isApiError(error, 403)) throw error
@@ -308,13 +303,8 @@ export class EndpointsWriter {
   async removeOthers(place: Place): Promise<void> {
     if (!this.#resource) return
     const key = refKey(place)
-    await settledWrite<Endpoints, undefined>({
-      ...this.#place(place),
-      store: this.#store(this.#resource, key),
-      known: 'unread',
-      decide: (endpoints) =>
-        endpoints && !isAgents(endpoints) ? { do: 'delete', object: endpoints } : { do: 'stop', result: undefined },
-    })
+    const store = this.#store(this.#resource, key)
+    await deleteWhere({ ...this.#place(place), store, known: 'unread' }, (endpoints) => !isAgents(endpoints))
     this.#denials.delete(key)
   }
 

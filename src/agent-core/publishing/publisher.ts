@@ -29,7 +29,7 @@ import {
   sliceIsCurrent,
 } from './objects.ts'
 import { type ServiceView, ServiceWriter } from './service.ts'
-import { done, type Edits, type WatchedKind, type WriteResult } from './writes.ts'
+import { deleteWhere, done, type Edits, type WatchedKind, type WriteResult } from './writes.ts'
 
 interface PublicationsOptions {
   readonly api: KubeApi
@@ -140,9 +140,9 @@ export interface PublicationView {
   readonly recheckInMs: number | undefined
 }
 
-/** The view before the first list. */
-const unknownView: PublicationView = {
-  claim: { kind: 'unknown' },
+/** As it is seen before the first list (the claim is unknown), and where there is neither slice nor Service (it is absent). */
+export const emptyView = (claim: { readonly kind: 'unknown' | 'absent' }): PublicationView => ({
+  claim,
   service: { kind: 'absent' },
   serviceUpToDate: true,
   serviceIsOwn: false,
@@ -151,7 +151,7 @@ const unknownView: PublicationView = {
   published: undefined,
   present: false,
   recheckInMs: undefined,
-}
+})
 
 interface Parts {
   readonly slices: Pick<ClaimedSlices, 'view'>
@@ -277,7 +277,7 @@ export class Publisher {
   /** From the caches alone. A claim found to be ours, as after a restart, is renewed from now on. */
   observe(target: PublishTarget): PublicationView {
     const { services, slices } = this.#options
-    if (!slices.cache.synced || !services.cache.synced) return unknownView
+    if (!slices.cache.synced || !services.cache.synced) return emptyView({ kind: 'unknown' })
     const parts = { slices: this.#slices, service: this.#service, endpoints: this.#endpoints }
     return publicationView(target, parts, (published) => this.#publication(target, published))
   }
@@ -425,8 +425,11 @@ export class Publisher {
     const { signal } = this.#stopped
     const labelSelector = `${labels.serviceName}=${serviceName},${labels.sliceController} in (${sliceControllers.join(',')})`
     for await (const { items } of api.pages(slices.resource, { namespace, labelSelector }, signal)) {
-      for (const { metadata } of items.map((item) => slices.parse(item))) {
-        await api.delete(slices.resource, namespace, metadata.name, metadata, signal)
+      for (const known of items.map((item) => slices.parse(item))) {
+        // None of them is watched.
+        const store = { resource: slices.resource, parse: slices.parse, learn: () => undefined }
+        const at = { api, store, namespace, name: known.metadata.name, known, signal }
+        await deleteWhere(at, (now) => isOfKubernetes(now))
       }
     }
     if (endpoints) await this.#endpoints.removeOthers({ namespace, name, serviceName })
@@ -532,5 +535,9 @@ export class Publisher {
     return writeWithin(limitMs, held, write, this.#stopped.signal)
   }
 }
+
+/** Kubernetes made it, for a Service that selected Pods, or of Endpoints. */
+const isOfKubernetes = ({ metadata }: EndpointSlice): boolean =>
+  sliceControllers.some((name) => metadata.labels[labels.sliceController] === name)
 
 const nameOf = ({ namespace, name }: PublishTarget) => ({ namespace, name })

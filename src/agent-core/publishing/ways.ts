@@ -7,7 +7,14 @@ import type { PublishMode } from '../../contract/settings-table.ts'
 import { isDeletable, isElsewhere, isHeld } from './claim.ts'
 import { HeartbeatPulse } from './heartbeat.ts'
 import { type Published, type PublishTarget, relayNaming } from './objects.ts'
-import { type PublicationView, Publisher, type PublisherOptions, soonest, type Unfinished } from './publisher.ts'
+import {
+  emptyView,
+  type PublicationView,
+  Publisher,
+  type PublisherOptions,
+  soonest,
+  type Unfinished,
+} from './publisher.ts'
 import { type LearntFile, RelayChoice, type Way } from './relay-choice.ts'
 import { done, type WriteResult } from './writes.ts'
 
@@ -89,7 +96,9 @@ export class WaysToPublish implements AsyncDisposable {
       this.#tell(target, isHeld(direct.claim) ? 'direct' : undefined, false)
       return direct
     }
-    const relay = isThere ? this.#relay.observe(target) : nothing(direct)
+    const relay = isThere
+      ? this.#relay.observe(target)
+      : emptyView({ kind: direct.claim.kind === 'unknown' ? 'unknown' : 'absent' })
     const shown = shownBy(direct, relay)
     const way = this.#choice.of(target, shown)
     this.#tell(target, shown.isHeldDirectly || shown.isHeldForRelay ? way : undefined, shown.isHeldForRelay)
@@ -397,19 +406,6 @@ const unfitForRelay = ({ name }: PublishTarget): string | undefined =>
     : undefined
 
 const longestName = 57
-
-/** As it is seen where there is neither slice nor Service. */
-const nothing = ({ claim }: PublicationView): PublicationView => ({
-  claim: claim.kind === 'unknown' ? claim : { kind: 'absent' },
-  service: { kind: 'absent' },
-  serviceUpToDate: true,
-  serviceIsOwn: false,
-  serviceEdits: undefined,
-  complete: true,
-  published: undefined,
-  present: false,
-  recheckInMs: undefined,
-})
 
 const shownBy = (direct: PublicationView, relay: PublicationView) => ({
   isHeldDirectly: isHeld(direct.claim),

@@ -140,6 +140,16 @@ export async function settledWrite<T extends Versioned, R>(options: WriteOptions
   }
 }
 
+/** Deletes the object for as long as it is meant: what is gone by now is as it should be, what was changed is looked at again. */
+export const deleteWhere = <T extends Versioned>(
+  options: Omit<WriteOptions<T, undefined>, 'decide'>,
+  isMeant: (object: T) => boolean,
+): Promise<unknown> =>
+  settledWrite({
+    ...options,
+    decide: (object) => (object && isMeant(object) ? { do: 'delete', object } : { do: 'stop', result: undefined }),
+  })
+
 /** A quorum read; undefined = it is not there. */
 export async function readNow<T extends Versioned>({
   api,
