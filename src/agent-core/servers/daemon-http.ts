@@ -16,7 +16,7 @@ const maxLineBytes = 64 * 1024
 export const maxSaidBytes = 500
 
 export interface Question {
-  readonly method: 'GET' | 'HEAD' | 'POST' | 'DELETE'
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown

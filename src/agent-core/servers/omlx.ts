@@ -102,7 +102,7 @@ export class Omlx implements Daemon {
     const model = await this.#modelIn(folder, signal)
     this.#path = model.model_path
     if (model.loaded) return model.id
-    if (this.#own?.runs() === true && saveCacheBits(this.#own.home, model.id, cacheBits)) await this.#reload(signal)
+    if (this.#own?.runs() === true) await this.#sayCacheBits(model.id, cacheBits, signal)
     let isReloaded = false
     onStep(`${this.title} loads ${model.id}`)
     for (;;) {
@@ -232,11 +232,25 @@ export class Omlx implements Daemon {
 
   /** It reads its folders again, and forgets what it could not load; only of one that was started here. */
   async #reload(signal: AbortSignal): Promise<void> {
+    const answer = await this.#askAsAdmin({ method: 'POST', path: '/admin/api/reload', signal })
+    if (answer.status !== 200) throw this.#http.refusal(answer, 'its models could not be listed again')
+  }
+
+  /** Before every load, since nothing tells what it was told before; only of one that was started here. It keeps them in its settings. */
+  async #sayCacheBits(id: string, bits: number | undefined, signal: AbortSignal): Promise<void> {
+    const path = `/admin/api/models/${encodeURIComponent(id)}/settings`
+    const said = bits === undefined ? {} : { turboquant_kv_bits: bits }
+    const body = { turboquant_kv_enabled: bits !== undefined, ...said }
+    const answer = await this.#askAsAdmin({ method: 'PUT', path, body, signal })
+    if (answer.status !== 200) throw this.#http.refusal(answer, `the bits of the cache of ${id} could not be set`)
+  }
+
+  async #askAsAdmin(question: Question): Promise<Answer> {
+    const { signal } = question
     const login = { method: 'POST', path: '/admin/api/login', body: { api_key: this.#apiKey }, signal } as const
     const { cookies } = await this.#ask({ ...login, withinMs: answerWithinMs })
     const headers = { cookie: (cookies ?? []).map((cookie) => cookie.split(';')[0]).join('; ') }
-    const answer = await this.#ask({ method: 'POST', path: '/admin/api/reload', headers, signal })
-    if (answer.status !== 200) throw this.#http.refusal(answer, 'its models could not be listed again')
+    return this.#ask({ ...question, headers })
   }
 
   /** The one question that it answers without its key. */
@@ -262,16 +276,17 @@ const bearer = (key: string | undefined) => (key === undefined ? {} : { authoriz
 const settingsIn = (base: string): string => join(base, 'settings.json')
 const modelsIn = (home: string): string => join(home, 'models')
 
-/** By the name of the folder, where no other folder has it. */
+/** By the name of the folder, where no other folder has it. Nothing is changed where it is there already. */
 async function linkInto(models: string, folder: string): Promise<void> {
   const name = nameOf(folder).replace(/^\.+/, '')
   const mark = createHash('sha256').update(folder).digest('hex').slice(0, 8)
-  for (const link of [name, `${name}-${mark}`]) {
+  for (const link of [name, `${name}-${mark}`].map((one) => join(models, one))) {
     try {
-      await symlink(folder, join(models, link))
+      await symlink(folder, link)
       return
     } catch (error) {
       if (!hasCode(error, 'EEXIST')) throw error
+      if ((await identityOf(link)) === (await identityOf(folder))) return
     }
   }
 }
@@ -306,21 +321,6 @@ export const omlxArguments = ({ host, port, home }: DaemonAddress & Pick<OwnDaem
   ...['serve', '--base-path', home, '--model-dir', modelsIn(home)],
   ...['--host', host, '--port', String(port)],
 ]
-
-const modelSettings = z.looseObject({ models: z.record(z.string(), z.looseObject({})).default({}) })
-const savedBits = z.object({ turboquant_kv_enabled: z.literal(true), turboquant_kv_bits: z.number() })
-
-/** Synchronous, so that two loads do not overwrite each other's entry. Whether the file was changed. */
-function saveCacheBits(home: string, id: string, bits: number | undefined): boolean {
-  const file = join(home, 'model_settings.json')
-  const { models, ...others } = modelSettings.safeParse(jsonNow(file)).data ?? { version: 1, models: {} }
-  const before = models[id]
-  if (savedBits.safeParse(before).data?.turboquant_kv_bits === bits) return false
-  const said = bits === undefined ? {} : { turboquant_kv_bits: bits }
-  const model = { ...before, turboquant_kv_enabled: bits !== undefined, ...said }
-  writeFileAtomic.sync(file, `${JSON.stringify({ ...others, models: { ...models, [id]: model } })}\n`, { mode: 0o600 })
-  return true
-}
 
 const isSticky = /previous load failure|failed to load/i
 

@@ -1,5 +1,6 @@
 // A SAMPLE of oMLX 0.6.3, not an inference server: it lists the models in its folders, loads and unloads them by its HTTP and makes up every answer.
 // Variables: OMLX_BASE_PATH, whose settings.json has port, folders and key; SAMPLE_SCRIPT, see OmlxScript in omlx.ts. On SIGHUP it reads its folders again.
+// While its folder has a file admin-fails, what an administrator asks of it fails.
 const { existsSync, readdirSync, readFileSync, statSync, writeFileSync } = require('node:fs')
 const { createServer } = require('node:http')
 const { join } = require('node:path')
@@ -38,11 +39,15 @@ const saveFlags = () => {
     JSON.stringify({ ...saved, cache: { enabled: true, ...saved.cache, ...Object.fromEntries(said) } }),
   )
 }
-/** Of each model, as it was read last. */
+/** Of each model, as it was read or said last. */
 let modelSettings = {}
+const modelSettingsFile = join(base, 'model_settings.json')
 const readModelSettings = () => {
-  const file = join(base, 'model_settings.json')
-  modelSettings = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')).models : {}
+  modelSettings = existsSync(modelSettingsFile) ? JSON.parse(readFileSync(modelSettingsFile, 'utf8')).models : {}
+}
+const saySettings = (id, said) => {
+  modelSettings = { ...modelSettings, [id]: { ...modelSettings[id], ...said } }
+  writeFileSync(modelSettingsFile, JSON.stringify({ version: 1, models: modelSettings }))
 }
 const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -171,9 +176,13 @@ async function answer(request, response) {
     response.setHeader('set-cookie', `omlx_admin_session=${session}; HttpOnly; SameSite=lax`)
     return json(response, 200, { success: true })
   }
-  if (request.method === 'POST' && pathname === '/admin/api/reload') {
+  if (request.method !== 'GET' && pathname.startsWith('/admin/api/')) {
     if (request.headers.cookie !== `omlx_admin_session=${session}`) throw refuse(401, 'Admin authentication required')
-    discover()
+    if (existsSync(join(base, 'admin-fails'))) throw refuse(500, 'Reload failed')
+    const [, of] = /^\/admin\/api\/models\/([^/]+)\/settings$/.exec(pathname) ?? []
+    if (request.method === 'PUT' && models.has(of)) saySettings(of, JSON.parse((await body(request)).toString()))
+    else if (request.method === 'POST' && pathname === '/admin/api/reload') discover()
+    else throw refuse(404, 'Not Found')
     return json(response, 200, { status: 'ok' })
   }
   if (pathname.startsWith('/admin')) return text(response, 'an admin page, for anybody')

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { expect, test, vi } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
@@ -242,6 +242,47 @@ test('the bits of a model’s cache are said to it alone, before it is loaded, a
   room.servers.start('a/b', whole)
   await room.reached('ready', { from })
   await eventually(async () => (await there.logOf()).includes('| Loaded model: apples\n'))
+})
+
+test('a model that it could not list at first is linked once', async () => {
+  await using there = await machine()
+  const { room, home } = there
+  const folder = await there.model('apples')
+  await there.answering()
+  const fault = join(home, 'admin-fails')
+  await writeFile(fault, '')
+  room.servers.start('a/b', await there.launch(folder))
+  expect((await room.settled()).message).toMatch(/its models could not be listed again: Reload failed\.$/)
+  const again = room.changes.length
+  room.servers.start('a/b', await there.launch(folder))
+  await room.reached('exited', { from: again, where: ({ settled }) => settled })
+  await rm(fault)
+  const from = room.changes.length
+  room.servers.start('a/b', await there.launch(folder))
+  await room.reached('ready', { from })
+  expect(await readdir(join(home, 'models'))).toEqual(['apples'])
+})
+
+test('bits that it could not be told are told to it before the next load', async () => {
+  await using there = await machine()
+  const { room } = there
+  const folder = await there.model('apples')
+  await there.answering()
+  room.servers.start('a/b', await there.launch(folder))
+  await room.reached('ready')
+  await room.servers.stop('a/b')
+  const fault = join(there.home, 'admin-fails')
+  await writeFile(fault, '')
+  const quantised = await there.launch(folder, { turboQuantBits: 4 })
+  const failing = room.changes.length
+  room.servers.start('a/b', quantised)
+  expect((await room.reached('exited', { from: failing })).message).toMatch(/^oMLX at .*: .*Reload failed\.$/)
+  await rm(fault)
+  const from = room.changes.length
+  room.servers.start('a/b', quantised)
+  await room.reached('ready', { from })
+  await eventually(async () => /\| Loaded model: apples/.test(await there.logOf()))
+  expect(await there.logOf()).toContain('| Loaded model: apples, TurboQuant with 4 bits\n')
 })
 
 test('what it prints is in the log of each service that it has in memory, also for the next agent', async () => {
