@@ -161,6 +161,7 @@ export class Fetcher {
         files: arrived.map((content, at) => ({
           ...content,
           path: paths[at] ?? '',
+          isStated: at === 0 && request.sha256 !== undefined,
           etag: files[at]?.blob ?? content.etag,
         })),
         ...{ mmproj, revision },
@@ -307,9 +308,13 @@ export class Fetcher {
     const wanted = request.sha256?.toLowerCase()
     const [first] = stored.manifest.files
     if (wanted === undefined || !first) return stored
+    const { store } = this.#options
     const path = pathBelow(stored.folder, first.path)
+    // A stamp that says otherwise proves nothing, and one that agrees is not put down: it says so to this Model alone.
+    if (first.sha256 === undefined && (await store.stamped(path)) === wanted) return stored
     const sha256 = first.sha256 ?? (await this.#hashes.of(path))
     if (first.sha256 === undefined) {
+      await store.stamp(path, sha256)
       await this.#noted(stored, ({ files }) => ({
         files: files.map((file) => (file.path === first.path ? { ...file, sha256 } : file)),
       }))
@@ -321,6 +326,7 @@ export class Fetcher {
     const isOwn = stored.model === request.name && namespace === request.namespace
     if (!isOwn || origin === 'downloaded') return undefined
     const why = `Its SHA-256 is ${sha256}, and spec.sha256 of Model ${request.name} says ${wanted}.`
+    await store.stamp(path, undefined)
     await this.#options.inventory.quarantine(path, why)
     return undefined
   }

@@ -81,12 +81,14 @@ export async function failure(attempt: Promise<unknown>): Promise<Partial<ModelE
   return { kind, reason, message, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
 }
 
-/** Every file below a folder with its content; records and what is not complete are left out. */
+/** Every file below a folder with its content; records, stamps and what is not complete are left out. */
 export async function filesBelow(folder: string): Promise<Record<string, string>> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
   const files = entries.filter(
     (entry) =>
-      !entry.isDirectory() && !entry.name.endsWith('.metalbar.json') && !entry.parentPath.includes('/.metalbar'),
+      !entry.isDirectory() &&
+      !/\.(?:metalbar\.json|sha256)$/.test(entry.name) &&
+      !entry.parentPath.includes('/.metalbar'),
   )
   const read = files.map(async ({ parentPath, name }) => {
     const path = join(parentPath, name)

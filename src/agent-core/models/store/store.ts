@@ -29,6 +29,7 @@ import {
   type ManifestFile,
   type Recorded,
 } from './records.ts'
+import { digestInStamp, removeStamp, stampOf, writeStamp } from './stamp.ts'
 
 /** Which bytes, for which Model. */
 export interface Wanted {
@@ -58,6 +59,8 @@ export interface StoredModel {
 /** A complete, synced file that is to become part of a model. */
 export interface Arrived extends ManifestFile {
   readonly sha256: string
+  /** The Model states this checksum. */
+  readonly isStated?: boolean | undefined
   /** The file on this machine that has this content already, and keeps it. */
   readonly from?: string | undefined
   /** Puts the content under this name, in place of what stands there. */
@@ -222,6 +225,21 @@ export class Store {
     })
   }
 
+  /** What another agent wrote down as the digest of a file of the store, where that can be trusted. */
+  async stamped(path: string): Promise<string | undefined> {
+    return (await this.#hasOwnStamp(path)) ? digestInStamp(path) : undefined
+  }
+
+  /** Writes the digest of a file down for another agent; without a digest it removes what is written there. Told in the log where that cannot be done. */
+  async stamp(path: string, sha256: string | undefined): Promise<void> {
+    try {
+      if (!(await this.#hasOwnStamp(path))) return
+      await (sha256 === undefined ? removeStamp(path) : writeStamp(path, sha256))
+    } catch (error) {
+      this.#log.debug('stamp of a model file not written', { path, error })
+    }
+  }
+
   /** Deletes what the record names, the record, and the folders that are empty then; nothing where it is another record by now. Throws ModelError. */
   remove({ model, folder, manifest, manifestPath: record }: StoredModel): Promise<void> {
     return this.#guarded(async () => {
@@ -231,6 +249,7 @@ export class Store {
         for (const { path } of manifest.files) {
           const file = pathBelow(folder, path)
           if (!(await isInside(this.directory, dirname(file)))) continue
+          await this.stamp(file, undefined)
           await rm(file, { force: true })
           await removeEmpty(dirname(file), root)
         }
@@ -367,15 +386,18 @@ export class Store {
     }
     for (const { path, from } of files) {
       const to = pathBelow(folder, path)
-      if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
+      if (from !== undefined && comparable(from) === comparable(to)) continue
+      await this.stamp(to, undefined)
+      await rm(to, { force: true })
     }
     const manifest = await this.#records.write(record, facts, root)
     await syncFolder(folder)
-    for (const { path, moveTo } of files) {
+    for (const { path, moveTo, isStated, sha256 } of files) {
       const to = pathBelow(folder, path)
       await makeFolder(dirname(to))
       await requireInside(this.directory, dirname(to))
       await moveTo(to)
+      if (isStated === true) await this.stamp(to, sha256)
       await syncFolder(dirname(to))
       // As earlier versions left them.
       await rm(`${to}.metalbar.partial`, { force: true })
@@ -443,6 +465,14 @@ export class Store {
     if ((await this.#records.in(folder)).some((record) => isNamedBy(record, path))) return 0
     if ((await lstatIfThere(path + manifestSuffix + brokenSuffix)) !== undefined) return 0
     return this.#sizeOf(path)
+  }
+
+  /** False where a model has a file of the stamp's name: what a server sent says nothing about other files. */
+  async #hasOwnStamp(path: string): Promise<boolean> {
+    if (!(await isInside(this.directory, dirname(path)))) return false
+    const [model = ''] = relative(this.directory, path).split(sep)
+    const records = await this.#records.of(join(this.directory, model))
+    return !records.some((record) => isNamedBy(record, stampOf(path)))
   }
 
   #guarded<T>(work: () => Promise<T>): Promise<T> {
