@@ -253,7 +253,7 @@ const missing = ({ message, start }: Extract<Found, { kind: 'missing' }>): Facts
 })
 
 /** The time of the last change counts rights as well, so that a program that may be run now is run. */
-async function stampOf(path: string): Promise<string> {
+export async function stampOf(path: string): Promise<string> {
   const found = await stat(path).catch(() => undefined)
   return JSON.stringify([path, found?.ctimeMs, found?.mtimeMs, found?.size, found?.ino])
 }

@@ -6,13 +6,13 @@ import { defaultDrainLimitMs, type GeneralRules, launchEnvironment, type ServerL
 import { daemonHome, daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { loopback } from '../servers/listening.ts'
-import { isOver, type ServerState } from '../servers/server-state.ts'
+import { type Exited, isOver, type ServerState } from '../servers/server-state.ts'
 import { Servers, type ServersOptions } from '../servers/servers.ts'
 import { hasCode } from '../util/files.ts'
 import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-import { type AbsentDaemon, askDaemon, ownDaemon } from './installed.ts'
+import { type AbsentDaemon, askDaemon, ownDaemon, stampOf } from './installed.ts'
 import type { DaemonRuntime, DaemonStallSetting, DaemonStart } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
@@ -204,6 +204,73 @@ const isThere = (folder: string): Promise<boolean> =>
     },
   )
 
+/** Flags that services ask for, and a start with them that failed. */
+interface Suspicion {
+  readonly flags: string
+  /** Tells the program that was started from one that was installed since. */
+  readonly program: string
+  readonly failure: string
+  /** It did not start without any flags either, before. */
+  readonly isDoubtful: boolean
+}
+
+/**
+ * Whether a daemon does not start because of flags that services ask for: what strangers ask for must not keep it from running, and what it has of itself
+ * must not be blamed on them. They are blamed at once where it says so, else once it has started without them.
+ */
+class FlagTrial {
+  #suspicion: Suspicion | undefined
+  #isProven = false
+  /** It did not start without any flags, and has not started since. */
+  #failsWithout = false
+
+  /** What it is started without, and why. */
+  get blamed(): Suspicion | undefined {
+    return this.#isProven ? this.#suspicion : undefined
+  }
+
+  get isUnderWay(): boolean {
+    return this.#suspicion !== undefined
+  }
+
+  failed(flags: ReadonlyMap<string, string>, program: string, { code, message, tail }: Exited): void {
+    if (flags.size === 0) {
+      this.#failsWithout = true
+      if (!this.#isProven) this.#suspicion = undefined
+      return
+    }
+    this.#suspicion = { flags: shownFlags(flags), program, failure: message, isDoubtful: this.#failsWithout }
+    this.#isProven = code === unknownFlagCode || isNamed(flags, [message, ...tail].join('\n'))
+  }
+
+  started(flags: ReadonlyMap<string, string>): void {
+    if (flags.size === 0 && this.#suspicion?.isDoubtful === false) this.#isProven = true
+    if (!this.#isProven) this.#suspicion = undefined
+    this.#failsWithout = false
+  }
+
+  /** Whether it is to be started without these. */
+  isAgainst(flags: ReadonlyMap<string, string>, program: string): boolean {
+    if (this.#suspicion?.flags === shownFlags(flags) && this.#suspicion.program === program) return true
+    this.forget()
+    return false
+  }
+
+  forget(): void {
+    this.#suspicion = undefined
+    this.#isProven = false
+  }
+}
+
+/** What a program exits with that does not understand its command line. */
+const unknownFlagCode = 2
+
+/** As in the command line, or as in a file of settings. */
+const isNamed = (flags: ReadonlyMap<string, string>, text: string): boolean =>
+  [...flags.keys()].some((flag) =>
+    [flag, flag.replace(/^-+/, '').replaceAll('-', '_')].some((name) => text.includes(name)),
+  )
+
 interface Ending {
   /** Nobody wants it; else it is started again at once. */
   readonly isUnwanted: boolean
@@ -221,8 +288,9 @@ class Keeper {
   #problem: string | undefined
   /** Why it is being ended, or is about to be. */
   #ending: Ending | undefined
-  /** Flags that services ask for and with which it did not start, and the sentence that says so. */
-  #refused: { readonly flags: string; readonly message: string } | undefined
+  readonly #trial = new FlagTrial()
+  /** Tells the program of the latest start from one that is installed later. */
+  #startedProgram = ''
   /** One that a person started answers at its port. */
   #isPersons = false
   /** Since when a start with other flags waits for requests to end. */
@@ -257,12 +325,21 @@ class Keeper {
   }
 
   get flags(): ReadonlyMap<string, string> | undefined {
-    const command = this.runs ? this.#servers.commandOf(this.key) : undefined
+    return this.runs ? this.#latestFlags : undefined
+  }
+
+  /** Of the latest start. */
+  get #latestFlags(): ReadonlyMap<string, string> | undefined {
+    const command = this.#servers.commandOf(this.key)
     return command && flagsIn(command, this.#start.serviceFlags)
   }
 
   get leftOut(): string | undefined {
-    return this.#refused?.message
+    const { blamed } = this.#trial
+    return (
+      blamed &&
+      `${this.#runtime.product} does not start with ${blamed.flags}, for which services ask, and so runs without: ${blamed.failure}`
+    )
   }
 
   get whyAbsent(): AbsentDaemon | undefined {
@@ -276,28 +353,29 @@ class Keeper {
 
   settingsChanged(): void {
     this.#servers.clearBackOff(this.key)
-    this.#refused = undefined
+    this.#trial.forget()
     this.tend()
   }
 
   serverChanged(): void {
     const state = this.#servers.get(this.key)
     if (!state || (state.kind !== 'ready' && !isOver(state))) return
-    if (state.kind === 'ready') this.#problem = undefined
-    else this.#blameFlags(state)
+    if (state.kind === 'ready') {
+      this.#problem = undefined
+      this.#trial.started(this.#latestFlags ?? new Map())
+    } else {
+      this.#ending = undefined
+      this.#busySince = undefined
+      if (state.kind === 'exited') this.#ended(state)
+    }
     this.#options.onChange(this.#runtime.name)
     this.tend()
   }
 
-  /** What strangers ask for must not keep it from running. */
-  #blameFlags(state: ServerState): void {
-    const { product } = this.#runtime
-    const command = this.#servers.commandOf(this.key)
-    const flags = command && flagsIn(command, this.#start.serviceFlags)
-    const isOfItself = state.kind === 'exited' && (state.cause === 'itself' || state.cause === 'stalled')
-    if (!flags?.size || !isOfItself || state.outOf !== 'start') return
-    const message = `${product} does not start with ${shownFlags(flags)}, for which services ask, and so runs without: ${state.message}`
-    this.#refused = { flags: shownFlags(flags), message }
+  #ended(state: Exited): void {
+    const isOfItself = state.cause === 'itself' || state.cause === 'stalled'
+    if (isOfItself && state.outOf === 'start')
+      this.#trial.failed(this.#latestFlags ?? new Map(), this.#startedProgram, state)
   }
 
   /** Every model is known that an earlier agent left in it. */
@@ -386,7 +464,7 @@ class Keeper {
         this.#ending = undefined
         this.#options.onChange(name)
       }
-      return undefined
+      return this.#trial.isUnderWay ? this.#lookEveryMs : undefined
     }
     const message = `${product} is started again with ${shownFlags(lacks)}, for which services ask, once it answers no request.`
     if (this.#ending?.message !== message) {
@@ -411,10 +489,9 @@ class Keeper {
 
   async #asked(): Promise<ReadonlyMap<string, string> | undefined> {
     const asked = await this.#options.asked?.(this.#runtime.name)
-    if (!asked || !this.#refused) return asked
-    if (shownFlags(asked) === this.#refused.flags) return new Map()
-    this.#refused = undefined
-    return asked
+    if (!asked || !this.#trial.isUnderWay) return asked
+    const program = await this.#program()
+    return this.#trial.isAgainst(asked, program.kind === 'found' ? await stampOf(program.path) : '') ? new Map() : asked
   }
 
   /** Also where it does not say. */
@@ -460,6 +537,7 @@ class Keeper {
     await this.#start.prepare?.(home)
     const { argv, environment } = this.#start.command({ host: loopback, port, home, env })
     const asked = [...((await this.#asked()) ?? [])].flat()
+    this.#startedProgram = await stampOf(executable)
     return {
       ...rulesOf(this.#runtime, this.#start, settings()),
       ...{ uid: '', digest: '', runtime: this.#runtime.name, executable },

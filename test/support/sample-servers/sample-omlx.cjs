@@ -21,7 +21,14 @@ for (let at = 0; at < words.length; at += 2) {
   flags.set(words[at], words[at + 1])
 }
 const base = flags.get('--base-path') ?? process.env.OMLX_BASE_PATH
-const { loadMs = 0, preloadMs = 0, ttlMs, tokenMs, startMs = 0 } = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
+const {
+  loadMs = 0,
+  preloadMs = 0,
+  ttlMs,
+  tokenMs,
+  startMs = 0,
+  canAll = false,
+} = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
 const settings = () => {
   const saved = JSON.parse(readFileSync(join(base, 'settings.json'), 'utf8'))
   if (!flags.has('--port')) return saved
@@ -226,8 +233,9 @@ const builtin = {
 }
 
 if (flags.has('--port')) saveFlags()
-if (flags.get('--hot-cache-max-size') === '13GB') {
-  say('Configuration error: hot_cache_max_size')
+const hotCache = flags.get('--hot-cache-max-size')
+if (!canAll && (hotCache === '13GB' || hotCache === '14GB')) {
+  if (hotCache === '13GB') say('Configuration error: hot_cache_max_size')
   process.exit(1)
 }
 discover()

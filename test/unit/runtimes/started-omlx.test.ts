@@ -28,11 +28,12 @@ interface MachineOptions {
   readonly asked?: ReadonlyMap<string, string>
 }
 
-/** A program that takes the arguments of `omlx` and behaves so. */
+/** A program that takes the arguments of `omlx` and behaves so. Each start is a line in `omlx.starts` beside it; while `omlx.broken` is there, all fail. */
 async function scripted(folder: string, script: OmlxScript): Promise<string> {
   const program = join(folder, 'omlx')
-  const text = `#!/bin/sh\nSAMPLE_SCRIPT='${JSON.stringify(script)}' exec node '${dirname(sampleOmlxPath)}/sample-omlx.cjs' "$@"\n`
-  await writeFile(program, text, { mode: 0o755 })
+  const sample = `SAMPLE_SCRIPT='${JSON.stringify(script)}' exec node '${dirname(sampleOmlxPath)}/sample-omlx.cjs' "$@"`
+  const lines = ['#!/bin/sh', 'echo "$@" >> "$0.starts"', '[ -e "$0.broken" ] && exit 1', sample, '']
+  await writeFile(program, lines.join('\n'), { mode: 0o755 })
   return program
 }
 
@@ -58,6 +59,7 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
     const options = { platform, log: silentLog, stateDir, lookEveryMs: 50, env: process.env, settings: () => settings }
     const daemons = new StartedDaemons({
       ...options,
+      random: () => 0,
       asked: () => Promise.resolve(wishes.asked),
       drain: async () => void (await servers().stopAll()),
       onChange: () => (changes += 1),
@@ -208,6 +210,56 @@ test('flags with which it does not start are left out, which everybody is told, 
   there.daemons.tend()
   await there.answering(pid)
   expect([await there.commandLine(), there.daemons.notices()]).toEqual([expect.stringContaining('12GB'), []])
+})
+
+test('flags that keep it from starting without a word are blamed once it has started without them, and not after it was installed anew', async () => {
+  const asked = new Map([['--hot-cache-max-size', '14GB']])
+  await using there = await machine({ script: {}, asked })
+  const pid = await there.answering()
+  await eventually(() => there.daemons.notices().length > 0)
+  expect([await there.commandLine(), there.daemons.notices()]).toEqual([
+    expect.not.stringContaining('--hot-cache-max-size'),
+    [expect.stringMatching(/^oMLX does not start with --hot-cache-max-size 14GB, .*exited with code 1/)],
+  ])
+  await rm(join(there.folder, 'omlx'))
+  await scripted(there.folder, { canAll: true })
+  await there.answering(pid)
+  expect([await there.commandLine(), there.daemons.notices()]).toEqual([expect.stringContaining('14GB'), []])
+})
+
+test('flags are not blamed for starts that fail without them too, and it has them once it starts at all', async () => {
+  await using there = await machine({ script: {} })
+  const pid = await there.answering()
+  const starts = async () => (await readFile(join(there.folder, 'omlx.starts'), 'utf8')).trimEnd().split('\n')
+  const broken = join(there.folder, 'omlx.broken')
+  await writeFile(broken, '')
+  there.wishes.asked = new Map([['--hot-cache-max-size', '8GB']])
+  process.kill(pid, 'SIGKILL')
+  await eventually(async () => (await starts()).filter((line) => !line.includes('8GB')).length > 2)
+  expect(there.daemons.notices().join()).not.toContain('8GB')
+  await rm(broken)
+  await eventually(
+    async () =>
+      (await there.commandLine()).includes('--hot-cache-max-size 8GB') && there.daemons.notices().length === 0,
+  )
+})
+
+test('one that ends by itself while it waits to be started again is not said to be about to leave', async () => {
+  await using there = await machine({ script: { tokenMs: 15 } })
+  const { room, daemons } = there
+  const pid = await there.answering()
+  room.servers.start('a/b', await there.launch(await there.model('apples')))
+  await room.reached('ready')
+  const headers = { authorization: `Bearer ${room.servers.apiKeyOf('a/b') ?? ''}` }
+  await complete(there.port, 'apples', { max_tokens: 1_000, stream: true }, headers)
+  there.wishes.asked = new Map([['--hot-cache-max-size', '8GB']])
+  daemons.tend()
+  await eventually(() => daemons.whyAbsent('omlx')?.isLeaving === true)
+  await writeFile(join(there.folder, 'omlx.broken'), '')
+  process.kill(pid, 'SIGKILL')
+  await eventually(() => daemons.notices().some((notice) => notice.includes('exited with code 1')))
+  const why = daemons.whyAbsent('omlx')
+  expect([why?.isLeaving, why?.message]).toEqual([false, expect.stringContaining('exited with code 1')])
 })
 
 test('one that does not answer within its limit is ended by SIGTERM, and told with the limit', async () => {
