@@ -247,18 +247,16 @@ describe('a move from the Go agent that does not go well', () => {
     expect(scene.told.at(-1)).toContain(`To start it again: ${scene.program}`)
   })
 
-  test('from 0.10 is planned with --legacy-direct-endpoints, and refused from relay mode, where nothing is touched', async () => {
+  test('from 0.10 is planned with --legacy-direct-endpoints, and refused from a relay mode without its identity, where nothing is touched', async () => {
     await using scene = await GoAgentWorld.open(api().connection)
     await scene.apply('one')
     await scene.startGoAgent({ version: 'v0.10.1', args: ['--legacy-direct-endpoints'] }, ['one'])
     const plan = await look(scene.world())
     expect([plan.problems, plan.transfers.length]).toEqual([[], 1])
-    expect(plan.changed).toContainEqual(expect.stringContaining('--legacy-direct-endpoints is left out'))
+    expect(plan.flags).toContain('--legacy-direct-endpoints=true')
     await scene.writePlist({ version: 'v0.10.1' })
     const relay = await look(scene.world())
-    expect(relay.problems).toEqual([
-      expect.stringContaining("LLMKube 0.10's relay mode, which cannot be taken over yet"),
-    ])
+    expect(relay.problems).toEqual([expect.stringContaining('certificate and key by which relays know it are not in')])
     expect(await exists(scene.ownStore)).toBe(false)
   })
 

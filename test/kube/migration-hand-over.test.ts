@@ -51,6 +51,7 @@ describe('a service that changes hands', () => {
       name,
       spec,
       published,
+      isRelayed: false,
       elsewhere: undefined,
       isMoved: false,
     }

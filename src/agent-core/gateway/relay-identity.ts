@@ -37,19 +37,33 @@ export const identityFolder = (stateDir: string): string => path.join(stateDir, 
  */
 export async function relayIdentity(stateDir: string): Promise<RelayIdentity> {
   const folder = identityFolder(stateDir)
-  try {
+  return usable(folder, async () => {
     await ensurePrivateFolder(folder)
-    const [hasCertificate, hasKey] = await Promise.all([isThere(folder, certificateFile), isThere(folder, keyFile)])
-    if (!hasCertificate && !hasKey) return await newIdentity(folder)
-    if (!hasKey) throw new Error(`${keyFile} is missing`)
-    if (!hasCertificate) throw new Error(`${certificateFile} is missing`)
-    return await identityIn(folder)
+    return (await wholeIdentity(folder)) ?? newIdentity(folder)
+  })
+}
+
+/** The identity in a folder of ours or of LLMKube's own agent; undefined where there is nothing of one. Throws RelayIdentityError. */
+export const readRelayIdentity = (folder: string): Promise<RelayIdentity | undefined> =>
+  usable(folder, () => wholeIdentity(folder))
+
+async function usable<T>(folder: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read()
   } catch (error) {
     throw new RelayIdentityError(
       `The identity by which relays know this machine, in ${folder}, cannot be used: ${messageOf(error)}. Put its two files back as they were, readable for this user alone (chmod 600), or delete the folder to get a new identity, which the cluster learns by itself.`,
       { cause: error },
     )
   }
+}
+
+async function wholeIdentity(folder: string): Promise<RelayIdentity | undefined> {
+  const [hasCertificate, hasKey] = await Promise.all([isThere(folder, certificateFile), isThere(folder, keyFile)])
+  if (!hasCertificate && !hasKey) return undefined
+  if (!hasKey) throw new Error(`${keyFile} is missing`)
+  if (!hasCertificate) throw new Error(`${certificateFile} is missing`)
+  return identityIn(folder)
 }
 
 async function identityIn(folder: string): Promise<RelayIdentity> {
@@ -73,11 +87,18 @@ function parsedAs<T>(name: string, otherwise: string, parse: () => T): T {
   }
 }
 
-/** The certificate is written first: a key alone would be one whose pin nobody could have been told. */
 async function newIdentity(folder: string): Promise<RelayIdentity> {
   // What issues it takes memory, and is needed once in the life of a Mac: it goes with its thread.
   const issuer = new URL('./relay-certificate-worker.ts', import.meta.url)
-  const { certificate, key } = issued.parse(await answerOfWorker(issuer, {}))
+  await writeRelayIdentity(folder, issued.parse(await answerOfWorker(issuer, {})))
+  return identityIn(folder)
+}
+
+/** The certificate is written first: a key alone would be one whose pin nobody could have been told. */
+export async function writeRelayIdentity(
+  folder: string,
+  { certificate, key }: Omit<RelayIdentity, 'pin'>,
+): Promise<void> {
   const [certificatePath, keyPath] = [path.join(folder, certificateFile), path.join(folder, keyFile)]
   await writeFileAtomic(certificatePath, certificate, { mode: 0o600 })
   await syncFolder(folder)
@@ -89,10 +110,9 @@ async function newIdentity(folder: string): Promise<RelayIdentity> {
     throw error
   }
   await syncFolder(folder)
-  return identityIn(folder)
 }
 
-const pinOf = ({ publicKey }: X509Certificate): string =>
+export const pinOf = ({ publicKey }: X509Certificate): string =>
   createHash('sha256')
     .update(publicKey.export({ type: 'spki', format: 'der' }))
     .digest('base64')

@@ -121,9 +121,12 @@ export const directNaming: Naming = {
 
 const relayServicePort = 8443
 
+/** Of the Service and the EndpointSlice by which LLMKube's relay finds the ingress. */
+export const relayNameOf = (inferenceService: string): string => `${serviceNameOf(inferenceService)}-agent`
+
 /** LLMKube's relay asks the ingress of this machine; `pin`: of its certificate, undefined where the slice is to tell none. */
 export const relayNaming = (port: () => number, pin: (target: PublishTarget) => string | undefined): Naming => ({
-  nameOf: (inferenceService) => `${serviceNameOf(inferenceService)}-agent`,
+  nameOf: relayNameOf,
   servicePortsOf: () => [{ name: 'https', port: relayServicePort, targetPort: port() }],
   annotations: (target) => {
     const known = pin(target)

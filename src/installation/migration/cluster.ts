@@ -22,13 +22,12 @@ import {
   managedBy,
   parseClaim,
   publishedOf,
+  relayNameOf,
   serviceNameOf,
+  type Published,
   withdrawPatch,
 } from '../../agent-core/publishing/objects.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
-
-/** The certificate's pin of an agent in relay mode, which LLMKube has from 0.10 on. */
-const ingressPin = 'llmkube.ai/agent-ingress-spki'
 
 /** One InferenceService for Macs, and where the Go agent publishes it. */
 export interface FoundService {
@@ -36,7 +35,9 @@ export interface FoundService {
   readonly name: string
   readonly spec: InferenceServiceSpec
   /** Published at an address of this machine; undefined where nothing, or another machine, is published. */
-  readonly published: { readonly address: string; readonly port: number; readonly ready: boolean } | undefined
+  readonly published: Published | undefined
+  /** It is published for LLMKube's relay. */
+  readonly isRelayed: boolean
   /** Our agent serves it already. */
   readonly isMoved: boolean
   /** The address of another machine that serves it. */
@@ -47,8 +48,8 @@ export interface ClusterLook {
   readonly services: readonly FoundService[]
   /** The versions that agents which publish here write into their slices. */
   readonly agentVersions: readonly string[]
-  /** An agent in relay mode publishes from this machine. */
-  readonly isRelay: boolean
+  /** What agents in relay mode on this machine say that relays know them by. */
+  readonly pins: readonly string[]
   /** What this user may not do and the agent has to, such as "patch services". */
   readonly missingRights: readonly string[]
 }
@@ -64,7 +65,6 @@ export interface LookQuery {
 /** Throws ApiError. */
 export async function lookAtCluster(api: KubeApi, query: LookQuery, signal?: AbortSignal): Promise<ClusterLook> {
   const { namespace, allowlist, ownAddresses } = query
-  const missingRights = await rightsMissing(api, namespace, signal)
   const ofAgents = { namespace, labelSelector: `${labels.managedBy}=${managedBy}` }
   const [services, models, slices] = await Promise.all([
     all(api, resources.inferenceServices, { namespace }, parseInferenceService, signal),
@@ -77,26 +77,31 @@ export async function lookAtCluster(api: KubeApi, query: LookQuery, signal?: Abo
     (allowlist.length === 0 || allowlist.includes(name))
   const isOwn = (slice: EndpointSlice) => ownAddresses.has(publishedOf(slice)?.address ?? '')
   const found = services.filter(isMeant).map(({ metadata: { namespace, name }, spec }): FoundService => {
-    const slice = slices.find(
-      ({ metadata }) => metadata.namespace === namespace && metadata.name === serviceNameOf(name),
-    )
+    const isOf = ({ metadata }: EndpointSlice): boolean =>
+      metadata.namespace === namespace &&
+      [serviceNameOf(name), relayNameOf(name)].includes(metadata.name) &&
+      (metadata.labels[labels.inferenceService] ?? name) === name
+    // The other one is left of an earlier agent.
+    const [slice] = slices
+      .filter(isOf)
+      .toSorted(
+        (one, other) => Number(isOwn(other)) - Number(isOwn(one)) || heartbeatOf(other).localeCompare(heartbeatOf(one)),
+      )
     const isHere = slice !== undefined && isOwn(slice)
     const published = slice && publishedOf(slice)
     return {
       ...{ namespace, name, spec: spec.value },
       published: isHere ? published : undefined,
+      isRelayed: slice?.metadata.name === relayNameOf(name),
       isMoved: isHere && isHeldByOurs(slice),
       elsewhere: isHere ? undefined : published?.address,
     }
   })
   const annotationsHere = slices.filter(isOwn).map(({ metadata }) => metadata.annotations)
   const versions = annotationsHere.map((one) => one[annotations.agentVersion] ?? '').filter((one) => one !== '')
-  return {
-    services: found,
-    agentVersions: [...new Set(versions)],
-    isRelay: annotationsHere.some((one) => one[ingressPin] !== undefined),
-    missingRights,
-  }
+  const pins = annotationsHere.map((one) => one[annotations.ingressPin] ?? '').filter((one) => one !== '')
+  const missingRights = await rightsMissing(api, namespace, pins.length > 0, signal)
+  return { services: found, agentVersions: [...new Set(versions)], pins: [...new Set(pins)], missingRights }
 }
 
 async function all<T>(
@@ -111,8 +116,16 @@ async function all<T>(
   return found
 }
 
+interface Right {
+  readonly of: Resource
+  readonly subresource?: string
+  /** Of that object alone. */
+  readonly named?: string
+  readonly verbs: readonly string[]
+}
+
 /** The rights that our agent needs. */
-const rights: readonly { readonly of: Resource; readonly subresource?: string; readonly verbs: readonly string[] }[] = [
+const rights: readonly Right[] = [
   { of: resources.inferenceServices, verbs: ['get', 'list', 'watch'] },
   { of: resources.inferenceServices, subresource: 'status', verbs: ['patch'] },
   { of: resources.models, verbs: ['get', 'list', 'watch'] },
@@ -122,6 +135,9 @@ const rights: readonly { readonly of: Resource; readonly subresource?: string; r
   { of: resources.events, verbs: ['create', 'patch'] },
 ]
 
+/** Needed besides where LLMKube's relays ask this machine: the token that they show. */
+const rightForRelays: Right = { of: resources.secrets, named: 'llmkube-metal-relay', verbs: ['get'] }
+
 const review = z.object({ status: z.object({ allowed: z.boolean() }) })
 const reviews: Resource = {
   group: 'authorization.k8s.io',
@@ -130,10 +146,16 @@ const reviews: Resource = {
   kind: 'SelfSubjectAccessReview',
 }
 
-async function rightsMissing(api: KubeApi, namespace: string | undefined, signal?: AbortSignal): Promise<string[]> {
-  const asked = rights.flatMap(({ of, subresource, verbs }) => verbs.map((verb) => ({ of, subresource, verb })))
-  const missing = asked.map(async ({ of: { group, version, plural: resource }, subresource, verb }) => {
-    const resourceAttributes = { namespace, verb, group, version, resource, subresource }
+async function rightsMissing(
+  api: KubeApi,
+  namespace: string | undefined,
+  isRelayed: boolean,
+  signal?: AbortSignal,
+): Promise<string[]> {
+  const needed = isRelayed ? [...rights, rightForRelays] : rights
+  const asked = needed.flatMap(({ verbs, ...what }) => verbs.map((verb) => ({ ...what, verb })))
+  const missing = asked.map(async ({ of: { group, version, plural: resource }, subresource, verb, named }) => {
+    const resourceAttributes = { namespace, verb, group, version, resource, subresource, name: named }
     try {
       const answer = await api.create(reviews, '', { spec: { resourceAttributes } }, { ...(signal && { signal }) })
       const name = subresource === undefined ? resource : `${resource}/${subresource}`
@@ -167,20 +189,26 @@ export const release = (api: KubeApi, service: FoundService): Promise<void> =>
     metadata: { annotations: { [annotations.claim]: claimText({ heartbeat: heartbeatOf(slice) }) } },
   }))
 
+/** Of the EndpointSlice by which it is published, and of the Service beside that. */
+export const publishedName = ({ name, isRelayed }: FoundService): string =>
+  isRelayed ? relayNameOf(name) : serviceNameOf(name)
+
 /** Does nothing where there is no slice, or an agent of ours holds it. */
 async function changeSlice(
   api: KubeApi,
-  { namespace, name }: FoundService,
+  service: FoundService,
   change: (slice: EndpointSlice) => { readonly metadata: object },
 ): Promise<void> {
+  const { namespace } = service
+  const sliceName = publishedName(service)
   for (let tries = 1; ; tries++) {
     try {
-      const slice = parseEndpointSlice(await api.get(resources.endpointSlices, namespace, serviceNameOf(name)))
+      const slice = parseEndpointSlice(await api.get(resources.endpointSlices, namespace, sliceName))
       if (isHeldByOurs(slice)) return
       const patch = change(slice)
       const { uid, resourceVersion } = slice.metadata
       const metadata = { ...patch.metadata, uid, resourceVersion }
-      await api.mergePatch(resources.endpointSlices, namespace, serviceNameOf(name), { ...patch, metadata })
+      await api.mergePatch(resources.endpointSlices, namespace, sliceName, { ...patch, metadata })
       return
     } catch (error) {
       if (isApiError(error, 404)) return

@@ -22,10 +22,6 @@ export type GoAgentFlag = FlagSpec & Fate
 
 const kept = { kept: true } as const
 const text = { kind: 'string', default: '' } as const
-const noRelay = {
-  kept: false,
-  why: 'a moved agent publishes its servers directly until --publish says otherwise',
-} as const
 
 /** Every flag of 0.9.19 with its default, then those of 0.10. */
 export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
@@ -66,13 +62,9 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   'powermetrics-bin': { kind: 'string', default: '/usr/bin/powermetrics', ...kept },
   version: { kind: 'bool', default: false, kept: false, why: 'it only prints the version' },
   kubeconfig: { ...text, ...kept },
-  'ingress-port': { kind: 'int', default: 9443, ...noRelay },
-  'state-dir': {
-    ...text,
-    kept: false,
-    why: 'that folder holds the identity of an ingress, and this agent makes its own',
-  },
-  'legacy-direct-endpoints': { kind: 'bool', default: false, ...noRelay },
+  'ingress-port': { kind: 'int', default: 9443, ...kept },
+  'state-dir': { ...text, kept: false, why: 'what relays know this machine by is copied from there' },
+  'legacy-direct-endpoints': { kind: 'bool', default: false, ...kept },
   'allowed-model-roots': { ...text, ...kept },
   'allowed-download-hosts': { ...text, ...kept },
   'allow-unsafe-extra-args': { kind: 'bool', default: false, ...kept },
@@ -102,6 +94,42 @@ export function readGoAgentCommand(args: readonly string[]): GoAgentCommand {
 }
 
 export const textOf = ({ values }: GoAgentCommand, flag: string): string => String(values.get(flag) ?? '')
+
+const goVersion = /\bv?(\d+)\.(\d+)\.(\d+)/
+
+/** The version in what an agent says of itself. */
+export const versionIn = (said: string): string | undefined => goVersion.exec(said)?.[0]
+
+/** Whether it is 0.10 or later, which has other defaults and a relay mode. */
+export function hasRelayMode(version: string): boolean {
+  const [, major = '0', minor = '0'] = goVersion.exec(version) ?? []
+  return Number(major) > 0 || Number(minor) >= 10
+}
+
+/** In place of `~`, of a folder that is not absolute, and of one that is not stated, as LLMKube 0.10 has them. */
+interface Homes {
+  readonly homeDir: string
+  readonly workingDir: string
+}
+
+const supportFolder = 'Library/Application Support/llmkube'
+
+/** The parent of the folder with the identity by which relays know a Go agent. */
+export const stateDirOf = (command: GoAgentCommand, homes: Homes): string =>
+  folderOf(textOf(command, 'state-dir') || path.join(homes.homeDir, supportFolder, 'metal-agent'), homes)
+
+export function storeOf(command: GoAgentCommand, isNew: boolean, homes: Homes): string {
+  const isStated = command.given.has('model-store')
+  const stated = textOf(command, 'model-store')
+  if (!isNew) return stated
+  return folderOf(isStated ? stated : path.join(homes.homeDir, supportFolder, 'models'), homes)
+}
+
+const folderOf = (stated: string, { homeDir, workingDir }: Homes): string =>
+  path.resolve(
+    workingDir,
+    stated.replace(/^~(?=$|\/)/, () => homeDir),
+  )
 
 /** The value as it is written behind the flag. */
 export function written(flag: string, value: FlagValue): string {
@@ -135,6 +163,7 @@ const plist = z.looseObject({
   Program: word.optional(),
   ProgramArguments: z.array(word).max(500).optional(),
   EnvironmentVariables: z.record(z.string().max(256), word).default({}),
+  WorkingDirectory: word.optional(),
   StandardErrorPath: word.optional(),
   StandardOutPath: word.optional(),
 })
@@ -147,6 +176,7 @@ export interface GoAgentJob {
   readonly program: string
   readonly args: readonly string[]
   readonly environment: Readonly<Record<string, string>>
+  readonly workingDir?: string | undefined
   readonly logFile: string | undefined
 }
 
@@ -222,6 +252,7 @@ export async function readJob(file: string, { user }: InstallationHost): Promise
     program,
     args: ProgramArguments.slice(1),
     environment: checked.data.EnvironmentVariables,
+    workingDir: checked.data.WorkingDirectory,
     logFile: StandardErrorPath ?? StandardOutPath,
   }
 }

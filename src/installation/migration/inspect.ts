@@ -14,18 +14,24 @@ import { shellCommand } from '../../contract/shell.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { InstallationError, type InstallationHost } from '../installation-host.ts'
 import { LaunchctlJob } from '../service/launchd.ts'
+import { identityFolder } from '../../agent-core/gateway/relay-identity.ts'
 import { lookAtCluster, type ClusterLook } from './cluster.ts'
 import {
   argsOf,
   findGoAgentJobs,
   findGoAgents,
+  hasRelayMode,
   readGoAgentCommand,
   readJob,
+  stateDirOf,
+  storeOf,
   textOf,
+  versionIn,
   type GoAgentCommand,
   type GoAgentJob,
   type GoAgentProcess,
 } from './go-agent.ts'
+import { lookAtIdentity } from './identity.ts'
 import { planMigration, type Findings, type MigrationPlan } from './plan.ts'
 import type { Migration } from './record.ts'
 import { lookAtStore } from './store.ts'
@@ -72,7 +78,7 @@ export interface InspectOptions {
 }
 
 /** What was found, and what would be done about it. */
-export interface Inspection extends MigrationPlan, Pick<Findings, 'job' | 'agent' | 'store'> {
+export interface Inspection extends MigrationPlan, Pick<Findings, 'job' | 'agent' | 'store' | 'identity'> {
   /** Other Go agents of this user, which are ended first. */
   readonly others: readonly GoAgentProcess[]
   /** Undefined where the cluster cannot be asked. */
@@ -96,7 +102,6 @@ export async function inspect(world: MigrationWorld, options: InspectOptions): P
   const isReached = typeof context !== 'string'
   const api = isReached ? new KubeApi(context) : undefined
   const cluster = isReached ? await clusterLook(platform, command, new KubeApi(context)) : context
-  if (isRelay(cluster, version, command)) problems.push(relayMode)
   if (job) problems.push(...(await jobProblem(host, job)))
   if (begun === undefined && (await world.ownAgent()) !== undefined) {
     problems.push(
@@ -104,14 +109,25 @@ export async function inspect(world: MigrationWorld, options: InspectOptions): P
     )
   }
   const chosenStore = storeGiven(ownFlags)
-  const store = await lookAtStore(textOf(command, 'model-store'), chosenStore ?? ownStore, chosenStore !== undefined)
+  const { homeDir } = host.user
+  const homes = { homeDir, workingDir: job?.workingDir ?? homeDir }
+  const look = typeof cluster === 'string' ? undefined : cluster
+  const isNew = [version ?? '', ...(look?.agentVersions ?? [])].some(hasRelayMode)
+  const goStore = storeOf(command, isNew, homes)
+  const store = await lookAtStore(goStore, chosenStore ?? ownStore, chosenStore !== undefined)
+  const isDirect = command.values.get('legacy-direct-endpoints') === true
+  const isRelay = !isDirect && (isNew || (look?.pins.length ?? 0) > 0)
+  const identity = isRelay ? await lookAtIdentity(identityFolder(stateDirOf(command, homes))) : undefined
   const ownAddress = isReached ? await addressFor(platform, context) : undefined
   const { totalBytes } = await platform.memory()
-  const found = { job, command, agent, store, cluster, version, totalBytes, ownLog, ownAddress, ownFlags, problems }
+  const found = {
+    ...{ job, command, agent, store, identity, cluster, version },
+    ...{ totalBytes, ownLog, ownAddress, ownFlags, problems },
+  }
   const plan = planMigration(found)
   const refused = world.checkFlags(plan.flags)
   const all = refused === undefined ? plan.problems : [...plan.problems, refused]
-  return { ...plan, problems: all, job, agent, others, store, api }
+  return { ...plan, problems: all, job, agent, others, store, identity, api }
 }
 
 const nothingFound =
@@ -206,28 +222,14 @@ async function addressFor(platform: Pick<Platform, 'interfaces'>, { server }: Pi
   return chosen.kind === 'chosen' ? chosen.address : undefined
 }
 
-const goVersion = /\bv?(\d+)\.(\d+)\.(\d+)/
-
 async function versionOf({ program }: GoAgentJob): Promise<string | undefined> {
   try {
     const { stdout } = await askProgram({ command: program, args: ['--version'], env: {}, timeLimitMs: versionLimitMs })
-    return goVersion.exec(stdout)?.[0]
+    return versionIn(stdout)
   } catch (error) {
     if (error instanceof ProgramError) return undefined
     throw error
   }
-}
-
-const relayMode =
-  "This Go agent runs in LLMKube 0.10's relay mode, which cannot be taken over yet: that comes with a later version, and nothing was touched. Started with --legacy-direct-endpoints it can be moved."
-
-function isRelay(cluster: ClusterLook | string, version: string | undefined, command: GoAgentCommand): boolean {
-  const look = typeof cluster === 'string' ? undefined : cluster
-  const isNew = [version ?? '', ...(look?.agentVersions ?? [])].some((one) => {
-    const [, major = '0', minor = '0'] = goVersion.exec(one) ?? []
-    return Number(major) > 0 || Number(minor) >= 10
-  })
-  return look?.isRelay === true || (isNew && command.values.get('legacy-direct-endpoints') !== true)
 }
 
 /** Why the plist could not be taken out of its place. */

@@ -1,19 +1,33 @@
+import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
+import { connect } from 'node:tls'
+import { pinOf } from '../../agent-core/gateway/relay-identity.ts'
 import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
 import { parseEndpointSlice, parseService, resources } from '../../agent-core/kube/resources.ts'
-import { publishedOf, serviceNameOf } from '../../agent-core/publishing/objects.ts'
+import { annotations, publishedOf } from '../../agent-core/publishing/objects.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { formatDecimal } from '../../contract/format.ts'
 import type { ServiceReason } from '../../contract/service.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError } from '../installation-host.ts'
-import { Heartbeats, isHeldByOurs, type FoundService } from './cluster.ts'
+import { Heartbeats, isHeldByOurs, publishedName, release, type FoundService } from './cluster.ts'
+import { dropKeptIdentity, giveIdentityBack, takeIdentity } from './identity.ts'
 import type { Inspection, MigrationWorld } from './inspect.ts'
 import type { Transfer } from './plan.ts'
 import type { Migration, MigrationRecord } from './record.ts'
 import { dropOriginals, moveBack, moveStore } from './store.ts'
-import { end, endOther, endProcess, giveUp, keepPlist, pause, restorePlist, resume } from './take-over.ts'
+import {
+  end,
+  endOther,
+  endProcess,
+  giveUp,
+  keepPlist,
+  pause,
+  pauseWhenQuiet,
+  restorePlist,
+  resume,
+} from './take-over.ts'
 
 /** How one service changed hands. */
 interface Moved {
@@ -43,6 +57,7 @@ export async function migrate(
   const begun = record.value?.phase === 'begun' ? record.value : await begin(world, inspection, record)
   try {
     await moveModels(world, inspection, record, begun)
+    await moveIdentity(world, inspection, record)
     await startBeside(world, inspection, record, begun)
     const moved = await moveServices(world, { ...inspection, api }, record, begun)
     if (moved === 'takenBack') return { outcome: moved, moved: [], isWell: false }
@@ -88,6 +103,18 @@ async function moveModels(
   await moveStore(store, { tell, signal, note })
 }
 
+/** Before this agent starts, which would make an identity of its own. */
+async function moveIdentity(
+  { tell, stateDir }: MigrationWorld,
+  { identity }: Inspection,
+  record: MigrationRecord,
+): Promise<void> {
+  if (!identity) return
+  tell(`Copying what relays know this machine by from ${identity.folder}.`)
+  await record.note({ identity: identity.folder })
+  await takeIdentity(identity.folder, stateDir)
+}
+
 async function startBeside(
   world: MigrationWorld,
   { flags }: Inspection,
@@ -105,30 +132,28 @@ async function startBeside(
 
 type WithApi = Inspection & { readonly api: KubeApi }
 
-/** One service after the other. Where the first does not serve here, all is taken back. */
+/** Where the first does not serve here, all is taken back. */
 async function moveServices(
   world: MigrationWorld,
-  { api, agent, others, transfers, moved: movedBefore }: WithApi,
+  inspection: WithApi,
   record: MigrationRecord,
   { transferred }: Migration,
 ): Promise<Moved[] | 'takenBack'> {
   const { tell, platform } = world
-  const count = transfers.length
-  tell(`[3/5] Pausing the Go agent, and moving ${count} ${count === 1 ? 'service' : 'services'}.`)
+  const { others, transfers, moved: movedBefore, identity } = inspection
+  const count = `${transfers.length} ${transfers.length === 1 ? 'service' : 'services'}`
+  tell(`[3/5] ${identity ? 'Ending the Go agent in a quiet moment' : 'Pausing the Go agent'}, and moving ${count}.`)
   for (const other of others) await endOther(other, platform)
-  if (agent) await pause(agent, platform)
-  const services = transfers.map(({ service }) => service)
-  await using heartbeats = new Heartbeats(api, services, tell)
+  await using move = await (identity ? moveTogether(world, inspection) : moveInTurn(world, inspection))
   const moved: Moved[] = []
   const served: string[] = []
   for (const transfer of transfers) {
-    const result = await moveOne(world, api, transfer, heartbeats)
+    const result = await move.one(transfer)
     moved.push(result)
     if (result.failure === undefined) served.push(result.key)
     else if (movedBefore.length === 0 && served.length === 0) {
-      tell(
-        `${result.key} is not served here: ${result.failure} The Go agent takes it back, and nothing else was touched.`,
-      )
+      const others = identity ? 'takes all of them back' : 'takes it back, and nothing else was touched'
+      tell(`${result.key} is not served here: ${result.failure} The Go agent ${others}.`)
       await undo(world, record)
       return 'takenBack'
     }
@@ -137,20 +162,50 @@ async function moveServices(
   return moved
 }
 
-async function moveOne(
-  world: MigrationWorld,
-  api: KubeApi,
-  transfer: Transfer,
-  heartbeats: Heartbeats,
-): Promise<Moved> {
+interface Move extends AsyncDisposable {
+  readonly one: (transfer: Transfer) => Promise<Moved>
+}
+
+const keyOf = ({ namespace, name }: FoundService): string => `${namespace}/${name}`
+
+/** One service after the other, while the others answer under the paused Go agent. */
+async function moveInTurn(world: MigrationWorld, { api, agent, transfers }: WithApi): Promise<Move> {
   const { signal, tell, platform } = world
-  const { service } = transfer
-  const key = `${service.namespace}/${service.name}`
-  signal.throwIfAborted()
-  tell(`${key}: its requests finish, then its server ends.`)
-  await heartbeats.leave(service)
+  if (agent) await pause(agent, platform)
+  const services = transfers.map(({ service }) => service)
+  const heartbeats = new Heartbeats(api, services, tell)
+  const one = async (transfer: Transfer): Promise<Moved> => {
+    const { service } = transfer
+    signal.throwIfAborted()
+    tell(`${keyOf(service)}: its requests finish, then its server ends.`)
+    await heartbeats.leave(service)
+    const began = performance.now()
+    await giveUp(transfer, api, platform)
+    return movedSince(began, world, service)
+  }
+  return { one, [Symbol.asyncDispose]: () => heartbeats[Symbol.asyncDispose]() }
+}
+
+/** Relays reach no server but through the Go agent, whose port is ours only once it has ended. */
+async function moveTogether(world: MigrationWorld, { api, job, agent, transfers }: WithApi): Promise<Move> {
+  const { signal, platform } = world
+  if (agent) await pauseWhenQuiet(agent, platform)
   const began = performance.now()
-  await giveUp(transfer, api, platform)
+  if (agent) {
+    await end(world, job, [agent])
+    await Promise.all(agent.servers.map((server) => endProcess(server, platform)))
+  }
+  await Promise.all(transfers.map(({ service }) => release(api, service)))
+  const one = ({ service }: Transfer): Promise<Moved> => {
+    signal.throwIfAborted()
+    return movedSince(began, world, service)
+  }
+  return { one, [Symbol.asyncDispose]: () => Promise.resolve() }
+}
+
+async function movedSince(began: number, world: MigrationWorld, service: FoundService): Promise<Moved> {
+  const { tell } = world
+  const key = keyOf(service)
   const failure = await untilServed(world, service)
   const outageMs = performance.now() - began
   const seconds = formatDecimal(outageMs / 1_000)
@@ -247,25 +302,50 @@ const connectLimitMs = 5_000
 /** One sentence about a service that was moved; `isWell` where nothing is missing. Never rejects. */
 async function verify(
   api: KubeApi,
-  { namespace, name, spec }: FoundService,
+  service: FoundService,
 ): Promise<{ readonly isWell: boolean; readonly sentence: string }> {
-  const key = `${namespace}/${name}`
+  const { namespace, spec, isRelayed } = service
+  const key = keyOf(service)
   try {
-    const place = serviceNameOf(name)
+    const place = publishedName(service)
     const slice = parseEndpointSlice(await api.get(resources.endpointSlices, namespace, place))
     const { clusterIP = place } = parseService(await api.get(resources.services, namespace, place)).spec
     const published = publishedOf(slice)
     if (!isHeldByOurs(slice) || published?.ready !== true) {
       return { isWell: false, sentence: `${key}: its EndpointSlice is not one of this agent's that is ready.` }
     }
-    const { address, port } = published
+    const { address, port, enginePort } = published
     const where = `${key}: Service ${clusterIP} leads to ${address}:${port}, which`
+    if (isRelayed) {
+      const isKnown = (await pinAt(address, port)) === slice.metadata.annotations[annotations.ingressPin]
+      if (!isKnown) return { isWell: false, sentence: `${where} does not show the key that relays know.` }
+      const said = await answerOf('127.0.0.1', enginePort ?? 0, spec.mode)
+      return { isWell: true, sentence: `${where} shows the key that relays know; its server ${said}.` }
+    }
     return await answerOf(address, port, spec.mode).then(
       (said) => ({ isWell: true, sentence: `${where} ${said}.` }),
       (error: unknown) => ({ isWell: false, sentence: `${where} does not answer: ${messageOf(error)}` }),
     )
   } catch (error) {
     return { isWell: false, sentence: `${key}: ${messageOf(error)}` }
+  }
+}
+
+/** Of what answers there, or at loopback where this machine does not reach itself by its address. */
+async function pinAt(address: string, port: number): Promise<string | undefined> {
+  const shown = (host: string): Promise<string | undefined> => pinShown(host, port).catch(() => undefined)
+  return (await shown(address)) ?? shown('127.0.0.1')
+}
+
+async function pinShown(host: string, port: number): Promise<string | undefined> {
+  // Relays trust the key alone.
+  const socket = connect({ host, port, rejectUnauthorized: false })
+  try {
+    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(connectLimitMs) })
+    const shown = socket.getPeerX509Certificate()
+    return shown && pinOf(shown)
+  } finally {
+    socket.destroy()
   }
 }
 
@@ -315,18 +395,20 @@ export async function undo(world: MigrationWorld, record: MigrationRecord): Prom
   }
   tell('Putting models and plist back.')
   await moveBack(storeOf(done))
+  if (done.identity !== undefined) await giveIdentityBack(done.identity, world.stateDir)
   if (done.job) await restorePlist(done.job)
   await resume(world, done)
   await record.note({ phase: 'undone', transferred: [] })
 }
 
 /** Removes what was kept for {@link undo}; says what is left for a person to do. */
-export async function confirm({ tell }: MigrationWorld, record: MigrationRecord): Promise<void> {
+export async function confirm({ tell, stateDir }: MigrationWorld, record: MigrationRecord): Promise<void> {
   const done = record.value
   if (done?.phase !== 'done') throw new InstallationError('There is no finished migration to be confirmed.')
   const store = storeOf(done)
   const dropped = await dropOriginals(store)
   if (done.job) await rm(done.job.kept, { force: true })
+  await dropKeptIdentity(stateDir)
   await record.clear()
   if (dropped > 0) {
     const [files, models] =

@@ -1,6 +1,7 @@
 import { specRefusal } from '../../agent-core/reconcile/runtime-choice.ts'
 import { formatBytes, formatGib, formatSpan } from '../../contract/format.ts'
 import type { ClusterLook, FoundService } from './cluster.ts'
+import type { GoIdentity } from './identity.ts'
 import {
   keptFlags,
   leftOut,
@@ -20,6 +21,8 @@ export interface Findings {
   /** The one that the job, or a person, started. */
   readonly agent: GoAgentProcess | undefined
   readonly store: StorePlan
+  /** Of a Go agent in relay mode; undefined where it publishes its servers directly. */
+  readonly identity?: GoIdentity | undefined
   /** A string is one sentence why the cluster does not answer. */
   readonly cluster: ClusterLook | string
   readonly totalBytes: number
@@ -65,6 +68,8 @@ export function planMigration(findings: Findings): MigrationPlan {
   const services = look?.services ?? []
   const flags = [
     ...keptFlags(command),
+    // What pods may not ask directly is opened to them by nobody's move.
+    ...(findings.identity ? ['--publish=relay'] : []),
     ...environmentFlags(job),
     ...(store.how === 'inPlace' ? [`--model-store=${store.to}`] : []),
     ...addressFlags(findings),
@@ -81,12 +86,19 @@ export function planMigration(findings: Findings): MigrationPlan {
     problems: [
       ...findings.problems,
       ...store.problems,
+      ...(findings.identity?.problem === undefined ? [] : [findings.identity.problem]),
       ...(typeof cluster === 'string' ? [cluster] : rightsProblem(cluster)),
     ],
     refusals: services.flatMap((service) => refusalOf(service, flags, store)),
     kept: keptSentences(findings, transfers, flags),
     changed: [...leftOut(command), ...changedDefaults(findings)],
-    notes: [...store.notes, ...environmentNotes(job), ...newcomers(services, transfers), ...foreign(services)],
+    notes: [
+      ...store.notes,
+      ...identityNotes(findings),
+      ...environmentNotes(job),
+      ...newcomers(services, transfers),
+      ...foreign(services),
+    ],
   }
 }
 
@@ -97,7 +109,20 @@ function transfersOf(services: readonly FoundService[], servers: readonly GoServ
   return services
     .filter(({ published, isMoved }) => published !== undefined && !isMoved)
     .toSorted((a, b) => sizeOf(a) - sizeOf(b))
-    .map((service) => ({ service, server: servers.find(({ port }) => port === service.published?.port) }))
+    .map((service) => ({ service, server: servers.find(({ port }) => port === enginePortOf(service)) }))
+}
+
+const enginePortOf = ({ published, isRelayed }: FoundService): number | undefined =>
+  isRelayed ? published?.enginePort : published?.port
+
+/** Relays that know the Go agent by another key than the one that is copied are replaced by LLMKube's controller. */
+function identityNotes({ identity, cluster }: Findings): string[] {
+  const pins = typeof cluster === 'string' ? [] : cluster.pins
+  return identity?.pin === undefined || pins.every((pin) => pin === identity.pin)
+    ? []
+    : [
+        `The cluster knows another key than the one in ${identity.folder}, which the Go agent would use from its next start on: LLMKube's controller starts each relay again.`,
+      ]
 }
 
 const nameOf = ({ namespace, name }: FoundService): string => `${namespace}/${name}`
@@ -156,7 +181,7 @@ function refusalOf(service: FoundService, flags: readonly string[], store: Store
 }
 
 function keptSentences(
-  { job, command, cluster, version, agent, store }: Findings,
+  { job, command, cluster, version, agent, store, identity }: Findings,
   transfers: readonly Transfer[],
   flags: readonly string[],
 ): string[] {
@@ -172,6 +197,9 @@ function keptSentences(
     `Namespace: ${textOf(command, 'namespace') || 'all'}.${address === undefined ? '' : ` Address: ${address}.`}`,
     `Services with their ClusterIP: ${transfers.map(({ service }) => nameOf(service)).join(', ') || 'none are published from here'}.`,
     storeSentence(store),
+    ...(identity?.pin === undefined
+      ? []
+      : [`What relays know this machine by: certificate and key of ${identity.folder}.`]),
   ]
 }
 
@@ -214,6 +242,7 @@ const section = (title: string, lines: readonly string[]): string =>
 /** The plan as a person reads it. */
 export function planText(plan: MigrationPlan): string {
   const { transfers, strays } = plan
+  const isRelayed = transfers.some(({ service }) => service.isRelayed)
   const restarts = transfers.map(({ service, server }) =>
     server === undefined
       ? `${service.namespace}/${service.name} is started: nothing answers for it now.`
@@ -225,7 +254,7 @@ export function planText(plan: MigrationPlan): string {
     section('Restarts', [
       ...restarts,
       ...strays.map(({ pid, port }) => `Process ${pid} (port ${port}) serves nothing that is published and is ended.`),
-      ...(transfers.length > 0 ? [whyOnce] : []),
+      ...(transfers.length > 0 ? [isRelayed ? whyTogether : whyOnce] : []),
     ]),
     section('To know', plan.notes),
     section('Would not be served here', plan.refusals),
@@ -237,6 +266,9 @@ export function planText(plan: MigrationPlan): string {
 
 const whyOnce =
   "A server of the Go agent cannot be taken over as it runs: it belongs to that agent's process group, which launchd ends with it, and its output goes nowhere. One model after the other changes hands while the others keep serving."
+
+const whyTogether =
+  'Relays ask the Go agent itself, which passes their requests on to its servers: it ends, with all of them, in a moment without a request, and this agent listens at its port from then on and starts the models.'
 
 /** From here on the Go agent's share of memory and ours differ. */
 const bigMemoryBytes = 128 * 2 ** 30

@@ -16,6 +16,8 @@ const migration = z.object({
   /** What a person types to start it again. */
   byHand: z.string().optional(),
   store: z.object({ from: z.string(), to: z.string(), moved: z.array(z.object({ path: z.string() })) }),
+  /** The folder whose identity became this agent's: that of a Go agent in relay mode. */
+  identity: z.string().optional(),
   isInstalled: z.boolean(),
   /** Keys of the services that our agent serves already. */
   transferred: z.array(z.string()),

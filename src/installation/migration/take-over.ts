@@ -28,6 +28,34 @@ export async function pause({ pid, startTime }: GoAgentProcess, platform: Runnin
   )
 }
 
+/** So long is waited for a moment without a request; what is in flight then is cut off. */
+const quietLimitMs = 30_000
+const quietLookMs = 20
+
+/**
+ * Pauses a Go agent through which requests come to its servers, in a moment in which none of them answers one. Throws InstallationError as
+ * {@link pause} does.
+ */
+export async function pauseWhenQuiet(agent: GoAgentProcess, platform: Running): Promise<void> {
+  const ends = performance.now() + quietLimitMs
+  for (;;) {
+    if (await areQuiet(agent)) {
+      // The last answer has passed the agent by then.
+      await delay(quietLookMs)
+      await pause(agent, platform)
+      if (await areQuiet(agent)) return
+      signalled(agent.pid, 'SIGCONT')
+    }
+    if (performance.now() > ends) return pause(agent, platform)
+    await delay(quietLookMs)
+  }
+}
+
+async function areQuiet({ servers }: GoAgentProcess): Promise<boolean> {
+  const busy = await Promise.all(servers.map(({ port }) => isBusy(port)))
+  return !busy.includes(true)
+}
+
 /**
  * Ends Go agents whose servers are gone. A paused one takes no SIGTERM, and resumed it would start its servers again, so it is killed: it
  * keeps nothing on disk. launchd is told first, so that it starts no other.
@@ -166,10 +194,14 @@ export async function giveUp({ service, server }: Transfer, api: KubeApi, platfo
 async function drained(port: number): Promise<void> {
   const ends = performance.now() + drainMs
   while (performance.now() < ends) {
-    const activity = await askActivity(port, activityLimitMs)
-    if (activity.kind !== 'counted' || activity.requests === 0) return
+    if (!(await isBusy(port))) return
     await delay(drainLookMs)
   }
+}
+
+async function isBusy(port: number): Promise<boolean> {
+  const activity = await askActivity(port, activityLimitMs)
+  return activity.kind === 'counted' && activity.requests > 0
 }
 
 /** SIGTERM, then SIGKILL. A process that has got the number since is left alone. */

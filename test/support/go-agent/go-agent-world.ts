@@ -3,6 +3,7 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import path from 'node:path'
 import { build } from 'plist'
+import { relayIdentity } from '../../../src/agent-core/gateway/relay-identity.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
 import type { MigrationWorld, OwnService } from '../../../src/installation/migration/inspect.ts'
 import { serviceLabel } from '../../../src/installation/service/service-plan.ts'
@@ -63,8 +64,9 @@ export class GoAgentWorld implements AsyncDisposable {
     this.plistFile = path.join(this.home, 'Library/LaunchAgents', `${goLabel}.plist`)
   }
 
-  static async open(connection: ClusterConnection): Promise<GoAgentWorld> {
-    const world = new GoAgentWorld(await AgentWorld.open(connection), connection, await freePort())
+  /** `controller: false` leaves out the stand-in for LLMKube's. */
+  static async open(connection: ClusterConnection, { controller = true } = {}): Promise<GoAgentWorld> {
+    const world = new GoAgentWorld(await AgentWorld.open(connection, { controller }), connection, await freePort())
     await mkdir(path.dirname(world.plistFile), { recursive: true })
     await mkdir(world.bin, { recursive: true })
     await writeFile(
@@ -108,6 +110,17 @@ export class GoAgentWorld implements AsyncDisposable {
       systemRoot: path.join(this.cluster.folder, 'root'),
       programFolders: [this.bin, path.dirname(process.execPath), '/usr/bin', '/bin'],
     }
+  }
+
+  /** The folder with what relays know a Go agent in relay mode by. */
+  get goIdentity(): string {
+    return path.join(this.home, 'Library/Application Support/llmkube/metal-agent/ingress')
+  }
+
+  /** As it makes it at its first start in relay mode. */
+  async makeGoIdentity(): Promise<void> {
+    await mkdir(path.dirname(this.goIdentity), { recursive: true, mode: 0o700 })
+    await relayIdentity(path.dirname(this.goIdentity))
   }
 
   /** A model in the Go agent's store, a Model and the service that serves it. */

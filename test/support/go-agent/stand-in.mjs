@@ -1,11 +1,13 @@
 // A stand-in for LLMKube's Go agent 0.9.19, as metal-agent-spec describes it: one child per service in its own process group, Service and
 // EndpointSlice by full updates that keep foreign annotations, heartbeats, restarts of what does not answer, SIGTERM that ends its servers
-// and leaves the slices ready. Its clocks run thirty times as fast. It notes every start in $GO_AGENT_STARTS.
+// and leaves the slices ready. From 0.10 on, unless --legacy-direct-endpoints says otherwise, it is in relay mode: servers on this machine alone,
+// behind an ingress by TLS with the identity in --state-dir. Its clocks run thirty times as fast. It notes every start in $GO_AGENT_STARTS.
 import { Buffer } from 'node:buffer'
 import { spawn } from 'node:child_process'
 import { appendFileSync, readFileSync } from 'node:fs'
-import { createServer, get } from 'node:http'
-import { request } from 'node:https'
+import { createServer, get, request as requestHttp } from 'node:http'
+import { createServer as createTlsServer, request } from 'node:https'
+import { createHash, X509Certificate } from 'node:crypto'
 import { createServer as createTcpServer } from 'node:net'
 import { join } from 'node:path'
 import process from 'node:process'
@@ -54,8 +56,49 @@ async function upsert(path, name, make) {
   else await ask('POST', path, next)
 }
 
+const isRelay = /^v0\.[1-9]\d/.test(version) && !args.includes('--legacy-direct-endpoints')
+const ingressPort = Number(flag('ingress-port', '9443'))
+const identity = isRelay ? readIdentity() : undefined
+
+function readIdentity() {
+  const stateDir = flag('state-dir', join(process.env.HOME, 'Library/Application Support/llmkube/metal-agent'))
+  const [cert, key] = ['cert', 'key'].map((name) => readFileSync(join(stateDir, 'ingress', `ingress-${name}.pem`)))
+  const spki = new X509Certificate(cert).publicKey.export({ type: 'spki', format: 'der' })
+  return { cert, key, pin: createHash('sha256').update(spki).digest('base64') }
+}
+
+let relayToken = { value: '', readAt: 0 }
+async function tokenNow() {
+  if (Date.now() - relayToken.readAt > 200) {
+    const { body } = await ask('GET', `/api/v1/namespaces/${namespace}/secrets/llmkube-metal-relay`)
+    relayToken = { value: Buffer.from(body.data?.token ?? '', 'base64').toString(), readAt: Date.now() }
+  }
+  return relayToken.value
+}
+
+async function answerRelay(incoming, response) {
+  const refuse = (code) => response.writeHead(code, { 'content-type': 'application/json' }).end('{"error":"refused"}')
+  const [targetNamespace, name, ...more] = String(incoming.headers['x-llmkube-target'] ?? '').split('/')
+  if (!targetNamespace || !name || more.length > 0) return refuse(400)
+  const known = await tokenNow()
+  if (targetNamespace !== namespace || known === '' || incoming.headers['x-llmkube-relay-token'] !== known)
+    return refuse(401)
+  const one = managed.get(name)
+  if (!one) return refuse(404)
+  if (incoming.url === '/_llmkube/ready') return one.healthy ? response.end('{"status":"ready"}') : refuse(503)
+  if (!one.healthy) return refuse(503)
+  const { 'x-llmkube-target': _, 'x-llmkube-relay-token': __, ...headers } = incoming.headers
+  const sent = requestHttp({ host: '127.0.0.1', port: one.port, path: incoming.url, method: incoming.method, headers })
+  sent.on('error', () => (response.headersSent ? response.destroy() : refuse(502)))
+  sent.on('response', (answer) => {
+    response.writeHead(answer.statusCode, answer.headers)
+    answer.pipe(response)
+  })
+  incoming.pipe(sent)
+}
+
 async function register({ name, port, healthy }) {
-  const place = name.replaceAll('.', '-')
+  const place = `${name.replaceAll('.', '-')}${isRelay ? '-agent' : ''}`
   const labels = { app: name, 'llmkube.ai/managed-by': 'metal-agent', 'llmkube.ai/inference-service': name }
   await upsert(services, place, (old) => ({
     ...old,
@@ -64,7 +107,13 @@ async function register({ name, port, healthy }) {
       labels,
       annotations: { 'llmkube.ai/metal-accelerated': 'true', 'llmkube.ai/native-process': 'true' },
     },
-    spec: { ...old.spec, type: 'ClusterIP', ports: [{ name: 'http', port: 8080, targetPort: port, protocol: 'TCP' }] },
+    spec: {
+      ...old.spec,
+      type: 'ClusterIP',
+      ports: isRelay
+        ? [{ name: 'https', port: 8443, targetPort: ingressPort, protocol: 'TCP' }]
+        : [{ name: 'http', port: 8080, targetPort: port, protocol: 'TCP' }],
+    },
   }))
   await upsert(slices, place, (old) => ({
     ...old,
@@ -75,6 +124,10 @@ async function register({ name, port, healthy }) {
         ...old.metadata.annotations,
         'llmkube.ai/agent-heartbeat': `${new Date().toISOString().slice(0, 19)}Z`,
         'llmkube.ai/agent-version': version,
+        ...(identity && {
+          'llmkube.ai/agent-ingress-spki': identity.pin,
+          'llmkube.ai/agent-engine-port': String(port),
+        }),
         ...JSON.parse(process.env.GO_AGENT_ANNOTATIONS ?? '{}'),
       },
     },
@@ -86,7 +139,7 @@ async function register({ name, port, healthy }) {
         targetRef: { kind: 'Pod', name: `${name}-metal` },
       },
     ],
-    ports: [{ name: 'http', port, protocol: 'TCP' }],
+    ports: [isRelay ? { name: 'https', port: ingressPort, protocol: 'TCP' } : { name: 'http', port, protocol: 'TCP' }],
   }))
 }
 
@@ -112,7 +165,7 @@ async function start(service, model) {
     '--model',
     file,
     '--host',
-    '0.0.0.0',
+    isRelay ? '127.0.0.1' : '0.0.0.0',
     '--port',
     String(port),
     '--n-gpu-layers',
@@ -165,6 +218,15 @@ process.on('SIGTERM', async () => {
 
 const port = Number(flag('port', '9090'))
 if (port > 0) createServer((_, response) => response.end('ok')).listen(port, '127.0.0.1')
+if (identity) {
+  const ingress = createTlsServer(
+    { ...identity, minVersion: 'TLSv1.3' },
+    (...exchange) => void answerRelay(...exchange),
+  )
+  // As with any early end of its listener.
+  ingress.on('error', () => process.exit(1))
+  await new Promise((resolve) => ingress.listen(ingressPort, resolve))
+}
 let busy = false
 const look = async () => {
   if (busy || ending) return

@@ -52,17 +52,17 @@ test('services for Macs are found with where they are published: here by the Go 
   there.apply('elsewhere', { slice: { address: '10.0.0.3', annotations: { 'llmkube.ai/agent-version': 'v0.8.0' } } })
   there.apply('nowhere')
   there.apply('on-cuda', { accelerator: 'cuda' })
-  const { services, agentVersions, isRelay } = await there.look()
+  const { services, agentVersions, pins } = await there.look()
   const published = { address: here, port: 5001, ready: true }
   expect(services.map(({ spec, ...found }) => ({ ...found, model: spec.modelRef }))).toEqual(
     [
-      { name: 'by-go', published, isMoved: false, elsewhere: undefined },
-      { name: 'by-us', published, isMoved: true, elsewhere: undefined },
-      { name: 'elsewhere', published: undefined, isMoved: false, elsewhere: '10.0.0.3' },
-      { name: 'nowhere', published: undefined, isMoved: false, elsewhere: undefined },
+      { name: 'by-go', published, isRelayed: false, isMoved: false, elsewhere: undefined },
+      { name: 'by-us', published, isRelayed: false, isMoved: true, elsewhere: undefined },
+      { name: 'elsewhere', published: undefined, isRelayed: false, isMoved: false, elsewhere: '10.0.0.3' },
+      { name: 'nowhere', published: undefined, isRelayed: false, isMoved: false, elsewhere: undefined },
     ].map((one) => ({ ...one, namespace: 'default', model: one.name })),
   )
-  expect([agentVersions, isRelay]).toEqual([['v0.9.19'], false])
+  expect([agentVersions, pins]).toEqual([['v0.9.19'], []])
 })
 
 test('only the services of an allowlist are found, and an agent in relay mode on this machine is noticed', async () => {
@@ -70,8 +70,8 @@ test('only the services of an allowlist are found, and an agent in relay mode on
   const pin = { 'llmkube.ai/agent-ingress-spki': 'x' }
   there.apply('one', { slice: { address: here, annotations: pin } })
   there.apply('two')
-  const { services, isRelay } = await there.look(['two'])
-  expect([services.map(({ name }) => name), isRelay]).toEqual([['two'], true])
+  const { services, pins } = await there.look(['two'])
+  expect([services.map(({ name }) => name), pins]).toEqual([['two'], ['x']])
 })
 
 test.each([

@@ -61,7 +61,7 @@ test('what is left out is said with the reason', () => {
   const command = readGoAgentCommand(['--max-watch-failures=5', '--state-dir', '~/y', 'stray', '--port', '1'])
   expect(leftOut(command)).toEqual([
     '--max-watch-failures is left out: a cluster that does not answer never ends this agent.',
-    '--state-dir is left out: that folder holds the identity of an ingress, and this agent makes its own.',
+    '--state-dir is left out: what relays know this machine by is copied from there.',
     '"stray --port 1" is left out: the Go agent ignored it, because it stands behind a word that is not a flag.',
   ])
 })

@@ -1,4 +1,4 @@
-import { chmod, mkdir, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
@@ -8,6 +8,7 @@ import { confirm } from '../../../../src/installation/migration/migrate.ts'
 import { MigrationRecord, standingOf, type Migration } from '../../../../src/installation/migration/record.ts'
 import { sampleSnapshot } from '../../../support/sample-snapshot.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
+import { goIdentity } from '../../gateway/go-identity.ts'
 
 const program = '/usr/local/bin/llmkube-metal-agent'
 const agent = (pid: number, suspended = false): ProcessFacts => ({
@@ -95,15 +96,62 @@ test('an agent of ours that runs already is in the way of a move that is begun, 
   expect(withoutCluster((await inspect(world, { ...options, begun })).problems)).toEqual([])
 })
 
-test('relay mode is refused by the version that the program says, but not with --legacy-direct-endpoints', async () => {
-  const problemsOf = async (machine: Parameters<typeof mac>[0]) => {
-    await using here = await mac(machine)
-    return withoutCluster((await inspect(here.world([agent(11)]), options)).problems)
-  }
-  expect(await problemsOf({ version: 'v0.10.0' })).toEqual([expect.stringContaining('relay mode')])
-  expect(await problemsOf({ version: 'v1.2.0' })).toEqual([expect.stringContaining('relay mode')])
-  const flags = ['--kubeconfig', '/nowhere', '--legacy-direct-endpoints']
-  expect(await problemsOf({ version: 'v0.10.0', flags })).toEqual([])
+const identityAt = 'Library/Application Support/llmkube/metal-agent/ingress'
+
+test.for([
+  ['no folder', {}, 'are not in FOLDER: put that folder back'],
+  ['no key', { 'ingress-cert.pem': goIdentity.certificate }, 'in FOLDER, cannot be used: ingress-key.pem is missing.'],
+  ['no certificate', { 'ingress-key.pem': goIdentity.key }, 'in FOLDER, cannot be used: ingress-cert.pem is missing.'],
+  [
+    'half a certificate',
+    { 'ingress-key.pem': goIdentity.key, 'ingress-cert.pem': goIdentity.certificate.slice(0, 200) },
+    'in FOLDER, cannot be used: ingress-cert.pem holds no certificate in PEM.',
+  ],
+] as const)(
+  'a Go agent in relay mode whose identity has %s is not moved, and keeps what there is',
+  async ([, files, why]) => {
+    await using here = await mac({ version: 'v0.10.0' })
+    const folder = here.at(identityAt)
+    if (Object.keys(files).length > 0) await mkdir(folder, { recursive: true })
+    for (const [name, text] of Object.entries(files)) await writeFile(path.join(folder, name), text, { mode: 0o600 })
+    const { problems } = await inspect(here.world([agent(11)]), options)
+    expect(withoutCluster(problems)).toEqual([expect.stringContaining(why.replace('FOLDER', folder))])
+    const left = await Promise.all(Object.keys(files).map((name) => readFile(path.join(folder, name), 'utf8')))
+    expect(left).toEqual(Object.values(files))
+  },
+)
+
+test('a key that other users may read is not taken over until it is closed to them', async () => {
+  await using here = await mac({ version: 'v1.2.0', flags: ['--kubeconfig', '/nowhere', '--state-dir', '~/llmkube'] })
+  const folder = here.at('llmkube/ingress')
+  await mkdir(folder, { recursive: true })
+  await writeFile(path.join(folder, 'ingress-cert.pem'), goIdentity.certificate)
+  await writeFile(path.join(folder, 'ingress-key.pem'), goIdentity.key, { mode: 0o640 })
+  const inspected = async () => inspect(here.world([agent(11)]), options)
+  expect(withoutCluster((await inspected()).problems)).toEqual([
+    expect.stringContaining(
+      'other users may get at ingress-key.pem. Put its two files back as they were, readable for',
+    ),
+  ])
+  await chmod(path.join(folder, 'ingress-key.pem'), 0o600)
+  const mended = await inspected()
+  expect([withoutCluster(mended.problems), mended.flags, mended.identity?.pin]).toEqual([
+    [],
+    expect.arrayContaining(['--publish=relay']),
+    goIdentity.pin,
+  ])
+})
+
+test('a Go agent 0.10 that publishes directly stays so, and has its models where 0.10 keeps them', async () => {
+  await using here = await mac({
+    version: 'v0.10.0',
+    flags: ['--kubeconfig', '/nowhere', '--legacy-direct-endpoints', '--ingress-port', '9444'],
+  })
+  const { problems, flags, identity, store } = await inspect(here.world([agent(11)]), options)
+  expect([withoutCluster(problems), identity]).toEqual([[], undefined])
+  expect(flags).toEqual(expect.arrayContaining(['--legacy-direct-endpoints=true', '--ingress-port=9444']))
+  expect(flags).not.toContain('--publish=relay')
+  expect(store.from).toBe(here.at('Library/Application Support/llmkube/models'))
 })
 
 test.for([

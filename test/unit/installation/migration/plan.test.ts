@@ -9,6 +9,7 @@ const service = (name: string, changes: Partial<FoundService> = {}): FoundServic
   name,
   spec: inferenceServiceSpec.parse({ modelRef: name }),
   published: { address: '192.168.1.20', port: 5_001, ready: true },
+  isRelayed: false,
   elsewhere: undefined,
   isMoved: false,
   ...changes,
@@ -27,7 +28,7 @@ const job = {
 const cluster = (services: readonly FoundService[], missingRights: readonly string[] = []) => ({
   services,
   agentVersions: ['v0.9.19'],
-  isRelay: false,
+  pins: [],
   missingRights,
 })
 
@@ -148,6 +149,26 @@ test('another volume is said with size and time', () => {
   expect(plan.kept).toContain(
     'Models: 5.0 GB in 2 files are copied to another volume, to /Users/me/models, before anything is stopped: about 10 s.',
   )
+})
+
+test('in relay mode the servers are found behind the ingress and end together, and another key than the cluster knows is said', () => {
+  const relayed = (name: string, enginePort: number): FoundService =>
+    service(name, { isRelayed: true, published: { address: '192.168.1.20', port: 9_443, ready: true, enginePort } })
+  const services = [relayed('big', 5_002), relayed('small', 5_001)]
+  const identity = { folder: '/Users/me/ingress', pin: 'ours' }
+  const planned = (pins: readonly string[]) =>
+    planMigration(findings({ identity, cluster: { ...cluster(services), pins } }))
+  const plan = planned(['ours'])
+  expect(plan.transfers.map(({ service: { name }, server }) => [name, server?.pid])).toEqual([
+    ['small', 41],
+    ['big', 42],
+  ])
+  expect([plan.strays, plan.notes]).toEqual([[], []])
+  expect(plan.kept).toContain('What relays know this machine by: certificate and key of /Users/me/ingress.')
+  expect(planText(plan)).toContain('it ends, with all of them, in a moment without a request')
+  expect(planned(['another']).notes).toEqual([
+    expect.stringContaining('The cluster knows another key than the one in /Users/me/ingress'),
+  ])
 })
 
 test('rights that are missing, a silent cluster and services of others are said', () => {
