@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, realpath, stat, writeFile } from 'node:fs/promises'
+import { realpath, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { errorCode, ownFailure } from '../util/error-code.ts'
 import { entriesUpTo } from '../util/files.ts'
@@ -251,6 +251,13 @@ export interface ModelRootsOptions {
   readonly home: string
 }
 
+/** A path that is open to who asks, as it really is, and the folder by which it is open: the store, or one that a person listed. */
+export interface OpenPlace {
+  readonly path: string
+  readonly root: string
+  readonly isStore: boolean
+}
+
 /** Which files of this machine a Model may name in `spec.source`: those below the store and the folders that a person listed. */
 export class ModelRoots {
   readonly #store: ModelRootsOptions['store']
@@ -261,17 +268,24 @@ export class ModelRoots {
     this.#roots = roots.map((root) => (/^~(?=\/|$)/.test(root) ? join(home, root.slice(1)) : root))
   }
 
-  /** Whether a Model of the namespace may name the file. Links are followed; what does not exist is judged by the nearest folder above it that does. */
+  /** Whether a Model of the namespace may name the file. */
   async allows(path: string, namespace: string): Promise<boolean> {
+    return (await this.placeOf(path, namespace)) !== undefined
+  }
+
+  /** Undefined where it is not open to the namespace. Links are followed; what does not exist is judged by the nearest folder above it that does. */
+  async placeOf(path: string, namespace: string): Promise<OpenPlace | undefined> {
     const real = await realOf(path)
     const store = (await realFolder(this.#store.directory)) ?? this.#store.directory
-    if (isAtOrBelow(real, join(store, ownFolder))) return false
-    if (isAtOrBelow(real, store)) return this.#store.isOpen(real, namespace)
+    if (isAtOrBelow(real, join(store, ownFolder))) return undefined
+    if (isAtOrBelow(real, store)) {
+      return (await this.#store.isOpen(real, namespace)) ? { path: real, root: store, isStore: true } : undefined
+    }
     for (const root of this.#roots) {
       const realRoot = await realFolder(root)
-      if (realRoot !== undefined && isAtOrBelow(real, realRoot)) return true
+      if (realRoot !== undefined && isAtOrBelow(real, realRoot)) return { path: real, root: realRoot, isStore: false }
     }
-    return false
+    return undefined
   }
 
   /** A sentence about each listed folder that does not exist; it counts as soon as it does. */
@@ -295,23 +309,6 @@ async function realOf(path: string): Promise<string> {
     const real = await realFolder(existing)
     if (real !== undefined) return join(real, relative(existing, path))
     if (existing === dirname(existing)) return path
-  }
-}
-
-/** Marks a folder that was made as a cache, so that nothing of a person's is taken for one. */
-const cacheMark = '.metalbar-cache'
-
-/** False where the folder cannot be made, or holds something and was not made so. */
-export async function claimCacheFolder(path: string): Promise<boolean> {
-  try {
-    await mkdir(path, { recursive: true, mode: 0o700 })
-    // The Finder leaves its own in a folder that a person has opened.
-    const names = (await readdir(path)).filter((name) => name !== '.DS_Store' && name !== '.localized')
-    if (names.length === 0) await writeFile(join(path, cacheMark), '', { mode: 0o600, flag: 'a' })
-    return names.length === 0 || names.includes(cacheMark)
-  } catch (error) {
-    if (errorCode(error) !== undefined) return false
-    throw error
   }
 }
 

@@ -4,13 +4,14 @@ import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { untilAborted } from '../util/until-aborted.ts'
+import { type CacheFolderProblem, claimCacheFolder } from './cache-folder.ts'
 import { ContentFetches } from './content-fetches.ts'
 import { DownloadTurns } from './download/limits.ts'
 import { ModelError } from './errors.ts'
 import { Fetcher } from './fetch.ts'
 import { keptGgufHeaders } from './gguf/file-header.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
-import { claimCacheFolder, isModel, ModelRoots } from './local.ts'
+import { isModel, ModelRoots } from './local.ts'
 import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
@@ -29,6 +30,7 @@ import { Store, type StoredModel } from './store/store.ts'
 import { StoreWatch } from './store/watch.ts'
 
 export { defaultDownloadSettings } from './remote.ts'
+export type { CacheFolderProblem } from './cache-folder.ts'
 export type { LocalModel, ModelRequest } from './model-request.ts'
 
 /** Downloads are given up all the time; what is kept of them is for days. */
@@ -199,11 +201,11 @@ export class Models {
   }
 
   /**
-   * Whether a service of the namespace may have this folder written to as a cache: one that is open to it, and holds nothing that was not written so.
-   * It is made where it is not there.
+   * Why a service of the namespace may not have this folder written to as a cache: it has to be open to it, hold nothing that was not written so, and lie
+   * apart from all models. It is made where it is not there.
    */
-  async allowsCacheFolder(path: string, namespace: string): Promise<boolean> {
-    return (await this.#roots.allows(path, namespace)) && (await claimCacheFolder(path))
+  async cacheFolderProblem(path: string, namespace: string): Promise<CacheFolderProblem | undefined> {
+    return claimCacheFolder(await this.#roots.placeOf(path, namespace))
   }
 
   /** Received by all downloads since the agent started. */

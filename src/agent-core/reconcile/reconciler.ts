@@ -117,7 +117,7 @@ export class Reconciler {
     })
     this.omlxClaims = new OmlxClaims({
       running: () => options.omlx?.flags(),
-      allowsFolder: (path, namespace) => options.models.allowsCacheFolder(path, namespace),
+      allowsFolder: async (path, namespace) => (await options.models.cacheFolderProblem(path, namespace)) === undefined,
       enqueue,
       onChange: () => options.omlx?.claimsChanged(),
     })

@@ -39,7 +39,7 @@ export interface LaunchSettings extends RuntimeSettings {
 
 export interface ServerLaunchesOptions {
   readonly settings: LaunchSettings
-  readonly models: Pick<Models, 'header' | 'allowsCacheFolder'>
+  readonly models: Pick<Models, 'header' | 'cacheFolderProblem'>
   readonly dialects: Dialects
   readonly findBinary: (runtime: Runtime) => Promise<Executable>
   /** Whether a spec of the namespace may name this file; links are followed. */
@@ -115,8 +115,10 @@ export class ServerLaunches {
   async #cacheProblem({ spec, service, runtime }: DesiredServer): Promise<StartFailure | undefined> {
     const folder = cacheFolder(spec)
     if (runtime !== 'omlx' || !this.startsOmlx || folder === undefined) return undefined
-    if (await this.#options.models.allowsCacheFolder(folder, service.metadata.namespace)) return undefined
-    return { message: folderRefused(folder), refusal: 'Refused' }
+    const problem = await this.#options.models.cacheFolderProblem(folder, service.metadata.namespace)
+    if (!problem) return undefined
+    const message = folderRefused(folder, problem.kind === 'ofModel' ? problem.modelFolder : undefined)
+    return { message, refusal: 'Refused' }
   }
 
   /** Most programs end at a flag that they do not know, ours included. */

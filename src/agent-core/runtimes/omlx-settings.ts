@@ -44,8 +44,11 @@ export function cacheFolderProblem(spec: OmlxFields, modelRoots: readonly string
   return folder === undefined || isBelowAny(folder, modelRoots) ? undefined : folderRefused(folder)
 }
 
-export const folderRefused = (folder: string): string =>
-  `spec.pagedSSDCacheDir: ${folder} is refused: oMLX may only have a folder of its own below the model store or a folder of --allowed-model-roots, empty or made as its cache. Name such a folder, or take it out.`
+/** `modelFolder`: where it is, lies in or contains one. */
+export const folderRefused = (folder: string, modelFolder?: string): string =>
+  modelFolder !== undefined
+    ? `spec.pagedSSDCacheDir: ${folder} is refused: ${modelFolder} is the folder of a model, and oMLX may have its cache neither in it nor around it. Name a folder apart from all models, or take it out.`
+    : `spec.pagedSSDCacheDir: ${folder} is refused: oMLX may only have a folder of its own below the model store or a folder of --allowed-model-roots, empty or made as its cache. Name such a folder, or take it out.`
 
 /** What one service asks of the oMLX that this agent starts. */
 export interface OmlxClaim {

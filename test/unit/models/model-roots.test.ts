@@ -1,8 +1,9 @@
 import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
-import { startWorld } from './world.ts'
+import { writeMlxModel } from '../../support/mlx-writer.ts'
+import { gguf, request, startWorld, staying, type World } from './world.ts'
 
 test('a folder that --allowed-model-roots names and that is not there is told at the start, in the log and as a notice', async () => {
   await using world = await startWorld()
@@ -29,7 +30,7 @@ test('a cache may be written to a folder of its own below a root, and to nothing
   await mkdir(join(world.folder, 'private'))
   await symlink(join(world.folder, 'private'), join(lent, 'way-out'))
   const models = world.restarted({ allowedModelRoots: [lent] })
-  const allows = (path: string) => models.allowsCacheFolder(path, 'default')
+  const allows = async (path: string) => (await models.cacheFolderProblem(path, 'default')) === undefined
   const own = join(lent, 'cache', 'of-omlx')
   expect([await allows(own), await allows(own)]).toEqual([true, true])
   await writeFile(join(own, 'block.safetensors'), 'of oMLX')
@@ -44,4 +45,56 @@ test('a cache may be written to a folder of its own below a root, and to nothing
     ['model.safetensors'],
     [],
   ])
+})
+
+describe('a cache in the folder of a model is refused, and that folder is named', () => {
+  const problemOf = async (world: World, folder: string) => {
+    const problem = await world.models.cacheFolderProblem(folder, 'default')
+    return problem?.kind === 'ofModel' ? problem.modelFolder : problem?.kind
+  }
+
+  test('of a person, also where a link leads there, and where it is lent itself', async () => {
+    await using world = await startWorld()
+    const model = join(world.folder, 'lent', 'kiwis')
+    await writeMlxModel(model)
+    await symlink(model, join(world.folder, 'link'))
+    await mkdir(join(world.folder, 'files'))
+    await writeFile(join(world.folder, 'files', 'q4.gguf'), gguf('q4'))
+    for (const folder of [
+      model,
+      join(model, 'cache'),
+      join(model, 'deep', 'cache'),
+      join(world.folder, 'link', 'cache'),
+    ])
+      expect(await problemOf(world, folder)).toBe(model)
+    expect(await problemOf(world, join(world.folder, 'files', 'cache'))).toBe(join(world.folder, 'files'))
+    expect((await readdir(model)).includes('cache')).toBe(false)
+    const itself = world.restarted({ allowedModelRoots: [model, join(world.folder, 'files')] })
+    expect(await itself.cacheFolderProblem(join(model, 'cache'), 'default')).toEqual({
+      ...{ kind: 'ofModel', modelFolder: model },
+    })
+    // There one may keep models as files beside each other, and other folders.
+    expect(await itself.cacheFolderProblem(join(world.folder, 'files', 'cache'), 'default')).toBeUndefined()
+  })
+
+  test('of the store', async () => {
+    await using world = await startWorld()
+    const { url } = world.server.serve('/m.gguf', gguf('m'))
+    await world.models.ensure(request(url, 'plums'), staying())
+    const model = join(world.store, 'plums')
+    expect(await problemOf(world, join(model, 'cache'))).toBe(model)
+    expect(await problemOf(world, join(world.store, 'cache'))).toBeUndefined()
+  })
+
+  test('that was put into a cache later', async () => {
+    await using world = await startWorld()
+    const cache = join(world.folder, 'cache')
+    expect(await problemOf(world, cache)).toBeUndefined()
+    await mkdir(join(cache, 'a'))
+    await writeFile(join(cache, 'a', 'block.safetensors'), 'of oMLX')
+    expect(await problemOf(world, cache)).toBeUndefined()
+    const model = join(cache, 'models', 'kiwis')
+    await writeMlxModel(model)
+    expect(await problemOf(world, cache)).toBe(model)
+  })
 })

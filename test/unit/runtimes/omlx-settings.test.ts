@@ -3,6 +3,7 @@ import { inferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
 import {
   agreement,
   cacheFolderProblem,
+  folderRefused,
   hotCacheBytes,
   type OmlxClaim,
   unreadFields,
@@ -109,4 +110,10 @@ test.each([
   const problem = cacheFolderProblem(inferenceServiceSpec.parse({ pagedSSDCacheDir: folder }), ['/store', '/lent'])
   expect(problem === undefined).toBe(isAllowed)
   if (problem !== undefined) expect(problem).toContain(`${folder} is refused: oMLX may only have a folder of its own`)
+})
+
+test('a folder for its cache that has to do with a model’s is refused in a sentence that names that one', () => {
+  expect(folderRefused('/lent/kiwis/cache', '/lent/kiwis')).toBe(
+    'spec.pagedSSDCacheDir: /lent/kiwis/cache is refused: /lent/kiwis is the folder of a model, and oMLX may have its cache neither in it nor around it. Name a folder apart from all models, or take it out.',
+  )
 })

@@ -42,7 +42,7 @@ export async function prepareLaunch(
     },
     models: {
       header: () => Promise.reject(new Error('not read')),
-      allowsCacheFolder: () => Promise.resolve(false),
+      cacheFolderProblem: () => Promise.resolve({ kind: 'closed' }),
     },
     ...{ findBinary: () => Promise.resolve({ kind: 'found', path: executable }), metal: false },
     allowsFile: () => Promise.resolve(true),
