@@ -5,14 +5,17 @@ import path from 'node:path'
 export const docsOfDoctor = [
   'doctor.md',
   'install.md',
+  'kubernetes-rights.md',
   'memory.md',
-  'models.md',
+  'model-store.md',
   'operations.md',
   'power.md',
+  'reaching-models.md',
+  'recovery.md',
   'runtimes.md',
-  'security.md',
   'service.md',
   'settings.md',
+  'troubleshooting.md',
 ] as const
 
 /** What `src/cli/docs-page.ts` is told by a build. */

@@ -1,4 +1,4 @@
-// make soak FAULTS=1000 SEED=7, or make soak REPLAY=file: see docs/operations.md.
+// make soak FAULTS=1000 SEED=7, or make soak REPLAY=file: see docs/soak.md.
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'

@@ -16,7 +16,7 @@ import { type Check, fail, type Finding, notApplicable, pass, warn } from './doc
 const kubeconfig: Check = {
   id: 'kubeconfig',
   asks: 'Does the kubeconfig say which cluster is meant?',
-  page: 'install.md',
+  page: 'troubleshooting.md#cannot-connect-to-kubernetes',
   answer: async ({ context, patient }) => {
     try {
       const { name, server, stated } = await context()
@@ -35,7 +35,7 @@ const kubeconfig: Check = {
 const credentialPlugin: Check = {
   id: 'credential-plugin',
   asks: 'Is the program there that logs in to the cluster?',
-  page: 'service.md',
+  page: 'kubernetes-rights.md#your-kubeconfig',
   answer: async (examination) => {
     const context = await examination.context().catch(() => undefined)
     if (!context) return notApplicable('The kubeconfig cannot be used.')
@@ -56,7 +56,7 @@ const credentialPlugin: Check = {
 const apiServer: Check = {
   id: 'api-server',
   asks: 'Does the API server of the cluster answer?',
-  page: 'operations.md#states',
+  page: 'troubleshooting.md#cannot-connect-to-kubernetes',
   answer: async (examination) => {
     const { patient } = examination
     try {
@@ -233,7 +233,7 @@ const askRights: DoctorAction = {
 const rights: Check = {
   id: 'rights',
   asks: 'May this login do in the cluster what the agent does there?',
-  page: 'security.md',
+  page: 'kubernetes-rights.md',
   answer: async (examination) => {
     const reached = await examination.reached()
     if (!reached) return notReached
@@ -266,7 +266,7 @@ const rights: Check = {
 const administrator: Check = {
   id: 'cluster-admin',
   asks: 'Does this login leave the rest of the cluster alone?',
-  page: 'security.md',
+  page: 'kubernetes-rights.md',
   answer: async (examination) => {
     const reached = await examination.reached()
     if (!reached) return notReached

@@ -34,7 +34,7 @@ const runtimes: Check = {
 const metal: Check = {
   id: 'metal',
   asks: 'Has this machine a GPU with Metal?',
-  page: 'install.md',
+  page: 'troubleshooting.md#metal-is-not-detected',
   answer: async ({ patient: { platform } }) => {
     const { available, message } = await platform.metal()
     if (available) return pass(message)
@@ -54,7 +54,7 @@ const maybeSynced = (home: string): readonly string[] => [join(home, 'Documents'
 const storePlace: Check = {
   id: 'model-store',
   asks: 'Do models stay where they are kept?',
-  page: 'models.md',
+  page: 'model-store.md',
   answer: async ({ patient: { settings, env, platform } }) => {
     const { modelStore } = settings
     const real = await realpath(modelStore).catch(() => modelStore)
@@ -78,7 +78,7 @@ const smallModelBytes = 5e9
 const disk: Check = {
   id: 'disk',
   asks: 'Is there room on the disk for another model?',
-  page: 'models.md',
+  page: 'model-store.md#what-is-deleted-and-when',
   answer: async ({ patient: { settings } }) => {
     const { modelStore, diskReserveBytes } = settings
     const { bavail, blocks, bsize } = await statfs((await placeOf(modelStore)).nearest)
@@ -95,7 +95,7 @@ const disk: Check = {
 const stateFolder: Check = {
   id: 'state-folder',
   asks: 'Can the agent write down what has to outlive it?',
-  page: 'operations.md#what-survives-what',
+  page: 'recovery.md',
   answer: async ({ patient: { settings } }) => {
     const { stateDir } = settings
     const folder = (await placeOf(stateDir)).nearest
@@ -116,7 +116,7 @@ const stateFolder: Check = {
 const gpuLimit: Check = {
   id: 'gpu-limit',
   asks: 'Is the limit of GPU memory one that this Mac can bear?',
-  page: 'memory.md',
+  page: 'memory.md#budget',
   answer: async ({ patient: { platform } }) => {
     if (platform.name !== 'darwin') return notApplicable('Only macOS has such a limit.')
     const [limit, { totalBytes }] = await Promise.all([platform.gpuMemoryLimit(), platform.memory()])
@@ -133,7 +133,7 @@ const gpuLimit: Check = {
 const firewall: Check = {
   id: 'firewall',
   asks: 'Does the firewall of macOS let Pods reach the runtimes?',
-  page: 'security.md#who-can-reach-a-model',
+  page: 'troubleshooting.md#the-firewall-asks-or-blocks',
   answer: async (examination) => {
     const { platform, settings, agent } = examination.patient
     const found = await platform.firewall()

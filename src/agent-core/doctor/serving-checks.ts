@@ -13,7 +13,7 @@ import { type Check, type Examination, fail, notApplicable, pass, warn } from '.
 const agent: Check = {
   id: 'agent',
   asks: 'Does an agent run here?',
-  page: 'service.md',
+  page: 'troubleshooting.md#the-agent-is-not-running',
   answer: ({ patient }) => {
     if (!patient.agent) {
       return fail('No agent runs here, so nothing is served.', {
@@ -67,7 +67,7 @@ const noGroup = -1
 const hostAddress: Check = {
   id: 'host-address',
   asks: 'Has this machine an address that Pods can be sent to?',
-  page: 'operations.md#the-published-address',
+  page: 'reaching-models.md#the-published-address',
   answer: async ({ patient }) => {
     const found = await patient.hostAddress()
     const choose = { text: 'Choose another one.', shell: 'metal-agent host-ip' }
@@ -91,7 +91,7 @@ const unserved = ({ patient }: Examination) =>
 const listeners: Check = {
   id: 'listeners',
   asks: 'Does somebody listen at each address that is published?',
-  page: 'operations.md#the-published-address',
+  page: 'reaching-models.md#the-published-address',
   answer: async (examination) => {
     const published = (examination.patient.agent?.snapshot.services ?? []).filter(isPublished)
     if (published.length === 0) return unserved(examination)
@@ -189,7 +189,7 @@ const agreement: Check = {
 const visitors: Check = {
   id: 'reached',
   asks: 'Has another host reached a model here?',
-  page: 'doctor.md#ready-but-no-pod-gets-an-answer',
+  page: 'troubleshooting.md#pods-cannot-reach-the-mac',
   answer: async (examination) => {
     const { agent: running } = examination.patient
     const { services = [], figures = {}, now = '' } = (await running?.withVisitors()) ?? {}

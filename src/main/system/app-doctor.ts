@@ -54,7 +54,12 @@ export const appFindings = ({ loginItem: state, isHere, icon }: AppFacts): Docto
         }),
   },
   {
-    ...{ id: 'icon', subject: 'app', page: 'install.md', asks: 'Is the icon of Metalbar to be seen?' },
+    ...{
+      id: 'icon',
+      subject: 'app',
+      page: 'troubleshooting.md#the-icon-is-hidden',
+      asks: 'Is the icon of Metalbar to be seen?',
+    },
     ...icons[icon],
   },
 ]

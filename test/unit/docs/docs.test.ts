@@ -10,11 +10,40 @@ import { defaultFraction, resolveBudget } from '../../../src/agent-core/memory/b
 import { flagTable } from '../../../src/cli/flags.ts'
 import { checks } from '../../../src/cli/selftest.ts'
 import { verbProgram } from '../../../src/cli/verbs.ts'
+import { anchorOf } from '../../../src/contract/doctor.ts'
 import { formatBytes } from '../../../src/contract/format.ts'
 import { cliMarkdown } from '../../../tasks/cli-markdown.ts'
 import { fromLlmkubeMarkdown } from '../../../tasks/from-llmkube-markdown.ts'
 import { metricsMarkdown } from '../../../tasks/metrics-markdown.ts'
 import { settingsMarkdown } from '../../../tasks/settings-markdown.ts'
+
+const silent = { write: () => undefined }
+const defaults = { modelStore: '/models', stateDir: '/state' }
+const io = { stdout: silent, stderr: silent, env: {}, homeDir: '/', temporaryDir: '/tmp', cwd: '/' }
+const program = verbProgram(
+  { io: { ...io, platform: 'darwin', windowFolder: '' }, defaultStateDir: '/state', end: () => undefined },
+  defaults,
+)
+const flags = new Set(Object.keys(flagTable(defaults)))
+
+/** What of `metal-agent WORD …` the command does not know; a word in capitals stands for a value. */
+function unknownIn(command: string): string[] {
+  const words = command.split(/\s+/).slice(1)
+  let verb = program
+  while (verb.commands.length > 0 && words.length > 0 && !words[0]?.startsWith('-')) {
+    const next = verb.commands.find((one) => one.name() === words[0])
+    if (!next) return [`metal-agent ${words[0]}`]
+    verb = next
+    words.shift()
+  }
+  return words.flatMap((word) => {
+    const [option = ''] = /^--?[a-z][\w-]*/.exec(word) ?? []
+    if (option === '' || verb.options.some(({ long, short }) => option === long || option === short)) return []
+    return flags.has(option.replace(/^--?/, '')) ? [] : [`${option} of ${command}`]
+  })
+}
+
+const root = path.join(import.meta.dirname, '../../..')
 
 describe('cli', () => {
   test('docs/cli.md says what --help says; node tasks/docs.ts brings it up to date', () =>
@@ -90,13 +119,14 @@ describe('memory', async () => {
       enforcement: 'enforce',
     })
     const said = [budgetOf(48).how, budgetOf(128).how, budgetOf(128, 96).how, answer.admitted ? '' : answer.message]
-    const quoted = [...page.matchAll(/^> (.*)$/gm)].map(([, sentence]) => sentence)
-    expect(quoted.filter((sentence) => said.includes(sentence ?? ''))).toEqual(said)
+    const quoted = [...page.matchAll(/(?:^> .*\n)+/gm)].map(([lines]) =>
+      lines.slice(2).trimEnd().replaceAll('\n> ', ' '),
+    )
+    expect(quoted.filter((sentence) => said.includes(sentence))).toEqual(said)
   })
 })
 
 describe('from llmkube', () => {
-  const root = path.join(import.meta.dirname, '../../..')
   const page = readFileSync(path.join(root, 'docs/from-llmkube.md'), 'utf8')
   const guide = z
     .array(z.string())
@@ -166,42 +196,6 @@ describe('from llmkube', () => {
     expect((await execa('make', words, { cwd: root, env })).stdout).toBe(line)
   })
 
-  const silent = { write: () => undefined }
-  const defaults = { modelStore: '/models', stateDir: '/state' }
-  const io = { stdout: silent, stderr: silent, env: {}, homeDir: '/', temporaryDir: '/tmp', cwd: '/' }
-  const program = verbProgram(
-    { io: { ...io, platform: 'darwin', windowFolder: '' }, defaultStateDir: '/state', end: () => undefined },
-    defaults,
-  )
-  const flags = new Set(Object.keys(flagTable(defaults)))
-
-  /** What of `metal-agent WORD …` the command does not know; a word in capitals stands for a value. */
-  function unknownIn(command: string): string[] {
-    const words = command.split(/\s+/).slice(1)
-    let verb = program
-    while (verb.commands.length > 0 && words.length > 0 && !words[0]?.startsWith('-')) {
-      const next = verb.commands.find((one) => one.name() === words[0])
-      if (!next) return [`metal-agent ${words[0]}`]
-      verb = next
-      words.shift()
-    }
-    return words.flatMap((word) => {
-      const [option = ''] = /^--?[a-z][\w-]*/.exec(word) ?? []
-      if (option === '' || verb.options.some(({ long, short }) => option === long || option === short)) return []
-      return flags.has(option.replace(/^--?/, '')) ? [] : [`${option} of ${command}`]
-    })
-  }
-
-  test('every verb and flag that docs/from-llmkube.md names is one of the command', () => {
-    const named = [...page.matchAll(/`((?:sudo )?metal-agent [^`]+)`/g)].map(([, text = '']) =>
-      text.replace('sudo ', ''),
-    )
-    expect([named.length > 40, named.flatMap(unknownIn)]).toEqual([true, []])
-    expect(
-      ['host-address', 'service renew', 'status --nothing'].map((text) => unknownIn(`metal-agent ${text}`)),
-    ).toEqual([['metal-agent host-address'], ['metal-agent renew'], ['--nothing of metal-agent status --nothing']])
-  })
-
   test.each([
     ['neither', '| `a` | b | see elsewhere |', 'names neither a test nor a reason'],
     ['a missing file', '| `a` | b | `test/no/such.test.ts`: some words |', 'which is not there'],
@@ -212,9 +206,52 @@ describe('from llmkube', () => {
   })
 })
 
-describe('verified', () => {
-  const root = path.join(import.meta.dirname, '../../..')
-  const text = readFileSync(path.join(root, 'docs/verified.md'), 'utf8')
+describe('pages', () => {
+  const names = [...['README.md', 'CONTRIBUTING.md'], ...globSync('docs/*.md', { cwd: root }).toSorted()]
+  const texts = new Map(names.map((name) => [name, readFileSync(path.join(root, name), 'utf8')]))
+  const withoutBlocks = (text: string): string => text.replaceAll(/^( *)(```|~~~)[^]*?^\1\2$/gm, '')
+  const anchorsOf = (text: string): string[] =>
+    [...withoutBlocks(text).matchAll(/^#{1,6} (.+)$/gm)].map(([, title = '']) => anchorOf(title))
+
+  /** What a link of the page leads to that is not there. */
+  function broken(name: string, text: string): string[] {
+    const links = [...withoutBlocks(text).matchAll(/\]\(([^)\s]+)\)/g)].map(([, link = '']) => link)
+    return links.flatMap((link) => {
+      if (/^[a-z]+:/.test(link)) return []
+      const [file = '', anchor] = link.split('#')
+      const target = file === '' ? name : path.join(path.dirname(name), file)
+      if (!existsSync(path.join(root, target))) return [`${name}: ${link}`]
+      if (anchor === undefined) return []
+      return anchorsOf(readFileSync(path.join(root, target), 'utf8')).includes(anchor) ? [] : [`${name}: ${link}`]
+    })
+  }
+
+  /** Every `metal-agent …` of inline code, and of the lines of a block that a person would type. */
+  function commandsOf(text: string): string[] {
+    const inline = [...withoutBlocks(text).matchAll(/`(?:\$ )?(?:sudo )?(?:bin\/)?(metal-agent\s[^`]+)`/g)]
+    const blocks = [...text.matchAll(/^( *)```(?:sh)?\n([^]*?)^\1```$/gm)].map(([, , lines = '']) => lines)
+    const typed = [...blocks.join('\n').matchAll(/^\s*(?:\$ )?(?:sudo )?(?:\S*\/)?(metal-agent [^\n]*)$/gm)]
+    return [...inline, ...typed].map(([, command = '']) => command.replace(/(?: +#| \||;| &&| \+|, ).*$/s, '').trim())
+  }
+
+  test('every page can be read at one sitting, but for those that are generated', () => {
+    const limits: Readonly<Record<string, number>> = { 'README.md': 4_000, 'docs/verified.md': 30_000 }
+    const generated = ['docs/cli.md', 'docs/settings.md', 'CONTRIBUTING.md']
+    const notYet = ['docs/from-llmkube.md', 'docs/metrics.md', 'docs/service.md', 'docs/verified.md']
+    const sizes = [...texts].filter(([name]) => ![...generated, ...notYet].includes(name))
+    expect(sizes.length).toBeGreaterThan(20)
+    expect(sizes.flatMap(([name, text]) => (Buffer.byteLength(text) > (limits[name] ?? 12_000) ? [name] : []))).toEqual(
+      [],
+    )
+    expect(texts.get('README.md')?.split('\n').length).toBeLessThanOrEqual(60)
+  })
+
+  test('every link of a page leads to a file and a heading that are there', () => {
+    expect([...texts].flatMap(([name, text]) => broken(name, text))).toEqual([])
+    expect(
+      broken('docs/a.md', '[b](no-such.md) [c](memory.md#no-such) [d](memory.md#budget) [e](../README.md)'),
+    ).toEqual(['docs/a.md: no-such.md', 'docs/a.md: memory.md#no-such'])
+  })
 
   /** `a{b,c}` is two paths, each of which has to be there. */
   function expanded(name: string): string[] {
@@ -223,14 +260,46 @@ describe('verified', () => {
     return choices.split(',').flatMap((choice) => expanded(`${before}${choice}${after}`))
   }
 
-  const named = [...text.matchAll(/`((?:test|tasks|src|docs|bench)\/[^`\s]+)`/g)].flatMap(([, name = '']) =>
-    expanded(name),
-  )
+  const placesOf = (text: string): string[] =>
+    [...text.matchAll(/`((?:test|tasks|src|docs|bench)\/[^`\s]+)`/g)].flatMap(([, name = '']) => expanded(name))
 
-  test('what is proven names the tests that prove it, and each is there', () => {
-    const missing = [...new Set(named)].filter((name) => globSync(name, { cwd: root }).length === 0)
-    expect([named.length > 50, missing]).toEqual([true, []])
+  test('every file of this repository that a page names is there', () => {
+    const named = new Set([...texts.values()].flatMap(placesOf))
+    expect([named.size > 100, [...named].filter((name) => globSync(name, { cwd: root }).length === 0)]).toEqual([
+      true,
+      [],
+    ])
+    expect(placesOf('`test/unit/{docs,none}/docs.test.ts` `README.md`')).toEqual([
+      'test/unit/docs/docs.test.ts',
+      'test/unit/none/docs.test.ts',
+    ])
   })
+
+  test('every page is linked from README or from another page', () => {
+    const linked = [...texts].flatMap(([name, text]) =>
+      [...text.matchAll(/\]\(([^)#\s]+\.md)/g)].map(([, link = '']) => path.join(path.dirname(name), link)),
+    )
+    expect(names.filter((name) => name.startsWith('docs/') && !linked.includes(name))).toEqual([])
+  })
+
+  test('every verb and flag that a page names is one of the command', () => {
+    const named = [...texts]
+      .filter(([name]) => name !== 'docs/cli.md')
+      .flatMap(([name, text]) => commandsOf(text).map((command) => ({ name, command })))
+    expect(named.length).toBeGreaterThan(200)
+    expect(named.flatMap(({ name, command }) => unknownIn(command).map((what) => `${name}: ${what}`))).toEqual([])
+    const written =
+      'Say `metal-agent host-address`.\n\n```sh\n$ metal-agent status --nothing # why\nsudo metal-agent renew\n```\n'
+    expect(commandsOf(written).flatMap(unknownIn)).toEqual([
+      'metal-agent host-address',
+      '--nothing of metal-agent status --nothing',
+      'metal-agent renew',
+    ])
+  })
+})
+
+describe('verified', () => {
+  const text = readFileSync(path.join(root, 'docs/verified.md'), 'utf8')
 
   test('a person with a Mac has done in ten minutes what only a command and a look can show', () => {
     const section = /^### Nine minutes at the screen\n(.*?)^#/ms.exec(text)?.[1] ?? ''
