@@ -1,8 +1,8 @@
-import { readFile, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import prettier from 'prettier'
 import { cliMarkdown } from './cli-markdown.ts'
-import { fromLlmkubeMarkdown } from './from-llmkube-markdown.ts'
+import { llmkubeFlagsMarkdown } from './llmkube-flags-markdown.ts'
 import { metricsMarkdown } from './metrics-markdown.ts'
 import { settingsMarkdown } from './settings-markdown.ts'
 
@@ -11,7 +11,7 @@ const docs = path.join(import.meta.dirname, '../docs')
 /** Writes the pages that are made of the source. */
 for (const [name, text] of [
   ['cli.md', cliMarkdown()],
-  ['from-llmkube.md', fromLlmkubeMarkdown(await readFile(path.join(docs, 'from-llmkube.md'), 'utf8'))],
+  ['llmkube-flags.md', llmkubeFlagsMarkdown()],
   ['metrics.md', metricsMarkdown()],
   ['settings.md', settingsMarkdown()],
 ] as const) {

@@ -1,14 +1,13 @@
 import { labelNames, metricPrefix, type MetricRow, metricTable } from '../src/agent-core/observability/metric-table.ts'
-import { table } from './markdown-table.ts'
 
 /** Every metric of the agent, as one page. */
 export function metricsMarkdown(): string {
   return [
     '# Metrics',
     '',
-    'Made by `node tasks/docs.ts` from the table of metrics. `/metrics` on the health port (`--port`, by default 9090, on 127.0.0.1) is in',
-    "Prometheus' text format. A figure that is not known has no series: it is never 0 in its place, and never an old one. Services that are",
-    'gone lose their series at the next scrape, and at most 100 have any: `metrics_services_left_out` says how many have none.',
+    "`/metrics` on the health port (`--port`, by default 9090, on 127.0.0.1) is in Prometheus' text format. A figure that is not known has no",
+    'series: it is never 0 in its place, and never an old one. Services that are gone lose their series at the next scrape, and at most 100',
+    'have any: `metrics_services_left_out` says how many have none. This page is made by `node tasks/docs.ts` from the table of metrics.',
     '',
     'A scrape is a look, as an open window is: power is measured and the runtimes are asked for their figures while somebody scrapes. For a',
     'Prometheus on this Mac, or at the end of `ssh -L 9090:127.0.0.1:9090`:',
@@ -66,7 +65,7 @@ export function metricsMarkdown(): string {
     '',
     'A board for Grafana: import `assets/grafana/metalbar.json` and choose the data source.',
     '',
-    `Every name begins with \`${metricPrefix}\`, which is left out here, but those of OpenTelemetry.`,
+    `Every name begins with \`${metricPrefix}\`, which is left out here, but those of OpenTelemetry. _Per service_: with the labels \`name\` and \`namespace\`.`,
     '',
     'What the gateway counts it counts since its own start, which a restart of the agent is not: `client_proxy_requests_total`, `ingress_requests_total`, `gateway_*` and `gen_ai_*`.',
     '',
@@ -76,7 +75,7 @@ export function metricsMarkdown(): string {
     'which a rule that joins `on (name)` has to expect. A service without a server has no `process_healthy`.',
     '',
     ...rowsOf('go'),
-    '## Others',
+    '## Ours',
     '',
     ...rowsOf('ours'),
     "## OpenTelemetry's",
@@ -86,7 +85,7 @@ export function metricsMarkdown(): string {
     '`usage`, or as the `timings` of llama-server. A stream of `/v1/chat/completions` has `usage` where `stream_options.include_usage` asks for it.',
     '',
     ...rowsOf('otel'),
-    '## Of the process',
+    '## The process',
     '',
     'Without the prefix: `process_*` and `nodejs_*`, as prom-client names them, for processor time, memory, open resources and garbage collection',
     'of the agent itself. `nodejs_eventloop_lag_mean_seconds` and `nodejs_eventloop_lag_max_seconds` are since the last scrape.',
@@ -94,18 +93,19 @@ export function metricsMarkdown(): string {
   ].join('\n')
 }
 
+/** A list, since a table of texts this long is read by nobody and padded to twice its size. */
 function rowsOf(origin: MetricRow['origin']): string[] {
   const rows = Object.entries<MetricRow>(metricTable).filter(([, row]) => row.origin === origin)
-  return table(
-    ['metric', 'type', 'labels', 'what it is'],
-    rows.map(([name, row]) => [`\`${name}\``, row.type, labelsOf(row), row.help]),
-  )
+  return [...rows.map(([name, row]) => `- \`${name}\` (${[row.type, ...labelsOf(row)].join('; ')}): ${row.help}`), '']
 }
 
-function labelsOf(row: MetricRow): string {
-  const texts = labelNames(row).map((label) => {
+function labelsOf(row: MetricRow): string[] {
+  const labels = labelNames(row).map((label) => {
     const values = row.labels?.[label]
     return values ? `\`${label}\`: ${values.map((value) => `\`${value}\``).join(', ')}` : `\`${label}\``
   })
-  return texts.length === 0 ? '–' : texts.join(', ')
+  const ofService = ['`name`', '`namespace`']
+  return ofService.every((label) => labels.includes(label))
+    ? ['per service', ...labels.filter((label) => !ofService.includes(label))]
+    : labels
 }

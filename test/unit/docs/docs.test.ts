@@ -5,6 +5,7 @@ import { execa } from 'execa'
 import prettier from 'prettier'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { doctorChecks } from '../../../src/agent-core/doctor/checks.ts'
 import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
 import { defaultFraction, resolveBudget } from '../../../src/agent-core/memory/budget.ts'
 import { flagTable } from '../../../src/cli/flags.ts'
@@ -12,8 +13,9 @@ import { checks } from '../../../src/cli/selftest.ts'
 import { verbProgram } from '../../../src/cli/verbs.ts'
 import { anchorOf } from '../../../src/contract/doctor.ts'
 import { formatBytes } from '../../../src/contract/format.ts'
+import { appFindings } from '../../../src/main/system/app-doctor.ts'
 import { cliMarkdown } from '../../../tasks/cli-markdown.ts'
-import { fromLlmkubeMarkdown } from '../../../tasks/from-llmkube-markdown.ts'
+import { llmkubeFlagsMarkdown } from '../../../tasks/llmkube-flags-markdown.ts'
 import { metricsMarkdown } from '../../../tasks/metrics-markdown.ts'
 import { settingsMarkdown } from '../../../tasks/settings-markdown.ts'
 
@@ -45,6 +47,9 @@ function unknownIn(command: string): string[] {
 
 const root = path.join(import.meta.dirname, '../../..')
 
+const names = [...['README.md', 'CONTRIBUTING.md'], ...globSync('docs/*.md', { cwd: root }).toSorted()]
+const texts = new Map(names.map((name) => [name, readFileSync(path.join(root, name), 'utf8')]))
+
 describe('cli', () => {
   test('docs/cli.md says what --help says; node tasks/docs.ts brings it up to date', () =>
     expectUpToDate('cli.md', cliMarkdown()))
@@ -55,10 +60,8 @@ describe('cli', () => {
   test('docs/metrics.md says what the table of metrics says; node tasks/docs.ts brings it up to date', () =>
     expectUpToDate('metrics.md', metricsMarkdown()))
 
-  test('docs/from-llmkube.md says of flags and metrics what the source says; node tasks/docs.ts brings it up to date', async () => {
-    const page = await readFile(path.resolve(import.meta.dirname, '../../../docs/from-llmkube.md'), 'utf8')
-    await expectUpToDate('from-llmkube.md', fromLlmkubeMarkdown(page))
-  })
+  test('docs/llmkube-flags.md says of flags what the source says; node tasks/docs.ts brings it up to date', () =>
+    expectUpToDate('llmkube-flags.md', llmkubeFlagsMarkdown()))
 
   async function expectUpToDate(name: string, text: string): Promise<void> {
     const file = path.resolve(import.meta.dirname, '../../../docs', name)
@@ -127,37 +130,17 @@ describe('memory', async () => {
 })
 
 describe('from llmkube', () => {
-  const page = readFileSync(path.join(root, 'docs/from-llmkube.md'), 'utf8')
-  const guide = z
-    .array(z.string())
-    .parse(JSON.parse(readFileSync(path.join(import.meta.dirname, 'llmkube-guide-commands.json'), 'utf8')))
-
-  interface Row {
-    readonly command: string
-    readonly shownBy: string
-  }
-
-  /** Of the tables that have a column "shown by". */
-  function rowsOf(text: string): Row[] {
-    const rows: Row[] = []
-    let isMeant = false
-    for (const line of text.split('\n')) {
-      if (!line.startsWith('|')) isMeant = false
-      const cells = line
-        .split(/(?<!\\)\|/)
-        .slice(1, -1)
-        .map((cell) => cell.trim().replaceAll('\\|', '|'))
-      if (cells.at(-1) === 'shown by') isMeant = true
-      else if (isMeant && !/^-+$/.test(cells[0] ?? ''))
-        rows.push({ command: cells[0] ?? '', shownBy: cells.at(-1) ?? '' })
-    }
-    return rows
-  }
+  const page = readFileSync(path.join(root, 'docs/llmkube-commands.md'), 'utf8')
+  const parsed = <T>(schema: z.ZodType<T>, name: string): T =>
+    schema.parse(JSON.parse(readFileSync(path.join(import.meta.dirname, name), 'utf8')))
+  const guide = parsed(z.array(z.string()), 'llmkube-guide-commands.json')
+  /** By the command of a guide: the test that shows what the page says of it, or a reason why none does. */
+  const shownBy = parsed(z.record(z.string(), z.string()), 'llmkube-commands.json')
 
   /** Undefined where the test that is named is there, or a reason is given. */
-  function lack({ command, shownBy }: Row): string | undefined {
-    if (/^reason: .{8,}/.test(shownBy)) return undefined
-    const [, file = '', words = ''] = /^`(test\/[^`]+)`: (.{4,})$/.exec(shownBy) ?? []
+  function lack(command: string, shown: string | undefined): string | undefined {
+    if (shown?.startsWith('reason: ')) return shown.length > 15 ? undefined : `${command} has no reason`
+    const [, file = '', words = ''] = /^`(test\/[^`]+)`: (.{4,})$/.exec(shown ?? '') ?? []
     if (file === '') return `${command} names neither a test nor a reason`
     if (!existsSync(path.join(root, file))) return `${command} names ${file}, which is not there`
     return readFileSync(path.join(root, file), 'utf8').includes(words)
@@ -165,15 +148,19 @@ describe('from llmkube', () => {
       : `${file} has no "${words}" (${command})`
   }
 
-  const rows = rowsOf(page)
+  const onOneLine = page.replaceAll(/\n {2,}/g, ' ')
+  const lines = [...onOneLine.matchAll(/^- (`.*)$/gm)].map(([, line = '']) => line)
 
-  test('every row of docs/from-llmkube.md names a test that is there, or a reason why there is none', () => {
-    expect(rows.length).toBeGreaterThan(60)
-    expect(rows.map(lack).filter((sentence) => sentence !== undefined)).toEqual([])
+  test('every line of docs/llmkube-commands.md has a test that is there, or a reason why there is none', () => {
+    const commands = Object.keys(shownBy)
+    expect(commands.length).toBeGreaterThan(60)
+    expect(commands.map((command) => lack(command, shownBy[command])).filter((one) => one !== undefined)).toEqual([])
+    expect(lines.filter((line) => !commands.some((command) => line.startsWith(`${command}: `)))).toEqual([])
+    expect(lines).toHaveLength(commands.length)
   })
 
-  test('every command of the guides of LLMKube has a row', () => {
-    const missing = guide.filter((command) => !rows.some((row) => row.command.includes(command)))
+  test('every command of the guides of LLMKube has a line', () => {
+    const missing = guide.filter((command) => !lines.some((line) => line.includes(command)))
     expect([guide.length > 50, missing]).toEqual([true, []])
   })
 
@@ -197,18 +184,16 @@ describe('from llmkube', () => {
   })
 
   test.each([
-    ['neither', '| `a` | b | see elsewhere |', 'names neither a test nor a reason'],
-    ['a missing file', '| `a` | b | `test/no/such.test.ts`: some words |', 'which is not there'],
-    ['a missing test', '| `a` | b | `test/unit/docs/docs.test.ts`: no such\u2003words |', 'has no "no such'],
-  ])('a row with %s is noticed', (_, row, sentence) => {
-    const [found] = rowsOf(`| guide | here | shown by |\n| --- | --- | --- |\n${row}\n`)
-    expect(found && lack(found)).toContain(sentence)
+    ['neither', 'see elsewhere', 'names neither a test nor a reason'],
+    ['a missing file', '`test/no/such.test.ts`: some words', 'which is not there'],
+    ['a missing test', '`test/unit/docs/docs.test.ts`: no such\u2003words', 'has no "no such'],
+    ['nothing', undefined, 'names neither a test nor a reason'],
+  ])('a line with %s is noticed', (_, shown, sentence) => {
+    expect(lack('`a`', shown)).toContain(sentence)
   })
 })
 
 describe('pages', () => {
-  const names = [...['README.md', 'CONTRIBUTING.md'], ...globSync('docs/*.md', { cwd: root }).toSorted()]
-  const texts = new Map(names.map((name) => [name, readFileSync(path.join(root, name), 'utf8')]))
   const withoutBlocks = (text: string): string => text.replaceAll(/^( *)(```|~~~)[^]*?^\1\2$/gm, '')
   const anchorsOf = (text: string): string[] =>
     [...withoutBlocks(text).matchAll(/^#{1,6} (.+)$/gm)].map(([, title = '']) => anchorOf(title))
@@ -237,8 +222,7 @@ describe('pages', () => {
   test('every page can be read at one sitting, but for those that are generated', () => {
     const limits: Readonly<Record<string, number>> = { 'README.md': 4_000, 'docs/verified.md': 30_000 }
     const generated = ['docs/cli.md', 'docs/settings.md', 'CONTRIBUTING.md']
-    const notYet = ['docs/from-llmkube.md', 'docs/metrics.md', 'docs/service.md', 'docs/verified.md']
-    const sizes = [...texts].filter(([name]) => ![...generated, ...notYet].includes(name))
+    const sizes = [...texts].filter(([name]) => !generated.includes(name))
     expect(sizes.length).toBeGreaterThan(20)
     expect(sizes.flatMap(([name, text]) => (Buffer.byteLength(text) > (limits[name] ?? 12_000) ? [name] : []))).toEqual(
       [],
@@ -298,8 +282,30 @@ describe('pages', () => {
   })
 })
 
+describe('troubleshooting', () => {
+  test('every chapter names questions of the doctor, and none that it does not ask', () => {
+    const page = texts.get('docs/troubleshooting.md') ?? ''
+    const named = [...page.matchAll(/^Doctor: (.*)$/gm)].map(([, ids = '']) =>
+      [...ids.matchAll(/`([a-z-]+)`/g)].map(([, id = '']) => id),
+    )
+    const asked = [
+      ...doctorChecks.flatMap(([, checks]) => checks),
+      ...appFindings({ loginItem: 'enabled', isHere: true, icon: 'shown' }),
+    ].map(({ id }) => id)
+    expect([named.length >= 11, named.flat().filter((id) => !asked.includes(id))]).toEqual([true, []])
+    expect(named.filter((ids) => ids.length === 0)).toEqual([])
+  })
+})
+
 describe('verified', () => {
   const text = readFileSync(path.join(root, 'docs/verified.md'), 'utf8')
+
+  test('every claim names a test, and every test file that it names is there', () => {
+    const section = /^## Claims\n(.*?)^## /ms.exec(text)?.[1] ?? ''
+    const claims = section.split('\n').filter((line) => /^\| (?!claim|---|\*\*)/.test(line))
+    expect(claims.length).toBeGreaterThan(60)
+    expect(claims.filter((line) => !/`test\//.test(line))).toEqual([])
+  })
 
   test('a person with a Mac has done in ten minutes what only a command and a look can show', () => {
     const section = /^### Nine minutes at the screen\n(.*?)^#/ms.exec(text)?.[1] ?? ''

@@ -1,13 +1,19 @@
-import { metricPrefix, type MetricRow, metricTable } from '../src/agent-core/observability/metric-table.ts'
 import { flagTable } from '../src/cli/flags.ts'
 import { goAgentFlags, written, type GoAgentFlag } from '../src/installation/migration/go-agent.ts'
 import { table } from './markdown-table.ts'
 
 const ours = flagTable({ modelStore: '~/Library/Application Support/Metalbar/models', stateDir: '' })
 
-/** The page with the parts of it that are made of the source. */
-export const fromLlmkubeMarkdown = (page: string): string =>
-  withPart(withPart(page, 'flags', flags()), 'metrics', metrics())
+/** What becomes of each flag of LLMKube's Go agent, as one page. */
+export const llmkubeFlagsMarkdown = (): string =>
+  [
+    "# The Go agent's flags",
+    '',
+    "Every flag of LLMKube's Go agent and what becomes of it, made by `node tasks/docs.ts` from the source. All flags of this agent: [cli.md](cli.md).",
+    "The Go agent's metrics keep their names, types and labels: [metrics.md](metrics.md#the-go-agents).",
+    '',
+    ...flags(),
+  ].join('\n')
 
 const flags = (): string[] =>
   table(
@@ -25,18 +31,4 @@ function fateOf(name: string, flag: GoAgentFlag): string {
   if (value === flag.default) return 'the same'
   const shown = written(name, value)
   return `the same flag; ${shown === '' ? 'no default' : `default \`${shown}\``}`
-}
-
-const metrics = (): string[] =>
-  table(
-    ['metric of the Go agent', 'here'],
-    Object.entries<MetricRow>(metricTable).flatMap(([name, { origin, help }]) =>
-      origin === 'go' ? [[`\`${metricPrefix}${name}\``, help]] : [],
-    ),
-  )
-
-function withPart(page: string, name: string, lines: readonly string[]): string {
-  const part = new RegExp(`(<!-- ${name}: .*? -->\\n)[^]*?(<!-- /${name} -->)`)
-  if (!part.test(page)) throw new Error(`docs/from-llmkube.md has no place for the ${name}.`)
-  return page.replace(part, (_, before: string, after: string) => `${before}\n${lines.join('\n')}\n${after}`)
 }
