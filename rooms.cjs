@@ -90,6 +90,7 @@ const faces = {
     'remote',
     'selection',
     'source',
+    'source-secret',
     'store/files',
     'store/inventory',
     'store/records',

@@ -28,7 +28,7 @@ const asked = (namespace: Namespace, more: Partial<ModelRequest> = {}): ModelReq
   name: 'shared',
   source,
   ...(namespace !== 'none' && {
-    secret: () => Promise.resolve({ value: tokens[namespace], from: `Secret ${namespace}/hub` }),
+    secret: () => Promise.resolve({ namespace, name: 'hub', values: { HF_TOKEN: tokens[namespace] } }),
   }),
   ...more,
 })
@@ -371,7 +371,7 @@ test('what several namespaces are given at the same time is recorded for each of
   )
   const named = { source: 'hf://org/both' }
   const { path } = await ensure(asked('a', named))
-  const person = { value: tokens.mine, from: 'Secret c/hub' }
+  const person = { namespace: 'c', name: 'hub', values: { HF_TOKEN: tokens.mine } }
   const third = asked('none', { ...named, namespace: 'c', secret: () => Promise.resolve(person) })
   await Promise.all([asked('b', named), third].map((request) => world.models.ensure(request, staying())))
   const { access } = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8')) as { access: { namespaces: string[] } }

@@ -36,7 +36,7 @@ import { MemoryGuard } from '../reconcile/memory-guard.ts'
 import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
-import { tokenIn } from '../reconcile/model-request.ts'
+import { secretIn } from '../reconcile/model-request.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { hostFor, loopback } from '../servers/listening.ts'
@@ -701,14 +701,14 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
     fit: {
       looks: asked.looks,
       dialect: (executable) => dialects.of(runtimes['llama-server'], executable, launchEnvironment()),
-      tokenIn: async (namespace, secret) => {
+      secretIn: async (namespace, secret) => {
         const { session } = link
         if (!session)
           throw new LinkError(
             'refused',
             `There is no cluster to read the Secret ${secret} from: ${link.view().message}`,
           )
-        return tokenIn(session.cluster.api, namespace, secret)
+        return secretIn(session.cluster.api, namespace, secret)
       },
       watchedNamespace: () => context.settings().namespace,
     },

@@ -2,8 +2,8 @@ import { estimator, fitOf, fittedView, type ServingWish, sizedLook, type SizedLo
 import { sizing, type SizingSources } from './machine-queries.ts'
 import { asAskedOnce, type ModelChoice, ModelError } from '../models/errors.ts'
 import { GgufError } from '../models/gguf/gguf.ts'
-import type { HubToken } from '../models/hub/token.ts'
 import type { Models } from '../models/models.ts'
+import type { SourceSecret } from '../models/source-secret.ts'
 import type { Dialect } from '../runtimes/dialect.ts'
 import { untilAborted } from '../util/until-aborted.ts'
 import { sentence } from '../../contract/clean-text.ts'
@@ -19,8 +19,8 @@ export interface FitSources {
   readonly models: Pick<Models, 'lookHere' | 'lookThere' | 'view'>
   readonly looks: ModelLooks
   readonly dialect: (executable: string) => Promise<Dialect>
-  /** Reads the Hub token from a Secret. Throws ModelError if the Secret cannot be used, and LinkError without a cluster. */
-  readonly tokenIn: (namespace: string, secret: string) => Promise<HubToken>
+  /** Reads a Secret. Throws ModelError where it cannot be read, and LinkError without a cluster. */
+  readonly secretIn: (namespace: string, secret: string) => Promise<SourceSecret>
   /** Undefined: all namespaces are watched. */
   readonly watchedNamespace: () => string | undefined
 }
@@ -46,7 +46,7 @@ export async function fit(sources: FitSources, question: FitQuestion, signal: Ab
 }
 
 async function lookedAt(
-  { models, looks, tokenIn, watchedNamespace }: FitSources,
+  { models, looks, secretIn, watchedNamespace }: FitSources,
   question: FitQuestion,
   signal: AbortSignal,
 ): Promise<SizedLook> {
@@ -62,7 +62,7 @@ async function lookedAt(
   const request = { source, namespace, quantization }
   const here = await models.lookHere(request)
   if (here) return sizedLook(here)
-  const secret = sourceSecret === undefined ? undefined : () => tokenIn(namespace, sourceSecret)
+  const secret = sourceSecret === undefined ? undefined : () => secretIn(namespace, sourceSecret)
   const there = async (left: AbortSignal) =>
     sizedLook(await models.lookThere({ ...request, secret }, AbortSignal.any([left, AbortSignal.timeout(lookLimitMs)])))
   const look = looks.of(JSON.stringify({ ...request, sourceSecret }), there, signal)

@@ -147,7 +147,8 @@ async function isGiven(
   { format }: WantedModel,
   context: AskContext,
 ): Promise<boolean | undefined> {
-  let isSame = files.length === stored.files.length
+  const isProof = files.every(({ isOwnServer }) => isOwnServer !== true)
+  let isSame = isProof && files.length === stored.files.length
   for (const file of files) {
     const mustBeAsked = file.isUnsaid === true || file.hub === undefined
     const etag = mustBeAsked ? await requireFile(file, { isFirst: file === files[0], format }, context) : undefined

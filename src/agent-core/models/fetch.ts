@@ -60,7 +60,7 @@ export class Fetcher {
 
   /** From this machine's disks, the store, another model's bytes, or the network. Throws ModelError, or the signal's reason. */
   async ensure(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
-    const { store, watch } = this.#options
+    const { store, remote, watch } = this.#options
     const { signal } = waiters
     const parsed = parseModelSource(request.source)
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
@@ -72,7 +72,9 @@ export class Fetcher {
     if (parsed.kind === 'unsupported') throw ModelError.terminal('UnsupportedSource', parsed.message)
     signal.throwIfAborted()
     await watch.requireWritable()
-    const elsewhere = await this.#allowed(request, await store.findElsewhere(wanted), signal)
+    const other = await store.findElsewhere(wanted)
+    const isMeant = other !== undefined && !(await remote.isAtOwnServer(request, signal))
+    const elsewhere = await this.#allowed(request, isMeant ? other : undefined, signal)
     return this.#arrived(
       request,
       elsewhere ? await this.#share(request, elsewhere) : await this.#inTurn(request, waiters, 'missing'),
@@ -103,10 +105,10 @@ export class Fetcher {
     if (!twin || (await lstatIfThere(twin.manifestPath)) === undefined) return this.#arrived(request, fresh)
     // The same bytes under another ETag, which some servers give only where they do not send the content.
     await store.remove(fresh)
-    const { isPublic = false, isByLogin = false } = fresh.manifest.access ?? {}
+    const { isPublic = false, isByLogin, isOwnServer } = fresh.manifest.access ?? {}
     const merged = (now: Manifest): Partial<Manifest> => ({
       files: fresh.manifest.files.map((file) => ({ ...file, etag: states.get(file.path)?.validator ?? file.etag })),
-      access: accessAfter(now.access, { namespace: request.namespace, isPublic, isByLogin }),
+      access: accessAfter(now.access, { namespace: request.namespace, isPublic, isByLogin, isOwnServer }),
     })
     return localOf(await store.amend(twin, merged, { asNewest: true }))
   }
@@ -169,6 +171,7 @@ export class Fetcher {
           namespace,
           isPublic: files.every(({ isPublic }) => isPublic === true),
           isByLogin: files.some(({ credentials }) => credentials !== undefined),
+          isOwnServer: files.some(({ isOwnServer }) => isOwnServer === true),
         }),
       })
       const { path, sizeBytes } = stored
@@ -185,7 +188,7 @@ export class Fetcher {
   /** One file from the store, the caches of other tools, or the network. */
   async #content(file: RemoteFile, namespace: string, how: Required<GetOptions>): Promise<Arriving> {
     const { log, contents, remote } = this.#options
-    const { sha256, sizeBytes, blob, credentials, url, fileName, hub } = file
+    const { sha256, sizeBytes, blob, credentials, url, fileName, hub, isOwnServer } = file
     const here = await this.#alreadyHere(file, namespace, how.signal)
     if (here !== undefined && sha256 !== undefined) {
       const found = await lstat(here)
@@ -201,7 +204,7 @@ export class Fetcher {
       }
     }
     const isShared = sha256 === undefined ? hub !== undefined || credentials === undefined : isVouchedFor(file)
-    const scope = isShared ? undefined : namespace
+    const scope = isShared && isOwnServer !== true ? undefined : namespace
     return contents.get({ url, fileName, scope, sizeBytes, sha256, credentials, etag: blob }, how)
   }
 

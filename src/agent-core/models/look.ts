@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../util/message-of.ts'
-import { isOpenTo } from './store/records.ts'
+import { isOfOwnServer, isOpenTo } from './store/records.ts'
 import { ModelError, type ModelChoice } from './errors.ts'
 import { GgufError, type GgufHeader } from './gguf/gguf.ts'
 import { maxHeaderBytes } from './gguf/sections.ts'
@@ -146,7 +146,11 @@ export async function lookOnMachine(
   const digest = selectionDigest({ source, quantization })
   // What the store has of exactly this source, as far as the namespace may have it without asking again.
   const found = (await store.list()).find(
-    ({ manifest }) => manifest.sourceSha256 === digest && manifest.primary !== '' && isOpenTo(manifest, namespace),
+    ({ manifest }) =>
+      manifest.sourceSha256 === digest &&
+      manifest.primary !== '' &&
+      isOpenTo(manifest, namespace) &&
+      !isOfOwnServer(manifest),
   )
   if (!found) return undefined
   const { folder, manifest, path, mmproj } = found

@@ -1,6 +1,6 @@
 import type { Progress } from '../../contract/service.ts'
-import type { HubToken } from './hub/token.ts'
 import { selectionDigest, type WantedModel } from './selection.ts'
+import type { SourceSecret } from './source-secret.ts'
 import type { Wanted } from './store/store.ts'
 
 export interface ModelRequest extends WantedModel {
@@ -8,8 +8,8 @@ export interface ModelRequest extends WantedModel {
   readonly namespace: string
   /** The Model's name. */
   readonly name: string
-  /** Reads the token in the Model's Secret, for this request alone. Throws ModelError. */
-  readonly secret?: (() => Promise<HubToken>) | undefined
+  /** Reads the Model's Secret, for this request alone. Throws ModelError. */
+  readonly secret?: (() => Promise<SourceSecret>) | undefined
 }
 
 export interface LocalModel {

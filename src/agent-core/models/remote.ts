@@ -10,9 +10,10 @@ import { ModelError } from './errors.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
 import { readGgufHeaderOverHttp } from './gguf/http-header.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
-import { hubToken, type LoginSources } from './hub/token.ts'
+import { hubOfSecret, hubToken, type LoginSources, tokenOfSecret } from './hub/token.ts'
 import type { ModelRequest } from './model-request.ts'
-import { resolveSource, type RemoteFile, type RemoteSource } from './resolve.ts'
+import { hubAddressIn, resolveSource, type RemoteFile, type RemoteSource } from './resolve.ts'
+import { parseModelSource, shownSource } from './source.ts'
 
 export interface DownloadSettings {
   /** The limit of all downloads together; 0 = none. */
@@ -96,16 +97,44 @@ export class Remote implements AsyncDisposable {
     const { hubEndpoint: stated, hubTokenFile, hubLoginNamespaces } = settings()
     const endpoint = hubEndpoint(env, stated)
     if ('problem' in endpoint) throw ModelError.untilRepairedHere('BadAnswer', endpoint.problem)
-    const { secret, namespace } = request
+    const { namespace } = request
+    const offline = isHubOffline(env)
+    const shared = { transport: await this.transport(), offline, signal, log, allowInsecureLoopback }
+    const named = offline ? undefined : await this.#hubOfSecret(request, endpoint.endpoint)
+    if (named !== undefined) {
+      const isOwnServer = named.endpoint !== publicHub
+      return { ...shared, hubEndpoint: named.endpoint, token: () => Promise.resolve(named.token), isOwnServer }
+    }
+    const { secret: readSecret } = request
+    const secret = readSecret && (async () => tokenOfSecret(await readSecret()))
     // A namespace gets the login of the person at this machine only where that person listed the namespace.
     const isLent = namespace === '' || hubLoginNamespaces.includes(namespace)
     return {
-      transport: await this.transport(),
+      ...shared,
       hubEndpoint: endpoint.endpoint,
       token: isLent ? () => hubToken({ secret, hubTokenFile, keptHubToken, env, home }) : secret,
       ...(!isLent && { namespace }),
-      offline: isHubOffline(env),
-      ...{ signal, log, allowInsecureLoopback },
+    }
+  }
+
+  /** Whether a server that the Model's own Secret names is asked, so that the same source may mean something else to another Model. Throws ModelError. */
+  async isAtOwnServer(request: RemoteRequest, signal: AbortSignal): Promise<boolean> {
+    if (request.secret === undefined) return false
+    return (await this.context(request, signal)).isOwnServer === true
+  }
+
+  /** The Hub that the Model's Secret names, where that is another one than `usual`. Throws ModelError. */
+  async #hubOfSecret({ source, secret }: RemoteRequest, usual: string): Promise<ReturnType<typeof hubOfSecret>> {
+    const { kind } = parseModelSource(source)
+    if (secret === undefined || (kind !== 'hub' && kind !== 'http')) return undefined
+    try {
+      const named = hubOfSecret(await secret())
+      return named?.endpoint === usual ? undefined : named
+    } catch (error) {
+      if (!(error instanceof ModelError) || hubAddressIn(source, usual) !== undefined) throw error
+      // An address of no Hub is asked without a login, so that a Secret that cannot be read is no reason not to.
+      this.#options.log.debug('Secret of a model not read', { source: shownSource(source), error })
+      return undefined
     }
   }
 

@@ -49,11 +49,18 @@ export interface RemoteFile {
   readonly isUnsaid?: boolean
   /** The Hub says, or shows by giving it without a login, that everybody may have it. Absent = its address may be a secret, as presigned ones are. */
   readonly isPublic?: boolean
+  /** See `ResolveContext`. */
+  readonly isOwnServer?: boolean
 }
 
 /** True where the Hub itself stated this digest, which it does only to logins that may read the repository; a digest that a Model states proves nothing. */
-export const isVouchedFor = ({ hub, blob, sha256 }: Pick<RemoteFile, 'hub' | 'blob' | 'sha256'>): boolean =>
-  hub !== undefined && sha256 !== undefined && blob === sha256
+export const isVouchedFor = ({
+  hub,
+  blob,
+  sha256,
+  isOwnServer,
+}: Pick<RemoteFile, 'hub' | 'blob' | 'sha256' | 'isOwnServer'>): boolean =>
+  isOwnServer !== true && hub !== undefined && sha256 !== undefined && blob === sha256
 
 export interface RemoteSource {
   readonly files: readonly RemoteFile[]
@@ -72,6 +79,8 @@ export interface ResolveContext {
   readonly transport: { readonly fetch: Fetch }
   /** As `hubEndpoint` gives it. */
   readonly hubEndpoint: string
+  /** The Model's Secret names the server, which may be anybody's: what it says of its files opens nothing that another server gave. */
+  readonly isOwnServer?: boolean | undefined
   /** Asked only for sources on the Hub. */
   readonly token?: (() => Promise<HubToken | undefined>) | undefined
   /** See `HubQuestion.namespace`. */
@@ -130,7 +139,8 @@ export function hubAddressIn(source: string, endpoint: string): HubAddress | und
 
 /** With the login of the request. Throws ModelError. */
 export async function hubClient({ source }: WantedModel, context: ResolveContext): Promise<HubClient> {
-  const { hubEndpoint: endpoint, transport, token, namespace, signal, offline, allowInsecureLoopback } = context
+  const { hubEndpoint: endpoint, transport, token, namespace, signal, offline } = context
+  const { allowInsecureLoopback, isOwnServer } = context
   if (offline === true) {
     throw ModelError.untilRepairedHere(
       'Offline',
@@ -138,7 +148,8 @@ export async function hubClient({ source }: WantedModel, context: ResolveContext
     )
   }
   const { fetch } = transport
-  return new HubClient({ endpoint, fetch, token: await token?.(), namespace, signal, allowInsecureLoopback })
+  const login = { token: await token?.(), namespace, allowInsecureLoopback }
+  return new HubClient({ endpoint, isOwnServer, fetch, signal, ...login })
 }
 
 async function onHub(
@@ -159,7 +170,7 @@ async function atHubAddress(
   wanted: WantedModel,
   context: ResolveContext,
 ): Promise<RemoteSource> {
-  const { hubEndpoint, allowInsecureLoopback } = context
+  const { hubEndpoint, allowInsecureLoopback, isOwnServer = false } = context
   const shown = shownSource(wanted.source)
   const notes = viewer ? [`${shown} is the page of a file, so the file itself (/resolve/) was taken.`] : []
   try {
@@ -171,7 +182,9 @@ async function atHubAddress(
     const credentials = hubCredentials(hubEndpoint, await context.token?.(), allowInsecureLoopback)
     const note = `${hubEndpoint} gives files but no information about them, so ${shown} is fetched without the Hub's checksum.`
     context.log.info(note, { source: shown })
-    const login = { isUnsaid: true, isPublic: credentials === undefined, ...(credentials && { credentials }) }
+    const isPublic = !isOwnServer && credentials === undefined
+    const own = isOwnServer && { isOwnServer }
+    const login = { isUnsaid: true, isPublic, ...own, ...(credentials && { credentials }) }
     return { ...plain, files: plain.files.map((file) => ({ ...file, ...login })), notes: [...notes, note] }
   }
 }
@@ -202,7 +215,7 @@ export async function resolveHub(
     all.map((file) => below(prefix, file.path)),
     isFolder,
   )
-  const { credentials } = client
+  const { credentials, isOwnServer } = client
   // Files beside the weights are often given to everybody.
   const telling = all.find(({ path: name }) => isWeightsName(name)) ?? first
   const files = all.map((file): RemoteFile => {
@@ -219,7 +232,8 @@ export async function resolveHub(
       blob: file.blob,
       hub: { repo, path: file.path },
       ...(isPublic === undefined && file === telling && { isUnsaid: true }),
-      isPublic: isPublic ?? credentials === undefined,
+      isPublic: !isOwnServer && (isPublic ?? credentials === undefined),
+      ...(isOwnServer && { isOwnServer }),
     }
   })
   const mmproj = files.find(({ role }) => role === 'mmproj')?.path

@@ -4,10 +4,11 @@ import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { ModelSpec } from '../kube/resources.ts'
 import { readSecret } from '../kube/secrets.ts'
-import { type HubToken, hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret } from '../models/hub/token.ts'
+import { hubTokenLabel } from '../models/hub/token.ts'
 import { ModelError } from '../models/errors.ts'
 import type { LocalModel, ModelRequest } from '../models/models.ts'
 import { selectionDigest } from '../models/selection.ts'
+import { secretMissing, secretUnreadable, type SourceSecret } from '../models/source-secret.ts'
 import { sourceDigest } from '../models/source.ts'
 import { isBasedOn } from '../runtimes/resolution.ts'
 import type { Draft } from './draft.ts'
@@ -78,7 +79,7 @@ export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: Fet
     files,
     mmproj,
     sha256,
-    ...(secret !== '' && { secret: () => tokenIn(api, namespace, secret) }),
+    ...(secret !== '' && { secret: () => secretIn(api, namespace, secret) }),
     refreshEveryMs: refreshPolicy === 'OnChange' ? refreshEveryMs : undefined,
   }
 }
@@ -113,12 +114,11 @@ function fileNamed(name: string, files: readonly string[]): string | undefined {
 }
 
 /** Read at each use, so that a new token counts at once and none is kept. Throws ModelError. */
-export async function tokenIn(api: Pick<KubeApi, 'get'>, namespace: string, name: string): Promise<HubToken> {
+export async function secretIn(api: Pick<KubeApi, 'get'>, namespace: string, name: string): Promise<SourceSecret> {
   const found = await readSecret(api, namespace, name).catch((error: unknown) => {
     if (isApiError(error, 404)) throw secretMissing(namespace, name)
     throw secretUnreadable(namespace, name, rootMessage(error), error)
   })
   if (!found) throw secretUnreadable(namespace, name, 'it is not a Secret as Kubernetes has them')
-  const isForHub = found.labels[hubTokenLabel] === 'true'
-  return tokenOfSecret({ namespace, name, isForHub }, found.values)
+  return { namespace, name, isForHub: found.labels[hubTokenLabel] === 'true', values: found.values }
 }

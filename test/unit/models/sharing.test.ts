@@ -272,7 +272,7 @@ const isMismatch = expect.objectContaining({
 test('a format that contradicts the first bytes of the download ends it there, whatever the name and the token', async () => {
   const weights = safetensors(3_000_000)
   await hub.addRepo('org/m', { 'model.safetensors': weights }, { private: true, grantedTo: ['hf_good'] })
-  const gated = { secret: () => Promise.resolve({ value: 'hf_good', from: 'the test' }) }
+  const gated = { secret: () => Promise.resolve({ namespace: 'a', name: 'hub', values: { HF_TOKEN: 'hf_good' } }) }
   const plain = world.server.serve('/x.gguf', gguf('A', 3_000_000))
   hub.cdn.throttle = 100_000
   const models = world.restarted({ allowInsecureLoopback: true })

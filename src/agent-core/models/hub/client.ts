@@ -18,6 +18,8 @@ export interface HubClientOptions {
   readonly endpoint: string
   readonly fetch: Fetch
   readonly token: HubToken | undefined
+  /** See `ResolveContext`. */
+  readonly isOwnServer?: boolean | undefined
   /** See `HubQuestion.namespace`. */
   readonly namespace?: string | undefined
   readonly signal: AbortSignal
@@ -44,7 +46,7 @@ export interface RepoState {
   readonly isPublic?: boolean
 }
 
-type Asked = Omit<HubQuestion, 'endpoint' | 'namespace' | 'sent' | 'withheld'>
+type Asked = Pick<HubQuestion, 'repo' | 'revision' | 'path'>
 
 /** Listings and file info of one Hub. Every method throws ModelError, or the signal's reason when that is aborted. */
 export class HubClient {
@@ -52,6 +54,10 @@ export class HubClient {
 
   constructor(options: HubClientOptions) {
     this.#options = options
+  }
+
+  get isOwnServer(): boolean {
+    return this.#options.isOwnServer === true
   }
 
   /** The login that the Hub, and its files, may be asked with. */
@@ -141,7 +147,7 @@ export class HubClient {
   }
 
   async #fetch(url: URL, init: RequestInit | undefined, asked: Asked): Promise<Response> {
-    const { endpoint, fetch, token, namespace, signal, timeoutMs = answerMs } = this.#options
+    const { endpoint, fetch, token, namespace, isOwnServer, signal, timeoutMs = answerMs } = this.#options
     if (url.host !== new URL(endpoint).host) throw badAnswer(asked.repo, `it leads to another host, ${url.host}`)
     const { authorization } = new Login({ url: url.href, credentials: this.credentials }).headersFor(url)
     const isSent = authorization !== undefined
@@ -153,7 +159,7 @@ export class HubClient {
     try {
       const response = await fetch(url.href, { ...init, headers: Object.fromEntries(headers), signal: either })
       const login = isSent ? { sent: token } : { sent: undefined, withheld: token }
-      const question = { ...asked, endpoint, namespace, ...login }
+      const question = { ...asked, endpoint, namespace, isOwnServer, ...login }
       const problem = hubRefusal(response.status, response.headers, question, Date.now())
       if (problem !== undefined) {
         await response.body?.cancel()
@@ -275,6 +281,8 @@ export interface HubQuestion {
   readonly withheld?: HubToken | undefined
   /** Set where a Model of this namespace asks, to which this machine's login is not lent. */
   readonly namespace?: string | undefined
+  /** A Secret names this Hub, which gets no token but that Secret's. */
+  readonly isOwnServer?: boolean | undefined
 }
 
 /** What an answer of the Hub that is not a success means; undefined = the answer can be used. Codes: `X-Error-Code` as huggingface_hub knows them. */
@@ -285,14 +293,12 @@ export function hubRefusal(
   now: number,
 ): ModelError | undefined {
   if (status < 400) return undefined
-  const { endpoint, repo, revision = 'main', path, sent, withheld, namespace } = question
+  const { endpoint, repo, revision = 'main', path, sent, withheld } = question
   const page = `${endpoint}/${repo}`
   const hub = new URL(endpoint).host
   const giveToken =
     withheld === undefined
-      ? namespace === undefined
-        ? 'put a token into the Secret of spec.sourceSecretRef, the setting hubTokenFile or HF_TOKEN'
-        : `put a token into the Secret of spec.sourceSecretRef, or lend namespace ${namespace} this machine's login with --hub-login-namespaces ${namespace}`
+      ? `put a token into the Secret of spec.sourceSecretRef${otherPlaces(question)}`
       : `the token from ${withheld.from} was not sent because ${hub} is not asked over https, so set HF_ENDPOINT to an https:// address`
   switch (headers.get('x-error-code') ?? '') {
     case 'GatedRepo':
@@ -340,4 +346,11 @@ export function hubRefusal(
     )
   }
   return refusal(status, headers, path === undefined ? page : `${page}/${path}`, now)
+}
+
+function otherPlaces({ namespace, isOwnServer }: HubQuestion): string {
+  if (isOwnServer === true) return ''
+  return namespace === undefined
+    ? ', the setting hubTokenFile or HF_TOKEN'
+    : `, or lend namespace ${namespace} this machine's login with --hub-login-namespaces ${namespace}`
 }

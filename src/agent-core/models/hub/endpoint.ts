@@ -4,10 +4,16 @@ export const publicHub = 'https://huggingface.co'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Where the Hub is asked: the setting, else `HF_ENDPOINT`, else the public Hub; without a slash at its end. A sentence where that is no address. */
-export function hubEndpoint(env: Environment, setting?: string): { endpoint: string } | { problem: string } {
-  const [given, name] =
-    setting === undefined ? [env['HF_ENDPOINT'] ?? '', 'HF_ENDPOINT'] : [setting, "The Hub's address"]
+/**
+ * Where the Hub is asked: the setting, else `HF_ENDPOINT`, else the public Hub; without a slash at its end. A sentence where that is no address.
+ * `title`: of the setting, for that sentence.
+ */
+export function hubEndpoint(
+  env: Environment,
+  setting?: string,
+  title = "The Hub's address",
+): { endpoint: string } | { problem: string } {
+  const [given, name] = setting === undefined ? [env['HF_ENDPOINT'] ?? '', 'HF_ENDPOINT'] : [setting, title]
   if (given.trim() === '') return { endpoint: publicHub }
   const url = URL.parse(given.trim())
   if (url === null || !/^https?:$/.test(url.protocol) || url.hostname === '' || url.search !== '' || url.hash !== '') {

@@ -4,6 +4,8 @@ import type { HubLoginView } from '../../../contract/models.ts'
 import { readBounded } from '../../util/files.ts'
 import { messageOf } from '../../util/message-of.ts'
 import { ModelError } from '../errors.ts'
+import { hubEndpoint } from './endpoint.ts'
+import { keysOf, secretTitle, type SourceSecret, valueOf } from '../source-secret.ts'
 import { ifThere } from '../store/files.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -77,23 +79,37 @@ export async function hubLogin(sources: LoginSources): Promise<HubLoginView> {
 /** On a Secret: what stands under the key `token` is for the Hub, whatever it looks like. Many Secrets have such a key for something else. */
 export const hubTokenLabel = 'metalbar.dev/hub-token'
 
-export interface SecretFacts {
-  readonly namespace: string
-  readonly name: string
-  /** It has the label {@link hubTokenLabel}. */
-  readonly isForHub?: boolean
+/** The Hub's token in a Secret. Throws `SecretHasNoToken`. */
+export function tokenOfSecret(secret: SourceSecret): HubToken {
+  const token = tokenIn(secret)
+  if (token !== undefined) return token
+  throw ModelError.untilRepairedHere(
+    'SecretHasNoToken',
+    `${secretTitle(secret)}, which spec.sourceSecretRef names, has no Hugging Face token (${keysOf(secret)}): put one under the key HF_TOKEN.`,
+  )
 }
 
-/** The token among a Secret's decoded data. Throws `SecretHasNoToken`. */
-export function tokenOfSecret(
-  { namespace, name, isForHub = false }: SecretFacts,
-  data: Readonly<Record<string, string>>,
-): HubToken {
-  const from = `Secret ${namespace}/${name}`
+/**
+ * The Hub that a Secret names with `HF_ENDPOINT`, and the token for that one alone: no other login is sent there. Undefined where it names none. Throws
+ * ModelError.
+ */
+export function hubOfSecret(
+  secret: SourceSecret,
+): { readonly endpoint: string; readonly token: HubToken | undefined } | undefined {
+  const stated = valueOf(secret, 'HF_ENDPOINT')
+  if (stated === undefined) return undefined
+  const hub = hubEndpoint({}, stated, `HF_ENDPOINT of ${secretTitle(secret)}`)
+  if ('problem' in hub) throw ModelError.untilRepairedHere('BadAnswer', hub.problem)
+  return { endpoint: hub.endpoint, token: tokenIn(secret) }
+}
+
+/** Undefined where there is none. Throws `SecretHasNoToken` where what there is may be meant for something else. */
+function tokenIn(secret: SourceSecret): HubToken | undefined {
+  const from = secretTitle(secret)
   for (const key of secretKeys) {
-    const value = data[key]?.trim() ?? ''
-    if (value === '') continue
-    if (key === 'token' && !isForHub && !value.startsWith('hf_')) {
+    const value = valueOf(secret, key)
+    if (value === undefined) continue
+    if (key === 'token' && secret.isForHub !== true && !value.startsWith('hf_')) {
       throw ModelError.untilRepairedHere(
         'SecretHasNoToken',
         `What ${from}, which spec.sourceSecretRef names, has under the key token does not begin with hf_, so it is not sent to the Hub: put the Hub's token under the key HF_TOKEN, or label the Secret ${hubTokenLabel}=true.`,
@@ -101,26 +117,8 @@ export function tokenOfSecret(
     }
     return usable({ value, from })
   }
-  const found = Object.keys(data).sort()
-  throw ModelError.untilRepairedHere(
-    'SecretHasNoToken',
-    `${from}, which spec.sourceSecretRef names, has no Hugging Face token (${found.length === 0 ? 'it is empty' : `its keys: ${found.slice(0, 10).join(', ')}`}): put one under the key HF_TOKEN.`,
-  )
+  return undefined
 }
-
-export const secretMissing = (namespace: string, name: string): ModelError =>
-  ModelError.untilRepairedHere(
-    'SecretMissing',
-    `Secret ${namespace}/${name}, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.`,
-  )
-
-/** `why` completes "… cannot be read (…)". */
-export const secretUnreadable = (namespace: string, name: string, why: string, cause?: unknown): ModelError =>
-  ModelError.untilRepairedHere(
-    'SecretUnreadable',
-    `Secret ${namespace}/${name}, which spec.sourceSecretRef names, cannot be read (${why}): allow this agent to get Secrets in ${namespace}, or remove sourceSecretRef.`,
-    cause,
-  )
 
 /** Many times a token. */
 const maxTokenFileBytes = 64 * 1024

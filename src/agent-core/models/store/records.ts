@@ -49,6 +49,8 @@ const access = z.object({
   namespaces: z.array(z.string().max(253)).max(1_000),
   /** A login for the Hub was sent for it: knowing its address alone opens nothing, also where it is no longer an address of the Hub. */
   isByLogin: z.boolean().optional(),
+  /** A Secret named the server, so that the same source may mean something else with another Secret. */
+  isOwnServer: z.boolean().optional(),
 })
 export type Access = z.infer<typeof access>
 
@@ -153,14 +155,18 @@ export const isFound = ({ access, origin }: Pick<Manifest, 'access' | 'origin'>)
 /** The others are asked again. */
 const maxNamespaces = 1_000
 
+/** See `Access.isOwnServer`. */
+export const isOfOwnServer = ({ access }: Pick<Manifest, 'access'>): boolean => access?.isOwnServer === true
+
 /** After the source gave, or would give, the files to the namespace; `isPublic`: to everybody; `isByLogin`: for a login that was sent. */
 export const accessAfter = (
   before: Access | undefined,
-  given: { readonly namespace: string; readonly isPublic: boolean; readonly isByLogin?: boolean },
+  given: Pick<Access, 'isPublic' | 'isByLogin' | 'isOwnServer'> & { readonly namespace: string },
 ): Access => ({
   isPublic: given.isPublic || before?.isPublic === true,
   namespaces: [...new Set([...(before?.namespaces ?? []), given.namespace])].slice(-maxNamespaces),
   ...((given.isByLogin === true || before?.isByLogin === true) && { isByLogin: true }),
+  ...((given.isOwnServer === true || before?.isOwnServer === true) && { isOwnServer: true }),
 })
 
 export interface Recorded {

@@ -21,6 +21,7 @@ import {
   brokenSuffix,
   isFound,
   isNamedBy,
+  isOfOwnServer,
   isOpenTo,
   manifestSuffix,
   newestFirst,
@@ -137,12 +138,13 @@ export class Store {
     return this.#guarded(async () => countingFor(await this.#complete(wanted.model, wanted.digest), wanted))
   }
 
-  /** The same source under another Model's name. Throws ModelError. */
+  /** The same source under another Model's name, unless a Secret named its server. Throws ModelError. */
   findElsewhere(wanted: Wanted): Promise<StoredModel | undefined> {
     return this.#guarded(async () => {
       const others = (await this.#models()).filter((model) => model !== wanted.model)
       const found = await Promise.all(others.map((model) => this.#complete(model, wanted.digest)))
-      return countingFor(found.flat(), wanted)[0]
+      const shared = found.flat().filter(({ manifest }) => !isOfOwnServer(manifest))
+      return countingFor(shared, wanted)[0]
     })
   }
 

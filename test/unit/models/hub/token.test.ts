@@ -4,12 +4,8 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { hubCredentials, maySend } from '../../../../src/agent-core/models/download/request.ts'
 import { hubAddressOf, hubEndpoint, isHubOffline } from '../../../../src/agent-core/models/hub/endpoint.ts'
-import {
-  hubToken,
-  secretMissing,
-  secretUnreadable,
-  tokenOfSecret,
-} from '../../../../src/agent-core/models/hub/token.ts'
+import { hubToken, hubOfSecret, tokenOfSecret } from '../../../../src/agent-core/models/hub/token.ts'
+import { secretMissing, secretUnreadable } from '../../../../src/agent-core/models/source-secret.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 describe('the token of the Hub', () => {
@@ -71,22 +67,41 @@ describe('the token of the Hub', () => {
   })
 
   test('in a Secret is found under the usual keys, and its absence says where to put it', () => {
-    expect(tokenOfSecret({ namespace: 'ns', name: 'hub' }, { AWS_REGION: 'x', token: 'hf_a\n' })).toEqual({
+    const secret = { namespace: 'ns', name: 'hub' }
+    expect(tokenOfSecret({ ...secret, values: { AWS_REGION: 'x', token: 'hf_a\n' } })).toEqual({
       value: 'hf_a',
       from: 'Secret ns/hub',
     })
-    expect(() => tokenOfSecret({ namespace: 'ns', name: 'hub' }, { AWS_SECRET_ACCESS_KEY: 'x' })).toThrow(
+    expect(() => tokenOfSecret({ ...secret, values: { AWS_SECRET_ACCESS_KEY: 'x' } })).toThrow(
       'Secret ns/hub, which spec.sourceSecretRef names, has no Hugging Face token (its keys: AWS_SECRET_ACCESS_KEY): put one under the key HF_TOKEN.',
     )
-    const other = { token: 'eyJhbGciOiJSUzI1NiJ9' }
-    expect(() => tokenOfSecret({ namespace: 'ns', name: 'hub' }, other)).toThrow(
-      /label the Secret metalbar.dev\/hub-token=true/,
-    )
-    expect(tokenOfSecret({ namespace: 'ns', name: 'hub', isForHub: true }, other).value).toBe(other.token)
+    const values = { token: 'eyJhbGciOiJSUzI1NiJ9' }
+    expect(() => tokenOfSecret({ ...secret, values })).toThrow(/label the Secret metalbar.dev\/hub-token=true/)
+    expect(tokenOfSecret({ ...secret, isForHub: true, values }).value).toBe(values.token)
     expect([secretMissing('ns', 'hub').message, secretUnreadable('ns', 'hub', 'forbidden').message]).toEqual([
       'Secret ns/hub, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.',
       'Secret ns/hub, which spec.sourceSecretRef names, cannot be read (forbidden): allow this agent to get Secrets in ns, or remove sourceSecretRef.',
     ])
+  })
+
+  test('in a Secret that names a Hub is for that one, and a Secret may name a Hub without a token', () => {
+    const of = (values: Record<string, string>) => hubOfSecret({ namespace: 'ns', name: 'hub', values })
+    const HF_ENDPOINT = 'https://mirror.example/hub/\n'
+    expect([
+      of({ HF_TOKEN: 'hf_a' }),
+      of({ HF_ENDPOINT: ' ' }),
+      of({ HF_ENDPOINT, HF_TOKEN: 'hf_a' }),
+      of({ HF_ENDPOINT }),
+    ]).toEqual([
+      undefined,
+      undefined,
+      { endpoint: 'https://mirror.example/hub', token: { value: 'hf_a', from: 'Secret ns/hub' } },
+      { endpoint: 'https://mirror.example/hub', token: undefined },
+    ])
+    expect(() => of({ HF_ENDPOINT: 'https://me:hf_a@mirror.example' })).toThrow(
+      /^HF_ENDPOINT of Secret ns\/hub holds a password, which would get into logs: give the token as HF_TOKEN instead\.$/,
+    )
+    expect(() => of({ HF_ENDPOINT: 'mirror.example' })).toThrow(/^HF_ENDPOINT of Secret ns\/hub is not an https/)
   })
 
   test("is sent to the Hub's own hosts, and only over https", () => {
