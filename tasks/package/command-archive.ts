@@ -5,6 +5,7 @@ import { licenceOfNode, packFolder } from './archive.ts'
 import type { BundledPackage } from './bundled-packages.ts'
 import { nodeFoundation } from './foundations.ts'
 import { goAgentName } from './homebrew.ts'
+import { manPage } from './man-page.ts'
 import { thirdPartyNotices } from './notices.ts'
 import { lockedIntegrity, softwareBillOfMaterials } from './sbom.ts'
 
@@ -25,6 +26,8 @@ export async function packCommand({ folder, packages, node }: PackedCommand): Pr
     thirdPartyNotices(process.version, await licenceOfNode(), packages),
   )
   await writeFile(path.join(folder, 'README.md'), readme(name.includes('darwin')))
+  const platform = name.includes('darwin') ? 'darwin' : 'linux'
+  await writeFile(path.join(folder, 'metal-agent.1'), manPage(packageVersion(), platform))
   await copyFile(path.join(root, 'LICENSE'), path.join(folder, 'LICENSE'))
   await rm(path.join(folder, goAgentName), { force: true })
   await symlink('metal-agent', path.join(folder, goAgentName))

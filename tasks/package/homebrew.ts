@@ -61,6 +61,7 @@ ${archive('x64')}
   def install
     bin.install "metal-agent"
     bin.install_symlink bin/"metal-agent" => ${quoted(goAgentName)}
+    man1.install "metal-agent.1"
     doc.install "README.md", "THIRD_PARTY_NOTICES"
   end
 

@@ -35,7 +35,7 @@ test('the command lies in its archive beside its licences, by the name of LLMKub
   const { stdout: listing } = await execa('tar', ['-tzf', archive])
   // In this order whatever the disk says, and no folder above them.
   expect(listing.split('\n')).toEqual(
-    ['LICENSE', 'README.md', 'THIRD_PARTY_NOTICES', 'llmkube-metal-agent', 'metal-agent'].map(
+    ['LICENSE', 'README.md', 'THIRD_PARTY_NOTICES', 'llmkube-metal-agent', 'metal-agent', 'metal-agent.1'].map(
       (name) => `metal-agent-linux-x64/${name}`,
     ),
   )

@@ -19,6 +19,7 @@ class MetalAgent < Formula
   def install
     bin.install "metal-agent"
     bin.install_symlink bin/"metal-agent" => "llmkube-metal-agent"
+    man1.install "metal-agent.1"
     doc.install "README.md", "THIRD_PARTY_NOTICES"
   end
 
