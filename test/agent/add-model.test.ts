@@ -276,7 +276,7 @@ describe('on a real API server', () => {
     const { application } = asked(world, 'other')
     expect(await said({ ...application, namespace: 'elsewhere' })).toContain('watches only the namespace')
     expect(await said({ ...application, name: 'unlisted' })).toContain('serves only dotted.name, other')
-    expect(await said({ ...application, source: 's3://bucket/x.gguf' })).toContain('is an S3 object')
+    expect(await said({ ...application, source: 'pvc://claim/x.gguf' })).toContain('is a volume inside')
     expect(await modelOf(world, 'other')).toBeUndefined()
   })
 

@@ -40,7 +40,8 @@ const sentences = {
   pathUnreadable: '<folder>/locked.gguf may not be read by this user: change its permissions.',
   huggingFace:
     'hf://org does not name a Hugging Face repository: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
-  s3: 's3://bucket/m.gguf is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.',
+  volume:
+    'pvc://claim/m.gguf is a volume inside the cluster, which this machine cannot mount: give an https:// address, or copy the file to this machine and give its absolute path.',
   mlx: 'The runtime "llama-server" (annotation metalbar.dev/runtime) cannot serve a Model of format "mlx": leave the runtime to the format or choose mlx-lm, or use a Model of another format.',
   unknownRuntime:
     'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, ollama or omlx, or correct the name.',
@@ -214,7 +215,7 @@ describe('a service that cannot be served', () => {
 
   test.concurrent.for([
     { scheme: 'hf://', source: 'hf://org', sentence: sentences.huggingFace },
-    { scheme: 's3://', source: 's3://bucket/m.gguf', sentence: sentences.s3 },
+    { scheme: 'pvc://', source: 'pvc://claim/m.gguf', sentence: sentences.volume },
   ])('its source has the scheme $scheme', async ({ scheme, source, sentence }) => {
     const name = `scheme-${scheme.slice(0, 2)}`
     apply(there.sim, name, source)

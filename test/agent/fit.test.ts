@@ -237,5 +237,5 @@ test('what cannot be looked at is said in a sentence, and asked about anew the n
   const text = at.world.files.serve('/text.gguf', Buffer.from('<html>no model</html>'))
   expect(await refusalOf(text.url)).toMatch(/GGUF/)
   expect(await refusalOf('http://10.0.0.1/x.gguf')).toMatch(/10\.0\.0\.1/)
-  expect(await refusalOf('s3://bucket/x')).toMatch(/S3/)
+  expect(await refusalOf('pvc://claim/x')).toMatch(/volume/)
 })

@@ -152,14 +152,16 @@ test('what cannot be fetched is said in the snapshot and the condition, each in 
   const { sim, hub, start, apply } = await world()
   await hub.addRepo('org/private', { 'p.gguf': bigFile(4096) }, { private: true, grantedTo: ['hf_good'] })
   const agent = await start()
-  apply('bucket', { source: 's3://bucket/x.gguf' })
+  apply('volume', { source: 'pvc://claim/x.gguf' })
   apply('secret', { source: 'hf://org/private', sourceSecretRef: { name: 'hub' } })
-  const bucket = await agent.service('bucket', 'refused', 'FetchFailed')
+  const volume = await agent.service('volume', 'refused', 'FetchFailed')
   const secret = await agent.service('secret', 'waiting', 'FetchFailed')
   const conditions = () => JSON.stringify(sim.get({ resource: 'inferenceservices', name: 'secret' }))
   await eventually(() => conditions().includes('sourceSecretRef'))
-  expect([bucket.message, secret.message]).toEqual([
-    expect.stringMatching(/^s3:\/\/bucket\/x\.gguf is an S3 object, which this agent does not fetch: give /),
+  expect([volume.message, secret.message]).toEqual([
+    expect.stringMatching(
+      /^pvc:\/\/claim\/x\.gguf is a volume inside the cluster, which this machine cannot mount: give /,
+    ),
     'Secret default/hub, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.',
   ])
 })

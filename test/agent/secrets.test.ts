@@ -9,6 +9,7 @@ import { useControlPlane } from '../support/control-plane/control-plane.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
 import { throwAwayIdentity } from '../support/kube-sim/tls.ts'
+import { s3Region, startS3Server } from '../support/s3-server.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -27,7 +28,7 @@ const rules = [
   {
     apiGroups: [''],
     resources: ['secrets'],
-    resourceNames: ['hub-found', 'hub-late', 'hub-keyless'],
+    resourceNames: ['hub-found', 'hub-late', 'hub-keyless', 's3-found', 's3-refused'],
     verbs: ['get'],
   },
 ]
@@ -94,6 +95,53 @@ test('the token of a Secret opens a private model at the Hub alone, and stands n
   const condition = async () =>
     JSON.stringify(await admin.get({ apiVersion, kind: 'InferenceService', metadata: { name: 'forbidden' } }))
   await eventually(async () => (await condition()).includes('sourceSecretRef'))
+  expect(await whereIs(token, agent, { folder: folder.dir, server: pid })).toEqual({ leaks: [], unseen: ['agent'] })
+})
+
+test('the keys of a Secret open a bucket of S3, and stand nowhere, also where they are refused', async () => {
+  const { admin, namespace, connection } = cluster()
+  const keys = { accessKeyId: 'AKIDOFTHETEST', secretAccessKey: 'wJalrXUtnFEMIK7MDENG' }
+  await using _controller = await startControllerStandIn({ connection, namespace })
+  await using folder = await temporaryFolder()
+  await using s3 = await startS3Server(keys)
+  s3.objects.set('models/found.gguf', modelOf('found'))
+  const user = await cluster().restrictedKubeconfig(rules)
+  await using agent = await AgentProcess.start({
+    folder: folder.dir,
+    kubeconfig: await readFile(user.kubeconfig, 'utf8'),
+    args: [
+      ...['--namespace', namespace, '--llama-server', sampleServerPath, '--log-level', 'debug'],
+      ...['--allowed-download-hosts', '127.0.0.1'],
+    ],
+  })
+  const usual = { AWS_ACCESS_KEY_ID: keys.accessKeyId, AWS_ENDPOINT_URL: s3.origin, AWS_REGION: s3Region }
+  for (const [name, secretAccessKey] of Object.entries({
+    's3-found': keys.secretAccessKey,
+    's3-refused': `${keys.secretAccessKey}Old`,
+  })) {
+    const stringData = { ...usual, AWS_SECRET_ACCESS_KEY: secretAccessKey }
+    await admin.create({ apiVersion: 'v1', kind: 'Secret', metadata: { name }, stringData })
+    const spec = { source: 's3://models/found.gguf', format: 'gguf', hardware: { accelerator: 'metal' } }
+    await admin.apply({ apiVersion, kind: 'Model', metadata: { name }, spec: { ...spec, sourceSecretRef: { name } } })
+    await admin.apply({ apiVersion, kind: 'InferenceService', metadata: { name }, spec: { modelRef: name } })
+  }
+  const { pid } = await agent.service('s3-found', 'ready')
+  const { message } = await agent.service('s3-refused', 'waiting', 'FetchFailed')
+  expect(message.replaceAll(namespace, 'NS').replaceAll(s3.origin, 'ORIGIN')).toBe(
+    'ORIGIN does not accept the AWS_SECRET_ACCESS_KEY of Secret NS/s3-refused: replace it.',
+  )
+  for (const word of [keys.secretAccessKey, keys.accessKeyId]) {
+    expect(await whereIs(word, agent, { folder: folder.dir, server: pid })).toEqual({ leaks: [], unseen: ['agent'] })
+  }
+})
+
+/** Where a secret is to be read, as it is or in base64, and where nothing is said of the service `found` at all. */
+async function whereIs(
+  secret: string,
+  agent: AgentProcess,
+  { folder, server = 0 }: { readonly folder: string; readonly server?: number | undefined },
+): Promise<{ leaks: string[]; unseen: string[] }> {
+  const { admin } = cluster()
   const objects = await Promise.all(
     (
       [
@@ -113,18 +161,15 @@ test('the token of a Secret opens a private model at the Hub alone, and stands n
     models: listing.stdout,
     story: (await agent.run('events', '--json')).stdout,
     agent: await commandAndEnvironment(agent.pid),
-    server: await commandAndEnvironment(pid ?? 0),
+    server: await commandAndEnvironment(server),
     log: agent.stderr + agent.stdout,
-    files: await textBelow(folder.dir),
+    files: await textBelow(folder),
   }
-  const encoded = [token, Buffer.from(token).toString('base64')]
+  const encoded = [secret, Buffer.from(secret).toString('base64')]
   const leaks = Object.entries(outputs).filter(([, text]) => encoded.some((one) => text.includes(one)))
-  const seen = Object.entries(outputs).filter(([, text]) => !text.includes('found'))
-  expect({ leaks: leaks.map(([where]) => where), unseen: seen.map(([where]) => where) }).toEqual({
-    leaks: [],
-    unseen: ['agent'],
-  })
-})
+  const unseen = Object.entries(outputs).filter(([, text]) => !text.includes('found'))
+  return { leaks: leaks.map(([where]) => where), unseen: unseen.map(([where]) => where) }
+}
 
 /** Each of its own content: the same would be fetched once. */
 const modelOf = (name: string): Buffer => Buffer.from(`GGUF and nothing more than ${name}`)

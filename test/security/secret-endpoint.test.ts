@@ -102,7 +102,7 @@ describe('a Hub that a Secret names', () => {
 
   test('is no reason to refuse an address of no Hub where the Secret cannot be read', async () => {
     const { url } = world.server.serve('/x.gguf', gguf('plain'))
-    const secret = () => Promise.reject(secretMissing('a', 'hub'))
+    const secret = () => Promise.reject(secretMissing('a', 'hub', source))
     const refused = await failure(labelOf({ ...request(source, 'm', 'a'), secret }))
     expect([await labelOf({ ...request(url, 'x', 'a'), secret }), refused.reason]).toEqual(['plain', 'SecretMissing'])
   })

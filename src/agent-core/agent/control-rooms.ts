@@ -701,14 +701,14 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
     fit: {
       looks: asked.looks,
       dialect: (executable) => dialects.of(runtimes['llama-server'], executable, launchEnvironment()),
-      secretIn: async (namespace, secret) => {
+      secretIn: async (namespace, secret, source) => {
         const { session } = link
         if (!session)
           throw new LinkError(
             'refused',
             `There is no cluster to read the Secret ${secret} from: ${link.view().message}`,
           )
-        return secretIn(session.cluster.api, namespace, secret)
+        return secretIn(session.cluster.api, namespace, secret, source)
       },
       watchedNamespace: () => context.settings().namespace,
     },

@@ -20,7 +20,7 @@ export interface FitSources {
   readonly looks: ModelLooks
   readonly dialect: (executable: string) => Promise<Dialect>
   /** Reads a Secret. Throws ModelError where it cannot be read, and LinkError without a cluster. */
-  readonly secretIn: (namespace: string, secret: string) => Promise<SourceSecret>
+  readonly secretIn: (namespace: string, secret: string, source: string) => Promise<SourceSecret>
   /** Undefined: all namespaces are watched. */
   readonly watchedNamespace: () => string | undefined
 }
@@ -62,7 +62,7 @@ async function lookedAt(
   const request = { source, namespace, quantization }
   const here = await models.lookHere(request)
   if (here) return sizedLook(here)
-  const secret = sourceSecret === undefined ? undefined : () => secretIn(namespace, sourceSecret)
+  const secret = sourceSecret === undefined ? undefined : () => secretIn(namespace, sourceSecret, source)
   const there = async (left: AbortSignal) =>
     sizedLook(await models.lookThere({ ...request, secret }, AbortSignal.any([left, AbortSignal.timeout(lookLimitMs)])))
   const look = looks.of(JSON.stringify({ ...request, sourceSecret }), there, signal)

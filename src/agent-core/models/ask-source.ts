@@ -14,7 +14,7 @@ import {
   resolveSource,
 } from './resolve.ts'
 import { isBesideWeights, isFolderFormat, isWeightsName, type WantedModel } from './selection.ts'
-import { type HubAddress, shownSource } from './source.ts'
+import { type HubAddress, parseModelSource, shownSource } from './source.ts'
 import { isFound, type Manifest, type ManifestFile } from './store/records.ts'
 
 interface How {
@@ -104,6 +104,8 @@ export async function askAccess(
   context: AskContext,
 ): Promise<{ isPublic: boolean } | undefined> {
   const address = hubAddressIn(wanted.source, context.hubEndpoint)
+  // As of any address, its name alone speaks for a file that was found here.
+  if (parseModelSource(wanted.source).kind === 's3' && isFound(stored)) return { isPublic: false }
   let refused: ModelError | undefined
   try {
     const { files } = await resolveSource(wanted, context)

@@ -13,6 +13,7 @@ export type ModelErrorReason =
   | 'SecretMissing'
   | 'SecretUnreadable'
   | 'SecretHasNoToken'
+  | 'SecretHasNoKeys'
   | 'BadAnswer'
   | 'NoHubApi'
   | 'Offline'

@@ -6,6 +6,7 @@ import { askAccess, compareWithStored, remoteStates, startProblem, type RemoteSt
 import type { Content, ContentFetches, GetOptions } from './content-fetches.ts'
 import { firstBytes, requireFormat } from './content-kind.ts'
 import { hashFile } from './download/hash.ts'
+import { isS3Login } from './download/s3.ts'
 import type { DownloadTurns } from './download/limits.ts'
 import { ModelError, type ModelErrorReason } from './errors.ts'
 import { FactsOfFiles } from './facts-of-files.ts'
@@ -204,7 +205,9 @@ export class Fetcher {
       }
     }
     const isShared = sha256 === undefined ? hub !== undefined || credentials === undefined : isVouchedFor(file)
-    const scope = isShared && isOwnServer !== true ? undefined : namespace
+    // Two Secrets of a namespace may name different keys for one address.
+    const own = isS3Login(credentials) ? `${namespace}\n${credentials.from}` : namespace
+    const scope = isShared && isOwnServer !== true ? undefined : own
     return contents.get({ url, fileName, scope, sizeBytes, sha256, credentials, etag: blob }, how)
   }
 

@@ -5,6 +5,7 @@ import { download, type DownloadedFile, type DownloadOptions, type FileRequest }
 import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { Bandwidth, DiskSpace } from './download/limits.ts'
 import { Login, withoutLogin } from './download/request.ts'
+import { isS3Login } from './download/s3.ts'
 import { createTransport, type Transport, type TransportOptions } from './download/transport.ts'
 import { ModelError } from './errors.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
@@ -99,7 +100,14 @@ export class Remote implements AsyncDisposable {
     if ('problem' in endpoint) throw ModelError.untilRepairedHere('BadAnswer', endpoint.problem)
     const { namespace } = request
     const offline = isHubOffline(env)
-    const shared = { transport: await this.transport(), offline, signal, log, allowInsecureLoopback }
+    const shared = {
+      transport: await this.transport(),
+      offline,
+      signal,
+      log,
+      allowInsecureLoopback,
+      secret: request.secret,
+    }
     const named = offline ? undefined : await this.#hubOfSecret(request, endpoint.endpoint)
     if (named !== undefined) {
       const isOwnServer = named.endpoint !== publicHub
@@ -119,6 +127,7 @@ export class Remote implements AsyncDisposable {
 
   /** Whether a server that the Model's own Secret names is asked, so that the same source may mean something else to another Model. Throws ModelError. */
   async isAtOwnServer(request: RemoteRequest, signal: AbortSignal): Promise<boolean> {
+    if (parseModelSource(request.source).kind === 's3') return true
     if (request.secret === undefined) return false
     return (await this.context(request, signal)).isOwnServer === true
   }
@@ -170,10 +179,18 @@ export class Remote implements AsyncDisposable {
 
   /** The header of a GGUF file, without the rest of it. Throws GgufError, ModelError or the signal's reason. */
   async header(file: RemoteFile, signal: AbortSignal): Promise<GgufHeader> {
-    const { fetch } = await this.transport()
+    const transport = await this.transport()
+    const { fetch } = transport
     const url = withoutLogin(file.url)
+    // S3 says in its answer why it gives nothing.
+    if (isS3Login(file.credentials))
+      await requireFile(file, { isFirst: false, format: undefined }, { transport, signal })
     // Redirects are followed by fetch, which leaves the login behind where they lead to another origin.
-    return readGgufHeaderOverHttp(url.href, { fetch, signal, headers: new Login(file).headersFor(url) })
+    return readGgufHeaderOverHttp(url.href, {
+      fetch,
+      signal,
+      headers: await new Login(file).signedHeadersFor(url, 'GET'),
+    })
   }
 
   /** Brings one file here. Throws ModelError, or the signal's reason. */

@@ -1,6 +1,7 @@
 import type { Logger } from '../observability/logger.ts'
 import { inOwnTurn } from '../util/turns.ts'
 import { type Credentials, hubCredentials } from './download/request.ts'
+import { objectUrl, s3Login } from './download/s3.ts'
 import { hasReason, type ModelChoice, ModelError } from './errors.ts'
 import { type Fetch, HubClient, type HubFile } from './hub/client.ts'
 import { fileUrl, hubAddressOf } from './hub/endpoint.ts'
@@ -16,7 +17,9 @@ import {
   shardPaths,
   type WantedModel,
 } from './selection.ts'
+import type { SourceSecret } from './source-secret.ts'
 import {
+  type BucketAddress,
   type HubAddress,
   isSafePath,
   modelFileName,
@@ -81,6 +84,8 @@ export interface ResolveContext {
   readonly hubEndpoint: string
   /** The Model's Secret names the server, which may be anybody's: what it says of its files opens nothing that another server gave. */
   readonly isOwnServer?: boolean | undefined
+  /** See `ModelRequest`; asked only for objects of S3. */
+  readonly secret?: (() => Promise<SourceSecret>) | undefined
   /** Asked only for sources on the Hub. */
   readonly token?: (() => Promise<HubToken | undefined>) | undefined
   /** See `HubQuestion.namespace`. */
@@ -101,11 +106,18 @@ export async function resolveSource(wanted: WantedModel, context: ResolveContext
   const parsed = parseModelSource(wanted.source)
   if (parsed.kind === 'hub') return onHub(parsed, [], wanted, context)
   if (parsed.kind === 'ollama') return inLibrary(parsed, wanted, context)
+  if (parsed.kind === 's3') return inBucket(parsed, wanted, context)
   if (parsed.kind === 'unsupported') throw ModelError.terminal('UnsupportedSource', parsed.message)
   if (parsed.kind === 'local')
     throw ModelError.terminal('UnsupportedSource', `${shownSource(wanted.source)} is a file on this machine.`)
   const address = hubAddressOf(parsed.url, context.hubEndpoint)
   return address ? atHubAddress(address, wanted, context) : resolveHttp(parsed.url, wanted.source, wanted)
+}
+
+async function inBucket(address: BucketAddress, wanted: WantedModel, context: ResolveContext): Promise<RemoteSource> {
+  const credentials = s3Login(address, await context.secret?.())
+  const { files, ...resolved } = resolveHttp(objectUrl(credentials, address.key), wanted.source, wanted)
+  return { ...resolved, files: files.map((file) => ({ ...file, credentials, isOwnServer: true })) }
 }
 
 async function inLibrary(

@@ -1,4 +1,5 @@
 import { ModelError } from './errors.ts'
+import { parseModelSource } from './source.ts'
 
 /** What stands in the Secret that a Model's `spec.sourceSecretRef` names: read at each use, and kept nowhere. */
 export interface SourceSecret {
@@ -28,11 +29,15 @@ export function keysOf({ values }: SourceSecret): string {
   return keys.length === 0 ? 'it is empty' : `its keys: ${keys.join(', ')}`
 }
 
-export const secretMissing = (namespace: string, name: string): ModelError =>
+/** `source`: the Model's. */
+export const secretMissing = (namespace: string, name: string, source: string): ModelError =>
   ModelError.untilRepairedHere(
     'SecretMissing',
-    `${secretTitle({ namespace, name })}, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.`,
+    `${secretTitle({ namespace, name })}, which spec.sourceSecretRef names, does not exist: create it with ${keysFor(source)}, or remove sourceSecretRef.`,
   )
+
+const keysFor = (source: string): string =>
+  parseModelSource(source).kind === 's3' ? 'the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY' : 'the key HF_TOKEN'
 
 /** `why` completes "… cannot be read (…)". */
 export const secretUnreadable = (namespace: string, name: string, why: string, cause?: unknown): ModelError =>

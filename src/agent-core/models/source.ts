@@ -10,6 +10,8 @@ export type ModelSource =
   | ({ kind: 'hub' } & HubAddress)
   /** A tag of Ollama's library, or of another registry that speaks as it does. */
   | ({ kind: 'ollama' } & OllamaAddress)
+  /** An object of S3, or of a server that speaks as it does. */
+  | ({ kind: 's3' } & BucketAddress)
   | { kind: 'unsupported'; scheme: string; message: string }
 
 export interface HubAddress {
@@ -21,6 +23,12 @@ export interface HubAddress {
   readonly revision?: string
   /** As llama.cpp writes it behind the repository: `owner/name:Q4_K_M`. */
   readonly quantization?: string
+}
+
+export interface BucketAddress {
+  readonly bucket: string
+  /** As it is: nothing in it is encoded. */
+  readonly key: string
 }
 
 /** As Ollama completes a name. */
@@ -60,10 +68,7 @@ export function parseModelSource(source: string): ModelSource {
     case 'ollama':
       return ollamaSource(source)
     case 's3':
-      return unsupported(
-        scheme,
-        `${shownSource(source)} is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.`,
-      )
+      return s3Source(source)
     case 'pvc':
       return unsupported(
         scheme,
@@ -79,7 +84,7 @@ export function parseModelSource(source: string): ModelSource {
     default:
       return unsupported(
         scheme,
-        `${shownSource(source)} uses the scheme ${scheme}://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name), a tag of Ollama's library (ollama://name:tag) or an absolute path.`,
+        `${shownSource(source)} uses the scheme ${scheme}://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name), a tag of Ollama's library (ollama://name:tag), an object of S3 (s3://bucket/file.gguf) or an absolute path.`,
       )
   }
 }
@@ -200,6 +205,17 @@ function parseHubAddress(address: string): HubAddress | string {
     ...(revision === undefined ? {} : { revision }),
     ...(tag === undefined ? {} : { quantization: tag }),
   }
+}
+
+function s3Source(source: string): ModelSource {
+  const [, bucket, key = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/(.+)$/i.exec(source) ?? []
+  const elements = key.replace(/\/$/, '').split('/')
+  const isPlain = elements.every((element) => !['', '.', '..'].includes(element)) && !/[?#\\]/.test(key)
+  if (bucket !== undefined && isPlain) return { kind: 's3', bucket: bucket.toLowerCase(), key }
+  return unsupported(
+    's3',
+    `${shownSource(source)} does not name an object of S3: write it as s3://bucket/path/file.gguf, without . and .. in its path, and without a query.`,
+  )
 }
 
 /** `[host/][namespace/]name[:tag]`, by Ollama's own rules; names are compared without case there. */

@@ -79,7 +79,7 @@ export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: Fet
     files,
     mmproj,
     sha256,
-    ...(secret !== '' && { secret: () => secretIn(api, namespace, secret) }),
+    ...(secret !== '' && { secret: () => secretIn(api, namespace, secret, source) }),
     refreshEveryMs: refreshPolicy === 'OnChange' ? refreshEveryMs : undefined,
   }
 }
@@ -113,10 +113,15 @@ function fileNamed(name: string, files: readonly string[]): string | undefined {
   return kept[0] ?? files.find((file) => basename(file) === basename(name))
 }
 
-/** Read at each use, so that a new token counts at once and none is kept. Throws ModelError. */
-export async function secretIn(api: Pick<KubeApi, 'get'>, namespace: string, name: string): Promise<SourceSecret> {
+/** The Secret of the Model with this source: read at each use, so that a new token counts at once and none is kept. Throws ModelError. */
+export async function secretIn(
+  api: Pick<KubeApi, 'get'>,
+  namespace: string,
+  name: string,
+  source: string,
+): Promise<SourceSecret> {
   const found = await readSecret(api, namespace, name).catch((error: unknown) => {
-    if (isApiError(error, 404)) throw secretMissing(namespace, name)
+    if (isApiError(error, 404)) throw secretMissing(namespace, name, source)
     throw secretUnreadable(namespace, name, rootMessage(error), error)
   })
   if (!found) throw secretUnreadable(namespace, name, 'it is not a Secret as Kubernetes has them')

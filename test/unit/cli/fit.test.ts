@@ -164,11 +164,7 @@ test('of a repository on the Hub the file is chosen as for a Model, and only its
 
 test.each([
   ['nothing', 2, /^metal-agent: There is no file, folder or stored model nothing: give a path, .*\n$/],
-  [
-    's3://bucket/model.gguf',
-    2,
-    /^metal-agent: s3:\/\/bucket\/model.gguf is an S3 object, which this agent does not fetch/,
-  ],
+  ['pvc://claim/model.gguf', 2, /^metal-agent: pvc:\/\/claim\/model.gguf is a volume inside the cluster/],
   ['text.gguf', 1, /^metal-agent: .*text\.gguf .*GGUF.*\n$/],
 ])('%s is refused in one sentence', async (given, exitCode, stderr) => {
   await using folder = await temporaryFolder()

@@ -132,7 +132,7 @@ test('stopping ends downloads and starts no more', async () => {
 })
 
 test('a source of another kind waits for a change of the Model', async () => {
-  expect(await failure(world.models.ensure(request('s3://bucket/x.gguf'), staying()))).toMatchObject({
+  expect(await failure(world.models.ensure(request('pvc://claim/x.gguf'), staying()))).toMatchObject({
     kind: 'terminal',
     reason: 'UnsupportedSource',
   })

@@ -55,9 +55,19 @@ describe('a source that cannot be used says what it is and what to use instead',
       'hf://datasets/org/data is not in a model repository of the Hub but in one of its datasets: give a model repository, as hf://owner/name.',
     ],
     [
-      's3://bucket/x.gguf',
+      's3://bucket',
       's3',
-      's3://bucket/x.gguf is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.',
+      's3://bucket does not name an object of S3: write it as s3://bucket/path/file.gguf, without . and .. in its path, and without a query.',
+    ],
+    [
+      's3://bucket/a/../../other/x.gguf',
+      's3',
+      's3://bucket/a/../../other/x.gguf does not name an object of S3: write it as s3://bucket/path/file.gguf, without . and .. in its path, and without a query.',
+    ],
+    [
+      's3://key:secret@bucket/x.gguf?X-Amz-Signature=secret',
+      's3',
+      's3://bucket/x.gguf does not name an object of S3: write it as s3://bucket/path/file.gguf, without . and .. in its path, and without a query.',
     ],
     [
       'pvc://claim/x.gguf',
@@ -67,7 +77,7 @@ describe('a source that cannot be used says what it is and what to use instead',
     [
       'ftp://me:secret@host/x.gguf',
       'ftp',
-      "ftp://host/x.gguf uses the scheme ftp://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name), a tag of Ollama's library (ollama://name:tag) or an absolute path.",
+      "ftp://host/x.gguf uses the scheme ftp://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name), a tag of Ollama's library (ollama://name:tag), an object of S3 (s3://bucket/file.gguf) or an absolute path.",
     ],
     [
       'file://mac/models/x.gguf',

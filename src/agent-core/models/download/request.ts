@@ -9,10 +9,13 @@ import type { HubToken } from '../hub/token.ts'
 import { shownSource } from '../source.ts'
 import { connectionError, truncated } from './answer.ts'
 import type { ByteRange } from './partial-file.ts'
+import { isS3Login, type S3Login, s3Refusal, signature } from './s3.ts'
 import type { Transport } from './transport.ts'
 
+export type Credentials = TokenCredentials | S3Login
+
 /** A token and the only hosts (`host` or `host:port`, as URLs write them) that may see it, over https alone. */
-export interface Credentials {
+interface TokenCredentials {
   /** Sent as `Authorization: Bearer`. */
   readonly token: string
   readonly hosts: readonly string[]
@@ -24,7 +27,7 @@ export function hubCredentials(
   endpoint: string,
   token: HubToken | undefined,
   allowInsecureLoopback = false,
-): Credentials | undefined {
+): TokenCredentials | undefined {
   if (token === undefined) return undefined
   return {
     token: token.value,
@@ -33,7 +36,7 @@ export function hubCredentials(
   }
 }
 
-export function maySend({ hosts, allowInsecureLoopback = false }: Credentials, url: URL): boolean {
+export function maySend({ hosts, allowInsecureLoopback = false }: TokenCredentials, url: URL): boolean {
   const isSecure = url.protocol === 'https:' || (allowInsecureLoopback && isLoopback(url.hostname))
   return isSecure && hosts.includes(url.host)
 }
@@ -45,14 +48,16 @@ export function maySend({ hosts, allowInsecureLoopback = false }: Credentials, u
 export class Login {
   readonly #origin: string
   readonly #basic: string | undefined
-  readonly #credentials: Credentials | undefined
+  readonly #credentials: TokenCredentials | undefined
+  readonly #s3: S3Login | undefined
   #leftOrigin = false
   #leftHosts = false
 
   constructor({ url, credentials }: { readonly url: string; readonly credentials?: Credentials | undefined }) {
     const { origin, username, password } = new URL(url)
     this.#origin = origin
-    this.#credentials = credentials
+    if (isS3Login(credentials)) this.#s3 = credentials
+    else this.#credentials = credentials
     if (username !== '' || password !== '') {
       const login = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
       this.#basic = `Basic ${Buffer.from(login).toString('base64')}`
@@ -60,7 +65,7 @@ export class Login {
   }
 
   get isGiven(): boolean {
-    return this.#basic !== undefined || this.#credentials !== undefined
+    return this.#basic !== undefined || this.#credentials !== undefined || this.#s3?.keys !== undefined
   }
 
   /** Asked for every address of the chain, in its order. */
@@ -70,6 +75,12 @@ export class Login {
     if (this.#basic !== undefined && !this.#leftOrigin) return { authorization: this.#basic }
     if (this.#credentials === undefined || this.#leftHosts || !maySend(this.#credentials, url)) return {}
     return { authorization: `Bearer ${this.#credentials.token}` }
+  }
+
+  /** Those of {@link headersFor}, and what S3 wants of each request. */
+  async signedHeadersFor(url: URL, method: string): Promise<Readonly<Record<string, string>>> {
+    const plain = this.headersFor(url)
+    return this.#s3 === undefined || this.#leftOrigin ? plain : signature(this.#s3, method, url)
   }
 }
 
@@ -112,15 +123,16 @@ export async function send(
   { transport, signal, guard }: { transport: Transport; signal: AbortSignal; guard: PaceGuard },
 ): Promise<Answer> {
   const login = new Login(asked)
+  const { method = 'GET', credentials } = asked
   let url = withoutLogin(asked.url)
   for (let redirects = 0; ; redirects += 1) {
     const shown = shownSource(url.href)
     guard.waiting()
     const answer = await request(url, {
-      method: asked.method ?? 'GET',
+      method,
       dispatcher: transport.dispatcher,
       signal: AbortSignal.any([signal, guard.signal]),
-      headers: { ...requestHeaders(asked), ...login.headersFor(url) },
+      headers: { ...requestHeaders(asked), ...(await login.signedHeadersFor(url, method)) },
     }).catch(async (error: unknown) => {
       signal.throwIfAborted()
       throw (await transport.denied(error, shown)) ?? connectionError(error, shown, proxyOf(error, url, transport))
@@ -128,7 +140,16 @@ export async function send(
     guard.received(0)
     const headers = headersOf(answer.headers)
     const location = redirectStatuses.has(answer.statusCode) ? headers.get('location') : null
-    if (location === null) return { status: answer.statusCode, headers, body: answer.body }
+    if (location === null) {
+      const { statusCode: status, body } = answer
+      if (status >= 300 && isS3Login(credentials)) {
+        const text = await startOfText(body, guard)
+        signal.throwIfAborted()
+        const problem = s3Refusal({ status, headers, text }, credentials, shown, Date.now())
+        if (problem) throw problem
+      }
+      return { status, headers, body }
+    }
     discard(answer.body)
     const next = URL.canParse(location, url.href) ? withoutLogin(new URL(location, url).href) : undefined
     if (next === undefined || !['http:', 'https:'].includes(next.protocol)) {
@@ -143,6 +164,29 @@ export async function send(
     }
     url = next
   }
+}
+
+/** An error of S3 takes less than a kilobyte. */
+const maxErrorBytes = 16 * 1024
+
+/** As much of a body as an error has; nothing of it is left then. */
+async function startOfText(body: Answer['body'], guard: PaceGuard): Promise<string> {
+  const pieces: Uint8Array[] = []
+  let bytes = 0
+  try {
+    guard.waiting()
+    for await (const piece of body as AsyncIterable<Uint8Array>) {
+      guard.received(piece.length)
+      pieces.push(piece)
+      bytes += piece.length
+      if (bytes > maxErrorBytes) break
+      guard.waiting()
+    }
+  } catch {
+    // The status says enough.
+  }
+  guard.received(0)
+  return Buffer.concat(pieces).toString('utf8', 0, maxErrorBytes)
 }
 
 /** Ends a body that is not read; its connection is closed with it. */

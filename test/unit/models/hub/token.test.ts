@@ -45,7 +45,7 @@ describe('the token of the Hub', () => {
   })
 
   test('is not looked for elsewhere when its Secret cannot be used', async () => {
-    const secret = () => Promise.reject(secretMissing('ns', 'hub'))
+    const secret = () => Promise.reject(secretMissing('ns', 'hub', 'hf://a/b'))
     await expect(hubToken({ secret, env: { HF_TOKEN: 'hf_env' }, home: '/none' })).rejects.toMatchObject({
       reason: 'SecretMissing',
     })
@@ -78,7 +78,10 @@ describe('the token of the Hub', () => {
     const values = { token: 'eyJhbGciOiJSUzI1NiJ9' }
     expect(() => tokenOfSecret({ ...secret, values })).toThrow(/label the Secret metalbar.dev\/hub-token=true/)
     expect(tokenOfSecret({ ...secret, isForHub: true, values }).value).toBe(values.token)
-    expect([secretMissing('ns', 'hub').message, secretUnreadable('ns', 'hub', 'forbidden').message]).toEqual([
+    expect([
+      secretMissing('ns', 'hub', 'hf://a/b').message,
+      secretUnreadable('ns', 'hub', 'forbidden').message,
+    ]).toEqual([
       'Secret ns/hub, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.',
       'Secret ns/hub, which spec.sourceSecretRef names, cannot be read (forbidden): allow this agent to get Secrets in ns, or remove sourceSecretRef.',
     ])
