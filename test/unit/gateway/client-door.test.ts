@@ -126,6 +126,20 @@ describe('a request goes', () => {
     expect((await ask({ path: '/' })).body).not.toContain('of-omlx')
   })
 
+  test.each(['one', 'default/one', 'the-model-ref', 'apples'])(
+    'to an oMLX by the name that it has there, where the client says %s',
+    async (model) => {
+      await using omlx = await engine((request, response) => {
+        void text(request).then((body) => response.end(body))
+      })
+      await using other = await hello()
+      const named = { runtime: 'omlx', names: ['apples', 'the-model-ref'] }
+      door.routes = [routeTo('one', omlx.port, named), routeTo('two', other.port)]
+      const answer = await post('/v1/chat/completions', JSON.stringify({ model }))
+      expect(JSON.parse(answer.body)).toEqual({ model: 'apples' })
+    },
+  )
+
   test('without a name to the one that is there, with a body of any kind', async () => {
     await using only = await engine((request, response) => void text(request).then((body) => response.end(body)))
     door.routes = [routeTo('one', only.port)]

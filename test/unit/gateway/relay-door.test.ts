@@ -471,6 +471,15 @@ describe('a request is passed on', () => {
     expect(one.seen).toHaveLength(1)
   })
 
+  test.each(['one', 'the-model-ref', 'apples', 'anything', undefined])(
+    'to an oMLX by the name that it has there, also where the client says %s',
+    async (model) => {
+      await serving({ runtime: 'omlx', names: ['apples', 'the-model-ref'] })
+      const chat = { path: '/v1/chat/completions', method: 'POST', headers: relay }
+      expect(JSON.parse((await ask(chat, JSON.stringify({ model }))).body)).toEqual({ model: 'apples' })
+    },
+  )
+
   test('unless a web address is in its body, which the engine would fetch', async () => {
     const one = await serving()
     const body = '{"messages":[{"content":[{"image_url":{"url":"http://10.0.0.1/"}}]}]}'
