@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, copyFile, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -9,6 +9,7 @@ import { annotations } from '../../src/agent-core/publishing/objects.ts'
 import { main } from '../../src/cli/main.ts'
 import { rightsOfAgent } from '../../src/contract/cluster.ts'
 import { doctorReport, type DoctorFinding, type Verdict } from '../../src/contract/doctor.ts'
+import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
@@ -18,6 +19,8 @@ import { freePort } from '../support/free-port.ts'
 import type { Rule } from '../support/kube-sim/access.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { createNetworkNamespace } from '../support/network-namespace.ts'
+import { identityFolder } from '../../src/agent-core/gateway/relay-identity.ts'
+import { RelayStandIn } from '../support/relay-stand-in.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { missingNetworkNamespaces } from '../support/skip.ts'
@@ -227,6 +230,20 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
         says: new RegExp(`^Another program listens at port \\d+: process ${process.pid}`),
       },
     },
+    'a port of the relay ingress that another program has': {
+      plant: async () => {
+        const other = createServer().listen(0, '0.0.0.0')
+        await once(other, 'listening')
+        onTestFinished(() => void other.close())
+        const { port: taken } = other.address() as AddressInfo
+        return ['--publish', 'relay', '--ingress-port', String(taken)]
+      },
+      ...{
+        id: 'relay-ingress',
+        verdict: 'fail',
+        says: new RegExp(`^Another program listens at port \\d+, where relays .* come: process ${process.pid}`),
+      },
+    },
     'a disk that is full': {
       plant: async (skip) => {
         const place = await volume(skip, 'size=1m')
@@ -349,5 +366,129 @@ describe('an agent that serves, asked by its doctor', () => {
       says: /\/tiny is published by the agent at \S+, which states no claim/,
     })
     refused.remove()
+  })
+})
+
+describe('an agent that publishes for relays, asked by its doctor', () => {
+  const token = 'a'.repeat(64)
+  const secret = { resource: 'secrets', name: 'llmkube-metal-relay' }
+
+  /** Where LLMKube's controller has made the token and runs no relay. */
+  async function served(prepare: (stateDir: string) => Promise<void> = () => Promise.resolve()) {
+    const parts = new AsyncDisposableStack()
+    onTestFinished(() => parts.disposeAsync())
+    const sim = parts.use(await KubeSim.start())
+    const world = parts.use(await AgentWorld.open(sim.connection()))
+    const { namespace } = world
+    sim.create({
+      ...{ apiVersion: 'v1', kind: 'Secret', data: { token: btoa(token) } },
+      metadata: { namespace, name: secret.name, labels: { 'llmkube.ai/managed-by': 'llmkube-controller' } },
+    })
+    const port = await freePort()
+    const folder = join(world.folder, 'agent')
+    await mkdir(join(folder, 'state'), { recursive: true, mode: 0o700 })
+    await prepare(join(folder, 'state'))
+    const agent = parts.use(
+      await AgentProcess.start({
+        folder,
+        kubeconfig: sim.kubeconfig(),
+        args: [
+          ...['--namespace', namespace, '--llama-server', sampleServerPath],
+          ...['--publish', 'relay', '--ingress-port', String(port)],
+        ],
+      }),
+    )
+    await world.apply('tiny')
+    const asked = async () => byId(JSON.parse((await agent.run('doctor', '--json')).stdout))
+    const relay = async ({ shows = token, pin = '' } = {}) => {
+      const tokenFile = join(world.folder, `token-${shows.slice(0, 1)}`)
+      await writeFile(tokenFile, shows)
+      const upstream = () => ({ host: '127.0.0.1', port })
+      return parts.use(await RelayStandIn.start({ target: `${namespace}/tiny`, upstream, pin, tokenFile }))
+    }
+    const pin = async () => (await world.slice('tiny-agent'))?.metadata.annotations?.[annotations.ingressPin] ?? 'none'
+    return { sim, world, agent, port, asked, relay, pin }
+  }
+
+  test('names a relay that has not come, one that shows another token, and a key that is not the one of the ingress', async () => {
+    const { sim, world, agent, port, asked, relay, pin } = await served()
+    await agent.service('tiny', 'ready')
+    const alone = await asked()
+    expect(alone['relays']).toMatchObject({
+      verdict: 'warn',
+      says: `No relay has come to port ${port} yet.`,
+      action: { shell: expect.stringContaining('-l inference.llmkube.dev/metal-relay=tiny') as string },
+      page: 'operations.md#the-relay-ingress',
+    })
+    expect(['relay-ingress', 'listeners', 'reached'].map((id) => alone[id]?.verdict)).toEqual([
+      ...['pass', 'notApplicable', 'notApplicable'],
+    ])
+    const wrong = await relay({ shows: 'b'.repeat(64), pin: await pin() })
+    expect(await wrong.isReady()).toBe(false)
+    expect((await asked())['relays']).toMatchObject({
+      verdict: 'warn',
+      says: '1 of them came, and none with the token of the Secret llmkube-metal-relay.',
+      action: { shell: expect.stringContaining('get secret llmkube-metal-relay') as string },
+    })
+    const right = await relay({ pin: await pin() })
+    await eventually(() => right.isReady())
+    const before = await asked()
+    expect(before['relays']).toMatchObject({
+      verdict: 'pass',
+      says: expect.stringMatching(/^They asked \d+ times?/) as string,
+    })
+
+    const refused = sim.faults.add({
+      on: { verb: ['patch', 'create', 'update'], resource: 'endpointslices' },
+      ...{ times: Infinity, fault: { kind: 'status', code: 503 } },
+    })
+    sim.patch(
+      { resource: 'endpointslices', namespace: world.namespace, name: 'tiny-agent' },
+      { metadata: { annotations: { [annotations.ingressPin]: Buffer.alloc(32).toString('base64') } } },
+    )
+    const other = await eventually(async () => {
+      const found = await asked()
+      return found['relay-ingress']?.verdict === 'fail' && found
+    })
+    expect(other['relay-ingress']).toMatchObject({
+      says: `Relays of ${world.namespace}/tiny are told another key than the ingress at port ${port} shows, so they do not trust it.`,
+      action: { shell: 'metal-agent resync' },
+    })
+    refused.remove()
+  })
+
+  test('names a Secret that is not the one of LLMKube’s controller', async () => {
+    const { sim, world, agent, asked } = await served()
+    await agent.service('tiny', 'ready')
+    const before = await asked()
+    sim.patch(
+      { ...secret, namespace: world.namespace },
+      { metadata: { labels: { 'llmkube.ai/managed-by': 'somebody' } } },
+    )
+    const found = await eventually(
+      async () => {
+        const now = await asked()
+        return now['relays']?.verdict === 'fail' && now
+      },
+      { timeoutMs: 20_000 },
+    )
+    expectTold(found, before, { id: 'relays', verdict: 'fail', says: /llmkube-metal-relay/ })
+  })
+
+  test('names an identity that cannot be used', async () => {
+    const { asked } = await served(async (stateDir) => {
+      await mkdir(identityFolder(stateDir), { mode: 0o700 })
+      await writeFile(join(identityFolder(stateDir), 'ingress-cert.pem'), 'half of it')
+    })
+    const found = await eventually(async () => {
+      const now = await asked()
+      return now['relay-ingress']?.verdict === 'fail' && now
+    })
+    expect(found['relay-ingress']).toMatchObject({
+      says: expect.stringMatching(
+        /^No relay of the cluster reaches this machine\. .*ingress-key\.pem is missing/,
+      ) as string,
+      page: 'operations.md#the-relay-ingress',
+    })
   })
 })

@@ -62,6 +62,7 @@ export interface ControlRooms {
   readonly gateway: Gateway | undefined
   readonly leftPods: LeftPods
   readonly visitors: Visitors
+  readonly relays: RelayIngress
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
   readonly notices: readonly string[]
@@ -169,6 +170,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     gateway,
     leftPods,
     visitors,
+    relays,
   }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [
@@ -724,6 +726,13 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
           slices: session ? [...session.cluster.slices.values()] : [],
           serverNow: session?.cluster.api.serverNow() ?? Date.now(),
           leaseNotice: session?.lease.notice,
+          ingress: {
+            port: kept.relays.port,
+            state: kept.relays.state,
+            notice: kept.relays.notice,
+            tokenProblem: (namespace) => kept.relays.tokenProblem(namespace),
+            answers: async () => (await kept.gateway?.counts())?.ingress,
+          },
           withVisitors: async () => {
             await kept.visitors.look()
             return context.snapshots.get()

@@ -1,3 +1,4 @@
+import type { DoorState } from '../gateway/doors.ts'
 import { ApiError, isApiError } from '../kube/api-error.ts'
 import { KubeApi } from '../kube/kube-api.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
@@ -8,6 +9,7 @@ import type { AgentSettings } from '../settings/settings.ts'
 import { messageOf } from '../util/message-of.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { DoctorAction, DoctorFinding, DoctorReport, DoctorSubject, Verdict } from '../../contract/doctor.ts'
+import type { IngressCode } from '../../contract/gateway.ts'
 import type { PowerRuleView } from '../../contract/power.ts'
 import type { RuntimeView } from '../../contract/queries.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
@@ -30,6 +32,8 @@ export interface Patient {
     | 'metricsTokenFile'
     | 'port'
     | 'clientPort'
+    | 'ingressPort'
+    | 'publish'
     | 'listen'
     | 'sleepPolicy'
     | 'applePowerEnabled'
@@ -43,12 +47,25 @@ export interface Patient {
   readonly agent: RunningAgent | undefined
 }
 
+/** What is known of the ingress for relays, whether or not a service is published for them. */
+interface IngressFacts {
+  readonly port: number
+  readonly state: DoorState
+  /** Why services that are published for relays are not reached by any, as sentences. */
+  readonly notice: string | undefined
+  /** Why relays of the namespace are not let in, as a sentence. */
+  readonly tokenProblem: (namespace: string) => string | undefined
+  /** How often it answered so since the gateway started; undefined where it does not tell. */
+  readonly answers: () => Promise<Partial<Record<IngressCode, number>> | undefined>
+}
+
 export interface RunningAgent {
   readonly snapshot: AgentSnapshot
   /** All that agents publish, as the cluster was last heard to have it; empty while there is none. */
   readonly slices: readonly EndpointSlice[]
   /** The API server's time, in milliseconds. */
   readonly serverNow: number
+  readonly ingress: IngressFacts
   /** Looks once more who has come from other hosts; then the figures of the snapshot that it answers tell it. */
   readonly withVisitors: () => Promise<AgentSnapshot>
   /** Why the Lease of this machine is not as it should be. */

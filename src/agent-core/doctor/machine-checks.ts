@@ -11,6 +11,7 @@ import { messageOf } from '../util/message-of.ts'
 import { formatBytes } from '../../contract/format.ts'
 import { runtimeState } from '../../contract/queries.ts'
 import { shellWord } from '../../contract/shell.ts'
+import { toldOfRelays } from './relay-checks.ts'
 import { type Check, type Examination, fail, notApplicable, pass, warn } from './doctor.ts'
 
 const runtimes: Check = {
@@ -155,13 +156,16 @@ const firewall: Check = {
 
 /** The files of the programs that Pods are sent to: macOS judges what a link leads to. */
 async function listeners(examination: Examination): Promise<string[]> {
-  const { settings } = examination.patient
+  const { patient } = examination
+  const { settings } = patient
   const paths = (await examination.runtimes()).flatMap(({ name, path }) => {
     const isOpen = name in runtimeTable && !runtimeTable[name as keyof typeof runtimeTable].isBehindGateway
     return isOpen && path !== undefined && isAbsolute(path) ? [path] : []
   })
+  const { told, isAlone } = toldOfRelays(patient)
+  const isBehindGateway = settings.listen === 'gateway' || paths.length === 0 || isAlone
   // The gateway is a process of this program.
-  const programs = settings.listen === 'gateway' || paths.length === 0 ? [process.execPath] : paths
+  const programs = isBehindGateway ? [process.execPath] : [...paths, ...(told.length > 0 ? [process.execPath] : [])]
   return Promise.all(programs.map((path) => realpath(path).catch(() => path)))
 }
 

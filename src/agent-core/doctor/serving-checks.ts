@@ -8,6 +8,7 @@ import { holdersText } from '../util/port-holders.ts'
 import { addressAndPort, isIpv6 } from '../../contract/addresses.ts'
 import { formatSpan } from '../../contract/format.ts'
 import type { ServiceView } from '../../contract/service.ts'
+import { toldOfRelays } from './relay-checks.ts'
 import { type Check, type Examination, fail, notApplicable, pass, warn } from './doctor.ts'
 
 const agent: Check = {
@@ -88,6 +89,8 @@ const nameOf = ({ namespace, name }: ServiceView): string => `${namespace}/${nam
 const unserved = ({ patient }: Examination) =>
   patient.agent ? notApplicable('Nothing is published now.') : notApplicable('No agent runs here.')
 
+const forRelaysAlone = notApplicable('Relays alone come here: see what the questions about them say.')
+
 const listeners: Check = {
   id: 'listeners',
   asks: 'Does somebody listen at each address that is published?',
@@ -95,6 +98,7 @@ const listeners: Check = {
   answer: async (examination) => {
     const published = (examination.patient.agent?.snapshot.services ?? []).filter(isPublished)
     if (published.length === 0) return unserved(examination)
+    if (toldOfRelays(examination.patient).isAlone) return forRelaysAlone
     const looked = await Promise.all(
       published.map(async (service) => ({ service, problem: await problemAt(service, examination.signal) })),
     )
@@ -195,6 +199,7 @@ const visitors: Check = {
     const { services = [], figures = {}, now = '' } = (await running?.withVisitors()) ?? {}
     const published = services.filter(isPublished)
     if (published.length === 0) return unserved(examination)
+    if (toldOfRelays(examination.patient).isAlone) return forRelaysAlone
     const seen = published.flatMap((service) => {
       const from = figures[service.uid]?.reachedFrom
       if (!from) return []

@@ -42,6 +42,15 @@ export function fillEndpointsDefaults(endpoints: KubeObject): void {
   }
 }
 
+/** `stringData` is write-only: what it says is read in `data`. */
+export function fillSecretDefaults(secret: KubeObject): void {
+  secret['type'] ??= 'Opaque'
+  const data = ownChild(secret, 'data')
+  for (const [key, text] of Object.entries(childOf(secret, 'stringData')))
+    if (typeof text === 'string') data[key] = Buffer.from(text).toString('base64')
+  delete secret['stringData']
+}
+
 function ownChild(parent: JsonObject, key: string): JsonObject {
   const child = parent[key]
   if (isObject(child)) return child

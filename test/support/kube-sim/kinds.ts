@@ -1,6 +1,11 @@
 import { z } from 'zod'
 import type { Json, KubeObject } from './json.ts'
-import { fillEndpointSliceDefaults, fillEndpointsDefaults, fillServiceDefaults } from './defaults.ts'
+import {
+  fillEndpointSliceDefaults,
+  fillEndpointsDefaults,
+  fillSecretDefaults,
+  fillServiceDefaults,
+} from './defaults.ts'
 import type { Schema } from './schema.ts'
 import type { FieldError } from './status-error.ts'
 import {
@@ -118,6 +123,16 @@ export const builtInKinds: readonly Kind[] = [
     kind: 'Event',
     createOnUpdate: true,
     validate: validateEvent,
+  },
+  { ...builtIn, group: '', version: 'v1', plural: 'secrets', kind: 'Secret', fillDefaults: fillSecretDefaults },
+  {
+    ...builtIn,
+    group: 'apps',
+    version: 'v1',
+    plural: 'deployments',
+    kind: 'Deployment',
+    hasStatus: true,
+    generation: 'spec',
   },
   {
     ...builtIn,

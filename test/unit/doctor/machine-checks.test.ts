@@ -1,8 +1,10 @@
-import { chmod, mkdir, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, realpath, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { machineChecks } from '../../../src/agent-core/doctor/machine-checks.ts'
 import { servingChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
+import { parseEndpointSlice } from '../../../src/agent-core/kube/resources.ts'
+import { annotations, claimText } from '../../../src/agent-core/publishing/objects.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import type { Patient } from '../../../src/agent-core/doctor/doctor.ts'
 import type { Platform } from '../../../src/agent-core/platform/platform.ts'
@@ -110,6 +112,7 @@ test('the firewall: off passes, one that blocks a runtime that serves fails with
     slices: [],
     serverNow: 0,
     leaseNotice: undefined,
+    ingress: closedIngress,
     withVisitors: () => Promise.resolve(snapshot),
   }
   expect((await behind(undefined)).verdict).toBe('notApplicable')
@@ -126,7 +129,37 @@ test('the firewall: off passes, one that blocks a runtime that serves fails with
   })
   expect((await behind({ state: 'blocksAll' }, {}, serving)).verdict).toBe('fail')
   expect((await behind({ state: 'byProgram', allowed: new Set() }, { listen: 'gateway' })).verdict).toBe('warn')
+  // Relays come to the gateway, which is a process of this program.
+  const relayed = { ...serving, slices: [sliceForRelays(snapshot.host.nodeId)] }
+  const gateway = await realpath(process.execPath)
+  const byProgram = (...allowed: string[]) => ({ state: 'byProgram' as const, allowed: new Set(allowed) })
+  expect(await behind(byProgram(program), {}, relayed)).toMatchObject({
+    ...{ verdict: 'fail', says: `It does not let in ${gateway}.` },
+    shell: expect.stringContaining(`--unblockapp ${gateway}`) as string,
+  })
+  expect((await behind(byProgram(gateway), {}, relayed)).verdict).toBe('pass')
+  const direct = sliceOf(snapshot.host.nodeId)
+  const both = { ...relayed, slices: [...relayed.slices, direct] }
+  expect(await behind(byProgram(program), {}, both)).toMatchObject({ says: `It does not let in ${gateway}.` })
+  expect(await behind(byProgram(gateway), {}, both)).toMatchObject({ says: `It does not let in ${program}.` })
 })
+
+const closedIngress: NonNullable<Patient['agent']>['ingress'] = {
+  ...{ port: 9_443, state: { kind: 'closed', message: 'It is not needed.' }, notice: undefined },
+  tokenProblem: () => undefined,
+  answers: () => Promise.resolve({}),
+}
+
+const sliceForRelays = (node: string) => sliceOf(node, { [annotations.ingressPin]: 'x' })
+
+const sliceOf = (node: string, said: Readonly<Record<string, string>> = {}) =>
+  parseEndpointSlice({
+    metadata: {
+      ...{ namespace: 'default', name: 'tiny', uid: '1', resourceVersion: '1' },
+      annotations: { [annotations.claim]: claimText({ node, epoch: 1, heartbeat: '' }), ...said },
+    },
+    ...{ addressType: 'IPv4', endpoints: [], ports: [] },
+  })
 
 test('sleep and Low Power Mode of a machine that is to serve are warnings with the command that ends them', async () => {
   const supplied = (supply: Awaited<ReturnType<Platform['powerSupply']>>) => {

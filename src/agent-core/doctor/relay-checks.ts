@@ -1,0 +1,148 @@
+import { once } from 'node:events'
+import { connect } from 'node:tls'
+import { pinOf } from '../gateway/relay-identity.ts'
+import type { EndpointSlice } from '../kube/resources.ts'
+import { annotations, holderOf, ownerOf } from '../publishing/objects.ts'
+import { keyOf } from '../util/object-key.ts'
+import { holdersText } from '../util/port-holders.ts'
+import { formatSpan } from '../../contract/format.ts'
+import { shellCommand } from '../../contract/shell.ts'
+import { type Check, type Finding, type Patient, fail, notApplicable, pass, warn } from './doctor.ts'
+
+/** What this machine publishes of which relays are told, who know its ingress by a key that stands there; `isAlone`: it publishes nothing else. */
+export function toldOfRelays({ agent }: Pick<Patient, 'agent'>): {
+  readonly told: readonly EndpointSlice[]
+  readonly isAlone: boolean
+} {
+  const { snapshot, slices = [] } = agent ?? {}
+  const ours = slices.filter(
+    ({ metadata }) => holderOf(metadata.annotations[annotations.claim]) === snapshot?.host.nodeId,
+  )
+  const told = ours.filter(({ metadata }) => metadata.annotations[annotations.ingressPin] !== undefined)
+  return { told, isAlone: told.length > 0 && told.length === ours.length }
+}
+
+const serviceOf = (slice: EndpointSlice): string =>
+  keyOf(slice.metadata.namespace, ownerOf(slice)?.name ?? slice.metadata.name)
+
+const page = 'operations.md#the-relay-ingress'
+
+const ingress: Check = {
+  id: 'relay-ingress',
+  asks: 'Does the ingress for relays listen, with the key that the cluster knows?',
+  page,
+  answer: async ({ patient, signal }) => {
+    const { settings, agent } = patient
+    const { told } = toldOfRelays(patient)
+    if (settings.publish === 'direct' && told.length === 0)
+      return notApplicable('Services are published directly, so no relay comes here.')
+    const { ingressPort: port } = settings
+    const state = agent?.ingress.state
+    if (state?.kind !== 'open') {
+      const taken = await takenBy(patient, port)
+      if (taken) return taken
+    }
+    if (agent?.ingress.notice !== undefined)
+      return fail(agent.ingress.notice, {
+        text: 'Put right what it says, then ask again.',
+        shell: 'metal-agent doctor',
+      })
+    if (told.length === 0) return pass(`Port ${port} is free until a service is published for relays.`)
+    if (state?.kind !== 'open') return warn(state?.message ?? 'It is not known whether it listens.')
+    const shown = await pinShown(port, signal)
+    if (shown === undefined)
+      return fail(`The ingress at port ${port} shows no certificate.`, {
+        text: 'Have the agent started again: models keep running.',
+        shell: 'metal-agent service restart',
+      })
+    const others = told.filter(({ metadata }) => metadata.annotations[annotations.ingressPin] !== shown)
+    if (others.length > 0)
+      return fail(
+        `Relays of ${others.map(serviceOf).join(', ')} are told another key than the ingress at port ${port} shows, so they do not trust it.`,
+        {
+          text: 'Have the agent read everything in the cluster again, and write what differs.',
+          shell: 'metal-agent resync',
+          fix: { label: 'Read again', command: { name: 'resync' } },
+        },
+      )
+    return pass(`It listens at port ${port} with the key that relays know.`)
+  },
+}
+
+/** No process group has this number, so that every listener is named. */
+const noGroup = -1
+
+/** Undefined where no other program is known to listen there. */
+async function takenBy({ platform, settings, agent }: Patient, port: number): Promise<Finding | undefined> {
+  const { others } = await platform.portListeners(port, noGroup)
+  if (others.length === 0) return undefined
+  const told = settings.publish === 'relay' || agent?.ingress.notice !== undefined ? fail : warn
+  const holders = holdersText(others, 'one of another user')
+  return told(`Another program listens at port ${port}, where relays of the cluster come: ${holders}.`, {
+    text: 'End it, or choose another port with --ingress-port.',
+  })
+}
+
+const connectLimitMs = 2_000
+
+/** By what the ingress of this machine is known; undefined where it shows nothing. */
+async function pinShown(port: number, signal: AbortSignal): Promise<string | undefined> {
+  // Relays trust the key alone.
+  const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false })
+  try {
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(connectLimitMs)])
+    await once(socket, 'secureConnect', { signal: limit })
+    const certificate = socket.getPeerX509Certificate()
+    return certificate && pinOf(certificate)
+  } catch {
+    return undefined
+  } finally {
+    socket.destroy()
+  }
+}
+
+const relays: Check = {
+  id: 'relays',
+  asks: 'Have relays of the cluster come, and were they let in?',
+  page,
+  answer: async (examination) => {
+    const { patient } = examination
+    const { agent } = patient
+    const { told } = toldOfRelays(patient)
+    const [first] = told
+    if (!agent || first === undefined) return notApplicable('Nothing is published for relays.')
+    const { namespace } = first.metadata
+    const problem = told.map(({ metadata }) => agent.ingress.tokenProblem(metadata.namespace)).find((one) => one)
+    const ofSecret = ['kubectl', '-n', namespace, 'get', 'secret', 'llmkube-metal-relay', '--show-labels']
+    if (problem !== undefined)
+      return fail(problem, { text: "Look at it; LLMKube's controller makes it.", shell: shellCommand(ofSecret) })
+    const answers = await agent.ingress.answers()
+    const refused = answers?.['401'] ?? 0
+    const admitted = Object.values(answers ?? {}).reduce((sum, count) => sum + count, 0) - refused
+    const from = await lastHost(agent)
+    if (admitted > 0) return pass(`They asked ${admitted} ${admitted === 1 ? 'time' : 'times'}${from}.`)
+    if (refused > 0)
+      return warn(`${refused} of them came${from}, and none with the token of the Secret llmkube-metal-relay.`, {
+        text: 'See whether the Secret that relays have is the one of their namespace.',
+        shell: shellCommand(ofSecret),
+      })
+    const { name = '' } = ownerOf(first) ?? {}
+    const selector = `inference.llmkube.dev/metal-relay=${name}`
+    return warn(`No relay has come to port ${agent.ingress.port} yet${from}.`, {
+      text: "See whether LLMKube's controller runs a relay, and what keeps it from this machine.",
+      shell: shellCommand(['kubectl', '-n', namespace, 'get', 'deployments,pods', '-l', selector]),
+    })
+  },
+}
+
+/** Half a sentence: who came last from another host. */
+async function lastHost({ withVisitors }: NonNullable<Patient['agent']>): Promise<string> {
+  const { figures, now } = await withVisitors()
+  const seen = Object.values(figures).flatMap(({ reachedFrom }) => (reachedFrom ? [reachedFrom] : []))
+  const last = seen.toSorted((one, other) => Date.parse(other.at) - Date.parse(one.at))[0]
+  return last === undefined
+    ? ''
+    : `; ${last.address} was connected ${formatSpan(Date.parse(now) - Date.parse(last.at))} ago`
+}
+
+export const relayChecks: readonly Check[] = [ingress, relays]
