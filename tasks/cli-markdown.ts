@@ -3,7 +3,7 @@ import { table } from './markdown-table.ts'
 
 /** What `--help` says of every flag and verb, as one page. Defaults are those of macOS. */
 export function cliMarkdown(): string {
-  const { exitCodes, verbs, flagGroups } = cliReference('darwin')
+  const { exitCodes, verbs, flagSections } = cliReference('darwin')
   return [
     '# The command `metal-agent`',
     '',
@@ -24,8 +24,8 @@ export function cliMarkdown(): string {
     'Flags take one dash or two, and a value after a space or `=` (a switch, and `--ui`, only after `=`). A DURATION is such as `10s`, `2m` or',
     '`1m30s`, and BYTES are such as `512Ki`, `20Mi` or `1Gi`.',
     '',
-    ...flagGroups.flatMap(({ group, entries }) => [
-      ...[`### ${group}`, ''],
+    ...flagSections.flatMap(({ section, entries }) => [
+      ...[`### ${section}`, ''],
       ...table(['flag', 'what it does'], entries.map(asCode)),
     ]),
   ].join('\n')

@@ -3,7 +3,7 @@ import { defaultModelStore } from '../src/agent-core/models/default-store.ts'
 import { defaultStateDir } from '../src/agent-core/state/state-folder.ts'
 import { defaultText, exitCodeTexts, flagTable, flagUsage, type FlagDefaults } from '../src/cli/flags.ts'
 import { verbProgram } from '../src/cli/verbs.ts'
-import { settingGroups } from '../src/contract/settings-table.ts'
+import { settingSections } from '../src/contract/settings-table.ts'
 
 /** A word that is typed, and what it does. */
 export type Entry = readonly [word: string, text: string]
@@ -11,7 +11,7 @@ export type Entry = readonly [word: string, text: string]
 export interface CliReference {
   readonly exitCodes: readonly Entry[]
   readonly verbs: readonly { readonly usage: string; readonly text: string; readonly entries: readonly Entry[] }[]
-  readonly flagGroups: readonly { readonly group: string; readonly entries: readonly Entry[] }[]
+  readonly flagSections: readonly { readonly section: string; readonly entries: readonly Entry[] }[]
 }
 
 const home = '~'
@@ -32,10 +32,10 @@ export function cliReference(platform: 'darwin' | 'linux'): CliReference {
   return {
     exitCodes: exitCodeTexts.map(([code, meaning]) => [String(code), meaning]),
     verbs: program.commands.flatMap((verb) => (verb.commands.length > 0 ? verb.commands : [verb])).map(verbOf),
-    flagGroups: settingGroups.map((group) => ({
-      group,
+    flagSections: settingSections.map((section) => ({
+      section,
       entries: flags.flatMap(([name, flag]) =>
-        flag.group === group ? [[flagUsage(name, flag), `${flag.help}${defaultText(flag)}`] as const] : [],
+        flag.section === section ? [[flagUsage(name, flag), `${flag.help}${defaultText(flag)}`] as const] : [],
       ),
     })),
   }

@@ -1,10 +1,10 @@
 import { allRows } from '../src/agent-core/settings/settings.ts'
 import { startRows } from '../src/agent-core/settings/start-rows.ts'
-import { editableRow, formatSetting, settingNames, spellingOf } from '../src/contract/settings.ts'
-import { countsTexts, type EditableRow, type SettingRow } from '../src/contract/settings-table.ts'
+import { editableRow, formatSetting, type SettingName, settingNames, spellingOf } from '../src/contract/settings.ts'
+import { countsTexts, type SettingRow, type SettingSection, settingSections } from '../src/contract/settings-table.ts'
 import { table } from './markdown-table.ts'
 
-/** Every setting of the agent, as one page. */
+/** Every setting of the agent, as one page with the sections of the window. */
 export function settingsMarkdown(): string {
   return [
     '# Settings',
@@ -12,23 +12,20 @@ export function settingsMarkdown(): string {
     'Made by `node tasks/docs.ts` from the table of settings. A flag wins over what a person set, and that over the default;',
     '`metal-agent settings get` shows each value and where it comes from. Notes on flags that say the same: [cli.md](cli.md).',
     '',
-    '## What a person may change while the agent runs',
+    '- A setting with a name in the first column can be changed while the agent runs: in the window, or by `metal-agent settings set SETTING VALUE`;',
+    '  `default` as the value gives it back. It is kept in `settings.json` of the state folder. Who may set it: _page_ is also a page in a browser',
+    '  (`metal-agent ui`), _shell_ only who has a shell or the app on this machine.',
+    '- One without counts only from the start: by its flag, or, where the app hosts the agent, by a line of `start-settings.json`. The window shows',
+    '  its value, where that comes from, and the line that states another.',
+    '- The sections are the pages of the window; what it folds away under _Advanced_ comes last in each.',
+    '- A value in `settings.json` that this build does not take is named in the log and among the notices, does not count, and costs no other;',
+    '  what another build wrote stays in the file.',
     '',
-    'By `metal-agent settings set SETTING VALUE`; `default` as the value gives it back. What is set is kept in `settings.json` of the',
-    'state folder. Who may set it: _page_ is also a page in a browser (`metal-agent ui`), _shell_ only who has a shell or the app on',
-    'this machine. A value there that this build does not take is named in the log and among the notices, does not count, and costs no other;',
-    'what another build wrote stays in the file.',
-    '',
-    ...table(
-      ['setting', 'flag', 'default', 'must be', 'what it is', 'a change', 'who'],
-      settingNames.map((name) => editableCells(`\`${spellingOf(name)}\``, editableRow(name))),
-    ),
-    '## What counts only from the start',
-    '',
-    'By a flag, or, where the app hosts the agent, by its name in `start-settings.json`. The settings of the window show each with its value,',
-    'where that comes from, and the line that states another.',
-    '',
-    ...table(['flag', 'default', 'must be', 'what it is'], Object.values<SettingRow>(startRows).map(startCells)),
+    ...settingSections.flatMap((section) => [
+      `## ${section}`,
+      '',
+      ...table(['setting', 'flag', 'default', 'must be', 'what it is', 'a change', 'who'], cellsOf(section)),
+    ]),
     '## What flags take beyond that',
     '',
     "A flag of the Go agent means what it means there, so that a command line written for it works here. An empty value, or 0 where that is no value, of a flag that may be absent is the same as no flag, and relative paths count from the agent's working folder.",
@@ -42,12 +39,22 @@ export function settingsMarkdown(): string {
   ].join('\n')
 }
 
-const editableCells = (name: string, row: EditableRow): string[] => [
-  name,
-  ...startCells(row),
-  countsTexts[row.counts],
-  row.trust,
-]
+/** Those that the window folds away come last, and of the others those of the start. */
+function cellsOf(section: SettingSection): string[][] {
+  const rows = [
+    ...settingNames.map((name) => ({ row: editableRow(name), cells: editableCells(name) })),
+    ...Object.values<SettingRow>(startRows).map((row) => ({ row, cells: ['', ...startCells(row), fromStart, ''] })),
+  ].filter(({ row }) => row.section === section)
+  const isAdvanced = ({ row }: (typeof rows)[number]) => row.prominence === 'advanced'
+  return [...rows.filter((one) => !isAdvanced(one)), ...rows.filter(isAdvanced)].map(({ cells }) => cells)
+}
+
+const fromStart = 'counts only from the start'
+
+function editableCells(name: SettingName): string[] {
+  const row = editableRow(name)
+  return [`\`${spellingOf(name)}\``, ...startCells(row), countsTexts[row.counts], row.trust]
+}
 
 const startCells = (row: SettingRow): string[] => [`\`--${row.flag}\``, defaultOf(row), boundsOf(row), row.help]
 

@@ -1,11 +1,17 @@
 import { allRows, type AgentSettingName } from '../agent-core/settings/settings.ts'
 import { emptyValues, type FlagKind, type FlagSpec, type FlagValue } from '../agent-core/util/go-flags.ts'
 import { formatByteCount, formatDuration } from '../contract/format.ts'
-import { mapRows, settingGroups, type SettingKind, type SettingRow } from '../contract/settings-table.ts'
+import {
+  mapRows,
+  type SettingKind,
+  type SettingRow,
+  type SettingSection,
+  settingSections,
+} from '../contract/settings-table.ts'
 import { exitCodes } from './io.ts'
 
 export interface Flag extends FlagSpec {
-  readonly group: (typeof settingGroups)[number]
+  readonly section: SettingSection
   readonly help: string
   /** What an empty or zero default stands for. */
   readonly defaultMeans?: string | undefined
@@ -36,25 +42,25 @@ export const flagKinds: Readonly<Record<SettingKind, FlagKind>> = {
   switch: 'bool',
 }
 
-/** Every flag: those of settings, then the others; by group, each with the Go agent's name, meaning and default where that agent has it. */
+/** Every flag: those of settings, then the others; by section, each with the Go agent's name, meaning and default where that agent has it. */
 export function flagTable(defaults: FlagDefaults): Readonly<Record<string, Flag>> {
   const ofSettings = mapRows(allRows, (row: SettingRow, setting) => settingFlags(row, setting, defaults))
   const flags = [...Object.values(ofSettings).flat(), ...Object.entries(otherFlags)]
-  return Object.fromEntries(settingGroups.flatMap((group) => flags.filter(([, flag]) => flag.group === group)))
+  return Object.fromEntries(settingSections.flatMap((section) => flags.filter(([, flag]) => flag.section === section)))
 }
 
 function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: FlagDefaults): [string, Flag][] {
-  const { flag, aliases = [], bare, group, flagTakes, startsAs } = row
+  const { flag, aliases = [], bare, section, flagTakes, startsAs } = row
   const kind = flagKinds[row.kind]
   const more = [row.help, startsAs && `an empty one means ${row.defaultMeans ?? ''}`, flagTakes?.what]
   const help = more.filter((text) => text !== undefined).join('; ')
   const fallback = setting in defaults ? defaults[setting as keyof FlagDefaults] : (startsAs ?? row.default)
   const defaultMeans = startsAs === undefined ? row.defaultMeans : undefined
   return [
-    [flag, { kind, default: asFlagValue(fallback, kind), bare, group, help, defaultMeans, setting }],
+    [flag, { kind, default: asFlagValue(fallback, kind), bare, section, help, defaultMeans, setting }],
     ...aliases.map((alias): [string, Flag] => [
       alias,
-      { kind, default: emptyValues[kind], group, help: `another name of --${flag}`, aliasOf: flag },
+      { kind, default: emptyValues[kind], section, help: `another name of --${flag}`, aliasOf: flag },
     ]),
   ]
 }
@@ -67,25 +73,25 @@ const otherFlags: Readonly<Record<string, Flag>> = {
   'all-namespaces': {
     kind: 'bool',
     default: false,
-    group: 'Cluster',
+    section: 'Cluster',
     help: 'watch every namespace',
     setting: 'namespace',
   },
   'max-watch-failures': {
     kind: 'int',
     default: 3,
-    group: 'Cluster',
+    section: 'Cluster',
     help: 'kept for compatibility: failures of watching never end the agent',
     notInEffect: 'a cluster that does not answer never ends the agent, it is asked again with back-off',
   },
   'legacy-direct-endpoints': {
     kind: 'bool',
     default: false,
-    group: 'Publishing',
+    section: 'Network',
     help: "the same as --publish direct, as LLMKube's agent calls it",
     setting: 'publish',
   },
-  version: { kind: 'bool', default: false, group: 'Agent', help: 'print version, git commit and build date' },
+  version: { kind: 'bool', default: false, section: 'General', help: 'print version, git commit and build date' },
 }
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.
@@ -118,15 +124,15 @@ Exit codes: ${exitCodeTexts.map(([code, meaning]) => `${code} ${meaning}`).join(
 export function helpText(defaults: FlagDefaults, verbs: readonly (readonly [usage: string, does: string])[]): string {
   const flags = Object.entries(flagTable(defaults))
   const width = Math.max(...flags.map(([name, flag]) => flagUsage(name, flag).length))
-  const groups = settingGroups.map((group) => {
+  const sections = settingSections.map((section) => {
     const lines = flags
-      .filter(([, flag]) => flag.group === group)
+      .filter(([, flag]) => flag.section === section)
       .map(([name, flag]) => `  ${flagUsage(name, flag).padEnd(width)}  ${flag.help}${defaultText(flag)}`)
-    return `\n${group}:\n${lines.join('\n')}\n`
+    return `\n${section}:\n${lines.join('\n')}\n`
   })
   const verbWidth = Math.max(0, ...verbs.map(([usage]) => usage.length))
   const verbLines = verbs.map(([usage, does]) => `  ${usage.padEnd(verbWidth)}  ${does}\n`)
-  return `${intro}\nVerbs:\n${verbLines.join('')}${flagIntro}${groups.join('')}${outro}`
+  return `${intro}\nVerbs:\n${verbLines.join('')}${flagIntro}${sections.join('')}${outro}`
 }
 
 const placeholders = {

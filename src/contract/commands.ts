@@ -137,6 +137,8 @@ export const commandResult = z.discriminatedUnion('outcome', [
     instead: z.object({ command, label: z.string() }).optional(),
     /** Set if the cluster refused for want of rights: what somebody with the rights can apply instead. */
     yaml: z.string().optional(),
+    /** The one of several settings that it was refused for. */
+    setting: settingsPatch.keyof().optional(),
   }),
   /** The part of the agent that would do it is not built yet. */
   z.object({ outcome: z.literal('notAvailable'), message }),

@@ -5,8 +5,8 @@ import {
   type EditableRow,
   editableRows,
   mapRows,
-  settingGroups,
   type SettingKind,
+  settingSections,
 } from './settings-table.ts'
 
 /** Settings that count only as the agent is started with them; what else there is to know of each is in agent-core. */
@@ -60,7 +60,9 @@ const shown = z.string().max(maxShownBytes)
 /** One of them as the agent runs with it. */
 export const startSettingView = z.object({
   name: z.enum(startSettingNames),
-  group: z.enum(settingGroups),
+  section: z.enum(settingSections),
+  /** Few need it. */
+  isAdvanced: z.boolean(),
   /** As people write it; empty where there is none. */
   value: shown,
   from: settingOrigin,

@@ -53,3 +53,20 @@ export function useKeptFocus(home: RefObject<HTMLElement | null>) {
     },
   }
 }
+
+/** What takes the focus of a row or a part of the settings. */
+const focusable = 'input:not(:disabled), button:not(:disabled), summary'
+
+/** Unfolds what it is in, and takes the focus to its first control. Answers whether that is there; if not, `isLast` takes it to the part itself. */
+export function focusOn(id: string, isLast: boolean): boolean {
+  const found = document.getElementById(id)
+  const control = found?.matches(focusable) === true ? found : found?.querySelector<HTMLElement>(focusable)
+  const target = control ?? (isLast ? found : undefined)
+  if (!found || !target) return false
+  for (let folded = found.closest('details'); folded; folded = folded.parentElement?.closest('details') ?? null) {
+    folded.open = true
+  }
+  found.scrollIntoView({ block: 'center' })
+  target.focus({ preventScroll: true })
+  return true
+}

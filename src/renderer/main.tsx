@@ -19,32 +19,18 @@ declare global {
 const service = '#service/'
 
 /**
- * Turns the window to what the app names: `#settings`, `#settings/` and the id of a field, or `#service/` and a uid; behind a `?` the
- * number of the turn.
+ * Turns the window to what the app names: `#settings`, `#settings/` and the name of a setting or the id of a part, or `#service/` and a uid;
+ * behind a `?` the number of the turn.
  */
 function showPlace(store: WindowStore, address: string): void {
   const [fragment = ''] = address.split('?')
-  const { show, select } = store.getState()
+  const { show, select, leadTo } = store.getState()
   const [place = '', field] = fragment.startsWith(service) ? [] : fragment.split('/')
   const view = windowViews.find((name) => place === `#${name}`)
   if (view) {
     show(view)
-    if (field !== undefined) focusWhenThere(field)
+    if (field !== undefined) leadTo(field)
   } else if (fragment.startsWith(service)) select(decodeURIComponent(fragment.slice(service.length)))
-}
-
-/** A field whose value the agent has to be asked for is drawn later. */
-const lookLimitMs = 3_000
-
-function focusWhenThere(id: string): void {
-  const since = performance.now()
-  const look = () => {
-    const found = document.getElementById(id)
-    found?.scrollIntoView({ block: 'center' })
-    found?.focus()
-    if (!found && performance.now() - since < lookLimitMs) requestAnimationFrame(look)
-  }
-  requestAnimationFrame(look)
 }
 
 const link =

@@ -1,5 +1,5 @@
 import { parseByteCount } from '../contract/format.ts'
-import type { SettingRow } from '../contract/settings-table.ts'
+import { type SettingSection, settingSections } from '../contract/settings-table.ts'
 import {
   editableRow,
   formatSetting,
@@ -8,7 +8,6 @@ import {
   settingNames,
   type SettingsPatch,
   type SettingView,
-  type StartSettingName,
   type StartSettingView,
 } from '../contract/settings.ts'
 
@@ -87,6 +86,12 @@ export function patchOfDraft(draft: Draft): DraftResult {
   return { ok: true, patch: Object.fromEntries(read.map(({ name, value }) => [name, value])) }
 }
 
+/** The fields that say what cannot be. */
+export function problemsIn(draft: Draft): readonly SettingName[] {
+  const result = patchOfDraft(draft)
+  return result.ok ? [] : result.problems
+}
+
 function valueOf(name: SettingName, text: string | null): { readonly value?: unknown; readonly isRight: boolean } {
   // A field that was emptied says the same as the button that gives the default back.
   if (text === null || text.trim() === '') return { value: null, isRight: true }
@@ -134,38 +139,51 @@ export function joinByteText(written: string, unit: ByteUnit): string {
   return amount === '' ? '' : `${amount}${own === '' ? unit : own}`
 }
 
-/** As a person reads them, one after the other. */
-export const settingSections = ['cluster', 'network', 'memory', 'runtimes', 'models', 'power', 'general'] as const
-export type SettingSection = (typeof settingSections)[number]
+/** Any setting as the agent has it: one that can be changed, or one of its start. */
+export type AnySetting = SettingView | StartSettingView
+type Placed = Pick<SettingView, 'name'> | StartSettingView
 
-const ofGroup: Readonly<Record<SettingRow['group'], SettingSection>> = {
-  Cluster: 'cluster',
-  Models: 'models',
-  'llama-server': 'runtimes',
-  MLX: 'runtimes',
-  Ollama: 'runtimes',
-  oMLX: 'runtimes',
-  Memory: 'memory',
-  Publishing: 'network',
-  Power: 'power',
-  Agent: 'general',
+export const isOfStart = (setting: Placed): setting is StartSettingView => 'section' in setting
+
+/** The last one has what few need of all the others. */
+export const settingPages = [...settingSections, 'Advanced'] as const
+export type SettingPage = (typeof settingPages)[number]
+
+/** What a page has beside rows of the table. A link leads to its element by this id. */
+const partPages = {
+  ...{ app: 'General', updates: 'General', uninstall: 'General' },
+  ...{ contexts: 'Cluster', hostAddress: 'Network', foundRuntimes: 'Runtimes', hubToken: 'Models', powerRule: 'Power' },
+} as const satisfies Readonly<Record<string, SettingPage>>
+export type SettingPart = keyof typeof partPages
+export const settingParts = Object.keys(partPages) as SettingPart[]
+
+export const sectionOf = (setting: Placed): SettingSection =>
+  isOfStart(setting) ? setting.section : editableRow(setting.name).section
+
+const prominenceOf = (setting: Placed) =>
+  isOfStart(setting) ? setting.isAdvanced && 'advanced' : editableRow(setting.name).prominence
+
+export const isFirst = (setting: Placed): boolean => prominenceOf(setting) === 'first'
+export const isAdvanced = (setting: Placed): boolean => prominenceOf(setting) === 'advanced'
+
+export const pageOf = (setting: Placed): SettingPage => (isAdvanced(setting) ? 'Advanced' : sectionOf(setting))
+
+/** The folded group of a section on the page of what few need. */
+export const advancedId = (section: SettingSection) => `advanced-${section}`
+
+/** The page that has the element of this id; undefined where none has it, or not yet. */
+export function pageOfId(id: string, settings: readonly AnySetting[]): SettingPage | undefined {
+  if (id in partPages) return partPages[id as SettingPart]
+  if (settingSections.some((section) => advancedId(section) === id)) return 'Advanced'
+  const setting = settings.find(({ name }) => name === id)
+  return setting && pageOf(setting)
 }
 
-/** Where the agent and its servers listen is a matter of the network, whatever group their flags stand in. */
-const elsewhere: Readonly<Partial<Record<StartSettingName, SettingSection>>> = {
-  port: 'network',
-  clientPort: 'network',
-  ingressPort: 'network',
-  uiPort: 'network',
-  metricsAddress: 'network',
-  metricsTokenFile: 'network',
-  llamaServerPort: 'network',
-  mlxServerPort: 'network',
-  portRange: 'network',
-  runtime: 'runtimes',
-  runtimes: 'runtimes',
+/** Whether each word of what a person wrote is somewhere in those. */
+export function isFound(text: string, words: readonly (string | undefined)[]): boolean {
+  const all = words.join(' ').toLowerCase()
+  return text
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => all.includes(word))
 }
-
-export const sectionOf = ({ name }: SettingView): SettingSection => ofGroup[editableRow(name).group]
-
-export const sectionOfStart = ({ name, group }: StartSettingView): SettingSection => elsewhere[name] ?? ofGroup[group]

@@ -8,7 +8,7 @@ import { type AgentSnapshot, mirrored } from '../contract/snapshot.ts'
 import { type Addition, additionRequests, emptyAddition } from './addition.ts'
 import { type PowerSample, withPower } from './gauges.ts'
 import { AgentConnection, type Connection } from './link/connection.ts'
-import type { Draft } from './settings-draft.ts'
+import type { Draft, SettingPage } from './settings-draft.ts'
 
 /** A command to the agent about one thing, and its result. */
 export type Request = {
@@ -42,6 +42,9 @@ interface WindowState {
   readonly addition: Addition
   /** Unsaved changes of the settings, kept while another view is shown. */
   readonly draft: Draft
+  readonly settingPage: SettingPage
+  /** Id of the setting, or of another part of the settings, that a person is being led to. */
+  readonly goal: string | undefined
   /** Filter of the activity, kept while another view is shown. */
   readonly historyFilter: HistoryFilter
   /** By uid of the service, or `node` for what concerns the whole machine. */
@@ -63,6 +66,9 @@ interface WindowState {
   readonly ask: (about: string, command: CommandInput, options?: AskOptions) => Promise<boolean>
   readonly dismiss: (about: string) => void
   readonly write: (change: (draft: Draft) => Draft) => void
+  readonly turnSettings: (page: SettingPage) => void
+  /** Turns to the page of the settings that has it, and takes the focus there. */
+  readonly leadTo: (id: string) => void
   readonly filterHistory: (change: Partial<HistoryFilter>) => void
 }
 
@@ -112,6 +118,8 @@ export function createWindowStore(link: AgentLink): WindowStore {
       isAdding: false,
       addition: emptyAddition,
       draft: {},
+      settingPage: 'General',
+      goal: undefined,
       historyFilter: { text: '', problemsOnly: false },
       requests: {},
       reconnect: () => connection.connect(),
@@ -142,6 +150,8 @@ export function createWindowStore(link: AgentLink): WindowStore {
           requests: Object.fromEntries(Object.entries(requests).filter(([key]) => key !== about)),
         })),
       write: (change) => set(({ draft }) => ({ draft: change(draft) })),
+      turnSettings: (settingPage) => set({ settingPage, goal: undefined }),
+      leadTo: (goal) => set({ view: 'settings', isChosen: false, goal }),
       filterHistory: (change) => set(({ historyFilter }) => ({ historyFilter: { ...historyFilter, ...change } })),
       ask: async (about, command, { requestId = crypto.randomUUID(), undo } = {}) => {
         set(withRequest(about, { state: 'pending', requestId, command, undo }))

@@ -2,7 +2,7 @@ import { cliReference, type Entry } from '../cli-reference.ts'
 
 /** `metal-agent.1`: what docs/cli.md has, for `man metal-agent`. */
 export function manPage(version: string, platform: 'darwin' | 'linux'): string {
-  const { exitCodes, verbs, flagGroups } = cliReference(platform)
+  const { exitCodes, verbs, flagSections } = cliReference(platform)
   return [
     `.TH METAL\\-AGENT 1 "" "metal\\-agent ${escaped(version)}" "User Commands"`,
     ...section('NAME', 'metal\\-agent \\- makes a machine a Kubernetes inference node'),
@@ -15,7 +15,7 @@ export function manPage(version: string, platform: 'darwin' | 'linux'): string {
     ...section(
       'FLAGS',
       'Flags take one dash or two, and a value after a space or = (a switch only after =).',
-      ...flagGroups.flatMap(({ group, entries }) => [`.SS ${escaped(group)}`, ...entries.flatMap(entryLines)]),
+      ...flagSections.flatMap(({ section, entries }) => [`.SS ${escaped(section)}`, ...entries.flatMap(entryLines)]),
     ),
     ...section('EXIT STATUS', ...exitCodes.flatMap(entryLines)),
     '',

@@ -121,6 +121,7 @@ test('a kubeconfig that cannot be used is refused in a sentence, and nothing is 
   expect(result).toEqual({
     outcome: 'refused',
     by: 'agent',
+    setting: 'kubeconfig',
     message: `Nothing is changed: There is no kubeconfig at ${kubeconfig}; copy one from your cluster there, or name one with --kubeconfig.`,
   })
   const answer = await agent.agent.query({ name: 'settings' })

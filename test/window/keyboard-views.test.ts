@@ -18,7 +18,9 @@ const views = {
   'add-does-not-fit': 'Add and wait for memory',
   models: 'architecture not reported',
   energy: 'Show more',
-  settings: 'No changes',
+  settings: 'Check for updates once a day',
+  'settings-advanced': 'Path of powermetrics',
+  'settings-about': 'Copy line for Folder of models',
   'no-runtime': 'brew install llama.cpp',
   'choose-context': 'Use prod-eu',
 } satisfies { [N in SceneName]?: string }

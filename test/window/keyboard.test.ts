@@ -59,7 +59,7 @@ const reasonNotKnown = 'The cluster does not answer.'
 
 test.each([
   { scene: 'does-not-fit', press: 'Evict llama-3.3-70b' },
-  { scene: 'settings', press: 'Use 100.64.0.10' },
+  { scene: 'settings-network', press: 'Use 100.64.0.10' },
   { scene: 'no-runtime', press: 'Use 100.64.0.10 (utun4)' },
   { scene: 'no-answer', press: 'Try now' },
 ] as const)(
@@ -82,7 +82,7 @@ test.each([
 )
 
 test('the focus goes to what came of a choice whose button is gone', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(scenes['settings-network'])
   const { page, agent } = window
   await page.getByRole('button', { name: 'Use 100.64.0.10' }).focus()
   await page.keyboard.press('Enter')
@@ -116,7 +116,7 @@ test.each([
   { scene: scenes.delete, press: undefined, safe: 'Keep', after: 'Delete phi-4-mini…' },
   { scene: scenes.models, press: 'Delete smollm-360m', safe: 'Keep', after: 'Delete smollm-360m' },
   { scene: scenes.models, press: 'Delete unused models…', safe: 'Keep', after: 'Delete unused models…' },
-  { scene: scenes.settings, press: 'Serve prod-eu', safe: 'Stay', after: 'Serve prod-eu' },
+  { scene: scenes['settings-cluster'], press: 'Serve prod-eu', safe: 'Stay', after: 'Serve prod-eu' },
 ])('Escape in the question of $after is “$safe”, and closes nothing else', async ({ scene, press, safe, after }) => {
   await using window = await show(scene)
   const { page, agent } = window

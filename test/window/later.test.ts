@@ -19,7 +19,7 @@ test('a part of the window that cannot be loaded says so, and is there once it c
   isGone = false
   await page.getByRole('button', { name: 'Reload the window' }).click()
   await page.getByRole('tab', { name: 'Settings' }).click()
-  await page.getByLabel('Time for requests to finish', { exact: true }).waitFor()
+  await page.getByLabel('Namespace', { exact: true }).waitFor()
 })
 
 test('what comes later is here before the agent can be gone', async () => {

@@ -6,7 +6,7 @@ import { useStage } from './stage.ts'
 const show = useStage()
 
 test('Other… of the menu leads to the field where an address is written, on whatever view the window is', async () => {
-  await using window = await show(scenes['settings-all'])
+  await using window = await show(scenes.services)
   const { page } = window
   const isThere = () => page.evaluate("document.activeElement?.id === 'hostAddress'")
   await page.evaluate("location.hash = '#settings/hostAddress'")

@@ -8,6 +8,7 @@ import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { lives, openRealWindow, patienceMs, violationsShown } from './real-window.ts'
 import { shownServices } from './shown-services.ts'
+import { tell, turnTo } from './setting-pages.ts'
 import { useBrowser } from './stage.ts'
 
 const browser = useBrowser()
@@ -133,7 +134,10 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
   await served('tiny')
   const turnOn = await page.getByRole('button', { name: 'Turn on' }).count()
   await page.getByRole('tab', { name: 'Settings' }).click()
+  await turnTo(page, 'Models')
+  await tell(page, 'Hugging Face token file')
   await page.getByText('metal-agent settings set hub-token-file VALUE').waitFor()
+  await turnTo(page, 'Runtimes')
   await page.getByLabel('Time for requests to finish', { exact: true }).fill('7s')
   await page.getByRole('button', { name: 'Apply' }).click()
   await page.getByText('Time for requests to finish is set to 7s').waitFor()
@@ -157,6 +161,8 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
 
 test('what is set on the command line is seen in the open settings, beside what a person is writing', async () => {
   await page.getByRole('tab', { name: 'Settings' }).click()
+  // Both are found by it.
+  await page.getByRole('searchbox', { name: 'Search settings' }).fill('after')
   const written = page.getByLabel('Time for requests to finish', { exact: true })
   const untouched = page.getByLabel('Bring evicted models back after', { exact: true })
   await written.fill('7s')

@@ -2,12 +2,14 @@ import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { Answer } from '../../src/contract/queries.ts'
 import { editableRow, spellingOf } from '../../src/contract/settings.ts'
+import { settingTexts } from '../../src/renderer/words/setting-texts.ts'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer } from '../support/file-server.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { lives, openRealWindow, patienceMs, violationsShown } from './real-window.ts'
 import { shownServices } from './shown-services.ts'
+import { tell, turnTo } from './setting-pages.ts'
 import { useBrowser } from './stage.ts'
 
 const browser = useBrowser()
@@ -61,6 +63,7 @@ test('the address that is chosen is the one that pods are sent to, and the proce
   const pid = await served('tiny')
   const before = world.published('tiny')
   await page.getByRole('tab', { name: 'Settings' }).click()
+  await turnTo(page, 'Network')
   await press('Use 100.64.0.10')
   await eventually(() => world.published('tiny') === '100.64.0.10', { timeoutMs: patienceMs, what: 'it in the slice' })
   await page.getByRole('button', { name: 'Copy address 100.64.0.10' }).waitFor()
@@ -158,12 +161,15 @@ test('Cancel ends the look at a model whose server does not go on', async () => 
 test('a page shows what takes a shell as the line to copy, each setting of its kind and the context', async () => {
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
   await page.getByRole('tab', { name: 'Settings' }).click()
+  await turnTo(page, 'Cluster')
   await page.getByText('metal-agent context use NAME').waitFor()
   const { settings } = (await hosted.door.query({ name: 'settings' })) as Answer<'settings'>
   const ofShell = settings.filter(({ name, from }) => editableRow(name).trust === 'shell' && from !== 'flag')
   const copied: string[] = []
   for (const { name } of ofShell) {
     const line = `metal-agent settings set ${spellingOf(name)} VALUE`
+    await page.getByRole('searchbox', { name: 'Search settings' }).fill(editableRow(name).flag)
+    await tell(page, settingTexts[name].title)
     await page.getByText(line, { exact: true }).waitFor()
     await page.getByRole('button', { name: `Copy command for ${spellingOf(name)}` }).click()
     if ((await page.evaluate(() => navigator.clipboard.readText())) === line) copied.push(name)

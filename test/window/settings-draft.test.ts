@@ -3,13 +3,17 @@ import { eventually } from '../support/eventually.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { ready } from '../support/window/scene-services.ts'
 import { scenes } from '../support/window/scenes.ts'
+import { tell, turnTo } from './setting-pages.ts'
 import { useStage } from './stage.ts'
 
 const show = useStage()
 const done = { outcome: 'done', message: 'Done.' } as const
 
+/** The page with the field that most tests write in. */
+const runtimes = scenes['settings-runtimes']
+
 test('settings are a draft until they are applied, whatever the agent says meanwhile', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(runtimes)
   const { page, agent } = window
   const field = page.getByLabel('Time for requests to finish', { exact: true })
   const apply = page.getByRole('button', { name: 'Apply' })
@@ -17,26 +21,30 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   await page.getByText('It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.').waitFor()
   const refused = await apply.isDisabled()
   await field.fill('45s')
+  await turnTo(page, 'Memory')
   await page
     .locator('label')
     .filter({ hasText: /^Evict models when memory runs out$/ })
     .click()
+  await tell(page, 'Fraction of memory for models')
   await page.getByRole('button', { name: 'Use the default of Fraction of memory for models' }).click()
+  await turnTo(page, 'Runtimes')
   await field.focus()
   const known = agent.known.settings?.settings ?? []
   agent.known.settings = {
     start: [],
     settings: known.map((view) => {
       if (view.name === 'drainLimitMs') return { ...view, value: 1_000, from: 'person' as const }
-      return view.name === 'applePowerIntervalMs' ? { ...view, value: 5_000 } : view
+      return view.name === 'llamaServer' ? { ...view, value: '/opt/llama-server' } : view
     }),
   }
   // The settings are asked for anew once the agent is back: the other field tells that they were drawn.
   agent.leave()
   agent.comeBack(sampleSnapshot({ bootId: 'boot-2', services: [ready] }))
-  await eventually(async () => (await page.getByLabel('Measure power every', { exact: true }).inputValue()) === '5s')
+  const other = page.getByLabel('Path of llama-server', { exact: true })
+  await eventually(async () => (await other.inputValue()) === '/opt/llama-server')
   const kept = { text: await field.inputValue(), focus: await field.evaluate((one) => one === document.activeElement) }
-  await page.getByText('3 changes, not applied').waitFor()
+  await page.getByText('3 changes, not applied:').waitFor()
   agent.answers.push(done)
   await apply.click()
   await eventually(() => agent.asked.length === 1)
@@ -53,7 +61,7 @@ test('settings are a draft until they are applied, whatever the agent says meanw
 })
 
 test('a draft outlasts a look at another view, and what is written while it is applied is not lost', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(runtimes)
   const { page, agent } = window
   const field = page.getByLabel('Time for requests to finish', { exact: true })
   await field.fill('45s')
@@ -62,7 +70,7 @@ test('a draft outlasts a look at another view, and what is written while it is a
   await page.getByRole('tab', { name: 'Settings' }).click()
   await page.getByText('1 change, not applied').waitFor()
   const kept = await field.inputValue()
-  await page.getByLabel('Measure power every', { exact: true }).fill('5s')
+  await page.getByLabel('Path of llama-server', { exact: true }).fill('/opt/llama-server')
   await page.getByRole('button', { name: 'Apply' }).click()
   await eventually(() => agent.asked.length === 1)
   await field.fill('50s')
@@ -72,25 +80,25 @@ test('a draft outlasts a look at another view, and what is written while it is a
 })
 
 test('what was set elsewhere is seen at once, and what a person has written stays, with a word at the field', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(runtimes)
   const { page, agent } = window
   const written = page.getByLabel('Time for requests to finish', { exact: true })
-  const untouched = page.getByLabel('Measure power every', { exact: true })
+  const untouched = page.getByLabel('Path of llama-server', { exact: true })
   const known = agent.known.settings?.settings ?? []
   let revision = 1
-  const setElsewhere = (values: Readonly<Record<string, number>>) => {
+  const setElsewhere = (values: Readonly<Record<string, number | string>>) => {
     const settings = known.map((view) => ({ ...view, value: values[view.name] ?? view.value }))
     agent.known.settings = { settings, start: [] }
     agent.show({ ...agent.shown, revision: agent.shown.revision + 1, settingsRevision: ++revision })
   }
   await written.fill('45s')
-  setElsewhere({ applePowerIntervalMs: 5_000 })
-  await eventually(async () => (await untouched.inputValue()) === '5s')
+  setElsewhere({ llamaServer: '/opt/llama-server' })
+  await eventually(async () => (await untouched.inputValue()) === '/opt/llama-server')
   const conflict = page.getByText(
     'It was set to 1m elsewhere in the meantime; Apply replaces that with what you wrote.',
   )
   const before = await conflict.count()
-  setElsewhere({ applePowerIntervalMs: 5_000, drainLimitMs: 60_000 })
+  setElsewhere({ llamaServer: '/opt/llama-server', drainLimitMs: 60_000 })
   await conflict.waitFor()
   const kept = await written.inputValue()
   await page.getByRole('button', { name: 'Take that for Time for requests to finish' }).click()
@@ -101,7 +109,7 @@ test('what was set elsewhere is seen at once, and what a person has written stay
 })
 
 test('the budget is moved with the keyboard, and what it would do is said before it is applied, never that of another value', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(scenes['settings-wide'])
   const { page, agent } = window
   const slider = page.getByRole('slider', { name: 'Memory for models' })
   const field = page.getByLabel('Fraction of memory for models', { exact: true })
@@ -139,17 +147,18 @@ test('the budget is moved with the keyboard, and what it would do is said before
 })
 
 test('another address is used at once, and another cluster only after a question', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(scenes['settings-network'])
   const { page, agent } = window
   await page.getByRole('button', { name: 'Use 100.64.0.10' }).click()
   await eventually(() => agent.asked.length === 1)
   agent.answer(done)
+  const unfit = await page.getByRole('button', { name: 'Use 169.254.7.7' }).count()
+  await turnTo(page, 'Cluster')
   await page.getByRole('button', { name: 'Serve prod-eu' }).click()
   const before = agent.asked.length
   const safe = await page.getByRole('button', { name: 'Stay' }).evaluate((one) => one === document.activeElement)
   await page.getByRole('button', { name: 'Yes, serve it' }).click()
   await eventually(() => agent.asked.length === 2)
-  const unfit = await page.getByRole('button', { name: 'Use 169.254.7.7' }).count()
   expect({ before, safe, unfit, asked: agent.asked.map(({ command }) => command) }).toEqual({
     ...{ before: 1, safe: true, unfit: 0 },
     asked: [
@@ -160,7 +169,7 @@ test('another address is used at once, and another cluster only after a question
 })
 
 test('a change that the agent does not take stays in the draft', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(runtimes)
   const { page, agent } = window
   await page.getByLabel('Time for requests to finish', { exact: true }).fill('45s')
   agent.answers.push({ outcome: 'refused', by: 'agent', message: 'The file cannot be written.' })

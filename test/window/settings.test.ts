@@ -1,41 +1,48 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { settingNames, startSettingNames } from '../../src/contract/settings.ts'
-import { settingTexts } from '../../src/renderer/words/settings.ts'
-import { startSettingTexts } from '../../src/renderer/words/start-settings.ts'
+import { settingPages } from '../../src/renderer/settings-draft.ts'
 import { eventually } from '../support/eventually.ts'
 import { scenes } from '../support/window/scenes.ts'
+import { turnTo, unfoldAdvanced } from './setting-pages.ts'
 import { useStage } from './stage.ts'
 
 const show = useStage()
 const done = { outcome: 'done', message: 'Done.' } as const
 
-test('each setting of the table is there once, to be set or with the reason why not', async () => {
-  await using window = await show(scenes['settings-all'])
+test('each setting of the table is on one page, and the five that people change most on the first one too', async () => {
+  await using window = await show(scenes.settings)
   const { page } = window
-  const start = page.getByRole('listitem').filter({ has: page.locator('summary', { hasText: 'Why not here' }) })
-  await start.first().waitFor()
-  const titles = await start.locator('strong').allInnerTexts()
-  expect(titles.toSorted()).toEqual(startSettingNames.map((name) => startSettingTexts[name].title).toSorted())
-  for (const name of settingNames) {
-    const title = page.getByText(settingTexts[name].title, { exact: true })
-    expect([name, await title.count()]).toEqual([name, 1])
+  const titles = () => page.locator('[id]:has(> details > summary[aria-label^="About "])')
+  const shown: string[] = []
+  let first: string[] = []
+  for (const name of settingPages) {
+    await turnTo(page, name)
+    await page.getByRole('group', { name, exact: true }).waitFor()
+    await eventually(async () => name === 'General' || (await titles().count()) > 0)
+    const ids = await titles().evaluateAll((rows) => rows.map(({ id }) => id))
+    if (name === 'General') first = ids
+    else shown.push(...ids)
   }
+  expect(shown.toSorted()).toEqual([...settingNames, ...startSettingNames].toSorted())
+  expect(first).toEqual(['namespace', 'downloadBytesPerSecond', 'memoryFraction', 'evictionEnabled', 'sleepPolicy'])
 })
 
 test('what counts from the start says how it is stated, as a line to copy', async () => {
-  await using window = await show(scenes['settings-all'])
+  await using window = await show(scenes.settings)
   const { page, agent } = window
-  await page.getByText('Why not here').first().waitFor()
-  for (const summary of await page.locator('summary', { hasText: 'Why not here' }).all()) await summary.click()
-  const shown = await page.locator('li pre').allInnerTexts()
-  expect(shown.toSorted()).toEqual((agent.known.settings?.start ?? []).map(({ flag }) => flag).toSorted())
+  await unfoldAdvanced(page)
+  for (const summary of await page.locator('summary[aria-label^="About "]').all()) await summary.click()
+  const shown = await page.locator('details pre').allInnerTexts()
+  const start = agent.known.settings?.start ?? []
+  const advanced = start.filter(({ isAdvanced }) => isAdvanced).map(({ flag }) => flag)
+  expect([shown.toSorted(), advanced.length > 20]).toEqual([advanced.toSorted(), true])
   await page.getByRole('button', { name: 'Copy line for Ports of model servers' }).click()
   expect(await page.evaluate('navigator.clipboard.readText()')).toBe('--port-range=30000-30099')
 })
 
 test('an amount of memory is a number with a unit, and what it comes to is said', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(scenes['settings-wide'])
   const { page, agent } = window
   const field = page.getByLabel('Fixed amount of memory for models', { exact: true })
   const unit = page.getByLabel('Unit of Fixed amount of memory for models')
@@ -63,6 +70,7 @@ test('an amount of memory is a number with a unit, and what it comes to is said'
 test('one of a few is chosen with the keyboard, and not applied before Apply', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window
+  await unfoldAdvanced(page)
   const choice = page.getByRole('radiogroup', { name: 'Model with unknown memory need' })
   await choice.getByRole('radio', { name: 'Refuse it' }).focus()
   await page.keyboard.press('ArrowRight')
@@ -87,11 +95,11 @@ test("sudo's rule is looked at anew when a person asks for it", async () => {
   expect(await ruleShown(page)).toBe(rule.rule.trim())
   agent.known.powerRule = { ...rule, state: 'installed' }
   await page.getByRole('button', { name: 'Look again' }).click()
-  await page.getByText('Installed: sudo lets').waitFor()
+  await page.getByText('Installed: sudo runs').waitFor()
 })
 
 test('the app keeps a token that is written in its settings, and nothing shows it again', async () => {
-  await using window = await show(scenes['settings-all'])
+  await using window = await show(scenes['settings-models'])
   const { page, agent, app } = window
   const field = page.getByLabel('Token', { exact: true })
   const keep = page.getByRole('button', { name: 'Keep it: the Hugging Face token' })
@@ -126,9 +134,9 @@ test('the app keeps a token that is written in its settings, and nothing shows i
 })
 
 test('what concerns the app takes effect at once, and says what macOS answered', async () => {
-  await using window = await show(scenes['settings-all'])
+  await using window = await show(scenes.settings)
   const { page, app } = window
-  const general = page.getByRole('group', { name: 'General' })
+  const general = page.getByRole('group', { name: 'This app' })
   await general.getByText('Open at login', { exact: true }).click()
   await general.getByText('Metalbar opens when you log in.').waitFor()
   await general.getByRole('radio', { name: 'Keep in menu bar' }).click()
@@ -156,7 +164,7 @@ test("the app has Terminal install sudo's rule, and looks how it stands then", a
   agent.known.powerRule = { ...rule, state: 'installed' }
   await page.getByRole('button', { name: 'Install the rule…' }).click()
   await page.getByText('Terminal did the install.').waitFor()
-  await page.getByText('Installed: sudo lets').waitFor()
+  await page.getByText('Installed: sudo runs').waitFor()
   await page.getByRole('button', { name: 'Remove the rule…' }).click()
   await page.getByText('Terminal did the remove.').waitFor()
   expect(app.asked.filter(({ verb }) => verb === 'changePowerRule').map(({ content }) => content)).toEqual([
@@ -166,7 +174,7 @@ test("the app has Terminal install sudo's rule, and looks how it stands then", a
 })
 
 test('a path is chosen in a dialog, and is in the draft then', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(scenes['settings-cluster'])
   const { page, app } = window
   app.chosenFile = '/Users/me/lab.kubeconfig'
   await page.getByRole('button', { name: 'Choose for Kubeconfig' }).click()

@@ -16,7 +16,7 @@ test.each([
   { scene: 'add-fits', words: '4.6 GB with a context of 8,192 tokens' },
   { scene: 'models', words: 'architecture not reported' },
   { scene: 'energy', words: 'Show more' },
-  { scene: 'settings', words: '412 GB free on its disk' },
+  { scene: 'settings-models', words: '412 GB free on the disk' },
 ] as const satisfies readonly { scene: SceneName; words: string }[])(
   'nothing of $scene moves while its figures change',
   async ({ scene, words }) => {
@@ -35,7 +35,7 @@ test.each([
 )
 
 test.each([
-  { scene: 'settings', field: 'Time for requests to finish' },
+  { scene: 'settings-runtimes', field: 'Time for requests to finish' },
   { scene: 'add', field: 'Model' },
   { scene: 'models', field: 'Fetch a model' },
   { scene: 'activity', field: 'Filter' },

@@ -70,7 +70,8 @@ export async function missedByArrows(page: Page): Promise<string[]> {
     if (!(await group.isVisible())) continue
     const items = await group.locator('[role=option], [role=radio], button').all()
     await items[0]?.focus()
-    const key = (await group.getAttribute('role')) === 'listbox' ? 'ArrowDown' : 'ArrowRight'
+    const isColumn = (await group.getAttribute('data-layout')) === 'stack'
+    const key = isColumn ? 'ArrowDown' : 'ArrowRight'
     for (const item of items.slice(1)) {
       await page.keyboard.press(key)
       const isThere = await item.evaluate((one) => one === document.activeElement)

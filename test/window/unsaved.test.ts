@@ -6,7 +6,7 @@ import { useStage } from './stage.ts'
 const show = useStage()
 
 test('the app is told while settings are written and not applied, so that it keeps the hidden page', async () => {
-  await using window = await show(scenes.settings)
+  await using window = await show(scenes['settings-runtimes'])
   const { page, kept } = window
   await page.getByText('version 6500 (0e6fdc9a) · /opt/homebrew/bin/llama-server').waitFor()
   await page.getByLabel('Time for requests to finish', { exact: true }).fill('45s')

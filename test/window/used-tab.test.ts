@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { withSettings } from '../support/window/scene-agents.ts'
 import { held, ready } from '../support/window/scene-services.ts'
+import { turnTo } from './setting-pages.ts'
 import { usePages } from './stage.ts'
 
 const pages = usePages()
@@ -14,6 +15,7 @@ test('a window in a tab that was used before has nothing of the last one: no dra
   })
   const { page } = first
   await page.getByRole('tab', { name: 'Settings' }).click()
+  await turnTo(page, 'Runtimes')
   const field = page.getByLabel('Time for requests to finish', { exact: true })
   await field.fill('45s')
   await page.mouse.move(200, 300)
@@ -31,6 +33,7 @@ test('a window in a tab that was used before has nothing of the last one: no dra
   )
   const shown = { held: await page.getByText(held.name).count(), misplaced: await page.getByText('disk image').count() }
   await page.getByRole('tab', { name: 'Settings' }).click()
+  await turnTo(page, 'Runtimes')
   expect({
     isSameTab: second.page === page,
     ...{ listeners, asked: before.queried.length - asked, seen, shown },

@@ -21,6 +21,7 @@ import type { LogLevel } from '../settings/settings.ts'
 import { refKey } from '../util/object-key.ts'
 import { command, type CommandInput, type CommandResult, type ServiceRef } from '../../contract/commands.ts'
 import type { Hold, HoldCause } from '../../contract/service.ts'
+import type { SettingName } from '../../contract/settings.ts'
 
 /** What commands act on. */
 export interface Rooms {
@@ -136,6 +137,11 @@ interface Instead {
 }
 
 export const refused = (message: string, instead?: Instead): CommandResult => refusal('agent', message, instead)
+
+/** A change of several settings, for one of them. */
+export const refusedSetting = (setting: SettingName, message: string): CommandResult => ({
+  ...{ outcome: 'refused', by: 'agent', message, setting },
+})
 
 /** In the cluster's own words. */
 export const refusedByCluster = (what: string, error: ApiError, instead?: Instead): CommandResult =>

@@ -4,7 +4,7 @@ import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { doubtInMove, moveOfNews, sessionMove, type SessionMove } from './cluster-commands.ts'
-import { accepted, done, type Outcome, refused, type Rooms } from './command.ts'
+import { accepted, done, type Outcome, refused, refusedSetting, type Rooms } from './command.ts'
 import { KubeconfigError } from '../kube/pinned-context.ts'
 import type { MemorySettings } from '../memory/memory.ts'
 import type { DownloadSettings } from '../models/remote.ts'
@@ -31,7 +31,8 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   const { settings, agent, history } = rooms
   const flagged = settings.statedByFlag(command.settings)
   if (flagged !== undefined) {
-    return refused(
+    return refusedSetting(
+      flagged,
       `${spellingOf(flagged)} was given as a flag, which wins; nothing is changed. Start the agent without that flag to set it here.`,
     )
   }
@@ -41,7 +42,8 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
     move = await sessionMove(rooms, command.settings)
   } catch (error) {
     if (!(error instanceof KubeconfigError)) throw error
-    return refused(`Nothing is changed: ${error.message}`)
+    const setting = command.settings.kubeconfig === undefined ? 'namespace' : 'kubeconfig'
+    return refusedSetting(setting, `Nothing is changed: ${error.message}`)
   }
   const { accept = [] } = command
   const doubt = move && (await doubtInMove(rooms, { ...move, accept }))

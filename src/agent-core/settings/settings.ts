@@ -108,7 +108,8 @@ export function startViews(settings: AgentSettings, chosen: Chosen): StartSettin
     const example = isNone(value) ? examples[name] : value
     return {
       name,
-      group: row.group,
+      section: row.section,
+      isAdvanced: row.prominence === 'advanced',
       value: shown(textOf(row.kind, value)),
       from: originOf(name, settings, stated === undefined && value !== undefined),
       flag: shown(`--${row.flag}=${shellWord(flagText(row.kind, example))}`),

@@ -197,7 +197,7 @@ export const movedTitles: Readonly<Record<keyof AgentKeys, string>> = {
   allowedDownloadHosts: 'Private hosts to download from',
   hubLoginNamespaces: 'Namespaces that share the Hugging Face token',
   llamaServer: 'Path of llama-server',
-  llamaServerStartupTimeoutMs: 'Longest wait for a model that loads',
+  llamaServerStartupTimeoutMs: 'Load timeout of llama-server',
   hostIp: 'Host address',
   port: 'Port of health and metrics',
   logLevel: "Detail of the agent's log",

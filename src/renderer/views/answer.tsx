@@ -55,6 +55,7 @@ type Answered = Exclude<Request, { state: 'pending' }>
 function Outcome({ about, request }: { readonly about: string; readonly request: Answered }) {
   const ask = useWindow((state) => state.ask)
   const dismiss = useWindow((state) => state.dismiss)
+  const leadTo = useWindow((state) => state.leadTo)
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   const close = (
     <Button look="plain" label={requestWords.dismiss} onPress={() => dismiss(about)}>
@@ -86,6 +87,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
     )
   }
   const { command, result, undo } = request
+  const setting = result.outcome === 'refused' ? result.setting : undefined
   const message = messageOf(command, result)
   const instead = insteadOf(result)
   if (instead !== undefined && asksForYes(instead.command)) {
@@ -118,6 +120,9 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
             <Button disabled={disabled} onPress={() => void ask(about, instead.command)}>
               {instead.label}
             </Button>
+          )}
+          {setting !== undefined && (
+            <Button onPress={() => leadTo(setting)}>{settingWords.show(settingWords.titleOf(setting))}</Button>
           )}
           {isGood(result) && undo !== undefined && (
             <Button disabled={disabled} onPress={() => void ask(about, undo)}>

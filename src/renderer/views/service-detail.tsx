@@ -8,8 +8,15 @@ import { BackGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
 import { Age, Sentence, Since, Until } from '../components/text.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
 import { type Request, useSnapshot, useWindow } from '../store.ts'
-import { startDaemonWords } from '../words/runtime-settings.ts'
-import { holdWords, detailWords, progressWords, requestsWords, stepsWords, viewWords } from '../words/services.ts'
+import {
+  holdWords,
+  detailWords,
+  progressWords,
+  requestsWords,
+  startDaemonWords,
+  stepsWords,
+  viewWords,
+} from '../words/services.ts'
 import { connectionWords } from '../words/window.ts'
 import { Answer, AskButton } from './answer.tsx'
 import {

@@ -1,9 +1,17 @@
 import { type ReactNode, useState } from 'react'
 import type { ChosenFile } from '../../contract/app-bridge.ts'
 import { parseByteCount } from '../../contract/format.ts'
-import { editableRow, type SettingName, type SettingView, spellingOf } from '../../contract/settings.ts'
+import {
+  editableRow,
+  type SettingName,
+  type SettingView,
+  spellingOf,
+  type StartSettingView,
+} from '../../contract/settings.ts'
+import { Facts } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { ChoiceRow, SwitchRow, TextInput, UnitChoice } from '../components/fields.tsx'
+import { NoteGlyph } from '../components/glyph.tsx'
 import { Sentence } from '../components/text.tsx'
 import {
   type ByteUnit,
@@ -22,6 +30,8 @@ interface SettingFieldProps {
   readonly view: SettingView
   readonly written: Written | undefined
   readonly problem: string | undefined
+  /** A person was just led here. */
+  readonly isFound: boolean
   /** What was written is on its way to the agent. */
   readonly isPending: boolean
   /** Drawn above the field, for a value that is seen better than written. */
@@ -32,40 +42,149 @@ interface SettingFieldProps {
   readonly onChange: (text: string | null | undefined) => void
 }
 
-export function SettingField({ view, written, problem, isPending, scale, preview, onChange }: SettingFieldProps) {
+export function SettingField(props: SettingFieldProps) {
+  const { view, written, isFound, isPending, scale, preview, onChange } = props
+  const { name, from } = view
   const trust = useTrust()
-  const { trust: needed } = editableRow(view.name)
-  const spelled = spellingOf(view.name)
-  const title = settingWords.titleOf(view.name)
-  if (view.from === 'flag') return <Fixed view={view} why={settingWords.byFlag} />
-  if (needed === 'shell' && trust === 'page') {
-    return (
-      <Fixed view={view} why={settingWords.needsShell}>
-        <Command text={settingWords.command(spelled)} copyLabel={settingWords.copyCommand(spelled)} />
-      </Fixed>
-    )
-  }
-  return (
-    <div className={styles['field']} data-changed={written !== undefined}>
-      {scale?.(written === undefined ? textOf(view) : (written.text ?? ''), onChange)}
-      {scale !== undefined && preview}
-      <Value view={view} written={written} problem={problem} onChange={onChange} />
-      {scale === undefined && preview}
-      {written !== undefined && !isPending && isConflict(written, view) && (
-        <Conflict view={view} onTake={() => onChange(undefined)} />
-      )}
-      {view.from === 'person' && written?.text !== null && (
+  const spelled = spellingOf(name)
+  const title = settingWords.titleOf(name)
+  const help = settingWords.help(name)
+  const why =
+    from === 'flag'
+      ? settingWords.byFlag
+      : editableRow(name).trust === 'shell' && trust === 'page'
+        ? settingWords.needsShell
+        : undefined
+  const about = (
+    <>
+      <More text={settingWords.more(name)} />
+      <Facts
+        facts={[
+          ...(editableRow(name).kind === 'switch' || editableRow(name).kind === 'choice'
+            ? []
+            : [[settingWords.accepts, settingWords.wants(name)] as const]),
+          [settingWords.change, settingWords.counts(name)],
+          [settingWords.origin, settingWords.origins[from]],
+          [settingWords.flag, `--${editableRow(name).flag}`],
+        ]}
+      />
+      {from === 'startFile' && <p>{settingWords.byStartFile}</p>}
+      {from === 'person' && why === undefined && written?.text !== null && (
         <div>
-          <Button look="plain" label={settingWords.defaultOf(title)} onPress={() => onChange(null)}>
+          <Button label={settingWords.defaultOf(title)} onPress={() => onChange(null)}>
             {settingWords.useDefault}
           </Button>
         </div>
       )}
-      {view.from === 'startFile' && <p className={styles['note']}>{settingWords.byStartFile}</p>}
+      {why !== undefined && <p>{why}</p>}
+      {why === settingWords.needsShell && (
+        <Command text={settingWords.command(spelled)} copyLabel={settingWords.copyCommand(spelled)} />
+      )}
+    </>
+  )
+  if (why !== undefined) {
+    return (
+      <Row name={name} title={title} about={about} isFound={isFound}>
+        <Value title={title} value={settingWords.value(view)} help={help} />
+      </Row>
+    )
+  }
+  return (
+    <Row name={name} title={title} about={about} isFound={isFound} isChanged={written !== undefined}>
+      {scale?.(written === undefined ? textOf(view) : (written.text ?? ''), onChange)}
+      {scale !== undefined && preview}
+      <Field {...props} />
+      {scale === undefined && preview}
+      {written !== undefined && !isPending && isConflict(written, view) && (
+        <Conflict view={view} onTake={() => onChange(undefined)} />
+      )}
       {written?.text === null && <p className={styles['note']}>{settingWords.willBeDefault}</p>}
-    </div>
+    </Row>
   )
 }
+
+interface StartSettingProps {
+  readonly view: StartSettingView
+  /** The app's start file; undefined if the agent is started with flags. */
+  readonly startFile: string | undefined
+  readonly isFound: boolean
+}
+
+/** A setting that counts only from the start of the agent: what it is, and how another value would be stated. */
+export function StartSetting({ view, startFile, isFound }: StartSettingProps) {
+  const line = startFile === undefined ? view.flag : view.line
+  const title = settingWords.startTitle(view)
+  const about = (
+    <>
+      <More text={settingWords.startMore(view)} />
+      <Facts
+        facts={[
+          [settingWords.change, settingWords.countsFromStart],
+          [settingWords.origin, settingWords.origins[view.from]],
+        ]}
+      />
+      <p>
+        <Sentence text={settingWords.startWhy(view, startFile)} />
+      </p>
+      {line !== undefined && <Command text={line} copyLabel={settingWords.copyStart(view)} />}
+    </>
+  )
+  return (
+    <Row name={view.name} title={title} about={about} isFound={isFound}>
+      <Value title={title} value={settingWords.startValue(view)} help={settingWords.startHelp(view)} />
+    </Row>
+  )
+}
+
+interface RowProps {
+  readonly name: string
+  readonly title: string
+  /** What few want to know, shown once the row is opened. */
+  readonly about: ReactNode
+  readonly isFound: boolean
+  readonly isChanged?: boolean
+  readonly children: ReactNode
+}
+
+const Row = ({ name, title, about, isFound, isChanged = false, children }: RowProps) => (
+  <div id={name} className={styles['row']} data-changed={isChanged} data-found={isFound}>
+    {children}
+    <details className={styles['about']}>
+      <summary className={styles['opener']} aria-label={settingWords.about(title)}>
+        <NoteGlyph />
+      </summary>
+      <div className={styles['aboutText']}>{about}</div>
+    </details>
+  </div>
+)
+
+const More = ({ text }: { readonly text: string | undefined }) =>
+  text === undefined ? null : (
+    <p>
+      <Sentence text={text} />
+    </p>
+  )
+
+interface ValueProps {
+  readonly title: string
+  readonly value: string
+  readonly help: string
+}
+
+/** Of a setting that cannot be set here. */
+const Value = ({ title, value, help }: ValueProps) => (
+  <>
+    <p className={styles['fixed']}>
+      <strong className={styles['label']}>{title}</strong>
+      <span className={styles['value']}>
+        <Sentence text={value} />
+      </span>
+    </p>
+    <p className={styles['note']}>
+      <Sentence text={help} />
+    </p>
+  </>
+)
 
 interface ConflictProps {
   readonly view: SettingView
@@ -84,7 +203,7 @@ function Conflict({ view, onTake }: ConflictProps) {
   )
 }
 
-function Value({ view, written, problem, onChange }: Omit<SettingFieldProps, 'isPending'>) {
+function Field({ view, written, problem, onChange }: SettingFieldProps) {
   const { name } = view
   const help = settingWords.help(name)
   const text = written?.text ?? (written === undefined ? textOf(view) : '')
@@ -112,28 +231,6 @@ function Value({ view, written, problem, onChange }: Omit<SettingFieldProps, 'is
         />
       )
   }
-}
-
-interface FixedProps {
-  readonly view: SettingView
-  readonly why: string
-  readonly children?: ReactNode
-}
-
-/** A setting that cannot be set here, and why. */
-function Fixed({ view, why, children }: FixedProps) {
-  return (
-    <div className={styles['field']}>
-      <p>
-        <strong className={styles['label']}>{settingWords.titleOf(view.name)}</strong> {settingWords.value(view)}
-      </p>
-      <p className={styles['note']}>
-        <Sentence text={settingWords.help(view.name)} />
-      </p>
-      <p className={styles['note']}>{why}</p>
-      {children}
-    </div>
-  )
 }
 
 interface ByteFieldProps {

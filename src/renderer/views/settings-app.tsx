@@ -6,69 +6,69 @@ import { Button } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
 import { ChoiceRow, SwitchRow } from '../components/fields.tsx'
 import { useQuestion } from '../focus.ts'
-import { useApp } from '../store.ts'
 import { useAppState } from '../use-answer.ts'
 import { appWords, uninstallWords, updateWords } from '../words/app.ts'
 import styles from './settings-sections.module.css'
 
 /** What concerns the app beside its agent. Each choice takes effect at once; a page in a browser has nothing of it. */
-export function SettingsGeneral() {
-  const app = useApp()
-  return app === undefined ? null : <General app={app} />
-}
-
-function General({ app }: { readonly app: AppBridge }) {
+export function SettingsGeneral({ app }: { readonly app: AppBridge }) {
   const { state, problem, take } = useAppState(app)
   if (state === undefined) return problem === undefined ? null : <p className={styles['place']}>{problem}</p>
   const { loginItem, preferences } = state
   return (
-    <div className={styles['place']}>
-      {problem !== undefined && <p role="alert">{problem}</p>}
-      <SwitchRow
-        title={appWords.loginItem}
-        help={appWords.loginItems[loginItem]}
-        isOn={loginItem === 'enabled' || loginItem === 'requires-approval'}
-        disabled={loginItem === 'unavailable'}
-        onChange={(isOn) => void take(app.setLoginItem(isOn))}
-      />
-      {loginItem === 'requires-approval' && (
-        <div>
-          <Button onPress={() => void take(app.openPane('loginItems'))}>{appWords.openLoginItems}</Button>
-        </div>
-      )}
-      {preferences === undefined ? (
-        <p className={styles['note']}>{appWords.noPreferences}</p>
-      ) : (
-        <>
-          <ChoiceRow
-            title={appWords.onQuit}
-            help={appWords.onQuitHelp}
-            words={appWords.onQuits}
-            value={preferences.onQuit}
-            onChange={(onQuit) => void take(app.prefer({ onQuit }))}
-          />
-          <SwitchRow
-            title={appWords.notifications}
-            help={appWords.notificationsHelp}
-            isOn={preferences.notifications}
-            onChange={(notifications) => void take(app.prefer({ notifications }))}
-          />
+    <>
+      <div id="app" className={styles['place']}>
+        {problem !== undefined && <p role="alert">{problem}</p>}
+        <SwitchRow
+          title={appWords.loginItem}
+          help={appWords.loginItems[loginItem]}
+          isOn={loginItem === 'enabled' || loginItem === 'requires-approval'}
+          disabled={loginItem === 'unavailable'}
+          onChange={(isOn) => void take(app.setLoginItem(isOn))}
+        />
+        {loginItem === 'requires-approval' && (
           <div>
-            <Button look="plain" onPress={() => void take(app.openPane('notifications'))}>
-              {appWords.openNotifications}
-            </Button>
+            <Button onPress={() => void take(app.openPane('loginItems'))}>{appWords.openLoginItems}</Button>
           </div>
-          <SwitchRow
-            title={appWords.showTitle}
-            help={appWords.showTitleHelp}
-            isOn={preferences.showTitle}
-            onChange={(showTitle) => void take(app.prefer({ showTitle }))}
-          />
-        </>
-      )}
-      <SettingsUpdates app={app} state={state} take={take} />
-      <Uninstall app={app} />
-    </div>
+        )}
+        {preferences === undefined ? (
+          <p className={styles['note']}>{appWords.noPreferences}</p>
+        ) : (
+          <>
+            <ChoiceRow
+              title={appWords.onQuit}
+              help={appWords.onQuitHelp}
+              words={appWords.onQuits}
+              value={preferences.onQuit}
+              onChange={(onQuit) => void take(app.prefer({ onQuit }))}
+            />
+            <SwitchRow
+              title={appWords.notifications}
+              help={appWords.notificationsHelp}
+              isOn={preferences.notifications}
+              onChange={(notifications) => void take(app.prefer({ notifications }))}
+            />
+            <div>
+              <Button look="plain" onPress={() => void take(app.openPane('notifications'))}>
+                {appWords.openNotifications}
+              </Button>
+            </div>
+            <SwitchRow
+              title={appWords.showTitle}
+              help={appWords.showTitleHelp}
+              isOn={preferences.showTitle}
+              onChange={(showTitle) => void take(app.prefer({ showTitle }))}
+            />
+          </>
+        )}
+      </div>
+      <div className={styles['place']}>
+        <SettingsUpdates app={app} state={state} take={take} />
+      </div>
+      <div id="uninstall" className={styles['place']}>
+        <Uninstall app={app} />
+      </div>
+    </>
   )
 }
 
@@ -157,7 +157,7 @@ interface UninstallProps {
 }
 
 /** Removes what a person leaves switched on of everything that was ever written, and ends the app. */
-export function Uninstall({ app }: UninstallProps) {
+function Uninstall({ app }: UninstallProps) {
   const question = useQuestion()
   const [list, setList] = useState<TraceList>()
   const [problem, setProblem] = useState<string>()

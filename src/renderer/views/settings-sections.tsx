@@ -24,12 +24,12 @@ export function SettingsCluster() {
   const trust = useTrust()
   const { answer, problem } = useAnswer({ name: 'contexts' }, [cluster.context, cluster.state])
   return (
-    <div className={styles['place']}>
+    <div id="contexts" className={styles['place']} tabIndex={-1}>
       {problem !== undefined && <p>{problem}</p>}
       {answer !== undefined && (
         <>
           <p>
-            <strong>{placeWords.kubeconfig}</strong> <Sentence text={answer.kubeconfig} />
+            <strong>{placeWords.contextsOf}</strong> <Sentence text={answer.kubeconfig} />
           </p>
           <ul className={styles['choices']} aria-label={placeWords.contexts}>
             {answer.contexts.map(({ name, server, inUse }) => (
@@ -171,7 +171,7 @@ export function SettingsRuntimes() {
   const work = useSnapshot(({ runtimeWork }) => runtimeWork && `${runtimeWork.id} ${runtimeWork.state}`)
   const { answer, problem } = useAnswer({ name: 'runtimes' }, [revision, found, work])
   return (
-    <div className={styles['place']}>
+    <div id="foundRuntimes" className={styles['place']} tabIndex={-1}>
       {problem !== undefined && <p>{problem}</p>}
       {answer === undefined && problem === undefined && <p className={styles['note']}>{firstRunWords.looking}</p>}
       <ul className={styles['runtimes']} aria-label={firstRunWords.runtimes}>
@@ -205,14 +205,7 @@ export function SettingsModels() {
     <>
       <div className={styles['place']}>
         {problem !== undefined && <p>{problem}</p>}
-        {answer !== undefined && (
-          <>
-            <p>
-              <strong>{placeWords.folder}</strong> <Sentence text={answer.directory} />
-            </p>
-            <p className={styles['note']}>{placeWords.free(answer)}</p>
-          </>
-        )}
+        {answer !== undefined && <p>{placeWords.free(answer)}</p>}
       </div>
       <HubLogin />
     </>
@@ -226,12 +219,13 @@ function HubLogin() {
   const [changes, setChanges] = useState(0)
   const { answer, problem } = useAnswer({ name: 'hubLogin' }, [revision, changes])
   return (
-    <div className={styles['place']}>
+    <div id="hubToken" className={styles['place']} tabIndex={-1}>
       {problem !== undefined && <p>{problem}</p>}
       {answer !== undefined && (
         <>
+          <p className={styles['name']}>{hubLoginWords.title}</p>
           <p>
-            <strong>{hubLoginWords.title}</strong> {hubLoginWords.source(answer)}
+            <Sentence text={hubLoginWords.source(answer)} />
           </p>
           {answer.problem !== undefined && <p>{answer.problem}</p>}
         </>
@@ -346,13 +340,12 @@ export function SettingsPower() {
   const look = () => setLooks((before) => before + 1)
   const { answer, problem } = useAnswer({ name: 'powerRule' }, [power, looks])
   return (
-    <div className={styles['place']}>
+    <div id="powerRule" className={styles['place']} tabIndex={-1}>
       {problem !== undefined && <p>{problem}</p>}
       {answer !== undefined && (
         <>
-          <p role="status">
-            <strong>{powerRuleWords.title}</strong> {powerRuleWords.states[answer.state]}
-          </p>
+          <p className={styles['name']}>{powerRuleWords.title}</p>
+          <p role="status">{powerRuleWords.states[answer.state]}</p>
           {answer.message !== undefined && (
             <p className={styles['note']}>
               <Sentence text={answer.message} />

@@ -1,28 +1,44 @@
-import { type ReactNode, useEffect, useState } from 'react'
+import { type ReactNode, useEffect, useRef, useState } from 'react'
 import { Label } from 'react-aria-components/Label'
 import { Slider, SliderOutput, SliderThumb, SliderTrack } from 'react-aria-components/Slider'
+import { Input } from 'react-aria-components/Input'
+import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
+import { SearchField } from 'react-aria-components/SearchField'
 import type { QueryInput } from '../../contract/queries.ts'
-import type { StartSettingView } from '../../contract/settings.ts'
-import { Folded, Note, ViewPage } from '../components/blocks.tsx'
-import { Button, Command } from '../components/buttons.tsx'
-import { classNames, Sentence, Spoken } from '../components/text.tsx'
+import { settingNames, type SettingView } from '../../contract/settings.ts'
+import { settingSections } from '../../contract/settings-table.ts'
+import { Note, ViewPage } from '../components/blocks.tsx'
+import { Button } from '../components/buttons.tsx'
+import { classNames, Spoken } from '../components/text.tsx'
+import { focusOn } from '../focus.ts'
 import {
+  advancedId,
+  type AnySetting,
   changedIn,
+  type Draft,
+  isAdvanced,
+  isFirst,
+  isFound,
+  isOfStart,
+  pageOf,
+  pageOfId,
   patchOfDraft,
   previewOfDraft,
+  problemsIn,
   sectionOf,
-  sectionOfStart,
-  type SettingSection,
-  settingSections,
+  type SettingPage,
+  settingPages,
+  settingParts,
   textIn,
   withoutSent,
   withWritten,
 } from '../settings-draft.ts'
-import { useSnapshot, useWindow } from '../store.ts'
+import { useApp, useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { budgetWords, settingWords } from '../words/settings.ts'
 import { Answer } from './answer.tsx'
-import { SettingField } from './setting-field.tsx'
+import { SettingField, StartSetting } from './setting-field.tsx'
+import { SettingsGeneral } from './settings-app.tsx'
 import {
   SettingsCluster,
   SettingsModels,
@@ -30,35 +46,249 @@ import {
   SettingsPower,
   SettingsRuntimes,
 } from './settings-sections.tsx'
-import { SettingsGeneral } from './settings-app.tsx'
 import styles from './settings.module.css'
 
 const about = 'settings'
 
-/** What a section shows before its settings. */
-const places: Readonly<Partial<Record<SettingSection, () => ReactNode>>> = {
-  cluster: SettingsCluster,
-  network: SettingsNetwork,
-  runtimes: SettingsRuntimes,
-  models: SettingsModels,
-  power: SettingsPower,
-  general: SettingsGeneral,
+/** What a page shows before its settings. */
+const places: Readonly<Partial<Record<SettingPage, () => ReactNode>>> = {
+  Cluster: SettingsCluster,
+  Network: SettingsNetwork,
+  Runtimes: SettingsRuntimes,
+  Models: SettingsModels,
+  Power: SettingsPower,
 }
 
-/** Every setting of the agent. What a person writes is a draft until it is applied. */
+/** Every setting of the agent, on a page for each section. What a person writes is one draft until it is applied. */
 export function Settings() {
   const request = useWindow(({ requests }) => requests[about])
-  const connected = useWindow(({ connection }) => connection.state === 'live')
-  const ask = useWindow((state) => state.ask)
   const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
   const { answer, problem } = useAnswer({ name: 'settings' }, [request?.state, revision])
-  const draft = useWindow((state) => state.draft)
-  const write = useWindow((state) => state.write)
   const views = answer?.settings ?? []
-  const changed = changedIn(draft, views)
-  const result = patchOfDraft(changed)
-  const problems = result.ok ? [] : result.problems
-  const count = Object.keys(changed).length
+  const all: readonly AnySetting[] = [...views, ...(answer?.start ?? [])]
+  const changed = changedIn(
+    useWindow((state) => state.draft),
+    views,
+  )
+  const [text, setText] = useState('')
+  const { page, led, turn } = usePage(all, () => setText(''))
+  const isSearching = text.trim() !== ''
+  const rows = (settings: readonly AnySetting[]) => (
+    <Rows settings={settings} views={views} changed={changed} startFile={answer?.startFile} led={led} />
+  )
+  return (
+    <ViewPage id="settings" title={settingWords.title}>
+      <Note>{problem}</Note>
+      <div className={styles['columns']}>
+        <div className={styles['side']}>
+          <Search text={text} onChange={setText} />
+          <Pages page={isSearching ? undefined : page} onChoose={turn} />
+        </div>
+        {isSearching ? (
+          <Found text={text} all={all} rows={rows} />
+        ) : (
+          <Page key={page} page={page} all={all} rows={rows} />
+        )}
+      </div>
+      <ApplyBar changed={changed} />
+    </ViewPage>
+  )
+}
+
+/** So long a part is looked for that is drawn only once the agent has answered, in milliseconds. */
+const lookLimitMs = 3_000
+
+/** The page that is shown: the one a person chose, or that of the setting they are being led to. */
+function usePage(all: readonly AnySetting[], onTurn: () => void) {
+  const chosen = useWindow((state) => state.settingPage)
+  const goal = useWindow((state) => state.goal)
+  const turnTo = useWindow((state) => state.turnSettings)
+  const [led, setLed] = useState<string>()
+  const goalPage = goal === undefined ? undefined : pageOfId(goal, all)
+  const turn = (page: SettingPage, to?: string) => {
+    onTurn()
+    setLed(to)
+    turnTo(page)
+  }
+  useEffect(() => {
+    if (goal === undefined || goalPage === undefined) return
+    onTurn()
+    const since = performance.now()
+    const look = () => {
+      const isLast = performance.now() - since > lookLimitMs
+      if (focusOn(goal, isLast) || isLast) turn(goalPage, goal)
+      else frame = requestAnimationFrame(look)
+    }
+    let frame = requestAnimationFrame(look)
+    return () => cancelAnimationFrame(frame)
+  }, [goal, goalPage])
+  return { page: goalPage ?? chosen, led, turn }
+}
+
+interface SearchProps {
+  readonly text: string
+  readonly onChange: (text: string) => void
+}
+
+/** Command+F, elsewhere Control+F, comes here from everywhere in the settings; Escape clears it. */
+function Search({ text, onChange }: SearchProps) {
+  const field = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() !== 'f' || !(event.metaKey || event.ctrlKey)) return
+      event.preventDefault()
+      field.current?.select()
+    }
+    window.addEventListener('keydown', onKeyDown)
+    return () => window.removeEventListener('keydown', onKeyDown)
+  }, [])
+  return (
+    <SearchField aria-label={settingWords.search} value={text} onChange={onChange}>
+      <Input ref={field} className={classNames(styles['search'])} placeholder={settingWords.search} />
+    </SearchField>
+  )
+}
+
+interface PagesProps {
+  /** Undefined = what was found is shown in place of a page. */
+  readonly page: SettingPage | undefined
+  readonly onChoose: (page: SettingPage) => void
+}
+
+const Pages = ({ page, onChoose }: PagesProps) => (
+  <ListBox
+    aria-label={settingWords.pageList}
+    className={classNames(styles['pages'])}
+    layout="grid"
+    selectionMode="single"
+    selectionBehavior="replace"
+    disallowEmptySelection
+    selectedKeys={page === undefined ? [] : [page]}
+    onSelectionChange={(keys) => {
+      const chosen = settingPages.find((one) => keys !== 'all' && keys.has(one))
+      if (chosen !== undefined) onChoose(chosen)
+    }}
+  >
+    {settingPages.map((one) => (
+      <ListBoxItem key={one} id={one} className={classNames(styles['pageName'])}>
+        {settingWords.pages[one]}
+      </ListBoxItem>
+    ))}
+  </ListBox>
+)
+
+interface PageProps {
+  readonly all: readonly AnySetting[]
+  readonly rows: (settings: readonly AnySetting[]) => ReactNode
+}
+
+function Page({ page, all, rows }: PageProps & { readonly page: SettingPage }) {
+  const app = useApp()
+  const leadTo = useWindow((state) => state.leadTo)
+  const Place = places[page]
+  const section = settingSections.find((one) => one === page)
+  const further = section === undefined ? [] : all.filter((one) => isAdvanced(one) && sectionOf(one) === section)
+  const own = all.filter((one) => pageOf(one) === page)
+  const first = all.filter(isFirst)
+  return (
+    <div role="group" className={styles['page']} aria-label={settingWords.pages[page]}>
+      <h3 className={styles['title']}>{settingWords.pages[page]}</h3>
+      {page === 'Advanced' && <AdvancedGroups all={all} rows={rows} />}
+      {page === 'General' && (
+        <>
+          {first.length > 0 && <Group title={settingWords.first}>{rows(first)}</Group>}
+          {app !== undefined && (
+            <Group title={settingWords.app}>
+              <SettingsGeneral app={app} />
+            </Group>
+          )}
+        </>
+      )}
+      {section !== undefined && (Place !== undefined || own.length > 0) && (
+        <div className={styles['fields']}>
+          {Place !== undefined && <Place />}
+          {rows(own)}
+        </div>
+      )}
+      {section !== undefined && further.length > 0 && (
+        <div>
+          <Button look="link" onPress={() => leadTo(advancedId(section))}>
+            {settingWords.moreAdvanced(further.length)}
+          </Button>
+        </div>
+      )}
+    </div>
+  )
+}
+
+/** What few need, folded, a group for each section. */
+const AdvancedGroups = ({ all, rows }: PageProps) =>
+  settingSections.map((section) => {
+    const settings = all.filter((one) => isAdvanced(one) && sectionOf(one) === section)
+    return settings.length === 0 ? null : (
+      <details key={section} id={advancedId(section)} className={styles['fields']}>
+        <summary className={styles['folded']}>{settingWords.advanced(section, settings.length)}</summary>
+        {rows(settings)}
+      </details>
+    )
+  })
+
+/** Settings by name, help and flag, with the pages that they are on. */
+function Found({ text, all, rows }: PageProps & { readonly text: string }) {
+  const app = useApp()
+  const leadTo = useWindow((state) => state.leadTo)
+  const found = all.filter((setting) => isFound(text, settingWords.searched(setting)))
+  const parts = settingParts.filter(
+    (part) => (app !== undefined || pageOfId(part, all) !== 'General') && isFound(text, settingWords.parts[part]),
+  )
+  return (
+    <div role="group" className={styles['page']} aria-label={settingWords.search}>
+      <h3 className={styles['name']}>
+        <span role="status">{settingWords.found(found.length + parts.length)}</span>
+      </h3>
+      {settingPages.map((page) => {
+        const settings = found.filter((setting) => pageOf(setting) === page)
+        const here = parts.filter((part) => pageOfId(part, all) === page)
+        return settings.length + here.length === 0 ? null : (
+          <Group key={page} title={settingWords.pages[page]}>
+            {here.map((part) => (
+              <div key={part} className={styles['part']}>
+                <Button look="link" onPress={() => leadTo(part)}>
+                  {settingWords.parts[part][0]}
+                </Button>
+              </div>
+            ))}
+            {rows(settings)}
+          </Group>
+        )
+      })}
+    </div>
+  )
+}
+
+function Group({ title, children }: { readonly title: string; readonly children: ReactNode }) {
+  return (
+    <div role="group" className={styles['group']} aria-label={title}>
+      <h4 className={styles['name']}>{title}</h4>
+      <div className={styles['fields']}>{children}</div>
+    </div>
+  )
+}
+
+interface RowsProps {
+  readonly settings: readonly AnySetting[]
+  /** All that can be changed, since one may depend on another. */
+  readonly views: readonly SettingView[]
+  readonly changed: Draft
+  readonly startFile: string | undefined
+  /** Name of the setting that a person was just led to. */
+  readonly led: string | undefined
+}
+
+function Rows({ settings, views, changed, startFile, led }: RowsProps) {
+  const isPending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const write = useWindow((state) => state.write)
+  const problems = problemsIn(changed)
   const preview = previewOfDraft(changed)
   const hasBytes = views.some((view) => view.name === 'memoryBudgetBytes' && textIn(changed, view) !== '')
   const scaleOf = (text: string, onChange: (text: string) => void) => (
@@ -68,108 +298,74 @@ export function Settings() {
       onChange={(fraction) => onChange(String(Number(fraction.toFixed(2))))}
     />
   )
+  return settings.map((view) =>
+    isOfStart(view) ? (
+      <StartSetting key={view.name} view={view} startFile={startFile} isFound={view.name === led} />
+    ) : (
+      <SettingField
+        key={view.name}
+        view={view}
+        written={changed[view.name]}
+        isFound={view.name === led}
+        isPending={isPending}
+        problem={problems.includes(view.name) ? settingWords.problem(view.name) : undefined}
+        {...(view.name === 'memoryFraction' && { scale: scaleOf })}
+        {...(view.name === preview?.below && { preview: <MemoryPreview settings={preview.settings} /> })}
+        onChange={(text) => write((before) => withWritten(before, view, text))}
+      />
+    ),
+  )
+}
+
+/** How many changes there are, with a link to each page that has one, or to each value that cannot be applied. */
+function ApplyBar({ changed }: { readonly changed: Draft }) {
+  const request = useWindow(({ requests }) => requests[about])
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const draft = useWindow((state) => state.draft)
+  const ask = useWindow((state) => state.ask)
+  const write = useWindow((state) => state.write)
+  const leadTo = useWindow((state) => state.leadTo)
+  const result = patchOfDraft(changed)
+  const problems = problemsIn(changed)
+  const names = settingNames.filter((name) => changed[name] !== undefined)
+  const pages = Map.groupBy(names, (name) => pageOf({ name }))
   const apply = async () => {
     if (!result.ok) return
     if (!(await ask(about, { name: 'updateSettings', settings: result.patch }))) return
     write((now) => withoutSent(now, draft))
   }
+  const links =
+    problems.length > 0
+      ? problems.map((name) => ({ name, label: settingWords.titleOf(name) }))
+      : [...pages].map(([page, [name]]) => ({ name, label: settingWords.pages[page] }))
   return (
-    <ViewPage id="settings" title={settingWords.title}>
-      <Note>{problem}</Note>
-      <p className={styles['note']}>{settingWords.atOnce}</p>
-      {settingSections.map((section) => {
-        const Place = places[section]
-        const started = answer?.start.filter((view) => sectionOfStart(view) === section) ?? []
-        return (
-          <Section key={section} section={section}>
-            {Place !== undefined && <Place />}
-            {views
-              .filter((view) => sectionOf(view) === section)
-              .map((view) => (
-                <SettingField
-                  key={view.name}
-                  view={view}
-                  written={changed[view.name]}
-                  isPending={request?.state === 'pending'}
-                  problem={problems.includes(view.name) ? settingWords.problem(view.name) : undefined}
-                  {...(view.name === 'memoryFraction' && { scale: scaleOf })}
-                  {...(view.name === preview?.below && { preview: <MemoryPreview settings={preview.settings} /> })}
-                  onChange={(text) => write((before) => withWritten(before, view, text))}
-                />
-              ))}
-            {started.length > 0 && (
-              <>
-                <h4 className={styles['started']}>{settingWords.fromStart}</h4>
-                <ul>
-                  {started.map((view) => (
-                    <StartSetting key={view.name} view={view} startFile={answer?.startFile} />
-                  ))}
-                </ul>
-              </>
-            )}
-          </Section>
-        )
-      })}
-      <div className={styles['apply']}>
-        <Answer about={about} />
-        <div className={styles['buttons']}>
-          <span className={styles['changes']} role="status">
-            {settingWords.changes(count, problems.length)}
-          </span>
-          <Button disabled={count === 0} onPress={() => write(() => ({}))}>
-            {settingWords.revert}
-          </Button>
-          <Button
-            look="prominent"
-            disabled={count === 0 || !result.ok || !connected}
-            pending={request?.state === 'pending'}
-            onPress={() => void apply()}
-          >
-            {settingWords.apply}
-          </Button>
+    <div className={styles['apply']}>
+      <Answer about={about} />
+      <div className={styles['buttons']}>
+        <div className={styles['changes']}>
+          <span role="status">{settingWords.changes(names.length, problems.length)}</span>
+          {links.map(
+            ({ name, label }) =>
+              name !== undefined && (
+                <Button key={name} look="link" label={settingWords.show(label)} onPress={() => leadTo(name)}>
+                  {label}
+                </Button>
+              ),
+          )}
         </div>
+        <Button disabled={names.length === 0} onPress={() => write(() => ({}))}>
+          {settingWords.revert}
+        </Button>
+        <Button
+          look="prominent"
+          disabled={names.length === 0 || !result.ok || !connected}
+          pending={request?.state === 'pending'}
+          onPress={() => void apply()}
+        >
+          {settingWords.apply}
+        </Button>
       </div>
-    </ViewPage>
-  )
-}
-
-function Section({ section, children }: { readonly section: SettingSection; readonly children: ReactNode }) {
-  const name = settingWords.sections[section]
-  return (
-    <div role="group" className={styles['group']} aria-label={name}>
-      <h3 className={styles['name']}>{name}</h3>
-      <div className={styles['fields']}>{children}</div>
     </div>
-  )
-}
-
-interface StartSettingProps {
-  readonly view: StartSettingView
-  /** The app's start file; undefined if the agent is started with flags. */
-  readonly startFile: string | undefined
-}
-
-/** A setting that counts only from the start of the agent: what it is, where that comes from, and how another would be stated. */
-function StartSetting({ view, startFile }: StartSettingProps) {
-  const line = startFile === undefined ? view.flag : view.line
-  return (
-    <li className={styles['setting']}>
-      <p>
-        <strong className={styles['title']}>{settingWords.startTitle(view)}</strong>{' '}
-        <span className={styles['value']}>
-          <Sentence text={settingWords.startValue(view)} />
-        </span>
-      </p>
-      <p className={styles['note']}>
-        <Sentence text={settingWords.startHelp(view)} />
-      </p>
-      <Folded title={settingWords.why}>
-        <p className={styles['note']}>
-          <Sentence text={settingWords.startWhy(view, startFile)} />
-        </p>
-        {line !== undefined && <Command text={line} copyLabel={settingWords.copyStart(view)} />}
-      </Folded>
-    </li>
   )
 }
 

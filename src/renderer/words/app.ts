@@ -30,23 +30,22 @@ export const appWords = {
     keep: 'Keep in menu bar',
   } satisfies Record<AppPreferences['onQuit'], string>,
   onQuitHelp:
-    'Drain and stop withdraws the models from the cluster, lets running requests finish and stops the servers. Kept in the menu bar, models keep serving.',
+    'Drain and stop: the models leave the cluster, finish their requests and stop. Keep in menu bar: they keep serving.',
   notifications: 'Notifications',
-  notificationsHelp:
-    'For what needs your attention: a crash loop, a refusal, an evicted model. The window shows all of it too.',
+  notificationsHelp: 'About what needs you: a crash loop, a refusal, an evicted model. The window shows it too.',
   openNotifications: 'Open Notifications…',
   showTitle: 'Figures beside the icon',
-  showTitleHelp: 'Models, memory and watts, such as 2 · 38 GB · 41 W.',
-  noPreferences: 'The preferences cannot be used; the menu says why, and can reset them.',
+  showTitleHelp: 'Models, memory and power, such as 2 · 38 GB · 41 W.',
+  noPreferences: 'The preferences cannot be read. The menu says why and can reset them.',
   token: 'Token',
   tokenStates: {
     none: 'The app keeps no token.',
     kept: 'The app keeps a token, encrypted with a key of the keychain. It is never shown again.',
-    unreadable: 'The keychain does not return the token: enter it again, or remove it.',
-    unavailable: 'This machine has no keychain: write the token into a file that only you can read, and name it below.',
+    unreadable: 'The keychain does not give the token back. Enter it again, or remove it.',
+    unavailable: 'This machine has no keychain. Write the token into a file that only you can read, and name it below.',
   } satisfies Record<HubTokenState, string>,
-  tokenElsewhere: 'Another program runs the agent; it does not get the token of the app.',
-  tokenHelp: 'From huggingface.co, Settings, Access Tokens; the right to read is enough. It begins with hf_.',
+  tokenElsewhere: 'The app does not run this agent, so its token is not used.',
+  tokenHelp: 'Make one at huggingface.co under Settings, Access Tokens. Read access is enough.',
   keepToken: 'Keep it',
   keepTokenLabel: 'Keep it: the Hugging Face token',
   removeToken: 'Remove the token',
@@ -56,10 +55,10 @@ export const appWords = {
 } as const
 
 const sources: Readonly<Record<HubLoginView['tokenSource'], (where: string) => string>> = {
-  none: () => 'none, so only open models can be downloaded',
-  environment: (where) => `from the variable ${where} that the agent was started with`,
-  file: (where) => `from the file ${where}`,
-  keychain: () => 'kept by the app, encrypted with a key of the keychain',
+  none: () => 'None: only open models can be downloaded.',
+  environment: (where) => `From the variable ${where} that the agent was started with.`,
+  file: (where) => `From the file ${where}.`,
+  keychain: () => 'Kept by the app, encrypted with a key of the keychain.',
 }
 
 /** The token that the Hub is asked with; it is never shown. */
@@ -67,21 +66,20 @@ export const hubLoginWords = {
   title: 'Hugging Face token',
   source: ({ tokenSource, where = '' }: HubLoginView): string => sources[tokenSource](where),
   inTerminal:
-    'A page in a browser never takes a token. In a terminal on this machine, this asks for one and keeps it in a file:',
+    'A page in a browser takes no token. Run this in a terminal on this machine; it asks for one and keeps it in a file:',
   command: 'hf auth login',
   copyCommand: 'Copy command for the token',
 } as const
 
 /** The rule by which sudo lets powermetrics run. */
 export const powerRuleWords = {
-  title: 'Rule for sudo',
+  title: 'Sudo rule for powermetrics',
   states: {
-    installed: 'Installed: sudo lets powermetrics run by the command lines below and no other, without a password.',
-    missing:
-      'Not installed: sudo asks for a password before powermetrics may run, so power cannot be measured with it.',
-    different: 'Different: sudo does not allow exactly the rule below.',
+    installed: 'Installed: sudo runs powermetrics without a password, by the command lines below and no others.',
+    missing: 'Not installed: without it, powermetrics asks for a password and cannot measure power.',
+    different: 'Different: sudo does not allow exactly what is below.',
     unknown: 'Not known: sudo did not answer.',
-    notHere: 'Power is read from powermetrics, which only macOS has.',
+    notHere: 'Only macOS has powermetrics.',
   } satisfies Record<PowerRuleState, string>,
   show: 'What sudo would allow',
   shown: 'What sudo allows',
@@ -89,12 +87,12 @@ export const powerRuleWords = {
   label: 'Rule',
   copyRule: 'Copy rule',
   inTerminal: {
-    install: 'In a terminal on this Mac, this shows the rule once more and installs it; it asks for your password:',
-    remove: 'In a terminal on this Mac, this takes the rule away; it asks for your password:',
+    install: 'Run this in a terminal on this Mac. It shows the rule, asks for your password and installs it:',
+    remove: 'Run this in a terminal on this Mac. It asks for your password and removes the rule:',
   },
   commands: { install: 'metal-agent power install', remove: 'metal-agent power remove' },
   copy: { install: 'Copy command that installs the rule', remove: 'Copy command that removes the rule' },
-  inApp: 'Terminal runs this and asks for your password; you see first what it runs.',
+  inApp: 'You see first what Terminal will run. It asks for your password.',
   change: { install: 'Install the rule…', remove: 'Remove the rule…' },
   lookAgain: 'Look again',
 } as const
@@ -150,19 +148,19 @@ export const updateWords = {
   dismiss: 'Dismiss the message about the update',
   progress: 'Download of the update',
   regularly: 'Check for updates once a day',
-  regularlyHelp: 'Asks the release server for the newest version; nothing about this machine is sent.',
+  regularlyHelp: 'Asks the release server for the newest version. It learns nothing about this machine.',
   channel: 'Channel',
   channels: { latest: 'Releases', beta: 'Betas too' } satisfies Record<AppPreferences['updateChannel'], string>,
-  channelHelp: 'Betas come earlier and are tried less.',
+  channelHelp: 'Betas come earlier and are less tested.',
   command: 'Command metal-agent in a terminal',
   commandHelp: (link: CommandLinkState): string => {
     switch (link.state) {
       case 'unavailable':
-        return 'Only the app in Applications has a command that can be linked.'
+        return 'Move the app into Applications first.'
       case 'absent':
-        return 'Puts a link to the command of the app into a folder of your PATH.'
+        return 'Links the command into a folder of your PATH.'
       case 'linked':
-        return `${link.file} links to the command of the app. Switch it off to remove the link.`
+        return `${link.file} links to the command. Switch it off to remove the link.`
       case 'outdated':
         return `${link.file} links to ${link.target}, where the app used to be. Switch it on to repair the link.`
       case 'foreign':

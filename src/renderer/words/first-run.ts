@@ -66,7 +66,7 @@ export const noServiceWords = {
 
 /** Where this machine belongs, and where its things are. */
 export const placeWords = {
-  kubeconfig: 'kubeconfig',
+  contextsOf: 'Contexts of',
   contexts: 'Contexts of the kubeconfig',
   noServer: `server ${notReported}`,
   inUse: 'in use',
@@ -81,6 +81,7 @@ export const placeWords = {
   contextCommand: 'metal-agent context use NAME',
   copyContextCommand: 'Copy command for the context',
   addresses: 'Addresses of this machine',
+  foundRuntimes: 'Runtimes on this machine',
   automatic: 'Automatic',
   use: 'Use',
   useWritten: 'Use the entered address',
@@ -88,7 +89,6 @@ export const placeWords = {
   otherAddressHelp: 'An address of this machine, such as that of a VPN.',
   noAddress: 'It must be an address of IPv4 or IPv6, such as 192.168.1.20.',
   useOne: (name: string) => `Use ${name}`,
-  folder: 'Folder',
   free: ({ freeBytes }: ModelStoreView) =>
-    freeBytes === undefined ? `Free space ${notReported}` : `${formatBytes(freeBytes)} free on its disk`,
+    freeBytes === undefined ? `Free space ${notReported}` : `${formatBytes(freeBytes)} free on the disk of the models`,
 } as const

@@ -24,6 +24,7 @@ import {
   type Step,
   type StepName,
 } from '../../contract/service.ts'
+import type { DaemonStartSetting } from '../../contract/settings.ts'
 import { shellWord } from '../../contract/shell.ts'
 import { stateWords, stepWords } from '../../contract/words.ts'
 import type { ModelShare } from '../gauges.ts'
@@ -377,3 +378,8 @@ export const deleteWords = {
   again: 'Try again',
   pending: 'Deleting…',
 } as const
+
+/** On a button that switches the setting on. */
+export const startDaemonWords = { ollamaStart: 'Start Ollama', omlxStart: 'Start oMLX' } satisfies Readonly<
+  Record<DaemonStartSetting, string>
+>

@@ -10,11 +10,19 @@ import {
   type SettingOrigin,
   type SettingsPatch,
   type SettingView,
-  spellingOf,
   type StartSettingView,
 } from '../../contract/settings.ts'
-import { type ByteUnit, type SettingSection, textOf } from '../settings-draft.ts'
-import { runtimeTexts } from './runtime-settings.ts'
+import {
+  type AnySetting,
+  type ByteUnit,
+  isOfStart,
+  type SettingPage,
+  type SettingPart,
+  textOf,
+} from '../settings-draft.ts'
+import { appWords, hubLoginWords, powerRuleWords, uninstallWords, updateWords } from './app.ts'
+import { firstRunWords, placeWords } from './first-run.ts'
+import { settingTexts } from './setting-texts.ts'
 import { startSettingTexts } from './start-settings.ts'
 
 const gib = 2 ** 30
@@ -38,25 +46,54 @@ const wants: Readonly<Partial<Record<SettingKind, (name: SettingName) => string>
   choice: () => 'one of those shown',
 }
 
+const wantsOf = (name: SettingName): string =>
+  settingTexts[name].wants ?? wants[editableRow(name).kind]?.(name) ?? 'something else'
+
 const origins: Readonly<Record<SettingOrigin, string>> = {
-  default: 'default',
-  flag: 'from the command line of the agent',
-  startFile: 'from start-settings.json',
-  person: 'chosen here',
+  default: 'the default',
+  flag: 'a flag of the agent',
+  startFile: 'start-settings.json',
+  person: 'you',
+}
+
+const pages: Readonly<Record<SettingPage, string>> = {
+  General: 'General',
+  Cluster: 'Cluster',
+  Network: 'Network',
+  Memory: 'Memory',
+  Models: 'Models',
+  Runtimes: 'Runtimes',
+  Power: 'Power',
+  Advanced: 'Advanced',
 }
 
 export const settingWords = {
   title: 'Settings',
-  atOnce: 'A change takes effect as soon as it is applied, unless the setting says otherwise.',
-  sections: {
-    cluster: 'Cluster',
-    network: 'Network',
-    memory: 'Memory',
-    runtimes: 'Runtimes',
-    models: 'Models',
-    power: 'Power',
-    general: 'General',
-  } satisfies Record<SettingSection, string>,
+  pages,
+  pageList: 'Pages of the settings',
+  first: 'Changed most',
+  app: 'This app',
+  /** A folded group, and the link to it. */
+  advanced: (page: SettingPage, count: number) => `${pages[page]} (${count})`,
+  moreAdvanced: (count: number) => (count === 1 ? '1 more under Advanced' : `${count} more under Advanced`),
+  /** What a setting is found by. */
+  searched: (setting: AnySetting): readonly (string | undefined)[] => {
+    const { title, help, more } = isOfStart(setting) ? startSettingTexts[setting.name] : settingTexts[setting.name]
+    return [title, help, more, isOfStart(setting) ? setting.flag : `--${editableRow(setting.name).flag}`]
+  },
+  search: 'Search settings',
+  found: (count: number) => (count === 0 ? 'Nothing found' : count === 1 ? '1 found' : `${count} found`),
+  /** What is no row of the table, by the words that it is found by; the first is its title. */
+  parts: {
+    contexts: [placeWords.contexts],
+    hostAddress: [placeWords.addresses, placeWords.otherAddressHelp],
+    foundRuntimes: [placeWords.foundRuntimes, firstRunWords.runtimes],
+    hubToken: [hubLoginWords.title, appWords.tokenHelp],
+    powerRule: [powerRuleWords.title, powerRuleWords.states.installed],
+    app: [appWords.loginItem, appWords.onQuit, appWords.onQuitHelp, appWords.notifications, appWords.showTitle],
+    updates: [updateWords.title, updateWords.regularly, updateWords.channelHelp, updateWords.command],
+    uninstall: [uninstallWords.title, uninstallWords.opens],
+  } satisfies Record<SettingPart, readonly string[]>,
   /** The value of one that cannot be set here. */
   value({ name, value }: Pick<SettingView, 'name' | 'value'>): string {
     if (value === null) return 'not set'
@@ -67,11 +104,18 @@ export const settingWords = {
   },
   titleOf: (name: SettingName) => settingTexts[name].title,
   choicesOf: (name: SettingName) => settingTexts[name].choices,
-  help(name: SettingName): string {
-    const { counts } = editableRow(name)
-    const when = counts === 'now' ? '' : ` A change ${countsTexts[counts]}.`
-    return `${settingTexts[name].help}${when} On the command line: ${spellingOf(name)}.`
-  },
+  help: (name: SettingName) => settingTexts[name].help,
+  more: (name: SettingName) => settingTexts[name].more,
+  /** Of what a row shows when it is opened. */
+  about: (title: string) => `About ${title}`,
+  change: 'A change',
+  counts: (name: SettingName) => countsTexts[editableRow(name).counts],
+  countsFromStart: countsTexts.nextAgent,
+  accepts: 'Accepts',
+  wants: wantsOf,
+  origin: 'Set by',
+  origins,
+  flag: 'Flag',
   /** What was set, a sentence for each. */
   changed: (settings: SettingsPatch): string =>
     settingNames
@@ -80,8 +124,7 @@ export const settingWords = {
         return value === undefined ? [] : [changeOf(name, value)]
       })
       .join(' '),
-  problem: (name: SettingName) =>
-    `It must be ${settingTexts[name].wants ?? wants[editableRow(name).kind]?.(name) ?? 'something else'}.`,
+  problem: (name: SettingName) => `It must be ${wantsOf(name)}.`,
   unitOf: (title: string) => `Unit of ${title}`,
   units: {
     ...{ '': 'B', k: 'kB', M: 'MB', G: 'GB', T: 'TB' },
@@ -89,8 +132,8 @@ export const settingWords = {
   } satisfies Record<ByteUnit, string>,
   /** What the number and its unit come to. */
   isBytes: (bytes: number) => `= ${size(bytes)}.`,
-  byStartFile: 'Set in start-settings.json; a value that is set here wins.',
-  byFlag: 'Set on the command line of the agent, which wins: start the agent without that flag to set it here.',
+  byStartFile: 'A value that is set here wins over start-settings.json.',
+  byFlag: 'The agent was started with this flag, which wins. Start the agent without it to set the value here.',
   needsShell: 'A page in a browser cannot change this. Run in a terminal on this Mac:',
   command: (spelled: string) => `metal-agent settings set ${spelled} VALUE`,
   copyCommand: (spelled: string) => `Copy command for ${spelled}`,
@@ -108,25 +151,26 @@ export const settingWords = {
   revert: 'Revert',
   apply: 'Apply',
   changes(count: number, problems: number): string {
-    if (problems > 0) return problems === 1 ? '1 field is not right.' : `${problems} fields are not right.`
-    return count === 0 ? 'No changes' : count === 1 ? '1 change, not applied' : `${count} changes, not applied`
+    if (problems > 0) return problems === 1 ? '1 value cannot be applied:' : `${problems} values cannot be applied:`
+    return count === 0 ? 'No changes' : count === 1 ? '1 change, not applied:' : `${count} changes, not applied:`
   },
-  fromStart: 'Set when the agent starts',
+  show: (title: string) => `Show ${title}`,
   startTitle: ({ name }: StartSettingView) => startSettingTexts[name].title,
   startHelp: ({ name }: StartSettingView) => startSettingTexts[name].help,
-  startValue({ name, value, from }: StartSettingView): string {
+  startMore: ({ name }: StartSettingView) => startSettingTexts[name].more,
+  startValue({ name, value }: StartSettingView): string {
     const { none = 'none', isBytes = false } = startSettingTexts[name]
     const bytes = isBytes ? parseByteCount(value) : undefined
-    const text = value === '' ? none : bytes === undefined ? value : size(bytes)
-    return `${text} · ${origins[from]}`
+    return value === '' ? none : bytes === undefined ? value : size(bytes)
   },
-  why: 'Why not here',
   startWhy({ name, line }: StartSettingView, startFile: string | undefined): string {
     const { elsewhere } = startSettingTexts[name]
-    if (startFile === undefined)
-      return `${elsewhere ?? 'It is read when the agent starts, so it cannot be changed while the agent runs.'} Start the agent with:`
-    if (line === undefined) return elsewhere ?? 'It is read when the agent starts, and the app sets it.'
-    return `${elsewhere ?? 'It is read when the agent starts, so it cannot be changed while the agent runs.'} Add this line to ${startFile} and open the app again:`
+    if (startFile !== undefined && line === undefined)
+      return elsewhere ?? 'The app sets it when it starts the agent, so it cannot be changed here.'
+    const why = elsewhere ?? 'The agent reads it only when it starts, so it cannot be changed here.'
+    const how =
+      startFile === undefined ? 'Start the agent with:' : `Add this line to ${startFile} and open the app again:`
+    return `${why} ${how}`
   },
   copyStart: (view: StartSettingView) => `Copy line for ${startSettingTexts[view.name].title}`,
 } as const
@@ -203,169 +247,3 @@ export const budgetWords = {
     return [`Budget ${view.budgetHow}.`, ...(what.length > 0 ? what : [nothing])]
   },
 } as const
-
-interface SettingText {
-  readonly title: string
-  /** What it does, and what its special values mean. */
-  readonly help: string
-  /** Completes "It must be …" where the kind of the value and its bounds do not say it all. */
-  readonly wants?: string
-  /** Labels of a setting that is one of a few values. */
-  readonly choices?: Readonly<Record<string, string>>
-}
-
-/** What a person reads of each setting that may be changed while the agent runs. The command line has help of its own in the table of settings. */
-export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
-  kubeconfig: {
-    title: 'Kubeconfig',
-    help: 'The file that names clusters and how they are reached. Left empty: $KUBECONFIG, then the service account if in a Pod, then ~/.kube/config.',
-  },
-  namespace: {
-    title: 'Namespace',
-    help: 'Only InferenceServices of this namespace are served. Left empty: those of all namespaces.',
-    wants: 'the name of a namespace, of at most 63 characters',
-  },
-  llamaServer: {
-    title: 'Path of llama-server',
-    help: 'The program that serves models. Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
-  },
-  ...runtimeTexts,
-  drainLimitMs: {
-    title: 'Time for requests to finish',
-    help: 'How long a stopping server may take to finish requests. 0s cuts them off.',
-  },
-  startupStallMs: {
-    title: 'Longest wait for a model that loads',
-    help: 'A server that makes no progress for this long while it loads its model is restarted.',
-  },
-  downloadBytesPerSecond: {
-    title: 'Download limit per second',
-    help: 'How much all downloads together may fetch per second. 0 = no limit.',
-  },
-  downloadsAtOnce: {
-    title: 'Downloads at the same time',
-    help: 'How many models are downloaded at once; the others wait.',
-  },
-  hubEndpoint: {
-    title: 'Hugging Face address',
-    help: 'The address of the Hugging Face Hub or of a mirror; the token is sent there. Left empty: $HF_ENDPOINT, then https://huggingface.co.',
-    wants: 'an http:// or https:// address of at most 1000 characters',
-  },
-  hubTokenFile: {
-    title: 'Hugging Face token file',
-    help: 'A file that contains only the token. Left empty: the token that the app keeps, then $HF_TOKEN, then the file that hf auth login writes.',
-  },
-  caFile: {
-    title: 'Certificate authorities',
-    help: 'A PEM file of certificate authorities that downloads trust in addition to the usual ones. Left empty: only the usual ones.',
-  },
-  diskReserveBytes: {
-    title: 'Disk space to leave free',
-    help: 'A download that would leave less free space than this on the disk of the model folder does not start. 0 = 1 % of the disk, at most 2 GiB (2.1 GB).',
-  },
-  partialKeepMs: {
-    title: 'Keep partial downloads for',
-    help: 'How long an interrupted download is kept so that it can resume; then it is deleted.',
-  },
-  refreshEveryMs: {
-    title: 'Look for changed models every',
-    help: 'How often the source of a Model with refreshPolicy OnChange is checked for changes.',
-  },
-  memoryFraction: {
-    title: 'Fraction of memory for models',
-    help: 'How much memory all models together may use, as a fraction of all memory: 0.5 is half. 0 = automatic: 0.67, above 38.7 GB (36 GiB) of memory 0.75, from 137 GB (128 GiB) 0.9.',
-  },
-  memoryBudgetBytes: {
-    title: 'Fixed amount of memory for models',
-    help: 'How much memory all models together may use, in place of the fraction above. Left empty: the fraction counts.',
-  },
-  memoryMarginBytes: {
-    title: 'How far a model may outgrow its estimate',
-    help: 'How much more memory a model may use than it was admitted with before you are warned. Left empty: 1 GiB or 15 %, whichever is more.',
-  },
-  memoryCheckMode: {
-    title: 'Model with unknown memory need',
-    help: 'What to do with a model whose memory need is not known before it runs.',
-    choices: { enforce: 'Refuse it', warn: 'Let it start' },
-  },
-  evictionEnabled: {
-    title: 'Evict models when memory runs out',
-    help: 'When memory is critically short, the least important model is evicted; it comes back later.',
-  },
-  evictionShare: {
-    title: 'Evict only when models use at least',
-    help: 'A fraction of all memory: 0.5 is half. While models use less than this, other applications are the cause and no model is evicted.',
-  },
-  evictionAtAdmission: {
-    title: 'Let important models displace others',
-    help: 'A model of higher priority that does not fit may evict models of lower priority.',
-  },
-  comeBackMs: {
-    title: 'Bring evicted models back after',
-    help: 'How long memory pressure must be normal before an evicted model comes back.',
-  },
-  listen: {
-    title: 'Where models listen',
-    help: 'At all addresses, a model is open to every network of this machine without a password; at the published address alone it is as open to those who reach that. Behind the gateway it listens on this machine only, and the gateway checks each request at the published address and asks for an API key where the service names one.',
-    choices: { all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' },
-  },
-  publish: {
-    title: 'How pods reach a model',
-    help: "Directly at this machine's address, or by the relay of LLMKube 0.10, which asks this machine over TLS: models then listen on this machine only. Automatic takes the relay where the cluster has one.",
-    choices: { auto: 'Automatic', relay: "By LLMKube's relay", direct: 'Directly' },
-  },
-  probeImage: {
-    title: 'Image of the probe',
-    wants: 'the name of an image, such as busybox:1.37, of at most 300 characters',
-    help: 'A Pod of this image asks a service from inside the cluster when you press that button in Help. Any image that has sh and wget; left empty, no Pod is made.',
-  },
-  sleepPolicy: {
-    title: 'Keep this machine awake',
-    help: 'While a model loads or requests run, the system does not go to sleep by itself; the display may.',
-    choices: { never: 'Never', 'on-mains': 'On mains', 'while-serving': 'On battery too' },
-  },
-  pauseOnBattery: {
-    title: 'Pause on battery',
-    help: 'Nothing is published or started while this machine runs on battery; models stay in memory.',
-  },
-  applePowerEnabled: {
-    title: 'Measure power',
-    help: 'Measures the power of this Mac while somebody looks. powermetrics needs the sudo rule above.',
-  },
-  applePowerIntervalMs: {
-    title: 'Measure power every',
-    help: 'One of 500ms, 1s, 2s, 5s and 10s; any other value is rounded up to the next of these.',
-  },
-  powerSource: {
-    title: 'Measure power with',
-    help: 'The powermetrics of macOS runs as root; macmon does not, but has to be installed: brew install macmon.',
-    choices: { powermetrics: 'powermetrics', macmon: 'macmon' },
-  },
-  macmon: {
-    title: 'Path of macmon',
-    help: 'Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
-  },
-  energyLedger: {
-    title: 'Keep an energy ledger',
-    help: 'Also measures power while nobody looks, every 10s, and counts tokens every minute, for the chart under Activity.',
-  },
-  energyPricePerKwh: { title: 'Price of a kilowatt-hour', help: 'Such as 0.32. Left empty: no costs are shown.' },
-  energyCurrency: {
-    title: 'Currency',
-    help: 'What the price is in, such as EUR. Left empty: costs are shown without one.',
-    wants: 'at most 8 letters or signs such as EUR or €',
-  },
-  serverLogBytes: {
-    title: 'Size of a server log file',
-    help: 'A log file that reaches this size is closed, and a new one begins.',
-  },
-  serverLogFiles: {
-    title: 'Older server log files to keep',
-    help: 'How many older log files are kept for each server.',
-  },
-  logLevel: {
-    title: "Detail of the agent's log",
-    help: 'How much the agent writes to its own log.',
-    choices: { debug: 'Everything', info: 'Usual', warn: 'Warnings', error: 'Errors' },
-  },
-}

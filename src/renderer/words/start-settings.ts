@@ -1,9 +1,9 @@
 import type { StartSettingName } from '../../contract/settings.ts'
-import { runtimePortTexts } from './runtime-settings.ts'
 
 interface StartSettingText {
   readonly title: string
   readonly help: string
+  readonly more?: string
   /** What no value means. */
   readonly none?: string
   /** What else decides about it while the agent runs; in place of why it cannot be set here. */
@@ -18,122 +18,136 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     title: 'Context at the start',
     help: 'The context of the kubeconfig that is served.',
     none: 'the one that was served last',
-    elsewhere: 'Choose a context above; one that is given at the start can only be changed there.',
+    elsewhere: 'Choose the context under Cluster; one that is given at the start can only be changed there.',
   },
   inferenceServiceAllowlist: {
     title: 'Services this machine may claim',
-    help: 'Names of InferenceServices.',
+    help: 'Other InferenceServices are left to other machines.',
     none: 'all',
   },
   leaseNamespace: {
     title: 'Namespace of the Lease',
-    help: 'A Lease there tells the cluster what this machine can run: runtimes, memory and models.',
+    help: 'The Lease tells the cluster what this machine can run.',
     none: 'the watched one, else default',
   },
-  zone: { title: 'Zone of this machine', help: 'Where it is, such as office: its Lease says so.', none: 'not told' },
-  modelStore: { title: 'Folder of models', help: 'Where models are downloaded to.' },
+  zone: { title: 'Zone of this machine', help: 'Where it stands, such as office. Its Lease says so.', none: 'none' },
+  modelStore: { title: 'Folder of models', help: 'Downloads go there.' },
   allowedModelRoots: {
     title: 'Folders a Model may name',
-    help: 'A Model may use files of this machine only below these folders and below the folder of models.',
+    help: 'A Model may use files below these folders, and no others of this machine.',
     none: 'only the folder of models',
   },
   allowedDownloadHosts: {
     title: 'Private hosts to download from',
-    help: 'Host names, addresses or blocks of a private network that models may be downloaded from, such as a mirror or a NAS.',
+    help: 'Names, addresses or blocks of a private network, such as a NAS.',
     none: 'only public addresses',
   },
   hubLoginNamespaces: {
     title: 'Namespaces that share the Hugging Face token',
-    help: 'Models of these namespaces may be downloaded with the token of this machine.',
-    none: 'none: only downloads that you start yourself use it',
+    help: 'Their Models may be downloaded with the token of this machine.',
+    none: 'none, only your own downloads use it',
   },
   runtime: {
-    title: 'Runtime of a service that names none',
-    help: 'Left empty: llama-server for GGUF models, mlx-lm for MLX models, Ollama for those of its library.',
+    title: 'Default runtime',
+    help: 'Serves the services that name no runtime.',
+    more: 'Left empty: llama-server for GGUF models, mlx-lm for MLX models, Ollama for models of its library.',
+    none: 'by the format of the model',
   },
   runtimes: {
     title: 'Runtimes offered',
-    help: 'Which runtimes serve models here, the preferred one first.',
+    help: 'These serve models here, the preferred one first.',
     none: 'all',
   },
   allowUnsafeExtraArgs: {
     title: 'Pass on unsafe arguments',
-    help: 'Lets anyone who may write an InferenceService run programs, and read and write files, as this user.',
+    help: 'Whoever may write an InferenceService can then run programs, and read and write files, as this user.',
   },
   allowedEnv: {
     title: 'Variables a service may set',
-    help: 'Names of the variables of spec.env that a server gets.',
+    help: 'A server gets these variables of spec.env.',
     none: 'a few switches of llama.cpp',
   },
   llamaServerPort: {
     title: 'Port of llama-server',
-    help: 'A fixed port leaves room for one service. 0 = a free port for each service.',
+    help: 'A fixed port leaves room for one service. 0 = a free port for each.',
   },
-  ...runtimePortTexts,
+  mlxServerPort: {
+    title: 'First port of mlx-server',
+    help: 'Further ones get a free port. 0 = a free port for each.',
+  },
+  ollamaPort: { title: 'Port of Ollama', help: 'Where an Ollama listens on this machine. 0 = there is none.' },
+  omlxPort: { title: 'Port of oMLX', help: 'Where an oMLX listens on this machine. 0 = there is none.' },
   portRange: {
     title: 'Ports of model servers',
-    help: 'A range that the rule of a firewall can name.',
+    help: 'A range that a firewall rule can name.',
     none: 'any free port',
   },
   memoryWatchdogIntervalMs: {
-    title: 'Look at memory every',
-    help: '0s = only when a server starts, ends or waits for memory, or somebody asks.',
+    title: 'Check memory every',
+    help: '0s = only when a server starts, ends or waits, or somebody looks.',
   },
   memoryPressureWarning: {
     title: 'Memory is short below',
-    help: 'Available memory as a fraction of all memory: 0.2 is a fifth.',
+    help: 'A fraction of all memory: 0.2 is a fifth.',
   },
   memoryPressureCritical: {
     title: 'Memory is critically short below',
-    help: 'Available memory as a fraction of all memory. Below it nothing starts, and models are evicted if that is on.',
+    help: 'A fraction of all memory. Below it nothing starts, and models are evicted where that is on.',
   },
   hostIp: {
     title: 'Address at the start',
-    help: 'The address, of IPv4 or IPv6, by which the cluster reaches this machine.',
+    help: 'The IPv4 or IPv6 address at which the cluster reaches this machine.',
     none: 'chosen among those of this machine',
-    elsewhere: 'Choose an address above; one that is given at the start can only be changed there.',
+    elsewhere: 'Choose the address under Network; one that is given at the start can only be changed there.',
   },
   powermetrics: {
     title: 'Path of powermetrics',
-    help: 'A path other than the one of macOS turns measuring off, since the sudo rule names that one.',
+    help: 'Any path but the one of macOS turns measuring off.',
+    more: 'The sudo rule names the one of macOS and no other.',
   },
   port: {
     title: 'Port of health and metrics',
-    help: '/healthz, /readyz and /metrics on 127.0.0.1, for this machine alone. 0 = none.',
+    help: '/healthz, /readyz and /metrics, for this machine alone. 0 = none.',
   },
   clientPort: {
     title: 'Port of the client proxy',
-    help: 'On 127.0.0.1, for programs of this machine: every model that serves, by its name. 0 = none. An agent of the command has it, one of the app not yet.',
+    help: 'Programs of this machine reach every model there. 0 = none.',
+    more: 'It listens at 127.0.0.1. An agent of the command has it, one of the app not yet.',
   },
   ingressPort: {
     title: 'Port of the relay ingress',
-    help: 'On every address, for the relays of LLMKube 0.10, which show a token and speak TLS. Nothing listens there while no service is published that way.',
+    help: 'The relays of LLMKube 0.10 reach models there, with a token and TLS.',
+    more: 'It listens at every address, and only while a service is published by relay.',
   },
   uiPort: {
     title: 'Port of this page',
-    help: 'On 127.0.0.1, for browsers on this machine alone. 0 = any free port.',
+    help: 'For browsers on this machine alone. 0 = any free port.',
     none: 'opened when asked, by metal-agent ui',
   },
   metricsAddress: {
     title: 'Listen for Prometheus at',
-    help: 'An address and a port of this machine at which Prometheus on the network may scrape /metrics, and nothing else.',
+    help: 'Prometheus on the network gets /metrics at this address and port, and nothing else.',
     none: 'nothing listens on the network',
   },
   metricsTokenFile: {
     title: 'Token file for Prometheus',
-    help: 'Prometheus must send the token in this file to get metrics over the network. The file must belong to this user alone.',
+    help: 'Prometheus must send the token in this file. Nobody else may read the file.',
     none: 'none',
   },
   stateDir: {
     title: 'State folder',
-    help: 'Holds the lock, the socket, logs and settings; one agent at a time uses it.',
+    help: 'Holds settings, logs and the socket. One agent at a time uses it.',
   },
-  logFile: { title: 'Log file of the agent', help: 'Bounded by the two settings below.', none: 'standard error' },
+  logFile: {
+    title: 'Log file of the agent',
+    help: 'Bounded by the size and the number of files below.',
+    none: 'standard error',
+  },
   logFileBytes: {
     title: 'Size of an agent log file',
     help: 'A log file that reaches this size is closed, and a new one begins.',
     isBytes: true,
   },
-  logFileCount: { title: 'Agent log files to keep', help: 'Including the one that is being written.' },
+  logFileCount: { title: 'Agent log files to keep', help: 'The current one is counted.' },
   logFormat: { title: "Format of the agent's log", help: 'With auto: text in a terminal, JSON anywhere else.' },
 }

@@ -118,7 +118,7 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       settings: [{ name: 'namespace', value: null, from: 'default', help: 'What is watched.' }],
       start: [
         {
-          ...{ name: 'portRange', group: 'llama-server', value: '', from: 'default' },
+          ...{ name: 'portRange', section: 'Network', isAdvanced: true, value: '', from: 'default' },
           ...{ flag: '--port-range=30000-30099', line: '"portRange": {"from":30000,"to":30099}' },
         },
       ],

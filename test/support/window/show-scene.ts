@@ -22,6 +22,7 @@ export async function showScene(
   // A string, since nothing here knows of a DOM.
   await page.evaluate(`document.documentElement.style.fontSize = '${textScale * 100}%'`)
   if (scene.view !== undefined) await page.getByRole('tab', { name: viewWords[scene.view] }).click()
+  if (scene.page !== undefined) await page.getByRole('option', { name: scene.page, exact: true }).click()
   if (scene.open !== undefined) await page.getByRole('option', { name: scene.open }).click()
   if (scene.add !== undefined) {
     await page.getByRole('button', { name: 'Add a model…', exact: true }).click()
@@ -38,6 +39,7 @@ export async function showScene(
     await folded.first().waitFor()
     for (const one of await folded.all()) await one.click()
   }
+  for (const title of scene.tell ?? []) await page.locator(`summary[aria-label="About ${title}"]`).click()
   if (scene.at !== undefined) {
     await page.getByRole('group', { name: scene.at, exact: true }).scrollIntoViewIfNeeded()
   }

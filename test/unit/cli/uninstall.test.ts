@@ -142,7 +142,14 @@ test('a log goes where our own files name it, and not where somebody says it is 
   await there.write(path.join(there.stateDir, 'log-file.json'), JSON.stringify({ logFile: noted }))
   const { cluster } = sampleSnapshot()
   const door = new RecordingDoor(sampleSnapshot({ services: [], cluster: { ...cluster, server: '' } }))
-  const logFile = { name: 'logFile', group: 'Agent', value: told, from: 'flag', flag: '' } as const
+  const logFile = {
+    name: 'logFile',
+    section: 'General',
+    isAdvanced: true,
+    value: told,
+    from: 'flag',
+    flag: '',
+  } as const
   door.onQuery = () => Promise.resolve({ settings: [], start: [logFile] })
   const socketPath = socketPathFor(there.stateDir, tmpdir())
   const options = { socketPath, stateDir: there.stateDir, version: '1', door }

@@ -10,7 +10,7 @@ import { createAgentView, keepPreferences } from '../../../src/main/agent/agent-
 import { movedNotice, movedTitles } from '../../../src/main/notifications/news.ts'
 import { defaultPreferences, readPreferences, writePreferences } from '../../../src/main/preferences.ts'
 import { setAside } from '../../../src/agent-core/state/state-file.ts'
-import { settingTexts } from '../../../src/renderer/words/settings.ts'
+import { settingTexts } from '../../../src/renderer/words/setting-texts.ts'
 import { startSettingTexts } from '../../../src/renderer/words/start-settings.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 

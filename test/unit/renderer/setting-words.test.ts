@@ -6,17 +6,26 @@ import {
   type SettingName,
   settingNames,
   type SettingsPatch,
-  spellingOf,
   startSettingNames,
   type StartSettingView,
 } from '../../../src/contract/settings.ts'
+import { isFound } from '../../../src/renderer/settings-draft.ts'
 import { matches } from '../../../src/renderer/history.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
-import { settingTexts, settingWords } from '../../../src/renderer/words/settings.ts'
+import { settingTexts } from '../../../src/renderer/words/setting-texts.ts'
+import { settingWords } from '../../../src/renderer/words/settings.ts'
 import { startSettingTexts } from '../../../src/renderer/words/start-settings.ts'
 
 const started = (name: StartSettingView['name'], facts: Partial<StartSettingView> = {}): StartSettingView => ({
-  ...{ name, group: startRows[name].group, value: '', from: 'default', flag: '--x=1', line: '"x": 1' },
+  ...{
+    name,
+    section: startRows[name].section,
+    isAdvanced: true,
+    value: '',
+    from: 'default',
+    flag: '--x=1',
+    line: '"x": 1',
+  },
   ...facts,
 })
 
@@ -29,14 +38,34 @@ test('each setting has a title of its own in words', () => {
   for (const title of titles) expect(title).toMatch(/^[A-Z][A-Za-z -]{4,50}['A-Za-z -]*$/)
 })
 
-test('each setting says in sentences what it does, what it is called on the command line, and when a change counts that does not at once', () => {
-  for (const name of settingNames) {
-    const when = editableRow(name).counts === 'now' ? '' : ' A change takes effect (for|at the next) .*\\.'
-    expect(settingWords.help(name)).toMatch(new RegExp(`^[A-Z\\d].*[.]${when} On the command line: `))
-    expect(settingWords.help(name)).not.toContain('takes effect at once')
-    expect(settingWords.help(name)).toContain(`On the command line: ${spellingOf(name)}.`)
+/** Of the small text on a row, in two lines at 400 px. */
+const mostHelp = 110
+
+test('each setting says in a short sentence what it does, and all else only once its row is opened', () => {
+  const texts = [
+    ...settingNames.map((name) => settingTexts[name]),
+    ...startSettingNames.map((name) => startSettingTexts[name]),
+  ]
+  for (const { help, more = 'Nothing.' } of texts) {
+    expect(help).toMatch(/^[A-Z\d/].*\.$/)
+    expect(more).toMatch(/^[A-Z\d/].*\.$/)
+    expect([help, help.length <= mostHelp]).toEqual([help, true])
+    expect(help).not.toMatch(/command line|takes effect/)
   }
-  for (const name of startSettingNames) expect(startSettingTexts[name].help).toMatch(/^[A-Z\d/].*\.$/)
+})
+
+test('a setting is found by its title, its help and its flag, each word of a search somewhere in them', () => {
+  const foundBy = (text: string) =>
+    settingNames.filter((name) =>
+      isFound(text, settingWords.searched({ name, value: null, from: 'default', help: '' })),
+    )
+  expect([
+    foundBy('downloads time'),
+    foundBy('  NO limit '),
+    foundBy('--drain-timeout'),
+    foundBy('teapot'),
+    isFound('office zone', settingWords.searched(started('zone'))),
+  ]).toEqual([['downloadsAtOnce'], ['downloadBytesPerSecond'], ['drainLimitMs'], [], true])
 })
 
 describe('what a field asks for', () => {
@@ -100,23 +129,21 @@ test('a value that cannot be set here is said in the same words as one that can'
   ]).toEqual(['25.8 GB (24 GiB)', 'Let it start', '1m30s', 'not set'])
 })
 
-test('a setting of the start says its value, where that comes from, and how another is stated', () => {
+test('a setting of the start says its value, and how another is stated', () => {
   const file = '/state/start-settings.json'
   expect([
     settingWords.startValue(started('portRange')),
-    settingWords.startValue(started('portRange', { value: '1-2', from: 'flag' })),
-    settingWords.startValue(started('logFileBytes', { value: '10Mi', from: 'startFile' })),
-    settingWords.startValue(started('context', { value: 'lab', from: 'person' })),
+    settingWords.startValue(started('portRange', { value: '1-2' })),
+    settingWords.startValue(started('logFileBytes', { value: '10Mi' })),
     settingWords.startWhy(started('portRange'), undefined),
     settingWords.startWhy(started('portRange'), file),
     settingWords.startWhy({ ...started('stateDir'), line: undefined }, file),
   ]).toEqual([
-    'any free port · default',
-    '1-2 · from the command line of the agent',
-    '10.5 MB · from start-settings.json',
-    'lab · chosen here',
-    'It is read when the agent starts, so it cannot be changed while the agent runs. Start the agent with:',
-    `It is read when the agent starts, so it cannot be changed while the agent runs. Add this line to ${file} and open the app again:`,
-    'It is read when the agent starts, and the app sets it.',
+    'any free port',
+    '1-2',
+    '10.5 MB',
+    'The agent reads it only when it starts, so it cannot be changed here. Start the agent with:',
+    `The agent reads it only when it starts, so it cannot be changed here. Add this line to ${file} and open the app again:`,
+    'The app sets it when it starts the agent, so it cannot be changed here.',
   ])
 })

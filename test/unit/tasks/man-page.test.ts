@@ -17,11 +17,11 @@ describe('the man page', () => {
 
   test('says of every verb and flag what docs/cli.md says, and groff has nothing to complain about', async () => {
     const { text, complaints } = await printed(manPage('1.2.3', 'linux'))
-    const { verbs, flagGroups, exitCodes } = cliReference('linux')
+    const { verbs, flagSections, exitCodes } = cliReference('linux')
     const said = text.replaceAll(/\s+/g, ' ')
     const expected = [
       ...verbs.flatMap(({ usage, text: does, entries }) => [usage, does, ...entries.flat()]),
-      ...[...flagGroups.flatMap(({ entries }) => entries), ...exitCodes].flat(),
+      ...[...flagSections.flatMap(({ entries }) => entries), ...exitCodes].flat(),
     ]
     expect(expected.length).toBeGreaterThan(300)
     expect(expected.filter((one) => !said.includes(one.replaceAll(/\s+/g, ' ')))).toEqual([])

@@ -1,4 +1,5 @@
 import type { AppState, WindowView } from '../../../../src/contract/app-bridge.ts'
+import type { SettingPage } from '../../../../src/renderer/settings-draft.ts'
 import type { FakeAgent } from '../fake-agent.ts'
 
 /** A state of the window worth looking at. */
@@ -7,6 +8,8 @@ export interface Scene {
   readonly app?: Partial<AppState>
   /** Turned to first. */
   readonly view?: WindowView
+  /** Page of the settings that is turned to then. */
+  readonly page?: SettingPage
   /** Name of the service whose detail is opened. */
   readonly open?: string
   /** Looked up on the page where a model is added; empty = only turned to that page. */
@@ -17,6 +20,8 @@ export interface Scene {
   readonly choose?: readonly string[]
   /** Then unfolded, by what stands on them. */
   readonly unfold?: readonly string[]
+  /** Settings whose rows are opened then, by their titles. */
+  readonly tell?: readonly string[]
   /** Then scrolled to, by the name of the group. */
   readonly at?: string
   /** Then pressed, in this order. */

@@ -1,0 +1,223 @@
+import type { SettingName } from '../../contract/settings.ts'
+
+interface SettingText {
+  readonly title: string
+  /** What it does: one short sentence. */
+  readonly help: string
+  /** What few need to know of it, such as what no value means. */
+  readonly more?: string
+  /** Completes "It must be …" where the kind of the value and its bounds do not say it all. */
+  readonly wants?: string
+  /** Labels of a setting that is one of a few values. */
+  readonly choices?: Readonly<Record<string, string>>
+}
+
+const loadTimeout = (name: string) => ({
+  title: `Load timeout of ${name}`,
+  help: 'A server that loads without progress for this long is restarted.',
+})
+
+const mlxRuntime = (name: string) => ({
+  title: `Path of ${name}`,
+  help: 'Serves MLX models.',
+  more: 'Left empty: looked for where llama-server is.',
+})
+
+/** What a person reads of each setting that may be changed while the agent runs. The command line has help of its own in the table of settings. */
+export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
+  kubeconfig: {
+    title: 'Kubeconfig',
+    help: 'The file that says how clusters are reached.',
+    more: 'Left empty: $KUBECONFIG, then the service account in a Pod, then ~/.kube/config.',
+  },
+  namespace: {
+    title: 'Namespace',
+    help: 'Serves this namespace only. Left empty: all namespaces.',
+    wants: 'the name of a namespace, of at most 63 characters',
+  },
+  llamaServer: {
+    title: 'Path of llama-server',
+    help: 'Serves GGUF models.',
+    more: 'Left empty: looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
+  },
+  mlxLm: mlxRuntime('mlx-lm'),
+  mlxLmStartupStallMs: loadTimeout('mlx-lm'),
+  mlxServer: mlxRuntime('mlx-server'),
+  mlxServerStartupStallMs: loadTimeout('mlx-server'),
+  vllmSwift: mlxRuntime('vllm-swift'),
+  vllmSwiftStartupStallMs: loadTimeout('vllm-swift'),
+  tensorfold: mlxRuntime('tensorfold'),
+  tensorfoldStartupStallMs: loadTimeout('tensorfold'),
+  ollamaBin: {
+    title: 'Path of ollama',
+    help: 'Started where the agent keeps Ollama running.',
+    more: 'Left empty: looked for where llama-server is.',
+  },
+  ollamaStart: {
+    title: 'Keep Ollama running',
+    help: 'The agent starts Ollama, and stops it when the agent ends.',
+    more: 'An Ollama that runs already is used as it is and never stopped. Turned off, an Ollama that was started here finishes its requests and stops.',
+  },
+  omlxBin: {
+    title: 'Path of omlx',
+    help: 'Started where the agent keeps oMLX running.',
+    more: 'Left empty: looked for where llama-server is.',
+  },
+  omlxStart: {
+    title: 'Keep oMLX running',
+    help: 'The agent starts oMLX, and stops it when the agent ends.',
+    more: 'The agent gives it settings of its own and the models that services need. An oMLX that runs already is used as it is and never stopped.',
+  },
+  omlxStartupStallMs: {
+    title: 'Start timeout of oMLX',
+    help: 'An oMLX that starts without progress for this long is restarted.',
+  },
+  drainLimitMs: {
+    title: 'Time for requests to finish',
+    help: 'A server that stops cuts off requests after this time. 0s = at once.',
+  },
+  startupStallMs: loadTimeout('llama-server'),
+  downloadBytesPerSecond: {
+    title: 'Download limit per second',
+    help: 'For all downloads together. 0 = no limit.',
+  },
+  downloadsAtOnce: {
+    title: 'Downloads at the same time',
+    help: 'Further downloads wait.',
+  },
+  hubEndpoint: {
+    title: 'Hugging Face address',
+    help: 'The Hugging Face Hub or a mirror. The token is sent there.',
+    more: 'Left empty: $HF_ENDPOINT, then https://huggingface.co.',
+    wants: 'an http:// or https:// address of at most 1000 characters',
+  },
+  hubTokenFile: {
+    title: 'Hugging Face token file',
+    help: 'A file that contains only the token.',
+    more: 'Left empty: the token that the app keeps, then $HF_TOKEN, then the file that hf auth login writes.',
+  },
+  caFile: {
+    title: 'Certificate authorities',
+    help: 'A PEM file of authorities that downloads trust too.',
+    more: 'Left empty: only the usual authorities.',
+  },
+  diskReserveBytes: {
+    title: 'Disk space to leave free',
+    help: 'A download that would leave less does not start.',
+    more: 'Counts on the disk of the model folder. 0 = 1 % of the disk, at most 2 GiB (2.1 GB).',
+  },
+  partialKeepMs: {
+    title: 'Keep partial downloads for',
+    help: 'An interrupted download can resume until then.',
+  },
+  refreshEveryMs: {
+    title: 'Check models for changes every',
+    help: 'Asks the source of each Model whose refreshPolicy is OnChange.',
+  },
+  memoryFraction: {
+    title: 'Fraction of memory for models',
+    help: 'What all models may use together: 0.5 is half, 0 = automatic.',
+    more: 'Automatic is 0.67, above 38.7 GB (36 GiB) of memory 0.75, from 137 GB (128 GiB) 0.9.',
+  },
+  memoryBudgetBytes: {
+    title: 'Fixed amount of memory for models',
+    help: 'Replaces the fraction. Left empty: the fraction counts.',
+  },
+  memoryMarginBytes: {
+    title: 'How far a model may outgrow its estimate',
+    help: 'A model that uses more than this above its estimate is reported.',
+    more: 'Left empty: 1 GiB or 15 %, whichever is more.',
+  },
+  memoryCheckMode: {
+    title: 'Model with unknown memory need',
+    help: 'Before it runs, nobody can say how much memory it takes.',
+    choices: { enforce: 'Refuse it', warn: 'Let it start' },
+  },
+  evictionEnabled: {
+    title: 'Evict models when memory runs out',
+    help: 'The least important model goes first, and comes back later.',
+  },
+  evictionShare: {
+    title: 'Evict only when models use at least',
+    help: 'A fraction of all memory: 0.5 is half.',
+    more: 'While models use less than this, other applications are the cause and no model is evicted.',
+  },
+  evictionAtAdmission: {
+    title: 'Let important models displace others',
+    help: 'A model that does not fit may evict models of lower priority.',
+  },
+  comeBackMs: {
+    title: 'Bring evicted models back after',
+    help: 'So long memory pressure must be normal first.',
+  },
+  listen: {
+    title: 'Where models listen',
+    help: 'Only behind the gateway are requests checked.',
+    more: 'At all addresses, a model is open to every network of this machine, without a password. At the published address, it is as open to all who reach that. Behind the gateway, models listen on this machine only; the gateway listens at the published address, checks each request, and asks for an API key where the service names one.',
+    choices: { all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' },
+  },
+  publish: {
+    title: 'How pods reach a model',
+    help: 'At the address of this machine, or through a relay of LLMKube.',
+    more: 'LLMKube 0.10 has the relay. It asks this machine over TLS, and models listen on this machine only. Automatic takes the relay where the cluster has one.',
+    choices: { auto: 'Automatic', relay: "By LLMKube's relay", direct: 'Directly' },
+  },
+  probeImage: {
+    title: 'Image of the test Pod',
+    wants: 'the name of an image, such as busybox:1.37, of at most 300 characters',
+    help: 'Help starts a Pod of it that asks a service from inside the cluster.',
+    more: 'Any image that has sh and wget. Left empty: no Pod is made.',
+  },
+  sleepPolicy: {
+    title: 'Keep this machine awake',
+    help: 'While a model loads or answers. The display may sleep.',
+    choices: { never: 'Never', 'on-mains': 'On mains', 'while-serving': 'On battery too' },
+  },
+  pauseOnBattery: {
+    title: 'Pause on battery',
+    help: 'Publishes and starts nothing. Models stay in memory.',
+  },
+  applePowerEnabled: {
+    title: 'Measure power',
+    help: 'While somebody looks. powermetrics needs its sudo rule.',
+  },
+  applePowerIntervalMs: {
+    title: 'Measure power every',
+    help: '500ms, 1s, 2s, 5s or 10s. Other values are rounded up to one of these.',
+  },
+  powerSource: {
+    title: 'Measure power with',
+    help: 'The powermetrics of macOS needs root, macmon does not.',
+    more: 'To install macmon: brew install macmon.',
+    choices: { powermetrics: 'powermetrics', macmon: 'macmon' },
+  },
+  macmon: {
+    title: 'Path of macmon',
+    help: 'Started where macmon measures power.',
+    more: 'Left empty: looked for where llama-server is.',
+  },
+  energyLedger: {
+    title: 'Keep an energy ledger',
+    help: 'Fills the chart under Activity, also while nobody looks.',
+    more: 'Measures power every 10s and counts tokens every minute.',
+  },
+  energyPricePerKwh: { title: 'Price of a kilowatt-hour', help: 'Such as 0.32. Left empty: no costs are shown.' },
+  energyCurrency: {
+    title: 'Currency',
+    help: 'Of that price, such as EUR. Left empty: costs are shown without one.',
+    wants: 'at most 8 letters or signs such as EUR or €',
+  },
+  serverLogBytes: {
+    title: 'Size of a server log file',
+    help: 'A log file that reaches this size is closed, and a new one begins.',
+  },
+  serverLogFiles: {
+    title: 'Older server log files to keep',
+    help: 'So many are kept for each server.',
+  },
+  logLevel: {
+    title: "Detail of the agent's log",
+    help: 'How much the agent writes to its own log.',
+    choices: { debug: 'Everything', info: 'Usual', warn: 'Warnings', error: 'Errors' },
+  },
+}
