@@ -110,3 +110,54 @@ test('an oMLX that the agent starts has a key and a folder of its own, serves mo
   await untilGone(ended)
   expect((await readdir(stored)).includes('model.safetensors')).toBe(true)
 })
+
+test('a service that cannot be served asks nothing of the oMLX that others use, and sizes that this machine does not have are refused', async () => {
+  if ('missing' in controlPlane) return
+  await using place = await lentWorld(controlPlane.connection)
+  const { world, lent } = place
+  for (const name of ['kiwis', 'plums', 'giants']) await writeMlxModel(path.join(lent, name))
+  const [port, clientPort] = [await freePort(), await freePort()]
+  const ports = ['--omlx-port', String(port), '--client-port', String(clientPort), '--omlx-start']
+  await using agent = await place.start(['--omlx-bin', sampleOmlxPath, ...ports])
+  const platform = hostPlatform()
+  const running = async () => {
+    const pid = (await platform.portListeners(port, -1)).others[0]?.pid
+    return { pid, commandLine: pid === undefined ? '' : ((await platform.process(pid))?.commandLine ?? '') }
+  }
+  const omlx = { annotations: { 'metalbar.dev/runtime': 'omlx' } }
+  const apply = async (
+    name: string,
+    spec: Readonly<Record<string, unknown>>,
+    { source = path.join(lent, name), hardware = {} } = {},
+  ) => {
+    await world.applyModel(name, { source, format: 'mlx', hardware })
+    await world.applyService(name, { ...omlx, spec })
+  }
+  const told = (name: string, words: string) =>
+    agent.shows(
+      ({ services }) => services.find((one) => one.name === name && one.message.includes(words)),
+      `what ${name} is told`,
+    )
+  await apply('kiwis', {})
+  await agent.service('kiwis', 'ready')
+  const { pid } = await running()
+
+  await apply('ghosts', { hotCacheMaxSize: '8MB' }, { source: path.join(lent, 'nowhere') })
+  await told('ghosts', 'does not exist')
+  await apply('giants', { hotCacheMaxSize: '9TB' })
+  await told('giants', 'spec.hotCacheMaxSize: 9TB is refused: ')
+  await apply('giants', { pagedSSDCacheMaxSize: '900TB' })
+  await told('giants', 'spec.pagedSSDCacheMaxSize: 900TB is refused: ')
+  await apply('giants', { hotCacheMaxSize: '8MB' }, { hardware: { memoryBudget: '1Mi' } })
+  expect((await told('giants', 'the budget of its Model')).state).toBe('waiting')
+  expect(await running()).toMatchObject({ pid })
+  await apply('plums', { hotCacheMaxSize: '4MB' })
+  await agent.service('plums', 'ready')
+  const after = await running()
+  expect([after.commandLine.includes('--hot-cache-max-size 4MB'), after.pid === pid]).toEqual([true, false])
+
+  // One that is served and edited so is served on, and told.
+  await apply('plums', { hotCacheMaxSize: '9TB' })
+  const edited = await told('plums', 'It runs without what it asks of oMLX: spec.hotCacheMaxSize: 9TB is refused')
+  expect([edited.state, await running()]).toEqual(['ready', after])
+})

@@ -85,6 +85,8 @@ export interface ModelOptions {
   readonly source?: string
   readonly format?: string
   readonly accelerator?: string
+  /** Further fields of `spec.hardware`. */
+  readonly hardware?: Readonly<Record<string, unknown>>
   readonly files?: readonly string[]
   readonly sha256?: string
   readonly refreshPolicy?: 'OnChange'
@@ -207,14 +209,14 @@ export class AgentWorld implements AsyncDisposable {
   }
 
   applyModel(name: string, options: ModelOptions = {}) {
-    const { source = this.modelUrl, format = 'gguf', accelerator = 'metal', namespace } = options
+    const { source = this.modelUrl, format = 'gguf', accelerator = 'metal', hardware, namespace } = options
     const { files, sha256, refreshPolicy } = options
     const fields = { ...(files && { files }), ...(sha256 && { sha256 }), ...(refreshPolicy && { refreshPolicy }) }
     return this.admin.apply({
       apiVersion,
       kind: 'Model',
       metadata: { name, ...(namespace !== undefined && { namespace }) },
-      spec: { source, format, hardware: { accelerator }, ...fields },
+      spec: { source, format, hardware: { accelerator, ...hardware }, ...fields },
     })
   }
 

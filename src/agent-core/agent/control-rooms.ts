@@ -39,6 +39,8 @@ import { ServerLaunches } from '../reconcile/server-launches.ts'
 import { secretIn } from '../reconcile/model-request.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { launchEnvironment } from '../servers/launch.ts'
+import { daemonHome } from '../servers/ledger.ts'
+import { omlxCacheIn } from '../servers/omlx.ts'
 import { hostFor, loopback } from '../servers/listening.ts'
 import { longestStopMs } from '../servers/termination.ts'
 import { PersonSettings } from '../settings/person-settings.ts'
@@ -530,6 +532,8 @@ function openSession(
           ? loopback
           : hostFor(listen(), address.facts.ip),
       daemonPort: ({ port }) => settings[port],
+      memoryBudget: () => memory.budget?.bytes,
+      omlxCacheFolder: omlxCacheIn(daemonHome(settings.stateDir, 'omlx')),
       owner: ownerOf(settings.stateDir),
       rules: (runtime) => launchRules(context.settings(), runtime),
       startsOmlx: () => rooms.daemons.starts('omlx'),

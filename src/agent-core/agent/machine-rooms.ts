@@ -71,7 +71,7 @@ export function findHere(
   const now = settings()
   return findRuntime(runtime, {
     ...{ stateDir: now.stateDir, system: platform.name, path: env['PATH'], settings: now },
-    whyAbsent: (daemon) => daemons?.whyAbsent(daemon),
+    whyAbsent: async (daemon) => daemons?.whyAbsent(daemon),
   })
 }
 

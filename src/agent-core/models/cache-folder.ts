@@ -1,8 +1,9 @@
-import { mkdir, readdir, stat, writeFile } from 'node:fs/promises'
+import { lstat, mkdir, opendir, readdir, stat, statfs, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { errorCode } from '../util/error-code.ts'
 import { entriesUpTo } from '../util/files.ts'
 import { expectsGguf } from './content-kind.ts'
+import { usualReserveBytes } from './download/limits.ts'
 import type { OpenPlace } from './local.ts'
 import { isWeightsName } from './selection.ts'
 import { brokenSuffix, manifestSuffix } from './store/records.ts'
@@ -92,4 +93,28 @@ function ifGone(error: unknown): undefined {
   const code = errorCode(error)
   if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP') return undefined
   throw error
+}
+
+/** How large a cache there may become, with what it has already: what its disk has free, but for what stays free. `reserveBytes`: undefined = as usual. */
+export async function cacheRoomBytes(folder: string, reserveBytes: number | undefined): Promise<number> {
+  const { bavail, blocks, bsize } = await volumeOf(folder)
+  const reserve = reserveBytes ?? usualReserveBytes(blocks * bsize)
+  return Math.max(0, bavail * bsize + (await bytesBelow(folder)) - reserve)
+}
+
+async function volumeOf(folder: string) {
+  for (let existing = folder; ; existing = dirname(existing)) {
+    const volume = await statfs(existing).catch(ifGone)
+    if (volume) return volume
+  }
+}
+
+async function bytesBelow(folder: string): Promise<number> {
+  let bytes = 0
+  const directory = await opendir(folder, { recursive: true }).catch(ifGone)
+  for await (const entry of directory ?? []) {
+    const found = entry.isFile() ? await lstat(join(entry.parentPath, entry.name)).catch(ifGone) : undefined
+    bytes += found?.size ?? 0
+  }
+  return bytes
 }

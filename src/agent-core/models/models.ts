@@ -4,7 +4,7 @@ import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { untilAborted } from '../util/until-aborted.ts'
-import { type CacheFolderProblem, claimCacheFolder } from './cache-folder.ts'
+import { cacheRoomBytes, type CacheFolderProblem, claimCacheFolder } from './cache-folder.ts'
 import { ContentFetches } from './content-fetches.ts'
 import { DownloadTurns } from './download/limits.ts'
 import { ModelError } from './errors.ts'
@@ -206,6 +206,11 @@ export class Models {
    */
   async cacheFolderProblem(path: string, namespace: string): Promise<CacheFolderProblem | undefined> {
     return claimCacheFolder(await this.#roots.placeOf(path, namespace))
+  }
+
+  /** How large such a cache may become, with what it has already. */
+  cacheRoomBytes(path: string): Promise<number> {
+    return cacheRoomBytes(path, this.#settings().reserveBytes || undefined)
   }
 
   /** Received by all downloads since the agent started. */

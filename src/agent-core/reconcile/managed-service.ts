@@ -277,15 +277,15 @@ export class ManagedService {
   #read(): Reading {
     const { omlxClaims } = this.#rooms
     const reading = this.#readObjects()
-    omlxClaims.know(this.key, this.#omlxClaimIn(reading))
+    omlxClaims.know(this.key, this.#omlxClaimIn(reading), this.#isAdmittedToOmlx())
     const message = omlxClaims.conflictOf(this.key)
-    if (message === undefined) return reading
+    if (message === undefined) return withOmlxProblem(reading, omlxClaims.problemOf(this.key))
     const desired = { kind: 'refused', reason: 'Refused', message, spares: { except: undefined } } as const
     return { ...reading, desired, desiredServer: undefined }
   }
 
   /** Undefined where it is not to be served here by an oMLX that this agent starts. */
-  #omlxClaimIn({ desired, desiredServer, target }: Reading): OmlxClaim | undefined {
+  #omlxClaimIn({ desired, desiredServer, target }: Reading): Omit<OmlxClaim, 'isAdmitted'> | undefined {
     const { launches, publisher } = this.#rooms
     if (desired.kind !== 'serve' || desired.runtime !== 'omlx' || !desiredServer || !launches.startsOmlx)
       return undefined
@@ -298,6 +298,14 @@ export class ManagedService {
       model: desired.source,
       spec: { turboQuantBits, pagedSSDCacheDir, hotCacheMaxSize, pagedSSDCacheMaxSize },
     }
+  }
+
+  /** Undefined where nothing speaks for or against it now. */
+  #isAdmittedToOmlx(): boolean | undefined {
+    const { servers } = this.#rooms
+    const state = servers.get(this.key)
+    if (state && !isOver(state) && servers.runningRuntimeOf(this.key) === 'omlx') return true
+    return this.#fetch.view().kind === 'failed' ? false : undefined
   }
 
   #readObjects(): Reading {
@@ -446,6 +454,14 @@ export class ManagedService {
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)
     return leaving(this.key) ?? unloadReasons.of(service?.metadata.uid ?? this.#metadata?.uid)
   }
+}
+
+/** What is served is served without it. */
+function withOmlxProblem(reading: Reading, problem: string | undefined): Reading {
+  const { desired } = reading
+  if (problem === undefined || desired.kind !== 'serve') return reading
+  const notice = [desired.notice, `It runs without what it asks of oMLX: ${problem}`]
+  return { ...reading, desired: { ...desired, notice: notice.filter((one) => one !== undefined).join(' ') } }
 }
 
 const memoryReasons: ReadonlySet<string> = new Set<MemoryReason>([

@@ -1,17 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
-import {
-  agreement,
-  type AskedFlag,
-  cacheFolderFlag,
-  type OmlxAgreement,
-  type OmlxClaim,
-} from '../runtimes/omlx-settings.ts'
+import { agreement, flagsAskedBy, type OmlxAgreement, type OmlxClaim } from '../runtimes/omlx-settings.ts'
 
 interface OmlxClaimsOptions {
   /** The flags of services that the one which runs was started with. */
   readonly running: () => ReadonlyMap<string, string> | undefined
-  readonly allowsFolder: (path: string, namespace: string) => Promise<boolean>
-  /** Another service may agree with the others now, or no longer. */
+  /** Why this machine does not give an oMLX what is asked for, as a sentence. */
+  readonly problemOf: (claim: OmlxClaim) => Promise<string | undefined>
+  /** Another service may agree with the others now, or no longer; or {@link OmlxClaims.problemOf} is another. */
   readonly enqueue: (key: string) => void
   /** Other flags may be asked for. */
   readonly onChange: () => void
@@ -21,18 +16,26 @@ interface OmlxClaimsOptions {
 export class OmlxClaims {
   readonly #options: OmlxClaimsOptions
   readonly #claims = new Map<string, OmlxClaim>()
+  readonly #problems = new Map<string, string>()
 
   constructor(options: OmlxClaimsOptions) {
     this.#options = options
   }
 
-  /** `claim`: undefined where the service is not to be served here by that oMLX. */
-  know(key: string, claim: OmlxClaim | undefined): void {
-    if (isDeepStrictEqual(claim, this.#claims.get(key))) return
-    if (claim) this.#claims.set(key, claim)
-    else this.#claims.delete(key)
-    for (const other of this.#claims.keys()) if (other !== key) this.#options.enqueue(other)
-    this.#options.onChange()
+  /**
+   * `asked`: undefined where the service is not to be served here by that oMLX. `isAdmitted`: undefined = as it was for this model, as while oMLX is
+   * started again and has no model.
+   */
+  know(key: string, asked: Omit<OmlxClaim, 'isAdmitted'> | undefined, isAdmitted?: boolean): void {
+    const before = this.#claims.get(key)
+    const wasAdmitted = before?.isAdmitted === true && before.model === asked?.model
+    this.#set(key, asked && { ...asked, isAdmitted: isAdmitted ?? wasAdmitted })
+  }
+
+  /** Whether it is about to be served, as far as this machine can tell. */
+  admitted(key: string, isAdmitted: boolean): void {
+    const claim = this.#claims.get(key)
+    if (claim) this.#set(key, { ...claim, isAdmitted })
   }
 
   /** A sentence why it is not served. */
@@ -40,18 +43,46 @@ export class OmlxClaims {
     return this.#claims.has(key) ? this.#agreement().conflicts.get(key) : undefined
   }
 
-  /** The flags that are asked for, but for folders that are closed to who asks. */
-  async flags(): Promise<ReadonlyMap<string, string>> {
-    const { flags } = this.#agreement()
-    const allowed = await Promise.all(flags.map(async (asked) => ((await this.#allows(asked)) ? [asked] : [])))
-    return new Map(allowed.flat().map(({ flag, value }) => [flag, value]))
+  /** A sentence why nothing that it asks for is asked of oMLX, although it may be served. */
+  problemOf(key: string): string | undefined {
+    return this.#problems.get(key)
   }
 
-  async #allows({ flag, value, namespace }: AskedFlag): Promise<boolean> {
-    return flag !== cacheFolderFlag || (await this.#options.allowsFolder(value, namespace))
+  /** The flags that are asked for. */
+  async flags(): Promise<ReadonlyMap<string, string>> {
+    await Promise.all([...this.#claims].map(([key, claim]) => this.#judge(key, claim)))
+    return new Map(this.#agreement().flags)
+  }
+
+  /** One that is served may be edited, and what its disk has room for changes: what oMLX was started with is not judged again. */
+  async #judge(key: string, claim: OmlxClaim): Promise<void> {
+    const running = this.#options.running()
+    const asksAnew = flagsAskedBy(claim.spec).some(([flag, value]) => running?.get(flag) !== value)
+    const problem = claim.isAdmitted && asksAnew ? await this.#options.problemOf(claim) : undefined
+    if (this.#claims.get(key) !== claim || this.#problems.get(key) === problem) return
+    if (problem === undefined) this.#problems.delete(key)
+    else this.#problems.set(key, problem)
+    this.#enqueueAll()
+    this.#options.onChange()
+  }
+
+  #set(key: string, claim: OmlxClaim | undefined): void {
+    if (isDeepStrictEqual(claim, this.#claims.get(key))) return
+    this.#problems.delete(key)
+    if (claim) this.#claims.set(key, claim)
+    else this.#claims.delete(key)
+    this.#enqueueAll(key)
+    this.#options.onChange()
+  }
+
+  #enqueueAll(but?: string): void {
+    for (const key of this.#claims.keys()) if (key !== but) this.#options.enqueue(key)
   }
 
   #agreement(): OmlxAgreement {
-    return agreement(this.#claims, this.#options.running())
+    const claims = [...this.#claims].map(
+      ([key, claim]) => [key, this.#problems.has(key) ? { ...claim, isAdmitted: false } : claim] as const,
+    )
+    return agreement(new Map(claims), this.#options.running())
   }
 }

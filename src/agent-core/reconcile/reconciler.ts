@@ -99,7 +99,7 @@ export class Reconciler {
     { readonly hold: Extract<UnloadReason, { kind: 'held' }>; readonly isLeft: (key: string) => boolean } | undefined
 
   constructor(options: ReconcilerOptions) {
-    const { memory, servers, unloadReasons, narrator, log, onPass, onAdmission } = options
+    const { memory, servers, launches, unloadReasons, narrator, log, onPass, onAdmission } = options
     const { now = steadyNow, random = Math.random } = options
     const enqueue = (key: string): void => this.enqueue(key)
     this.#options = options
@@ -117,7 +117,7 @@ export class Reconciler {
     })
     this.omlxClaims = new OmlxClaims({
       running: () => options.omlx?.flags(),
-      allowsFolder: async (path, namespace) => (await options.models.cacheFolderProblem(path, namespace)) === undefined,
+      problemOf: ({ spec, namespace }) => launches.omlxProblem(spec, namespace),
       enqueue,
       onChange: () => options.omlx?.claimsChanged(),
     })

@@ -11,7 +11,15 @@ import {
 } from '../servers/launch.ts'
 import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
 import { type Dialect, type Dialects, tooOld } from '../runtimes/dialect.ts'
-import { cacheFolder, folderRefused, hotCacheBytes } from '../runtimes/omlx-settings.ts'
+import {
+  cacheFolder,
+  diskCacheBytes,
+  diskCacheProblem,
+  folderRefused,
+  hotCacheBytes,
+  hotCacheProblem,
+  type OmlxFields,
+} from '../runtimes/omlx-settings.ts'
 import type { CommandInput, DaemonRuntime, ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { loopback } from '../servers/listening.ts'
@@ -31,6 +39,10 @@ export interface LaunchSettings extends RuntimeSettings {
   readonly host: (runtime: ProcessRuntime, key: string) => string
   /** The port at which a daemon listens on loopback. */
   readonly daemonPort: (runtime: DaemonRuntime) => number
+  /** What all models may have of memory, in bytes; undefined = not known. */
+  readonly memoryBudget?: () => number | undefined
+  /** Where the oMLX that this agent starts has its cache where no service names a folder. */
+  readonly omlxCacheFolder: string
   /** Tells what this agent makes in a daemon from what others do. */
   readonly owner: string
   /** For every server of the runtime, as they are at its start. */
@@ -39,7 +51,7 @@ export interface LaunchSettings extends RuntimeSettings {
 
 export interface ServerLaunchesOptions {
   readonly settings: LaunchSettings
-  readonly models: Pick<Models, 'header' | 'cacheFolderProblem'>
+  readonly models: Pick<Models, 'header' | 'cacheFolderProblem' | 'cacheRoomBytes'>
   readonly dialects: Dialects
   readonly findBinary: (runtime: Runtime) => Promise<Executable>
   /** Whether a spec of the namespace may name this file; links are followed. */
@@ -101,7 +113,7 @@ export class ServerLaunches {
     const { desiredServer, runtime, model, dialect } = prepared
     const message = this.#tooOld(prepared, executable) ?? (await runtime.modelProblem(model.path))
     if (message !== undefined) return { message }
-    if (runtime.kind === 'daemon') return this.#cacheProblem(desiredServer)
+    if (runtime.kind === 'daemon') return this.#refusedByOmlx(desiredServer)
     const refused = await startProblem(desiredServer.spec.extraArgs, {
       policy: settings.policy,
       flags: runtime.flags,
@@ -112,13 +124,25 @@ export class ServerLaunches {
     return refused === undefined ? undefined : { message: refused, refusal: 'ExtraArgsRejected' }
   }
 
-  async #cacheProblem({ spec, service, runtime }: DesiredServer): Promise<StartFailure | undefined> {
+  async #refusedByOmlx({ spec, service, runtime }: DesiredServer): Promise<StartFailure | undefined> {
+    if (runtime !== 'omlx' || !this.startsOmlx) return undefined
+    const message = await this.omlxProblem(spec, service.metadata.namespace)
+    return message === undefined ? undefined : { message, refusal: 'Refused' }
+  }
+
+  /** Why an oMLX that this agent starts does not get what a spec of the namespace asks of its caches, as a sentence. */
+  async omlxProblem(spec: OmlxFields, namespace: string): Promise<string | undefined> {
+    const { models, settings } = this.#options
+    const budgetBytes = settings.memoryBudget?.()
+    const tooHot = budgetBytes === undefined ? undefined : hotCacheProblem(spec, budgetBytes)
+    if (tooHot !== undefined) return tooHot
     const folder = cacheFolder(spec)
-    if (runtime !== 'omlx' || !this.startsOmlx || folder === undefined) return undefined
-    const problem = await this.#options.models.cacheFolderProblem(folder, service.metadata.namespace)
-    if (!problem) return undefined
-    const message = folderRefused(folder, problem.kind === 'ofModel' ? problem.modelFolder : undefined)
-    return { message, refusal: 'Refused' }
+    const closed = folder === undefined ? undefined : await models.cacheFolderProblem(folder, namespace)
+    if (folder !== undefined && closed)
+      return folderRefused(folder, closed.kind === 'ofModel' ? closed.modelFolder : undefined)
+    if (diskCacheBytes(spec) === 0) return undefined
+    const place = folder ?? settings.omlxCacheFolder
+    return diskCacheProblem(spec, place, await models.cacheRoomBytes(place))
   }
 
   /** Most programs end at a flag that they do not know, ours included. */

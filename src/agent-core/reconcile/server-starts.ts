@@ -6,6 +6,7 @@ import type { Admission } from './admission.ts'
 import { scaledToZero } from './desired.ts'
 import type { ServerFiles } from './model-request.ts'
 import type { Narrator } from './narrator.ts'
+import type { OmlxClaims } from './omlx-claims.ts'
 import type { ServerView } from './plan/observation.ts'
 import type { DesiredServer, Reading } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
@@ -39,7 +40,11 @@ export interface ServerStartsOptions {
     | 'stop'
   >
   readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
-  readonly admission: Pick<Admission, 'need' | 'prepare' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'>
+  readonly admission: Pick<
+    Admission,
+    'need' | 'prepare' | 'wouldFit' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'
+  >
+  readonly omlxClaims: Pick<OmlxClaims, 'admitted'>
   readonly fuse: Pick<PanicFuse, 'ask' | 'isNews' | 'forget'>
   readonly narrator: Pick<Narrator, 'tell' | 'startFailed' | 'notStarted'>
   readonly log: Logger
@@ -125,9 +130,10 @@ export class ServerStarts {
     desiredServer: DesiredServer,
     file: ServerFiles,
   ) {
-    const { key, servers, launches } = this.#options
+    const { key, servers, launches, omlxClaims } = this.#options
     if (role === 'current') this.#stopReason = ''
     if (!(await isThere(file.path)) || (file.draft !== undefined && !(await isThere(file.draft)))) return false
+    if (desiredServer.runtime === 'omlx') omlxClaims.admitted(key, await this.#wouldStart(desiredServer, file))
     const binary = await launches.findBinary(desiredServer.runtime)
     const inputs = await inputsOf(model, binary, file)
     const before = role === 'current' ? this.#current : this.#successor
@@ -222,6 +228,14 @@ export class ServerStarts {
     if (inputs === this.#inputs || !waitsForBackOff) return now() + lookForChangesEveryMs
     servers.clearBackOff(key)
     return now()
+  }
+
+  /** As far as can be told before its daemon is asked. */
+  async #wouldStart(desiredServer: DesiredServer, file: ServerFiles): Promise<boolean> {
+    const { key, launches, admission } = this.#options
+    const prepared = await launches.prepare(desiredServer, file, { kind: 'missing', message: '' })
+    if (await launches.startProblem(prepared, '')) return false
+    return admission.wouldFit(key, desiredServer, await this.#needOf(prepared))
   }
 
   /** Before its files are looked at for their size. Undefined where it could not be started, which counts as a start that failed. */

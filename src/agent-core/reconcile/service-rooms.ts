@@ -42,7 +42,7 @@ export interface ServiceRooms {
   readonly narrator: Narrator
   readonly launches: ServerLaunches
   readonly names: Pick<ServiceNames, 'sharing'>
-  readonly omlxClaims: Pick<OmlxClaims, 'know' | 'conflictOf'>
+  readonly omlxClaims: Pick<OmlxClaims, 'know' | 'admitted' | 'conflictOf' | 'problemOf'>
   readonly settings: ServiceSettings
   readonly hostAddress: () => Observation['address']
   readonly apiKeys: Pick<ApiKeys, 'want' | 'forget' | 'stateOf'>

@@ -181,7 +181,7 @@ interface RuntimeSearch {
       Record<DaemonRuntime['port'], number>
   >
   /** Why a daemon that the agent starts does not answer; undefined where the agent does not start it. */
-  readonly whyAbsent?: (daemon: DaemonRuntimeName) => AbsentDaemon | undefined
+  readonly whyAbsent?: (daemon: DaemonRuntimeName) => Promise<AbsentDaemon | undefined>
 }
 
 /** Why a daemon that this agent starts is not there: a sentence. */
@@ -198,7 +198,7 @@ export function findRuntime(
 ): Promise<Found> {
   if (runtime.kind === 'daemon') {
     return findDaemon(runtime, settings[runtime.port], {
-      whyAbsent: () => whyAbsent?.(runtime.name),
+      whyAbsent: async () => whyAbsent?.(runtime.name),
       own: ownDaemon(runtime, stateDir, settings),
     })
   }
@@ -226,11 +226,11 @@ export async function findDaemon(
   {
     whyAbsent,
     own,
-  }: { readonly whyAbsent?: () => AbsentDaemon | undefined; readonly own?: OwnDaemon | undefined } = {},
+  }: { readonly whyAbsent?: () => Promise<AbsentDaemon | undefined>; readonly own?: OwnDaemon | undefined } = {},
 ): Promise<Found> {
   const { product, portFlag, howToStart, mayRun, start } = runtime
   if (port === 0) return { kind: 'missing', message: `${product} is switched off here (${portFlag} 0).` }
-  const reason = whyAbsent?.()
+  const reason = await whyAbsent?.()
   if (reason?.isLeaving === true) return { kind: 'missing', message: reason.message }
   const absent = {
     kind: 'missing',

@@ -1,3 +1,4 @@
+import { formatBytes } from '../../contract/format.ts'
 import { type InferenceServiceSpec, unreadSetting } from '../kube/resources.ts'
 import { isBelowAny } from './argument-policy.ts'
 
@@ -10,11 +11,9 @@ const cacheFlags = {
 type CacheField = keyof typeof cacheFlags
 const cacheFields = Object.keys(cacheFlags) as readonly CacheField[]
 
-/** The flag that names a folder. */
-export const cacheFolderFlag = cacheFlags.pagedSSDCacheDir
 export const omlxServiceFlags: readonly string[] = Object.values(cacheFlags)
 
-type OmlxFields = Pick<InferenceServiceSpec, CacheField | 'turboQuantBits'>
+export type OmlxFields = Pick<InferenceServiceSpec, CacheField | 'turboQuantBits'>
 
 /** Undefined where it is absent or cannot be read. */
 function stated<Name extends keyof OmlxFields>(spec: OmlxFields, name: Name) {
@@ -32,10 +31,27 @@ export const unreadFields = (spec: OmlxFields): string[] =>
 
 const units: Readonly<Record<string, number>> = { KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3, TB: 1024 ** 4 }
 
-/** The memory that the spec asks for beside its model. */
-export function hotCacheBytes(spec: OmlxFields): number {
-  const size = stated(spec, 'hotCacheMaxSize') ?? '0'
+function bytesOf(spec: OmlxFields, field: 'hotCacheMaxSize' | 'pagedSSDCacheMaxSize'): number {
+  const size = stated(spec, field) ?? '0'
   return Math.ceil(Number.parseFloat(size) * (units[size.slice(-2)] ?? 0))
+}
+
+/** The memory that the spec asks for beside its model. */
+export const hotCacheBytes = (spec: OmlxFields): number => bytesOf(spec, 'hotCacheMaxSize')
+
+/** What the spec asks for of a disk. */
+export const diskCacheBytes = (spec: OmlxFields): number => bytesOf(spec, 'pagedSSDCacheMaxSize')
+
+/** A sentence where the cache in memory would be more than all models may have together. */
+export function hotCacheProblem(spec: OmlxFields, budgetBytes: number): string | undefined {
+  if (hotCacheBytes(spec) <= budgetBytes) return undefined
+  return `spec.hotCacheMaxSize: ${stated(spec, 'hotCacheMaxSize') ?? ''} is refused: all models of this machine together may have ${formatBytes(budgetBytes)} of memory. Say less, or take it out.`
+}
+
+/** A sentence where the cache in the folder would be more than its disk has room for. */
+export function diskCacheProblem(spec: OmlxFields, folder: string, roomBytes: number): string | undefined {
+  if (diskCacheBytes(spec) <= roomBytes) return undefined
+  return `spec.pagedSSDCacheMaxSize: ${stated(spec, 'pagedSSDCacheMaxSize') ?? ''} is refused: the disk of ${folder} has room for a cache of ${formatBytes(roomBytes)}. Say less, name a folder on another disk as spec.pagedSSDCacheDir, or make room there.`
 }
 
 /** A sentence where the cache would lie outside of what strangers may name on this machine. By the names alone: links are followed before a start. */
@@ -58,14 +74,16 @@ export interface OmlxClaim {
   /** Its model, as the Model says it: oMLX has one in memory once for all services that ask for it. */
   readonly model: string
   readonly spec: OmlxFields
+  /** It is served, or its model is here and fits: until then it asks for nothing, since it may never be served. */
+  readonly isAdmitted: boolean
 }
 
-/** A flag with its value, and the namespace whose service asks for it. */
-export interface AskedFlag {
-  readonly flag: string
-  readonly value: string
-  readonly namespace: string
-}
+/** The flags that a spec asks for, each with its value. */
+export const flagsAskedBy = (spec: OmlxFields): [flag: string, value: string][] =>
+  cacheFields.flatMap((field) => {
+    const value = stated(spec, field)
+    return value === undefined ? [] : [[cacheFlags[field], value]]
+  })
 
 interface Place {
   /** Services that say the same of it agree. */
@@ -92,14 +110,15 @@ function placesOf({ model, spec }: OmlxClaim): Place[] {
 
 export interface OmlxAgreement {
   /** In the order of {@link omlxServiceFlags}. */
-  readonly flags: readonly AskedFlag[]
+  readonly flags: readonly (readonly [flag: string, value: string])[]
   /** By service: a sentence why it is not served, with which other service it disagrees and about what. */
   readonly conflicts: ReadonlyMap<string, string>
 }
 
 /**
  * What services ask of one oMLX that can be had together. Those that agree with the oMLX that runs come first, so that an edit of one takes it from no
- * other; then the oldest.
+ * other; then the oldest. One that is not admitted is told of those before it with which it disagrees: its conflict is the same before and after it is
+ * admitted, so that a service whose download ends with its refusal does not begin it again and again.
  *
  * @param running The flags that it was started with; undefined where it was not started.
  */
@@ -108,25 +127,20 @@ export function agreement(
   running: ReadonlyMap<string, string> | undefined,
 ): OmlxAgreement {
   const agreesWithIt = ({ spec }: OmlxClaim) =>
-    running !== undefined &&
-    cacheFields.every((field) => {
-      const value = stated(spec, field)
-      return value === undefined || running.get(cacheFlags[field]) === value
-    })
+    running !== undefined && flagsAskedBy(spec).every(([flag, value]) => running.get(flag) === value)
   const rank = (key: string, claim: OmlxClaim): string => `${agreesWithIt(claim) ? 0 : 1} ${claim.since} ${key}`
   const inOrder = [...claims].sort((one, other) => (rank(...one) < rank(...other) ? -1 : 1))
-  const taken = new Map<string, { readonly key: string; readonly value: string; readonly namespace: string }>()
+  const taken = new Map<string, { readonly key: string; readonly value: string }>()
   const conflicts = new Map<string, string>()
   for (const [key, claim] of inOrder) {
     const places = placesOf(claim)
     const clash = places.find(({ of, value }) => (taken.get(of)?.value ?? value) !== value)
     if (clash) conflicts.set(key, conflictSentence(clash, taken.get(clash.of)))
-    else
-      for (const { of, value } of places) if (!taken.has(of)) taken.set(of, { key, value, namespace: claim.namespace })
+    else if (claim.isAdmitted) for (const { of, value } of places) if (!taken.has(of)) taken.set(of, { key, value })
   }
   const flags = cacheFields.flatMap((field) => {
     const asked = taken.get(field)
-    return asked ? [{ flag: cacheFlags[field], value: asked.value, namespace: asked.namespace }] : []
+    return asked ? [[cacheFlags[field], asked.value] as const] : []
   })
   return { flags, conflicts }
 }

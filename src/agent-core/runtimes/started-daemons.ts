@@ -101,9 +101,9 @@ export class StartedDaemons {
     for (const keeper of this.#keepers.values()) keeper.settingsChanged()
   }
 
-  /** Undefined where it is not this agent that starts it. */
-  whyAbsent(runtime: DaemonRuntimeName): AbsentDaemon | undefined {
-    return this.#keepers.get(runtime)?.whyAbsent
+  /** By what services ask for now. Undefined where it is not this agent that starts it. */
+  async whyAbsent(runtime: DaemonRuntimeName): Promise<AbsentDaemon | undefined> {
+    return this.#keepers.get(runtime)?.whyAbsent()
   }
 
   /** Whether the one that answers was started here. */
@@ -342,12 +342,14 @@ class Keeper {
     )
   }
 
-  get whyAbsent(): AbsentDaemon | undefined {
+  async whyAbsent(): Promise<AbsentDaemon | undefined> {
     const { product } = this.#runtime
     const { flag } = this.#start.setting
     if (this.#ending && this.#isWanted !== this.#ending.isUnwanted)
       return { isLeaving: true, message: this.#ending.message }
     if (!this.#isWanted) return undefined
+    const lacks = this.runs ? await this.#lacks() : undefined
+    if (lacks?.size) return { isLeaving: true, message: this.#startAgainMessage(lacks) }
     return { isLeaving: false, message: this.#problem ?? `${product} is being started here (${flag}).` }
   }
 
@@ -456,7 +458,7 @@ class Keeper {
 
   /** It keeps running while it has what services ask for, whatever else it has. */
   async #startAgainAsAsked(): Promise<number | undefined> {
-    const { product, name } = this.#runtime
+    const { name } = this.#runtime
     const lacks = await this.#lacks()
     if (lacks.size === 0) {
       this.#busySince = undefined
@@ -466,7 +468,7 @@ class Keeper {
       }
       return this.#trial.isUnderWay ? this.#lookEveryMs : undefined
     }
-    const message = `${product} is started again with ${shownFlags(lacks)}, for which services ask, once it answers no request.`
+    const message = this.#startAgainMessage(lacks)
     if (this.#ending?.message !== message) {
       this.#ending = { isUnwanted: false, message }
       this.#options.onChange(name)
@@ -478,6 +480,10 @@ class Keeper {
     this.#busySince = undefined
     await this.#leave(this.#ending, async () => !this.#isWanted || (await this.#lacks()).size > 0)
     return undefined
+  }
+
+  #startAgainMessage(lacks: ReadonlyMap<string, string>): string {
+    return `${this.#runtime.product} is started again with ${shownFlags(lacks)}, for which services ask, once it answers no request.`
   }
 
   /** What services ask for and the one that runs was not started with. */

@@ -275,6 +275,8 @@ const bearer = (key: string | undefined) => (key === undefined ? {} : { authoriz
 
 const settingsIn = (base: string): string => join(base, 'settings.json')
 const modelsIn = (home: string): string => join(home, 'models')
+/** Where it has its cache while no flag says otherwise. */
+export const omlxCacheIn = (home: string): string => join(home, 'cache')
 
 /** By the name of the folder, where no other folder has it. Nothing is changed where it is there already. */
 async function linkInto(models: string, folder: string): Promise<void> {

@@ -3,8 +3,10 @@ import { inferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
 import {
   agreement,
   cacheFolderProblem,
+  diskCacheProblem,
   folderRefused,
   hotCacheBytes,
+  hotCacheProblem,
   type OmlxClaim,
   unreadFields,
 } from '../../../src/agent-core/runtimes/omlx-settings.ts'
@@ -14,7 +16,7 @@ interface Asked {
   readonly model?: string
 }
 
-/** Claims of services that were made one after the other. */
+/** Admitted claims of services that were made one after the other. */
 const claimsOf = (...asked: readonly Asked[]): ReadonlyMap<string, OmlxClaim> =>
   new Map(
     asked.map(({ model = '', ...spec }, at) => [
@@ -22,13 +24,14 @@ const claimsOf = (...asked: readonly Asked[]): ReadonlyMap<string, OmlxClaim> =>
       {
         ...{ namespace: 'ns', since: `2026-01-0${at + 1}T00:00:00Z`, model: model === '' ? `model ${at}` : model },
         spec: inferenceServiceSpec.parse(spec),
+        isAdmitted: true,
       },
     ]),
   )
 
 const agreed = (...asked: readonly Asked[]) => {
   const { flags, conflicts } = agreement(claimsOf(...asked), undefined)
-  return { flags: flags.map(({ flag, value }) => `${flag} ${value}`), conflicts: [...conflicts] }
+  return { flags: flags.map(([flag, value]) => `${flag} ${value}`), conflicts: [...conflicts] }
 }
 
 test('what services ask together is had together, and those that ask for nothing agree with all', () => {
@@ -65,7 +68,7 @@ test('one that waits asks for nothing: who comes after it is compared with those
 test('who agrees with the oMLX that runs comes before older ones: an edit takes it from nobody', () => {
   const running = new Map([['--hot-cache-max-size', '8GB']])
   const { flags, conflicts } = agreement(claimsOf({ hotCacheMaxSize: '16GB' }, { hotCacheMaxSize: '8GB' }), running)
-  expect([flags.map(({ value }) => value), [...conflicts.keys()]]).toEqual([['8GB'], ['ns/a']])
+  expect([flags.map(([, value]) => value), [...conflicts.keys()]]).toEqual([['8GB'], ['ns/a']])
 })
 
 test('bits are one model’s: services of one Model have to say the same of them, nothing included', () => {
@@ -116,4 +119,14 @@ test('a folder for its cache that has to do with a model’s is refused in a sen
   expect(folderRefused('/lent/kiwis/cache', '/lent/kiwis')).toBe(
     'spec.pagedSSDCacheDir: /lent/kiwis/cache is refused: /lent/kiwis is the folder of a model, and oMLX may have its cache neither in it nor around it. Name a folder apart from all models, or take it out.',
   )
+})
+
+test('a size that this machine does not have is refused in a sentence that says what it has', () => {
+  const spec = inferenceServiceSpec.parse({ hotCacheMaxSize: '8 GB', pagedSSDCacheMaxSize: '1TB' })
+  const gib = 1024 ** 3
+  expect([hotCacheProblem(spec, 8 * gib), diskCacheProblem(spec, '/cache', 1024 * gib)]).toEqual([undefined, undefined])
+  expect([hotCacheProblem(spec, 8 * gib - 1), diskCacheProblem(spec, '/cache', 90e9)]).toEqual([
+    'spec.hotCacheMaxSize: 8GB is refused: all models of this machine together may have 8.6 GB of memory. Say less, or take it out.',
+    'spec.pagedSSDCacheMaxSize: 1TB is refused: the disk of /cache has room for a cache of 90.0 GB. Say less, name a folder on another disk as spec.pagedSSDCacheDir, or make room there.',
+  ])
 })

@@ -182,7 +182,7 @@ test('none is started where its port says that there is none', async () => {
   await using there = await machine({ port: 0 })
   const daemons = there.agent()
   await begin(daemons)
-  expect([daemons.whyAbsent('ollama'), daemons.notices()]).toEqual([undefined, []])
+  expect([await daemons.whyAbsent('ollama'), daemons.notices()]).toEqual([undefined, []])
 })
 
 test('where another program has the port nothing is started, with one sentence', async () => {

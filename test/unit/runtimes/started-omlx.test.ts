@@ -175,7 +175,7 @@ test('it has the flags for which services ask; other ones start it again, after 
   const answer = await complete(there.port, 'apples', { max_tokens: 60, stream: true }, headers)
   there.wishes.asked = new Map([['--paged-ssd-cache-max-size', '50GB']])
   daemons.tend()
-  const why = await eventually(() => [daemons.whyAbsent('omlx')].find((one) => one?.isLeaving === true))
+  const why = await eventually(async () => [await daemons.whyAbsent('omlx')].find((one) => one?.isLeaving === true))
   expect(why.message).toBe(
     'oMLX is started again with --paged-ssd-cache-max-size 50GB, for which services ask, once it answers no request.',
   )
@@ -193,7 +193,7 @@ test('it has the flags for which services ask; other ones start it again, after 
   const second = await there.listener()
   there.wishes.asked = new Map()
   daemons.tend()
-  await eventually(() => daemons.whyAbsent('omlx')?.isLeaving !== true)
+  await eventually(async () => (await daemons.whyAbsent('omlx'))?.isLeaving !== true)
   expect(await there.listener()).toBe(second)
 })
 
@@ -254,11 +254,11 @@ test('one that ends by itself while it waits to be started again is not said to 
   await complete(there.port, 'apples', { max_tokens: 1_000, stream: true }, headers)
   there.wishes.asked = new Map([['--hot-cache-max-size', '8GB']])
   daemons.tend()
-  await eventually(() => daemons.whyAbsent('omlx')?.isLeaving === true)
+  await eventually(async () => (await daemons.whyAbsent('omlx'))?.isLeaving === true)
   await writeFile(join(there.folder, 'omlx.broken'), '')
   process.kill(pid, 'SIGKILL')
   await eventually(() => daemons.notices().some((notice) => notice.includes('exited with code 1')))
-  const why = daemons.whyAbsent('omlx')
+  const why = await daemons.whyAbsent('omlx')
   expect([why?.isLeaving, why?.message]).toEqual([false, expect.stringContaining('exited with code 1')])
 })
 

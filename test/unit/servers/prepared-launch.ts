@@ -38,11 +38,13 @@ export async function prepareLaunch(
       policy: { allowsUnsafe: false, allowedEnv: [sampleVariable], modelRoots: [] },
       ...{ port: () => ({ kind: 'ephemeral' as const }), host: () => '127.0.0.1' },
       ...{ daemonPort: () => daemonPort, startsOmlx: () => startsOmlx, owner: 'test' },
+      ...{ omlxCacheFolder: '/state/daemons/omlx/cache', memoryBudget: () => 2 ** 34 },
       rules: (chosen) => ({ ...launchRules(settings, chosen), startupStallMs: stallMs }),
     },
     models: {
       header: () => Promise.reject(new Error('not read')),
       cacheFolderProblem: () => Promise.resolve({ kind: 'closed' }),
+      cacheRoomBytes: () => Promise.resolve(2 ** 40),
     },
     ...{ findBinary: () => Promise.resolve({ kind: 'found', path: executable }), metal: false },
     allowsFile: () => Promise.resolve(true),
