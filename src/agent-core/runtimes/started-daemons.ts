@@ -328,7 +328,7 @@ class Keeper {
     return this.runs ? this.#latestFlags : undefined
   }
 
-  /** Of the latest start. */
+  /** The flags of services in the command line of the latest start. */
   get #latestFlags(): ReadonlyMap<string, string> | undefined {
     const command = this.#servers.commandOf(this.key)
     return command && flagsIn(command, this.#start.serviceFlags)

@@ -288,7 +288,7 @@ export class DaemonModel implements ServedModel {
     void this.#copyOutput()
   }
 
-  /** Of a daemon that was started here; the log of the service is where people look. Never rejects. */
+  /** Only a daemon that was started here has output; people look for it in the log of the service. Never rejects. */
   async #copyOutput(): Promise<void> {
     const { output, daemon, log, key: service } = this.#options
     const { signal } = this.#copying
@@ -398,7 +398,7 @@ export class DaemonModel implements ServedModel {
         missed = 0
       } catch (error) {
         if (!(error instanceof DaemonError)) throw error
-        // Of anything else the load itself tells.
+        // Every other trouble ends the load, which tells it.
         missed = error.trouble === 'silent' ? missed + 1 : 0
         if (missed >= liveness.hungMisses) return error
       }

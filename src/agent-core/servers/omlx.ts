@@ -86,7 +86,12 @@ export class Omlx implements Daemon {
   }
 
   get output(): ReadableOutput | undefined {
-    return this.#own?.runs() === true ? this.#own.output : undefined
+    return this.#isOurs ? this.#own?.output : undefined
+  }
+
+  /** The one that answers was started here. */
+  get #isOurs(): boolean {
+    return this.#own?.runs() === true
   }
 
   async version(signal: AbortSignal): Promise<string> {
@@ -102,7 +107,7 @@ export class Omlx implements Daemon {
     const model = await this.#modelIn(folder, signal)
     this.#path = model.model_path
     if (model.loaded) return model.id
-    if (this.#own?.runs() === true) await this.#sayCacheBits(model.id, cacheBits, signal)
+    if (this.#isOurs) await this.#sayCacheBits(model.id, cacheBits, signal)
     let isReloaded = false
     onStep(`${this.title} loads ${model.id}`)
     for (;;) {
@@ -110,7 +115,7 @@ export class Omlx implements Daemon {
       if (answer.status === 200) return model.id
       if (answer.status !== 409) throw this.#notLoaded(model.id, answer)
       // What failed once is tried again where nobody else decides that.
-      if (this.#own?.runs() === true && !isReloaded && isSticky.test(wordsOf(answer.said) ?? '')) {
+      if (this.#isOurs && !isReloaded && isSticky.test(wordsOf(answer.said) ?? '')) {
         isReloaded = true
         await this.#reload(signal)
         continue
