@@ -17,7 +17,8 @@ const mlxLm = useMlxLm()
 const ollamaProgram = useOllama()
 skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
 
-const body = (model: string) => JSON.stringify({ model, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }] })
+const body = (model: string, maxTokens = 2) =>
+  JSON.stringify({ model, max_tokens: maxTokens, messages: [{ role: 'user', content: 'hello' }] })
 const byOllama = { 'metalbar.dev/runtime': 'ollama' }
 const byOmlx = { 'metalbar.dev/runtime': 'omlx' }
 const omlxKey = 'key-of-the-person'
@@ -150,13 +151,13 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
     expect([await ollama.loaded(), await answers('plums', of('plums'))]).toEqual([loaded, both])
     const { stdout: log } = await second.run('logs', service('plums'))
     expect(log).toMatch(/It is loaded: .* in memory, after/)
-    const asked = Array.from({ length: 200 }, async () => {
+    // Far more than is generated while a command starts, however busy this machine is.
+    const asked = Array.from({ length: 100 }, async () => {
       const answer = await fetch(`http://127.0.0.1:${clientPort}/v1/chat/completions`, {
-        ...{ method: 'POST', headers: { 'content-type': 'application/json' }, body: body('plums') },
+        ...{ method: 'POST', headers: { 'content-type': 'application/json' }, body: body('plums', 1_000_000) },
       })
       return `${answer.status} ${await answer.text()}`
     })
-    await Promise.race(asked)
     expect((await second.run('evict', service('plums'))).code).toBe(0)
     await second.service('plums', 'stopping')
     expect((await second.run('skip-drain', service('plums'))).code).toBe(0)
