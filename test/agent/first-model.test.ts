@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdir, readFile, symlink, utimes } from 'node:fs/promises'
+import { cp, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { expect, inject, test } from 'vitest'
@@ -31,14 +31,17 @@ const blocks = [...page.matchAll(/(?:^<!-- (.*?) -->\n\n)?^```sh\n([^]*?)^```$/g
 )
 const executed = blocks.filter(({ note }) => !note.startsWith('not executed: '))
 
-/** What a clone has, but for git's own folder; the packages that `npm ci` would bring are this clone's. */
+/** What a clone has, but for git's own folder, with this clone's packages as `npm ci` would have brought them: make runs no npm on those. */
 async function freshClone(folder: string): Promise<string> {
   const clone = path.join(folder, 'metalbar')
   const left = new Set(['.git', 'node_modules', 'out', 'dist'].map((name) => path.join(root, name)))
   await cp(root, clone, { recursive: true, filter: (file) => !left.has(file) })
-  await symlink(path.join(root, 'node_modules'), path.join(clone, 'node_modules'))
-  // Whatever its time is here, make must not run npm on packages that the whole run uses.
-  await utimes(path.join(clone, 'package-lock.json'), 0, 0)
+  const packages = path.join(root, 'node_modules')
+  const here = path.join(clone, 'node_modules')
+  await mkdir(here)
+  const names = (await readdir(packages)).filter((name) => name !== '.installed')
+  await Promise.all(names.map((name) => symlink(path.join(packages, name), path.join(here, name))))
+  await writeFile(path.join(here, '.installed'), '')
   return clone
 }
 
