@@ -219,6 +219,28 @@ describe('ways to publish', () => {
     ])
   })
 
+  test('a Service that the controller leads to no relay is told for each generation of the InferenceService, and one that it leads there is not', async () => {
+    const there = await begin({}, 'relay')
+    const { agent, cluster } = there
+    await there.serve()
+    await eventually(() => {
+      agent.clock.now += 61_000
+      return there.notAdopted.length > 0
+    })
+    expect(there.notAdopted).toEqual([
+      expect.stringMatching(
+        /\/tiny: LLMKube's controller leads Service tiny to no relay, so no pod reaches this model/,
+      ),
+    ])
+    await cluster.patch('inferenceservices', 'tiny', { spec: { contextSize: 4_096 } })
+    await eventually(() => there.notAdopted.length === 2)
+    await there.controlledBy({ relayPod })
+    await eventually(async () => (await cluster.find('services', 'tiny')) !== undefined)
+    await cluster.patch('inferenceservices', 'tiny', { spec: { contextSize: 8_192 } })
+    await there.looked()
+    expect(there.notAdopted).toHaveLength(2)
+  })
+
   test('what another machine holds for its relay is not served here, and is taken over from it once it is dead', async () => {
     const there = await begin({ relayPod }, 'relay')
     await there.serve()
@@ -285,6 +307,7 @@ class Story {
   readonly #options: StoryOptions
   readonly ingress = new OpenIngress()
   mode: PublishMode
+  readonly notAdopted: string[] = []
   readonly #services = new ObjectCache<InferenceService>()
   #agent: PublishingAgent<WaysToPublish> | undefined
   #controller: AsyncDisposable | undefined
@@ -321,6 +344,7 @@ class Story {
           ...given,
           ...{ mode: () => this.mode, ingress: this.ingress, learnt, lookEveryMs: 20, relayLeavesMs: 500 },
           inferenceService: ({ namespace, name }) => this.#services.get(namespace, name),
+          onNotAdopted: (key, message) => this.notAdopted.push(`${key}: ${message}`),
         }),
     )
     this.#agent = agent

@@ -71,6 +71,7 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     ingress: options.ingress,
     learnt: options.learnt,
     inferenceService: (target) => cluster.inferenceServices.get(target.namespace, target.name),
+    onNotAdopted: (key, message) => options.narrator.tell(key, { kind: 'notAdopted', message }),
     log,
     onChange: (key) => reconciler.enqueue(key),
   })

@@ -15,6 +15,7 @@ import {
   soonest,
   type Unfinished,
 } from './publisher.ts'
+import { RelayAdoption } from './relay-adoption.ts'
 import { type LearntFile, RelayChoice, type Way } from './relay-choice.ts'
 import { done, type WriteResult } from './writes.ts'
 
@@ -34,6 +35,8 @@ export interface WaysOptions extends Omit<PublisherOptions, 'naming' | 'pulse'> 
   readonly ingress: Ingress
   readonly learnt: LearntFile
   readonly inferenceService: (target: PublishTarget) => InferenceService | undefined
+  /** A service that is published for relays alone is led to none by the controller, as the sentence says. */
+  readonly onNotAdopted: (key: string, message: string) => void
   /** For tests. */
   readonly lookEveryMs?: number
   readonly relayLeavesMs?: number
@@ -55,6 +58,7 @@ export class WaysToPublish implements AsyncDisposable {
   readonly #direct: Publisher
   readonly #relay: Publisher
   readonly #choice: RelayChoice
+  readonly #adoption: RelayAdoption
   readonly #now: () => number
   /** When what goes beside a direct publication is tried again. */
   readonly #besideAt = new Map<string, number>()
@@ -81,6 +85,13 @@ export class WaysToPublish implements AsyncDisposable {
       holdsAny: () => this.#direct.held().length > 0 || this.#relay.held().length > 0,
       ingress: () => ingress.state.kind,
       lookEveryMs: options.lookEveryMs,
+    })
+    this.#adoption = new RelayAdoption({
+      relayed: () => (mode() === 'relay' ? this.#relay.held() : []),
+      leadsToRelay: (target) => this.#direct.leadsToRelay(target),
+      generationOf: (target) => options.inferenceService(target)?.metadata.generation,
+      onNotAdopted: options.onNotAdopted,
+      ...{ log, monotonicNow, lookEveryMs: options.lookEveryMs },
     })
   }
 
@@ -222,6 +233,7 @@ export class WaysToPublish implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#choice[Symbol.dispose]()
+    this.#adoption[Symbol.dispose]()
     for (const timer of this.#leaving.values()) clearTimeout(timer)
     await Promise.all([this.#direct[Symbol.asyncDispose](), this.#relay[Symbol.asyncDispose]()])
   }
@@ -374,6 +386,7 @@ export class WaysToPublish implements AsyncDisposable {
     }
     this.#choice.watch()
     this.#ways.set(key, way)
+    if (way === 'relay') this.#adoption.watch()
     const isNeeded = way === 'both' || (way === 'direct' && isRelayed)
     this.#options.ingress.set(key, way === 'relay' ? 'alone' : isNeeded ? 'beside' : undefined)
   }

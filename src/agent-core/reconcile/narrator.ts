@@ -71,6 +71,8 @@ export type Transition =
   | { readonly kind: 'evictionSkipped'; readonly message: string }
   | { readonly kind: 'pressureChanged'; readonly isNormal: boolean; readonly message: string }
   | { readonly kind: 'idle'; readonly idleMinutes: number }
+  /** LLMKube's controller leads its Service to no relay. */
+  | { readonly kind: 'notAdopted'; readonly message: string }
 
 interface Telling {
   readonly log?: {
@@ -181,6 +183,13 @@ export function tellingOf(transition: Transition): Telling {
       const { isNormal, message } = transition
       const reason = 'MemoryPressureLevelChanged'
       return { event: isNormal ? normal(reason, message) : warning(reason, message) }
+    }
+    case 'notAdopted': {
+      const { message } = transition
+      return {
+        log: { level: 'warn', message: 'not adopted by a relay', fields: { text: message } },
+        event: warning('RelayNotAdopted', message),
+      }
     }
     case 'idle': {
       const { idleMinutes } = transition

@@ -216,6 +216,11 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     { kind: 'pressureChanged', isNormal: false, message: 'Short.' },
     { events: ['MemoryPressureLevelChanged: Short.'] },
   ],
+  [
+    'a Service that is led to no relay',
+    { kind: 'notAdopted', message: 'It is not.' },
+    { log: ['not adopted by a relay'], events: ['RelayNotAdopted: It is not.'] },
+  ],
   ['idleness', { kind: 'idle', idleMinutes: 5 }, { log: ['idle inference service leaves memory'] }],
 ])('%s is told once by each way', async (_what, transition, expected) => {
   narrator.tell(key, transition)
