@@ -265,7 +265,9 @@ async function startGateway(
       onDoors: () => undefined,
       onKeys: () => undefined,
     },
-    ...(ingress && { ingress: { port: ingress.port, told: { ...ingress.told, port: ingress.port } } }),
+    ...(ingress && {
+      ingress: { host: ingressHost, port: ingress.port, told: { ...ingress.told, port: ingress.port } },
+    }),
     ...{ version: packageVersion(), holders: () => Promise.resolve([]), commandLine: () => Promise.resolve(undefined) },
   })
   opening.defer(() => room.end())

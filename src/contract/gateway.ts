@@ -130,11 +130,20 @@ const pem = z.string().max(16_384)
  * The TLS listener for the relays of LLMKube 0.10, on every interface. It is open while some service is reached through it. The key comes by this
  * way and not as a file, since a gateway that root started is `nobody` and could not read it; it is in memory alone.
  */
-const relayIngress = z.object({ port, certificate: pem, key: pem, tokens: z.array(relayToken).max(maxRoutes) })
+const relayIngress = z.object({
+  /** Absent = {@link ingressHost}. */
+  host: z.literal('::').optional(),
+  port,
+  certificate: pem,
+  key: pem,
+  tokens: z.array(relayToken).max(maxRoutes),
+})
 export type RelayIngressTold = z.infer<typeof relayIngress>
 
-/** Where the ingress listens: the addresses of EndpointSlices are IPv4. */
+/** Where the ingress listens. */
 export const ingressHost = '0.0.0.0'
+/** The same where an address of IPv6 is published; it takes IPv4 too. */
+export const ingressHostForIpv6 = '::'
 
 /** The API key of a daemon: unlike those of clients it has to be known as it is. It is in memory alone, and goes to the daemon alone. */
 const engineKey = z.string().min(1).max(4_096)

@@ -64,7 +64,8 @@ export class RelayDoor extends Door {
       }),
     )
     if (!this.#told || !this.#context || relayed.length === 0) return []
-    return [{ host: ingressHost, port: this.#told.port, onConnection: (socket) => this.#accept(socket) }]
+    const { host = ingressHost, port } = this.#told
+    return [{ host, port, onConnection: (socket) => this.#accept(socket) }]
   }
 
   /** For the gateway that takes this one's place; undefined where nothing was told. */
@@ -85,9 +86,9 @@ export class RelayDoor extends Door {
     return (this.#options.now ?? (() => performance.now()))()
   }
 
-  #identify({ port, certificate, key }: RelayIngressTold): void {
+  #identify({ host, port, certificate, key }: RelayIngressTold): void {
     const isSame = this.#told?.certificate === certificate && this.#told.key === key
-    this.#told = { port, certificate, key }
+    this.#told = { ...(host && { host }), port, certificate, key }
     if (isSame && this.#context) return
     try {
       // Loaded when there is a relay: most gateways need none, and it takes memory.

@@ -48,6 +48,7 @@ import { socketPathFor } from '../state/socket-path.ts'
 import { withoutUnfinished } from '../util/files.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
 import { steadyNow } from '../util/steady-clock.ts'
+import { isIpv6 } from '../../contract/addresses.ts'
 import { LinkError, seesFigures } from '../../contract/client.ts'
 
 /** What outlives the agent in its state folder, and what stands on it. */
@@ -128,7 +129,7 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
   const supply = await supplyRoom(context, inputs.rooms)
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
   const apiKeys = apiKeyRoom(context, () => gateway)
-  const relays = relayRoom(context, () => gateway)
+  const relays = relayRoom(context, address, () => gateway)
   const gateway = gatewayRoom(context, inputs, { address, apiKeys, relays })
   const visitors = ends.use(
     new Visitors({
@@ -198,12 +199,14 @@ function apiKeyRoom({ ends, session, options: { log } }: RoomContext, gateway: (
 
 function relayRoom(
   { ends, session, snapshots, options: { settings, log } }: RoomContext,
+  address: PublishedAddress,
   gateway: () => Gateway | undefined,
 ): RelayIngress {
   const relays = ends.use(
     new RelayIngress({
       ...{ stateDir: settings.stateDir, port: settings.ingressPort, log, api: () => session()?.cluster.api },
-      door: (address, port) => gateway()?.door(address, port) ?? noGateway,
+      isIpv6: () => isIpv6(address.facts.ip ?? ''),
+      door: (at, port) => gateway()?.door(at, port) ?? noGateway,
       onTold: (when) => (when === 'soon' ? gateway()?.reasonsChanged() : gateway()?.routesChanged()),
       onState: () => {
         snapshots.changed()

@@ -1,4 +1,4 @@
-import { ingressHost, type FromGateway } from '../../contract/gateway.ts'
+import { ingressHost, ingressHostForIpv6, type FromGateway } from '../../contract/gateway.ts'
 
 /** Whether the gateway listens at an address. */
 export type DoorState =
@@ -102,6 +102,7 @@ export class Doors implements Disposable {
 function whyNot(host: string, problem: string): string {
   if (problem === 'EADDRNOTAVAIL') return 'this machine does not have that address'
   if (problem !== 'EADDRINUSE') return problem
-  const other = host === ingressHost ? 'another port with --ingress-port' : 'other ports with --port-range'
+  const isIngress = host === ingressHost || host === ingressHostForIpv6
+  const other = isIngress ? 'another port with --ingress-port' : 'other ports with --port-range'
   return `another program listens there, so stop it or choose ${other}`
 }

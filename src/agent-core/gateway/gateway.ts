@@ -8,7 +8,6 @@ import {
   fromGateway,
   gatewayProtocol,
   heartbeatMs,
-  ingressHost,
   type FromGateway,
   type GatewayCounts,
   type GatewayRoute,
@@ -61,7 +60,7 @@ export interface GatewayOptions {
   readonly version: string
   readonly routes: () => GatewayRoute[]
   /** The ingress for relays of the cluster; absent = this agent has none. */
-  readonly ingress?: { readonly port: number; readonly told: RelayIngressTold | undefined }
+  readonly ingress?: { readonly host: string; readonly port: number; readonly told: RelayIngressTold | undefined }
   /** Which processes hold a port that is taken. Must not reject. */
   readonly holders: (port: number) => Promise<readonly PortHolder[]>
   /** The command line of a process; undefined if it does not exist. */
@@ -414,7 +413,7 @@ export class Gateway implements AsyncDisposable {
     for (const key of gone) this.#told.delete(key)
     for (const route of routes) this.#told.set(refKey(route), route)
     const { ingress } = this.#options
-    const atIngress = ingress ? [{ address: ingressHost, port: ingress.port }] : []
+    const atIngress = ingress ? [{ address: ingress.host, port: ingress.port }] : []
     this.#doors.onlyAt([...atIngress, ...[...this.#told.values()].flatMap(enginesOf)])
     const told = ingress?.told
     if (!told || isDeepStrictEqual(told, this.#toldIngress)) return { routes, gone }

@@ -1,7 +1,7 @@
 import type { DoorState } from './doors.ts'
 import { relayIdentity, type RelayIdentity } from './relay-identity.ts'
 import { RelayTokens, type RelayTokensOptions } from './relay-tokens.ts'
-import { ingressHost, type RelayAccess, type RelayIngressTold } from '../../contract/gateway.ts'
+import { ingressHost, ingressHostForIpv6, type RelayAccess, type RelayIngressTold } from '../../contract/gateway.ts'
 import { messageOf } from '../util/message-of.ts'
 import { splitKey } from '../util/object-key.ts'
 import { pause } from '../util/pause.ts'
@@ -17,6 +17,8 @@ export interface RelayIngressOptions extends Omit<RelayTokensOptions, 'onChange'
   readonly stateDir: string
   /** `--ingress-port`. */
   readonly port: number
+  /** Whether the address that is published is of IPv6. */
+  readonly isIpv6: () => boolean
   /** Whether the gateway listens at an address. */
   readonly door: (address: string, port: number) => DoorState
 }
@@ -47,6 +49,11 @@ export class RelayIngress implements AsyncDisposable {
     return this.#options.port
   }
 
+  /** Where the gateway listens. */
+  get host(): typeof ingressHost | typeof ingressHostForIpv6 {
+    return this.#options.isIpv6() ? ingressHostForIpv6 : ingressHost
+  }
+
   /** The pin that an EndpointSlice tells. Undefined until some service is behind the ingress, and where {@link state} says why there is none. */
   get pin(): string | undefined {
     return this.#identity?.pin
@@ -56,7 +63,7 @@ export class RelayIngress implements AsyncDisposable {
   get state(): DoorState {
     if (this.#problem !== undefined) return { kind: 'closed', message: this.#problem }
     if (!this.#identity) return { kind: 'unknown', message: 'The identity of the relay ingress is being read.' }
-    return this.#options.door(ingressHost, this.port)
+    return this.#options.door(this.host, this.port)
   }
 
   /** Why relays of the namespace are not let in, as a sentence; undefined where they are, or where it is not known yet. */
@@ -101,7 +108,8 @@ export class RelayIngress implements AsyncDisposable {
   get told(): RelayIngressTold | undefined {
     if (!this.#identity || this.#relayed.length === 0) return undefined
     const { certificate, key } = this.#identity
-    return { port: this.port, certificate, key, tokens: this.#tokens.told }
+    const { host, port } = this
+    return { ...(host !== ingressHost && { host }), port, certificate, key, tokens: this.#tokens.told }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

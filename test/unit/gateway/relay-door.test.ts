@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers'
 import { connect, type TLSSocket } from 'node:tls'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import type { GatewayRoute, RelayToken } from '../../../src/contract/gateway.ts'
+import type { GatewayRoute, RelayIngressTold, RelayToken } from '../../../src/contract/gateway.ts'
 import type { AskedKey } from '../../../src/gateway/keys.ts'
 import { Listeners } from '../../../src/gateway/listeners.ts'
 import { RelayDoor } from '../../../src/gateway/relay-door.ts'
@@ -58,9 +58,9 @@ afterEach(async () => {
 const digest = (token: string): string => createHash('sha256').update(token).digest('hex')
 const tokenOf = (namespace: string, token: string): RelayToken => ({ namespace, token: digest(token) })
 const { certificate, key } = goIdentity
-const ingress = (...tokens: RelayToken[]) => ({ port, certificate, key, tokens })
+const ingress = (...tokens: RelayToken[]): RelayIngressTold => ({ port, certificate, key, tokens })
 
-async function tell(routes: readonly GatewayRoute[], told?: ReturnType<typeof ingress>): Promise<void> {
+async function tell(routes: readonly GatewayRoute[], told?: RelayIngressTold): Promise<void> {
   const wanted = door.told(routes, told)
   listeners.set(wanted)
   await eventually(() => listeners.opened.length === wanted.length)
@@ -168,6 +168,16 @@ describe('the connection', () => {
     expect((await ask()).status).toBe(401)
     await tell([relayed('one', one.port)], ingress(tokenOf('ns', 't1')))
     expect((await ask()).status).toBe(200)
+  })
+
+  test('is listened for at both families where an address of IPv6 is published', async () => {
+    const one = await echo()
+    await tell([relayed('one', one.port)], { ...ingress(tokenOf('ns', 't1')), host: '::' })
+    expect([(await ask({ host: '::1' })).status, (await ask({ host: '127.0.0.1' })).status]).toEqual([200, 200])
+    expect(door.estate).toMatchObject({ host: '::', port })
+    await tell([relayed('one', one.port)], ingress(tokenOf('ns', 't1')))
+    await eventually(() => listeners.opened.some(({ address }) => address.host === '0.0.0.0'))
+    await expect(ask({ host: '::1' })).rejects.toThrow('ECONNREFUSED')
   })
 })
 

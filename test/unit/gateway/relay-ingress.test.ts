@@ -16,6 +16,8 @@ let ingress: RelayIngress
 let door: DoorState
 let asked: string[]
 let told: string[]
+let isIpv6: boolean
+let askedAt: string[]
 
 beforeEach(async () => {
   stack = new AsyncDisposableStack()
@@ -23,9 +25,15 @@ beforeEach(async () => {
   door = { kind: 'open' }
   asked = []
   told = []
+  isIpv6 = false
+  askedAt = []
   ingress = stack.use(
     new RelayIngress({
-      ...{ stateDir, port: 9_443, log: silentLog, door: () => door },
+      ...{ stateDir, port: 9_443, log: silentLog, isIpv6: () => isIpv6 },
+      door: (address) => {
+        askedAt.push(address)
+        return door
+      },
       ...{ onTold: (when: string) => told.push(when), onState: () => undefined },
       // As fast as it goes.
       pause: (_ms, signal) => new Promise((resolve) => setImmediate(() => resolve(!signal.aborted))),
@@ -68,6 +76,15 @@ test('with the first service it has an identity and tokens, for the gateway to l
   ingress.set('ns/one', undefined)
   ingress.forget('other/two')
   expect([ingress.told, ingress.pin]).toEqual([undefined, pin])
+})
+
+test('where an address of IPv6 is published the gateway is told to listen at both families, and asked for that', async () => {
+  ingress.set('ns/one', 'alone')
+  await eventually(() => ingress.told?.tokens[0]?.token)
+  const at = () => [ingress.told?.host, ingress.state.kind, askedAt.at(-1)]
+  expect(at()).toEqual([undefined, 'open', '0.0.0.0'])
+  isIpv6 = true
+  expect(at()).toEqual(['::', 'open', '::'])
 })
 
 test('a service of which this agent does not know yet is as it was, and one of a cluster that was left is not reached', () => {

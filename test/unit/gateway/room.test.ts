@@ -470,6 +470,7 @@ describe('with relays', () => {
       new RelayIngress({
         ...{ stateDir: folder.dir, port: ingressPort, log: silentLog, onState: () => undefined },
         onTold: () => gateway.routesChanged(),
+        isIpv6: () => false,
         door: (address, at) => gateway.door(address, at),
         pause: (_ms, signal) => pause(20, signal),
         api: () => ({
