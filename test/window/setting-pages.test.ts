@@ -139,3 +139,13 @@ test('the link below a page opens what few need of it', async () => {
   await page.getByText('Bring evicted models back after', { exact: true }).filter({ visible: true }).waitFor()
   await page.getByRole('option', { name: 'Advanced', exact: true, selected: true }).waitFor()
 })
+
+test('Help leads to the setting that its test from inside the cluster needs', async () => {
+  await using window = await show(scenes['help-pod'])
+  const { page, agent } = window
+  const { settings } = scenes.settings.agent().known
+  if (settings === undefined) throw new Error('This scene has settings.')
+  agent.known.settings = settings
+  await page.getByRole('button', { name: 'Image of the test Pod' }).click()
+  await page.getByLabel('Image of the test Pod', { exact: true }).and(page.locator(':focus')).waitFor()
+})

@@ -160,7 +160,7 @@ test('activity is filtered by words and by what went wrong', async () => {
   await page.getByRole('button', { name: 'Only problems' }).click()
   await eventually(async () => (await shown()) === 'Crashed, Evicted')
   await page.getByLabel('Filter').fill('<b>nothing</b>')
-  await page.getByText('Nothing that is shown here matches.').waitFor()
+  await page.getByText('No match among what is shown.').waitFor()
 })
 
 test('energy is asked for anew each minute, for the time that a person chose, and has a table', async () => {

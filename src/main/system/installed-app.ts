@@ -171,7 +171,7 @@ function tellLastUpdate({ stateDir, log, view }: InstalledAppOptions, tell: (new
       const news: News = {
         id: 'update',
         title: outcomeOf(lastUpdate),
-        body: 'What served went on.',
+        body: 'Models kept serving.',
         click: { kind: 'open', at },
       }
       onceKnown(
@@ -189,7 +189,7 @@ const at = { view: 'settings', field: 'updates' } as const
 const availableNews = (version: string): News => ({
   id: 'update',
   title: `Metalbar ${version} is available`,
-  body: 'It is downloaded and installed when you say so, under Settings.',
+  body: 'Download and install it under Settings.',
   click: { kind: 'open', at },
 })
 

@@ -26,7 +26,7 @@ export const activityWords = {
   filterHint: 'A service, or a word',
   problemsOnly: 'Only problems',
   nothing: 'Nothing has happened yet.',
-  noMatch: 'Nothing that is shown here matches.',
+  noMatch: 'No match among what is shown.',
   more: 'Show more',
   open: (name: string) => `Show ${name}`,
   kinds: {
@@ -113,7 +113,7 @@ export const energyWords = {
   title: 'Energy',
   time: 'Time',
   times: { day: '24 h', week: '7 days', month: '30 days' } satisfies Record<EnergyTime, string>,
-  notMeasured: 'Power is not measured, so neither is energy.',
+  notMeasured: 'Energy is known only while power is measured.',
   notHere: 'Energy is measured on Macs only.',
   nothing: 'No figures are kept for this time.',
   total: ({ joules, cost, currency }: EnergyView) =>

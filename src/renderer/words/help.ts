@@ -4,17 +4,17 @@ export const helpWords = {
   title: 'Help',
   intro:
     'What keeps a model from being served or reached, and what to do about it. Nothing is changed before you agree.',
-  looking: 'Looking at this machine and its cluster. This takes up to ten seconds.',
+  looking: 'Checking this machine and its cluster. This takes up to ten seconds.',
   again: 'Look again',
   toMend: 'Problems',
-  allWell: 'Nothing is in the way that could be found here.',
-  inOrder: (count: number) => (count === 1 ? '1 question with nothing to do' : `${count} questions with nothing to do`),
+  allWell: 'No problem was found.',
+  inOrder: (count: number) => (count === 1 ? '1 check without a problem' : `${count} checks without a problem`),
   fromCluster: 'Test from inside the cluster',
   fromClusterIntro:
-    'A Pod asks a service of this machine by its Service and by its address, tells how far it got, and is deleted. It needs an image, which Settings name, and the right to make Pods.',
+    'A Pod calls a service of this machine by its Service and by its address, reports how far it got, and is deleted. It needs the right to make Pods, and an image that you name:',
   askPod: 'Test from a Pod',
   askPodFor: (name: string) => `Test from a Pod: ${name}`,
-  asking: 'The Pod is made and asks. This takes up to a minute.',
+  asking: 'The Pod starts and calls the service. This takes up to a minute.',
   cancel: 'Cancel',
   unserved: (count: number) =>
     count === 1
@@ -22,7 +22,7 @@ export const helpWords = {
       : `${count} services that this machine does not serve now`,
   report: 'Report to send',
   reportIntro:
-    'For whoever is to help: versions, settings, what happened, logs and what is found here. Tokens, passwords, keys and the path of your home are taken out; names of machines and what servers wrote stay in.',
+    'For whoever helps you: versions, settings, history, logs and these checks. Tokens, passwords, keys and the path of your home are left out; names of machines and the output of servers are included.',
   reportFiles: 'Files of the report',
   collect: 'Collect…',
   save: 'Save as a zip file',

@@ -103,7 +103,7 @@ export const addWords = {
     ].join(' · '),
   fetch: ({ isStored, sizeBytes }: FittedModelView) =>
     isStored
-      ? 'It is stored here: nothing has to be downloaded.'
+      ? 'It is stored here, so nothing is downloaded.'
       : `${formatBytes(sizeBytes)} are downloaded before it starts.`,
   verdicts: {
     fits: 'Fits',
@@ -132,7 +132,7 @@ export const addWords = {
   add: 'Add',
   addAnyway: 'Add and wait for memory',
   /** It would wait for ever. */
-  addInVain: 'Add, although it cannot start here',
+  addInVain: 'Add anyway: it cannot start here',
   adding: 'Creating…',
   created: (name: string) => `${name} is created and opens here in a moment.`,
   serve: 'Serve…',
@@ -159,7 +159,7 @@ export const fitWords = {
   raiseEffect: (memory: MemoryStateView | undefined) =>
     `Models may then hold that much together${memory?.budgetBytes === undefined ? '' : ` instead of ${formatBytes(memory.budgetBytes)}`}, at once and until it is changed.`,
   raiseFirst: 'The GPU limit is lower than that. First run in a terminal on this Mac:',
-  byFlag: 'The budget is set on the command line of the agent, which wins: start the agent with another one.',
+  byFlag: 'A flag of the agent sets the budget and wins. Start the agent with another one.',
   place: (place: number) => (place === 1 ? 'It is the next to start.' : `It is number ${place} in the queue.`),
 } as const
 

@@ -17,8 +17,8 @@ export const deedWords = {
   ask,
   labelOf: (deed: RuntimeDeed, name: string) =>
     deed === 'rollback' ? `Go back to the earlier version of ${name}` : `${ask[deed]} ${name}`,
-  looking: 'Looking what it takes…',
-  commands: 'These commands are run on this machine, one after the other:',
+  looking: 'Finding the commands…',
+  commands: 'These commands run on this machine, one after the other:',
   command: 'Command',
   folder: (deed: RuntimeDeed, folder: string) =>
     deed === 'rollback' ? `The version in ${folder} is used again.` : `${folder} is deleted.`,

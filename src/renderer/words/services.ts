@@ -73,7 +73,7 @@ const powerShare = (watts: number | undefined) => (watts === undefined ? notRepo
 
 export const workWords = {
   title: 'Work',
-  tellsNothing: 'Its runtime does not report its work.',
+  tellsNothing: 'Its runtime reports no figures.',
   generation: 'Generation',
   prompts: 'Prompts',
   requests: 'Requests',
@@ -174,12 +174,12 @@ export const holdWords = {
   /** `elsewhere` and `held` are followed by a time. */
   elsewhere: 'Served by another machine',
   held: 'Held on this machine',
-  takenBack: 'This machine takes over when that machine releases it or is gone.',
+  takenBack: 'This machine takes over once that machine releases it or is gone.',
   back: ({ cause, by }: Hold): string =>
     by === 'pressure'
-      ? 'It comes back by itself once memory pressure has been normal for a while; Bring back does it now.'
+      ? 'It comes back once memory pressure stays normal. Bring back does it now.'
       : by === 'growth'
-        ? 'It starts again by itself when its spec or its Model changes; Bring back tries it as it is.'
+        ? 'It starts again when its spec or its Model changes. Bring back tries it as it is.'
         : cause === 'evicted'
           ? 'Bring back loads it again.'
           : cause === 'released'
@@ -190,7 +190,7 @@ export const holdWords = {
 export const serverWords = {
   commandLine: 'Command line',
   copyCommandLine: 'Copy command line',
-  unquoted: 'Do not paste this: it is cut, or its quotes are lost because an earlier version started it.',
+  unquoted: 'Do not paste this. It is cut, or an earlier version lost its quotes.',
 } as const
 
 export const nodeWords = {

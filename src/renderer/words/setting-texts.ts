@@ -148,7 +148,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   comeBackMs: {
     title: 'Bring evicted models back after',
-    help: 'So long memory pressure must be normal first.',
+    help: 'Memory pressure must be normal for this long first.',
   },
   listen: {
     title: 'Where models listen',
@@ -213,7 +213,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   serverLogFiles: {
     title: 'Older server log files to keep',
-    help: 'So many are kept for each server.',
+    help: 'Kept for each server.',
   },
   logLevel: {
     title: "Detail of the agent's log",

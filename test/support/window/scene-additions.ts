@@ -112,7 +112,7 @@ export const fitting: FittedModelView = {
   slots: 1,
   items: sizes({ weights: 2.8, kv: 1.1, compute: 0.4, overhead: 0.3 }),
   totalBytes: 4.6 * gigabyte,
-  guess: 'Nobody says how large the cache type q6_0 is: it is counted as f16.',
+  guess: 'The size of the cache type q6_0 is not known, so it is counted as f16.',
   notes: [],
   verdict: 'fits',
   message: 'It fits: it needs 4.6 GB, and 26.4 GB of the budget of 72.0 GB are left.',

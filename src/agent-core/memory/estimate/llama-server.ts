@@ -323,7 +323,7 @@ function assumptionsAbout(server: ServerArguments, { mmproj, unseen = [] }: Llam
   const types = [server.cacheTypeK, server.cacheTypeV, ...(draft ? [draft.cacheTypeK, draft.cacheTypeV] : [])]
   const unknown = types.filter((name) => cacheType(name).isUnknown)
   return [
-    ...[...new Set(unknown)].map((name) => `Nobody says how large the cache type ${name} is: it is counted as f16.`),
+    ...[...new Set(unknown)].map((name) => `The size of the cache type ${name} is not known, so it is counted as f16.`),
     ...(unseen.length > 0 ? [`Not counted is what cannot be looked at: ${unseen.join(', ')}.`] : []),
     ...(server.unreadable[0] === undefined ? [] : [unreadableOverrides(server.unreadable)]),
     ...(server.mmproj !== undefined && mmproj === undefined

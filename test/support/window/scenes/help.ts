@@ -84,20 +84,20 @@ export const helpScenes = {
       'sudo pmset -c sleep 0',
       'Resume',
       'Read more',
-      '2 questions with nothing to do',
+      '2 checks without a problem',
     ],
     agent: finding([...well, ...troubles]),
     view: 'help',
     height: 1_100,
   },
   'help-well': {
-    says: ['Nothing is in the way that could be found here.', 'answered in 12 ms.', 'Not applicable'],
+    says: ['No problem was found.', 'answered in 12 ms.', 'Not applicable'],
     agent: finding(well),
     view: 'help',
-    unfold: ['2 questions with nothing to do'],
+    unfold: ['2 checks without a problem'],
   },
   'help-looking': {
-    says: ['Looking at this machine and its cluster. This takes up to ten seconds.', 'Look again'],
+    says: ['Checking this machine and its cluster. This takes up to ten seconds.', 'Look again'],
     agent: () => {
       const agent = finding(well)()
       agent.held.add('doctor')

@@ -133,7 +133,7 @@ export const settingsScenes = {
     height: 980,
   },
   'runtime-asks': {
-    says: ['These commands are run on this machine, one after the other:', "'mlx-lm>=0.32.2'", 'Cancel'],
+    says: ['These commands run on this machine, one after the other:', "'mlx-lm>=0.32.2'", 'Cancel'],
     agent: withRuntimes(),
     view: 'settings',
     page: 'Runtimes',

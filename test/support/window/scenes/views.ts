@@ -74,7 +74,7 @@ export const viewScenes = {
     height: 980,
   },
   'energy-off': {
-    says: ['Power is not measured, so neither is energy.', 'Turn on', 'No figures are kept for this time.'],
+    says: ['Energy is known only while power is measured.', 'Turn on', 'No figures are kept for this time.'],
     agent: energyOff,
     view: 'activity',
   },

@@ -194,7 +194,7 @@ test.each(['turbo2', 'turbo4v2', 'tbqp3'])(
     const argv = ['-c', '4096', '-np', '1', '-ctk', name]
     const { items, guess } = estimateLlamaServer({ header, fileBytes: 5000, argv, host: mac })
     expect(items.kv).toBe(2 * 2 * 1024 * 4096 * 2)
-    expect(guess).toBe(`Nobody says how large the cache type ${name} is: it is counted as f16.`)
+    expect(guess).toBe(`The size of the cache type ${name} is not known, so it is counted as f16.`)
   },
 )
 
