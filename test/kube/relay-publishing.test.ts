@@ -256,6 +256,18 @@ describe('ways to publish', () => {
     await other.left()
   })
 
+  test('of two machines that claim a service in the same moment, one directly and one for a relay, the one for the relay gives it up', async () => {
+    const relayed = await begin(undefined, 'relay')
+    const direct = await relayed.another('direct')
+    const { target } = relayed
+    const claimed = await Promise.all([relayed, direct].map(({ agent }) => agent.publisher.claim(target)))
+    expect(claimed).toEqual([{ kind: 'done' }, { kind: 'done' }])
+    await eventually(() => relayed.agent.publisher.observe(target).claim.kind === 'foreign')
+    await direct.left()
+    expect(await relayed.cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
+    expect(relayed.agent.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', holder: 'node-b.local' })
+  })
+
   test('a service that is really named so, and one whose name is too long, are left as they are', async () => {
     const there = await begin(undefined)
     const own = await there.serviceNamed('tiny-agent')

@@ -4,7 +4,7 @@ import type { InferenceService } from '../kube/resources.ts'
 import type { PublishedPorts } from '../servers/ports.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
 import type { PublishMode } from '../../contract/settings-table.ts'
-import { isDeletable, isElsewhere, isHeld } from './claim.ts'
+import { type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
 import { HeartbeatPulse } from './heartbeat.ts'
 import { type Published, type PublishTarget, relayNaming } from './objects.ts'
 import {
@@ -60,7 +60,7 @@ export class WaysToPublish implements AsyncDisposable {
   readonly #choice: RelayChoice
   readonly #adoption: RelayAdoption
   readonly #now: () => number
-  /** When what goes beside a direct publication is tried again. */
+  /** When what goes beside a direct publication, or has to be given up, is tried again. */
   readonly #besideAt = new Map<string, number>()
   readonly #ways = new Map<string, Way>()
   /** When what was published for a relay goes that is in use no longer. */
@@ -110,6 +110,11 @@ export class WaysToPublish implements AsyncDisposable {
     const relay = isThere
       ? this.#relay.observe(target)
       : emptyView({ kind: direct.claim.kind === 'unknown' ? 'unknown' : 'absent' })
+    if (isHeld(relay.claim) && isLiving(direct.claim)) {
+      this.#tell(target, undefined, false)
+      this.#yield(target)
+      return { ...direct, recheckInMs: soonest(direct.recheckInMs, besideAgainMs) }
+    }
     const shown = shownBy(direct, relay)
     const way = this.#choice.of(target, shown)
     this.#tell(target, shown.isHeldDirectly || shown.isHeldForRelay ? way : undefined, shown.isHeldForRelay)
@@ -326,6 +331,22 @@ export class WaysToPublish implements AsyncDisposable {
     return { ...published, port: this.#options.ingress.port, enginePort }
   }
 
+  /** Two machines have claimed the two names at the same moment: the one with the Service's own name keeps it. */
+  #yield(target: PublishTarget): void {
+    const { log, onChange } = this.#options
+    const key = refKey(target)
+    if (this.#now() < (this.#besideAt.get(key) ?? -Infinity)) return
+    this.#besideAt.set(key, this.#now() + besideAgainMs)
+    log.info('another machine publishes the service directly', { key })
+    void this.#relay.release(target).then(
+      () => {
+        this.#besideAt.delete(key)
+        onChange(key)
+      },
+      (error: unknown) => log.warn('not given up for a relay', { key, error }),
+    )
+  }
+
   /** What this machine has published by a way that is not in use. */
   async #leave(other: Publisher, target: PublishTarget): Promise<WriteResult> {
     const view = other.observe(target)
@@ -419,6 +440,9 @@ const unfitForRelay = ({ name }: PublishTarget): string | undefined =>
     : undefined
 
 const longestName = 57
+
+/** Another agent publishes it, as far as is known. */
+const isLiving = (claim: ClaimJudgement): boolean => isElsewhere(claim) && claim.kind !== 'dead'
 
 const shownBy = (direct: PublicationView, relay: PublicationView) => ({
   isHeldDirectly: isHeld(direct.claim),
