@@ -389,7 +389,7 @@ export const publishingRows = {
     schema: z.enum(publishModes, {
       error: `must be ${publishModes.slice(0, -1).join(', ')} or ${publishModes.at(-1)}`,
     }),
-    default: 'direct',
+    default: 'auto',
     section: 'Network',
     flag: 'publish',
     help: "how pods reach a service: direct (at this machine's address, as with LLMKube 0.9), relay (by LLMKube 0.10's relay, which asks the gateway at --ingress-port over TLS; models listen on this machine alone), or auto (the relay, where the cluster has one, and directly where it has none)",

@@ -6,11 +6,13 @@ import { z } from 'zod'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
+import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { TestCluster } from '../support/control-plane/test-cluster.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { Client, Controllers, Relays } from '../support/relayed-world.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { statedInterfaces } from '../support/stated-interfaces.ts'
 
 const api = useRealApiServer()
 
@@ -35,7 +37,6 @@ test('where LLMKube is updated to 0.10 its relay alone reaches the model soon, a
   const { pid } = await agent.service('tiny', 'ready')
   await using client = new Client(api().connection, world)
   await client.served(5)
-  await agent.run('settings', 'set', 'publish', 'auto')
   await eventually(async () => (await world.published('tiny-agent'))?.ready === true, { what: 'the ingress beside it' })
 
   await controllers.be('0.10')
@@ -64,6 +65,52 @@ test('where LLMKube is updated to 0.10 its relay alone reaches the model soon, a
   expect(denied.filter(({ msg }) => msg !== 'lease not written')).toEqual([])
   expect((await agent.service('tiny', 'ready')).pid).toBe(pid)
 })
+
+test('a model that only the relay reaches listens on this machine alone soon: a second server takes the place of the first, and no request fails', async () => {
+  await using world = await AgentWorld.open(api().connection, { controller: false })
+  await using relays = new Relays(world)
+  await using controllers = new Controllers(api().connection, world, relays)
+  await controllers.be('0.10')
+  const ingressPort = await freePort()
+  await using agent = await AgentProcess.start({
+    folder: join(world.folder, 'agent'),
+    kubeconfig: await readFile(await writeKubeconfig(join(world.folder, 'kubeconfig'), api().connection), 'utf8'),
+    // The published address is one of this machine's.
+    env: { NODE_OPTIONS: statedInterfaces({ en0: '192.0.2.10' }) },
+    args: [
+      ...['--namespace', world.namespace, '--llama-server', sampleServerPath],
+      ...['--ingress-port', String(ingressPort)],
+    ],
+  })
+  relays.ingressPort = ingressPort
+  await world.applyModel('tiny')
+  await world.applyService('tiny')
+  const { pid, port = 0 } = await agent.service('tiny', 'ready')
+  await using client = new Client(api().connection, world)
+  expect(await answersAt('127.0.0.2', port)).toBe(true)
+  await eventually(() => world.publishedKinds('tiny').then((kinds) => kinds.join() === 'Service'), {
+    what: 'nothing but the relay',
+    timeoutMs: 60_000,
+  })
+  const moved = await eventually(async () => {
+    const now = await agent.service('tiny', 'ready')
+    return now.pid === pid ? undefined : now
+  })
+  await client.served(20)
+  expect(await Promise.all(['127.0.0.1', '127.0.0.2'].map((host) => answersAt(host, moved.port ?? 0)))).toEqual([
+    true,
+    false,
+  ])
+  await eventually(async () => !(await answersAt('127.0.0.1', port)), { what: 'the end of the first server' })
+  await client.served(5)
+  expect(client.failures).toEqual([])
+})
+
+const answersAt = (host: string, port: number): Promise<boolean> =>
+  fetch(`http://${host}:${port}/health`).then(
+    ({ ok }) => ok,
+    () => false,
+  )
 
 /** Of a user who may do what the two roles of assets/rbac.yaml say, and nothing else. */
 async function kubeconfigOf(cluster: TestCluster): Promise<string> {

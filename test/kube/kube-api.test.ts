@@ -7,6 +7,7 @@ import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { resources } from '../../src/agent-core/kube/resources.ts'
 import { useControlPlane } from '../support/control-plane/control-plane.ts'
+import { eventually } from '../support/eventually.ts'
 
 const cluster = useControlPlane()
 
@@ -59,3 +60,32 @@ test("the server's time is its own within a second", async () => {
   await api.list(resources.models, { namespace: cluster().namespace })
   expect(Math.abs(api.serverNow() - Date.now())).toBeLessThan(2_000)
 })
+
+test('the schemas of a group say another text once a CRD of it is updated', async () => {
+  const api = await openApi()
+  const definitions = {
+    ...{ group: 'apiextensions.k8s.io', version: 'v1' },
+    ...{ plural: 'customresourcedefinitions', kind: 'CustomResourceDefinition' },
+  }
+  const group = `${cluster().namespace}.example`
+  const widgets = { group, version: 'v1', plural: 'widgets', kind: 'Widget' }
+  const versions = (description: string) => [
+    { name: 'v1', served: true, storage: true, schema: { openAPIV3Schema: { type: 'object', description } } },
+  ]
+  expect(await api.schemaOf(widgets)).toBeUndefined()
+  const created = versioned.parse(
+    await api.create(definitions, '', {
+      metadata: { name: `widgets.${group}` },
+      spec: { group, scope: 'Namespaced', names: { plural: 'widgets', kind: 'Widget' }, versions: versions('of 0.9') },
+    }),
+  )
+  try {
+    const first = await eventually(() => api.schemaOf(widgets))
+    await api.mergePatch(definitions, '', created.metadata.name, { spec: { versions: versions('of 0.10') } })
+    await eventually(async () => (await api.schemaOf(widgets)) !== first)
+  } finally {
+    await api.delete(definitions, '', created.metadata.name, created.metadata)
+  }
+})
+
+const versioned = z.object({ metadata: z.object({ name: z.string(), uid: z.string() }) })

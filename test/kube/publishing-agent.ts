@@ -40,6 +40,8 @@ export class CountingApi extends KubeApi {
   #seen: string[] = []
   /** Called with the kind and the name of what is about to be deleted. */
   beforeDelete: (plural: string, name: string) => Promise<void> = () => Promise.resolve()
+  /** What is said of the schemas of the InferenceServices' group. */
+  schema = 'of 0.9'
   /** Reads of a single Service so far. */
   lookups = 0
 
@@ -48,6 +50,10 @@ export class CountingApi extends KubeApi {
     const seen = this.#seen
     this.#seen = []
     return seen
+  }
+
+  override schemaOf(): Promise<string> {
+    return Promise.resolve(this.schema)
   }
 
   override get(...parameters: Parameters<KubeApi['get']>): Promise<unknown> {

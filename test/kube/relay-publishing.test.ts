@@ -101,6 +101,35 @@ describe('ways to publish', () => {
     await there.until('both')
   })
 
+  test.for<[when: string, happen: (agent: PublishingAgent<WaysToPublish>) => void]>([
+    ['once the CRDs are others', ({ api }) => (api.schema = 'of 0.10')],
+    [
+      'once the watch that was cut is live again',
+      ({ publisher }) => {
+        publisher.setWatchLive(false)
+        publisher.setWatchLive(true)
+      },
+    ],
+  ])('whether LLMKube has a relay by now is looked at again %s', async ([, happen]) => {
+    const there = await begin({})
+    const { agent } = there
+    agent.publisher.setWatchLive(true)
+    await there.serve()
+    await there.looked()
+    agent.clock.now += 61_000
+    await there.until('direct')
+    await there.left()
+    agent.clock.now += 61_000
+    await there.serve()
+    expect(there.way()).toBe('direct')
+    happen(agent)
+    await eventually(() => {
+      agent.clock.now += 10_000
+      return there.way() === 'both'
+    })
+    expect(agent.clock.now).toBeLessThan(1_000_000 + 1_800_000)
+  })
+
   test('a controller that writes nothing is waited for, and pods come directly meanwhile', async () => {
     const there = await begin(undefined)
     const { cluster, agent } = there

@@ -74,6 +74,8 @@ export class AgentProcess implements AsyncDisposable {
       ...['--port', '0', '--client-port', '0', '--host-ip', '192.0.2.10'],
       // One that this machine has is no part of a test.
       ...['--ollama-port', '0'],
+      // Many agents share this machine and its one port for relays.
+      ...(args.includes('--ingress-port') ? [] : ['--publish', 'direct']),
     ]
     const command = [
       ...(options.startedBy ?? []),

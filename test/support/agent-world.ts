@@ -162,6 +162,8 @@ export class AgentWorld implements AsyncDisposable {
       allowUnsafeExtraArgs: true,
       drainLimitMs: options.drainTimeoutMs ?? 30_000,
       hostIp: options.hostIp ?? hostIp,
+      // Many agents share this machine and its one ingress port; what a relay gets has tests of its own.
+      publish: 'direct',
       port: 0,
       logLevel: 'info',
       logFormat: 'json',

@@ -214,7 +214,8 @@ function relayRoom(
       },
     }),
   )
-  snapshots.register(() => ({ notices: [relays.notice] }))
+  // In a cluster that has no relays nobody misses one.
+  snapshots.register(() => ({ notices: [session()?.publisher.isRelayWanted === true ? relays.notice : undefined] }))
   return relays
 }
 
@@ -530,10 +531,13 @@ function openSession(
       performanceCores,
       policy: specPolicy(settings),
       port: (runtime) => portPolicy(settings, runtime),
-      host: (runtime, key) =>
-        runtime.isBehindGateway || context.session()?.publisher.wayFor(key) === 'relay'
-          ? loopback
-          : hostFor(listen(), address.facts.ip),
+      host: (runtime, key) => {
+        const { ip, warning } = address.facts
+        const isRelayed = context.session()?.publisher.wayFor(key) === 'relay'
+        // Should the relay go, the gateway takes its place at the published address, if that is one of this machine.
+        const isAlone = isRelayed && (warning === undefined || context.settings().publish === 'relay')
+        return runtime.isBehindGateway || isAlone ? loopback : hostFor(listen(), ip)
+      },
       daemonPort: ({ port }) => settings[port],
       memoryBudget: () => memory.budget?.bytes,
       omlxCacheFolder: omlxCacheIn(daemonHome(settings.stateDir, 'omlx')),

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { open } from 'node:fs/promises'
+import { open, rm } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
@@ -198,6 +198,8 @@ export class Gateway implements AsyncDisposable {
     const link = this.#link
     if (link && !(await link.end())) await this.#kill(link.pid)
     await this.#running
+    // Where root started it, it is another user by now, and may not. No other agent has this state folder yet.
+    if (link) await rm(this.#options.socketPath, { force: true })
   }
 
   /** Disconnects; the gateway keeps running without this agent. */

@@ -116,7 +116,11 @@ export class RelayTokens implements AsyncDisposable {
     const before = JSON.stringify([known.token, known.earlier, known.message])
     const message = found.kind === 'known' ? undefined : found.message
     if (message !== undefined && message !== known.message) {
-      this.#options.log.warn('no relay token', { namespace, text: message })
+      // A cluster whose LLMKube has no relays never has the Secret: what the doctor says is enough.
+      const { log } = this.#options
+      log[known.token === undefined || known.token === 'nobody' ? 'info' : 'warn']('no relay token', {
+        ...{ namespace, text: message },
+      })
     }
     known.message = message
     if (found.kind === 'known') {

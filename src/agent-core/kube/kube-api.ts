@@ -89,6 +89,8 @@ const groupList = z.object({ groups: z.array(z.object({ name: z.string() })) })
 
 const serverVersion = z.object({ gitVersion: z.string().max(200) })
 
+const openApi = z.object({ paths: z.record(z.string(), z.object({ serverRelativeURL: z.string().max(2_048) })) })
+
 interface ListPage {
   readonly items: readonly unknown[]
   /** Length of the answer. */
@@ -211,6 +213,13 @@ export class KubeApi {
   async version(signal?: AbortSignal): Promise<string> {
     const answer = { form: 'object', kind: 'Info' } as const
     return serverVersion.parse(await this.#transport.request(HttpMethod.GET, '/version', { answer, signal })).gitVersion
+  }
+
+  /** Says another text once the schema of any kind in `group`/`version` is another one; undefined where the server has no such group. */
+  async schemaOf({ group, version }: Resource, signal?: AbortSignal): Promise<string | undefined> {
+    const answer = { form: 'object', kind: 'OpenAPI' } as const
+    const root = await this.#transport.request(HttpMethod.GET, '/openapi/v3', { answer, signal })
+    return openApi.parse(root).paths[`apis/${group}/${version}`]?.serverRelativeURL
   }
 
   /** A quorum read: what the server holds now, not what a cache remembers. */

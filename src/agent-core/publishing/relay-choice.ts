@@ -92,6 +92,8 @@ export class RelayChoice implements Disposable {
   /** The key of the service by which it is found out whether relays are known. */
   #tried: string | undefined
   #lookedAgainAt = -Infinity
+  /** An update of LLMKube brings other CRDs; undefined until they were looked at. */
+  #schema: string | undefined
   #timer: NodeJS.Timeout | undefined
 
   constructor(options: RelayChoiceOptions) {
@@ -115,6 +117,12 @@ export class RelayChoice implements Disposable {
       return isRelayed && ingress() !== 'closed' ? 'relay' : 'both'
     }
     return this.#tried === key || isAlone ? 'both' : 'direct'
+  }
+
+  /** Pods are meant to come by a relay: a person says so, or the cluster has shown that it has one. */
+  get isWanted(): boolean {
+    const mode = this.#options.mode()
+    return mode === 'relay' || (mode === 'auto' && this.#known === 'relay')
   }
 
   /** A Service that leads to a relay is led back to this machine. */
@@ -181,6 +189,7 @@ export class RelayChoice implements Disposable {
       if (this.#known === 'direct' && monotonicNow() - this.#decidedAt >= tryAgainMs) this.#known = undefined
       if (this.#known === undefined) await this.#lookAtTrial(held())
       if (this.#known === 'relay') await this.#lookAtAll(held())
+      if (this.#known === 'direct') await this.#lookAtSchema()
     } catch (error) {
       if (!this.#stopped.signal.aborted) log.debug('relay not looked at', { error })
     }
@@ -196,6 +205,15 @@ export class RelayChoice implements Disposable {
     this.#tried = undefined
     const next = held.find(({ target, shown }) => shown.isHeldDirectly && unfitForRelay(target) === undefined)
     if (next) this.#try(next.target)
+  }
+
+  async #lookAtSchema(): Promise<void> {
+    const { api, monotonicNow } = this.#options
+    if (monotonicNow() - this.#lookedAgainAt < lookAgainMs) return
+    this.#lookedAgainAt = monotonicNow()
+    const schema = await api.schemaOf(resources.inferenceServices, this.#stopped.signal)
+    if (this.#schema !== undefined && schema !== this.#schema) this.#known = undefined
+    this.#schema = schema
   }
 
   async #lookAtAll(held: readonly HeldService[]): Promise<void> {

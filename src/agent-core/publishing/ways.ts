@@ -63,6 +63,7 @@ export class WaysToPublish implements AsyncDisposable {
   /** When what goes beside a direct publication, or has to be given up, is tried again. */
   readonly #besideAt = new Map<string, number>()
   readonly #ways = new Map<string, Way>()
+  #watch: 'awaited' | 'live' | 'cut' = 'awaited'
   /** When what was published for a relay goes that is in use no longer. */
   readonly #leaving = new Map<string, NodeJS.Timeout>()
 
@@ -98,6 +99,10 @@ export class WaysToPublish implements AsyncDisposable {
   /** By which way the service is published, as far as this machine has its claim. */
   wayFor(key: string): Way | undefined {
     return this.#ways.get(key)
+  }
+
+  get isRelayWanted(): boolean {
+    return this.#choice.isWanted
   }
 
   observe(target: PublishTarget): PublicationView {
@@ -234,6 +239,9 @@ export class WaysToPublish implements AsyncDisposable {
   setWatchLive(live: boolean): void {
     this.#direct.setWatchLive(live)
     this.#relay.setWatchLive(live)
+    if (live && this.#watch === 'cut') this.#choice.tryAgain()
+    if (live) this.#watch = 'live'
+    else if (this.#watch === 'live') this.#watch = 'cut'
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -274,7 +282,9 @@ export class WaysToPublish implements AsyncDisposable {
     return {
       ...shown,
       complete:
-        isHeld(direct.claim) && direct.complete && (isRight || waitsMs > 0 || (isBlocked && there?.ready !== true)),
+        isHeld(direct.claim) &&
+        direct.complete &&
+        (isRight || state.kind === 'unknown' || waitsMs > 0 || (isBlocked && there?.ready !== true)),
       recheckInMs: soonest(shown.recheckInMs, !isRight && waitsMs > 0 ? waitsMs : undefined),
     }
   }
@@ -307,6 +317,8 @@ export class WaysToPublish implements AsyncDisposable {
     const key = refKey(target)
     this.#besideAt.delete(key)
     this.#stay(target)
+    // What was published before this agent started stays until it is known.
+    if (ingress.state.kind === 'unknown') return
     try {
       const result = await (ingress.state.kind === 'open'
         ? this.#publishAtIngress(target, published)

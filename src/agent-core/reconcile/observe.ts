@@ -16,6 +16,8 @@ import type { Reading } from './reading.ts'
 import type { ServerStarts } from './server-starts.ts'
 import { drainFigures } from './server-view.ts'
 import type { ServiceRooms } from './service-rooms.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
+import { loopback } from '../servers/listening.ts'
 import { isOver, type ServerState } from '../servers/server-state.ts'
 
 /** What one service has of its own. */
@@ -40,6 +42,7 @@ type Rooms = Pick<
   | 'apiKeys'
   | 'door'
   | 'ingress'
+  | 'launches'
   | 'silenceOf'
   | 'excessOf'
   | 'settings'
@@ -65,16 +68,21 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
     server: unreachedAs('current', servers.get(key), reach, servers),
     successor: unreachedAs('successor', servers.successor(key), reach, servers),
   }
+  const isOpenNeedlessly = opensNeedlessly(reach, rooms)
   return {
     now,
     desired: reading.desired,
     address,
     relayPort: publisher.wayFor(key) === 'relay' ? rooms.ingress.port : undefined,
+    isOpenNeedlessly,
     fetch: fetch.view(),
     server,
     successor,
     retiring,
-    ...startView(reading, rooms, service, { server, reach, isMisplaced: notReached.server?.kind === 'misplaced' }),
+    ...startView(reading, rooms, service, {
+      ...{ server, reach },
+      isMoved: isOpenNeedlessly || notReached.server?.kind === 'misplaced',
+    }),
     unreached: notReached,
     stopReason: starts.stopReason,
     publication,
@@ -101,24 +109,34 @@ function unreachedAs(
   return unreached({ host, port: state.port }, reach)
 }
 
+function opensNeedlessly(
+  { key, runtime }: ReachInputs,
+  { publisher, ingress, servers, launches }: Pick<Rooms, 'publisher' | 'ingress' | 'servers' | 'launches'>,
+): boolean {
+  const host = servers.hostOf(key)
+  if (host === undefined || host === loopback || runtime === undefined) return false
+  const isReachedByRelay = publisher.wayFor(key) === 'relay' && ingress.state.kind === 'open'
+  return isReachedByRelay && launches.hostFor(runtimes[runtime], key) === loopback
+}
+
 interface StartInputs {
   readonly server: ServerView
   readonly reach: ReachInputs
-  readonly isMisplaced: boolean
+  readonly isMoved: boolean
 }
 
 function startView(
   { desired, desiredServer, now }: Reading,
   { settings, servers, admission, fuse }: Rooms,
   { key, starts }: ObservedService,
-  { server, reach, isMisplaced }: StartInputs,
+  { server, reach, isMoved }: StartInputs,
 ): Pick<Observation, 'beside' | 'instead' | 'obstacle'> {
   const cannotListen = listenObstacle(reach, now)
   const { beside, instead = cannotListen?.message, noMemory } = admission.view(key, desiredServer)
   const obstacle = fuse.obstacleOf(key, desiredServer?.digest) ?? cannotListen ?? noMemory
   const runs = server.kind === 'ready' || server.kind === 'starting'
   const isReplaced =
-    runs && desired.kind === 'serve' && (server.digest !== desired.digest || starts.isRestartAsked || isMisplaced)
+    runs && desired.kind === 'serve' && (server.digest !== desired.digest || starts.isRestartAsked || isMoved)
   if (!isReplaced && !starts.hasSuccessor) return { beside: notAsked, instead, obstacle }
   const why = beside && desiredServer && noPortBeside(settings.port(desiredServer.runtime), servers.running)
   return { beside: why === undefined ? beside : { allowed: false, why }, instead, obstacle }

@@ -23,7 +23,7 @@ export interface ReachInputs {
 /** Why requests to the published address do not reach the server that listens there; undefined where they do. */
 export function unreached(
   { host, port }: { readonly host: string; readonly port: number },
-  { key, address: { ip }, apiKeySecret, rooms }: ReachInputs,
+  { key, address: { ip, warning }, apiKeySecret, runtime, rooms }: ReachInputs,
 ): Unreached | undefined {
   if (host !== loopback && apiKeySecret !== undefined)
     return { kind: 'exposed', reason: 'NoApiKey', message: openToAll }
@@ -40,7 +40,13 @@ export function unreached(
   if (apiKey?.kind === 'unusable') return { kind: 'closed', reason: 'NoApiKey', message: apiKey.message }
   if (apiKey?.kind === 'unknown') return { kind: 'unknown', reason: 'NoApiKey', message: apiKey.message }
   const door = isRelayed ? rooms.ingress.state : rooms.door(ip, port)
-  return door.kind === 'open' ? undefined : { ...door, reason: 'NoGateway' }
+  if (door.kind === 'open') return undefined
+  const isForOthers = rooms.settings.listen() === 'all' && runtime !== undefined && !runtimes[runtime].isBehindGateway
+  // It was started for LLMKube's relay alone, and no gateway can listen for it where pods come now.
+  if (door.kind === 'closed' && !isRelayed && warning !== undefined && isForOthers) {
+    return { ...door, kind: 'misplaced', reason: 'NoHostAddress' }
+  }
+  return { ...door, reason: 'NoGateway' }
 }
 
 /** Why a server that is started now would be of no use, or open without the key that its service asks for. */

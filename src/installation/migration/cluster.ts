@@ -97,7 +97,8 @@ export async function lookAtCluster(api: KubeApi, query: LookQuery, signal?: Abo
       elsewhere: isHere ? undefined : published?.address,
     }
   })
-  const annotationsHere = slices.filter(isOwn).map(({ metadata }) => metadata.annotations)
+  const ofOthers = slices.filter((slice) => isOwn(slice) && !isHeldByOurs(slice))
+  const annotationsHere = ofOthers.map(({ metadata }) => metadata.annotations)
   const versions = annotationsHere.map((one) => one[annotations.agentVersion] ?? '').filter((one) => one !== '')
   const pins = annotationsHere.map((one) => one[annotations.ingressPin] ?? '').filter((one) => one !== '')
   const missingRights = await rightsMissing(api, namespace, pins.length > 0, signal)

@@ -67,7 +67,7 @@ const fromDefaults = {
   evictionAtAdmission: false,
   comeBackMs: 120_000,
   listen: 'all',
-  publish: 'direct',
+  publish: 'auto',
   sleepPolicy: 'on-mains',
   pauseOnBattery: false,
   applePowerEnabled: false,

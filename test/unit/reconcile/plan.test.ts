@@ -99,6 +99,7 @@ const refusal = { at: now + 5_000, message: 'The cluster did not take it.', isRe
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
 
 const fits: Observation['beside'] = { allowed: true }
+const notFitting: Observation['beside'] = { allowed: false, why: 'two do not fit' }
 const obstacle = { reason: 'InsufficientMemory', message: 'Needs 24.0 GB, 18.7 GB left.' } as const
 const since = new Date(now).toISOString()
 const unused: Observation['unloaded'] = { kind: 'idle', since, message: 'Idle.' }
@@ -305,6 +306,25 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       { ...answering, ...told, unreached: { server: misplaced } },
       'withdraw',
       'stopping',
+    ],
+    ...(
+      [
+        ['one that is only more open than it need be is replaced where there is room beside it', fits, 'startBeside'],
+        ['which is asked first', undefined, 'sizeUp'],
+        ['and stays until its next start where there is none', notFitting, 'rest'],
+      ] as const
+    ).map(
+      ([title, beside, step]) =>
+        [title, { ...answering, ...told, relayPort: 9_443, isOpenNeedlessly: true, beside }, step, 'ready'] as const,
+    ),
+    [
+      'nor is it stopped where its successor failed and no other one fits beside it',
+      {
+        ...{ ...answering, ...told, relayPort: 9_443, isOpenNeedlessly: true, beside: notFitting },
+        successor: { ...nextFailed, digest: 'd1', nextStartAt: now },
+      },
+      'rest',
+      'ready',
     ],
     [
       'its successor takes over once it is reached',

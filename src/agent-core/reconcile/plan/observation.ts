@@ -178,6 +178,8 @@ export interface Observation {
   readonly address: { readonly ip: string | undefined; readonly message: string; readonly warning?: string }
   /** The port at which LLMKube's relay asks for it, where that is the only way to it. */
   readonly relayPort?: number | undefined
+  /** It listens at addresses that nobody needs, since LLMKube's relay asks this machine's ingress, and one that starts now would not. */
+  readonly isOpenNeedlessly?: boolean
   readonly fetch: FetchView
   readonly server: ServerView
   /** Started beside `server`, to take its place when it answers. */

@@ -240,9 +240,9 @@ function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
 }
 
 /** Beside the present server where there is room, in its place where there is not, and not at all where it would not fit either. */
-function replaceStep(observed: Observation, server: Running, { settlesAt }: Serve): Plan {
+function replaceStep(observed: Observation, server: Running, desired: Serve): Plan {
   const { publication } = observed
-  if (isUnsettled(observed)) return unsettled(observed, server, settlesAt)
+  if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
   const meanwhile = whileReplaced(observed, server)
   if (meanwhile) return meanwhile
   if (observed.beside === undefined) {
@@ -252,6 +252,7 @@ function replaceStep(observed: Observation, server: Running, { settlesAt }: Serv
   if (server.kind === 'ready' && observed.beside.allowed) {
     return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
+  if (!isOther(observed, server, desired)) return answerStep(observed, server)
   const isPublished = publication.shown?.ready === true
   // A server is withdrawn before it is stopped.
   if (isPublished && !isWritable(observed) && (server.kind === 'ready' || isTrusted(server))) {
@@ -392,8 +393,24 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'ready':
       break
   }
-  const isOther = server.digest !== desired.digest || observed.restartAsked || isMisplaced(observed)
-  return isOther || successor.kind !== 'none' ? replaceStep(observed, server, desired) : answerStep(observed, server)
+  if (isOther(observed, server, desired) || successor.kind !== 'none') return replaceStep(observed, server, desired)
+  const next = answerStep(observed, server)
+  return (next.step.do === 'rest' ? moveStep(observed, server) : undefined) ?? next
+}
+
+/** It is not what is wanted, so that another one has to take its place. */
+const isOther = (observed: Observation, server: Running, { digest }: Serve): boolean =>
+  server.digest !== digest || observed.restartAsked || isMisplaced(observed)
+
+/** A server that is only more open than it need be is replaced where another one fits beside it, and else at its next start. */
+function moveStep(observed: Observation, server: Running): Plan | undefined {
+  const { isOpenNeedlessly, fetch, beside } = observed
+  // The model of a server that was found running is not looked for again.
+  if (isOpenNeedlessly !== true || server.kind !== 'ready' || fetch.kind !== 'done') return undefined
+  if (beside !== undefined && !beside.allowed) return undefined
+  const step: Step = beside === undefined ? { do: 'sizeUp' } : { do: 'startBeside' }
+  const why = "Only LLMKube's relay reaches it now: a server that listens on this machine alone takes its place."
+  return act(step, ...shownAs(observed, server), why)
 }
 
 /** It is asked again when what stands in its way is gone, not by the clock. */
