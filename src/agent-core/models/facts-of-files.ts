@@ -1,10 +1,16 @@
 import { stat } from 'node:fs/promises'
 
 interface Fact<T> {
-  readonly stamp: string
+  readonly state: string
   readonly value: Promise<T>
   /** 0 until it is known. */
   weight: number
+}
+
+/** Changes where the file is written to or another takes its place. A further name for it, which changes its ctime, is no change. */
+export async function stateOfFile(path: string): Promise<string> {
+  const { size, mtimeMs, ino } = await stat(path)
+  return [size, mtimeMs, ino].join(' ')
 }
 
 /** Something that is costly to find out about files of this machine: found out once for each as long as the file stays the same. */
@@ -23,11 +29,10 @@ export class FactsOfFiles<T> {
 
   /** Throws what finding out throws, and what the disk answers, with its `code`. */
   async of(path: string): Promise<T> {
-    const { size, mtimeMs, ino } = await stat(path)
-    const stamp = [size, mtimeMs, ino].join(' ')
+    const state = await stateOfFile(path)
     const known = this.#known.get(path)
-    if (known?.stamp === stamp) return known.value
-    const fact: Fact<T> = { stamp, value: this.#find(path), weight: 0 }
+    if (known?.state === state) return known.value
+    const fact: Fact<T> = { state, value: this.#find(path), weight: 0 }
     this.#known.set(path, fact)
     try {
       const value = await fact.value

@@ -9,7 +9,7 @@ import { hashFile } from './download/hash.ts'
 import { isS3Login } from './download/s3.ts'
 import type { DownloadTurns } from './download/limits.ts'
 import { ModelError, type ModelErrorReason } from './errors.ts'
-import { FactsOfFiles } from './facts-of-files.ts'
+import { FactsOfFiles, stateOfFile } from './facts-of-files.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
 import { findInHubCache, findInOllama } from './hub/hub-cache.ts'
 import { localModel, type ModelRoots } from './local.ts'
@@ -108,7 +108,11 @@ export class Fetcher {
     await store.remove(fresh)
     const { isPublic = false, isByLogin, isOwnServer } = fresh.manifest.access ?? {}
     const merged = (now: Manifest): Partial<Manifest> => ({
-      files: fresh.manifest.files.map((file) => ({ ...file, etag: states.get(file.path)?.validator ?? file.etag })),
+      files: fresh.manifest.files.map((file) => ({
+        ...file,
+        hashedState: now.files.find(({ path }) => path === file.path)?.hashedState,
+        etag: states.get(file.path)?.validator ?? file.etag,
+      })),
       access: accessAfter(now.access, { namespace: request.namespace, isPublic, isByLogin, isOwnServer }),
     })
     return localOf(await store.amend(twin, merged, { asNewest: true }))
@@ -318,14 +322,18 @@ export class Fetcher {
     const path = pathBelow(stored.folder, first.path)
     // A stamp that says otherwise proves nothing, and one that agrees is not put down: it says so to this Model alone.
     if (first.sha256 === undefined && (await store.stamped(path)) === wanted) return stored
-    const sha256 = first.sha256 ?? (await this.#hashes.of(path))
-    if (first.sha256 === undefined) {
-      await store.stamp(path, sha256)
-      await this.#noted(stored, ({ files }) => ({
-        files: files.map((file) => (file.path === first.path ? { ...file, sha256 } : file)),
+    let known = stored
+    let { sha256 } = first
+    if (sha256 === undefined) {
+      const hashedState = await stateOfFile(path)
+      const found = await this.#hashes.of(path)
+      await store.stamp(path, found)
+      known = await this.#noted(stored, ({ files }) => ({
+        files: files.map((file) => (file.path === first.path ? { ...file, sha256: found, hashedState } : file)),
       }))
+      sha256 = found
     }
-    if (sha256 === wanted) return stored
+    if (sha256 === wanted) return known
     // A downloaded file is another version than the one asked for, not a wrong file: it stays until that version replaces it. A file that
     // serves another namespace's Model is not for this Model to quarantine.
     const { origin, namespace } = stored.manifest

@@ -1,5 +1,18 @@
+import { createHash } from 'node:crypto'
 import fc from 'fast-check'
-import { mkdir, readdir, readFile, realpath, rename, rm, symlink, truncate, utimes, writeFile } from 'node:fs/promises'
+import {
+  mkdir,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  stat,
+  symlink,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
@@ -29,6 +42,8 @@ async function put(path: string, content: Buffer | string): Promise<void> {
   await mkdir(dirname(join(world.store, path)), { recursive: true })
   await writeFile(join(world.store, path), content)
 }
+
+const digestOf = (content: Buffer): string => createHash('sha256').update(content).digest('hex')
 
 const anyRoom: WithRoom = (_, work) => work()
 
@@ -312,6 +327,65 @@ describe('a store filled by the Go agent', () => {
     expect(await world.models.ensure(request('https://nowhere.invalid/x.gguf'), staying())).toMatchObject({
       sizeBytes: 8192,
     })
+  })
+
+  describe('reads a file whole again that its owner replaced after it was hashed', () => {
+    const source = 'https://nowhere.invalid/x.gguf'
+    const stating = (content: Buffer, name?: string) => ({ ...request(source, name), sha256: digestOf(content) })
+    const [before, after] = [gguf('G'), gguf('H')]
+    const file = () => join(world.store, 'tiny/x.gguf')
+    const ways: Record<string, () => Promise<void>> = {
+      'by writing to it': async () => {
+        await put('tiny/x.gguf', after)
+        await utimes(file(), 1_000_000_000, 1_000_000_000)
+      },
+      'by another of the same length and time': async () => {
+        const { atime, mtime } = await stat(file())
+        await put('tiny/new', after)
+        await utimes(join(world.store, 'tiny/new'), atime, mtime)
+        await rename(join(world.store, 'tiny/new'), file())
+        // Within its first second a stamp is believed about such a file.
+        await rm(`${file()}.sha256`)
+      },
+    }
+
+    test.each(Object.entries(ways))('%s', async (_, replace) => {
+      await put('tiny/x.gguf', before)
+      await utimes(file(), 900_000_000, 900_000_000)
+      const first = await world.models.ensure(stating(before), staying())
+      await replace()
+      const models = world.restarted()
+      expect(await failure(models.ensure(stating(before, 'other'), staying()))).toMatchObject({ reason: 'Unreachable' })
+      const second = await models.ensure(stating(after), staying())
+      expect([second.path, await filesBelow(world.store)]).toEqual([first.path, { 'tiny/x.gguf': 'HHHHHHHH' }])
+      expect(second.revision).not.toBe(first.revision)
+      expect(await world.restarted().ensure(stating(after), staying())).toEqual(second)
+    })
+  })
+
+  test('puts a file into quarantine that its owner replaced by what the Model does not state, and fetches it', async () => {
+    const right = gguf('G')
+    const { url } = world.server.serve('/x.gguf', right)
+    const stated = { ...request(url), sha256: digestOf(right) }
+    await put('tiny/x.gguf', right)
+    await world.models.ensure(stated, staying())
+    await put('tiny/x.gguf', gguf('H'))
+    await utimes(join(world.store, 'tiny/x.gguf'), 1_000_000_000, 1_000_000_000)
+    await world.models.ensure(stated, staying())
+    expect(await filesBelow(world.store)).toEqual({ 'tiny/x.gguf': 'GGGGGGGG' })
+  })
+
+  test('has a file hashed once, also where it gets a second name', async () => {
+    const content = gguf('G')
+    const { url } = world.server.serve('/x.gguf', content)
+    const stated = { ...request(url), sha256: digestOf(content) }
+    await put('tiny/x.gguf', content)
+    const first = await world.models.ensure(stated, staying())
+    const record = await readFile(`${first.path}.metalbar.json`, 'utf8')
+    await world.models.ensure({ ...stated, name: 'other' }, staying())
+    const last = await world.restarted().ensure(stated, staying())
+    expect([last, (await stat(first.path)).nlink]).toEqual([first, 2])
+    expect(await readFile(`${first.path}.metalbar.json`, 'utf8')).toBe(record)
   })
 })
 

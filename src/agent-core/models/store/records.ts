@@ -8,6 +8,7 @@ import { z } from 'zod'
 import type { Logger } from '../../observability/logger.ts'
 import { parseJson, withoutUnfinished } from '../../util/files.ts'
 import { pathBelow } from '../../util/is-below.ts'
+import { stateOfFile } from '../facts-of-files.ts'
 import { shortDigestLength } from '../source.ts'
 import { comparable, entriesOf, ifThere, lstatIfThere } from './files.ts'
 
@@ -29,6 +30,8 @@ const manifestFile = z.object({
   sizeBytes: z.int().positive(),
   /** Absent where it was not computed: the file was found here. */
   sha256: sha256.optional(),
+  /** Of a file that was found here: what it was when `sha256` was computed, see `stateOfFile`. */
+  hashedState: z.string().max(200).optional(),
   /** As the server gave it. */
   etag: z.string().max(1_000).optional(),
 })
@@ -99,7 +102,7 @@ export type ManifestState = { kind: 'absent' } | { kind: 'valid'; manifest: Mani
 /** Thousands of files take less. */
 const maxManifestBytes = 4 * 1024 * 1024
 
-/** Reads the record at `path`; one of an earlier version is read as what it would be now. */
+/** Reads the record at `path`; one of an earlier version is read as what it would be now, and without the digest of a file that may be another now. */
 export async function readManifest(path: string): Promise<ManifestState> {
   const found = await lstatIfThere(path)
   if (found?.isFile() === false) return { kind: 'broken', why: 'it is not a regular file' }
@@ -110,9 +113,18 @@ export async function readManifest(path: string): Promise<ManifestState> {
   if (content === undefined) return { kind: 'broken', why: 'it is not JSON' }
   const old = firstSchema.safeParse(content)
   const parsed = manifestSchema.safeParse(old.success ? upgraded(old.data, path) : content)
-  return parsed.success
-    ? { kind: 'valid', manifest: parsed.data }
-    : { kind: 'broken', why: z.prettifyError(parsed.error) }
+  if (!parsed.success) return { kind: 'broken', why: z.prettifyError(parsed.error) }
+  const manifest = parsed.data
+  const files = await Promise.all(manifest.files.map((file) => withValidDigest(file, manifest.origin, dirname(path))))
+  return { kind: 'valid', manifest: { ...manifest, files } }
+}
+
+/** Whoever put a file into the store may put another in its place. What was downloaded had its digest before it came there. */
+async function withValidDigest(file: ManifestFile, origin: Manifest['origin'], folder: string): Promise<ManifestFile> {
+  const { sha256: _, hashedState, ...rest } = file
+  if (file.sha256 === undefined || (origin === 'downloaded' && hashedState === undefined)) return file
+  const state = await ifThere(stateOfFile(pathBelow(folder, file.path)))
+  return state === hashedState ? file : rest
 }
 
 function upgraded({ sizeBytes, ...old }: z.infer<typeof firstSchema>, path: string): Manifest {
