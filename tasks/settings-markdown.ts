@@ -13,7 +13,7 @@ export function settingsMarkdown(): string {
     '`metal-agent settings get` shows each value and where it comes from. Notes on flags that say the same: [cli.md](cli.md).',
     '',
     '- A setting with a name in the first column can be changed while the agent runs: in the window, or by `metal-agent settings set SETTING VALUE`;',
-    '  `default` as the value gives it back. It is kept in `settings.json` of the state folder. Who may set it: _page_ is also a page in a browser',
+    '  `default` as the value gives it back, but of `namespace` is the namespace of that name, and `""` is all. It is kept in `settings.json` of the state folder. Who may set it: _page_ is also a page in a browser',
     '  (`metal-agent ui`), _shell_ only who has a shell or the app on this machine.',
     '- One without counts only from the start: by its flag, or, where the app hosts the agent, by a line of `start-settings.json`. The window shows',
     '  its value, where that comes from, and the line that states another.',

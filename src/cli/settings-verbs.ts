@@ -54,7 +54,10 @@ export function settingsVerb(context: VerbContext): Command {
     )
   const set = agentVerb('set', 'change a setting', context)
     .argument('<setting>', settingSpellings.join(', '))
-    .argument('<value>', 'a value, or "default" to give it back')
+    .argument(
+      '<value>',
+      'a value, or "default" to give it back; of namespace that is the one of this name, and "" is all',
+    )
     .option(
       '--anyway',
       'of a kubeconfig: also where its context says production, its cluster does not answer, or LLMKube is not there',
@@ -81,7 +84,7 @@ export const settingSpellings: readonly string[] = settingNames.map(spellingOf)
 /** Settings that count only from the start. */
 export const startSpellings: readonly string[] = startSettingNames.map((name) => startRows[name].flag)
 
-/** `default` gives the setting back. Throws VerbError; whether the value makes sense is for the agent to say. */
+/** `default` gives the setting back, and so does nothing where `default` is a value of its own. Throws VerbError; whether the value makes sense is for the agent to say. */
 export function patchOf(spelled: string, text: string): Readonly<Record<string, unknown>> & SettingsPatch {
   const name = settingNames.find((one) => spellingOf(one) === spelled)
   if (name === undefined) {
@@ -94,7 +97,8 @@ export function patchOf(spelled: string, text: string): Readonly<Record<string, 
     const advice = near === undefined ? `the settings are ${settingSpellings.join(', ')}` : `did you mean ${near}?`
     throw new VerbError(`There is no setting ${spelled}: ${advice}`)
   }
-  return { [name]: text === 'default' ? null : parsed(spelled, editableRow(name).kind, text) }
+  const { kind, startsAs } = editableRow(name)
+  return { [name]: text === (startsAs === 'default' ? '' : 'default') ? null : parsed(spelled, kind, text) }
 }
 
 interface SpelledSetting {
