@@ -9,7 +9,7 @@ import { parseInferenceService, resources, type InferenceService } from '../../s
 import { ListWatch } from '../../src/agent-core/kube/list-watch.ts'
 import { ObjectCache } from '../../src/agent-core/kube/object-cache.ts'
 import type { PublishMode } from '../../src/contract/settings-table.ts'
-import { useRealApiServer, type World } from '../support/api-worlds/api-worlds.ts'
+import { apiWorlds, type World } from '../support/api-worlds/api-worlds.ts'
 import {
   startControllerStandIn,
   type ControllerStandInOptions,
@@ -25,8 +25,8 @@ const pin = Buffer.alloc(32, 7).toString('base64')
 const managedBy = 'llmkube.ai/managed-by'
 const relayPod = () => Promise.resolve({ address: '10.42.0.9', port: 8080 })
 
-describe('ways to publish', () => {
-  const world = useRealApiServer()
+describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
+  const world = use()
   let open = new AsyncDisposableStack()
   afterEach(async () => {
     await open.disposeAsync()
