@@ -1,109 +1,111 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { loadAllYaml } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
-import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
+import { apiWorlds, type World } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
-import { TestCluster } from '../support/control-plane/test-cluster.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { Client, Controllers, Relays } from '../support/relayed-world.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { statedInterfaces } from '../support/stated-interfaces.ts'
 
-const api = useRealApiServer()
+describe.each(apiWorlds)('on $name', ({ use }) => {
+  const api = use()
 
-test('where LLMKube is updated to 0.10 its relay alone reaches the model soon, and the address of this machine again where a person says so: no request fails, and no model is started again', async () => {
-  await using cluster = await TestCluster.open(api().connection)
-  await using world = await AgentWorld.open(api().connection, { controller: false, namespace: cluster.namespace })
-  await using relays = new Relays(world)
-  await using controllers = new Controllers(api().connection, world, relays)
-  await controllers.be('0.9')
-  const ingressPort = await freePort()
-  await using agent = await AgentProcess.start({
-    folder: join(world.folder, 'agent'),
-    kubeconfig: await kubeconfigOf(cluster),
-    args: [
-      ...['--namespace', world.namespace, '--llama-server', sampleServerPath],
-      ...['--ingress-port', String(ingressPort)],
-    ],
-  })
-  relays.ingressPort = ingressPort
-  await world.applyModel('tiny')
-  await world.applyService('tiny')
-  const { pid } = await agent.service('tiny', 'ready')
-  await using client = new Client(api().connection, world)
-  await client.served(5)
-  await eventually(async () => (await world.published('tiny-agent'))?.ready === true, { what: 'the ingress beside it' })
+  test('where LLMKube is updated to 0.10 its relay alone reaches the model soon, and the address of this machine again where a person says so: no request fails, and no model is started again', async () => {
+    await using world = await AgentWorld.open(api().connection, { controller: false, namespace: api().namespace })
+    await using relays = new Relays(world)
+    await using controllers = new Controllers(api().connection, world, relays)
+    await controllers.be('0.9')
+    const ingressPort = await freePort()
+    await using agent = await AgentProcess.start({
+      folder: join(world.folder, 'agent'),
+      kubeconfig: await kubeconfigOf(api(), world.folder),
+      args: [
+        ...['--namespace', world.namespace, '--llama-server', sampleServerPath],
+        ...['--ingress-port', String(ingressPort)],
+      ],
+    })
+    relays.ingressPort = ingressPort
+    await world.applyModel('tiny')
+    await world.applyService('tiny')
+    const { pid } = await agent.service('tiny', 'ready')
+    await using client = new Client(api().connection, world)
+    await client.served(5)
+    await eventually(async () => (await world.published('tiny-agent'))?.ready === true, {
+      what: 'the ingress beside it',
+    })
 
-  await controllers.be('0.10')
-  await eventually(() => world.publishedKinds('tiny').then((kinds) => kinds.join() === 'Service'), {
-    what: 'nothing but the relay',
-    timeoutMs: 60_000,
-  })
-  await client.served(20)
-  expect(relays.answered).toBeGreaterThan(0)
-  expect((await agent.service('tiny', 'ready')).message).toMatch(
-    `Serving by LLMKube's relay, which asks this machine at 192.0.2.10:${ingressPort}.`,
-  )
+    await controllers.be('0.10')
+    await eventually(() => world.publishedKinds('tiny').then((kinds) => kinds.join() === 'Service'), {
+      what: 'nothing but the relay',
+      timeoutMs: 60_000,
+    })
+    await client.served(20)
+    expect(relays.answered).toBeGreaterThan(0)
+    expect((await agent.service('tiny', 'ready')).message).toMatch(
+      `Serving by LLMKube's relay, which asks this machine at 192.0.2.10:${ingressPort}.`,
+    )
 
-  await agent.run('settings', 'set', 'publish', 'direct')
-  await eventually(async () => (await world.publishedKinds('tiny-agent')).length === 0, {
-    what: 'the end of the ingress',
-    timeoutMs: 60_000,
+    await agent.run('settings', 'set', 'publish', 'direct')
+    await eventually(async () => (await world.publishedKinds('tiny-agent')).length === 0, {
+      what: 'the end of the ingress',
+      timeoutMs: 60_000,
+    })
+    await client.served(20)
+    expect((await world.publishedKinds('tiny')).toSorted()).toEqual(['EndpointSlice', 'Endpoints', 'Service'])
+    await controllers.be('0.9')
+    await client.served(5)
+    expect(client.failures).toEqual([])
+    const denied = agent.log.filter((line) => JSON.stringify(line).includes('forbidden'))
+    // Its Lease is a right of its own.
+    expect(denied.filter(({ msg }) => msg !== 'lease not written')).toEqual([])
+    expect((await agent.service('tiny', 'ready')).pid).toBe(pid)
   })
-  await client.served(20)
-  expect((await world.publishedKinds('tiny')).toSorted()).toEqual(['EndpointSlice', 'Endpoints', 'Service'])
-  await controllers.be('0.9')
-  await client.served(5)
-  expect(client.failures).toEqual([])
-  const denied = agent.log.filter((line) => JSON.stringify(line).includes('forbidden'))
-  // Its Lease is a right of its own.
-  expect(denied.filter(({ msg }) => msg !== 'lease not written')).toEqual([])
-  expect((await agent.service('tiny', 'ready')).pid).toBe(pid)
-})
 
-test('a model that only the relay reaches listens on this machine alone soon: a second server takes the place of the first, and no request fails', async () => {
-  await using world = await AgentWorld.open(api().connection, { controller: false })
-  await using relays = new Relays(world)
-  await using controllers = new Controllers(api().connection, world, relays)
-  await controllers.be('0.10')
-  const ingressPort = await freePort()
-  await using agent = await AgentProcess.start({
-    folder: join(world.folder, 'agent'),
-    kubeconfig: await readFile(await writeKubeconfig(join(world.folder, 'kubeconfig'), api().connection), 'utf8'),
-    // The published address is one of this machine's.
-    env: { NODE_OPTIONS: statedInterfaces({ en0: '192.0.2.10' }) },
-    args: [
-      ...['--namespace', world.namespace, '--llama-server', sampleServerPath],
-      ...['--ingress-port', String(ingressPort)],
-    ],
+  test('a model that only the relay reaches listens on this machine alone soon: a second server takes the place of the first, and no request fails', async () => {
+    await using world = await AgentWorld.open(api().connection, { controller: false })
+    await using relays = new Relays(world)
+    await using controllers = new Controllers(api().connection, world, relays)
+    await controllers.be('0.10')
+    const ingressPort = await freePort()
+    await using agent = await AgentProcess.start({
+      folder: join(world.folder, 'agent'),
+      kubeconfig: await readFile(await writeKubeconfig(join(world.folder, 'kubeconfig'), api().connection), 'utf8'),
+      // The published address is one of this machine's.
+      env: { NODE_OPTIONS: statedInterfaces({ en0: '192.0.2.10' }) },
+      args: [
+        ...['--namespace', world.namespace, '--llama-server', sampleServerPath],
+        ...['--ingress-port', String(ingressPort)],
+      ],
+    })
+    relays.ingressPort = ingressPort
+    await world.applyModel('tiny')
+    await world.applyService('tiny')
+    const { pid, port = 0 } = await agent.service('tiny', 'ready')
+    await using client = new Client(api().connection, world)
+    expect(await answersAt('127.0.0.2', port)).toBe(true)
+    await eventually(() => world.publishedKinds('tiny').then((kinds) => kinds.join() === 'Service'), {
+      what: 'nothing but the relay',
+      timeoutMs: 60_000,
+    })
+    const moved = await eventually(async () => {
+      const now = await agent.service('tiny', 'ready')
+      return now.pid === pid ? undefined : now
+    })
+    await client.served(20)
+    expect(await Promise.all(['127.0.0.1', '127.0.0.2'].map((host) => answersAt(host, moved.port ?? 0)))).toEqual([
+      true,
+      false,
+    ])
+    await eventually(async () => !(await answersAt('127.0.0.1', port)), { what: 'the end of the first server' })
+    await client.served(5)
+    expect(client.failures).toEqual([])
   })
-  relays.ingressPort = ingressPort
-  await world.applyModel('tiny')
-  await world.applyService('tiny')
-  const { pid, port = 0 } = await agent.service('tiny', 'ready')
-  await using client = new Client(api().connection, world)
-  expect(await answersAt('127.0.0.2', port)).toBe(true)
-  await eventually(() => world.publishedKinds('tiny').then((kinds) => kinds.join() === 'Service'), {
-    what: 'nothing but the relay',
-    timeoutMs: 60_000,
-  })
-  const moved = await eventually(async () => {
-    const now = await agent.service('tiny', 'ready')
-    return now.pid === pid ? undefined : now
-  })
-  await client.served(20)
-  expect(await Promise.all(['127.0.0.1', '127.0.0.2'].map((host) => answersAt(host, moved.port ?? 0)))).toEqual([
-    true,
-    false,
-  ])
-  await eventually(async () => !(await answersAt('127.0.0.1', port)), { what: 'the end of the first server' })
-  await client.served(5)
-  expect(client.failures).toEqual([])
 })
 
 const answersAt = (host: string, port: number): Promise<boolean> =>
@@ -113,12 +115,12 @@ const answersAt = (host: string, port: number): Promise<boolean> =>
   )
 
 /** Of a user who may do what the two roles of assets/rbac.yaml say, and nothing else. */
-async function kubeconfigOf(cluster: TestCluster): Promise<string> {
+async function kubeconfigOf(api: World, folder: string): Promise<string> {
   const text = await readFile(join(import.meta.dirname, '../../assets/rbac.yaml'), 'utf8')
   const roles = z.array(role).parse(loadAllYaml(text))
   const rules = roles.filter(({ metadata: { name } }) => name === 'metalbar-agent' || name === 'metalbar-relay')
-  const { kubeconfig } = await cluster.restrictedKubeconfig(rules.flatMap((one) => one.rules))
-  return readFile(kubeconfig, 'utf8')
+  const { connection } = await api.restricted(rules.flatMap((one) => one.rules))
+  return readFile(await writeKubeconfig(join(folder, 'agent.kubeconfig'), connection), 'utf8')
 }
 
 const role = z.object({
