@@ -109,12 +109,21 @@ async function volumeOf(folder: string) {
   }
 }
 
+/** What has gone meanwhile or may not be read counts as nothing. */
 async function bytesBelow(folder: string): Promise<number> {
   let bytes = 0
-  const directory = await opendir(folder, { recursive: true }).catch(ifGone)
-  for await (const entry of directory ?? []) {
-    const found = entry.isFile() ? await lstat(join(entry.parentPath, entry.name)).catch(ifGone) : undefined
-    bytes += found?.size ?? 0
+  const folders = [folder]
+  for (let next = folders.pop(); next !== undefined; next = folders.pop()) {
+    for await (const entry of (await opendir(next).catch(ifUnreadable)) ?? []) {
+      const path = join(next, entry.name)
+      if (entry.isDirectory()) folders.push(path)
+      else if (entry.isFile()) bytes += (await lstat(path).catch(ifUnreadable))?.size ?? 0
+    }
   }
   return bytes
+}
+
+function ifUnreadable(error: unknown): undefined {
+  const code = errorCode(error)
+  if (code !== 'EACCES' && code !== 'EPERM') ifGone(error)
 }

@@ -1,22 +1,32 @@
 import { isDeepStrictEqual } from 'node:util'
-import { agreement, flagsAskedBy, type OmlxAgreement, type OmlxClaim } from '../runtimes/omlx-settings.ts'
+import {
+  agreement,
+  flagsAskedBy,
+  type OmlxAgreement,
+  type OmlxClaim,
+  type OmlxProblem,
+} from '../runtimes/omlx-settings.ts'
 
 interface OmlxClaimsOptions {
   /** The flags of services that the one which runs was started with. */
   readonly running: () => ReadonlyMap<string, string> | undefined
-  /** Why this machine does not give an oMLX what is asked for, as a sentence. */
-  readonly problemOf: (claim: OmlxClaim) => Promise<string | undefined>
+  /** Why this machine does not give an oMLX what is asked for. */
+  readonly problemOf: (claim: OmlxClaim) => Promise<OmlxProblem | undefined>
   /** Another service may agree with the others now, or no longer; or {@link OmlxClaims.problemOf} is another. */
   readonly enqueue: (key: string) => void
   /** Other flags may be asked for. */
   readonly onChange: () => void
 }
 
+/** Nobody tells that a disk has room again, so what was refused is looked at after this time. */
+const judgeAgainMs = 60_000
+
 /** What the services of one cluster ask of the oMLX that this agent starts: as each was seen last, so that a change of one heals the others. */
 export class OmlxClaims {
   readonly #options: OmlxClaimsOptions
   readonly #claims = new Map<string, OmlxClaim>()
-  readonly #problems = new Map<string, string>()
+  readonly #problems = new Map<string, OmlxProblem>()
+  #judgeAgain: NodeJS.Timeout | undefined
 
   constructor(options: OmlxClaimsOptions) {
     this.#options = options
@@ -45,23 +55,32 @@ export class OmlxClaims {
 
   /** A sentence why nothing that it asks for is asked of oMLX, although it may be served. */
   problemOf(key: string): string | undefined {
-    return this.#problems.get(key)
+    return this.#problems.get(key)?.message
   }
 
   /** The flags that are asked for. */
   async flags(): Promise<ReadonlyMap<string, string>> {
     await Promise.all([...this.#claims].map(([key, claim]) => this.#judge(key, claim)))
+    if (this.#problems.size > 0 && this.#judgeAgain === undefined)
+      this.#judgeAgain = setTimeout(() => this.#judgeProblems(), judgeAgainMs).unref()
     return new Map(this.#agreement().flags)
   }
 
-  /** One that is served may be edited, and what its disk has room for changes: what oMLX was started with is not judged again. */
+  #judgeProblems(): void {
+    this.#judgeAgain = undefined
+    if (this.#problems.size > 0) this.#options.onChange()
+  }
+
+  /** The oMLX that runs has what it was started with, so that only flags it does not have are looked at. */
   async #judge(key: string, claim: OmlxClaim): Promise<void> {
     const running = this.#options.running()
-    const asksAnew = flagsAskedBy(claim.spec).some(([flag, value]) => running?.get(flag) !== value)
-    const problem = claim.isAdmitted && asksAnew ? await this.#options.problemOf(claim) : undefined
-    if (this.#claims.get(key) !== claim || this.#problems.get(key) === problem) return
+    const lacksFlag = flagsAskedBy(claim.spec).some(([flag, value]) => running?.get(flag) !== value)
+    const problem = claim.isAdmitted && lacksFlag ? await this.#options.problemOf(claim) : undefined
+    if (this.#claims.get(key) !== claim) return
+    const before = this.#problems.get(key)
     if (problem === undefined) this.#problems.delete(key)
     else this.#problems.set(key, problem)
+    if (before?.cause === problem?.cause) return
     this.#enqueueAll()
     this.#options.onChange()
   }

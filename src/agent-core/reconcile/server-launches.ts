@@ -19,6 +19,7 @@ import {
   hotCacheBytes,
   hotCacheProblem,
   type OmlxFields,
+  type OmlxProblem,
 } from '../runtimes/omlx-settings.ts'
 import type { CommandInput, DaemonRuntime, ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
@@ -131,23 +132,26 @@ export class ServerLaunches {
 
   async #refusedByOmlx({ spec, service, runtime }: DesiredServer): Promise<StartFailure | undefined> {
     if (runtime !== 'omlx' || !this.startsOmlx) return undefined
-    const message = await this.omlxProblem(spec, service.metadata.namespace)
-    return message === undefined ? undefined : { message, refusal: 'Refused' }
+    const problem = await this.omlxProblem(spec, service.metadata.namespace)
+    return problem && { message: problem.message, refusal: 'Refused' }
   }
 
-  /** Why an oMLX that this agent starts does not get what a spec of the namespace asks of its caches, as a sentence. */
-  async omlxProblem(spec: OmlxFields, namespace: string): Promise<string | undefined> {
+  /** Why an oMLX that this agent starts does not get what a spec of the namespace asks of its caches. */
+  async omlxProblem(spec: OmlxFields, namespace: string): Promise<OmlxProblem | undefined> {
     const { models, settings } = this.#options
     const budgetBytes = settings.memoryBudget?.()
     const tooHot = budgetBytes === undefined ? undefined : hotCacheProblem(spec, budgetBytes)
-    if (tooHot !== undefined) return tooHot
+    if (tooHot !== undefined) return { message: tooHot, cause: tooHot }
     const folder = cacheFolder(spec)
     const closed = folder === undefined ? undefined : await models.cacheFolderProblem(folder, namespace)
-    if (folder !== undefined && closed)
-      return folderRefused(folder, closed.kind === 'ofModel' ? closed.modelFolder : undefined)
+    if (folder !== undefined && closed) {
+      const message = folderRefused(folder, closed.kind === 'ofModel' ? closed.modelFolder : undefined)
+      return { message, cause: message }
+    }
     if (diskCacheBytes(spec) === 0) return undefined
     const place = folder ?? settings.omlxCacheFolder
-    return diskCacheProblem(spec, place, await models.cacheRoomBytes(place))
+    const message = diskCacheProblem(spec, place, await models.cacheRoomBytes(place))
+    return message === undefined ? undefined : { message, cause: 'diskRoom' }
   }
 
   /** Most programs end at a flag that they do not know, ours included. */

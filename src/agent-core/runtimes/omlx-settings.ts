@@ -48,6 +48,13 @@ export function hotCacheProblem(spec: OmlxFields, budgetBytes: number): string |
   return `spec.hotCacheMaxSize: ${stated(spec, 'hotCacheMaxSize') ?? ''} is refused: all models of this machine together may have ${formatBytes(budgetBytes)} of memory. Say less, or take it out.`
 }
 
+/** Why this machine does not give an oMLX what a spec asks for. */
+export interface OmlxProblem {
+  readonly message: string
+  /** The same while only figures in the message change, such as the room on a disk during a download. */
+  readonly cause: string
+}
+
 /** A sentence where the cache in the folder would be more than its disk has room for. */
 export function diskCacheProblem(spec: OmlxFields, folder: string, roomBytes: number): string | undefined {
   if (diskCacheBytes(spec) <= roomBytes) return undefined

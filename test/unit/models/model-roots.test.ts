@@ -1,4 +1,4 @@
-import { mkdir, readdir, statfs, symlink, truncate, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, statfs, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
@@ -113,4 +113,13 @@ test('a cache may become as large as what its disk has free with what it has alr
   expect(near((await world.models.cacheRoomBytes(cache)) - 64 * 1024 ** 3)).toBe(true)
   const none = world.restarted({ settings: () => ({ ...defaultDownloadSettings, reserveBytes: 2 ** 52 }) })
   expect(await none.cacheRoomBytes(cache)).toBe(0)
+})
+
+test.skipIf(process.getuid?.() === 0)('what may not be read of a cache counts as nothing', async () => {
+  await using world = await startWorld({ settings: () => ({ ...defaultDownloadSettings, reserveBytes: 1 }) })
+  const cache = join(world.folder, 'cache')
+  await mkdir(join(cache, 'closed'), { recursive: true })
+  await chmod(join(cache, 'closed'), 0)
+  await using _ = { [Symbol.asyncDispose]: () => chmod(join(cache, 'closed'), 0o700) }
+  expect(await world.models.cacheRoomBytes(cache)).toBeGreaterThan(0)
 })

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { inferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
 import { OmlxClaims } from '../../../src/agent-core/reconcile/omlx-claims.ts'
 
@@ -9,11 +9,16 @@ const claim = (spec: object, { day = 1, model = 'm' } = {}) => ({
 function claims() {
   const enqueued: string[] = []
   const refused = new Set<string>()
+  let judged = 0
   const running = new Map<string, string>()
   let changes = 0
   const all = new OmlxClaims({
     running: () => running,
-    problemOf: ({ spec }) => Promise.resolve(refused.has(String(spec.hotCacheMaxSize)) ? 'Too much.' : undefined),
+    problemOf: ({ spec }) => {
+      judged += 1
+      const isRefused = refused.has(String(spec.hotCacheMaxSize))
+      return Promise.resolve(isRefused ? { message: `Too much by ${judged} GB.`, cause: 'room' } : undefined)
+    },
     enqueue: (key) => enqueued.push(key),
     onChange: () => (changes += 1),
   })
@@ -66,13 +71,35 @@ test('what this machine does not have is asked for by nobody and told at the ser
   all.know('ns/b', claim({ hotCacheMaxSize: '4GB' }, { day: 2 }), true)
   news()
   expect([[...(await all.flags())], all.problemOf('ns/a'), all.conflictOf('ns/b')]).toEqual([
-    ...[[['--hot-cache-max-size', '4GB']], 'Too much.', undefined],
+    ...[[['--hot-cache-max-size', '4GB']], 'Too much by 1 GB.', undefined],
   ])
   expect(news()).toEqual([['ns/a', 'ns/b'], 3])
   expect([...(await all.flags()), news()]).toEqual([
     ['--hot-cache-max-size', '4GB'],
     [[], 3],
   ])
+  // Another figure alone brings nobody into the queue.
+  expect(all.problemOf('ns/a')).toBe('Too much by 3 GB.')
   running.set('--hot-cache-max-size', '8GB')
   expect([[...(await all.flags())], all.problemOf('ns/a')]).toEqual([[['--hot-cache-max-size', '8GB']], undefined])
+})
+
+test('what was refused is judged again every minute, until this machine has it', async () => {
+  vi.useFakeTimers()
+  try {
+    const { all, refused, news } = claims()
+    refused.add('8GB')
+    all.know('ns/a', claim({ hotCacheMaxSize: '8GB' }), true)
+    await all.flags()
+    expect(news()).toEqual([['ns/a'], 2])
+    vi.advanceTimersByTime(60_000)
+    expect(news()).toEqual([[], 3])
+    refused.clear()
+    expect([[...(await all.flags())], all.problemOf('ns/a')]).toEqual([[['--hot-cache-max-size', '8GB']], undefined])
+    expect(news()).toEqual([['ns/a'], 4])
+    vi.advanceTimersByTime(600_000)
+    expect(news()).toEqual([[], 4])
+  } finally {
+    vi.useRealTimers()
+  }
 })
