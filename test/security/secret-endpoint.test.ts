@@ -100,6 +100,27 @@ describe('a Hub that a Secret names', () => {
     expect([refused.reason, other.requests]).toEqual(['DownloadHostNotAllowed', []])
   })
 
+  test('may be the usual one without a token, which then gets no other login', async () => {
+    await usual.addRepo('org/model', { 'm.gguf': gguf('usual') })
+    expect([await labelOf(withSecret('m', { HF_ENDPOINT: usual.endpoint })), loginsAt(usual)]).toEqual([
+      'usual',
+      ['none'],
+    ])
+  })
+
+  test('cannot be known while its Secret cannot be read, which keeps no Model from a copy that everybody may have', async () => {
+    await usual.addRepo('org/model', { 'm.gguf': gguf('usual') })
+    await usual.addRepo('org/closed', { 'm.gguf': gguf('closed') }, { private: true, grantedTo: [mine] })
+    const secret = () => Promise.reject(secretMissing('a', 'hub', source))
+    await labelOf(request(source, 'one', 'a'))
+    await labelOf(request('hf://org/closed', 'three', 'a'))
+    const refused = await failure(labelOf({ ...request('hf://org/closed', 'four', 'a'), secret }))
+    expect([await labelOf({ ...request(source, 'two', 'b'), secret }), refused.reason]).toEqual([
+      'usual',
+      'SecretMissing',
+    ])
+  })
+
   test('is no reason to refuse an address of no Hub where the Secret cannot be read', async () => {
     const { url } = world.server.serve('/x.gguf', gguf('plain'))
     const secret = () => Promise.reject(secretMissing('a', 'hub', source))

@@ -13,6 +13,7 @@ interface SeenS3Request {
   readonly path: string
   readonly range: string | undefined
   readonly isSigned: boolean
+  readonly sessionToken: string | undefined
   readonly status: number
 }
 
@@ -30,6 +31,8 @@ export interface S3Server extends AsyncDisposable {
   skewMs: number
   /** Answers every request with this code of S3 while set. */
   refusal: { readonly status: number; readonly code: string } | undefined
+  /** Sends every request that is signed well to this origin while set. */
+  movedTo: string | undefined
 }
 
 export const s3Region = 'eu-test-1'
@@ -40,7 +43,7 @@ const maxSkewMs = 15 * 60_000
 export async function startS3Server(keys: S3Keys): Promise<S3Server> {
   const requests: SeenS3Request[] = []
   const state = { objects: new Map<string, Buffer>(), open: new Set<string>(), drops: [] as number[], skewMs: 0 }
-  const s3 = { ...state, refusal: undefined as S3Server['refusal'] }
+  const s3 = { ...state, refusal: undefined as S3Server['refusal'], movedTo: undefined as S3Server['movedTo'] }
 
   function refusalOf(
     request: IncomingMessage,
@@ -74,6 +77,10 @@ export async function startS3Server(keys: S3Keys): Promise<S3Server> {
     }
     const refusal = refusalOf(request, name)
     if (refusal) return refuse(refusal)
+    if (s3.movedTo !== undefined) {
+      response.writeHead(307, { date, location: `${s3.movedTo}${request.url ?? ''}` }).end()
+      return 307
+    }
     const content = s3.objects.get(name)
     if (content === undefined) {
       const bucket = name.split('/')[0] ?? ''
@@ -101,7 +108,9 @@ export async function startS3Server(keys: S3Keys): Promise<S3Server> {
   const server = createServer((request, response) => {
     const { method = '', url: path = '', headers } = request
     const isSigned = headers.authorization !== undefined
-    requests.push({ method, path, range: headers.range, isSigned, status: answer(request, response) })
+    const sessionToken = headers['x-amz-security-token']?.toString()
+    const status = answer(request, response)
+    requests.push({ method, path, range: headers.range, isSigned, sessionToken, status })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo // a TCP server that listens has no other kind

@@ -61,7 +61,7 @@ export class Fetcher {
 
   /** From this machine's disks, the store, another model's bytes, or the network. Throws ModelError, or the signal's reason. */
   async ensure(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
-    const { store, remote, watch } = this.#options
+    const { store, watch } = this.#options
     const { signal } = waiters
     const parsed = parseModelSource(request.source)
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
@@ -74,7 +74,7 @@ export class Fetcher {
     signal.throwIfAborted()
     await watch.requireWritable()
     const other = await store.findElsewhere(wanted)
-    const isMeant = other !== undefined && !(await remote.isAtOwnServer(request, signal))
+    const isMeant = other !== undefined && (await this.#isMeant(request, other, signal))
     const elsewhere = await this.#allowed(request, isMeant ? other : undefined, signal)
     return this.#arrived(
       request,
@@ -116,6 +116,17 @@ export class Fetcher {
       access: accessAfter(now.access, { namespace: request.namespace, isPublic, isByLogin, isOwnServer }),
     })
     return localOf(await store.amend(twin, merged, { asNewest: true }))
+  }
+
+  /** Whether the Model means what another one fetched from the same source. Throws ModelError. */
+  async #isMeant(request: ModelRequest, other: StoredModel, signal: AbortSignal): Promise<boolean> {
+    try {
+      return !(await this.#options.remote.isAtOwnServer(request, signal))
+    } catch (error) {
+      // A Secret that cannot be read keeps nobody from what everybody may have.
+      if (error instanceof ModelError && other.manifest.access?.isPublic === true) return true
+      throw error
+    }
   }
 
   #inPlace(path: string, request: ModelRequest): Promise<LocalModel> {

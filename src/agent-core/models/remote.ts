@@ -110,7 +110,7 @@ export class Remote implements AsyncDisposable {
     }
     const named = offline ? undefined : await this.#hubOfSecret(request, endpoint.endpoint)
     if (named !== undefined) {
-      const isOwnServer = named.endpoint !== publicHub
+      const isOwnServer = named.endpoint !== publicHub && named.endpoint !== endpoint.endpoint
       return { ...shared, hubEndpoint: named.endpoint, token: () => Promise.resolve(named.token), isOwnServer }
     }
     const { secret: readSecret } = request
@@ -132,13 +132,13 @@ export class Remote implements AsyncDisposable {
     return (await this.context(request, signal)).isOwnServer === true
   }
 
-  /** The Hub that the Model's Secret names, where that is another one than `usual`. Throws ModelError. */
+  /** The Hub that the Model's Secret names, where that is another one than `usual` or is to be asked without a token. Throws ModelError. */
   async #hubOfSecret({ source, secret }: RemoteRequest, usual: string): Promise<ReturnType<typeof hubOfSecret>> {
     const { kind } = parseModelSource(source)
     if (secret === undefined || (kind !== 'hub' && kind !== 'http')) return undefined
     try {
       const named = hubOfSecret(await secret())
-      return named?.endpoint === usual ? undefined : named
+      return named?.endpoint === usual && named.token !== undefined ? undefined : named
     } catch (error) {
       if (!(error instanceof ModelError) || hubAddressIn(source, usual) !== undefined) throw error
       // An address of no Hub is asked without a login, so that a Secret that cannot be read is no reason not to.
@@ -185,12 +185,10 @@ export class Remote implements AsyncDisposable {
     // S3 says in its answer why it gives nothing.
     if (isS3Login(file.credentials))
       await requireFile(file, { isFirst: false, format: undefined }, { transport, signal })
-    // Redirects are followed by fetch, which leaves the login behind where they lead to another origin.
-    return readGgufHeaderOverHttp(url.href, {
-      fetch,
-      signal,
-      headers: await new Login(file).signedHeadersFor(url, 'GET'),
-    })
+    const headers = await new Login(file).signedHeadersFor(url, 'GET')
+    // Following a redirect to another origin, fetch drops `authorization` and would send the session token of S3 there.
+    const redirect = 'x-amz-security-token' in headers ? 'error' : 'follow'
+    return readGgufHeaderOverHttp(url.href, { fetch, signal, headers, redirect })
   }
 
   /** Brings one file here. Throws ModelError, or the signal's reason. */

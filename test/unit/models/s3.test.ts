@@ -149,6 +149,21 @@ describe('an object of S3', () => {
     ])
   })
 
+  test('that its server redirects elsewhere is asked for there without the session token', async () => {
+    const sessionToken = 'FwoGZXIvYXdzE=='
+    await using temporary = await startS3Server({ ...keys, sessionToken })
+    temporary.movedTo = s3.origin
+    s3.objects.set('models/x.gguf', gguf('A'))
+    s3.open.add('models/x.gguf')
+    const asked = wanted('s3://models/x.gguf', { AWS_ENDPOINT_URL: temporary.origin, AWS_SESSION_TOKEN: sessionToken })
+    await expect(world.models.lookThere(asked, new AbortController().signal)).rejects.toThrow(/redirect/)
+    await content(asked)
+    expect([temporary, s3].map(({ requests }) => [...new Set(requests.map((one) => one.sessionToken))])).toEqual([
+      [sessionToken],
+      [undefined],
+    ])
+  })
+
   test('is sized by its header before it is fetched, and why that cannot be is told', async () => {
     s3.objects.set('models/x.gguf', gguf('A'))
     const look = (source: string) => world.models.lookThere(wanted(source), new AbortController().signal)

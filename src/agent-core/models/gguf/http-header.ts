@@ -10,6 +10,8 @@ export interface HttpHeaderOptions {
   /** Default: the one of this process. */
   readonly fetch?: typeof fetch
   readonly headers?: Readonly<Record<string, string>>
+  /** `error`: an answer that leads elsewhere is a failure. */
+  readonly redirect?: 'follow' | 'error'
   readonly signal?: AbortSignal
   /** How long the request with its answer may take. */
   readonly limitMs?: number
@@ -22,7 +24,7 @@ export interface HttpHeaderOptions {
  * ModelError, or the signal's reason.
  */
 export async function readGgufHeaderOverHttp(url: string, options: HttpHeaderOptions = {}): Promise<GgufHeader> {
-  const { signal, limitMs = 120_000 } = options
+  const { signal, limitMs = 120_000, redirect = 'follow' } = options
   const shown = shownSource(url)
   const ended = new AbortController()
   const timeout = AbortSignal.timeout(limitMs)
@@ -32,6 +34,7 @@ export async function readGgufHeaderOverHttp(url: string, options: HttpHeaderOpt
     const response = await (options.fetch ?? fetch)(url, {
       headers: { ...options.headers, range: `bytes=0-${maxHeaderBytes - 1}`, 'accept-encoding': 'identity' },
       signal: AbortSignal.any(signals),
+      redirect,
     })
     refuse(response, shown)
     return await headerOf(response, shown)

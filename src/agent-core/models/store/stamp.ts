@@ -11,7 +11,7 @@ export const stampOf = (file: string): string => `${file}.sha256`
 /** Longer than any stamp. */
 const maxStampBytes = 200
 
-/** Both are put in place one after the other, in either order. */
+/** Some programs write the stamp just before they move the file to its place, so the file may be that much the newer of the two. */
 const putTogetherMs = 1_000
 
 /**
