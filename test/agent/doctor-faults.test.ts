@@ -1,6 +1,8 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, copyFile, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises'
+import type { IncomingMessage } from 'node:http'
+import { get } from 'node:https'
 import { createServer, type AddressInfo } from 'node:net'
 import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -423,6 +425,11 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
     expect(['relay-ingress', 'listeners', 'reached'].map((id) => alone[id]?.verdict)).toEqual([
       ...['pass', 'notApplicable', 'notApplicable'],
     ])
+    // One who names no service is told so before the token counts.
+    const stranger = get({ host: '127.0.0.1', port, agent: false, rejectUnauthorized: false })
+    const [answer] = (await once(stranger, 'response')) as [IncomingMessage]
+    answer.resume()
+    expect([answer.statusCode, (await asked())['relays']?.verdict]).toEqual([400, 'warn'])
     const wrong = await relay({ shows: 'b'.repeat(64), pin: await pin() })
     expect(await wrong.isReady()).toBe(false)
     expect((await asked())['relays']).toMatchObject({

@@ -9,7 +9,7 @@ import { formatSpan } from '../../contract/format.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { type Check, type Finding, type Patient, fail, notApplicable, pass, warn } from './doctor.ts'
 
-/** What this machine publishes of which relays are told, who know its ingress by a key that stands there; `isAlone`: it publishes nothing else. */
+/** The EndpointSlices of this machine that name the key of its ingress, by which relays find it; `isAlone`: it publishes no others. */
 export function toldOfRelays({ agent }: Pick<Patient, 'agent'>): {
   readonly told: readonly EndpointSlice[]
   readonly isAlone: boolean
@@ -101,6 +101,9 @@ async function pinShown(port: number, signal: AbortSignal): Promise<string | und
   }
 }
 
+/** Answers with these statuses may come before a relay's token is checked, so they do not show that it was let in. */
+const answeredWithoutToken: readonly string[] = ['400', '401', '408', '431', '499']
+
 const relays: Check = {
   id: 'relays',
   asks: 'Have relays of the cluster come, and were they let in?',
@@ -118,7 +121,9 @@ const relays: Check = {
       return fail(problem, { text: "Look at it; LLMKube's controller makes it.", shell: shellCommand(ofSecret) })
     const answers = await agent.ingress.answers()
     const refused = answers?.['401'] ?? 0
-    const admitted = Object.values(answers ?? {}).reduce((sum, count) => sum + count, 0) - refused
+    const admitted = Object.entries(answers ?? {})
+      .filter(([status]) => !answeredWithoutToken.includes(status))
+      .reduce((sum, [, count]) => sum + count, 0)
     const from = await lastHost(agent)
     if (admitted > 0) return pass(`They asked ${admitted} ${admitted === 1 ? 'time' : 'times'}${from}.`)
     if (refused > 0)

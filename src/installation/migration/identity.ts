@@ -44,7 +44,10 @@ export async function takeIdentity(folder: string, stateDir: string): Promise<vo
     await rm(beside, { recursive: true, force: true })
     await mkdir(beside, { recursive: true, mode: 0o700 })
     await writeRelayIdentity(beside, theirs)
-    if ((await statIfThere(own)) !== undefined) await rename(own, keptFolder(stateDir))
+    const kept = keptFolder(stateDir)
+    // What an earlier move kept is the older one, which is to be given back.
+    if ((await statIfThere(kept)) !== undefined) await rm(own, { recursive: true, force: true })
+    else if ((await statIfThere(own)) !== undefined) await rename(own, kept)
     await rename(beside, own)
     await syncFolder(stateDir)
   })

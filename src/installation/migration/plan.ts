@@ -68,7 +68,7 @@ export function planMigration(findings: Findings): MigrationPlan {
   const services = look?.services ?? []
   const flags = [
     ...keptFlags(command),
-    // What pods may not ask directly is opened to them by nobody's move.
+    // Pods reach a Go agent in relay mode only through relays; `auto` could publish the services directly, to everybody in this network.
     ...(findings.identity ? ['--publish=relay'] : []),
     ...environmentFlags(job),
     ...(store.how === 'inPlace' ? [`--model-store=${store.to}`] : []),
@@ -274,7 +274,7 @@ const whyTogether =
 const bigMemoryBytes = 128 * 2 ** 30
 
 /** One sentence for each default that counts here and was another there. */
-function changedDefaults({ command, totalBytes, job, ownLog }: Findings): string[] {
+function changedDefaults({ command, totalBytes, job, ownLog, identity }: Findings): string[] {
   const given = (flag: string) => command.values.get(flag)
   const differs = (theirs: string, ours: string, { flag = '', keep = '' } = {}): string =>
     `${flag && `--${flag}: `}there ${theirs}, here ${ours}${keep && `; "-- ${keep}" keeps it`}.`
@@ -307,6 +307,11 @@ function changedDefaults({ command, totalBytes, job, ownLog }: Findings): string
     given('allowed-download-hosts') === '' &&
       differs('0.9 fetches models from any address', 'from public addresses and those that are listed', {
         ...{ flag: 'allowed-download-hosts', keep: '--allowed-download-hosts NAS.LAN' },
+      }),
+    identity === undefined &&
+      given('legacy-direct-endpoints') !== true &&
+      differs('services are published directly', "for LLMKube's relay where the cluster has one", {
+        ...{ flag: 'publish', keep: '--publish direct' },
       }),
     given('kube-context') === '' &&
       differs(

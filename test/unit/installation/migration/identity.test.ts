@@ -42,6 +42,19 @@ test('where this agent had none, none is left; and none of before is kept once t
   expect([await ownPin(), await readdir(path.join(stateDir, 'migration'))]).toEqual([goIdentity.pin, []])
 })
 
+test('a move after one that kept an identity leaves that one to be given back', async () => {
+  await using here = await mac()
+  const { theirs, stateDir, ownPin } = here
+  const { pin } = await relayIdentity(stateDir)
+  await takeIdentity(theirs, stateDir)
+  await rm(identityFolder(stateDir), { recursive: true })
+  await relayIdentity(stateDir)
+  await takeIdentity(theirs, stateDir)
+  expect(await ownPin()).toBe(goIdentity.pin)
+  await giveIdentityBack(theirs, stateDir)
+  expect(await ownPin()).toBe(pin)
+})
+
 test('a copy that cannot be written, or whose original has gone, leaves all as it was', async () => {
   await using here = await mac()
   const { theirs, stateDir, ownPin } = here

@@ -114,6 +114,20 @@ test('each default that differs is announced, with the flag that keeps it', () =
   )
 })
 
+test('that services may be published for relays from then on is announced, except where the flags keep what was', () => {
+  const about = (changes: Partial<Findings> = {}) =>
+    planMigration(findings(changes)).changed.filter((one) => one.startsWith('--publish:'))
+  const identity = { folder: '/ingress', pin: 'x' }
+  const command = readGoAgentCommand(['--legacy-direct-endpoints'])
+  expect([about(), about({ identity }), about({ command })]).toEqual([
+    [
+      '--publish: there services are published directly, here for LLMKube\'s relay where the cluster has one; "-- --publish direct" keeps it.',
+    ],
+    [],
+    [],
+  ])
+})
+
 test('what the Go agent was told otherwise is no default that differs', () => {
   const args = ['--allowed-download-hosts', 'nas.lan', '--kube-context', 'lab', '--allow-unsafe-extra-args']
   const { changed } = planMigration(findings({ command: readGoAgentCommand(args) }))
