@@ -122,6 +122,7 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     agent.clock.now += 61_000
     await there.serve()
     expect(there.way()).toBe('direct')
+    agent.clock.now += 600_000
     happen(agent)
     await eventually(() => {
       agent.clock.now += 10_000
@@ -216,6 +217,55 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     await there.until('relay')
   })
 
+  test('a relay that never gets ready is given up for the address of this machine, and tried again later', async () => {
+    const there = await begin({ relayPod: () => Promise.resolve(undefined) })
+    const { cluster, agent } = there
+    await there.serve()
+    await eventually(async () => 'selector' in ((await cluster.get('services', 'tiny')).spec as object))
+    await there.looked()
+    expect(there.way()).toBe('both')
+    agent.clock.now += 301_000
+    await there.until('direct')
+    await there.left()
+    await eventually(async () => {
+      await there.serve()
+      return !('selector' in ((await cluster.get('services', 'tiny')).spec as object))
+    })
+    agent.clock.now += 1_800_000
+    await there.until('both')
+  })
+
+  test('where others have relays that are ready, one that never is is given up alone', async () => {
+    let isReady = true
+    const there = await begin({
+      relayPod: () => Promise.resolve(isReady ? { address: '10.42.0.9', port: 8080 } : undefined),
+    })
+    await there.serve()
+    await there.until('relay')
+    await there.serve()
+    isReady = false
+    const late = await there.serviceNamed('late')
+    await there.serve(late)
+    await there.looked()
+    const wayOfLate = () => {
+      there.agent.publisher.observe(late)
+      return there.agent.publisher.wayFor(`${late.namespace}/late`)
+    }
+    expect(wayOfLate()).toBe('both')
+    there.agent.clock.now += 301_000
+    await eventually(() => wayOfLate() === 'direct')
+    await there.left(late)
+    expect(there.way()).not.toBe('direct')
+  })
+
+  test('where the agent may not read the token of relays, the ingress goes at once', async () => {
+    const there = await begin({ relayPod })
+    there.ingress.isDenied = true
+    await there.serve()
+    await there.until('direct')
+    await there.left()
+  })
+
   test('with --publish direct what the relay left is taken back, and with relay the direct objects go', async () => {
     const there = await begin({ relayPod }, 'relay')
     const { cluster } = there
@@ -295,6 +345,32 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     await direct.left()
     expect(await relayed.cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
     expect(relayed.agent.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', holder: 'node-b.local' })
+  })
+
+  test('an agent of LLMKube that publishes a service for a relay is left it, since the controller prefers that', async () => {
+    const there = await begin(undefined, 'direct')
+    const { agent, target, cluster } = there
+    await there.serve()
+    await cluster.create('endpointslices', {
+      metadata: {
+        name: 'tiny-agent',
+        labels: {
+          ...{ app: 'tiny', [managedBy]: 'metal-agent', 'llmkube.ai/inference-service': 'tiny' },
+          'kubernetes.io/service-name': 'tiny-agent',
+        },
+        annotations: { 'llmkube.ai/agent-heartbeat': new Date().toISOString() },
+      },
+      addressType: 'IPv4',
+      endpoints: [{ addresses: ['192.0.2.99'], conditions: { ready: true } }],
+      ports: [{ name: 'https', port: 9443, protocol: 'TCP' }],
+    })
+    await eventually(() => agent.publisher.observe(target).claim.kind === 'unclaimed')
+    const ready = { endpoints: [{ conditions: { ready: true } }] }
+    await eventually(async () => {
+      expect(await cluster.get('endpointslices', 'tiny')).not.toMatchObject(ready)
+      return true
+    })
+    expect(await cluster.get('endpointslices', 'tiny-agent')).toMatchObject(ready)
   })
 
   test('a service that is really named so, and one whose name is too long, are left as they are', async () => {
@@ -475,7 +551,12 @@ class OpenIngress implements Ingress {
   readonly port = 9443
   readonly pin = pin
   readonly state = { kind: 'open' } as const
+  isDenied = false
   readonly told = new Map<string, string>()
+
+  isTokenDenied(): boolean {
+    return this.isDenied
+  }
 
   set(key: string, how: 'beside' | 'alone' | undefined): void {
     this.told.set(key, how ?? 'not relayed')

@@ -214,7 +214,7 @@ function relayRoom(
       },
     }),
   )
-  // In a cluster that has no relays nobody misses one.
+  // Where the cluster has no relays, it is no news that none reaches this machine.
   snapshots.register(() => ({ notices: [session()?.publisher.isRelayWanted === true ? relays.notice : undefined] }))
   return relays
 }
@@ -533,8 +533,9 @@ function openSession(
       port: (runtime) => portPolicy(settings, runtime),
       host: (runtime, key) => {
         const { ip, warning } = address.facts
-        const isRelayed = context.session()?.publisher.wayFor(key) === 'relay'
-        // Should the relay go, the gateway takes its place at the published address, if that is one of this machine.
+        const publisher = context.session()?.publisher
+        const isRelayed = publisher?.isRelayWanted === true || publisher?.wayFor(key) === 'relay'
+        // Where pods come directly all the same, the gateway listens at the published address, if that is one of this machine.
         const isAlone = isRelayed && (warning === undefined || context.settings().publish === 'relay')
         return runtime.isBehindGateway || isAlone ? loopback : hostFor(listen(), ip)
       },

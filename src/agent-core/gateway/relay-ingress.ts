@@ -71,11 +71,19 @@ export class RelayIngress implements AsyncDisposable {
     return this.#tokens.problem(namespace)
   }
 
+  isTokenDenied(namespace: string): boolean {
+    return this.#tokens.isDenied(namespace)
+  }
+
   /** What a person should know. */
   get notice(): string | undefined {
     if (this.#relayed.length === 0) return undefined
     const { state } = this
-    return state.kind === 'closed' ? `No relay of the cluster reaches this machine. ${state.message}` : undefined
+    if (state.kind === 'closed') return `No relay of the cluster reaches this machine. ${state.message}`
+    const denied = this.#relayed
+      .map((key) => splitKey(key).namespace)
+      .find((namespace) => this.isTokenDenied(namespace))
+    return denied === undefined ? undefined : this.tokenProblem(denied)
   }
 
   /** Call it for every service once it is known how it is published; undefined: relays do not reach it. */

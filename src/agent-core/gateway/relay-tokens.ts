@@ -40,7 +40,7 @@ type Found =
   /** `message`: what is wrong with it. */
   | { readonly kind: 'none'; readonly message: string }
   /** It could not be read now. */
-  | { readonly kind: 'unread'; readonly message: string }
+  | { readonly kind: 'unread'; readonly message: string; readonly isDenied?: boolean }
 
 interface Known {
   /** Undefined until the Secret was read. */
@@ -48,6 +48,7 @@ interface Known {
   earlier?: EarlierKey | undefined
   /** What was found last, to tell each change once. */
   message?: string | undefined
+  isDenied?: boolean
 }
 
 /**
@@ -89,6 +90,11 @@ export class RelayTokens implements AsyncDisposable {
     return this.#namespaces.get(namespace)?.message
   }
 
+  /** This agent may not read the Secret. */
+  isDenied(namespace: string): boolean {
+    return this.#namespaces.get(namespace)?.isDenied === true
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#leaving.abort()
     await Promise.all(this.#readings)
@@ -115,14 +121,13 @@ export class RelayTokens implements AsyncDisposable {
   #take(namespace: string, known: Known, found: Found): void {
     const before = JSON.stringify([known.token, known.earlier, known.message])
     const message = found.kind === 'known' ? undefined : found.message
+    const { log } = this.#options
     if (message !== undefined && message !== known.message) {
-      // A cluster whose LLMKube has no relays never has the Secret: what the doctor says is enough.
-      const { log } = this.#options
-      log[known.token === undefined || known.token === 'nobody' ? 'info' : 'warn']('no relay token', {
-        ...{ namespace, text: message },
-      })
+      // In a cluster whose LLMKube has no relays there never is one.
+      log.info('no relay token', { namespace, text: message })
     }
     known.message = message
+    known.isDenied = found.kind === 'unread' && found.isDenied === true
     if (found.kind === 'known') {
       const { token } = known
       if (token !== undefined && token !== 'nobody' && token !== found.sha256)
@@ -150,7 +155,11 @@ export class RelayTokens implements AsyncDisposable {
       const help = isApiError(error, 401, 403)
         ? `bind the role metalbar-relay to this agent in ${namespace}, which metal-agent rights --further prints`
         : 'it is tried again'
-      return { kind: 'unread', message: `${named} cannot be read (${why}): ${help}.` }
+      return {
+        kind: 'unread',
+        message: `${named} cannot be read (${why}): ${help}.`,
+        isDenied: isApiError(error, 401, 403),
+      }
     }
   }
 }

@@ -1,4 +1,3 @@
-import { isApiError } from '../kube/api-error.ts'
 import type { Logger } from '../observability/logger.ts'
 import { refKey } from '../util/object-key.ts'
 import { type PublishTarget, serviceNameOf } from './objects.ts'
@@ -54,7 +53,7 @@ export class RelayAdoption implements Disposable {
     const { relayed, monotonicNow, log } = this.#options
     const targets = relayed()
     const keys = new Set(targets.map(refKey))
-    for (const key of this.#since.keys()) if (!keys.has(key)) this.#since.delete(key)
+    for (const one of [this.#since, this.#told]) for (const key of one.keys()) if (!keys.has(key)) one.delete(key)
     for (const target of targets) {
       const key = refKey(target)
       const since = this.#since.get(key) ?? monotonicNow()
@@ -63,7 +62,6 @@ export class RelayAdoption implements Disposable {
       try {
         await this.#lookAt(key, target)
       } catch (error) {
-        if (!isApiError(error)) throw error
         log.debug('adoption not looked at', { key, error })
       }
     }

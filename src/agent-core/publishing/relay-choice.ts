@@ -18,8 +18,12 @@ const usualLookEveryMs = 5_000
 const lookAgainMs = 60_000
 /** A controller that writes for so long, and takes nothing up, knows no relay. */
 const takesUpWithinMs = 60_000
+/** A relay whose Pod is not ready for so long is not waited for: its image, its token or a firewall is in the way. */
+const readyWithinMs = 300_000
 /** A controller may be updated without anybody telling this machine. */
 const tryAgainMs = 1_800_000
+/** Watches that are cut all the time, and CRDs that say something else all the time, bring a new trial no more often. */
+const triedEveryMs = 600_000
 /** What was learnt of each cluster, by the address of its API server. */
 const learntFile = z.object({
   schema: z.literal(1),
@@ -59,6 +63,8 @@ export interface RelayChoiceOptions {
   readonly held: () => readonly HeldService[]
   readonly holdsAny: () => boolean
   readonly ingress: () => 'open' | 'closed' | 'unknown'
+  /** This agent may not read the token of the namespace's relays, so that it lets none of them in. */
+  readonly isTokenDenied: (namespace: string) => boolean
   readonly log: Logger
   readonly onChange: (key: string) => void
   readonly monotonicNow: () => number
@@ -87,11 +93,16 @@ export class RelayChoice implements Disposable {
   readonly #silentSince = new Map<string, number>()
   /** Services that the controller has not taken up yet. */
   readonly #waiting = new Map<string, Seen>()
+  /** Since when a service has been published both ways. */
+  readonly #bothSince = new Map<string, number>()
+  /** When a service was left to come directly for the next while, because its relay did not get ready. */
+  readonly #givenUp = new Map<string, number>()
   #known: 'relay' | 'direct' | undefined
   #decidedAt: number
   /** The key of the service by which it is found out whether relays are known. */
   #tried: string | undefined
   #lookedAgainAt = -Infinity
+  #lookedAtSchemaAt = -Infinity
   /** An update of LLMKube brings other CRDs; undefined until they were looked at. */
   #schema: string | undefined
   #timer: NodeJS.Timeout | undefined
@@ -110,7 +121,7 @@ export class RelayChoice implements Disposable {
     if (mode() === 'relay' && isHeldDirectly && isUnfit) return 'direct'
     if (mode() === 'relay') return isHeldDirectly && ingress() !== 'open' ? 'both' : 'relay'
     const key = refKey(target)
-    if (isUnfit || this.#known === 'direct') return 'direct'
+    if (isUnfit || this.#known === 'direct' || this.#isGivenUp(key)) return 'direct'
     const isAlone = isHeldForRelay && !isHeldDirectly
     if (this.#known === 'relay') {
       const isRelayed = this.#relayed.has(key) || (isAlone && !this.#failing.has(key))
@@ -126,8 +137,8 @@ export class RelayChoice implements Disposable {
   }
 
   /** A Service that leads to a relay is led back to this machine. */
-  get takesBack(): boolean {
-    return this.#options.mode() === 'direct' || this.#known === 'direct'
+  takesBack(target: PublishTarget): boolean {
+    return this.#options.mode() === 'direct' || this.#known === 'direct' || this.#isGivenUp(refKey(target))
   }
 
   /** The service is published directly: the first one shows what the controller makes of an ingress. */
@@ -142,9 +153,10 @@ export class RelayChoice implements Disposable {
     if (this.#options.mode() === 'auto') this.#timer ??= this.#later()
   }
 
-  /** After a sleep, a gap in the watches or a change of the setting: the controller may be another one by now. */
-  tryAgain(): void {
-    if (this.#known === 'direct') this.#decidedAt = -Infinity
+  /** After a sleep or a gap in the watches the controller may be another one. `atOnce`: a person changed the setting. */
+  tryAgain({ atOnce = false } = {}): void {
+    if (this.#known === 'direct' && (atOnce || this.#isTrialDue())) this.#decidedAt = -Infinity
+    if (atOnce) this.#givenUp.clear()
     this.watch()
   }
 
@@ -153,6 +165,8 @@ export class RelayChoice implements Disposable {
     this.#failing.delete(key)
     this.#silentSince.delete(key)
     this.#waiting.delete(key)
+    this.#bothSince.delete(key)
+    this.#givenUp.delete(key)
     if (this.#tried === key) this.#tried = undefined
   }
 
@@ -165,6 +179,7 @@ export class RelayChoice implements Disposable {
     const { unfitForRelay, onChange, log } = this.#options
     if (unfitForRelay(target) !== undefined) return
     this.#tried = refKey(target)
+    this.#bothSince.set(this.#tried, this.#options.monotonicNow())
     log.info('is a relay known', {
       key: this.#tried,
       text: 'the ingress is published beside the address of this machine',
@@ -195,11 +210,33 @@ export class RelayChoice implements Disposable {
     }
   }
 
+  #isGivenUp(key: string): boolean {
+    const at = this.#givenUp.get(key)
+    return at !== undefined && this.#options.monotonicNow() - at < tryAgainMs
+  }
+
+  #isTrialDue(): boolean {
+    return this.#options.monotonicNow() - this.#decidedAt >= triedEveryMs
+  }
+
+  /** Published both ways for so long that its relay is not waited for. */
+  #isLate(key: string): boolean {
+    const now = this.#options.monotonicNow()
+    const since = this.#bothSince.get(key) ?? now
+    this.#bothSince.set(key, since)
+    return now - since >= readyWithinMs
+  }
+
   async #lookAtTrial(held: readonly HeldService[]): Promise<void> {
-    const { unfitForRelay } = this.#options
+    const { unfitForRelay, isTokenDenied } = this.#options
     const tried = held.find(({ target }) => refKey(target) === this.#tried)
     if (tried) {
-      if ((await this.#isTakenUp(tried, held)) && (await this.#isRelayReady(tried.target))) await this.#decide('relay')
+      const { target, shown } = tried
+      const isTakenUp = await this.#isTakenUp(tried, held)
+      if (isTakenUp && (await this.#isRelayReady(target))) return this.#decide('relay')
+      // A controller that is away decides nothing.
+      const isInVain = this.#isLate(refKey(target)) && (isTakenUp || !shown.isHeldForRelay)
+      if (this.#known === undefined && (isInVain || isTokenDenied(target.namespace))) await this.#decide('direct')
       return
     }
     this.#tried = undefined
@@ -209,10 +246,12 @@ export class RelayChoice implements Disposable {
 
   async #lookAtSchema(): Promise<void> {
     const { api, monotonicNow } = this.#options
-    if (monotonicNow() - this.#lookedAgainAt < lookAgainMs) return
-    this.#lookedAgainAt = monotonicNow()
+    if (monotonicNow() - this.#lookedAtSchemaAt < lookAgainMs) return
+    this.#lookedAtSchemaAt = monotonicNow()
     const schema = await api.schemaOf(resources.inferenceServices, this.#stopped.signal)
-    if (this.#schema !== undefined && schema !== this.#schema) this.#known = undefined
+    const isOther = this.#schema !== undefined && schema !== this.#schema
+    if (isOther && !this.#isTrialDue()) return
+    if (isOther) this.#known = undefined
     this.#schema = schema
   }
 
@@ -236,11 +275,19 @@ export class RelayChoice implements Disposable {
 
   /** Pods come by the relay once the Service leads to it and one of its Pods is ready: its readiness asks the ingress. */
   async #lookAtSwitch(one: HeldService, all: readonly HeldService[]): Promise<void> {
-    if (!(await this.#isTakenUp(one, all)) || !(await this.#isRelayReady(one.target))) return
     const key = refKey(one.target)
-    this.#failing.delete(key)
-    this.#silentSince.delete(key)
-    this.#relayed.add(key)
+    const isReady = (await this.#isTakenUp(one, all)) && (await this.#isRelayReady(one.target))
+    if (this.#known !== 'relay') return
+    if (isReady) {
+      this.#failing.delete(key)
+      this.#silentSince.delete(key)
+      this.#relayed.add(key)
+    } else if (this.#isLate(key)) {
+      // As long as LLMKube leads its Service to a relay that is not ready, the service is not ready in the cluster.
+      this.#givenUp.set(key, this.#options.monotonicNow())
+      this.#options.log.info('no relay got ready', { key, triedAgainInMs: tryAgainMs })
+    } else return
+    this.#bothSince.delete(key)
     this.#options.onChange(key)
   }
 
@@ -279,7 +326,15 @@ export class RelayChoice implements Disposable {
     this.#known = known
     this.#decidedAt = monotonicNow()
     this.#tried = undefined
-    for (const one of [this.#relayed, this.#failing, this.#silentSince, this.#waiting]) one.clear()
+    const learntOfEach = [
+      this.#relayed,
+      this.#failing,
+      this.#silentSince,
+      this.#waiting,
+      this.#bothSince,
+      this.#givenUp,
+    ]
+    for (const one of learntOfEach) one.clear()
     log.info(known === 'relay' ? 'a relay is known' : 'no relay is known', { server: api.context.server })
     for (const { target } of held()) onChange(refKey(target))
     await learnt.update((before) => ({ ...before, clusters: { ...before.clusters, [api.context.server]: known } }))

@@ -25,6 +25,8 @@ export interface Ingress {
   /** Of its certificate; undefined while it has none. */
   readonly pin: string | undefined
   readonly state: DoorState
+  /** This agent may not read the token of the namespace's relays, and lets none of them in. */
+  isTokenDenied(namespace: string): boolean
   /** Undefined: relays do not reach the service. */
   set(key: string, how: 'beside' | 'alone' | undefined): void
   forget(key: string): void
@@ -85,6 +87,7 @@ export class WaysToPublish implements AsyncDisposable {
       held: () => this.#held(),
       holdsAny: () => this.#direct.held().length > 0 || this.#relay.held().length > 0,
       ingress: () => ingress.state.kind,
+      isTokenDenied: (namespace) => ingress.isTokenDenied(namespace),
       lookEveryMs: options.lookEveryMs,
     })
     this.#adoption = new RelayAdoption({
@@ -116,9 +119,12 @@ export class WaysToPublish implements AsyncDisposable {
       ? this.#relay.observe(target)
       : emptyView({ kind: direct.claim.kind === 'unknown' ? 'unknown' : 'absent' })
     if (isHeld(relay.claim) && isLiving(direct.claim)) {
-      this.#tell(target, undefined, false)
-      this.#yield(target)
+      this.#yield(this.#relay, target)
       return { ...direct, recheckInMs: soonest(direct.recheckInMs, besideAgainMs) }
+    }
+    if (isHeld(direct.claim) && isLiving(relay.claim) && relay.claim.kind !== 'foreign') {
+      this.#yield(this.#direct, target)
+      return { ...relay, recheckInMs: soonest(relay.recheckInMs, besideAgainMs) }
     }
     const shown = shownBy(direct, relay)
     const way = this.#choice.of(target, shown)
@@ -154,7 +160,7 @@ export class WaysToPublish implements AsyncDisposable {
 
   ensureService(target: PublishTarget): Promise<WriteResult> {
     if (this.#wayOf(target) === 'relay') return this.#relay.ensureService(target, { takesBack: true })
-    return this.#direct.ensureService(target, { takesBack: this.#choice.takesBack })
+    return this.#direct.ensureService(target, { takesBack: this.#choice.takesBack(target) })
   }
 
   /** `published`: where the server answers, whichever way pods come. */
@@ -229,7 +235,7 @@ export class WaysToPublish implements AsyncDisposable {
 
   /** The setting was changed. */
   modeChanged(): void {
-    this.#choice.tryAgain()
+    this.#choice.tryAgain({ atOnce: true })
   }
 
   heartbeatAgesMs(): number[] {
@@ -252,7 +258,7 @@ export class WaysToPublish implements AsyncDisposable {
   }
 
   #directly(target: PublishTarget, direct: PublicationView, relay: PublicationView): PublicationView {
-    const isTakenBack = direct.service.kind === 'relayed' && this.#choice.takesBack
+    const isTakenBack = direct.service.kind === 'relayed' && this.#choice.takesBack(target)
     return {
       ...direct,
       ...(direct.service.kind === 'relayed' && { service: { kind: 'ours' }, serviceIsOwn: !isTakenBack }),
@@ -343,19 +349,25 @@ export class WaysToPublish implements AsyncDisposable {
     return { ...published, port: this.#options.ingress.port, enginePort }
   }
 
-  /** Two machines have claimed the two names at the same moment: the one with the Service's own name keeps it. */
-  #yield(target: PublishTarget): void {
+  /**
+   * Two machines have claimed the two names at the same moment: the one with the Service's own name keeps it. Of LLMKube's agents, which know no
+   * claims, also one that publishes for a relay does, since the controller prefers that.
+   */
+  #yield(lost: Publisher, target: PublishTarget): void {
     const { log, onChange } = this.#options
     const key = refKey(target)
     if (this.#now() < (this.#besideAt.get(key) ?? -Infinity)) return
     this.#besideAt.set(key, this.#now() + besideAgainMs)
-    log.info('another machine publishes the service directly', { key })
-    void this.#relay.release(target).then(
-      () => {
-        this.#besideAt.delete(key)
-        onChange(key)
-      },
-      (error: unknown) => log.warn('not given up for a relay', { key, error }),
+    log.info('another machine publishes the service', { key })
+    const release = async (): Promise<void> => {
+      // A fresh pin would keep the controller at a relay that is ready no more.
+      if (lost === this.#relay) await lost.withoutPin(target)
+      const released = await lost.release(target)
+      if (released.kind === 'done' || released.kind === 'lost') this.#besideAt.delete(key)
+    }
+    void release().then(
+      () => onChange(key),
+      (error: unknown) => log.warn('not given up', { key, error }),
     )
   }
 
