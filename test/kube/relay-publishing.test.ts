@@ -259,7 +259,7 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
   })
 
   test('where the agent may not read the token of relays, the ingress goes at once', async () => {
-    const there = await begin({ relayPod })
+    const there = await begin({ relayPod: () => Promise.resolve(undefined) })
     there.ingress.isDenied = true
     await there.serve()
     await there.until('direct')
@@ -342,6 +342,10 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     const claimed = await Promise.all([relayed, direct].map(({ agent }) => agent.publisher.claim(target)))
     expect(claimed).toEqual([{ kind: 'done' }, { kind: 'done' }])
     await eventually(() => relayed.agent.publisher.observe(target).claim.kind === 'foreign')
+    await eventually(async () => {
+      const { annotations = {} } = (await relayed.cluster.get('endpointslices', 'tiny-agent')).metadata
+      return !('llmkube.ai/agent-ingress-spki' in annotations)
+    })
     await direct.left()
     expect(await relayed.cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
     expect(relayed.agent.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', holder: 'node-b.local' })

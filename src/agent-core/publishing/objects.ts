@@ -238,7 +238,12 @@ export const isOfOtherType = ({ addressType }: EndpointSlice, publication: Publi
 export const slicePatch = (publication: Publication, current: EndpointSlice): MergePatch => ({
   metadata: {
     labels: sliceLabels(publication),
-    annotations: sliceAnnotations(publication),
+    annotations: {
+      ...sliceAnnotations(publication),
+      // After a release a pin would keep LLMKube's controller at a relay that is no longer ready.
+      ...(publication.claim === undefined &&
+        annotations.ingressPin in current.metadata.annotations && { [annotations.ingressPin]: null }),
+    },
     ownerReferences: ownerReferencesWith(publication, current.metadata),
   },
   ...sliceContent(publication),

@@ -360,8 +360,6 @@ export class WaysToPublish implements AsyncDisposable {
     this.#besideAt.set(key, this.#now() + besideAgainMs)
     log.info('another machine publishes the service', { key })
     const release = async (): Promise<void> => {
-      // A fresh pin would keep the controller at a relay that is ready no more.
-      if (lost === this.#relay) await lost.withoutPin(target)
       const released = await lost.release(target)
       if (released.kind === 'done' || released.kind === 'lost') this.#besideAt.delete(key)
     }
