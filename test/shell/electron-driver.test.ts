@@ -17,7 +17,7 @@ test('what drives Electron sees the icon and its menu, chooses, presses keys, cr
   const seen = async () => (await app.look()).windows.map(({ isVisible, hasFrame }) => [isVisible, hasFrame])
   const until = (windows: boolean[][]) =>
     eventually(async () => JSON.stringify(await seen()) === JSON.stringify(windows), { what: JSON.stringify(windows) })
-  expect([isTemplate, toolTip.split('\n')[1], await seen()]).toEqual([true, 'Serving no model', []])
+  expect([isTemplate, toolTip.split('\n')[1], await seen()]).toEqual([true, 'Serving no models', []])
   expect(await app.menu()).toEqual(expect.arrayContaining(['Open Metalbar', 'Settings…', 'Quit…']))
   await app.choose('Settings…')
   await until([[true, false]])

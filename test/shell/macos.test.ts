@@ -79,7 +79,7 @@ describe('a notification', () => {
         [
           {
             title: 'Your settings moved',
-            body: 'They say the same as before, and Settings shows them from now on: Folder of models, Private hosts to download from, Port of health and metrics.',
+            body: 'Their values are the same, and you find them in Settings now: Folder of models, Private hosts to download from, Port of health and metrics.',
             actions: ['Open Settings'],
           },
         ],
@@ -189,7 +189,7 @@ test('the doctor and the report of its window know of the app: whether it is ope
   await app.ask({ do: 'moveIcon', bounds: { x: 0, y: 0, width: 0, height: 0 } })
   const { findings } = doctorReport.parse(await query('doctor'))
   expect(findings.slice(0, 2)).toMatchObject([
-    { id: 'login-item', verdict: 'warn', says: expect.stringContaining('macOS waits for your leave') as string },
+    { id: 'login-item', verdict: 'warn', says: expect.stringContaining('macOS waits for your permission') as string },
     { id: 'icon', verdict: 'warn', says: expect.stringContaining('behind the camera') as string },
   ])
   await app.ask({ do: 'approveLoginItem', isAllowed: true })
@@ -201,7 +201,7 @@ test('the doctor and the report of its window know of the app: whether it is ope
 
   await page.getByRole('tab', { name: 'Help' }).click()
   // The questions about the machine may take ten seconds.
-  await page.getByRole('heading', { name: 'Is the icon of Metalbar to be seen?' }).waitFor({ timeout: 15_000 })
+  await page.getByRole('heading', { name: 'Can the icon of Metalbar be seen?' }).waitFor({ timeout: 15_000 })
 })
 
 describe('what only the app’s own window may ask', () => {

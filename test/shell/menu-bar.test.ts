@@ -38,7 +38,7 @@ describe('the icon and its menu', () => {
       idle: {
         image: 'idleTemplate.png',
         isTemplate: true,
-        toolTip: 'Metalbar\nServing no model\nsim (default) · Live',
+        toolTip: 'Metalbar\nServing no models\nsim (default) · Live',
         title: '',
         cpuMs: expect.any(Number) as unknown,
       },
@@ -81,7 +81,7 @@ describe('the icon and its menu', () => {
         {
           label: 'This app',
           entries: [
-            'Open in a window of its own',
+            'Open in its own window',
             'Show figures beside the icon',
             '✓ Ask before quitting',
             '✓ Notifications',
@@ -230,7 +230,7 @@ describe('the icon and its menu', () => {
   test('without a kubeconfig the icon says what is missing, and nothing is claimed to be served', async () => {
     await using app = await ShellApp.start({ preferences: {} })
     const { toolTip } = await app.icon('disconnected', 'kubeconfig')
-    expect(toolTip.split('\n').slice(0, 2)).toEqual(['Metalbar', 'Serving no model'])
+    expect(toolTip.split('\n').slice(0, 2)).toEqual(['Metalbar', 'Serving no models'])
   })
 
   test('preferences that cannot be used start no agent and are named, until Reset sets them aside', async () => {
@@ -502,7 +502,7 @@ describe('beside another program', () => {
     await eventually(() => !lives(pid), { what: 'the end of the server' })
     await app.icon('idle')
     expect({ quit, code: await app.quit(), agentRuns: agent.exit === undefined }).toEqual({
-      quit: 'Quit: the agent runs on',
+      quit: 'Quit: the agent keeps running',
       code: 0,
       agentRuns: true,
     })

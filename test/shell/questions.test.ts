@@ -23,7 +23,7 @@ test('a question that waits blocks no other, and each is answered by its own but
   press('Move', false)
   press('Drain and stop', true)
   expect([asked, await moves, await quits, app.windows.size]).toEqual([
-    'Models run here, and quitting stops them.',
+    'Models are running, and quitting stops them.',
     true,
     { quits: true, remembered: true },
     0,

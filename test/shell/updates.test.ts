@@ -153,9 +153,9 @@ describe.concurrent('an update', () => {
   })
 
   test.for([
-    ['that is not there', undefined, 'no version of this channel'],
+    ['that is not there', undefined, 'no release on this channel'],
     ['that has an error', { kind: 'status', status: 503 }, 'reports an error'],
-    ['that says what makes no sense', { kind: 'html' }, 'cannot be used'],
+    ['that says what makes no sense', { kind: 'html' }, 'makes no sense'],
   ] as const)('from a server %s is a sentence', async ([, fault, sentence]) => {
     await using world = await updateWorld()
     if (fault) {
@@ -201,7 +201,7 @@ describe.concurrent('an update', () => {
     await using app = await world.start({ preferences: {} })
     await look(app)
     await act(app, 'download')
-    expect([await failure(app), archive.requests.length]).toEqual([expect.stringContaining('make room'), 0])
+    expect([await failure(app), archive.requests.length]).toEqual([expect.stringContaining('Free some space'), 0])
   })
 
   test('that fills the disk on its way is a sentence, and comes whole when there is room again', async ({ skip }) => {

@@ -132,7 +132,7 @@ test('torn off it is a window like any other, which a click elsewhere and Esc le
   await app.icon('disconnected')
   const inDock = async () => (await app.look()).isInDock
   const before = await inDock()
-  await app.choose('This app', 'Open in a window')
+  await app.choose('This app', 'Open in its own window')
   const page = await browser.window()
   await untilVisible(app)
   await app.ask({ do: 'clickElsewhere' })
@@ -163,7 +163,7 @@ test('torn off it stays within reach when its display is unplugged, and opened a
   await using browser = await startShellBrowser()
   await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
   await app.icon('disconnected')
-  await app.choose('This app', 'Open in a window')
+  await app.choose('This app', 'Open in its own window')
   await untilVisible(app)
   const { workArea } = displays.left
   const isInside = ({ x, y, width, height }: Look['windows'][number]['bounds']) =>
@@ -178,7 +178,7 @@ test('torn off it stays within reach when its display is unplugged, and opened a
   const { windows, isInDock } = await app.look()
   await app.ask({ do: 'keys', accelerator: 'Command+W' })
   await eventually(async () => (await place()).length === 0)
-  await app.choose('This app', 'Open in a window')
+  await app.choose('This app', 'Open in its own window')
   await untilVisible(app)
   expect([before, windows.map(({ isVisible }) => isVisible), isInDock, (await place()).map(isInside)]).toEqual([
     ...[false, [true], true, [true]],
@@ -202,7 +202,7 @@ test('its page tears it off to a window of its own, at the service that a person
   await untilVisible(app)
   const under = await app.look()
   const isGone = page.waitForEvent('close')
-  await page.getByRole('button', { name: 'Open in a window of its own' }).click()
+  await page.getByRole('button', { name: 'Open in its own window' }).click()
   await isGone
   await untilVisible(app)
   const own = await browser.window()

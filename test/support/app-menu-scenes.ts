@@ -34,7 +34,7 @@ export const appMenuScenes: Readonly<Record<string, AgentView>> = {
   ),
   'an update failed': withSnapshot(
     { services: [] },
-    { update: { step: 'failed', message: 'The update server reports an error: try it again later.' } },
+    { update: { step: 'failed', message: 'The update server reports an error. Try again later.' } },
   ),
   'an update did not happen': withSnapshot(
     { services: [] },

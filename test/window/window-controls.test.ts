@@ -13,7 +13,7 @@ test.each([
   await using window = await show(scenes[scene])
   const { page, app } = window
   const controls = page.getByRole('group', { name: 'Window', exact: true })
-  await controls.getByRole('button', { name: 'Open in a window of its own' }).press('Enter')
+  await controls.getByRole('button', { name: 'Open in its own window' }).press('Enter')
   await controls.getByRole('button', { name: 'Hide this window' }).press('Enter')
   const asked = await eventually(() => {
     const ofWindow = app.asked.filter(({ verb }) => verb === 'tearOff' || verb === 'hide')
@@ -27,7 +27,7 @@ test('why the app did not do it is said beside them', async () => {
   const { page, app } = window
   const hide = page.getByRole('button', { name: 'Hide this window' })
   await hide.waitFor()
-  app.refusal = 'The app could not do it; its log says why.'
+  app.refusal = 'That did not work; the log of the app says why.'
   await hide.click()
   await page.getByRole('alert').getByText('The app could not do it').waitFor()
 })

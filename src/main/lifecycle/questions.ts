@@ -16,18 +16,18 @@ export async function confirm({ message, detail, yes, no = 'Cancel' }: Question)
 
 /** Asked before the window changes its form: the new window has a new page, without unsaved changes. */
 export const losesWritten: Question = {
-  message: 'What you wrote in the window is not applied yet, and is lost in a new one.',
-  detail: 'Apply or discard it there first, or open the new window without it.',
-  yes: 'Open without it',
+  message: 'The window has changes that are not applied, and a new window opens without them.',
+  detail: 'Apply or discard them first, or open the new window without them.',
+  yes: 'Open without them',
 }
 
 /** Undefined where it is asked already. */
 export async function askToQuit(): Promise<{ readonly quits: boolean; readonly remembered: boolean } | undefined> {
   const answer = await showMessageBox({
     type: 'question',
-    message: 'Models run here, and quitting stops them.',
+    message: 'Models are running, and quitting stops them.',
     detail:
-      'Drain and stop withdraws them from the cluster, lets requests in flight finish and ends their servers. In the menu bar they keep serving without a window.',
+      'Drain and stop withdraws them from the cluster, lets requests in flight finish and stops their servers. Keep in menu bar closes the window only, and they keep serving.',
     buttons: ['Keep in menu bar', 'Drain and stop'],
     checkboxLabel: 'Do not ask again',
     defaultId: 0,
@@ -42,7 +42,7 @@ export async function tellHiddenIcon(): Promise<void> {
     type: 'info',
     message: 'macOS shows no icon of Metalbar in the menu bar.',
     detail:
-      'There is no room for it beside the others, or it is hidden in the settings of the menu bar. Metalbar runs all the same: whenever its icon is hidden, it opens in a window with an icon in the Dock, and opening the app again shows that window. This is said once.',
+      'There is no room for it beside the others, or it is hidden in the settings of the menu bar. Metalbar runs all the same: while its icon is hidden, opening the app shows a window with an icon in the Dock. This is said once.',
     buttons: ['OK'],
   })
 }

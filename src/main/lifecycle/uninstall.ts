@@ -43,8 +43,8 @@ export interface AppUninstall {
 const openUntilTheEnd = { chromium: 'appData', 'metalbar.log': 'logs', 'metalbar.old.log': 'logs' } as const
 
 const sure: Question = {
-  message: 'Everything that is ticked is removed from this Mac and from the cluster.',
-  detail: 'Models that serve finish their requests and stop first; then the app ends. It cannot be undone.',
+  message: 'Everything that is ticked will be removed from this Mac and the cluster.',
+  detail: 'Models finish their requests and stop first; then the app quits. This cannot be undone.',
   yes: 'Uninstall',
 }
 
@@ -157,8 +157,8 @@ async function tell(removals: readonly Removal[]): Promise<boolean> {
   for (;;) {
     const answer = await showMessageBox({
       type: left.length === 0 ? 'info' : 'warning',
-      message: left.length === 0 ? 'What was ticked is removed.' : 'Not everything could be removed.',
-      detail: [...texts, 'The app itself is still there: it goes when you drag it to the Trash.'].join('\n'),
+      message: left.length === 0 ? 'Everything that was ticked was removed.' : 'Not everything could be removed.',
+      detail: [...texts, 'The app itself is still there. Drag it to the Trash to remove it.'].join('\n'),
       buttons,
       defaultId: 0,
       cancelId: buttons.indexOf('Quit'),

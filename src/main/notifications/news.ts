@@ -215,10 +215,7 @@ export const movedNews = (keys: MovedKeys): News => {
   return {
     id: 'settings moved',
     title: 'Your settings moved',
-    body: sentence(
-      `They say the same as before, and Settings shows them from now on: ${titlesOf(keys)}.`,
-      maxBodyBytes,
-    ),
+    body: sentence(`Their values are the same, and you find them in Settings now: ${titlesOf(keys)}.`, maxBodyBytes),
     click: settings,
     button: { label: 'Open Settings', action: settings },
   }

@@ -57,7 +57,7 @@ export const isLoginOfferDue = ({ snapshot, preferences }: AgentView, loginItem:
 export const loginOffer: News = {
   id: 'login item',
   title: 'Open Metalbar at login?',
-  body: 'Then this Mac serves its models after a restart too. The menu has it under This app.',
+  body: 'This Mac then serves its models again after a restart. Later you find this in the menu, under This app.',
   click: { kind: 'open', at: { view: 'settings' } },
   button: { label: 'Open at login', action: { kind: 'loginItem', isOn: true } },
 }

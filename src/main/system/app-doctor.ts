@@ -14,9 +14,9 @@ export interface AppFacts {
 type Answered = Pick<DoctorFinding, 'verdict' | 'says' | 'action'>
 
 const loginItem: Readonly<Record<LoginItemState, Answered>> = {
-  enabled: { verdict: 'pass', says: 'Metalbar is opened at login.' },
+  enabled: { verdict: 'pass', says: 'Metalbar opens at login.' },
   'requires-approval': {
-    ...{ verdict: 'warn', says: 'Metalbar is to be opened at login, and macOS waits for your leave.' },
+    ...{ verdict: 'warn', says: 'Metalbar should open at login, and macOS waits for your permission.' },
     action: {
       text: 'Allow it in System Settings, General, Login Items.',
       shell: "open 'x-apple.systempreferences:com.apple.LoginItems-Settings.extension'",
@@ -24,7 +24,7 @@ const loginItem: Readonly<Record<LoginItemState, Answered>> = {
   },
   'not-registered': {
     verdict: 'warn',
-    says: 'Metalbar is not opened at login: after a restart nothing is served until somebody opens it.',
+    says: 'Metalbar does not open at login, so nothing is served after a restart until somebody opens it.',
     action: { text: 'Switch on Open at login, in Settings or in the menu of the icon.' },
   },
   unavailable: { verdict: 'notApplicable', says: 'Only an app that is installed can be opened at login.' },
@@ -50,7 +50,7 @@ export const appFindings = ({ loginItem: state, isHere, icon }: AppFacts): Docto
       ? loginItem[state]
       : {
           verdict: 'notApplicable',
-          says: 'A service of the system starts the agent, whether or not this app is opened.',
+          says: 'A system service starts the agent, with or without this app.',
         }),
   },
   {
@@ -58,7 +58,7 @@ export const appFindings = ({ loginItem: state, isHere, icon }: AppFacts): Docto
       id: 'icon',
       subject: 'app',
       page: 'troubleshooting.md#the-icon-is-hidden',
-      asks: 'Is the icon of Metalbar to be seen?',
+      asks: 'Can the icon of Metalbar be seen?',
     },
     ...icons[icon],
   },

@@ -157,7 +157,7 @@ function offerMove(
   }
   ask().catch((error: unknown) => {
     log.warn('the app was not moved', { error })
-    const message = `Metalbar was not moved into Applications: ${messageOf(error)}.`
+    const message = `Metalbar was not moved to Applications: ${messageOf(error)}.`
     view.setState({ answer: { outcome: 'failed', message } })
   })
 }
@@ -196,6 +196,6 @@ const availableNews = (version: string): News => ({
 const linkedNews = (file: string): News => ({
   id: 'command',
   title: 'The command metal-agent is installed',
-  body: `As ${file}. A terminal that is already open may have to be opened again.`,
+  body: `As ${file}. Reopen a terminal that was open before.`,
   click: { kind: 'open', at: { view: 'settings' } },
 })

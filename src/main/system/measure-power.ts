@@ -75,7 +75,7 @@ async function askInTerminal(options: MeasurePowerOptions, change: PowerRuleChan
     const problem = await openFile(file)
     if (problem !== '') return `Terminal cannot be opened: ${problem}.`
     await ended
-    return limit.aborted ? 'Terminal did not end in time: try it again.' : 'ended'
+    return limit.aborted ? 'Terminal did not end in time. Try again.' : 'ended'
   } finally {
     await rm(folder, { recursive: true, force: true })
   }

@@ -47,14 +47,14 @@ const places: Readonly<Record<Misplaced, string>> = {
 export const moveOffer = (misplaced: Misplaced): Question => ({
   message: places[misplaced],
   detail:
-    'In Applications it can be updated, be opened at login and be found again. It closes, is moved there and opens again; models keep serving.',
+    'There it can be updated, open at login and be found again. It closes, moves and opens again; models keep serving.',
   yes: 'Move to Applications',
   no: 'Not now',
 })
 
 const replaces: Question = {
-  message: 'There is a Metalbar in Applications already.',
-  detail: 'This one takes its place. Settings and models stay as they are.',
+  message: 'Metalbar is in Applications already.',
+  detail: 'This copy takes its place. Settings and models stay as they are.',
   yes: 'Replace it',
 }
 
@@ -81,7 +81,7 @@ export async function moveToApplications({ confirm, onMoving }: MoveOptions): Pr
     last === 'existsAndRunning'
       ? 'the Metalbar in Applications is running: quit it first'
       : 'macOS did not do it: drag it there in the Finder'
-  return { outcome: 'failed', message: `Metalbar was not moved into Applications: ${why}.` }
+  return { outcome: 'failed', message: `Metalbar was not moved to Applications: ${why}.` }
 }
 
 type Moved = 'moved' | 'refused' | 'exists' | 'existsAndRunning'

@@ -52,14 +52,14 @@ const isShort = ({ memory }: NonNullable<AgentView['snapshot']>): boolean =>
 
 /** What the agent does, in one line. */
 export function stateLine({ snapshot, problem, isQuitting }: AgentView): string {
-  if (isQuitting) return 'Stopping: requests in flight may finish'
+  if (isQuitting) return 'Stopping: finishing requests in flight'
   if (!snapshot) return problem
   if (snapshot.host.paused) return 'This node is paused'
   const all = snapshot.services.filter(({ state }) => state !== 'foreign')
   const ready = count(all, 'ready')
   const loading = count(all, 'fetching') + count(all, 'starting')
   const parts = [
-    ready === 0 ? 'Serving no model' : `Serving ${ready === 1 ? '1 model' : `${ready} models`}`,
+    ready === 0 ? 'Serving no models' : `Serving ${ready === 1 ? '1 model' : `${ready} models`}`,
     ...(loading === 0 ? [] : [`loading ${loading}`]),
     ...(troubled(snapshot).length === 0 ? [] : [`${troubled(snapshot).length} in trouble`]),
   ]

@@ -140,7 +140,7 @@ async function takeOver({ view, confirm, takeOver: run }: MenuActionOptions): Pr
   const isWanted = await confirm({
     message: 'Run the agent in this app?',
     detail:
-      'The metal-agent that runs now ends, and its servers keep running: the agent of this app takes them over, with the settings that you made. The flags it was started with do not apply here. Where launchd or brew services starts it again, stop it there first: brew services stop metal-agent.',
+      'The metal-agent that runs now ends. Its servers keep running, and the agent of this app takes them over with the settings that you made; its flags do not apply here. If launchd or brew services starts it again, stop it there first: brew services stop metal-agent.',
     yes: 'Run it here',
   })
   if (isWanted) await answer(view, run)

@@ -77,7 +77,7 @@ function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {
       ? line(
           'Resume this node',
           { kind: 'command', command: { name: 'resumeNode' } },
-          { toolTip: 'Publishes the servers that answer again.' },
+          { toolTip: 'Publishes its models again.' },
         )
       : line(
           'Pause this node',
@@ -116,7 +116,7 @@ function appEntries(view: AgentView): MenuEntry[] {
       ? []
       : [
           submenu('This app', [
-            line('Open in a window of its own', { kind: 'tearOff' }),
+            line('Open in its own window', { kind: 'tearOff' }),
             line(
               'Show figures beside the icon',
               { kind: 'prefer', preferences: { showTitle: !preferences.showTitle } },
@@ -150,7 +150,7 @@ function appEntries(view: AgentView): MenuEntry[] {
 }
 
 function quitLabel(isHere: boolean, asks: boolean): string {
-  if (!isHere) return 'Quit: the agent runs on'
+  if (!isHere) return 'Quit: the agent keeps running'
   return asks ? 'Quit…' : 'Quit: drain and stop'
 }
 
@@ -385,7 +385,7 @@ function loginOfferEntries({ offersLoginItem, loginItem }: AgentView): MenuEntry
     line(
       'Open Metalbar at login',
       { kind: 'loginItem', isOn: true },
-      { toolTip: 'Then this Mac serves its models after a restart too. Later it is under This app.' },
+      { toolTip: 'This Mac then serves its models again after a restart. Later you find this under This app.' },
     ),
   ]
 }
@@ -420,7 +420,7 @@ function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
       const part = totalBytes === undefined ? '' : ` · ${formatShare(doneBytes / Math.max(totalBytes, 1))}`
       return [
         text(`Downloading Metalbar ${version}${part}`),
-        line('Cancel the download', { kind: 'update', action: 'cancel' }),
+        line('Cancel download', { kind: 'update', action: 'cancel' }),
       ]
     }
     case 'downloaded':
@@ -440,7 +440,7 @@ function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
 
 /** The outcome of the last update, as a sentence. */
 export const outcomeOf = ({ wanted, runs }: NonNullable<AgentView['lastUpdate']>): string =>
-  wanted === runs ? `Metalbar is now ${runs}.` : `The update to ${wanted} did not happen; Metalbar ${runs} still runs.`
+  wanted === runs ? `Metalbar is now ${runs}.` : `The update to ${wanted} failed; Metalbar ${runs} is still running.`
 
 /** From there it can be updated and opened at login. */
 const moveEntries = ({ misplaced }: AgentView): MenuEntry[] =>

@@ -15,14 +15,17 @@ const stays = 'Nothing was changed, and this version keeps running.'
 
 const unreachable =
   'The update server cannot be reached: check that this machine is online, and that no proxy or firewall is in the way.'
-const noSense = `The answer of the update server cannot be used. ${stays} Try it again later.`
+const noSense = `The update server sent an answer that makes no sense. ${stays} Try again later.`
 
 const sentences: readonly (readonly [is: RegExp, sentence: string])[] = [
-  [/^ENOSPC|ENOSPC: no space/, `The disk is full, so the update was not stored. ${stays} Make room and try it again.`],
+  [
+    /^ENOSPC|ENOSPC: no space/,
+    `The disk is full, so the update was not stored. ${stays} Free some space and try again.`,
+  ],
   [/^(EACCES|EPERM|EROFS)/, `The folder for updates, ~/Library/Caches, cannot be written. ${stays}`],
   [
     /ERR_CHECKSUM_MISMATCH|checksum mismatch/,
-    `The download was deleted, since its checksum differs from the published one. ${stays} Try it again later.`,
+    `The download was deleted, since its checksum differs from the published one. ${stays} Try again later.`,
   ],
   [
     /SQRLCodeSignatureErrorDomain|did not pass validation/,
@@ -39,18 +42,18 @@ const sentences: readonly (readonly [is: RegExp, sentence: string])[] = [
   ],
   [
     /ERR_UPDATER_CHANNEL_FILE_NOT_FOUND|ERR_UPDATER_LATEST_VERSION_NOT_FOUND|ERR_UPDATER_NO_PUBLISHED_VERSIONS|No published versions/,
-    'The update server has no version of this channel.',
+    'The update server has no release on this channel.',
   ],
-  [/ERR_CERT_|ERR_SSL_/, `The certificate of the update server is not accepted. ${stays}`],
-  [/HTTP_ERROR_5|status 5\d\d/, 'The update server reports an error: try it again later.'],
+  [/ERR_CERT_|ERR_SSL_/, `The certificate of the update server is not trusted. ${stays}`],
+  [/HTTP_ERROR_5|status 5\d\d/, 'The update server reports an error. Try again later.'],
   [
     /HTTP_ERROR_4|status 4\d\d/,
-    `The update server does not serve the file that it announces. ${stays} Try it again later.`,
+    `The update server does not serve the file that it announces. ${stays} Try again later.`,
   ],
   [/ERR_UPDATER_|YAMLException|Cannot read properties of/, noSense],
   [
     /net::ERR_CONTENT_LENGTH_MISMATCH|net::ERR_NETWORK_CHANGED|aborted/,
-    `The download was interrupted. ${stays} Try it again.`,
+    `The download was interrupted. ${stays} Try again.`,
   ],
   [/net::ERR_/, unreachable],
 ]

@@ -47,7 +47,7 @@ export class UpdateSource {
     updater.allowPrerelease = channel === 'beta'
     // Choosing a channel allows older versions.
     updater.allowDowngrade = false
-    const result = await this.#within(lookLimitMs, 'The update server does not answer: try it again later.', () =>
+    const result = await this.#within(lookLimitMs, 'The update server does not answer. Try again later.', () =>
       updater.checkForUpdates(),
     )
     if (!result) throw new UpdateError('This app does not look for updates, since it runs from its sources.')

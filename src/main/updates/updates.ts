@@ -127,7 +127,7 @@ export class Updates {
       const needed = (bytes ?? 0) * spaceFactor
       if (free !== undefined && free < needed) {
         throw new UpdateError(
-          `The update needs ${formatBytes(needed)} for a while, and the disk has ${formatBytes(free)} free: make room and try it again.`,
+          `The update needs ${formatBytes(needed)} for a while, and the disk has ${formatBytes(free)} free. Free some space and try again.`,
         )
       }
       await source.download((now) => this.#become({ step: 'downloading', version, ...now }), abort.signal)
@@ -172,10 +172,9 @@ const isUnderWay = ({ step }: UpdateState): boolean =>
   step === 'looking' || step === 'downloading' || step === 'installing'
 
 const refusals: Readonly<Record<NoUpdates, string>> = {
-  source: 'An app that runs from its sources is not updated.',
-  unpublished:
-    'This build does not know where to look for updates: replace it with a newer Metalbar; models keep serving.',
-  misplaced: 'Move the app into Applications first: where it runs now it cannot be replaced.',
+  source: 'An app that runs from source does not update itself.',
+  unpublished: 'This build has no update server. Replace it with a newer Metalbar; models keep serving.',
+  misplaced: 'Move the app to Applications first. It cannot be updated where it is now.',
   managed: 'Your administrator updates this Mac; the app does not check for updates.',
 }
 

@@ -95,7 +95,7 @@ function handle<T>(
       // Its window was closed while it asked, and nobody waits for the answer.
       if (event.sender.isDestroyed()) return failure(new LinkError('gone', 'The window is closed.'))
       log.error('a request of the window failed', { channel, error })
-      return failure(new LinkError('refused', 'The app could not do it; its log says why.'))
+      return failure(new LinkError('refused', 'That did not work; the log of the app says why.'))
     }
   })
 }

@@ -304,7 +304,7 @@ export class Popover {
       return
     }
     onProblem(
-      'The window crashed twice within a minute and stays closed: Open Metalbar tries it again. Models keep serving, and this menu can do everything that is needed.',
+      'The window crashed twice within a minute, so it stays closed. Choose Open Metalbar to try again. Models keep serving, and this menu still works.',
     )
   }
 
@@ -312,7 +312,7 @@ export class Popover {
   #notLoaded(window: BrowserWindow, error: unknown): void {
     if (window.isDestroyed()) return
     this.#options.log.error('the window did not load', { error })
-    this.#options.onProblem('The window did not load; the log of the app says why. This menu does all that is needed.')
+    this.#options.onProblem('The window did not load; the log of the app says why. This menu still works.')
     this.#isPainted = true
     if (this.#isWanted) this.#reveal(window)
   }

@@ -98,10 +98,9 @@ export const powerRuleWords = {
 } as const
 
 const none: Readonly<Record<NoUpdates, string>> = {
-  source: 'An app that runs from its sources is not updated.',
-  unpublished:
-    'This build does not know where to look for updates: replace it with a newer Metalbar; models keep serving.',
-  misplaced: 'Move the app into Applications first: where it runs now it cannot be replaced.',
+  source: 'An app that runs from source does not update itself.',
+  unpublished: 'This build has no update server. Replace it with a newer Metalbar; models keep serving.',
+  misplaced: 'Move the app to Applications first. It cannot be updated where it is now.',
   managed: 'Your administrator updates this Mac; the app does not check for updates.',
 }
 
@@ -138,12 +137,10 @@ export const updateWords = {
     }
   },
   last: ({ wanted, runs }: LastUpdate): string =>
-    wanted === runs
-      ? `Metalbar is now ${runs}.`
-      : `The update to ${wanted} did not happen; Metalbar ${runs} still runs.`,
+    wanted === runs ? `Metalbar is now ${runs}.` : `The update to ${wanted} failed; Metalbar ${runs} is still running.`,
   look: 'Check for updates',
   download: 'Download it',
-  cancel: 'Cancel the download',
+  cancel: 'Cancel download',
   install: 'Restart to update',
   dismiss: 'Dismiss the message about the update',
   progress: 'Download of the update',

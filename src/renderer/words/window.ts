@@ -24,7 +24,7 @@ export const connectionWords = {
 /** What the app does with its window. */
 export const windowWords = {
   title: 'Window',
-  tearOff: 'Open in a window of its own',
+  tearOff: 'Open in its own window',
   hide: 'Hide this window',
 } as const
 

@@ -21,10 +21,10 @@ test.for<[error: unknown, sentence: string]>([
     'move it into Applications',
   ],
   [new Error('net::ERR_INTERNET_DISCONNECTED'), 'cannot be reached'],
-  [new Error('net::ERR_CERT_DATE_INVALID'), 'update server is not accepted'],
+  [new Error('net::ERR_CERT_DATE_INVALID'), 'update server is not trusted'],
   [coded('502', 'HTTP_ERROR_502'), 'reports an error'],
-  [coded('Cannot find channel', 'ERR_UPDATER_CHANNEL_FILE_NOT_FOUND'), 'no version of this channel'],
-  [new TypeError('Cannot read properties of null'), 'cannot be used'],
+  [coded('Cannot find channel', 'ERR_UPDATER_CHANNEL_FILE_NOT_FOUND'), 'no release on this channel'],
+  [new TypeError('Cannot read properties of null'), 'makes no sense'],
   [new UpdateError('As it is.'), 'As it is.'],
   ['\u0007strange', 'The update failed: strange'],
 ])('%o is told as: %s', ([error, sentence]) => {

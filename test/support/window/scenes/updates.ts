@@ -18,7 +18,7 @@ export const updateScenes = {
     app: { update: { step: 'available', version, bytes: 98e6 } },
   },
   'update-downloading': {
-    says: ['41.0 MB of 98.0 MB (42 %), 8.2 MB/s.', 'Cancel the download'],
+    says: ['41.0 MB of 98.0 MB (42 %), 8.2 MB/s.', 'Cancel download'],
     ...inSettings,
     app: { update: { step: 'downloading', version, doneBytes: 41e6, totalBytes: 98e6, bytesPerSecond: 8.2e6 } },
   },
@@ -52,7 +52,7 @@ export const updateScenes = {
     app: {
       update: {
         step: 'failed',
-        message: 'The update needs 392 MB for a while, and the disk has 120 MB free: make room and try it again.',
+        message: 'The update needs 392 MB for a while, and the disk has 120 MB free. Free some space and try again.',
       },
     },
   },
