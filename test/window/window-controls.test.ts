@@ -29,7 +29,7 @@ test('why the app did not do it is said beside them', async () => {
   await hide.waitFor()
   app.refusal = 'That did not work; the log of the app says why.'
   await hide.click()
-  await page.getByRole('alert').getByText('The app could not do it').waitFor()
+  await page.getByRole('alert').getByText('That did not work').waitFor()
 })
 
 test('torn off, the window has those of its title bar alone', async () => {

@@ -74,7 +74,7 @@ export const serviceScenes = {
       'Served by another machine since',
       ', for 3 min.',
       'The machine "mini" serves it.',
-      'takes over when that machine releases it',
+      'takes over once that machine releases it',
     ],
     agent: withServices(every),
     open: 'codestral',

@@ -57,7 +57,7 @@ export const updateScenes = {
     },
   },
   'update-undone': {
-    says: ['The update to 1.2.3 did not happen'],
+    says: ['The update to 1.2.3 failed'],
     agent,
     app: { lastUpdate: { wanted: version, runs: '1.2.2' } },
   },
