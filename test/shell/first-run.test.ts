@@ -55,7 +55,7 @@ test('from a downloaded app to a first token it takes the four steps that docs/i
   const steps: string[] = []
   const step = (title: string): void => void steps.push(title)
 
-  step('Open Metalbar and move it into Applications.')
+  step('Open Metalbar and move it to Applications.')
   {
     await using first = await startAt(bundle)
     await first.press('Move to Applications')

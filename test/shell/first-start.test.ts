@@ -32,7 +32,7 @@ test('an app that runs where it was downloaded offers to move, and until then ne
     again: await question(app),
   }).toEqual({
     offered: [],
-    refusal: expect.stringContaining('Move the app into Applications') as unknown,
+    refusal: expect.stringContaining('Move the app to Applications') as unknown,
     again: undefined,
   })
   await app.choose('Move to Applications…')

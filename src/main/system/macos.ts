@@ -116,7 +116,7 @@ export function setLoginItem(isOn: boolean, misplaced: Misplaced | undefined): v
   }
   app.setLoginItemSettings({ openAtLogin: isOn, type })
   if (isOn && systemStatus() === 'not-found') {
-    throw new LinkError('refused', 'macOS does not find the app: move it into Applications, and switch this on again.')
+    throw new LinkError('refused', 'macOS does not find the app: move it to Applications, and switch this on again.')
   }
 }
 

@@ -35,7 +35,7 @@ const sentences: readonly (readonly [is: RegExp, sentence: string])[] = [
     /Could not get code signature for running/,
     `This app is not signed, and macOS updates only signed ones: take the new version from the release page.`,
   ],
-  [/read-only volume/, 'The app is on a disk that cannot be written: move it into Applications first.'],
+  [/read-only volume/, 'The app is on a disk that cannot be written: move it to Applications first.'],
   [
     /SQRLZipArchiverErrorDomain|Could not locate update bundle/,
     `The update cannot be unpacked. It is not installed. ${stays}`,

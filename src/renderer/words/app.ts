@@ -153,7 +153,7 @@ export const updateWords = {
   commandHelp: (link: CommandLinkState): string => {
     switch (link.state) {
       case 'unavailable':
-        return 'Move the app into Applications first.'
+        return 'Move the app to Applications first.'
       case 'absent':
         return 'Links the command into a folder of your PATH.'
       case 'linked':

@@ -16,10 +16,7 @@ test.for<[error: unknown, sentence: string]>([
     'not signed by',
   ],
   [coded('Could not get code signature for running application', 0), 'This app is not signed'],
-  [
-    coded('Cannot update while running on a read-only volume', 8, 'SQRLUpdaterErrorDomain'),
-    'move it into Applications',
-  ],
+  [coded('Cannot update while running on a read-only volume', 8, 'SQRLUpdaterErrorDomain'), 'move it to Applications'],
   [new Error('net::ERR_INTERNET_DISCONNECTED'), 'cannot be reached'],
   [new Error('net::ERR_CERT_DATE_INVALID'), 'update server is not trusted'],
   [coded('502', 'HTTP_ERROR_502'), 'reports an error'],
