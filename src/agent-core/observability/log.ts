@@ -163,18 +163,22 @@ function convertList(items: readonly unknown[], path: readonly object[]): LogVal
 
 function convertEntries(value: object, path: readonly object[]): LogValue {
   const result: { [key: string]: LogValue } = {}
-  const names = value instanceof Map ? [...value.keys()].map(String) : Object.keys(value)
-  for (const name of names.slice(0, maxEntries)) {
-    const entry = isSecretName(name) ? redacted : convert(read(value, name), path)
+  const names: readonly unknown[] = value instanceof Map ? [...value.keys()] : Object.keys(value)
+  for (const key of names.slice(0, maxEntries)) {
+    const name = nameOf(key)
+    const entry = isSecretName(name) ? redacted : convert(read(value, key), path)
     if (entry !== undefined) result[name] = entry
   }
   return result
 }
 
+/** The text of an object comes from its own `toString`, which may be anything. */
+const nameOf = (key: unknown): string => (typeof key === 'object' && key !== null ? '[object]' : String(key))
+
 /** A getter may throw, and a log line must not fail for it. */
-function read(value: object, name: string): unknown {
+function read(value: object, key: unknown): unknown {
   try {
-    return value instanceof Map ? value.get(name) : Reflect.get(value, name)
+    return value instanceof Map ? value.get(key) : Reflect.get(value, String(key))
   } catch (error) {
     return `[unreadable: ${messageOf(error)}]`
   }

@@ -172,6 +172,18 @@ describe('values that are hard to print', () => {
     )
   })
 
+  test('a map is told by its keys, also one of which the text cannot be had', () => {
+    const { log, lines } = logTo()
+    const hostile = { toString: false }
+    log.info('x', {
+      sizes: new Map<unknown, unknown>([
+        [hostile, 1],
+        [7, 'seven'],
+      ]),
+    })
+    expect(parsed(lines)).toMatchObject([{ sizes: { '[object]': 1, 7: 'seven' } }])
+  })
+
   test('a huge text is cut', () => {
     const { log, lines } = logTo()
     log.info('x', { text: 'y'.repeat(1_000_000), list: Array.from({ length: 10_000 }, () => 'z') })
