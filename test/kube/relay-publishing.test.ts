@@ -235,6 +235,19 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     await there.until('both')
   })
 
+  test('the time that a person had --publish direct is not counted to a relay that is not ready', async () => {
+    const there = await begin({ relayPod: () => Promise.resolve(undefined) })
+    await there.serve()
+    await there.looked()
+    there.mode = 'direct'
+    there.agent.publisher.modeChanged()
+    there.agent.clock.now += 301_000
+    there.mode = 'auto'
+    there.agent.publisher.modeChanged()
+    await there.looked(6)
+    expect(there.way()).toBe('both')
+  })
+
   test('where others have relays that are ready, one that never is is given up alone', async () => {
     let isReady = true
     const there = await begin({

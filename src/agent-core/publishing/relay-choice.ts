@@ -156,7 +156,7 @@ export class RelayChoice implements Disposable {
   /** After a sleep or a gap in the watches the controller may be another one. `atOnce`: a person changed the setting. */
   tryAgain({ atOnce = false } = {}): void {
     if (this.#known === 'direct' && (atOnce || this.#isTrialDue())) this.#decidedAt = -Infinity
-    if (atOnce) this.#givenUp.clear()
+    if (atOnce) for (const times of [this.#givenUp, this.#bothSince]) times.clear()
     this.watch()
   }
 
