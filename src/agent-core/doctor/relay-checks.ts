@@ -70,7 +70,7 @@ const ingress: Check = {
 }
 
 /** No process group has this number, so that every listener is named. */
-const noGroup = -1
+export const noGroup = -1
 
 /** Undefined where no other program is known to listen there. */
 async function takenBy({ platform, settings, agent }: Patient, port: number): Promise<Finding | undefined> {
@@ -121,7 +121,7 @@ const relays: Check = {
     const admitted = Object.entries(answers ?? {})
       .filter(([status]) => !answeredWithoutToken.includes(status))
       .reduce((sum, [, count]) => sum + count, 0)
-    // With --publish auto a cluster of LLMKube 0.9 is told of the ingress too, until it is known that it has no relays.
+    // With --publish auto the ingress is published in a cluster of LLMKube 0.9 as well, until the agent knows that it has no relays.
     if (!isAlone && admitted + refused === 0)
       return notApplicable("No relay has come, and Pods come to this machine's own address as well.")
     const ofSecret = ['kubectl', '-n', namespace, 'get', 'secret', 'llmkube-metal-relay', '--show-labels']

@@ -8,7 +8,7 @@ import { holdersText } from '../util/port-holders.ts'
 import { addressAndPort, isIpv6 } from '../../contract/addresses.ts'
 import { formatSpan } from '../../contract/format.ts'
 import type { ServiceView } from '../../contract/service.ts'
-import { toldOfRelays } from './relay-checks.ts'
+import { noGroup, toldOfRelays } from './relay-checks.ts'
 import { type Check, type Examination, fail, notApplicable, pass, warn } from './doctor.ts'
 
 const agent: Check = {
@@ -61,9 +61,6 @@ const ports: Check = {
     return pass(running ? `The agent listens at ${all}.` : `Nothing is listening at ${all}.`)
   },
 }
-
-/** No process group has this number, so that every listener is named. */
-const noGroup = -1
 
 const hostAddress: Check = {
   id: 'host-address',

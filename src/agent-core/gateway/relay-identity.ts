@@ -94,7 +94,7 @@ async function newIdentity(folder: string): Promise<RelayIdentity> {
   return identityIn(folder)
 }
 
-/** The certificate is written first: a key alone would be one whose pin nobody could have been told. */
+/** Writes the certificate before the key, so that a crash in between leaves no key that relays were never told of. */
 export async function writeRelayIdentity(
   folder: string,
   { certificate, key }: Omit<RelayIdentity, 'pin'>,

@@ -123,7 +123,7 @@ export class Fetcher {
     try {
       return !(await this.#options.remote.isAtOwnServer(request, signal))
     } catch (error) {
-      // A Secret that cannot be read keeps nobody from what everybody may have.
+      // The stored copy is public, so it is shared although the Secret cannot be read.
       if (error instanceof ModelError && other.manifest.access?.isPublic === true) return true
       throw error
     }

@@ -20,7 +20,7 @@ export function valueOf({ values }: SourceSecret, key: string): string | undefin
   return value === '' ? undefined : value
 }
 
-/** For a sentence about what is missing: nobody reads more of them. */
+/** A sentence about a missing key names no more than this many of the keys that are there. */
 const maxShownKeys = 10
 
 /** Which keys a Secret has, for a sentence. */

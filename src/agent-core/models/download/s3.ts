@@ -8,7 +8,7 @@ export interface S3Login {
   readonly bucket: string
   /** The only one that gets a signature: AWS's for the bucket, or the one of `AWS_ENDPOINT_URL`. */
   readonly origin: string
-  /** Of the bucket, before its key: other servers than AWS's have its name in the path. */
+  /** The address before an object's key: at AWS the bucket is in the host name, at other servers it is the first part of the path. */
   readonly prefix: string
   readonly region: string
   /** Absent where objects are asked for as anybody may. */

@@ -30,7 +30,7 @@ const manifestFile = z.object({
   sizeBytes: z.int().positive(),
   /** Absent where it was not computed: the file was found here. */
   sha256: sha256.optional(),
-  /** Of a file that was found here: what it was when `sha256` was computed, see `stateOfFile`. */
+  /** The state of a file that was found in the store when its `sha256` was computed (`stateOfFile`). */
   hashedState: z.string().max(200).optional(),
   /** As the server gave it. */
   etag: z.string().max(1_000).optional(),
@@ -119,7 +119,7 @@ export async function readManifest(path: string): Promise<ManifestState> {
   return { kind: 'valid', manifest: { ...manifest, files } }
 }
 
-/** Whoever put a file into the store may put another in its place. What was downloaded had its digest before it came there. */
+/** Drops the digest of a file that was found in the store and has been replaced since. A download's digest was computed before it was stored, and stays. */
 async function withValidDigest(file: ManifestFile, origin: Manifest['origin'], folder: string): Promise<ManifestFile> {
   const { sha256: _, hashedState, ...rest } = file
   if (file.sha256 === undefined || (origin === 'downloaded' && hashedState === undefined)) return file

@@ -15,8 +15,8 @@ const maxStampBytes = 200
 const putTogetherMs = 1_000
 
 /**
- * The digest in the stamp of a file; undefined where there is none to be trusted. Whoever wrote the stamp was this user, and nothing was written to
- * the file, linked or moved there later.
+ * The digest in the stamp of a file; undefined where there is none to be trusted. It is trusted only if this user wrote it, and the file was
+ * not written, linked or moved there afterwards.
  */
 export async function digestInStamp(file: string): Promise<string | undefined> {
   const stamp = await readStamp(stampOf(file))
