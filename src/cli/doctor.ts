@@ -212,7 +212,8 @@ export const whyVerb = (context: VerbContext): Command =>
         } else if (name === undefined) io.stdout.write('Every InferenceService that this agent sees is served here.\n')
         else {
           const found = (await agent.snapshot()).services.find(isMeant)
-          if (!found) throw new VerbError(`The cluster has no InferenceService ${name} where this agent looks.`)
+          if (!found)
+            throw new VerbError(`The cluster has no InferenceService ${name} in the namespaces this agent watches.`)
           io.stdout.write(`${refKey(found)} is served here: ${cleanText(found.message)}\n`)
         }
         return exitCodes.done

@@ -118,7 +118,7 @@ function planText({ runtime, deed, commands, environment = '' }: GettingPlan): s
 }
 
 const lookedHere =
-  'No agent runs here: this is what this terminal finds, by its PATH and without the settings that an agent has.'
+  'No agent is running here: this is what this terminal finds, by its PATH and without the settings that an agent has.'
 
 type RuntimeSettings = Pick<AgentSettings, 'stateDir' | 'ollamaPort' | 'omlxPort'> & Partial<AgentSettings>
 

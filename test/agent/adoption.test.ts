@@ -124,7 +124,7 @@ describe('what outlives the agent', () => {
     const exited = next.log.warnings.find(({ message }) => message === 'server exited')
     expect([restarts, exited?.fields['reason']]).toEqual([
       1,
-      'sample-server.cjs ended (its exit code is not known, because the agent that had started it was gone) while it was serving.',
+      'sample-server.cjs ended (exit code unknown, because the agent that started it was gone) while it was serving.',
     ])
   })
 

@@ -37,7 +37,7 @@ const sentences = {
     '<files>/login.gguf answered with a web page instead of a model: check spec.source, or whether the network asks for a login.',
   wrongLength: 'The download of <files>/short.gguf ended after <some> of 5000 bytes: the agent tries again.',
   pathMissing: '<folder>/absent.gguf does not exist on this machine: put the model file there or change spec.source.',
-  pathUnreadable: '<folder>/locked.gguf may not be read by this user: change its permissions.',
+  pathUnreadable: '<folder>/locked.gguf is not readable by this user: change its permissions.',
   huggingFace:
     'hf://org does not name a Hugging Face repository: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
   volume:
@@ -52,7 +52,7 @@ const sentences = {
   binaryMissing:
     '<folder>/bin/llama-server was given as llama-server (--llama-server), but there is no such file: correct the path.',
   binaryNotExecutable:
-    '<folder>/bin/llama-server was given as llama-server (--llama-server), but it is not executable for this user: correct the path.',
+    '<folder>/bin/llama-server was given as llama-server (--llama-server), but it is not executable by this user: correct the path.',
   portTaken:
     'Port <port> (--llama-server-port or --port-range) is taken by process <pid> (<command>): stop it, or choose another port.',
   exitsAtStart:

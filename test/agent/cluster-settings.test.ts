@@ -214,11 +214,13 @@ test('a move waits for a server that cannot be ended no longer than one that can
   expect((await world.published('tiny'))?.ready).toBe(false)
   expect(agent.view('tiny')).toMatchObject({
     state: 'stopping',
-    message: expect.stringContaining(`There is no InferenceService ${key} where this agent looks. `) as unknown,
+    message: expect.stringContaining(
+      `There is no InferenceService ${key} in the namespaces this agent watches. `,
+    ) as unknown,
   })
   const { entries } = answers.history.parse(await agent.agent.query({ name: 'history', limit: 20 }))
   expect(entries.map(({ message }) => message)).toContainEqual(
-    expect.stringContaining(`The move to ${where} did not wait longer than 1 s for ${key}: Released: `),
+    expect.stringContaining(`The move to ${where} stopped waiting after 1 s for ${key}: Released: `),
   )
   hanging.mockRestore()
   process.kill(-pid, 'SIGKILL')

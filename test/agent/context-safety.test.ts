@@ -35,7 +35,8 @@ test('a cluster that does not answer is not moved to, unless a person says so; t
 
   if (refused.outcome !== 'refused' || !refused.instead) throw new Error('nothing was offered instead')
   expect((await run(agent, refused.instead.command)).outcome).toBe('accepted')
-  const back = 'Context "away" was not reached yet; "lab" was served before: metal-agent context use lab goes back.'
+  const back =
+    'Context "away" has not been reached yet; "lab" was served before: to go back, run metal-agent context use lab.'
   await eventually(() => agent.snapshot.notices.includes(back) && agent.snapshot.cluster.context === 'away')
   expect((await run(agent, { name: 'selectContext', context: 'lab' })).outcome).toBe('accepted')
   await agent.untilReady('tiny')
@@ -129,7 +130,7 @@ test('another kubeconfig is asked about as another context is, before anything s
   expect('settings' in answer && answer.settings.find(({ name }) => name === 'kubeconfig')?.value).toBe(first)
 
   expect((await run(agent, insteadOf(doubted))).outcome).toBe('accepted')
-  const back = `Context "prod" was not reached yet; "lab" of ${first} was served before: metal-agent settings set kubeconfig ${first}, and then metal-agent context use lab, go back.`
+  const back = `Context "prod" has not been reached yet; "lab" of ${first} was served before: to go back, run metal-agent settings set kubeconfig ${first}, and then metal-agent context use lab.`
   await eventually(() => agent.snapshot.notices.includes(back))
   expect((await run(agent, { name: 'updateSettings', settings: { kubeconfig: first } })).outcome).toBe('accepted')
   expect(['done', 'accepted']).toContain((await run(agent, { name: 'selectContext', context: 'lab' })).outcome)

@@ -26,7 +26,7 @@ function patientAfterTwo(): () => number {
 describe('a crash loop', () => {
   const api = useRealApiServer()
 
-  test('shows how often, why, and when it is tried again: in the snapshot, the condition and one Event', async () => {
+  test('shows how often, why, and when the agent tries again: in the snapshot, the condition and one Event', async () => {
     await using world = await AgentWorld.open(api().connection)
     const agent = await world.startAgent()
     await world.apply('tiny', { script: { crashAtStart } })

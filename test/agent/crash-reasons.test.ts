@@ -38,7 +38,7 @@ describe('the real llama-server ends, and a person reads why and what to do abou
       'an argument it does not know',
       (file) => writeLlamaGguf(file),
       ['--no-such-argument'],
-      /: error: invalid argument: --no-such-argument\. This llama-server does not take that argument or its value: /,
+      /: error: invalid argument: --no-such-argument\. This llama-server does not accept that argument or its value: /,
     ],
   ])('%s', async (_what, prepare, words, told) => {
     await using room = await ServerRoom.create()

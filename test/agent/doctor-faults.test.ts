@@ -133,7 +133,7 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
     },
     'a kubeconfig that cannot be read': {
       plant: () => ['--kubeconfig', folder],
-      ...{ id: 'kubeconfig', verdict: 'fail', says: /^The kubeconfig \S+ cannot be read: \S+ is no regular file/ },
+      ...{ id: 'kubeconfig', verdict: 'fail', says: /^The kubeconfig \S+ cannot be read: \S+ is not a regular file/ },
     },
     'a program that logs in and is not installed': {
       plant: async () => {
@@ -189,7 +189,7 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
     },
     'a login that may do everything': {
       plant: () => kubeconfigOf(real().connection),
-      ...{ id: 'cluster-admin', verdict: 'warn', says: /^It may do everything in the cluster/ },
+      ...{ id: 'cluster-admin', verdict: 'warn', says: /^It can do everything in the cluster/ },
     },
     'a clock that is three minutes behind': {
       plant: async () => {
@@ -217,7 +217,11 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
         await chmod(join(folder, 'broken'), 0o755)
         return ['--llama-server-bin', join(folder, 'broken')]
       },
-      ...{ id: 'runtimes', verdict: 'fail', says: /\/broken does not say its version as llama-server does\. Install/ },
+      ...{
+        id: 'runtimes',
+        verdict: 'fail',
+        says: /\/broken does not report its version as llama-server does\. Install/,
+      },
     },
     'a port that another program has': {
       plant: async () => {
@@ -365,7 +369,7 @@ describe('an agent that serves, asked by its doctor', () => {
     expectTold(edited, before, {
       id: 'agreement',
       verdict: 'fail',
-      says: /\/tiny is published by the agent at \S+, which states no claim/,
+      says: /\/tiny is published by the agent at \S+, which has written no claim/,
     })
     refused.remove()
   })
@@ -418,7 +422,7 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
     const alone = await asked()
     expect(alone['relays']).toMatchObject({
       verdict: 'warn',
-      says: `No relay has come to port ${port} yet.`,
+      says: `No relay has connected to port ${port} yet.`,
       action: { shell: expect.stringContaining('-l inference.llmkube.dev/metal-relay=tiny') as string },
       page: 'operations.md#the-relay-ingress',
     })
@@ -434,7 +438,7 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
     expect(await wrong.isReady()).toBe(false)
     expect((await asked())['relays']).toMatchObject({
       verdict: 'warn',
-      says: '1 of them came, and none with the token of the Secret llmkube-metal-relay.',
+      says: '1 of them connected, none with the token of the Secret llmkube-metal-relay.',
       action: { shell: expect.stringContaining('get secret llmkube-metal-relay') as string },
     })
     const right = await relay({ pin: await pin() })
@@ -458,7 +462,7 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
       return found['relay-ingress']?.verdict === 'fail' && found
     })
     expect(other['relay-ingress']).toMatchObject({
-      says: `Relays of ${world.namespace}/tiny are told another key than the ingress at port ${port} shows, so they do not trust it.`,
+      says: `Relays of ${world.namespace}/tiny know a different key from the one that the ingress at port ${port} shows, so they do not trust it.`,
       action: { shell: 'metal-agent resync' },
     })
     refused.remove()

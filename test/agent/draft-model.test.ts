@@ -82,7 +82,7 @@ test('a draft Model is waited for, fetched, verified and drafted with; another o
   const pruned = await agent.command({ name: 'pruneModels', dryRun: true })
   expect([removed.message, pruned.message]).toEqual([
     `The model small is used by ${world.namespace}/chat: delete or stop that service first.`,
-    'Nothing is to be pruned: every model in the store is used by a service.',
+    'There is nothing to prune: every model in the store is used by a service.',
   ])
 
   await world.applyModel('small', { source: world.files.serve('/other.gguf', otherDraft).url })

@@ -31,7 +31,7 @@ test(
       '0',
     ]
     const sentence =
-      /^metal-agent: .*EMFILE.*: this agent has as many files and connections open as one process may \(EMFILE\); raise that limit \(ulimit -n\)\.$/
+      /^metal-agent: .*EMFILE.*: this agent has reached the limit of open files and connections for one process \(EMFILE\); raise that limit \(ulimit -n\)\.$/
     for (const limit of [files + 1, files + 4, files + 8]) {
       const { stderr, stdout, exitCode } = await withFiles(limit, ...flags)
       const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('{'))

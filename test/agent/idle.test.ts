@@ -86,7 +86,7 @@ describe('a service with metalbar.dev/idle-minutes', () => {
     await say(world, 'ten')
     const { message } = await agent.until('tiny', (view) => view.message.includes('idle-minutes'))
     expect(message).toContain(
-      'The annotation metalbar.dev/idle-minutes says "ten" and does nothing: it takes whole minutes from 1 to 10080.',
+      'The annotation metalbar.dev/idle-minutes says "ten" and has no effect: it takes whole minutes from 1 to 10080.',
     )
     expect(agent.view('tiny')).toMatchObject({ state: 'ready' })
   })

@@ -157,7 +157,7 @@ describe('the life of an InferenceService', () => {
         steps: {
           clusterAgrees: {
             message:
-              'One Mac serves one replica, and 2 are asked for: the cluster stays at Progressing. Set replicas to 1.',
+              'One Mac serves one replica, but 2 are requested: the cluster stays at Progressing. Set replicas to 1.',
           },
         },
       })

@@ -41,7 +41,7 @@ test.each([
   ],
   [
     '/dev/null',
-    /^metal-agent: --log-file \/dev\/null cannot be used: it is there and is no file; name another file, or leave the flag out\.\n$/,
+    /^metal-agent: --log-file \/dev\/null cannot be used: it exists and is not a file; name another file, or leave the flag out\.\n$/,
   ],
 ])('--log-file=%s is refused with what to do', async (file, sentence) => {
   await using agent = await AgentProcess.start({ args: [`--log-file=${file}`] })

@@ -56,7 +56,7 @@ describe('a server that fails', () => {
     const { pid } = await agent.untilReady('tiny')
     process.kill(pid, 'SIGSTOP')
     const { message } = await agent.until('tiny', 'unready')
-    expect(message).toMatch(/suspended .* If that lasts, it is restarted\./)
+    expect(message).toMatch(/suspended .* If this continues, the agent restarts it\./)
     await world.untilNotReady('tiny')
     await eventually(async () => (await world.condition('tiny')) === 'False Starting')
     process.kill(pid, 'SIGCONT')

@@ -102,7 +102,7 @@ test('an mlx-lm that prints junk is left out where another runtime is here, and 
   const settings = { mlxLm: junk, vllmSwift: path.join(world.folder, 'none') }
   const alone = await world.startAgent({ settings: { ...settings, mlxServer: path.join(world.folder, 'none') } })
   const { message } = await alone.until('plums', (view) => view.message.includes('Install mlx-lm again'))
-  expect(message).toContain(`${junk} does not say its version as mlx_lm.server does. Install mlx-lm again`)
+  expect(message).toContain(`${junk} does not report its version as mlx_lm.server does. Install mlx-lm again`)
   await alone.stop()
   const agent = await world.startAgent({ settings: { ...settings, mlxServer: sampleMlxServerPath } })
   const { runtime } = await agent.untilReady('plums')

@@ -309,7 +309,7 @@ test('what services run is not deleted when their Model is gone, by this agent a
     return Promise.all(told)
   }
   const kept = [
-    'Nothing is to be pruned: every model in the store is used by a service.',
+    'There is nothing to prune: every model in the store is used by a service.',
     `The model shared is used by ${cluster.namespace}/x, ${cluster.namespace}/y: delete or stop those services first.`,
   ]
   expect(await tidied(first)).toEqual(kept)

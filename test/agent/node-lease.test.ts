@@ -129,7 +129,7 @@ describe('an agent in this process', () => {
     await eventually(() => aboutLease(agent.snapshot).length > 0)
     expect(aboutLease(agent.snapshot)).toEqual([
       expect.stringMatching(
-        /^The cluster is not told what this machine can run; models are served as ever\. .*"metal-agent rights" prints/,
+        /^The cluster does not know what this machine can run; models are served as usual\. .*"metal-agent rights" prints/,
       ),
     ])
     expect(agent.log.warnings.filter(({ message }) => message === 'lease not written')).toHaveLength(1)

@@ -141,7 +141,7 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
     expect(memory?.notes?.join()).toContain(`together with ${service('pears')}: that counts once`)
     await world.patchSpec('plums', { contextSize: 512 })
     const { message } = await second.service('plums', 'waiting', 'InsufficientMemory')
-    expect(message).toContain(`${service('pears')} has the same weights in that daemon under other settings`)
+    expect(message).toContain(`${service('pears')} has the same weights in that daemon with different settings`)
     expect([await ollama.loaded(), await world.published('plums')]).toMatchObject([loaded, { ready: false }])
     await world.patchSpec('plums', { contextSize: null })
     served.set('plums', await second.service('plums', 'ready'))

@@ -100,7 +100,7 @@ test('an oMLX that the agent starts has a key and a folder of its own, serves mo
   await using third = await start()
   await untilGone(left)
   expect(JSON.stringify(third.log)).toContain('"msg":"server exited"')
-  expect(JSON.stringify(third.log)).not.toContain('not known whether the model left memory')
+  expect(JSON.stringify(third.log)).not.toContain('cannot tell whether the model left memory')
 
   expect((await third.run('settings', 'set', 'omlx-start', 'on')).code).toBe(0)
   await third.service('kiwis', 'ready')

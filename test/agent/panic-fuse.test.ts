@@ -48,7 +48,7 @@ test('after one disorderly end of the machine models start one by one, the large
   const agent = await world.startAgent({ ...options, fuseTrial: { ...fuseTrial, outliveMs: 6_000 } })
   const waiting = await agent.until('large', ({ reason }) => reason === 'StartsInTurn')
   expect(waiting.message).toMatch(
-    /^This machine ended without an orderly shutdown while models ran, so models start one/,
+    /^This machine went down without a clean shutdown while models were running, so models start one/,
   )
   expect(agent.snapshot.panicFuse?.state).toBe('inTurn')
   await agent.untilReady('large')
@@ -107,7 +107,9 @@ test('after one with the report of a panic large models are held at once', async
   await endMachineOf(first)
   const second = await world.startAgent({ settings, memory: inBoot('two', { hasPanicReport: true }), fuseTrial })
   const held = await second.until('large', ({ reason }) => reason === 'HeldAfterPanic')
-  expect(held.message).toMatch(/^This machine ended with a kernel panic while models ran, so a model that needs 663 MB/)
+  expect(held.message).toMatch(
+    /^This machine went down with a kernel panic while models were running, so a model that needs 663 MB/,
+  )
   expect(await told(second)).toContain('machineEnded')
 })
 

@@ -172,7 +172,7 @@ test('a server that grows past the budget is ended before any that keeps to its 
   await world.applyService('grows', { modelRef: 'llama', spec })
   const held = await agent.until('grows', ({ hold }) => hold?.by === 'growth')
   expect(held.message).toMatch(
-    /^Held, since its server was ended 3 times in a row for its memory\. It took [\d.]+ [MG]B more than the \d+ MB that it was admitted with, and with that the models take [\d.]+ [MG]B, more than the budget of 419 MB, so it was ended\./,
+    /^Held, because its server was stopped 3 times in a row for taking too much memory\. It took [\d.]+ [MG]B more than the \d+ MB that it was admitted with, and with that the models take [\d.]+ [MG]B, more than the budget of 419 MB, so the agent stopped it\./,
   )
   await eventually(async () => (await world.condition('grows')) === 'False MemoryExceeded')
   await eventually(async () => (await world.eventReasons('grows')).includes('MemoryExceeded'))
@@ -195,7 +195,7 @@ test('a server that grows within the budget serves on, what it takes counts, and
   const answer = stream(port, 1)
   const grown = await agent.until('llama', ({ message }) => message.includes('more than the'))
   expect(grown).toMatchObject({ state: 'ready', reason: 'Serving', pid })
-  expect(grown.message).toMatch(/It takes [\d.]+ MB more than the \d+ MB that it was admitted with: that counts/)
+  expect(grown.message).toMatch(/It takes [\d.]+ MB more than the \d+ MB that it was admitted with: the excess counts/)
   await eventually(async () => /admitted with/.test((await world.conditionMessage('llama')) ?? ''))
   await world.applyService('large', { modelRef: 'llama', spec: { extraArgs: ['--cache-ram', '8000'] } })
   await agent.until('large', ({ reason }) => reason === 'InsufficientMemory')

@@ -58,10 +58,12 @@ test('on battery the node pauses where a person set it so, shows why, and serves
   const set = (pauseOnBattery: boolean) => agent.command({ name: 'updateSettings', settings: { pauseOnBattery } })
   expect(await set(true)).toMatchObject({ outcome: 'done' })
   const paused = await agent.until('tiny', ({ reason }) => reason === 'Paused')
-  expect(paused.message).toMatch(/^This machine runs on battery, and is set to pause then: the model stays in memory/)
+  expect(paused.message).toMatch(
+    /^This machine is on battery, and is set to pause on battery: the model stays in memory/,
+  )
   await eventually(async () => (await world.published('tiny'))?.ready === false)
   expect(agent.snapshot.supply).toMatchObject({ source: 'battery', charge: 0.5, lowPowerMode: true, isPaused: true })
-  expect(agent.snapshot.notices.join()).toContain('This machine runs on battery and is set to pause then')
+  expect(agent.snapshot.notices.join()).toContain('This machine is on battery and is set to pause on battery')
 
   facts.supply = { source: 'mains', charge: 0.5, lowPowerMode: false }
   expect((await agent.untilReady('tiny')).pid).toBe(pid)

@@ -233,7 +233,7 @@ test('runtimes asks the agent what is installed and runs; without one it looks f
     alone: {
       code: 0,
       stdout: saying(/^RUNTIME .*\nllama-server .*\nmlx-lm /),
-      stderr: saying(/^No agent runs here: .*\n$/),
+      stderr: saying(/^No agent is running here: .*\n$/),
     },
   })
 })

@@ -53,7 +53,7 @@ describe.each(apiWorlds)('the doctor asks $name', ({ use }) => {
       ...{ namespace: 'pass', rights: 'pass', 'cluster-admin': 'warn', clock: 'pass' },
     })
     expect(found['api-server']?.says).toMatch(/^https?:\/\/\S+ is Kubernetes v\d\S* and answered in \d+ ms\.$/)
-    expect(found['rights']?.says).toBe('It may do all of that.')
+    expect(found['rights']?.says).toBe('It has all of them.')
   })
 
   test('with the rights that serving needs: enough, and what it lacks besides is named', async () => {

@@ -87,7 +87,7 @@ describe('a Pod that asks from inside the cluster', () => {
       waiting('CreateContainerConfigError', 'image will run as root'),
       /will run as root/,
     ],
-    ['it ends and says nothing', ended('', 127), /ended with code 127 and told no result/],
+    ['it ends and says nothing', ended('', 127), /ended with code 127 and reported no result/],
     [
       'it is evicted',
       { phase: 'Failed', reason: 'Evicted', message: 'The node was low on memory' },

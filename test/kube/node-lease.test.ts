@@ -138,7 +138,7 @@ describe('the Lease of a machine', () => {
     expect(second.warnings).toEqual(['lease not written', 'lease taken over'])
     expect(second.said).toEqual([
       expect.stringMatching(
-        /^The cluster is not told .* is held by another agent, id-b: give one of the two machines /,
+        /^The cluster does not know .* is held by another agent, id-b: give one of the two machines /,
       ),
       'it is written',
     ])
@@ -158,7 +158,7 @@ describe('the Lease of a machine', () => {
     await mac.beat()
     expect([holderOf(await read('metalbar-leader')), mac.said]).toEqual([
       'some-controller',
-      [expect.stringContaining('was made by something else than an agent: delete it, or') as unknown],
+      [expect.stringContaining('was not made by an agent: delete it, or') as unknown],
     ])
     await admin.delete(named('metalbar-leader'))
     await mac.beat()
@@ -225,7 +225,7 @@ describe('the Lease of a machine', () => {
       requests: [['POST leases'], ['POST leases'], ['POST leases']],
       said: [
         expect.stringMatching(
-          /^The cluster is not told what this machine can run; models are served as ever\. These credentials may not write the Lease \S+\/metalbar-poor \(.*cannot create resource "leases".*\): "metal-agent rights" prints the commands that allow it\.$/,
+          /^The cluster does not know what this machine can run; models are served as usual\. These credentials may not write the Lease \S+\/metalbar-poor \(.*cannot create resource "leases".*\): "metal-agent rights" prints the commands that allow it\.$/,
         ),
         'it is written',
       ],

@@ -252,8 +252,8 @@ describe('publishing', () => {
     })
     expect(agent.api.takeRequests()).toEqual([])
     expect([first.message, second.message]).toEqual([
-      `InferenceService ${target.namespace}/fought is claimed here but the agent at 192.0.2.99, which knows no claims, wrote over it; it is taken over here when that agent is silent for 180 s.`,
-      `InferenceService ${target.namespace}/fought is claimed here but the agent at 192.0.2.99 keeps writing over it; leave fought out of that agent's --inference-service-allowlist.`,
+      `InferenceService ${target.namespace}/fought is claimed here but the agent at 192.0.2.99, which does not know about claims, overwrote it; this machine takes over when that agent has been silent for 180 s.`,
+      `InferenceService ${target.namespace}/fought is claimed here but the agent at 192.0.2.99 keeps overwriting it; leave fought out of that agent's --inference-service-allowlist.`,
     ])
     expect(await cluster.get('endpointslices', 'fought')).toMatchObject({ endpoints: [{ addresses: ['192.0.2.99'] }] })
 
@@ -728,7 +728,7 @@ describe('publishing when the cluster misbehaves', () => {
     await eventually(() => seen().published?.port === 4)
     expect(edits()).toMatchObject({
       message: expect.stringMatching(
-        /^EndpointSlice default\/edited is changed again and again, the last time by ".+"; /,
+        /^EndpointSlice default\/edited keeps being changed, most recently by ".+"; /,
       ) as string,
       mendInMs: 30_000,
     })
@@ -900,7 +900,7 @@ describe('publishing when the cluster misbehaves', () => {
       expect(seen()).toMatchObject({
         serviceEdits: {
           message:
-            'Service default/hooked is changed again and again, the last time by somebody; it is put right every 30 s until that ends.',
+            'Service default/hooked keeps being changed, most recently by somebody; the agent restores it every 30 s until that stops.',
           mendInMs: 30_000,
         },
       })
@@ -933,7 +933,7 @@ describe('publishing when the cluster misbehaves', () => {
     expect(agent.warnings).toMatchObject([
       {
         message: 'Endpoints changed by others',
-        fields: { reason: expect.stringMatching(/^Endpoints default\/hooked is changed again and again/) as string },
+        fields: { reason: expect.stringMatching(/^Endpoints default\/hooked keeps being changed/) as string },
       },
     ])
     agent.clock.now += 30_000

@@ -321,7 +321,7 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     })
     expect(there.notAdopted).toEqual([
       expect.stringMatching(
-        /\/tiny: LLMKube's controller leads Service tiny to no relay, so no pod reaches this model/,
+        /\/tiny: LLMKube's controller routes Service tiny to no relay, so no pod reaches this model/,
       ),
     ])
     await cluster.patch('inferenceservices', 'tiny', { spec: { contextSize: 4_096 } })

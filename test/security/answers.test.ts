@@ -81,7 +81,7 @@ test('an answer that says no length and never ends is cut off at a bound', async
   )
   expect(failed).toMatchObject({
     reason: 'WrongLength',
-    message: expect.stringMatching(/does not say its length and still sends/) as string,
+    message: expect.stringMatching(/does not report its length and was still sending/) as string,
   })
   await rm(join(world.folder, 'partial'), { force: true })
 })

@@ -93,7 +93,7 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     {
       what: 'auth-provider gcp',
       user: () => shell('gcp'),
-      got: /Context "lab" logs in by auth-provider gcp, which kubectl has not had since version 1\.26: install gke-gcloud-auth-plugin/,
+      got: /Context "lab" logs in by auth-provider gcp, which kubectl dropped in version 1\.26: install gke-gcloud-auth-plugin/,
     },
     {
       what: 'auth-provider azure',
@@ -121,13 +121,17 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     {
       what: 'tokenFile that is a pipe',
       user: ({ pipe }) => ({ tokenFile: pipe }),
-      got: /the token file .* cannot be read: .*pipe is no regular file/,
+      got: /the token file .* cannot be read: .*pipe is not a regular file/,
     },
-    { what: 'token-file that is a pipe', user: ({ pipe }) => ({ 'token-file': pipe }), got: /pipe is no regular file/ },
+    {
+      what: 'token-file that is a pipe',
+      user: ({ pipe }) => ({ 'token-file': pipe }),
+      got: /pipe is not a regular file/,
+    },
     {
       what: 'token file of a Pod that never ends',
       user: () => ({ 'auth-provider': { name: 'tokenFile', config: { tokenFile: endless } } }),
-      got: /\/dev\/zero is no regular file/,
+      got: /\/dev\/zero is not a regular file/,
     },
     {
       what: 'token file that is huge',
@@ -137,23 +141,23 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     {
       what: 'client certificate that is a pipe',
       user: ({ pipe, token }) => ({ 'client-certificate': pipe, 'client-key': token }),
-      got: /the client certificate .* no regular file/,
+      got: /the client certificate .* not a regular file/,
     },
     {
       what: 'client key that never ends',
       user: ({ token }) => ({ 'client-certificate': token, 'client-key': endless }),
-      got: /the client key .* no regular file/,
+      got: /the client key .* not a regular file/,
     },
     {
       what: 'certificate authority that is a pipe',
       user: () => ({ token: 't' }),
       cluster: ({ pipe }) => ({ 'certificate-authority': pipe }),
-      got: /the certificate authority .* no regular file/,
+      got: /the certificate authority .* not a regular file/,
     },
     {
       what: 'oidc whose certificate authority is a pipe',
       user: ({ pipe }) => oidc('https://127.0.0.1:1', { 'idp-certificate-authority': pipe }),
-      got: /the certificate authority of the login server .* no regular file/,
+      got: /the certificate authority of the login server .* not a regular file/,
     },
     {
       what: 'oidc whose login server does not answer',
@@ -198,7 +202,7 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
       )
       await watched.agent.writeKubeconfig(kubeconfigOf(user(place), cluster(place)))
       await says(
-        /no regular file|more than 10\d+ |auth-provider (?:gcp|azure)|does not renew the token|ECONNREFUSED 127/,
+        /not a regular file|more than 10\d+ |auth-provider (?:gcp|azure)|does not renew the token|ECONNREFUSED 127/,
         what,
       )
       await watched.agent.writeKubeconfig(plain)
@@ -209,7 +213,7 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
   test('nor does a kubeconfig that is a pipe', async () => {
     await using folder = await temporaryFolder()
     const { pipe } = await placeIn(folder.dir)
-    await expect(PinnedContext.load({ file: pipe, env: {} })).rejects.toThrow('pipe is no regular file')
+    await expect(PinnedContext.load({ file: pipe, env: {} })).rejects.toThrow('pipe is not a regular file')
   })
 })
 

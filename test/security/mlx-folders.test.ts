@@ -79,7 +79,7 @@ const bad: readonly Bad[] = [
   {
     what: 'NaN',
     spoil: config('"num_hidden_layers": NaN'),
-    told: /config\.json is no JSON object: fetch the model again\.$/,
+    told: /config\.json is not a JSON object: fetch the model again\.$/,
   },
   {
     what: 'levels without end',
@@ -94,17 +94,17 @@ const bad: readonly Bad[] = [
   {
     what: 'a header of 90 MB',
     spoil: headerOf(90_000_000),
-    told: /is no safetensors file: its header has 90\.0 MB, and those of a model at most 67\.1 MB together\. Fetch it again\.$/,
+    told: /is not a safetensors file: its header has 90\.0 MB, and those of a model at most 67\.1 MB together\. Fetch it again\.$/,
   },
   {
     what: 'headers of 76 MB together',
     spoil: manyTensors(2, 650_000),
-    told: /model-2-of-2\.safetensors is no safetensors file: its header has 38\.\d MB, and .* Fetch it again\.$/,
+    told: /model-2-of-2\.safetensors is not a safetensors file: its header has 38\.\d MB, and .* Fetch it again\.$/,
   },
   {
     what: 'a pipe for weights beside those of the model',
     spoil: (folder) => execa('mkfifo', [path.join(folder, 'x.safetensors')]),
-    told: /x\.safetensors is no safetensors file: it is no regular file\. Fetch it again\.$/,
+    told: /x\.safetensors is not a safetensors file: it is not a regular file\. Fetch it again\.$/,
   },
   {
     what: 'a pickle for weights',

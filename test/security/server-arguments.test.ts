@@ -82,7 +82,7 @@ test.each([
   const refusal = judgeArguments(args, usual, flags)
   expect(refusal).toMatchObject({ loadsCode })
   expect(refusal?.message).toMatch(
-    /^spec\.extraArgs: \S.* is refused: .+\. Take it out, or allow it on this machine with --allow-unsafe-extra-args\.$/,
+    /^spec\.extraArgs: \S.* is refused: .+\. Remove it, or allow it on this machine with --allow-unsafe-extra-args\.$/,
   )
   expect(judgeArguments(args, unsafe, flags)).toBeUndefined()
 })
@@ -90,7 +90,7 @@ test.each([
 test.each([[['--host', '0.0.0.0']], [['--port=1']], [['--reuse-port']], [['-m', '/x']], [['--model', '/x']]])(
   '%j is refused whatever a person allowed',
   (args) => {
-    const message: unknown = expect.stringMatching(/ is refused: the agent .+\. Take it out\.$/)
+    const message: unknown = expect.stringMatching(/ is refused: the agent .+\. Remove it\.$/)
     expect([judgeArguments(args, usual, flags), judgeArguments(args, unsafe, flags)]).toMatchObject([
       { message },
       { message },
@@ -157,8 +157,8 @@ test('a file is judged where its links lead, and a flag by what the installed bi
     undefined,
     'spec.extraArgs: --lora is refused: its file is not a model in the model store or an allowed model root.',
     'spec.extraArgs: --lora is refused: its file is not a model in the model store or an allowed model root.',
-    'spec.extraArgs: --seed is refused: /bin/llama-server does not know it. Take it out, or install another version of llama.cpp.',
-    'spec.extraArgs cannot be judged, for /bin/llama-server does not answer --help. Install llama.cpp again, or take them out.',
+    'spec.extraArgs: --seed is refused: /bin/llama-server does not know it. Remove it, or install another version of llama.cpp.',
+    'spec.extraArgs cannot be checked, because /bin/llama-server does not answer --help. Install llama.cpp again, or remove them.',
     undefined,
   ])
 })

@@ -130,7 +130,7 @@ describe('a line that a person is to paste into a shell has each name as one wor
 
   test('a context and a kubeconfig', async () => {
     const said = previousContextSentence({ name, file: `/${name}` }, { now: 'prod', kubeconfig: undefined })
-    const [, first = '', second = ''] = / was served before: (.*), and then (.*), go back\.$/s.exec(said) ?? []
+    const [, first = '', second = ''] = / was served before: to go back, run (.*), and then (.*)\.$/s.exec(said) ?? []
     expect(await pasted(first)).toEqual(['settings', 'set', 'kubeconfig', `/${name}`])
     expect(await pasted(second)).toEqual(['context', 'use', name])
   })

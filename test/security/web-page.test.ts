@@ -34,7 +34,7 @@ describe('a page of somebody else', () => {
     for (const headers of foreign) {
       const { status, text } = await ask(port, path, { headers })
       expect([403, 421]).toContain(status)
-      expect(text).toMatch(/^\{"error":"(Another page asked|This server answers to)[^"]*"\}\n?$/)
+      expect(text).toMatch(/^\{"error":"(Another web page asked|A web page asked|This server answers to)[^"]*"\}\n?$/)
     }
   })
 

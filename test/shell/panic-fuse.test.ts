@@ -109,9 +109,9 @@ describe.concurrent('after a power cut while models ran', () => {
       fuse: {
         state: 'held',
         since: expect.any(String) as unknown,
-        message: expect.stringMatching(/^This machine ended .* Waiting: default\/large\.$/) as unknown,
+        message: expect.stringMatching(/^This machine went down .* Waiting: default\/large\.$/) as unknown,
       },
-      message: expect.stringMatching(/^This machine ended .* or Serve again in the window, starts it\.$/) as unknown,
+      message: expect.stringMatching(/^This machine went down .* or with Serve again in the window\.$/) as unknown,
     })
     await untilSaid(app, 'Serve again')
     const told = await eventually(async () => {
@@ -122,13 +122,13 @@ describe.concurrent('after a power cut while models ran', () => {
     expect(told).toEqual([
       {
         title: 'Large models wait for you',
-        body: expect.stringMatching(/^This machine ended/) as unknown,
+        body: expect.stringMatching(/^This machine went down/) as unknown,
         actions: ['Serve again'],
       },
     ])
     await app.choose('Serve again')
     for (const name of ['large', 'small'] as const) await untilServing(app, name)
-    await eventually(async () => !/Serve again|ended without/.test(JSON.stringify(await app.menu())), {
+    await eventually(async () => !/Serve again|without a clean shutdown/.test(JSON.stringify(await app.menu())), {
       what: 'the menu to say no more of it',
     })
     expect([(await app.snapshot()).panicFuse, events('HeldAfterPanic')]).toEqual([undefined, ['large']])

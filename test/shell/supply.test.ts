@@ -73,7 +73,7 @@ describe.concurrent('a laptop', () => {
   test('that is set to pause on battery is sent no requests while the plug is pulled, and says why in its menu', async () => {
     await using shown = await laptop()
     const { world, app, plug, set } = shown
-    const why = 'This machine runs on battery and is set to pause then'
+    const why = 'This machine is on battery and is set to pause on battery'
     const saysWhy = async () => JSON.stringify(await app.menu()).includes(why)
     world.apply('tiny')
     await app.icon('serving')

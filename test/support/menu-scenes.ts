@@ -122,13 +122,14 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
         name: 'llama-70b',
         state: 'waiting',
         reason: 'HeldAfterPanic',
-        message: 'This machine ended with a kernel panic while models ran, so it is not started by itself.',
+        message:
+          'This machine went down with a kernel panic while models were running, so it is not started by itself.',
       },
     ]),
     panicFuse: {
       state: 'held',
       since: '2026-01-02T03:03:05.000Z',
-      message: 'This machine ended with a kernel panic while models ran. Waiting: default/llama-70b.',
+      message: 'This machine went down with a kernel panic while models were running. Waiting: default/llama-70b.',
     },
     supply: { source: 'battery', charge: 0.84, lowPowerMode: true, isPaused: false, isKeptAwake: false },
   }),

@@ -10,7 +10,7 @@ const show = useStage()
 test('what is mended from Help is asked about again, and what is over is gone', async () => {
   await using window = await show(scenes.help)
   const { page, agent } = window
-  const question = page.getByRole('heading', { name: 'Does an agent run here?' })
+  const question = page.getByRole('heading', { name: 'Is an agent running here?' })
   await question.waitFor()
   const before = agent.queriesOf('doctor').length
   const { findings = [], tookMs = 0 } = agent.known.doctor ?? {}
@@ -29,7 +29,7 @@ test('what is mended from Help is asked about again, and what is over is gone', 
 test('what the documentation says about a finding is read in place, without a network', async () => {
   await using window = await show(scenes.help)
   const { page } = window
-  const more = page.getByRole('button', { name: 'Read more: Does this machine stay awake for what asks it?' })
+  const more = page.getByRole('button', { name: 'Read more: Does this machine stay awake for requests?' })
   await more.click()
   await page.getByRole('heading', { name: 'Sleep and battery' }).waitFor()
   await page.getByText('--sleep-policy').first().waitFor()

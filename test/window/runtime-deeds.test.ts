@@ -5,7 +5,7 @@ import { scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
 
 const show = useStage()
-const begun = { outcome: 'accepted', message: 'It has begun.' } as const
+const begun = { outcome: 'accepted', message: 'It has started.' } as const
 
 test('a runtime is installed only after its commands were shown and agreed to, can be cancelled, and says what came of it', async () => {
   await using window = await show(scenes['runtime-missing'])

@@ -621,7 +621,7 @@ async function nodeFacts(
 const noGateway = {
   kind: 'closed',
   message:
-    'The gateway does not run here, so nobody listens for it at the published address: set --listen all or published.',
+    'The gateway is not running here, so nothing is listening at the published address: set --listen all or published.',
 } as const
 
 function commandRooms(

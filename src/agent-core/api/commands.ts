@@ -85,7 +85,7 @@ export class Commands {
       return result
     } catch (error) {
       log.error('command failed', { command: command.name, error })
-      return failed(`It did not work: ${messageOf(error)}`)
+      return failed(`It failed: ${messageOf(error)}`)
     }
   }
 

@@ -185,7 +185,7 @@ function obstacles({ pressure, waiting }: SizingView): string[] {
   return [
     ...(pressure === 'critical' ? ['Memory pressure is critical: nothing new is started until it has passed.'] : []),
     ...(waiting.length > 0
-      ? [`Others wait for memory already (${waiting.join(', ')}): it is given by priority, then by age.`]
+      ? [`Others are already waiting for memory (${waiting.join(', ')}): it is given by priority, then by age.`]
       : []),
   ]
 }

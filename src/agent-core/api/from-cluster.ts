@@ -26,18 +26,15 @@ export async function fromCluster(
   }
   const target = targetOf(cluster, service)
   if (!target) {
-    throw new LinkError(
-      'refused',
-      `${service.namespace}/${service.name} is not published, so that there is nothing to ask.`,
-    )
+    throw new LinkError('refused', `${service.namespace}/${service.name} is not published, so there is nothing to ask.`)
   }
   try {
     const found = await left.alone(() => askFromCluster(target, { api: cluster.api, image, left, signal }))
     if (found) return found
-    throw new LinkError('refused', 'Another Pod is asking now: wait until it has told how far it got.')
+    throw new LinkError('refused', 'Another test Pod is running: wait for its result.')
   } catch (error) {
     if (!(error instanceof StateFileError)) throw error
-    throw new LinkError('refused', `No Pod is made, since it could not be remembered: ${error.message}`, {
+    throw new LinkError('refused', `No Pod was created, because the agent could not record it: ${error.message}`, {
       cause: error,
     })
   }

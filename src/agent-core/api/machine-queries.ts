@@ -29,7 +29,7 @@ export async function sizing({ platform, memory, metal, llamaServer, modelStore 
   const [applications, binary] = await Promise.all([memory.applications(), llamaServer()])
   const { view, budget, problem, book } = memory
   if (!view?.figures || !budget)
-    throw new LinkError('refused', problem ?? view?.problem ?? 'The agent has not looked at the memory yet.')
+    throw new LinkError('refused', problem ?? view?.problem ?? 'The agent has not measured memory yet.')
   const { held, waiting } = book.state()
   return {
     platform,

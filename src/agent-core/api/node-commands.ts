@@ -60,7 +60,7 @@ export function changeRuntime(
   { plan }: Extract<Command, { name: 'changeRuntime' }>,
 ): Outcome {
   const problem = runtimeWork.begin(plan)
-  return Promise.resolve(problem === undefined ? accepted('It has begun.') : refused(problem))
+  return Promise.resolve(problem === undefined ? accepted('It has started.') : refused(problem))
 }
 
 export function cancelRuntimeChange({ runtimeWork }: Pick<Rooms, 'runtimeWork'>): Outcome {

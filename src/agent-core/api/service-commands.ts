@@ -226,7 +226,7 @@ function restarted(rooms: Rooms, service: Parameters<typeof refKey>[0]) {
   if (plan.reason === 'Idle') return accepted(`${key} is started.`)
   const { kind } = observed.successor
   if (kind === 'starting' || kind === 'ready') {
-    return accepted(`${key} is being replaced already: the new server takes over as soon as it answers.`)
+    return accepted(`${key} is already being replaced: the new server takes over as soon as it answers.`)
   }
   return accepted(`${key} is restarted: a new server replaces the current one, and requests in flight finish.`)
 }
@@ -299,7 +299,7 @@ export async function release(rooms: Rooms, { service }: Extract<Command, { name
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  if (known.personsHold) return done(`${key} is free for other machines already. ${known.personsHold.message}`)
+  if (known.personsHold) return done(`${key} is already free for other machines. ${known.personsHold.message}`)
   const { hold, observed } = known.report
   const { claim, message } = observed.publication
   if (!hold && claim !== 'ours' && claim !== 'uncertain') {

@@ -36,7 +36,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
       `${spellingOf(flagged)} was given as a flag, which wins; nothing is changed. Start the agent without that flag to set it here.`,
     )
   }
-  if (Object.keys(command.settings).length === 0) return done('Nothing was to be set.')
+  if (Object.keys(command.settings).length === 0) return done('There is nothing to set.')
   let move: SessionMove | undefined
   try {
     move = await sessionMove(rooms, command.settings)
@@ -150,7 +150,8 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
   const judged =
     wanted === undefined ? undefined : explicitHostAddress({ by: 'person', address: wanted }, rooms.interfaces())
   if (judged?.kind === 'none') return refused(judged.message)
-  if ((now.by === 'person' ? now.address : undefined) === wanted) return done('The host address is set so already.')
+  if ((now.by === 'person' ? now.address : undefined) === wanted)
+    return done('The host address is already set to that.')
   await settings.chooseHostAddress(wanted)
   const what = wanted === undefined ? 'chosen automatically' : `set to ${wanted}`
   history.add({
@@ -159,9 +160,7 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
   })
   await agent.checkAddress()
   const restarts =
-    wanted !== undefined && isIpv6(wanted)
-      ? 'a server that listens at those of IPv4 alone restarts'
-      : 'no server restarts'
+    wanted !== undefined && isIpv6(wanted) ? 'a server that listens on IPv4 only restarts' : 'no server restarts'
   const followed = `The host address is ${what}; the published addresses change at once, and ${restarts}.`
   return done(judged?.warning === undefined ? followed : `${followed} ${judged.warning}`)
 }

@@ -159,7 +159,7 @@ export class ContextPin {
     this.#doubted = api
     const doubt =
       uid === undefined
-        ? `and nothing shows that it is the same cluster: if it is to be served, say metal-agent context use ${shellWord(context.name)}.`
+        ? `and nothing shows that it is the same cluster: to serve it, run metal-agent context use ${shellWord(context.name)}.`
         : `which is another cluster: serve it with metal-agent context use ${shellWord(context.name)}, or correct the kubeconfig.`
     throw new KubeconfigError(
       `Context "${context.name}" was ${kept.server} when this machine served it last, and now names ${context.server}, ${doubt}`,

@@ -296,7 +296,7 @@ export class ClusterLink {
     const { stillHere } = reconciler
     if (stillHere.length === 0 || this.#isEnding) return
     this.#complain('not left', stillHere)
-    const message = `The move to ${where} did not wait longer than ${Math.round(limitMs / 1_000)} s for ${namesOf(stillHere)}`
+    const message = `The move to ${where} stopped waiting after ${Math.round(limitMs / 1_000)} s for ${namesOf(stillHere)}`
     this.#options.onLeftBehind(message)
   }
 
@@ -429,11 +429,11 @@ export function previousContextSentence(
 ) {
   const use = `metal-agent context use ${shellWord(back.name)}`
   if (back.file === kubeconfig) {
-    return `Context "${now}" was not reached yet; "${back.name}" was served before: ${use} goes back.`
+    return `Context "${now}" has not been reached yet; "${back.name}" was served before: to go back, run ${use}.`
   }
   const of = back.file ?? 'the usual kubeconfig'
   const set = `metal-agent settings set kubeconfig ${shellWord(back.file ?? 'default')}`
-  return `Context "${now}" was not reached yet; "${back.name}" of ${of} was served before: ${set}, and then ${use}, go back.`
+  return `Context "${now}" has not been reached yet; "${back.name}" of ${of} was served before: to go back, run ${set}, and then ${use}.`
 }
 
 /** Lets one part wait until a condition holds, where another says each time that something has changed. */

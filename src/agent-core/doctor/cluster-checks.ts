@@ -15,7 +15,7 @@ import { type Check, fail, type Finding, notApplicable, pass, warn } from './doc
 
 const kubeconfig: Check = {
   id: 'kubeconfig',
-  asks: 'Does the kubeconfig say which cluster is meant?',
+  asks: 'Does the kubeconfig say which cluster to use?',
   page: 'troubleshooting.md#cannot-connect-to-kubernetes',
   answer: async ({ context, patient }) => {
     try {
@@ -34,7 +34,7 @@ const kubeconfig: Check = {
 
 const credentialPlugin: Check = {
   id: 'credential-plugin',
-  asks: 'Is the program there that logs in to the cluster?',
+  asks: 'Is the program that logs in to the cluster installed?',
   page: 'kubernetes-rights.md#your-kubeconfig',
   answer: async (examination) => {
     const context = await examination.context().catch(() => undefined)
@@ -121,7 +121,7 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
   if (certificateCodes.test(code)) {
     return failed(
       `The certificate of ${server} is not one that the kubeconfig trusts`,
-      'Fetch the kubeconfig of the cluster again: it was made anew, something else answers there, or a proxy opens the connection.',
+      'Fetch the kubeconfig of the cluster again: it was recreated, something else answers there, or a proxy intercepts the connection.',
     )
   }
   if (/^(?:EPROTO|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH|HTTP_REQUEST))/.test(code)) {
@@ -139,12 +139,12 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
   if (/^(?:ECONNRESET|EPIPE|UND_ERR_SOCKET)$/.test(code)) {
     return failed(
       `The connection to ${server} was closed before there was an answer`,
-      'Check whether a proxy or a firewall stands between.',
+      'Check whether a proxy or a firewall is in between.',
     )
   }
   return failed(
     `${server} does not answer`,
-    'Check that the machine of the cluster is on, and that no firewall drops what this one sends there.',
+    'Check that the machine of the cluster is on, and that no firewall drops the traffic of this machine.',
   )
 }
 
@@ -157,13 +157,13 @@ function withoutLogin(proxy: string): string {
   return url.href
 }
 
-const notReached = notApplicable('The API server is not reached.')
+const notReached = notApplicable('The API server cannot be reached.')
 
 const groupVersions = z.object({ versions: z.array(z.object({ version: z.string().max(100) })) })
 
 const definitions: Check = {
   id: 'llmkube',
-  asks: 'Does the cluster have the kinds of LLMKube?',
+  asks: 'Is LLMKube installed in the cluster?',
   page: 'install.md',
   answer: async (examination) => {
     const reached = await examination.reached()
@@ -173,7 +173,7 @@ const definitions: Check = {
     try {
       const found = groupVersions.parse(await api.group(group, examination.signal)).versions.map((one) => one.version)
       if (found.includes(version)) return pass(`InferenceService and Model are there as ${group}/${version}.`)
-      return fail(`The cluster has ${group} as ${found.join(', ')}, and this agent knows ${version} alone.`, {
+      return fail(`The cluster has ${group} as ${found.join(', ')}, but this agent knows only ${version}.`, {
         text: 'Update Metalbar, or install a LLMKube that still serves that version.',
       })
     } catch (error) {
@@ -189,7 +189,7 @@ const definitions: Check = {
 
 const namespaceThere: Check = {
   id: 'namespace',
-  asks: 'Is the namespace there that is watched?',
+  asks: 'Does the watched namespace exist?',
   page: 'settings.md',
   answer: async (examination) => {
     const { namespace } = examination.patient.settings
@@ -232,7 +232,7 @@ const askRights: DoctorAction = {
 
 const rights: Check = {
   id: 'rights',
-  asks: 'May this login do in the cluster what the agent does there?',
+  asks: 'Does this login have the rights that the agent needs in the cluster?',
   page: 'kubernetes-rights.md',
   answer: async (examination) => {
     const reached = await examination.reached()
@@ -256,23 +256,23 @@ const rights: Check = {
     }
     const [needed, further] = await Promise.all([lacking('needed'), lacking('further')])
     if (needed.length > 0) return fail(`It lacks the right to ${needed.join('; ')}.`, askRights)
-    if (further.length === 0) return pass('It may do all of that.')
+    if (further.length === 0) return pass('It has all of them.')
     return pass(
-      `It may do all that serving needs; of what can be left out it lacks the right to ${further.join('; ')}.`,
+      `It has every right that serving needs; of the optional ones it lacks the right to ${further.join('; ')}.`,
     )
   },
 }
 
 const administrator: Check = {
   id: 'cluster-admin',
-  asks: 'Does this login leave the rest of the cluster alone?',
+  asks: 'Is this login kept out of the rest of the cluster?',
   page: 'kubernetes-rights.md',
   answer: async (examination) => {
     const reached = await examination.reached()
     if (!reached) return notReached
     const everything = { group: '*', resource: '*', verb: '*' }
-    if (!(await isAllowed(reached.api, everything, examination.signal))) return pass('It may not do everything there.')
-    return warn('It may do everything in the cluster, and with it whoever gets hold of this machine.', {
+    if (!(await isAllowed(reached.api, everything, examination.signal))) return pass('It cannot do everything there.')
+    return warn('It can do everything in the cluster, and so can anyone who takes over this machine.', {
       text: 'Give the agent a login of its own, with the rights that this prints.',
       shell: 'metal-agent rights --further',
     })

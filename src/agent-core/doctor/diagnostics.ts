@@ -78,7 +78,7 @@ function end(text: string): string {
   const bytes = Buffer.from(text)
   if (bytes.length <= maxFileBytes) return text
   const tail = bytes.subarray(bytes.length - maxFileBytes).toString('utf8')
-  return `… what comes before is left out\n${tail.slice(tail.indexOf('\n') + 1)}`
+  return `… earlier lines are left out\n${tail.slice(tail.indexOf('\n') + 1)}`
 }
 
 /** The last whole lines of a file, or one sentence why it cannot be read; undefined where there is none. */
@@ -87,7 +87,7 @@ export async function endOfFile(file: string): Promise<string | undefined> {
     // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     const found = await handle.stat()
-    if (!found.isFile()) return 'It is no file.\n'
+    if (!found.isFile()) return 'It is not a file.\n'
     const from = Math.max(0, found.size - maxFileBytes)
     const buffer = Buffer.alloc(found.size - from)
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, from)

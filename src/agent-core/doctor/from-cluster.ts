@@ -118,7 +118,7 @@ export function judgePod({ status }: Pod, target: ProbeTarget): FromClusterView 
   if (heard) return heard
   if (terminated) {
     const why = terminated.message || terminated.reason
-    return podTrouble(`It ended with code ${terminated.exitCode} and told no result: ${why}`)
+    return podTrouble(`It ended with code ${terminated.exitCode} and reported no result: ${why}`)
   }
   if (status.phase === 'Failed') return podTrouble(`${status.reason} ${status.message}`)
   const isStuck = /^(?:ErrImage|ImagePull|InvalidImage|CreateContainer|RunContainer|ErrImageNeverPull)/

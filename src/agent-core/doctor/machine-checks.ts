@@ -16,7 +16,7 @@ import { type Check, type Examination, fail, notApplicable, pass, warn } from '.
 
 const runtimes: Check = {
   id: 'runtimes',
-  asks: 'Is there a program that serves models, and does it run?',
+  asks: 'Is a program that serves models installed, and does it run?',
   page: 'runtimes.md',
   answer: async (examination) => {
     const views = await examination.runtimes()
@@ -34,7 +34,7 @@ const runtimes: Check = {
 
 const metal: Check = {
   id: 'metal',
-  asks: 'Has this machine a GPU with Metal?',
+  asks: 'Does this machine have a GPU with Metal?',
   page: 'troubleshooting.md#metal-is-not-detected',
   answer: async ({ patient: { platform } }) => {
     const { available, message } = await platform.metal()
@@ -54,7 +54,7 @@ const maybeSynced = (home: string): readonly string[] => [join(home, 'Documents'
 
 const storePlace: Check = {
   id: 'model-store',
-  asks: 'Do models stay where they are kept?',
+  asks: 'Is the model store outside of folders that a cloud service syncs?',
   page: 'model-store.md',
   answer: async ({ patient: { settings, env, platform } }) => {
     const { modelStore } = settings
@@ -69,7 +69,7 @@ const storePlace: Check = {
     if (platform.name === 'darwin' && maybeSynced(home).some((folder) => isBelow(real, folder))) {
       return warn(`The model store ${modelStore} is in a folder that iCloud may sync.`, move)
     }
-    return pass(`They are in ${modelStore}.`)
+    return pass(`It is ${modelStore}.`)
   },
 }
 
@@ -86,7 +86,7 @@ const disk: Check = {
     const freeBytes = bavail * bsize
     const reserveBytes = diskReserveBytes || usualReserveBytes(blocks * bsize)
     const room = Math.max(0, freeBytes - reserveBytes)
-    const says = `${formatBytes(freeBytes)} are free where models are kept, of which ${formatBytes(reserveBytes)} are left for others.`
+    const says = `${formatBytes(freeBytes)} are free where models are kept, of which ${formatBytes(reserveBytes)} stay in reserve.`
     const clean = { text: 'Delete models that nobody needs.', shell: 'metal-agent models' }
     if (room === 0) return fail(says, clean)
     return room < smallModelBytes ? warn(says, clean) : pass(says)
@@ -95,16 +95,16 @@ const disk: Check = {
 
 const stateFolder: Check = {
   id: 'state-folder',
-  asks: 'Can the agent write down what has to outlive it?',
+  asks: 'Can the agent write to its state folder?',
   page: 'recovery.md',
   answer: async ({ patient: { settings } }) => {
     const { stateDir } = settings
     const folder = (await placeOf(stateDir)).nearest
     const action = {
-      text: 'Give the folder to this user, or name another with --state-dir.',
+      text: 'Make this user the owner of the folder, or name another with --state-dir.',
       shell: `ls -ld ${shellWord(folder)}`,
     }
-    if (!(await stat(folder)).isDirectory()) return fail(`${stateDir} cannot be made: ${folder} is a file.`, action)
+    if (!(await stat(folder)).isDirectory()) return fail(`${stateDir} cannot be created: ${folder} is a file.`, action)
     try {
       await access(folder, constants.W_OK | constants.X_OK)
       return pass(`${stateDir} can be written.`)
@@ -116,14 +116,14 @@ const stateFolder: Check = {
 
 const gpuLimit: Check = {
   id: 'gpu-limit',
-  asks: 'Is the limit of GPU memory one that this Mac can bear?',
+  asks: 'Is the limit of GPU memory safe for this Mac?',
   page: 'memory.md#budget',
   answer: async ({ patient: { platform } }) => {
     if (platform.name !== 'darwin') return notApplicable('Only macOS has such a limit.')
     const [limit, { totalBytes }] = await Promise.all([platform.gpuMemoryLimit(), platform.memory()])
-    if (!limit) return pass('macOS decides it.')
+    if (!limit) return pass('macOS sets it.')
     const says = `It is set to ${formatBytes(limit)} of ${formatBytes(totalBytes)}.`
-    const text = 'Leave it to macOS again, or set a value between.'
+    const text = 'Let macOS set it again, or choose a value in between.'
     const action = { text, shell: 'sudo sysctl iogpu.wired_limit_mb=0' }
     if (limit > 0.95 * totalBytes) return fail(`${says} What is left is too little for macOS itself.`, action)
     // macOS itself gives about two thirds to three quarters.
@@ -133,12 +133,12 @@ const gpuLimit: Check = {
 
 const firewall: Check = {
   id: 'firewall',
-  asks: 'Does the firewall of macOS let Pods reach the runtimes?',
+  asks: 'Does the macOS firewall let Pods reach the runtimes?',
   page: 'troubleshooting.md#the-firewall-asks-or-blocks',
   answer: async (examination) => {
     const { platform, settings, agent } = examination.patient
     const found = await platform.firewall()
-    if (!found) return notApplicable('This system has no firewall that judges by program, or does not say.')
+    if (!found) return notApplicable('This system has no firewall for single programs, or does not report one.')
     if (found.state === 'off') return pass('It is off.')
     const blocked = [...new Set(await listeners(examination))].filter((program) => firewallNotice(found, program))
     const [first] = blocked
@@ -171,20 +171,20 @@ async function listeners(examination: Examination): Promise<string[]> {
 
 const sleep: Check = {
   id: 'sleep',
-  asks: 'Does this machine stay awake for what asks it?',
+  asks: 'Does this machine stay awake for requests?',
   page: 'operations.md#sleep-and-battery',
   answer: async ({ patient: { platform, settings } }) => {
     const supply = await platform.powerSupply()
     const minutes = supply?.sleepAfterMinutes
-    if (minutes === undefined) return notApplicable('The system does not say when it goes to sleep by itself.')
-    if (minutes === 0) return pass('It never goes to sleep by itself.')
-    const says = `It goes to sleep after ${minutes} min without use, and is then not there for a first request.`
+    if (minutes === undefined) return notApplicable('The system does not report when it goes to sleep on its own.')
+    if (minutes === 0) return pass('It never goes to sleep on its own.')
+    const says = `It goes to sleep after ${minutes} min without use, and then misses the first request.`
     const shell = 'sudo pmset -c sleep 0'
     return warn(
-      settings.sleepPolicy === 'never' ? `${says} It is not kept awake even while models answer.` : says,
+      settings.sleepPolicy === 'never' ? `${says} Nothing keeps it awake, even while models answer.` : says,
       supply?.charge === undefined
-        ? { text: 'For a machine that is a server: never let it go to sleep while it is on mains.', shell }
-        : { text: 'On mains it may be kept awake.', shell },
+        ? { text: 'If this machine is a server, never let it go to sleep on mains power.', shell }
+        : { text: 'On mains power it can be kept awake.', shell },
     )
   },
 }
@@ -195,7 +195,7 @@ const lowPower: Check = {
   page: 'operations.md#sleep-and-battery',
   answer: async ({ patient: { platform } }) => {
     const supply = await platform.powerSupply()
-    if (!supply) return notApplicable('The system does not say.')
+    if (!supply) return notApplicable('The system does not report it.')
     if (!supply.lowPowerMode) return pass('Low Power Mode is off.')
     return warn('Low Power Mode is on: models answer at about half their speed.', {
       text: 'Switch it off in System Settings, Energy.',
@@ -206,7 +206,7 @@ const lowPower: Check = {
 
 const powerRule: Check = {
   id: 'power-rule',
-  asks: 'May power be measured, and nothing else be run as root?',
+  asks: 'May the agent measure power as root, and run nothing else?',
   page: 'power.md#leave-to-measure',
   answer: async ({ patient }) => {
     const { state, message, file } = await patient.powerRule()
@@ -217,11 +217,11 @@ const powerRule: Check = {
         return pass(`${file} allows it.`)
       case 'missing':
         return patient.settings.applePowerEnabled
-          ? warn('There is no rule for it, though power is to be measured by powermetrics.', installRule)
+          ? warn('There is no sudo rule for it, although powermetrics is set to measure power.', installRule)
           : notApplicable('Power is not measured by powermetrics here.')
       case 'different':
       case 'unknown':
-        return warn(message ?? `The rule in ${file} is not the one of Metalbar.`, installRule)
+        return warn(message ?? `The rule in ${file} is not the one that Metalbar installs.`, installRule)
     }
   },
 }

@@ -29,13 +29,13 @@ const page = 'operations.md#the-relay-ingress'
 
 const ingress: Check = {
   id: 'relay-ingress',
-  asks: 'Does the ingress for relays listen, with the key that the cluster knows?',
+  asks: 'Is the relay ingress listening, with the key that the cluster knows?',
   page,
   answer: async ({ patient, signal }) => {
     const { settings, agent } = patient
     const { told } = toldOfRelays(patient)
     if (settings.publish === 'direct' && told.length === 0)
-      return notApplicable('Services are published directly, so no relay comes here.')
+      return notApplicable('Services are published directly, so no relay connects here.')
     const { ingressPort: port } = settings
     const state = agent?.ingress.state
     if (state?.kind !== 'open') {
@@ -44,21 +44,21 @@ const ingress: Check = {
     }
     if (agent?.ingress.notice !== undefined)
       return fail(agent.ingress.notice, {
-        text: 'Put right what it says, then ask again.',
+        text: 'Fix what it reports, then ask again.',
         shell: 'metal-agent doctor',
       })
     if (told.length === 0) return pass(`Port ${port} is free until a service is published for relays.`)
-    if (state?.kind !== 'open') return warn(state?.message ?? 'It is not known whether it listens.')
+    if (state?.kind !== 'open') return warn(state?.message ?? 'The agent cannot tell whether it is listening.')
     const shown = await pinShown(port, signal)
     if (shown === undefined)
       return fail(`The ingress at port ${port} shows no certificate.`, {
-        text: 'Have the agent started again: models keep running.',
+        text: 'Restart the agent: models keep running.',
         shell: 'metal-agent service restart',
       })
     const others = told.filter(({ metadata }) => metadata.annotations[annotations.ingressPin] !== shown)
     if (others.length > 0)
       return fail(
-        `Relays of ${others.map(serviceOf).join(', ')} are told another key than the ingress at port ${port} shows, so they do not trust it.`,
+        `Relays of ${others.map(serviceOf).join(', ')} know a different key from the one that the ingress at port ${port} shows, so they do not trust it.`,
         {
           text: 'Have the agent read everything in the cluster again, and write what differs.',
           shell: 'metal-agent resync',
@@ -78,7 +78,7 @@ async function takenBy({ platform, settings, agent }: Patient, port: number): Pr
   if (others.length === 0) return undefined
   const told = settings.publish === 'relay' || agent?.ingress.notice !== undefined ? fail : warn
   const holders = holdersText(others, 'one of another user')
-  return told(`Another program listens at port ${port}, where relays of the cluster come: ${holders}.`, {
+  return told(`Another program listens at port ${port}, where relays of the cluster connect: ${holders}.`, {
     text: 'End it, or choose another port with --ingress-port.',
   })
 }
@@ -106,7 +106,7 @@ const answeredWithoutToken: readonly string[] = ['400', '401', '408', '431', '49
 
 const relays: Check = {
   id: 'relays',
-  asks: 'Have relays of the cluster come, and were they let in?',
+  asks: 'Have relays of the cluster connected, and were they let in?',
   page,
   answer: async (examination) => {
     const { patient } = examination
@@ -130,14 +130,14 @@ const relays: Check = {
     const from = await lastHost(agent)
     if (admitted > 0) return pass(`They asked ${admitted} ${admitted === 1 ? 'time' : 'times'}${from}.`)
     if (refused > 0)
-      return warn(`${refused} of them came${from}, and none with the token of the Secret llmkube-metal-relay.`, {
-        text: 'See whether the Secret that relays have is the one of their namespace.',
+      return warn(`${refused} of them connected${from}, none with the token of the Secret llmkube-metal-relay.`, {
+        text: 'Check whether the Secret that relays have is the one of their namespace.',
         shell: shellCommand(ofSecret),
       })
     const { name = '' } = ownerOf(first) ?? {}
     const selector = `inference.llmkube.dev/metal-relay=${name}`
-    return warn(`No relay has come to port ${agent.ingress.port} yet${from}.`, {
-      text: "See whether LLMKube's controller runs a relay, and what keeps it from this machine.",
+    return warn(`No relay has connected to port ${agent.ingress.port} yet${from}.`, {
+      text: "Check whether LLMKube's controller runs a relay, and what keeps it from reaching this machine.",
       shell: shellCommand(['kubectl', '-n', namespace, 'get', 'deployments,pods', '-l', selector]),
     })
   },

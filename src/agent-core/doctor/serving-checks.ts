@@ -13,11 +13,11 @@ import { type Check, type Examination, fail, notApplicable, pass, warn } from '.
 
 const agent: Check = {
   id: 'agent',
-  asks: 'Does an agent run here?',
+  asks: 'Is an agent running here?',
   page: 'troubleshooting.md#the-agent-is-not-running',
   answer: ({ patient }) => {
     if (!patient.agent) {
-      return fail('No agent runs here, so nothing is served.', {
+      return fail('No agent is running here, so nothing is served.', {
         text: 'Open Metalbar, or have the agent started at login.',
         shell: 'metal-agent install',
       })
@@ -35,7 +35,7 @@ const agent: Check = {
 
 const ports: Check = {
   id: 'ports',
-  asks: 'Are the ports of the agent its own?',
+  asks: 'Are the ports of the agent free of other programs?',
   page: 'settings.md',
   answer: async ({ patient: { platform, settings, agent: running } }) => {
     const wanted = [
@@ -64,7 +64,7 @@ const ports: Check = {
 
 const hostAddress: Check = {
   id: 'host-address',
-  asks: 'Has this machine an address that Pods can be sent to?',
+  asks: 'Does this machine have an address that Pods can be sent to?',
   page: 'reaching-models.md#the-published-address',
   answer: async ({ patient }) => {
     const found = await patient.hostAddress()
@@ -84,13 +84,13 @@ const isPublished = ({ steps }: ServiceView): boolean => steps.published.status 
 const nameOf = ({ namespace, name }: ServiceView): string => `${namespace}/${name}`
 
 const unserved = ({ patient }: Examination) =>
-  patient.agent ? notApplicable('Nothing is published now.') : notApplicable('No agent runs here.')
+  patient.agent ? notApplicable('Nothing is published now.') : notApplicable('No agent is running here.')
 
-const forRelaysAlone = notApplicable('Relays alone come here: see what the questions about them say.')
+const forRelaysAlone = notApplicable('Only relays connect here: see what the questions about them say.')
 
 const listeners: Check = {
   id: 'listeners',
-  asks: 'Does somebody listen at each address that is published?',
+  asks: 'Is something listening at each published address?',
   page: 'reaching-models.md#the-published-address',
   answer: async (examination) => {
     const published = (examination.patient.agent?.snapshot.services ?? []).filter(isPublished)
@@ -107,11 +107,11 @@ const listeners: Check = {
     if (deaf.length === 0)
       return pass(
         published.length === 1
-          ? 'The one that is published is reached from this machine.'
-          : `All ${published.length} are reached from this machine.`,
+          ? 'The one that is published can be reached from this machine.'
+          : `All ${published.length} can be reached from this machine.`,
       )
     return fail(`${deaf.join('; ')}.`, {
-      text: 'Check the host address; a model that was started before it changed listens at the one before.',
+      text: 'Check the host address; a model that was started before it changed still listens at the old one.',
       shell: 'metal-agent host-ip',
     })
   },
@@ -166,7 +166,7 @@ const heartbeat: Check = {
 
 const agreement: Check = {
   id: 'agreement',
-  asks: 'Do the process, the published address and the cluster say the same?',
+  asks: 'Do the process, the published address and the cluster agree?',
   page: 'operations.md#states',
   answer: (examination) => {
     const services = examination.patient.agent?.snapshot.services ?? []
@@ -204,16 +204,18 @@ const visitors: Check = {
     })
     if (seen.length > 0) return pass(`Reached: ${seen.join(', ')}.`)
     if (published.every(({ address }) => address !== undefined && isIpv6(address)))
-      return notApplicable('Who comes by IPv6 is not looked at: the system tells it of IPv4 alone.')
+      return notApplicable('Clients over IPv6 are not seen: the system reports only those over IPv4.')
     const [first] = published
     const context = await examination.context().catch(() => undefined)
     const local = context && localCluster(context.stated, examination.patient.platform)
     if (local?.comesFromHere ?? isHere(running?.snapshot.cluster.server ?? '')) {
       const where = local ? localClusterText(local) : 'The cluster runs on this machine'
-      return notApplicable(`${where}: what its Pods send may come from its own address, which tells nothing.`)
+      return notApplicable(
+        `${where}: requests of its Pods may come from this machine's own address, which proves nothing.`,
+      )
     }
-    return warn('Models are published, and nobody from another host was seen yet.', {
-      text: 'That may only mean that nobody asked. A Pod that asks tells how far it gets.',
+    return warn('Models are published, but no client from another host has been seen yet.', {
+      text: 'Perhaps nobody has asked. A Pod that asks shows how far a request gets.',
       ...(first && { shell: `metal-agent doctor --from-cluster ${nameOf(first)}` }),
     })
   },

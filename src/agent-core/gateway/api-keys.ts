@@ -167,7 +167,7 @@ export class ApiKeys implements AsyncDisposable {
       if (token === '') return unusable(`${named} has no key "token": put the API key there.`)
       if (token.length > maxKeyLength || !/^[\x21-\x7e]+$/.test(token)) {
         return unusable(
-          `${named} has under "token" what no client can send: the API key must be at most ${maxKeyLength} visible ASCII characters.`,
+          `${named} has a "token" that no client can send: the API key must be at most ${maxKeyLength} visible ASCII characters.`,
         )
       }
       return { kind: 'known', sha256: createHash('sha256').update(token).digest('hex') }
@@ -177,7 +177,7 @@ export class ApiKeys implements AsyncDisposable {
       if (isApiError(error, 401, 403)) {
         return unusable(`${named} cannot be read (${why}): allow this agent to get Secrets in ${namespace}.`)
       }
-      return { kind: 'unknown', message: `${named} cannot be read at the moment (${why}); it is tried again.` }
+      return { kind: 'unknown', message: `${named} cannot be read at the moment (${why}); the agent tries again.` }
     }
   }
 }

@@ -28,13 +28,16 @@ export class Doors implements Disposable {
   at(host: string, port: number): DoorState {
     const where = `${host}:${port}`
     if (this.#is === 'away') {
-      return { kind: 'closed', message: `Nobody listens at ${where}: ${this.#why ?? 'the gateway does not run'}.` }
+      return {
+        kind: 'closed',
+        message: `Nothing is listening at ${where}: ${this.#why ?? 'the gateway is not running'}.`,
+      }
     }
     const isTold = this.#is === 'there' && this.#states.has(where)
-    if (!isTold) return { kind: 'unknown', message: `The gateway is asked to listen at ${where}.` }
+    if (!isTold) return { kind: 'unknown', message: `The agent is asking the gateway to listen at ${where}.` }
     const problem = this.#states.get(where)
     if (problem === undefined) return { kind: 'open' }
-    const message = `The gateway cannot listen at ${where}: ${whyNot(host, problem)}. It is tried again every few seconds.`
+    const message = `The gateway cannot listen at ${where}: ${whyNot(host, problem)}. The agent tries again every few seconds.`
     return { kind: 'closed', message }
   }
 

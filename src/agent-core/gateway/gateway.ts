@@ -251,7 +251,7 @@ export class Gateway implements AsyncDisposable {
         if (hasLeft()) return
         log.warn('no gateway', { error })
         const what = port === 0 ? 'no gateway' : `no client proxy on 127.0.0.1:${port}`
-        this.#say(`There is ${what}: ${messageOf(error)}. It is tried again.`)
+        this.#say(`There is ${what}: ${messageOf(error)}. The agent tries again.`)
         this.#doors.failed(`the gateway could not be started (${messageOf(error)})`)
       }
       if (performance.now() - began >= stableMs) failures = 0
@@ -318,7 +318,7 @@ export class Gateway implements AsyncDisposable {
         await link.end()
         return true
       }
-      const text = `The client proxy keeps running in version ${link.version}, because that of version ${version} could not be started: ${problem}. It is tried again later.`
+      const text = `The client proxy keeps running in version ${link.version}, because version ${version} could not be started: ${problem}. The agent tries again later.`
       if (text !== this.#notReplaced.problem) log.warn('gateway not replaced', { text })
       this.#notReplaced = { problem: text, failures: this.#notReplaced.failures + 1 }
       this.#options.onChange()
@@ -444,7 +444,8 @@ export class Gateway implements AsyncDisposable {
       door.problem === 'EADDRINUSE'
         ? `${where} is taken by ${holdersText(await this.#options.holders(door.port), 'another program')}: stop it or choose another port with --client-port`
         : `${where} cannot be used (${door.problem})`
-    if (this.#door === door) this.#say(`There is no client proxy yet: ${taken}. It is tried again every few seconds.`)
+    if (this.#door === door)
+      this.#say(`There is no client proxy yet: ${taken}. The agent tries again every few seconds.`)
   }
 
   #say(problem: string | undefined): void {

@@ -52,7 +52,7 @@ async function usable<T>(folder: string, read: () => Promise<T>): Promise<T> {
     return await read()
   } catch (error) {
     throw new RelayIdentityError(
-      `The identity by which relays know this machine, in ${folder}, cannot be used: ${messageOf(error)}. Put its two files back as they were, readable for this user alone (chmod 600), or delete the folder to get a new identity, which the cluster learns by itself.`,
+      `The identity by which relays know this machine, in ${folder}, cannot be used: ${messageOf(error)}. Restore its two files, readable by this user only (chmod 600), or delete the folder to get a new identity, which the cluster picks up automatically.`,
       { cause: error },
     )
   }
@@ -68,7 +68,7 @@ async function wholeIdentity(folder: string): Promise<RelayIdentity | undefined>
 
 async function identityIn(folder: string): Promise<RelayIdentity> {
   if (((await stat(path.join(folder, keyFile))).mode & 0o077) !== 0) {
-    throw new Error(`other users may get at ${keyFile}`)
+    throw new Error(`other users have access to ${keyFile}`)
   }
   const [certificate, key] = await Promise.all(
     [certificateFile, keyFile].map(async (name) => (await readBounded(path.join(folder, name), maxBytes)).toString()),

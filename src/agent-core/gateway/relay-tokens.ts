@@ -154,7 +154,7 @@ export class RelayTokens implements AsyncDisposable {
       const why = rootMessage(error)
       const help = isApiError(error, 401, 403)
         ? `bind the role metalbar-relay to this agent in ${namespace}, which metal-agent rights --further prints`
-        : 'it is tried again'
+        : 'the agent tries again'
       return {
         kind: 'unread',
         message: `${named} cannot be read (${why}): ${help}.`,
@@ -173,7 +173,7 @@ function judged(named: string, secret: Secret | undefined): Found {
   const token = secret.values['token']?.trim() ?? ''
   if (token === '') return none(`${named} has no token: delete it, and LLMKube's controller makes another.`)
   if (token.length > maxTokenLength || !/^[\x21-\x7e]+$/.test(token)) {
-    return none(`${named} has under "token" what no relay can send: delete it, and LLMKube's controller makes another.`)
+    return none(`${named} has a "token" that no relay can send: delete it, and LLMKube's controller makes another.`)
   }
   return { kind: 'known', sha256: createHash('sha256').update(token).digest('hex') }
 }

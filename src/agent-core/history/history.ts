@@ -167,11 +167,11 @@ async function readHistory(file: string, now: () => number): Promise<HistoryFoun
       : {
           entries,
           bytes: undefined,
-          notice: `The last entry of ${file} was cut off by the end of the agent and is left out.`,
+          notice: `The last entry of ${file} was cut off when the agent ended, and is left out.`,
         }
   }
   const aside = await setAside(file, now)
-  const notice = `${file} could not be understood and was set aside as ${basename(aside)}: of what happened before, ${entries.length} entries are still known.`
+  const notice = `${file} could not be parsed and was set aside as ${basename(aside)}: ${entries.length} earlier entries could be recovered.`
   return { entries, bytes: undefined, notice }
 }
 

@@ -213,7 +213,7 @@ export class Cluster {
       ignored === undefined
         ? []
         : [
-            `Some ${kind} that ${this.api.context.server} tells of are ignored, such as ${ignored}, since Kubernetes allows no such name or metadata: check that it is the API server that you mean.`,
+            `Some ${kind} that ${this.api.context.server} returns are ignored, such as ${ignored}, because Kubernetes allows no such name or metadata: check that it is the API server that you mean.`,
           ],
     )
   }

@@ -312,5 +312,5 @@ export function withdrawnProvider(user: User | null): string | undefined {
   const { exec, authProvider } = userWithPlugin.safeParse(user).data ?? {}
   const name = authProvider?.name ?? ''
   const instead = (exec ?? authProvider?.config?.exec) ? undefined : successors[name]
-  return instead && `auth-provider ${name}, which kubectl has not had since version 1.26: ${instead}.`
+  return instead && `auth-provider ${name}, which kubectl dropped in version 1.26: ${instead}.`
 }

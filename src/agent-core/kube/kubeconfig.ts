@@ -106,7 +106,7 @@ export class ReusingKubeConfig extends KubeConfig {
   reconnect(): void {
     const before = this.#dispatcher
     this.#dispatcher = undefined
-    before?.destroy(new Error('the connection was given up, since this machine may have slept'), () => undefined)
+    before?.destroy(new Error('the connection was dropped, because this machine may have slept'), () => undefined)
   }
 
   async #readFiles(): Promise<void> {

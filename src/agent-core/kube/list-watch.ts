@@ -53,11 +53,11 @@ function failureState(error: unknown, known: boolean): ConnectionState {
 export function explainFailure(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
   const words = isApiError(error) ? error.detail : rootMessage(error)
   if (isApiError(error) && [answerTooLarge, listTooLong].includes(error.reason)) {
-    return `The ${resource.plural} of the cluster cannot be read (${words}); what runs keeps serving by what was known before. Delete what nobody needs there, or watch one namespace with --namespace.`
+    return `The ${resource.plural} of the cluster cannot be read (${words}); running models keep serving from the last known state. Delete what nobody needs there, or watch one namespace with --namespace.`
   }
   const own = ownFailure(error)
   if (own !== undefined) {
-    return `The cluster at ${server} cannot be asked: ${own}. What runs keeps serving, and the cluster is asked again regularly.`
+    return `The agent cannot ask the cluster at ${server}: ${own}. Running models keep serving, and the agent keeps trying.`
   }
   switch (state) {
     case 'unauthorized':
@@ -65,7 +65,7 @@ export function explainFailure(state: ConnectionState, resource: Resource, serve
     case 'denied':
       return `These credentials may not read ${resource.plural} (${words}); ask for the rights to get, list and watch them.`
     case 'stale':
-      return `The cluster does not answer (${words}); what runs keeps serving, and the last known state is used until it is back.`
+      return `The cluster does not answer (${words}); running models keep serving, and the agent uses the last known state until it is back.`
     default:
       return `The cluster at ${server} does not answer (${words}); check that it runs and that this machine reaches it.`
   }
@@ -367,7 +367,7 @@ export class ListWatch<T extends KubeObject> {
     const { cache } = this.#options
     const { namespace, name } = object.metadata
     if (cache.size >= listBounds.objects && !cache.get(namespace, name)) {
-      throw new ApiError(`the watch brought more than ${listBounds.objects} objects`, {
+      throw new ApiError(`the watch returned more than ${listBounds.objects} objects`, {
         code: 410,
         reason: listTooLong,
       })

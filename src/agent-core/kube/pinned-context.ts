@@ -173,7 +173,7 @@ function pin(
   const known = config.getContexts().map((context) => context.name)
   if (known.length === 0) {
     throw new KubeconfigError(
-      'The kubeconfig names no current context, for it holds none at all; copy one from your cluster there, or name another with --kubeconfig.',
+      'The kubeconfig has no contexts at all; copy one from your cluster there, or name another with --kubeconfig.',
     )
   }
   if (!name) {
@@ -209,7 +209,7 @@ function pin(
   const protocol = URL.parse(cluster.server)?.protocol
   if (protocol === 'http:' && !cluster.skipTLSVerify) {
     throw new KubeconfigError(
-      `Context "${name}" names the server "${cluster.server}", and over http:// anybody on the way could read its credentials; use https://, or say insecure-skip-tls-verify: true for that cluster in the kubeconfig.`,
+      `Context "${name}" names the server "${cluster.server}", but over http:// anyone on the network could read its credentials; use https://, or set insecure-skip-tls-verify: true for that cluster in the kubeconfig.`,
     )
   }
   if (protocol !== 'https:' && protocol !== 'http:') {

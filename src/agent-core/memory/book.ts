@@ -108,7 +108,7 @@ function obstaclesOf({ room, shortage, fitsAlone }: Omit<Refusal, 'message'>): s
 }
 
 const rivalry = (rivals: readonly string[]): string =>
-  `${rivals.join(', ')} ${rivals.length === 1 ? 'has' : 'have'} the same weights in that daemon under other settings, and it has them in memory once: give all the same contextSize, or choose llama-server`
+  `${rivals.join(', ')} ${rivals.length === 1 ? 'has' : 'have'} the same weights in that daemon with different settings, and the daemon holds them only once: give all the same contextSize, or choose llama-server`
 
 function availability({ availableBytes = 0, promisedBytes }: Room): string {
   if (promisedBytes === 0) return `${formatBytes(availableBytes)} really available`

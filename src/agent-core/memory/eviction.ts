@@ -144,9 +144,9 @@ function untimely(question: EvictionQuestion): Skip | undefined {
   }
   const leaving = models.find(({ isStopping }) => isStopping)
   if (leaving)
-    return skip('draining', `${leaving.key} is leaving memory; the next look decides whether that is enough.`)
+    return skip('draining', `${leaving.key} is leaving memory; the next check decides whether that is enough.`)
   if (levelForMs < evictionTimes.settleMs) {
-    return skip('cooling_down', 'Memory has only just become critically short; the next look decides.')
+    return skip('cooling_down', 'Memory has only just become critically short; the next check decides.')
   }
   if (sinceEvictionMs === undefined) return undefined
   if (sinceEvictionMs >= evictionTimes.coolDownMs && sampleAgeMs < sinceEvictionMs) return undefined
@@ -158,18 +158,18 @@ function notOurs({
   totalBytes,
   share = editableRows.evictionShare.default,
 }: EvictionQuestion): Skip | undefined {
-  if (models.length === 0) return skip('empty', 'There is no model in memory that could leave.')
+  if (models.length === 0) return skip('empty', 'There is no model in memory that could be evicted.')
   const bytes = models.reduce((sum, { heldBytes = 0 }) => sum + heldBytes, 0)
   if (bytes > share * totalBytes) return undefined
   return skip(
     'below_guard',
-    `Our models have ${formatBytes(bytes)} of ${formatBytes(totalBytes)} (${formatShare(bytes / totalBytes)}), which is not more than ${formatShare(share)}, so something else is the cause: quit other applications.`,
+    `The models here take ${formatBytes(bytes)} of ${formatBytes(totalBytes)} (${formatShare(bytes / totalBytes)}), which is not more than ${formatShare(share)}, so the cause is something else: quit other applications.`,
   )
 }
 
 /** All that may go, the first to go first; or why there is none. */
 function evictionOrder(models: readonly Together[]): { models: [Together, ...Together[]] } | Skip {
-  if (models.length === 0) return skip('empty', 'There is no model in memory that could leave.')
+  if (models.length === 0) return skip('empty', 'There is no model in memory that could be evicted.')
   if (models.length === 1) return skip('floor', 'The last model in memory is never evicted.')
   const possible = models.filter(({ canBeEvicted }) => canBeEvicted)
   if (possible.length === 0) {
@@ -180,7 +180,10 @@ function evictionOrder(models: readonly Together[]): { models: [Together, ...Tog
   }
   const unprotected = possible.filter(({ isProtected }) => !isProtected)
   if (unprotected.length === 0) {
-    return skip('all_protected', 'Every model that could leave is protected: take the protection off one of them.')
+    return skip(
+      'all_protected',
+      'Every model that could be evicted is protected: remove the protection from one of them.',
+    )
   }
   const ready = models.filter(({ isReady }) => isReady)
   const [first, ...rest] = unprotected

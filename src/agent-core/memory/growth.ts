@@ -90,10 +90,10 @@ function furthest(servers: readonly GrownServer[], bytes: (server: GrownServer) 
 }
 
 const sentence = ({ needBytes = 0 }: GrownServer, excessBytes: number, why: string): string =>
-  `It took ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with, ${why}, so it was ended.`
+  `It took ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with, ${why}, so the agent stopped it.`
 
 export const excessAdvice =
-  'A chat template or a grammar that makes long texts, or large pictures, may be the cause; fewer slots and a shorter context take less.'
+  'A chat template or a grammar that produces long texts, or large images, may be the cause; fewer slots and a shorter context take less.'
 
 /** Steps of the reported figure, so that a server that grows slowly is reported a few times and not all the time. */
 const step = 1.5
@@ -116,7 +116,7 @@ export function reportedExcess(
 }
 
 export const excessNotice = (excessBytes: number, needBytes: number): string =>
-  `It takes ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with: that counts, so that nothing is started on it, and it is the first to be ended if the budget or the memory of this machine runs out. ${excessAdvice} A restart gives it back.`
+  `It takes ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with: the excess counts, so no other model is started in that memory, and this one is the first to be stopped if the budget or the memory of this machine runs out. ${excessAdvice} A restart frees it.`
 
 /** A server, as it is now. */
 export interface GrowingServer {

@@ -175,7 +175,7 @@ function unreadable(path: string, error: unknown): ModelError {
   const own = ownFailure(error)
   const sentence =
     code === 'EACCES' || code === 'EPERM'
-      ? `${path} may not be read by this user: change its permissions.`
+      ? `${path} is not readable by this user: change its permissions.`
       : own === undefined
         ? `${path} cannot be read (${messageOf(error)}): check the volume it is on.`
         : `${path} cannot be read (${own}): the agent tries again.`

@@ -49,7 +49,7 @@ export async function libraryFiles(address: OllamaAddress, context: LibraryConte
   if (weights === undefined || more.length > 0 || of('adapter').length > 0) {
     throw ModelError.terminal(
       'NotAModel',
-      `${shown} is no single GGUF model${of('adapter').length > 0 ? ' but one with an adapter' : ', or is answered elsewhere'}: choose another tag.`,
+      `${shown} is not a single GGUF model${of('adapter').length > 0 ? ' but one with an adapter' : ', or runs elsewhere'}: choose another tag.`,
     )
   }
   const fileOf = ({ digest, size: sizeBytes }: z.infer<typeof layer>, path: string, role: LibraryFile['role']) => ({
@@ -81,7 +81,7 @@ async function manifestAt(url: string, shown: string, { transport, signal }: Lib
     if (parsed.success) return parsed.data
     throw ModelError.untilRepairedThere(
       'BadAnswer',
-      `${shown} answered something else than the manifest of a model: check spec.source.`,
+      `${shown} answered with something other than the manifest of a model: check spec.source.`,
     )
   } catch (error) {
     signal.throwIfAborted()
@@ -94,4 +94,4 @@ const textOf = async ({ body }: Response, shown: string): Promise<string> =>
   body === null ? '' : (await boundedBody(body, maxManifestBytes, () => tooLong(shown))).toString('utf8')
 
 const tooLong = (shown: string): ModelError =>
-  ModelError.untilRepairedThere('BadAnswer', `${shown} answered more than a manifest can be: check spec.source.`)
+  ModelError.untilRepairedThere('BadAnswer', `${shown} answered with more than a manifest can hold: check spec.source.`)

@@ -50,9 +50,10 @@ export class Pulls {
     const { model, source } = request
     const refused = (message: string) => ({ started: false, message })
     const parsed = parseModelSource(source)
-    if (parsed.kind === 'local') return refused(`${shownSource(source)} is on this machine already and used in place.`)
+    if (parsed.kind === 'local')
+      return refused(`${shownSource(source)} is already on this machine and is used in place.`)
     if (parsed.kind === 'unsupported') return refused(parsed.message)
-    if (this.#running(model)) return refused(`${model} is being pulled already.`)
+    if (this.#running(model)) return refused(`${model} is already being pulled.`)
     this.#begin(request)
     return { started: true, message: `Pulling ${shownSource(source)} as ${model}.` }
   }

@@ -356,7 +356,7 @@ function siblingOf(address: URL, isFile: boolean, file: string, field: string): 
   if (!isSafePath(file)) {
     throw ModelError.terminal(
       'UnsafeName',
-      `${field} names ${JSON.stringify(file.slice(0, 120))}, which is no safe relative path: name a file beside spec.source.`,
+      `${field} names ${JSON.stringify(file.slice(0, 120))}, which is not a safe relative path: name a file beside spec.source.`,
     )
   }
   const base = new URL(address)
@@ -397,7 +397,7 @@ function placesOf(paths: readonly string[], keepFolders: boolean): ReadonlyMap<s
     if (other !== undefined) {
       throw ModelError.terminal(
         'UnsafeName',
-        `The files ${quoted(other)} and ${quoted(path)} differ in case alone, which a Mac's disk does not tell apart: give another source.`,
+        `The files ${quoted(other)} and ${quoted(path)} differ only in case, which a Mac's disk does not tell apart: give another source.`,
       )
     }
     taken.set(comparable(place), path)

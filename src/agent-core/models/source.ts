@@ -198,7 +198,7 @@ function parseHubAddress(address: string): HubAddress | string {
   const at = atName === undefined ? rest.lastIndexOf('@') : -1
   const path = (at === -1 ? rest : rest.slice(0, at)).replace(/(?<!\/)\/+$/, '')
   const revision = atName ?? (at === -1 ? undefined : rest.slice(at + 1))
-  if (revision !== undefined && !isRevision(revision)) return `has no valid revision behind the @: ${hint}`
+  if (revision !== undefined && !isRevision(revision)) return `has no valid revision after the @: ${hint}`
   return {
     repo: `${owner}/${name}`,
     ...(path === '' ? {} : { path }),

@@ -36,7 +36,7 @@ export async function listenForHealth(options: HealthServerOptions): Promise<Hea
     holders,
     handle: async (request, response) => {
       if (isFromAnotherPage(request.headers)) {
-        sendJson(request, response, 403, { error: 'Another page asked for this, and no page may.' })
+        sendJson(request, response, 403, { error: 'A web page asked for this, and no web page may.' })
         return
       }
       const answer = answers[(request.url ?? '').split('?', 1)[0] ?? '']

@@ -9,7 +9,7 @@ const ticksKept = 12
 const oftenLate = 4
 
 const causes: Record<Platform['name'], string> = {
-  darwin: 'macOS slows an app that it takes to be idle (App Nap), or this machine is overloaded.',
+  darwin: 'macOS slows an app that it believes to be idle (App Nap), or this machine is overloaded.',
   linux: 'this machine is overloaded.',
 }
 
@@ -44,8 +44,8 @@ export class LateTimers {
     if (late < oftenLate) return undefined
     const often = `${late} of the last ${this.#recent.length} times`
     return (
-      `Timers of this agent came more than a second late ${often}: ${causes[this.#system]} ` +
-      'Heartbeats and health checks come as late.'
+      `Timers of this agent fired more than a second late ${often}: ${causes[this.#system]} ` +
+      'Heartbeats and health checks are just as late.'
     )
   }
 }

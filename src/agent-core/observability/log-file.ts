@@ -82,7 +82,7 @@ export class LogFile {
       this.#append(Buffer.from(line))
     } catch (error) {
       if (this.#lost === 0) {
-        onTrouble(`The log ${file} cannot be written: ${messageOf(error)}. Its lines are lost until it can.`)
+        onTrouble(`The log ${file} cannot be written: ${messageOf(error)}. Log lines are lost until it can be.`)
       }
       this.#lost += 1
       this.#retryAt = now() + retryMs
@@ -133,7 +133,7 @@ export class LogFile {
     this.#open = { descriptor, device: stats.dev, inode: stats.ino }
     if (stats.isFile()) return { descriptor, size: Number(stats.size) }
     this.#letGo()
-    throw new Error('it is there and is no file')
+    throw new Error('it exists and is not a file')
   }
 
   /** Where the older files cannot be moved, history is worth less than a disk that is not full. */
@@ -146,7 +146,7 @@ export class LogFile {
       if (count === 1) rmSync(file, { force: true })
     } catch (error) {
       ftruncateSync(descriptor)
-      onTrouble(`The log ${file} cannot be renamed: ${messageOf(error)}. It was cut instead.`)
+      onTrouble(`The log ${file} cannot be renamed: ${messageOf(error)}. It was truncated instead.`)
     }
   }
 }

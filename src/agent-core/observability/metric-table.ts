@@ -99,12 +99,12 @@ export const metricTable = {
     origin: 'go',
     help: 'Memory pressure: 0 normal, 1 warning, 2 critical; absent while unknown',
   },
-  evictions_total: { type: 'counter', origin: 'go', help: 'Models evicted for want of memory' },
+  evictions_total: { type: 'counter', origin: 'go', help: 'Models evicted to free memory' },
   evictions_skipped_total: {
     type: 'counter',
     origin: 'go',
     labels: { reason: evictionSkipReasons },
-    help: 'Looks at critically short memory after which nothing was evicted',
+    help: 'Checks of critically short memory that evicted nothing',
   },
   memory_exceeded_total: {
     type: 'counter',
@@ -121,7 +121,7 @@ export const metricTable = {
     type: 'counter',
     origin: 'go',
     labels: { subsystem: ['watcher', 'health-server'] },
-    help: 'Ends of a subsystem that ended the agent; ours end nothing, so that it stays at 0',
+    help: 'Failures of a subsystem that ended the agent; here none does, so it stays at 0',
   },
   apple_power_combined_watts: {
     type: 'gauge',
@@ -187,7 +187,7 @@ export const metricTable = {
     type: 'histogram',
     origin: 'ours',
     unit: 'seconds',
-    help: 'Time from a change to the beginning of the pass that looks at it',
+    help: 'Time from a change to the start of the pass that handles it',
   },
   reconcile_queue_depth: {
     type: 'gauge',
@@ -213,7 +213,7 @@ export const metricTable = {
     origin: 'ours',
     unit: 'seconds',
     perService: true,
-    help: 'Back-off: time until what does not serve is tried again',
+    help: 'Back-off: time until a service that does not serve is tried again',
   },
   cluster_agrees: {
     type: 'gauge',
@@ -249,7 +249,7 @@ export const metricTable = {
     type: 'counter',
     origin: 'ours',
     labels: { reason: ['pressure', 'displaced', 'idle'] },
-    help: 'Models taken out of memory without a person: for want of memory, for a more important one, for want of requests',
+    help: 'Models unloaded without a person: for lack of memory, for a more important one, for lack of requests',
   },
   tokens_total: {
     type: 'counter',

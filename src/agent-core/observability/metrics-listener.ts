@@ -34,7 +34,7 @@ export async function startMetricsListener(options: MetricsListenerOptions): Pro
     onError: (error) => log.error('metrics request failed', { error }),
   })
   if (!result.ok) {
-    const problem = `Prometheus is not answered at --metrics-address: ${lowerFirst(result.message)}`
+    const problem = `Prometheus gets no answer at --metrics-address: ${lowerFirst(result.message)}`
     return { port: undefined, problem, stop: () => Promise.resolve() }
   }
   const { server } = result
@@ -100,7 +100,7 @@ export async function readMetricsToken(file: string): Promise<MetricsToken> {
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     return await tokenIn(handle)
   } catch (error) {
-    return { ok: false, why: `${messageOf(error)}; create it with a token in it, or lend it to this user` }
+    return { ok: false, why: `${messageOf(error)}; create it with a token in it, or make it readable by this user` }
   }
 }
 
@@ -111,7 +111,7 @@ function isToken(given: string, { digest }: { readonly digest: Buffer }): boolea
 
 async function tokenIn(handle: FileHandle): Promise<MetricsToken> {
   const stat = await handle.stat()
-  if (!stat.isFile()) return { ok: false, why: 'it is no file; name a file with the token in it' }
+  if (!stat.isFile()) return { ok: false, why: 'it is not a file; name a file with the token in it' }
   if (stat.uid !== process.getuid?.()) return { ok: false, why: 'it belongs to another user; make one that is yours' }
   if ((stat.mode & 0o077) !== 0) return { ok: false, why: 'other users may open it; run chmod 600 on it' }
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(maxFileBytes + 1), 0, maxFileBytes + 1, 0)
@@ -119,7 +119,7 @@ async function tokenIn(handle: FileHandle): Promise<MetricsToken> {
   if (bytesRead > maxFileBytes || !/^[\x21-\x7e]{16,1024}$/.test(token)) {
     return {
       ok: false,
-      why: 'a token has 16 to 1024 visible characters; write such a one, as from openssl rand -hex 32',
+      why: 'a token has 16 to 1024 visible characters; make one with openssl rand -hex 32',
     }
   }
   return { ok: true, digest: digestOf(token) }

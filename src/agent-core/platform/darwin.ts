@@ -64,7 +64,7 @@ export const darwinCommands = {
 }
 
 const noUsageNotice =
-  'This version of macOS does not let ps tell how much memory and processor time a process has: the biggest applications are not named, and a server that is silent counts as one at work.'
+  'On this version of macOS ps does not report the memory and processor time of a process: the biggest applications are not named, and a silent server counts as busy.'
 
 /** What tests put in place of a Mac. */
 interface DarwinParts {

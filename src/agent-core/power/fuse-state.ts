@@ -164,9 +164,9 @@ const bySize = (a: AskedStart, b: AskedStart): number => {
 }
 
 const ended = {
-  panic: 'This machine ended with a kernel panic while models ran',
-  soonEnds: 'This machine ended without an orderly shutdown soon after models were started, more than once',
-  once: 'This machine ended without an orderly shutdown while models ran',
+  panic: 'This machine went down with a kernel panic while models were running',
+  soonEnds: 'This machine went down more than once without a clean shutdown soon after models were started',
+  once: 'This machine went down without a clean shutdown while models were running',
 }
 const howItEnded = ({ held }: FuseState): string => ended[held?.because ?? 'once']
 
@@ -178,13 +178,13 @@ export function heldSentence(state: FuseState, { needBytes }: AskedStart, budget
   const budget = budgetBytes === undefined ? 'that is not known' : `of ${formatBytes(budgetBytes)}`
   return (
     `${howItEnded(state)}, so a model ${need}, of a memory budget ${budget}, ` +
-    'is not started by itself: metal-agent serve-again, or Serve again in the window, starts it.'
+    'does not start automatically: start it with metal-agent serve-again, or with Serve again in the window.'
   )
 }
 
 /** Why a model waits for its turn. `behind`: the service that goes first. */
 export function turnSentence(state: FuseState, behind: string | undefined): string {
-  const next = behind === undefined ? 'It is being found out which is the smallest.' : `${behind} goes first.`
+  const next = behind === undefined ? 'The agent is finding out which is the smallest.' : `${behind} goes first.`
   return `${howItEnded(state)}, so ${oneByOne} ${next}`
 }
 

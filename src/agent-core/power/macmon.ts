@@ -31,10 +31,11 @@ export const macmonSource = (find: () => Promise<Executable>): PowerSource => ({
     if (end.kind !== 'stalled') return Promise.resolve(endedWords('macmon', end))
     const [what, more] = end.hasPrinted ? ['no power that can be read', ', and update it'] : ['nothing', '']
     return Promise.resolve(
-      `macmon printed ${what} for ${end.silentMs / 1_000} s, so it was ended: ${inTerminal}${more}.`,
+      `macmon printed ${what} for ${end.silentMs / 1_000} s, so the agent stopped it: ${inTerminal}${more}.`,
     )
   },
-  stuck: 'An earlier macmon has not ended: run `killall -9 macmon` in a terminal. No other is started before.',
+  stuck:
+    'An earlier macmon is still running: run `killall -9 macmon` in a terminal. The agent starts no other until then.',
 })
 
 const watts = z.number().nonnegative()

@@ -141,10 +141,10 @@ export class Power {
   #progress(): Pick<PowerView, 'state' | 'message'> {
     const unavailable = this.#whyUnavailable()
     if (unavailable !== undefined) return { state: 'unavailable', message: unavailable }
-    if (!this.#sampling) return { state: 'idle', message: 'Power is not measured while nobody looks.' }
+    if (!this.#sampling) return { state: 'idle', message: 'Power is not measured while nobody views it.' }
     if (this.#failure) {
       const { message, isFinal } = this.#failure
-      return { state: 'failed', message: isFinal ? message : `${message} It is tried again.` }
+      return { state: 'failed', message: isFinal ? message : `${message} The agent tries again.` }
     }
     const every = howOften(this.#wantedMs)
     if (this.#figures) return { state: 'measuring', message: every }

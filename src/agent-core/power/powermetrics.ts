@@ -34,7 +34,7 @@ export const powermetricsSource = (
   reader: powermetricsReader,
   whyEnded: (end) => whyEnded(end, findMacmon),
   stuck:
-    'An earlier powermetrics has not ended, and only root may end it: run `sudo killall -9 powermetrics` in a terminal. No other is started before.',
+    'An earlier powermetrics is still running, and only root may stop it: run `sudo killall -9 powermetrics` in a terminal. The agent starts no other until then.',
 })
 
 const install = 'run `metal-agent power install` once in a terminal'
@@ -71,7 +71,7 @@ const refusals: readonly Refusal[] = [
 async function whyEnded(end: ProgramEnd, findMacmon: () => Promise<Executable>): Promise<string> {
   if (end.kind === 'stalled') {
     const what = end.hasPrinted ? 'powermetrics printed no power' : 'sudo or powermetrics printed nothing'
-    return `${what} for ${end.silentMs / 1_000} s, so it was ended: run \`metal-agent power status\`.`
+    return `${what} for ${end.silentMs / 1_000} s, so the agent stopped it: run \`metal-agent power status\`.`
   }
   if (end.kind === 'notStarted') return endedWords('sudo', end)
   const known = end.kind === 'exited' && refusals.find(({ pattern }) => pattern.test(end.stderr))

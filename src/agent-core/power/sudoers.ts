@@ -86,7 +86,7 @@ export function leaveIn(listing: string): SudoLeave {
   const wide = rules.find((rule) => rule.allows && isAllowed([rule], writesAnywhere))
   if (!wide) return { intervalsMs }
   const whose = wide.args === llmkubePattern ? "LLMKube's rule" : `A rule (${wide.text})`
-  const tooWide = `${whose} is too wide: it lets this user run powermetrics as root with any option, one that writes files among them.`
+  const tooWide = `${whose} is too wide: it lets this user run powermetrics as root with any option, including one that writes files.`
   return { intervalsMs, tooWide }
 }
 

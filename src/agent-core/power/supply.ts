@@ -36,7 +36,7 @@ const otherwiseEveryMs = 300_000
 const mostFailures = 3
 
 const pausedSentence =
-  'This machine runs on battery and is set to pause then: its models stay in memory, and no requests are sent here.'
+  'This machine is on battery and is set to pause on battery: its models stay in memory, and no requests are sent here.'
 
 /** What this machine runs on, as of a moment ago, and what follows from it: the pause on battery, and being kept awake. */
 export class Supply implements AsyncDisposable {

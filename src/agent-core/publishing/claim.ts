@@ -135,7 +135,7 @@ const readyUnheld = ({ namespace, name }: PublishTarget): ClaimJudgement => ({
   kind: 'dead',
   epoch: 0,
   ready: true,
-  message: `The EndpointSlice of InferenceService ${namespace}/${name} was made ready by something else while no agent held it; it can be taken over.`,
+  message: `The EndpointSlice of InferenceService ${namespace}/${name} was made ready by something else while no agent held it; this machine can take over.`,
 })
 
 function foreign(
@@ -157,18 +157,18 @@ function foreign(
       kind: 'dead',
       epoch: claim?.epoch ?? 0,
       ready: published?.ready === true,
-      message: `InferenceService ${service} was served by ${holder}, which has been silent for ${seconds(silentMs)} s; it can be taken over.`,
+      message: `InferenceService ${service} was served by ${holder}, which has been silent for ${seconds(silentMs)} s; this machine can take over.`,
     }
   }
   const deadInMs = deadAfterMs - silentMs
-  const wait = `it is taken over here when that agent is silent for ${seconds(deadAfterMs)} s`
+  const wait = `this machine takes over when that agent has been silent for ${seconds(deadAfterMs)} s`
   const message = {
     foreign: `InferenceService ${service} is served by ${holder}; ${wait}.`,
-    unclaimed: `InferenceService ${service} is published by ${holder}, which states no claim; ${wait}.`,
+    unclaimed: `InferenceService ${service} is published by ${holder}, which has written no claim; ${wait}.`,
     overwritten:
       overwrites > 1
-        ? `InferenceService ${service} is claimed here but ${holder} keeps writing over it; leave ${target.name} out of that agent's --inference-service-allowlist.`
-        : `InferenceService ${service} is claimed here but ${holder}, which knows no claims, wrote over it; ${wait}.`,
+        ? `InferenceService ${service} is claimed here but ${holder} keeps overwriting it; leave ${target.name} out of that agent's --inference-service-allowlist.`
+        : `InferenceService ${service} is claimed here but ${holder}, which does not know about claims, overwrote it; ${wait}.`,
   }[kind]
   return { kind, holder, silentMs, deadInMs, message }
 }

@@ -62,10 +62,10 @@ export class FirewallWatch implements Disposable {
 /** One sentence where the firewall keeps Pods from what this program serves; `program` without links. */
 export function firewallNotice(firewall: Firewall | undefined, program: string): string | undefined {
   if (firewall?.state === 'blocksAll') {
-    return 'The firewall of macOS blocks all incoming connections, so that Pods get no answer: switch that off in System Settings, Network, Firewall, Options.'
+    return 'The macOS firewall blocks all incoming connections, so Pods get no answer: switch that off in System Settings, Network, Firewall, Options.'
   }
   if (firewall?.state !== 'byProgram' || firewall.allowed.has(program)) return undefined
-  return `The firewall of macOS is on and does not allow ${program}, so that Pods may get no answer. In Terminal: ${allowCommand(program)}`
+  return `The macOS firewall is on and does not allow ${program}, so Pods may get no answer. In Terminal: ${allowCommand(program)}`
 }
 
 /** Has the firewall let a program in. */

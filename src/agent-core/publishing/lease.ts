@@ -148,11 +148,11 @@ export class NodeLease {
     const { uid, resourceVersion, labels } = found.metadata
     const holder = found.spec.holderIdentity ?? ''
     if (labels[nodeLabel] === undefined) {
-      return `${this.#untold} The Lease ${this.#shown} was made by something else than an agent: delete it, or name another namespace with --lease-namespace.`
+      return `${this.#untold} The Lease ${this.#shown} was not made by an agent: delete it, or name another namespace with --lease-namespace.`
     }
     const isOurs = holder === this.#options.node.id
     if (!isOurs && holder !== '' && !this.#isStale(found)) {
-      return `${this.#untold} The Lease ${this.#shown} is held by another agent, ${holder}: give one of the two machines another name, or --lease-namespace another value. It is taken over once that agent has been silent for ${deadAfterMs / 1_000} s.`
+      return `${this.#untold} The Lease ${this.#shown} is held by another agent, ${holder}: give one of the two machines another name, or --lease-namespace another value. This agent takes it over once the other has been silent for ${deadAfterMs / 1_000} s.`
     }
     if (!isOurs) this.#options.log.warn('lease taken over', { ...this.ref, from: holder })
     const leaseTransitions = (found.spec.leaseTransitions ?? 0) + (isOurs ? 0 : 1)
@@ -259,7 +259,7 @@ export class NodeLease {
   }
 
   get #untold(): string {
-    return 'The cluster is not told what this machine can run; models are served as ever.'
+    return 'The cluster does not know what this machine can run; models are served as usual.'
   }
 
   /** Undefined where the cluster's own state says what is wrong, and the next heartbeat may succeed. */

@@ -277,7 +277,7 @@ export class ForeignEdits<Written> {
     if (this.#count <= mendsAtOnce) return undefined
     const sinceMs = monotonicNow() - this.#at
     return {
-      message: `${kind} ${namespace}/${name} is changed again and again, the last time by ${this.#writer}; it is put right every ${mendEveryMs / 1000} s until that ends.`,
+      message: `${kind} ${namespace}/${name} keeps being changed, most recently by ${this.#writer}; the agent restores it every ${mendEveryMs / 1000} s until that stops.`,
       mendInMs: isEdited ? Math.max(0, mendEveryMs - sinceMs) : 0,
       forgottenInMs: Math.max(0, forgottenAfterMs - sinceMs),
     }

@@ -69,7 +69,7 @@ export class ClusterWrites {
       if (!isApiError(error)) throw error
       const retry = nextClusterRetry(error, before, { now: now(), random })
       const what = isService ? 'the Service' : 'the last change'
-      const message = `The cluster did not take ${what} (${rootMessage(error)}); it is tried again.`
+      const message = `The cluster did not accept ${what} (${rootMessage(error)}); the agent tries again.`
       this.#waitUntil(isService, { ...retry, message })
       if (retry.failures > 1) return
       log.warn('cluster write failed', { key: this.#key, error, retryAt: wallTimeOf(retry.at).toISOString() })

@@ -44,10 +44,10 @@ function readAnnotations(annotations: Readonly<Record<string, string>>): Annotat
   return {
     idleMinutes: idle?.data,
     notices: [
-      ...unknown.map((key) => `The annotation ${key} is not known and does nothing: ${keys} are.`),
+      ...unknown.map((key) => `The annotation ${key} is unknown and has no effect: the known ones are ${keys}.`),
       ...(idle?.success === false
         ? [
-            `The annotation ${annotationKeys.idleMinutes} says ${JSON.stringify(given)} and does nothing: it takes whole minutes from 1 to ${longestIdleMinutes}.`,
+            `The annotation ${annotationKeys.idleMinutes} says ${JSON.stringify(given)} and has no effect: it takes whole minutes from 1 to ${longestIdleMinutes}.`,
           ]
         : []),
     ],
@@ -163,7 +163,7 @@ export function desiredOf(inputs: DesiredInputs): Desired {
     const isKnown = service !== undefined || lastSeen !== undefined
     const message = isKnown
       ? `InferenceService ${key} was deleted.`
-      : `There is no InferenceService ${key} where this agent looks.`
+      : `There is no InferenceService ${key} in the namespaces this agent watches.`
     return { kind: 'gone', message }
   }
   if (allowlist.length > 0 && !allowlist.includes(service.metadata.name)) {

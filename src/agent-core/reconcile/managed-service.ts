@@ -154,7 +154,7 @@ export class ManagedService {
       const parts = { fetch: this.#fetch, starts: this.#starts, writes: this.#writes }
       await takeStep(next, parts, { reading, observed, unloadReason: this.#unloadReason() })
     }
-    throw new Error(`Reconciling ${this.key} did not come to rest after ${maxStepsPerPass} steps.`)
+    throw new Error(`Reconciling ${this.key} did not settle after ${maxStepsPerPass} steps.`)
   }
 
   /** Undefined where it is none of ours and nothing of it is here. */

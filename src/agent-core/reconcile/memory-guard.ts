@@ -208,7 +208,7 @@ export class MemoryGuard implements Disposable {
     this.#ends.set(key, { of, count })
     if (count < endsUntilHeld || namespace === undefined || name === undefined) return undefined
     this.#ends.delete(key)
-    const message = `Held, since its server was ended ${endsUntilHeld} times in a row for its memory. ${sentence} ${excessAdvice} It is tried again when its spec or its Model changes, or when a person brings it back.`
+    const message = `Held, because its server was stopped ${endsUntilHeld} times in a row for taking too much memory. ${sentence} ${excessAdvice} The agent tries again when its spec or its Model changes, or when a person brings it back.`
     const since = wallTimeOf(now()).toISOString()
     const target = { uid, namespace, name, cluster: clusterUrl }
     unloadReasons.unload(target, {

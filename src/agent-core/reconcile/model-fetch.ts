@@ -323,7 +323,7 @@ export class ModelFetch {
     } else {
       fetching.notice =
         outcome &&
-        `It is not known whether the model changed at its source: ${outcome.message} The source is asked again later.`
+        `The agent cannot tell whether the model changed at its source: ${outcome.message} The agent asks the source again later.`
       this.#progressed(fetching)
     }
     this.#refreshIn(fetching, nextMs)

@@ -124,6 +124,6 @@ export async function secretIn(
     if (isApiError(error, 404)) throw secretMissing(namespace, name, source)
     throw secretUnreadable(namespace, name, rootMessage(error), error)
   })
-  if (!found) throw secretUnreadable(namespace, name, 'it is not a Secret as Kubernetes has them')
+  if (!found) throw secretUnreadable(namespace, name, 'it is not a valid Kubernetes Secret')
   return { namespace, name, isForHub: found.labels[hubTokenLabel] === 'true', values: found.values }
 }

@@ -169,7 +169,7 @@ export function tellingOf(transition: Transition): Telling {
       return {
         log: { level: 'warn', message: 'evicting', fields: { text: why } },
         event: warning('Evicted', `${message} (priority=${priority})`),
-        history: { kind: 'evicted', message: `Evicted for want of memory: ${why}` },
+        history: { kind: 'evicted', message: `Evicted to free memory: ${why}` },
       }
     }
     case 'broughtBack':

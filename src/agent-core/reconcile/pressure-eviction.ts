@@ -137,7 +137,7 @@ export class PressureEviction implements Disposable {
     if (!reconciler || report?.uid === undefined || clusterUrl === undefined) return false
     const { uid, namespace, name } = report
     const now = this.#now()
-    const message = `Evicted from memory, which was critically short: ${why} It comes back by itself when that has passed.`
+    const message = `Evicted from memory, which was critically short: ${why} It comes back automatically once that has passed.`
     unloadReasons.remember(uid, evictedOnceMore(unloadReasons.eviction(uid), now))
     const since = new Date(now).toISOString()
     unloadReasons.unload({ uid, namespace, name, cluster: clusterUrl }, { kind: 'evicted', since, message })

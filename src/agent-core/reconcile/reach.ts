@@ -31,8 +31,8 @@ export function unreached(
   if (host !== loopback && !isRelayed) {
     if (ip === undefined || takesAt(host, ip)) return undefined
     const message = isEveryAddress(host)
-      ? `The server listens at addresses of IPv4, and the published address is ${ip}.`
-      : `The server listens at ${host}, which is the published address no longer.`
+      ? `The server listens on IPv4 only, but the published address is ${ip}.`
+      : `The server listens at ${host}, which is no longer the published address.`
     return { kind: 'misplaced', reason: 'NoHostAddress', message }
   }
   if (ip === undefined) return undefined
@@ -60,8 +60,8 @@ export function listenObstacle(
   const retryAt = now + lookAgainMs
   if (apiKeySecret !== undefined && mode !== 'gateway') return { reason: 'NoApiKey', message: openToAll, retryAt }
   if (mode === 'all' || ip === undefined || warning === undefined) return undefined
-  const message = `${ip} is on no interface of this machine, so nothing here can listen at it, which ${runtime === undefined || !runtimes[runtime].isBehindGateway ? `--listen ${mode} asks for: set --listen all, or` : `${runtime} needs:`} choose an address of this machine.`
+  const message = `${ip} is on no interface of this machine, so the agent cannot listen there, which ${runtime === undefined || !runtimes[runtime].isBehindGateway ? `--listen ${mode} requires: set --listen all, or` : `${runtime} requires:`} choose an address of this machine.`
   return { reason: 'NoHostAddress', message, retryAt }
 }
 
-const openToAll = `Its annotation ${apiKeyAnnotation} asks for an API key, which only the gateway checks: set --listen gateway, or remove the annotation. Without that its server would be open to everybody, and does not run.`
+const openToAll = `Its annotation ${apiKeyAnnotation} asks for an API key, which only the gateway checks: set --listen gateway, or remove the annotation. Until then its server does not run, because it would be open to everyone.`

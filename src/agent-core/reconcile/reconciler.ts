@@ -237,7 +237,7 @@ export class Reconciler {
     return [...this.#options.cluster.inferenceServices.values()].flatMap(({ metadata: { namespace, name } }) => {
       const decision = this.#services.get(keyOf(namespace, name))?.decision
       if (decision?.isServed === true) return []
-      const { message, isForOthers } = decision ?? { message: 'It has not been looked at yet.', isForOthers: false }
+      const { message, isForOthers } = decision ?? { message: 'The agent has not checked it yet.', isForOthers: false }
       return [{ namespace, name, isForOthers, message }]
     })
   }

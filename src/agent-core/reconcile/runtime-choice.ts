@@ -40,7 +40,7 @@ export function environmentRefusal(spec: InferenceServiceSpec): EnvironmentRefus
   const names = Object.keys(statedEnvironment(spec)).filter((name) => judgeVariable(name, []) === 'never')
   if (names.length === 0) return undefined
   return {
-    message: `spec.env: ${listed(names.map(shown))} can load code into the server, decide where it looks for files or stand for an argument, and is never passed on. Take it out.`,
+    message: `spec.env: ${listed(names.map(shown))} can load code into the server, change where it looks for files or replace an argument, so the agent never passes it on. Remove it.`,
     loadsCode: names.some(loadsCode),
   }
 }
@@ -83,8 +83,8 @@ function notSetInOmlx(spec: InferenceServiceSpec, startsOmlx: boolean): string[]
   if (names.length === 0) return []
   return [
     startsOmlx
-      ? `It runs without ${listed(names)}, which oMLX would not understand: say bits such as 4, a size such as 8GB, or an absolute folder.`
-      : `It runs without ${listed(names)}: that is said for a whole oMLX and not for one of its models, so set it there.`,
+      ? `It runs without ${listed(names)}, which oMLX would not understand: give bits such as 4, a size such as 8GB, or an absolute folder.`
+      : `It runs without ${listed(names)}: that applies to oMLX as a whole and not to one of its models, so set it there.`,
   ]
 }
 
@@ -96,11 +96,11 @@ function notSpeculating(spec: InferenceServiceSpec, runtime: ServerRuntime): str
     type === unreadSpeculation.type
       ? ', which cannot be read: correct it'
       : runtime !== 'llama-server'
-        ? ` (${shown(type)}), which is for llama-server alone`
+        ? ` (${shown(type)}), which only llama-server supports`
         : lacksDraftWeights(spec)
           ? ` (${shown(type)}), which names no draft weights: set its draftModelRef or draftModel`
           : ` (${shown(type)}), a type that this agent does not know`
-  return [`It runs without spec.speculativeDecoding${why}. Its answers are the same and slower.`]
+  return [`It runs without spec.speculativeDecoding${why}. Its answers are the same, only slower.`]
 }
 
 const maxListed = 5

@@ -29,7 +29,7 @@ export function serverView(
             kind: 'starting',
             digest,
             failures,
-            message: 'The server was found running; it is asked whether it serves.',
+            message: 'The server was found running; the agent is checking whether it serves.',
             unasked: true,
             ...(state.port !== undefined && { port: state.port }),
           }
@@ -49,10 +49,10 @@ export function serverView(
 }
 
 const troubles: Readonly<Record<Trouble, string>> = {
-  silent: 'The server does not answer its health check; if that lasts, it is restarted.',
+  silent: 'The server does not answer its health check; if this continues, the agent restarts it.',
   suspended:
-    'The server does not answer: its process is suspended (by SIGSTOP, a terminal or a debugger). If that lasts, it is restarted.',
-  failing: 'The server answers its health check with an error; if that lasts, it is restarted.',
+    'The server does not answer: its process is suspended (by SIGSTOP, a terminal or a debugger). If this continues, the agent restarts it.',
+  failing: 'The server answers its health check with an error; if this continues, the agent restarts it.',
 }
 
 /** The sentence about requests in flight, which changes all the time; undefined where no server drains. */
@@ -87,8 +87,8 @@ function endedView(
       kind: 'stopping',
       message:
         state.left === undefined
-          ? 'The server has ended; its processes are being collected.'
-          : `${state.left} It is tried again, and nothing takes its place before.`,
+          ? 'The server has exited; its processes are being cleaned up.'
+          : `${state.left} The agent tries again, and starts nothing in its place until then.`,
       hasEnded: state.cause !== 'stopped' && state.left === undefined,
     }
   if (state.kind === 'exited' && state.cause === 'stopped') return { kind: 'none' }

@@ -226,9 +226,9 @@ async function reportScheduling(
 }
 
 const pressureSentences: Readonly<Record<PressureLevel, string>> = {
-  normal: 'The memory of this machine is not short.',
-  warning: 'The memory of this machine is short.',
-  critical: 'The memory of this machine is critically short: nothing new is started.',
+  normal: 'This machine is not short of memory.',
+  warning: 'This machine is short of memory.',
+  critical: 'This machine is critically short of memory: nothing new is started.',
 }
 
 /** The pressure condition of a service that runs here or was evicted; normal pressure is written only over an earlier condition. */

@@ -45,7 +45,7 @@ export function judgeArguments(
   const ours = names.find((name) => standsForOurs(name, flags))
   const loadsCode = names.some((name) => isCode(name, table))
   if (ours !== undefined)
-    return { message: `spec.extraArgs: ${ours} is refused: ${whyOf(ours, table)}. Take it out.`, loadsCode }
+    return { message: `spec.extraArgs: ${ours} is refused: ${whyOf(ours, table)}. Remove it.`, loadsCode }
   if (policy.allowsUnsafe) return undefined
   const misspelt = flags.isStrict === true ? args.find((argument) => /^--[\w-]*_/.test(argument)) : undefined
   if (misspelt !== undefined) {
@@ -59,7 +59,7 @@ export function judgeArguments(
   const { name } = problem
   const what = `spec.extraArgs: ${shown(name)} is refused: ${problemWith(problem, policy, flags) ?? ''}`
   return {
-    message: `${what}. Take it out, or allow it on this machine with ${unsafeFlag}.`,
+    message: `${what}. Remove it, or allow it on this machine with ${unsafeFlag}.`,
     loadsCode,
   }
 }
@@ -83,12 +83,12 @@ export async function startProblem(
 ): Promise<string | undefined> {
   if (policy.allowsUnsafe || args.length === 0) return undefined
   if (known === undefined) {
-    return `spec.extraArgs cannot be judged, for ${executable} does not answer --help. Install ${product} again, or take them out.`
+    return `spec.extraArgs cannot be checked, because ${executable} does not answer --help. Install ${product} again, or remove them.`
   }
   const used = uses(args, table)
   const unknown = used.find(({ name }) => !known.has(name))
   if (unknown !== undefined) {
-    return `spec.extraArgs: ${shown(unknown.name)} is refused: ${executable} does not know it. Take it out, or install another version of ${product}.`
+    return `spec.extraArgs: ${shown(unknown.name)} is refused: ${executable} does not know it. Remove it, or install another version of ${product}.`
   }
   for (const use of used) {
     for (const path of pathsOf(use, table)) {
@@ -242,7 +242,7 @@ function standsForOurs(name: string, { table, isStrict = false }: ServerFlags): 
 
 const whyOf = (name: string, table: FlagTable): string => {
   const judgement = table.get(name)
-  if (judgement === undefined) return 'it stands for one that the agent alone sets'
+  if (judgement === undefined) return 'it is another name for one that only the agent sets'
   return judgement.verdict === 'allowed' ? '' : judgement.why
 }
 

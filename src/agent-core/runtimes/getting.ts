@@ -107,7 +107,7 @@ async function workFor(
   const own = await environmentsOf(options, runtime)
   if (deed === 'install') {
     if (own.current === undefined) return installation(runtime, source, options, by)
-    throw new GettingError(`It is here already: metal-agent runtimes update ${runtime}, or remove it first.`)
+    throw new GettingError(`It is already installed: run metal-agent runtimes update ${runtime}, or remove it first.`)
   }
   const here = own.current === undefined ? await homebrewed(runtime, source, options) : undefined
   if (deed === 'update') {
@@ -121,7 +121,8 @@ async function workFor(
   if (deed === 'rollback') {
     if (here) throw new GettingError('Homebrew keeps no earlier version: install the one that you want with it.')
     const { previous } = own
-    if (previous === undefined) throw new GettingError(`No earlier ${runtime} is kept here: it was not updated yet.`)
+    if (previous === undefined)
+      throw new GettingError(`No earlier ${runtime} is kept here: it has not been updated yet.`)
     return { runtime, deed, steps: [], environment: previous }
   }
   if (here) return { runtime, deed, steps: [{ command: here.brew, args: ['uninstall', here.formula] }] }
@@ -143,7 +144,9 @@ async function installation(
     const names = usable.map(([one]) => toolNames[one])
     if (names.length === 0) throw new GettingError(`${toolNames[by ?? 'brew']} does not have ${runtime}.`)
     const ways = [howToGetTool, ...(elsewhere === undefined ? [] : [elsewhere])].join(', or ')
-    throw new GettingError(`${runtime} is installed with ${names.join(', ')}, and there is none here: ${ways}.`)
+    throw new GettingError(
+      `${runtime} is installed with ${names.join(', ')}, which this machine does not have: ${ways}.`,
+    )
   }
   const { path: command } = tool
   if (installer === 'brew' && formula !== undefined) {
@@ -198,7 +201,7 @@ async function homebrewed(
   const brew = await findTool('brew', options)
   const isOfHomebrew = (await realpath(program.path)).includes(`${sep}Cellar${sep}`)
   if (brew.kind === 'found' && formula !== undefined && isOfHomebrew) return { brew: brew.path, formula }
-  throw new GettingError(`${program.path} was installed by other means: use those.`)
+  throw new GettingError(`${program.path} was installed some other way: use that.`)
 }
 
 interface CarryOut extends GettingOptions {
@@ -221,7 +224,9 @@ export async function carryOut(plan: GettingPlan, how: CarryOut): Promise<string
   })
   if (!taken.ok) {
     const { holder, message } = taken
-    throw new GettingError(holder ? `Process ${holder.pid} is at work on ${runtime} since ${holder.since}.` : message)
+    throw new GettingError(
+      holder ? `Process ${holder.pid} has been working on ${runtime} since ${holder.since}.` : message,
+    )
   }
   try {
     return await done(plan, how)
@@ -253,7 +258,7 @@ async function done(plan: GettingPlan, how: CarryOut): Promise<string> {
 function nextStartOf(name: ServerRuntime): string {
   const runtime = runtimes[name]
   return runtime.kind === 'process'
-    ? 'Servers that run keep the one that they were started with; the next start takes it.'
+    ? 'Running servers keep the version they were started with; the next start uses this one.'
     : `It is used once it runs: ${runtime.howToStart}.`
 }
 
@@ -282,7 +287,7 @@ async function installedProgram({ runtime, environment }: GettingPlan, options: 
   const program = programOf(runtime)
   if (environment !== undefined) return join(environment, 'bin', program.name)
   const found = await findOutside(program, options)
-  if (found.kind === 'missing') throw new GettingError(`The commands ended well, and still: ${found.message}`)
+  if (found.kind === 'missing') throw new GettingError(`The commands succeeded, but: ${found.message}`)
   return found.path
 }
 
@@ -298,7 +303,7 @@ async function verified(name: ServerRuntime, path: string): Promise<string> {
   })
   const [view] = await installed.look()
   if (view?.version !== undefined && view.message === undefined) return view.version
-  throw new GettingError(`It was installed, and does not run as it should: ${view?.message ?? path}`)
+  throw new GettingError(`It was installed, but does not run properly: ${view?.message ?? path}`)
 }
 
 async function verifiedDaemon({ product, start }: DaemonRuntime, path: string): Promise<string> {
@@ -311,9 +316,9 @@ async function verifiedDaemon({ product, start }: DaemonRuntime, path: string): 
     if (told !== undefined) return told
   } catch (error) {
     if (!(error instanceof ProgramError)) throw error
-    throw new GettingError(`It was installed, and does not run as it should: ${error.message}`, { cause: error })
+    throw new GettingError(`It was installed, but does not run properly: ${error.message}`, { cause: error })
   }
-  throw new GettingError(`It was installed, and ${path} does not say its version as ${product} does.`)
+  throw new GettingError(`It was installed, but ${path} does not report its version as ${product} does.`)
 }
 
 /** A program that prints more is not asked further. */

@@ -139,7 +139,8 @@ export class InstalledRuntimes {
         maxOutputBytes: maxAnswerBytes,
       })
       const told = version.shownBy.exec(`${stderr}\n${stdout}`)?.[1]
-      if (told === undefined) return unverified(`${shown} does not say its version as ${program.name} does. ${again}`)
+      if (told === undefined)
+        return unverified(`${shown} does not report its version as ${program.name} does. ${again}`)
       const problem = await this.#problemWith(runtime, path, again)
       return {
         ...(problem === undefined ? { path: shown } : unverified(problem)),

@@ -96,16 +96,16 @@ export const llamaServerFlags: FlagTable = new Map([
   ...ours('the agent gives the server the file of the Model', '-m --model'),
 
   ...code(
-    'with it whoever reaches the server can run commands on this machine',
+    'it lets anyone who reaches the server run commands on this machine',
     '--tools --tools-runtime -ag --agent --mcp-servers-config --mcp-servers-json',
   ),
-  ...code('with it the server works with the memory of programs elsewhere, and trusts what they answer', '--rpc'),
-  ...code('with it the server runs programs out of a folder', '--video-ffmpeg-dir'),
+  ...code('it makes the server use the memory of programs elsewhere and trust their answers', '--rpc'),
+  ...code('it makes the server run programs from a folder', '--video-ffmpeg-dir'),
 
   ...refused('the names of the model are what the Service and its clients expect', '-a --alias'),
-  ...refused('with it the server reaches other servers for whoever asks', '--ui-mcp-proxy --webui-mcp-proxy'),
+  ...refused('it lets any client reach other servers through this one', '--ui-mcp-proxy --webui-mcp-proxy'),
   ...refused(
-    'with it the server hands out, reads or writes files of this machine',
+    'it lets the server hand out, read or write files of this machine',
     `--path --media-path --log-file --log-prompts-dir --slot-save-path --models-dir --models-preset --api-key-file --ssl-key-file
     --ssl-cert-file -lcd --lookup-cache-dynamic`,
   ),
@@ -113,7 +113,7 @@ export const llamaServerFlags: FlagTable = new Map([
     'every client of the server could read its file; give the text itself, with the flag without -file',
     '--chat-template-file --grammar-file -jf --json-schema-file --ui-config-file --webui-config-file',
   ),
-  ...refused('its file is no model, and could be any file', '-lcs --lookup-cache-static'),
+  ...refused('its file is not a model, and could be any file', '-lcs --lookup-cache-static'),
   ...refused('the server would serve other models than the one of its Model', '--models-max --models-autoload'),
   ...refused(
     'models are fetched by the agent, which checks where they come from and what they are',
@@ -130,11 +130,11 @@ export const llamaServerFlags: FlagTable = new Map([
   ),
   ...refused('it shows the prompts of all clients to each of them', '--slots'),
   ...refused(
-    'a server that runs before all else can make this machine unusable',
+    'a server that runs ahead of everything else can make this machine unusable',
     '--prio --prio-batch --spec-draft-prio --prio-draft --spec-draft-prio-batch --prio-batch-draft',
   ),
   ...refused(
-    'the server would print something and end',
+    'the server would only print something and exit',
     '-h --help --usage --version -cl --cache-list --completion-bash --list-devices',
   ),
 ])

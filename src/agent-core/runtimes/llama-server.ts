@@ -244,7 +244,7 @@ function speculation(spec: LlamaServerSpec, draft: string | undefined): string[]
 function speculationProblem({ speculativeDecoding }: InferenceServiceSpec): string | undefined {
   const { draftModel, draftModelRef } = speculativeDecoding ?? {}
   if (!draftModel || !draftModelRef) return undefined
-  return 'spec.speculativeDecoding is refused: it names draft weights twice, by draftModel and by draftModelRef. Take one of them out.'
+  return 'spec.speculativeDecoding is refused: it names draft weights twice, by draftModel and by draftModelRef. Remove one of them.'
 }
 
 function reasoning({ reasoningBudget, reasoningBudgetMessage }: LlamaServerSpec): string[] {
@@ -273,7 +273,7 @@ const maxOverrides = 256
 function overridesProblem({ tensorOverrides, extraArgs }: InferenceServiceSpec): string | undefined {
   const count = overrideCount([...tensorOverrides.flatMap((text) => ['--override-tensor', text]), ...extraArgs])
   if (count <= maxOverrides) return undefined
-  return `spec.tensorOverrides is refused: with those of spec.extraArgs it holds ${formatCount(count)} different overrides, and at most ${maxOverrides} are taken. Take some out: one pattern can name many tensors.`
+  return `spec.tensorOverrides is refused: with those of spec.extraArgs it holds ${formatCount(count)} different overrides, and at most ${maxOverrides} are taken. Remove some: one pattern can name many tensors.`
 }
 
 /** Texts that become the value of a flag must not look like another. */
@@ -302,12 +302,12 @@ const causes: readonly KnownCause[] = [
   {
     says: /failed to create MTP context/i,
     advice: () =>
-      'The model has no layers to draft with (MTP): name draft weights in spec.speculativeDecoding, or take it out.',
+      'The model has no layers to draft with (MTP): name draft weights in spec.speculativeDecoding, or remove it.',
   },
   {
     says: /^error: (invalid|unknown) argument|error while handling argument/i,
     advice: () =>
-      'This llama-server does not take that argument or its value: correct spec.extraArgs, or install another version of llama.cpp.',
+      'This llama-server does not accept that argument or its value: correct spec.extraArgs, or install another version of llama.cpp.',
   },
   {
     says: /unknown model architecture|unknown (projector|pre-tokenizer) type/i,
@@ -334,7 +334,7 @@ const causes: readonly KnownCause[] = [
   {
     says: /failed to load draft model/i,
     advice: () =>
-      'The draft model could not be loaded: name one that was made for this model in spec.speculativeDecoding, or take it out.',
+      'The draft model could not be loaded: name one that was made for this model in spec.speculativeDecoding, or remove it.',
   },
 ]
 

@@ -15,14 +15,14 @@ import type { LocalCommand } from './argument-policy.ts'
  */
 export async function folderProblem(folder: string): Promise<string | undefined> {
   const found = await stat(folder).catch(() => undefined)
-  if (found?.isDirectory() !== true) return `${folder} is no folder: name the folder that holds the model.`
+  if (found?.isDirectory() !== true) return `${folder} is not a folder: name the folder that holds the model.`
   const file = join(folder, 'config.json')
   const text = await configText(folder)
   if (text === undefined)
     return `${file} cannot be read, or has more than ${formatBytes(maxConfigBytes)}: use another model.`
   const config = parseJson(text)
   // Python reads more than JSON, such as NaN: what cannot be judged is not started.
-  if (typeof config !== 'object' || config === null) return `${file} is no JSON object: fetch the model again.`
+  if (typeof config !== 'object' || config === null) return `${file} is not a JSON object: fetch the model again.`
   const problem = configProblem(config)
   if (problem !== undefined) return `${file} ${problem}`
   if (!('model_file' in config)) return undefined
@@ -89,6 +89,6 @@ export const pythonCauses: readonly KnownCause[] = [
   {
     says: /: error: (unrecognized arguments|argument \S+: |the following arguments)/,
     advice: ({ product }) =>
-      `This ${product} does not take that argument or its value: correct spec.extraArgs, or install another version of ${product}.`,
+      `This ${product} does not accept that argument or its value: correct spec.extraArgs, or install another version of ${product}.`,
   },
 ]

@@ -23,7 +23,7 @@ const flags: FlagTable = new Map([
     '--prompt-cache-bytes --prompt-cache-size',
   ),
 
-  ...code('with it the server runs Python out of the folder of the model', '--trust-remote-code'),
+  ...code('it makes the server run Python from the folder of the model', '--trust-remote-code'),
 
   ...refused(
     'a quantised cache answers one request at a time and is not bounded by what was counted for it',
@@ -34,7 +34,7 @@ const flags: FlagTable = new Map([
   ...refused('its folder could be any folder of this machine', '--adapter-path'),
   ...refused('the template of the model is what its clients expect', '--chat-template'),
   ...refused('the model is served by this machine alone', '--pipeline'),
-  ...refused('the server would print something and end', '-h --help'),
+  ...refused('the server would only print something and exit', '-h --help'),
 ])
 
 /** Requests that are answered at once where the spec does not say; llama-server has as many slots. */

@@ -10,7 +10,7 @@ const flags: FlagTable = new Map([
   ...ours('the agent decides where the server listens', '--host --port'),
   ...ours('the agent gives the server the folder of the Model', '--model'),
   ...ours('spec.parallelSlots says how many requests are answered at once', '--max-slots'),
-  ...refused('the server would print something and end', '-h --help --version'),
+  ...refused('the server would only print something and exit', '-h --help --version'),
 ])
 
 const dialect: Dialect = { lockMemory: [], reserve: [], boundsPromptCache: false, flags: undefined }
@@ -19,12 +19,12 @@ const causes: readonly KnownCause[] = [
   {
     says: /Failed to load the default metallib/,
     advice: () =>
-      'The program was parted from the folders that belong beside it: install mlx-server again, as a whole.',
+      'The program was separated from the folders that belong beside it: install mlx-server again with all of them.',
   },
   {
     says: /^Error: (Unknown option|Missing value for|The value .* is invalid)/,
     advice: () =>
-      'This mlx-server does not take that argument or its value: correct spec.extraArgs, or install another version of mlx-server.',
+      'This mlx-server does not accept that argument or its value: correct spec.extraArgs, or install another version of mlx-server.',
   },
   ...mlxCauses,
 ]

@@ -67,12 +67,12 @@ export const ollamaRuntime: DaemonRuntime = {
   fieldProblem: ({ extraArgs }) =>
     extraArgs.length === 0
       ? undefined
-      : 'spec.extraArgs is refused: Ollama takes no arguments for a model. Take them out, or choose llama-server.',
+      : 'spec.extraArgs is refused: Ollama takes no arguments for a model. Remove them, or choose llama-server.',
   modelProblem: (path) =>
     Promise.resolve(
       parseShard(path) === undefined
         ? undefined
-        : `${path} is the first of several parts, which Ollama does not take: choose llama-server, or a model in one file.`,
+        : `${path} is the first of several parts, which Ollama does not accept: choose llama-server, or a model in one file.`,
     ),
   sizing: 'gguf',
   isBehindGateway: true,

@@ -45,7 +45,7 @@ export const diskCacheBytes = (spec: OmlxFields): number => bytesOf(spec, 'paged
 /** A sentence where the cache in memory would be more than all models may have together. */
 export function hotCacheProblem(spec: OmlxFields, budgetBytes: number): string | undefined {
   if (hotCacheBytes(spec) <= budgetBytes) return undefined
-  return `spec.hotCacheMaxSize: ${stated(spec, 'hotCacheMaxSize') ?? ''} is refused: all models of this machine together may have ${formatBytes(budgetBytes)} of memory. Say less, or take it out.`
+  return `spec.hotCacheMaxSize: ${stated(spec, 'hotCacheMaxSize') ?? ''} is refused: all models of this machine together may take ${formatBytes(budgetBytes)} of memory. Set less, or remove it.`
 }
 
 /** Why this machine does not give an oMLX what a spec asks for. */
@@ -58,7 +58,7 @@ export interface OmlxProblem {
 /** A sentence where the cache in the folder would be more than its disk has room for. */
 export function diskCacheProblem(spec: OmlxFields, folder: string, roomBytes: number): string | undefined {
   if (diskCacheBytes(spec) <= roomBytes) return undefined
-  return `spec.pagedSSDCacheMaxSize: ${stated(spec, 'pagedSSDCacheMaxSize') ?? ''} is refused: the disk of ${folder} has room for a cache of ${formatBytes(roomBytes)}. Say less, name a folder on another disk as spec.pagedSSDCacheDir, or make room there.`
+  return `spec.pagedSSDCacheMaxSize: ${stated(spec, 'pagedSSDCacheMaxSize') ?? ''} is refused: the disk of ${folder} has room for a cache of ${formatBytes(roomBytes)}. Set less, name a folder on another disk as spec.pagedSSDCacheDir, or make room there.`
 }
 
 /** A sentence where the cache would lie outside of what strangers may name on this machine. By the names alone: links are followed before a start. */
@@ -70,8 +70,8 @@ export function cacheFolderProblem(spec: OmlxFields, modelRoots: readonly string
 /** `modelFolder`: where it is, lies in or contains one. */
 export const folderRefused = (folder: string, modelFolder?: string): string =>
   modelFolder !== undefined
-    ? `spec.pagedSSDCacheDir: ${folder} is refused: ${modelFolder} is the folder of a model, and oMLX may have its cache neither in it nor around it. Name a folder apart from all models, or take it out.`
-    : `spec.pagedSSDCacheDir: ${folder} is refused: oMLX may only have a folder of its own below the model store or a folder of --allowed-model-roots, empty or made as its cache. Name such a folder, or take it out.`
+    ? `spec.pagedSSDCacheDir: ${folder} is refused: ${modelFolder} is the folder of a model, and oMLX must keep its cache neither inside nor around it. Name a folder separate from all models, or remove it.`
+    : `spec.pagedSSDCacheDir: ${folder} is refused: oMLX may only have a folder of its own below the model store or a folder of --allowed-model-roots, empty or made as its cache. Name such a folder, or remove it.`
 
 /** What one service asks of the oMLX that this agent starts. */
 export interface OmlxClaim {
@@ -156,4 +156,4 @@ const conflictSentence = (
   { field, value, scope }: Place,
   other: { readonly key: string; readonly value: string } | undefined,
 ): string =>
-  `spec.${field} is ${value} here and ${other?.value ?? ''} in ${other?.key ?? ''}, and ${scope}: it waits until both say the same or ${other?.key ?? 'that one'} is gone. Change one of them, or serve one by another runtime.`
+  `spec.${field} is ${value} here and ${other?.value ?? ''} in ${other?.key ?? ''}, and ${scope}: it waits until both have the same value or ${other?.key ?? 'that one'} is gone. Change one of them, or serve one by another runtime.`

@@ -52,7 +52,7 @@ export const omlxRuntime: DaemonRuntime = {
   fieldProblem: ({ extraArgs }) =>
     extraArgs.length === 0
       ? undefined
-      : 'spec.extraArgs is refused: oMLX takes no arguments for a model. Take them out, or choose mlx-lm.',
+      : 'spec.extraArgs is refused: oMLX takes no arguments for a model. Remove them, or choose mlx-lm.',
   modelProblem: folderProblem,
   sizing: 'safetensors',
   isBehindGateway: true,

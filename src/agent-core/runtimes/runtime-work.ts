@@ -64,8 +64,9 @@ export class RuntimeWork implements AsyncDisposable {
   /** Does what was shown. Returns a sentence: undefined where it has begun. */
   begin(id: string): string | undefined {
     const plan = this.#plans.get(id)
-    if (!plan) return 'It is no longer known what was to be done: look at the commands again.'
-    if (this.#underWay && this.#view) return `${this.#view.runtime} is at work: wait for its end, or cancel it.`
+    if (!plan) return 'The agent no longer knows which commands you agreed to: view them again.'
+    if (this.#underWay && this.#view)
+      return `${this.#view.runtime} is already being changed: wait until that has finished, or cancel it.`
     this.#plans.delete(id)
     const { runtime, deed, commands } = plan
     const cancelled = new AbortController()
@@ -111,7 +112,7 @@ export class RuntimeWork implements AsyncDisposable {
       (error: unknown) => {
         const isKnown = error instanceof GettingError
         if (!isKnown) log.error('a runtime could not be changed', { runtime, deed, error })
-        const message = isKnown ? error.message : `It did not work: ${messageOf(error)}`
+        const message = isKnown ? error.message : `It failed: ${messageOf(error)}`
         return { state: signal.aborted ? ('cancelled' as const) : ('failed' as const), message }
       },
     )

@@ -338,7 +338,7 @@ class Keeper {
     const { blamed } = this.#trial
     return (
       blamed &&
-      `${this.#runtime.product} does not start with ${blamed.flags}, for which services ask, and so runs without: ${blamed.failure}`
+      `${this.#runtime.product} does not start with ${blamed.flags}, which services ask for, so it runs without: ${blamed.failure}`
     )
   }
 
@@ -421,7 +421,7 @@ class Keeper {
     const runs = state !== undefined && !isOver(state)
     if (!this.#isWanted) {
       this.#tell(undefined)
-      const message = `${this.#runtime.product} is being ended: ${this.#start.setting.flag} was switched off.`
+      const message = `${this.#runtime.product} is being stopped: ${this.#start.setting.flag} was switched off.`
       if (runs) await this.#leave({ isUnwanted: true, message }, () => Promise.resolve(!this.#isWanted))
       return undefined
     }
@@ -483,7 +483,7 @@ class Keeper {
   }
 
   #startAgainMessage(lacks: ReadonlyMap<string, string>): string {
-    return `${this.#runtime.product} is started again with ${shownFlags(lacks)}, for which services ask, once it answers no request.`
+    return `${this.#runtime.product} restarts with ${shownFlags(lacks)}, which services ask for, once it has no requests in flight.`
   }
 
   /** What services ask for and the one that runs was not started with. */

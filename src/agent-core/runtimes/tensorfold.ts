@@ -15,15 +15,15 @@ const flags: FlagTable = new Map([
   ...ours('clients call the model as its Model is named', '--name --alias'),
   ...ours('spec.contextSize says how long a conversation may be', '--context'),
   ...ours('spec.parallelSlots says how many requests are answered at once', '--parallel'),
-  ...ours('nothing is fetched by the server, also no word of a later version', '--no-update-check'),
+  ...ours('the server fetches nothing, not even news of a later version', '--no-update-check'),
   ...ours('conversations are not written to the disk', '--snapshot-dir'),
 
   ...refused('the model is served by this machine alone', '--tp --rank --master --master-port'),
   ...refused('its memory is not counted yet', '--prompt-cache-gib --drafter --backend'),
-  ...refused('with it the server fetches pictures from wherever a request says', '--vision-urls'),
-  ...refused('the gateway before it asks for keys', '--api-key --api-key-file'),
+  ...refused('it makes the server fetch images from wherever a request says', '--vision-urls'),
+  ...refused('the gateway in front of it checks keys', '--api-key --api-key-file'),
   ...refused('the agent decides who may read its figures', '--metrics-open'),
-  ...refused('the server would print something and end', '-h --help --version'),
+  ...refused('the server would only print something and exit', '-h --help --version'),
 ])
 
 const dialect: Dialect = { lockMemory: [], reserve: [], boundsPromptCache: false, flags: undefined }

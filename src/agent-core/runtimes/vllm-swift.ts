@@ -31,14 +31,14 @@ const flags: FlagTable = new Map([
   ...ours('spec.cacheTypeK says how the cache is kept', '--additional-config'),
 
   ...code(
-    'with it the server runs Python of others',
+    'it makes the server run Python code of others',
     `--trust-remote-code --tool-parser-plugin --reasoning-parser-plugin --logits-processors --middleware --worker-cls
     --worker-extension-cls --distributed-executor-backend --model-impl --load-format`,
   ),
   ...code('its file could hold any other argument', '--config'),
 
   ...refused(
-    'with it the server hands out or reads files of this machine, or of other servers',
+    'it lets the server hand out or read files of this machine, or of other servers',
     `--allowed-local-media-path --allowed-media-domains --lora-modules --enable-lora --tool-server --download-dir --chat-template
     --ssl-keyfile --ssl-certfile --ssl-ca-certs --generation-config --enable-longctx --retrieval-endpoint --speculative-config`,
   ),
@@ -52,7 +52,7 @@ const flags: FlagTable = new Map([
     'pages in a browser are kept away from the server',
     '--allowed-origins --allowed-methods --allowed-headers --allow-credentials',
   ),
-  ...refused('the server would print something and end', '-h --help -v --version'),
+  ...refused('the server would only print something and exit', '-h --help -v --version'),
 ])
 
 /** Its own `--help` names no flags, and that of its server loads all of vLLM: each that was judged counts as one that it knows. */
@@ -74,11 +74,11 @@ const versionLine = /^vllm-swift (\d+(?:\.\d+)*)/m
 
 function dialectFrom(answer: string): Dialect {
   const version = versionLine.exec(answer)?.[1]
-  if (version === undefined) return { ...dialect, problem: 'does not say its version. Install vllm-swift again.' }
+  if (version === undefined) return { ...dialect, problem: 'does not report its version. Install vllm-swift again.' }
   if (!isTooOld(version)) return dialect
   return {
     ...dialect,
-    problem: `is version ${version}, which may serve another model than it is given. Upgrade vllm-swift: ${oldest.join('.')} is the oldest that does not.`,
+    problem: `is version ${version}, which may serve a different model from the one it is given. Upgrade vllm-swift: ${oldest.join('.')} is the oldest that does not.`,
   }
 }
 
@@ -141,7 +141,7 @@ export const vllmSwiftRuntime: ProcessRuntime = {
   startupFlag: '--vllm-swift-startup-timeout',
   helpArgs: ['version'],
   dialectFrom,
-  usualDialect: { ...dialect, flags: undefined, problem: 'does not say its version. Install vllm-swift again.' },
+  usualDialect: { ...dialect, flags: undefined, problem: 'does not report its version. Install vllm-swift again.' },
   // As LLMKube's Go agent passes them, in its order. It leaves the number of requests to vLLM unless there are several, and each has a cache of
   // its own: so many were not counted.
   argv: ({ spec, modelPath, port, alias }) => [

@@ -53,7 +53,7 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
     const why = messageOf(error)
     return [
       ...notices,
-      `Servers that an earlier agent left running were not taken over and keep running unattended: ${why}`,
+      `Servers that an earlier agent left running were not adopted and keep running unmanaged: ${why}`,
     ]
   }
   const { adopt, reap } = judge(entries, sight)

@@ -52,7 +52,7 @@ function remediesFor({ executable, advice, system }: CrashClues): Remedies {
     ...{ product, executable },
     upgrade: isNamed ? `upgrade ${product}` : `upgrade it${by('upgrade')}`,
     reinstall: isNamed ? `install ${product} again` : `install it again${by('reinstall')}`,
-    tooMuch: `The ${system === 'darwin' ? "GPU's share of the memory" : 'memory'} does not suffice: lower spec.contextSize or spec.parallelSlots, choose a smaller model, or end what else needs memory.`,
+    tooMuch: `The ${system === 'darwin' ? "GPU's share of the memory" : 'memory'} is not enough: lower spec.contextSize or spec.parallelSlots, choose a smaller model, or quit other programs that use memory.`,
   }
 }
 
@@ -77,17 +77,17 @@ export function exitMessage(story: ExitStory): string {
       return stoppedMessage(story.executable)
     case 'stalled': {
       const advice = story.stallSetting === undefined ? '' : `; if this model needs longer, raise ${story.stallSetting}`
-      return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended${advice}.`
+      return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not become ready), so the agent stopped it${advice}.`
     }
     case 'hung': {
       const why = story.outOf === 'serving' ? undefined : story.firstError
-      const what = `${name} ${hangs[story.hang ?? 'silent']}, so it was ended${why === undefined ? '.' : `: ${closed(why)}`}`
+      const what = `${name} ${hangs[story.hang ?? 'silent']}, so the agent stopped it${why === undefined ? '.' : `: ${closed(why)}`}`
       return story.guess === undefined ? what : `${what} ${story.guess}`
     }
     case 'exceeded':
-      return story.why ?? `${name} took more memory than it was admitted with, so it was ended.`
+      return story.why ?? `${name} took more memory than it was admitted with, so the agent stopped it.`
     case 'portTaken':
-      return `${name} was ended because something else answers on its port.`
+      return `${name} was stopped because another program answers on its port.`
     case 'itself': {
       const when = story.outOf === 'start' ? 'while starting' : 'while it was serving'
       const how = howItEnded(story)
@@ -101,20 +101,20 @@ export function exitMessage(story: ExitStory): string {
 function howItEnded({ code, signal }: Exit): string {
   if (signal !== null) return `was ended by ${signal}`
   if (code !== null) return `exited with code ${code}`
-  return 'ended (its exit code is not known, because the agent that had started it was gone)'
+  return 'ended (exit code unknown, because the agent that started it was gone)'
 }
 
 const hangs: Readonly<Record<Hang, string>> = {
-  silent: 'hung (its process was there, but it neither answered nor worked)',
-  suspended: 'was suspended (by SIGSTOP, a terminal or a debugger) and answered no more',
-  failing: 'answered its health check with an error, over and over',
-  stuck: 'hung (it did not advance any of the requests in flight for minutes)',
+  silent: 'hung (its process was alive, but it neither answered nor worked)',
+  suspended: 'was suspended (by SIGSTOP, a terminal or a debugger) and stopped answering',
+  failing: 'kept failing its health check',
+  stuck: 'hung (it made no progress on any request in flight for minutes)',
   alone: 'waited for the process that loads its model, which had ended',
 }
 export const hangsMessage = (pid: number | undefined, { isNeverKilled = false } = {}): string =>
   isNeverKilled
-    ? `Process ${pid ?? 'unknown'} was told to end and has not yet: it is waited for, since it is not safe to kill it.`
-    : `Process ${pid ?? 'unknown'} did not end although it was killed: it hangs in the kernel, and only a restart of the machine may help.`
+    ? `Process ${pid ?? 'unknown'} was asked to exit and has not yet: the agent waits for it, because killing it is not safe.`
+    : `Process ${pid ?? 'unknown'} was killed but has not exited: it is stuck in the kernel, and only restarting the machine may help.`
 
 export const stoppedMessage = (executable: string): string => `${basename(executable)} was stopped.`
 
@@ -153,8 +153,7 @@ const ofEveryProgram: readonly KnownCause[] = [
   },
   {
     says: /bad cpu type in executable|exec format error|cannot execute binary file|: \d+: syntax error: /i,
-    advice: ({ executable, reinstall }) =>
-      `${executable} is no program for the processor of this machine: ${reinstall}.`,
+    advice: ({ executable, reinstall }) => `${executable} was not built for this machine's processor: ${reinstall}.`,
   },
   {
     says: /insufficient memory|OutOfMemory|OutOfDeviceMemory|out of memory|failed to allocate (\w+ )?buffer|unable to allocate \w+ buffer|bad_alloc/i,
@@ -168,7 +167,7 @@ function bySignal(clues: CrashClues, remedies: Remedies): string | undefined {
     return notAccepted(remedies)
   }
   if (signal === 'SIGKILL' || code === killedInAShell) {
-    return `It was killed from outside, perhaps by the kernel for want of memory${footprint(clues)}: if it happens again, choose a smaller model or end what else needs memory.`
+    return `Something killed it, perhaps the kernel because memory ran out${footprint(clues)}: if it happens again, choose a smaller model or quit other programs that use memory.`
   }
   if (signal === 'SIGILL') {
     return `${executable} was built for a newer processor than this machine has: ${remedies.reinstall}.`

@@ -82,8 +82,8 @@ export class DaemonHttp {
       }
       const isAbsent = errorCode(error) === 'ECONNREFUSED'
       const message = isAbsent
-        ? `Nobody listens at ${address.host}:${address.port}: ${product} does not run.`
-        : `${this.title} broke off: ${messageOf(error)}.`
+        ? `Nothing is listening at ${address.host}:${address.port}: ${product} is not running.`
+        : `${this.title} broke the connection: ${messageOf(error)}.`
       throw new DaemonError(isAbsent ? 'absent' : 'failed', message, { cause: error })
     }
   }

@@ -213,7 +213,7 @@ export class DaemonModel implements ServedModel {
     })
     this.#isCut = options.drainMs === 0
     void this.#note(
-      options.why ?? `It is to leave memory${this.#isCut ? '' : ' when its requests in flight have finished'}`,
+      options.why ?? `It will leave memory${this.#isCut ? '' : ' once its requests in flight have finished'}`,
     )
     this.#termination.begin()
   }
@@ -227,7 +227,7 @@ export class DaemonModel implements ServedModel {
   #cut(): void {
     if (this.#isCut) return
     this.#isCut = true
-    void this.#note('Requests in flight are cut')
+    void this.#note('Requests in flight are cut off')
     if (this.#state.kind === 'stopping') this.#set(this.#state)
   }
 
@@ -253,7 +253,7 @@ export class DaemonModel implements ServedModel {
 
   async #follow(port: number): Promise<void> {
     using _ = this.#options.ports.keep(port, [])
-    await this.#note(`An agent that was started takes up ${this.#engine.model} in ${this.#options.daemon.title}`)
+    await this.#note(`A newly started agent adopts ${this.#engine.model} in ${this.#options.daemon.title}`)
     void this.#copyOutput()
     await this.#serve()
   }
@@ -284,7 +284,7 @@ export class DaemonModel implements ServedModel {
     const elsewhere = output
       ? '; what it prints meanwhile stands here behind a |'
       : ownLog && `; what ${title} logs itself is ${await ownLog()}`
-    await this.#note(`${title} is to serve ${this.#engine.model}${elsewhere ?? ''}`)
+    await this.#note(`${title} will serve ${this.#engine.model}${elsewhere ?? ''}`)
     void this.#copyOutput()
   }
 
@@ -370,7 +370,7 @@ export class DaemonModel implements ServedModel {
       }
       given.abort()
       this.#memory = await this.#look(signal)
-      if (!isThere(this.#memory)) throw new DaemonError('failed', 'It was loaded, and was out of memory again at once.')
+      if (!isThere(this.#memory)) throw new DaemonError('failed', 'It was loaded, but left memory again at once.')
       const took = formatSpan(performance.now() - begun)
       await this.#note(`It is loaded: ${formatBytes(this.#memory.bytes)} in memory, after ${took}`)
     } catch (error) {
@@ -424,7 +424,7 @@ export class DaemonModel implements ServedModel {
 
   get #engine() {
     const { engine } = this.facts
-    if (!engine) throw new TypeError('A model of a daemon needs to be known to it by a name.')
+    if (!engine) throw new TypeError('A daemon needs a name for each of its models.')
     return engine
   }
 
@@ -453,7 +453,7 @@ export class DaemonModel implements ServedModel {
         if (!isThere(memory))
           return {
             cause: 'itself',
-            message: `${this.#options.daemon.title} holds it in memory no longer: another model took its place there, or somebody unloaded it.`,
+            message: `${this.#options.daemon.title} no longer holds it in memory: another model took its place there, or somebody unloaded it.`,
           }
         this.#memory = memory
         missed = 0
@@ -518,7 +518,7 @@ export class DaemonModel implements ServedModel {
         }
         const memory = await this.#look(signal)
         if (memory === undefined) {
-          await this.#note('It is out of memory')
+          await this.#note('It has left memory')
           break
         }
         // A load that was begun may go on without us, and what a client asks meanwhile may have brought it back.
@@ -532,7 +532,7 @@ export class DaemonModel implements ServedModel {
         // A daemon that is gone holds nothing.
         if (error.trouble === 'absent') break
         if (error.trouble !== 'silent') {
-          left = `It is not known whether the model left memory: ${error.message}`
+          left = `The agent cannot tell whether the model left memory: ${error.message}`
           break
         }
       }
@@ -583,7 +583,7 @@ export class DaemonModel implements ServedModel {
   }
 
   get #busyMessage(): string {
-    return `${this.#options.daemon.title} still holds the model in memory: it answers requests, and unloads it after them.`
+    return `${this.#options.daemon.title} still holds the model in memory: it is answering requests, and unloads the model after them.`
   }
 
   #set(state: ServerState): void {

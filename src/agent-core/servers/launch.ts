@@ -224,10 +224,10 @@ function spawnFailure({ executable, advice }: Program, error: unknown): string {
     case 'ENOENT':
       return `${executable} cannot be started: it, or the interpreter it names, does not exist.`
     case 'EACCES':
-      return `${executable} cannot be started: it is not executable for this user.`
+      return `${executable} cannot be started: it is not executable by this user.`
     case 'ENOEXEC':
     case badProcessor:
-      return `${executable} cannot be started: it is no program for the processor of this machine. Install ${advice?.product ?? 'it'} again, for this machine.`
+      return `${executable} cannot be started: it was not built for this machine's processor. Install ${advice?.product ?? 'it'} again, for this machine.`
     case 'EAGAIN':
     case 'ENOMEM':
     case 'EMFILE':

@@ -146,7 +146,7 @@ export class Ledger {
     for (const entry of entries) this.#entries.set(runOfEntry(entry), entry)
     const notice =
       aside &&
-      `The ledger of running servers ${file} could not be read and was set aside as ${aside}: what runs was looked for among the processes instead.`
+      `The ledger of running servers ${file} could not be read and was set aside as ${aside}: the agent searched the running processes instead.`
     return { entries, notice }
   }
 
@@ -183,7 +183,7 @@ export class Ledger {
     } catch (error) {
       if (this.#entries.get(name) === entry) this.#entries.delete(name)
       throw new LedgerError(
-        `The server was not started, because it could not be noted in ${file} (${messageOf(error)}): without the note nobody would look after it if the agent crashed. Make room on that disk, or choose another --state-dir.`,
+        `The server was not started, because it could not be recorded in ${file} (${messageOf(error)}): without that record no agent would manage it after a crash. Make room on that disk, or choose another --state-dir.`,
         { cause: error },
       )
     }

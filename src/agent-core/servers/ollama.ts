@@ -130,7 +130,7 @@ export class Ollama implements Daemon {
     for (const other of others) {
       if (weights === undefined || (await this.#weightsOf(other.name, signal)) !== weights) continue
       throw this.#http.failed(
-        'it has the same weights in memory with another context, for another service of this agent, and has them once: give both services the same spec.contextSize, or stop the other.',
+        'it already holds these weights with a different context for another service of this agent, and holds them only once: give both services the same spec.contextSize, or stop the other.',
       )
     }
   }
@@ -211,7 +211,7 @@ export class Ollama implements Daemon {
       },
     })
     if (answer.status !== 200) throw this.#refused(answer, `${name} could not be made`)
-    if (!isDone) throw this.#http.failed(`${name} could not be made: its answer broke off.`)
+    if (!isDone) throw this.#http.failed(`${name} could not be made: its answer was cut short.`)
     onStep(`${name} is made`)
   }
 

@@ -161,7 +161,7 @@ export class Omlx implements Daemon {
       await this.#reload(signal)
       const linked = await this.#found(folder, await this.#models(signal))
       if (linked) return linked
-      throw this.#http.failed(`it finds no model that it could serve in ${folder}: choose another model, or mlx-lm.`)
+      throw this.#http.failed(`it finds no model to serve in ${folder}: choose another model, or mlx-lm.`)
     }
     throw await this.#unlisted(folder, signal)
   }
@@ -172,7 +172,7 @@ export class Omlx implements Daemon {
       if (wanted === undefined || (await identityOf(model.model_path)) !== wanted) continue
       if (model.distributed !== true) return model
       throw this.#http.failed(
-        `${model.id} is computed together with other machines and not by this one alone: take that back at ${this.#admin}, or choose another model.`,
+        `${model.id} runs across several machines and not on this one alone: undo that at ${this.#admin}, or choose another model.`,
       )
     }
     return undefined
@@ -220,8 +220,8 @@ export class Omlx implements Daemon {
     const theirs = settingsIn(omlxBasePath())
     const problem =
       apiKeyIn(theirs) === undefined
-        ? `it asks for an API key, and ${theirs} has none (auth.api_key)`
-        : `it does not take the API key in ${theirs} (auth.api_key)`
+        ? `it asks for an API key, but ${theirs} has none (auth.api_key)`
+        : `it rejects the API key in ${theirs} (auth.api_key)`
     throw this.#http.failed(
       `${problem}: set its key at ${this.#admin}, which writes it there, or start this agent with OMLX_BASE_PATH as the folder of its settings.json.`,
     )
@@ -270,7 +270,7 @@ export class Omlx implements Daemon {
   #notLoaded(name: string, answer: Answer) {
     return this.#http.refusal(answer, `${name} could not be loaded`, (words) =>
       isSticky.test(words)
-        ? `It is tried again only after its models were reloaded at ${this.#admin}, or oMLX was started again.`
+        ? `The agent tries again only after its models have been reloaded at ${this.#admin}, or oMLX has restarted.`
         : undefined,
     )
   }

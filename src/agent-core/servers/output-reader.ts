@@ -199,7 +199,7 @@ const gapAt = (cursor: OutputCursor, gap: string): OutputChunk => ({ lines: [], 
 
 const skippedBytes = (bytes: number) => `Skipped ${formatBytes(bytes)} that are no longer kept.`
 const runIsGone = 'Skipped the rest of an earlier run, which is no longer kept.'
-const fileWasCut = 'The file was cut by somebody else: what it held before may be missing.'
+const fileWasCut = 'Something else truncated the file: earlier lines may be missing.'
 
 /** The most of a line that is kept to be read; of the rest only the length is kept. */
 const shownBytes = 8 * 1024

@@ -340,7 +340,7 @@ export class RunOutput implements ReadableOutput {
       else this.#hasComplained = false
       return { before, after: await sizeOf(file) }
     } catch (error) {
-      this.#complain('the output of a server could not be bounded', error)
+      this.#complain('the output of a server could not be limited', error)
       return { before: 0, after: 0 }
     }
   }

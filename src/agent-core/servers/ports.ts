@@ -84,7 +84,7 @@ export class Ports {
       case 'fixed':
         if (besides.has(policy.port)) {
           throw new NoPortError(
-            `Port ${policy.port}${by(setting)} is still published for another service of this machine: it can be used when that is withdrawn.`,
+            `Port ${policy.port}${by(setting)} is still published for another service of this machine: it can be used once that service is withdrawn.`,
           )
         }
         return this.#reserveFixed(policy.port, setting, { host, further })
@@ -95,7 +95,7 @@ export class Ports {
           if (reservation !== undefined) return reservation
         }
         throw new NoPortError(
-          `No port from ${policy.from} to ${policy.to} is free: widen the range${by(setting)} or stop what uses them.`,
+          `No port from ${policy.from} to ${policy.to} is free: widen the range${by(setting)} or stop the programs that use them.`,
         )
       case 'ephemeral':
         // Anybody who may write slices can write a port into one: only one that a server of ours had is taken again.
@@ -107,7 +107,7 @@ export class Ports {
           const reservation = await this.#take(wanted, { avoid, further })
           if (reservation !== undefined) return reservation
         }
-        throw new NoPortError('The system has no free port to offer: stop what uses them.')
+        throw new NoPortError('The system has no free port left: stop programs that use ports.')
     }
   }
 

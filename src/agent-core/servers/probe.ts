@@ -64,7 +64,7 @@ function exchange({ host, port, path, body, timeLimitMs, signal, statusOnly }: Q
     )
     const limit = setTimeout(() => socket.destroy(new Error(`no answer within ${timeLimitMs} ms`)), timeLimitMs)
     limit.unref()
-    const onAbort = () => socket.destroy(new Error('the question was withdrawn'))
+    const onAbort = () => socket.destroy(new Error('the request was cancelled'))
     signal?.addEventListener('abort', onAbort)
     if (signal?.aborted === true) onAbort()
     socket.on('end', () => status !== undefined && resolve({ kind: 'answered', status, text }))

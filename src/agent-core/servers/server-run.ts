@@ -296,7 +296,7 @@ export class ServerRun {
     try {
       return await look()
     } catch (error) {
-      return `It is not known whether any process of the server is left: ${messageOf(error)}`
+      return `The agent cannot tell whether any process of the server is left: ${messageOf(error)}`
     }
   }
 

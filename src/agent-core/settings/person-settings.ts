@@ -205,7 +205,7 @@ function readRows({ file, value }: StateFile<PersonFile>): Persons {
     const parsed = schema.safeParse(found)
     if (parsed.success) return parsed.data
     const why = parsed.error.issues[0]?.message ?? 'cannot be used'
-    notices.push(`${file}: "${name}" ${why}, and is ${shownRow(found)}: it does not count until it is set again.`)
+    notices.push(`${file}: "${name}" ${why}, and is ${shownRow(found)}: it is ignored until it is set again.`)
     return undefined
   }
   const known = settingNames.map((name) => [name, taken(name, settingsPatch.shape[name], value.settings[name])])

@@ -16,7 +16,7 @@ const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535,
 
 const ingressPortMessage = 'must be a port number from 1 to 65535'
 const addressMessage =
-  'must be an address of this host, no name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091'
+  'must be an address of this host, not a name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091'
 const fileMessage = 'must be an absolute path of at most 1000 characters'
 
 /** Where the agent itself listens for HTTP. */

@@ -102,7 +102,7 @@ async function take(
   return {
     ok: false,
     holder: undefined,
-    message: `The lock ${file} changed hands again and again: stop the other agents that start with ${guards.what}.`,
+    message: `The lock ${file} keeps changing hands: stop the other agents that start with ${guards.what}.`,
   }
 }
 

@@ -55,7 +55,7 @@ export async function requireOwnSocket(socketPath: string, stateDir: string): Pr
     wrongWith(socketPath, await ifThere(lstat(socketPath)), owners)
   if (wrong === undefined) return
   throw new StrangeSocketError(
-    `${wrong}, so that it may be another user who listens there. Remove ${isInside ? socketPath : folder}, or name another folder with --state-dir`,
+    `${wrong}, so another user may be listening there. Remove ${isInside ? socketPath : folder}, or name another folder with --state-dir`,
   )
 }
 

@@ -69,11 +69,11 @@ export class StateFile<T> {
       if (isOnlyLookedAt) {
         const text = await readIfThere(file, maxBytes)
         const value = text === undefined ? initial : read(text)
-        return new StateFile(file, value ?? initial, value ? undefined : `${file} cannot be understood.`)
+        return new StateFile(file, value ?? initial, value ? undefined : `${file} cannot be parsed.`)
       }
       const { value = initial, aside } = await readOrSetAside(file, read, { maxBytes, now })
       const notice =
-        aside && `${file} could not be understood and was set aside as ${basename(aside)}: ${keeps} is forgotten.`
+        aside && `${file} could not be parsed and was set aside as ${basename(aside)}: ${keeps} is forgotten.`
       return new StateFile(file, value, notice)
     } catch (error) {
       const failure = notPossible('read', file, error)
@@ -106,6 +106,6 @@ export class StateFile<T> {
 }
 
 const notPossible = (what: 'read' | 'written', file: string, error: unknown) =>
-  new StateFileError(`${file} cannot be ${what}: ${messageOf(error)}; see to the disk and the folder's permissions.`, {
+  new StateFileError(`${file} cannot be ${what}: ${messageOf(error)}; check the disk and the folder's permissions.`, {
     cause: error,
   })

@@ -17,11 +17,11 @@ export const errorCode = (error: unknown): string | undefined => errorCodes(erro
  * None of it says anything about who would have been asked.
  */
 const ownFailures: ReadonlyMap<string | undefined, string> = new Map([
-  ['EMFILE', 'this agent has as many files and connections open as one process may'],
-  ['ENFILE', 'the system has as many files and connections open as it can'],
+  ['EMFILE', 'this agent has reached the limit of open files and connections for one process'],
+  ['ENFILE', 'the system has reached its limit of open files and connections'],
   ['ENOBUFS', 'the system has no buffers left for a connection'],
   ['ENOMEM', 'the system has no memory left'],
-  ['EAGAIN', 'the system has nothing left to start it with'],
+  ['EAGAIN', 'the system has no resources left to start it'],
   ['EADDRNOTAVAIL', 'the system has no local port left'],
   ['EACCES', 'this machine does not allow it'],
   ['EPERM', 'this machine does not allow it'],

@@ -25,7 +25,7 @@ const pieceBytes = 64 * 1024
 export async function readBounded(file: string, maxBytes: number): Promise<Buffer> {
   // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
   await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
-  if (!(await handle.stat()).isFile()) throw new Error(`${file} is no regular file`)
+  if (!(await handle.stat()).isFile()) throw new Error(`${file} is not a regular file`)
   const pieces: Buffer[] = []
   let length = 0
   for (;;) {

@@ -84,6 +84,6 @@ async function problemWith(path: string): Promise<string | undefined> {
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined
     if (code === 'ENOENT' || code === 'ENOTDIR') return notThere
-    return code === 'EACCES' ? 'it is not executable for this user' : `it cannot be used (${String(error)})`
+    return code === 'EACCES' ? 'it is not executable by this user' : `it cannot be used (${String(error)})`
   }
 }

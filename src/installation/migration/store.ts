@@ -58,7 +58,7 @@ export async function lookAtStore(from: string, to: string, isChosen = false): P
 const writeProblem = (from: string, real: string): Promise<string[]> =>
   access(real, constants.W_OK).then(
     () => [],
-    () => [`The model store ${from} may not be written by this user: change that with chown or chmod.`],
+    () => [`The model store ${from} is not writable by this user: change that with chown or chmod.`],
   )
 
 async function nearestExisting(folder: string): Promise<string> {

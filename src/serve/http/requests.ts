@@ -57,7 +57,11 @@ export class HttpRefusal extends Error {
  */
 export function checkOrigin(headers: IncomingHttpHeaders): void {
   if (!isFromAnotherPage(headers)) return
-  throw new HttpRefusal({ status: 403, code: 'refused', message: 'Another page asked for this, and only our own may.' })
+  throw new HttpRefusal({
+    status: 403,
+    code: 'refused',
+    message: "Another web page asked for this, and only Metalbar's own may.",
+  })
 }
 
 /** Throws {@link HttpRefusal}. A form can send no JSON, and a script of another page not without asking first. */
@@ -109,8 +113,8 @@ function readText(request: IncomingMessage): Promise<string> {
     }
     request.on('data', onData)
     request.once('end', () => resolve(Buffer.concat(chunks).toString('utf8')))
-    request.once('error', (error) => reject(new ClientGoneError('The request broke off.', { cause: error })))
-    request.once('close', () => reject(new ClientGoneError('The request broke off.')))
+    request.once('error', (error) => reject(new ClientGoneError('The request was cut short.', { cause: error })))
+    request.once('close', () => reject(new ClientGoneError('The request was cut short.')))
   })
 }
 

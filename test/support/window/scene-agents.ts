@@ -142,7 +142,7 @@ export function withModels(): FakeAgent {
         path: '/m/3',
         sizeBytes: 1e9,
         usedBy: [],
-        prunable: 'its content was not what it should be',
+        prunable: 'its content was wrong',
       },
     ] as const satisfies StoredModelView[],
   }

@@ -240,7 +240,7 @@ export const tooLarge = sampleService({
   memory: {
     needBytes: 43.9 * gigabyte,
     items: itemsOf(39.6),
-    guess: 'The projector is not counted: its file was not looked at.',
+    guess: 'The projector is not counted: its file was not read.',
     priority: 'normal',
     isProtected: false,
     place: 1,
@@ -268,7 +268,7 @@ export const tooLarge = sampleService({
 })
 
 const evictedBecause =
-  'Evicted from memory, which was critically short: it has the lowest priority, and 8.1 GB come back. It comes back by itself when that has passed.'
+  'Evicted from memory, which was critically short: it has the lowest priority, and 8.1 GB come back. It comes back automatically once that has passed.'
 
 export const evicted = sampleService({
   uid: 'evicted',

@@ -289,7 +289,7 @@ test('the address for Prometheus is an address and a port, and opens nothing wit
     ],
   ])
   expect([complaint('--metrics-address', 'mac.lan:9091'), complaint('--metrics-token-file', 'token')]).toEqual([
-    '--metrics-address must be an address of this host, no name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091, not "mac.lan:9091".',
+    '--metrics-address must be an address of this host, not a name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091, not "mac.lan:9091".',
     '--metrics-token-file must be an absolute path of at most 1000 characters, not "token".',
   ])
 })

@@ -111,7 +111,7 @@ test('a file that is too long keeps its end, whole lines alone', async () => {
   const read = await endOfFile(file)
   expect(read?.endsWith('line 59999')).toBe(true)
   const [kept] = diagnosticFiles({ 'agent.log': `${'x'.repeat(600_000)}\n${read ?? ''}` }, { values: [], home })
-  expect(kept?.text).toMatch(/^… what comes before is left out\nline \d+\n/)
+  expect(kept?.text).toMatch(/^… earlier lines are left out\nline \d+\n/)
   expect(kept?.text.length).toBeLessThanOrEqual(530_000)
 })
 
@@ -123,5 +123,5 @@ test('a log of 100 MB is not read whole, one that is not there or is a folder is
   await mkdir(join(folder.dir, 'is-a-folder'))
   expect((await endOfFile(file))?.length).toBe(0)
   expect(await endOfFile(join(folder.dir, 'none'))).toBeUndefined()
-  expect(await endOfFile(join(folder.dir, 'is-a-folder'))).toBe('It is no file.\n')
+  expect(await endOfFile(join(folder.dir, 'is-a-folder'))).toBe('It is not a file.\n')
 })

@@ -76,7 +76,7 @@ test('a state folder that is a file fails, and one that is not there yet is judg
   await writeFile(file, '')
   expect((await one('state-folder', { settings: { stateDir: join(folder.dir, 'new') } })).verdict).toBe('pass')
   expect(await one('state-folder', { settings: { stateDir: join(file, 'below') } })).toMatchObject({
-    ...{ verdict: 'fail', says: `${join(file, 'below')} cannot be made: ${file} is a file.` },
+    ...{ verdict: 'fail', says: `${join(file, 'below')} cannot be created: ${file} is a file.` },
   })
 })
 
@@ -89,7 +89,7 @@ test('the GPU limit: macOS decides, a sensible one passes, one that leaves too l
         memory: () => Promise.resolve({ totalBytes: 64 * gib, availableBytes: gib }),
       }),
     })
-  expect(await limited(undefined)).toMatchObject({ verdict: 'pass', says: 'macOS decides it.' })
+  expect(await limited(undefined)).toMatchObject({ verdict: 'pass', says: 'macOS sets it.' })
   expect((await limited(56 * gib)).verdict).toBe('pass')
   expect((await limited(16 * gib)).verdict).toBe('warn')
   expect(await limited(63 * gib)).toMatchObject({ verdict: 'fail', shell: 'sudo sysctl iogpu.wired_limit_mb=0' })

@@ -26,7 +26,7 @@ test('an address is open once the gateway says so, and closed with a sentence wh
     {
       kind: 'closed',
       message:
-        'The gateway cannot listen at 10.0.0.1:2: another program listens there, so stop it or choose other ports with --port-range. It is tried again every few seconds.',
+        'The gateway cannot listen at 10.0.0.1:2: another program listens there, so stop it or choose other ports with --port-range. The agent tries again every few seconds.',
     },
   ])
   doors.onlyAt([{ port: 1 }, { address: '10.0.0.2', port: 2 }])
@@ -63,7 +63,7 @@ test('one that cannot be started listens nowhere, and says why', () => {
   doors.failed('the gateway could not be started (ENOENT)')
   expect(doors.at('10.0.0.1', 1)).toEqual({
     kind: 'closed',
-    message: 'Nobody listens at 10.0.0.1:1: the gateway could not be started (ENOENT).',
+    message: 'Nothing is listening at 10.0.0.1:1: the gateway could not be started (ENOENT).',
   })
   doors.there()
   expect(kind()).toBe('unknown')

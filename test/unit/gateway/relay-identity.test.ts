@@ -108,8 +108,8 @@ describe('what cannot be used is told, and left as it is', () => {
     return (await relayIdentity(elsewhere.dir)).key
   }
   test.each<[string, () => Promise<unknown>, RegExp]>([
-    ['a key that its group may read', () => chmod(keyFile(), 0o640), /other users may get at ingress-key\.pem/],
-    ['a key that others may write', () => chmod(keyFile(), 0o602), /other users may get at ingress-key\.pem/],
+    ['a key that its group may read', () => chmod(keyFile(), 0o640), /other users have access to ingress-key\.pem/],
+    ['a key that others may write', () => chmod(keyFile(), 0o602), /other users have access to ingress-key\.pem/],
     ['no key', () => rm(keyFile()), /ingress-key\.pem is missing/],
     ['no certificate', () => rm(certificateFile()), /ingress-cert\.pem is missing/],
     ['half a certificate', () => truncate(certificateFile(), 200), /ingress-cert\.pem holds no certificate in PEM/],
@@ -122,7 +122,11 @@ describe('what cannot be used is told, and left as it is', () => {
     ],
     ['a key without an end', () => writeFile(keyFile(), 'x'.repeat(20_000)), /has more than 16 KiB/],
     ['a link that leads nowhere', () => rm(keyFile()).then(() => symlink('/nowhere', keyFile())), /ENOENT/],
-    ['a folder for a key', () => rm(keyFile()).then(() => mkdir(keyFile(), { mode: 0o700 })), /no regular file|EISDIR/],
+    [
+      'a folder for a key',
+      () => rm(keyFile()).then(() => mkdir(keyFile(), { mode: 0o700 })),
+      /not a regular file|EISDIR/,
+    ],
     ['a file for the folder', () => rm(folder, { recursive: true }).then(() => writeFile(folder, '')), /EEXIST/],
   ])('%s', async (_what, happens, sentence) => {
     await givenByGo()
@@ -142,7 +146,7 @@ describe('what cannot be used is told, and left as it is', () => {
     await givenByGo()
     await rm(keyFile())
     opensslSays('mkfifo -m 600 ingress-key.pem')
-    expect(await problem()).toMatch(/no regular file/)
+    expect(await problem()).toMatch(/not a regular file/)
   })
 })
 

@@ -107,7 +107,7 @@ test('an identity that cannot be used is told until it is mended, and never repl
   ingress.set('ns/one', 'alone')
   const notice = await eventually(() => ingress.notice)
   expect(notice).toMatch(
-    /^No relay of the cluster reaches this machine\. The identity .* other users may get at ingress-key\.pem/,
+    /^No relay of the cluster reaches this machine\. The identity .* other users have access to ingress-key\.pem/,
   )
   expect([ingress.state.kind, ingress.pin, ingress.told]).toEqual(['closed', undefined, undefined])
   await chmod(key, 0o600)

@@ -114,8 +114,8 @@ describe('nobody is let in, the last one included, with one warning, where the S
     ['has no label', () => ({ data: { token: 'dDE=' } }), /its label llmkube\.ai\/managed-by is not/],
     ['has no token', () => ({ ...secret('t1'), data: {} }), /has no token/],
     ['has a blank token', () => secret(' \n'), /has no token/],
-    ['has odd bytes', () => secret('t\u0000'), /has under "token" what no relay can send/],
-    ['has a token of a megabyte', () => secret('t'.repeat(1_048_576)), /has under "token" what no relay can send/],
+    ['has odd bytes', () => secret('t\u0000'), /has a "token" that no relay can send/],
+    ['has a token of a megabyte', () => secret('t'.repeat(1_048_576)), /has a "token" that no relay can send/],
     ['is something else', () => 'secret', /is not LLMKube's/],
   ])('%s', async (_what, given, sentence) => {
     want('ns')
@@ -164,7 +164,7 @@ describe('while the Secret cannot be read', () => {
     expect(told()).toEqual([undefined, undefined])
   })
 
-  test('it is tried again after a second, and then no more often than usual', async () => {
+  test('the agent tries again after a second, and then no more often than usual', async () => {
     answer = failing(undefined)
     want('ns')
     await passes(999)

@@ -179,7 +179,7 @@ test('a port that is taken is told with who has it, and used as soon as it is fr
   await once(squatter.listen(port, '127.0.0.1'), 'listening')
   const gateway = room()
   expect(await eventually(() => gateway.notice)).toBe(
-    `There is no client proxy yet: port ${port} on 127.0.0.1 is taken by process 4711 (squatter): stop it or choose another port with --client-port. It is tried again every few seconds.`,
+    `There is no client proxy yet: port ${port} on 127.0.0.1 is taken by process 4711 (squatter): stop it or choose another port with --client-port. The agent tries again every few seconds.`,
   )
   expect(gateway.url).toBeUndefined()
   squatter.close()
@@ -205,7 +205,7 @@ test('where there is to be none, the one of an earlier agent is ended', async ()
 test('a program that is none, or ends at once, is a notice with what it said', async () => {
   const missing = room({ command: () => Promise.resolve(['/nowhere/metal-agent']) })
   expect(await eventually(() => missing.notice)).toMatch(
-    /^There is no client proxy on 127.0.0.1:\d+: \/nowhere\/metal-agent gateway: .*ENOENT.*\. It is tried again\.$/,
+    /^There is no client proxy on 127.0.0.1:\d+: \/nowhere\/metal-agent gateway: .*ENOENT.*\. The agent tries again\.$/,
   )
   await missing.end()
   const failing = room({ command: () => Promise.resolve(['/bin/sh', '-c', 'echo its last words >&2; exit 7']) })
@@ -392,9 +392,7 @@ describe('a gateway of another version', () => {
     const old = await earlier()
     const next = room({ version: '2', command: () => Promise.resolve(command() as [string]) })
     const notice = await eventually(() => next.notice)
-    expect(notice).toMatch(
-      /^The client proxy keeps running in version 1, because that of version 2 could not be started: /,
-    )
+    expect(notice).toMatch(/^The client proxy keeps running in version 1, because version 2 could not be started: /)
     expect(notice).toContain(why)
     expect([next.url, await status(), said('took over the gateway')[0]?.['pid']]).toEqual([
       `http://127.0.0.1:${port}`,
@@ -434,7 +432,7 @@ describe('a gateway of another version', () => {
       command: () => Promise.resolve([process.execPath, '--import', stated('2'), hanging]),
     })
     expect(await eventually(() => next.notice)).toBe(
-      'The client proxy keeps running in version 1, because that of version 2 could not be started: it did not answer within 5 s. It is tried again later.',
+      'The client proxy keeps running in version 1, because version 2 could not be started: it did not answer within 5 s. The agent tries again later.',
     )
     await eventually(() => said('took over the gateway').some((line) => line['version'] === '2'))
     await listening(next)

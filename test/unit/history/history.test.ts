@@ -85,7 +85,7 @@ test('an entry that was cut off by the end of the agent is left out, with a noti
   const file = join(folder.dir, 'history.jsonl')
   await writeFile(file, `${await readFile(file, 'utf8')}{"id":2,"at":"2026`)
   const second = await openIn(folder.dir)
-  expect(second.notice).toBe(`The last entry of ${file} was cut off by the end of the agent and is left out.`)
+  expect(second.notice).toBe(`The last entry of ${file} was cut off when the agent ended, and is left out.`)
   second.add({ kind: 'agentStarted', message: 'Two.' })
   await second.flush()
   const third = await openIn(folder.dir)
@@ -105,7 +105,7 @@ test.each([
   history.add({ kind: 'agentStarted', message: 'New.' })
   await history.flush()
   expect(history.notice).toBe(
-    `${file} could not be understood and was set aside as history.jsonl.broken-${now()}: of what happened before, ${known} entries are still known.`,
+    `${file} could not be parsed and was set aside as history.jsonl.broken-${now()}: ${known} earlier entries could be recovered.`,
   )
   expect((await readdir(folder.dir)).sort()).toEqual(['history.jsonl', `history.jsonl.broken-${now()}`])
   const again = await openIn(folder.dir)

@@ -43,7 +43,7 @@ test.each([
     'credentials over plain http',
     () => kubeconfig('plain', 'http://192.0.2.40:8080'),
     undefined,
-    /anybody on the way could read its credentials; use https:\/\/, or say insecure-skip-tls-verify/,
+    /anyone on the network could read its credentials; use https:\/\/, or set insecure-skip-tls-verify/,
   ],
 ])('%s is refused with one sentence', async (_what, file, context, sentence) => {
   const attempt = PinnedContext.load({ file: await file(), context, env: {} })

@@ -273,7 +273,7 @@ describe('memory that several services share', () => {
       admitted: false,
       reason: 'InsufficientMemory',
       message:
-        'Needs 30.0 GB, ns/a, ns/b have the same weights in that daemon under other settings, and it has them in memory once: give all the same contextSize, or choose llama-server (1st waiting)',
+        'Needs 30.0 GB, ns/a, ns/b have the same weights in that daemon with different settings, and the daemon holds them only once: give all the same contextSize, or choose llama-server (1st waiting)',
       evictFirst: [],
     })
     expect(book.admit(request('ns/c', 30, { ...large, mayEvict: true }))).toMatchObject({

@@ -56,12 +56,12 @@ describe('nothing is evicted', () => {
     ],
     [
       'draining',
-      'team/a is leaving memory; the next look decides whether that is enough.',
+      'team/a is leaving memory; the next check decides whether that is enough.',
       question([model('team/a', { isStopping: true }), b, model('team/c')]),
     ],
     [
       'cooling_down',
-      'Memory has only just become critically short; the next look decides.',
+      'Memory has only just become critically short; the next check decides.',
       question([a, b], { levelForMs: evictionTimes.settleMs - 1 }),
     ],
     [
@@ -74,10 +74,10 @@ describe('nothing is evicted', () => {
       'A model left memory 1 min ago; memory is measured again first.',
       question([a, b], { sinceEvictionMs: minute, sampleAgeMs: minute }),
     ],
-    ['empty', 'There is no model in memory that could leave.', question([])],
+    ['empty', 'There is no model in memory that could be evicted.', question([])],
     [
       'below_guard',
-      'Our models have 32.0 GB of 64.0 GB (50 %), which is not more than 50 %, so something else is the cause: quit other applications.',
+      'The models here take 32.0 GB of 64.0 GB (50 %), which is not more than 50 %, so the cause is something else: quit other applications.',
       question([model('team/a', { heldBytes: 12 * gb }), b]),
     ],
     ['floor', 'The last model in memory is never evicted.', question([model('team/a', { heldBytes: 60 * gb })])],
@@ -93,7 +93,7 @@ describe('nothing is evicted', () => {
     ],
     [
       'all_protected',
-      'Every model that could leave is protected: take the protection off one of them.',
+      'Every model that could be evicted is protected: remove the protection from one of them.',
       question([
         { ...a, isProtected: true },
         { ...b, canBeEvicted: false },
@@ -176,7 +176,7 @@ describe('who goes first', () => {
     const [one, other] = [model('one', { sharedAs: 'tag' }), model('other', { sharedAs: 'tag' })]
     expect(first(one, other)).toBe('floor')
     const { sentence } = chooseEviction(question([one, other, model('alone', { heldBytes: 10 * gb })]))
-    expect(sentence).toMatch(/^Our models have 30\.0 GB of/)
+    expect(sentence).toMatch(/^The models here take 30\.0 GB of/)
   })
 
   test('one that leaves while another keeps the same memory frees nothing that would be waited for', () => {

@@ -128,10 +128,10 @@ describe('which server is ended for what it takes past its need', () => {
 
   test('the sentence says what it took, what it was admitted with, and what that led to', () => {
     expect(chooseExcess(question([server('a'), server('b', { excess: 9 })]))?.sentence).toBe(
-      'It took 9.7 GB more than the 4.3 GB that it was admitted with, and with that the models take 18.3 GB, more than the budget of 17.2 GB, so it was ended.',
+      'It took 9.7 GB more than the 4.3 GB that it was admitted with, and with that the models take 18.3 GB, more than the budget of 17.2 GB, so the agent stopped it.',
     )
     expect(chooseExcess(question([server('b', { excess: 1.5 })], short(0.1)))?.sentence).toMatch(
-      /, and memory is critically short \(107 MB really available\), so it was ended\.$/,
+      /, and memory is critically short \(107 MB really available\), so the agent stopped it\.$/,
     )
   })
 })

@@ -93,7 +93,7 @@ describe('an answer that is no model is named, leaves nothing behind, and the ne
         ...later,
         reason: 'AccessDenied',
         message:
-          'URL answered 401 Unauthorized: the file needs a login or a licence to be accepted, so give an address that can be read without, or a local copy.',
+          'URL answered 401 Unauthorized: the file needs a login or an accepted licence, so give an address that needs neither, or a local copy.',
       },
     ],
     [
@@ -103,7 +103,7 @@ describe('an answer that is no model is named, leaves nothing behind, and the ne
         ...later,
         reason: 'AccessDenied',
         message:
-          'URL answered 403 Forbidden: the file needs a login or a licence to be accepted, so give an address that can be read without, or a local copy.',
+          'URL answered 403 Forbidden: the file needs a login or an accepted licence, so give an address that needs neither, or a local copy.',
       },
     ],
     [
@@ -132,7 +132,7 @@ describe('an answer that is no model is named, leaves nothing behind, and the ne
         reason: 'RateLimited',
         retryAfterMs: 7000,
         message:
-          'URL answered 429 Too Many Requests: the server limits how often it may be asked, so the agent waits and tries again.',
+          'URL answered 429 Too Many Requests: the server limits the rate of requests, so the agent waits and tries again.',
       },
     ],
     [
@@ -142,7 +142,7 @@ describe('an answer that is no model is named, leaves nothing behind, and the ne
         ...soon,
         reason: 'ServerError',
         retryAfterMs: 3_600_000,
-        message: 'URL answered 503 Service Unavailable: the server is in trouble, so the agent tries again.',
+        message: 'URL answered 503 Service Unavailable: the server failed, so the agent tries again.',
       },
     ],
   ])('%s', async (_, options, expected) => {

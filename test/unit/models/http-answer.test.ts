@@ -39,18 +39,18 @@ test.each<[error: Error | undefined, sentence: string]>([
   ],
   [
     connectionError(new Error('fetch failed', { cause: Object.assign(new Error('no'), { code: 'EMFILE' }) }), 'x.gguf'),
-    'x.gguf cannot be asked (this agent has as many files and connections open as one process may (EMFILE)); pull it again later.',
+    'x.gguf cannot be asked (this agent has reached the limit of open files and connections for one process (EMFILE)); pull it again later.',
   ],
   [
     refusal(429, noHeaders, 'x.gguf', 0),
-    'x.gguf answered 429 Too Many Requests: the server limits how often it may be asked; pull it again later.',
+    'x.gguf answered 429 Too Many Requests: the server limits the rate of requests; pull it again later.',
   ],
   [
     refusal(503, noHeaders, 'x.gguf', 0),
-    'x.gguf answered 503 Service Unavailable: the server is in trouble; pull it again later.',
+    'x.gguf answered 503 Service Unavailable: the server failed; pull it again later.',
   ],
   [refusal(404, noHeaders, 'x.gguf', 0), 'x.gguf answered 404 Not Found: correct spec.source or put the file there.'],
-])('somebody who pulls once is not promised that it is tried again', (error, sentence) => {
+])('somebody who pulls once is not promised that the agent tries again', (error, sentence) => {
   expect(asAskedOnce(error?.message ?? '')).toBe(sentence)
 })
 

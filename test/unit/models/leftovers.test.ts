@@ -100,7 +100,7 @@ test('a partial download that a service still wants is kept however old it is, a
   expect([unknown, await readdir(own('partials')), await next.prune({ dryRun: true })]).toEqual([
     [key('a'), key('b')],
     [key('a'), `${key('a')}.metalbar.note.json`],
-    'Nothing is to be pruned: every model in the store is used by a service.',
+    'There is nothing to prune: every model in the store is used by a service.',
   ])
 })
 

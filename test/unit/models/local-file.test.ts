@@ -113,7 +113,7 @@ test('a file that this user may not read is named', async () => {
     expect(await failure(world.models.ensure(request(path), staying()))).toEqual({
       kind: 'transient',
       reason: 'FileUnreadable',
-      message: `${path} may not be read by this user: change its permissions.`,
+      message: `${path} is not readable by this user: change its permissions.`,
       retryAfterMs: localRepairMs,
     })
   } finally {

@@ -231,7 +231,7 @@ describe('why an object cannot be had is one sentence', () => {
       [missing.message, denied.message, skewed.message].map((one) => one?.replaceAll(s3.origin, 'ORIGIN')),
     ).toEqual([
       'ORIGIN has no bucket none: correct spec.source, or AWS_ENDPOINT_URL in Secret a/bucket.',
-      'ORIGIN/models/x.gguf is not given to the key of Secret a/bucket, or is not there (AccessDenied): allow the key s3:GetObject, or correct spec.source.',
+      'ORIGIN/models/x.gguf cannot be read with the key of Secret a/bucket, or is not there (AccessDenied): allow the key s3:GetObject, or correct spec.source.',
       expect.stringMatching(
         /^ORIGIN refuses requests from this machine, whose clock is (?:3600|3599|3601) s behind its own: set the clock\.$/,
       ),
@@ -242,7 +242,7 @@ describe('why an object cannot be had is one sentence', () => {
     const login = s3Login({ bucket: 'models' }, undefined)
     const answer = { status: 403, headers: new Headers(), text: '<Code>AccessDenied</Code>' }
     expect(s3Refusal(answer, login, objectUrl(login, 'x.gguf'), 0)?.message).toBe(
-      'https://models.s3.us-east-1.amazonaws.com/x.gguf is not given to everybody: put AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY into a Secret in spec.sourceSecretRef.',
+      'https://models.s3.us-east-1.amazonaws.com/x.gguf is not public: put AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY into a Secret in spec.sourceSecretRef.',
     )
   })
 })

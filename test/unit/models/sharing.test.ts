@@ -517,7 +517,7 @@ test.each<[what: string, use: (file: string, source: string) => void]>([
       ['a', [service]],
       ['b', [service]],
     ],
-    'Nothing is to be pruned: every model in the store is used by a service.',
+    'There is nothing to prune: every model in the store is used by a service.',
     [false, false],
   ])
   expect(await label({ path })).toBe('AA')
@@ -606,7 +606,7 @@ test('what no service uses is pruned, what one may use again is not, and nothing
   const dry = await world.models.prune({ dryRun: true })
   await world.models.prune({ dryRun: false })
   expect([unknown, dry, await filesBelow(world.store)]).toEqual([
-    'Nothing is pruned: which services there are is not known yet, so every model in the store may be used by one.',
+    'Nothing is pruned: the agent does not know yet which services there are, so every model in the store may be used by one.',
     '1 entry, which would free 4.1 kB: one: no service uses it.',
     { 'two/b.gguf': 'bbbbbbbb' },
   ])

@@ -47,7 +47,7 @@ describe('a source that cannot be used says what it is and what to use instead',
     [
       'hf://org/repo/x.gguf@../../main',
       'hf',
-      'hf://org/repo/x.gguf@../../main has no valid revision behind the @: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
+      'hf://org/repo/x.gguf@../../main has no valid revision after the @: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
     ],
     [
       'hf://datasets/org/data',

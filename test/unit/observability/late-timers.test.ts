@@ -44,7 +44,7 @@ test('it says how often, and speaks of App Nap on macOS only', () => {
     return timers.notice
   }
   expect(noticeOn('darwin')).toContain(
-    'late 4 of the last 5 times: macOS slows an app that it takes to be idle (App Nap)',
+    'late 4 of the last 5 times: macOS slows an app that it believes to be idle (App Nap)',
   )
   expect(noticeOn('linux')).toContain('late 4 of the last 5 times: this machine is overloaded.')
 })

@@ -182,7 +182,7 @@ describe('what others do to the file', () => {
     it.write(0, 100)
     expect((await stat(it.file)).size).toBeLessThanOrEqual(1_000)
     expect(linesOf(it.file).at(-1)).toBe(99)
-    expect(it.troubles[0]).toMatch(/^The log .*agent\.log cannot be renamed: .* It was cut instead\.$/)
+    expect(it.troubles[0]).toMatch(/^The log .*agent\.log cannot be renamed: .* It was truncated instead\.$/)
   })
 })
 
@@ -223,7 +223,7 @@ test('a disk that is full costs lines, which are counted, and tears none', async
   appendFileSync(filler, Buffer.alloc(40 * 1024))
   it.write(0, 4_990)
   expect(it.troubles).toEqual([
-    expect.stringMatching(/^The log .* cannot be written: ENOSPC.* Its lines are lost until it can\.$/),
+    expect.stringMatching(/^The log .* cannot be written: ENOSPC.* Log lines are lost until it can be\.$/),
   ])
   const before = it.lines()
   expect(before).toEqual(numbers(0, before.length))

@@ -146,7 +146,7 @@ describe('a token file', () => {
     await rm(tokenFile)
     expect([linked, await readMetricsToken(folder), await readMetricsToken(tokenFile)]).toMatchObject([
       { ok: true },
-      { ok: false, why: 'it is no file; name a file with the token in it' },
+      { ok: false, why: 'it is not a file; name a file with the token in it' },
       { ok: false, why: expect.stringMatching(/^ENOENT.*; create it with a token/) as string },
     ])
   })
@@ -173,12 +173,12 @@ test('a port that is taken, or an address that is not ours, is one sentence', as
   expect([taken, foreign]).toMatchObject([
     {
       port: undefined,
-      problem: `Prometheus is not answered at --metrics-address: port ${port} on 127.0.0.1 is taken by process 411 (ControlCenter): stop it or choose another port.`,
+      problem: `Prometheus gets no answer at --metrics-address: port ${port} on 127.0.0.1 is taken by process 411 (ControlCenter): stop it or choose another port.`,
     },
     {
       port: undefined,
       problem:
-        'Prometheus is not answered at --metrics-address: port 9091 on 192.0.2.1 cannot be used: that is no address of this machine, so choose one that it has.',
+        'Prometheus gets no answer at --metrics-address: port 9091 on 192.0.2.1 cannot be used: that is no address of this machine, so choose one that it has.',
     },
   ])
 })

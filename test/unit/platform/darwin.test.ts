@@ -240,7 +240,7 @@ describe('processes on macOS', () => {
     expect(await platform.process(934)).toEqual(group[0])
     expect(await platform.biggestProcesses(3)).toEqual([])
     expect(asked.filter((line) => line.includes('rss'))).toEqual([psAll, psAll])
-    expect(told).toEqual([expect.stringMatching(/^This version of macOS does not let ps tell/)])
+    expect(told).toEqual([expect.stringMatching(/^On this version of macOS ps does not report/)])
   })
 
   test('listeners of a port are told apart by process group', async () => {

@@ -75,7 +75,7 @@ test.each([
   await writeFile(file, content)
   const { ledger } = await opened(file)
   expect(ledger.notice).toBe(
-    `${file} could not be understood and was set aside as energy.json.broken-${start}: the energy counted before is forgotten.`,
+    `${file} could not be parsed and was set aside as energy.json.broken-${start}: the energy counted before is forgotten.`,
   )
   ledger.add(spending(7))
   await ledger[Symbol.asyncDispose]()
@@ -102,7 +102,7 @@ test('a file that cannot be read stops nothing and is not written over', async (
   const file = path.join(folder.dir, 'energy.json')
   await mkdir(file)
   const { ledger } = await opened(file)
-  expect(ledger.notice).toMatch(/energy\.json cannot be read: .*Energy is counted only until the agent ends\.$/)
+  expect(ledger.notice).toMatch(/energy\.json cannot be read: .*What is counted now is lost when the agent exits\.$/)
   ledger.add(spending(5))
   await ledger[Symbol.asyncDispose]()
   expect([all(ledger)?.joules, await readdir(folder.dir)]).toEqual([5, ['energy.json']])

@@ -191,8 +191,8 @@ test('what is missing is said with what to turn on, and nothing is shown as 0', 
   const view = await it.energy.view({ since: '2026-01-01T00:00:00Z' })
   expect(view).toEqual({ until: view.until, measuredMs: 0, services: [], message: view.message })
   expect(view.message).toMatch(/^Power is not measured: `metal-agent settings set apple-power-enabled on` /)
-  it.state.power = { state: 'idle', message: 'Power is not measured while nobody looks.' }
-  expect(await message()).toMatch(/only while somebody looks: `metal-agent settings set energy-ledger on` /)
+  it.state.power = { state: 'idle', message: 'Power is not measured while nobody views it.' }
+  expect(await message()).toMatch(/only while someone views it: `metal-agent settings set energy-ledger on` /)
   it.state.settings = { isKept: true, price: {} }
   expect(await message()).toBe('Power is measured all the time.')
   it.state.power = { state: 'failed', message: 'sudo asks for a password.' }

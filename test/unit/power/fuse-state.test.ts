@@ -127,7 +127,7 @@ describe('what is known', () => {
   test('a hold keeps its cause when the ends that led to it are forgotten, and a panic says more than two ends', () => {
     const afterPanic = outlived(withReport(afterOne, at('11:02')), at('11:30'), 'two')
     expect(fuseSentence(afterPanic, [])).toMatch(
-      /^This machine ended with a kernel panic while models ran:.* you say so\.$/,
+      /^This machine went down with a kernel panic while models were running:.* you say so\.$/,
     )
     expect(fuseSentence(afterPanic, ['a/one', 'a/two'])).toMatch(/ you say so\. Waiting: a\/one, a\/two\.$/)
     const afterTwo = withEnd(afterOne, [startIn('two', '11:10')], { noticedAt: at('11:20'), hasReport: false })

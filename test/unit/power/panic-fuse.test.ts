@@ -251,7 +251,7 @@ test('where the budget is not known a model is held after a panic, and asks agai
   fuse.ask('a/small', 'd', 1)
   expect(fuse.obstacleOf('a/small', 'd')).toMatchObject({
     reason: 'HeldAfterPanic',
-    message: expect.stringContaining('of a memory budget that is not known, is not started by itself') as string,
+    message: expect.stringContaining('of a memory budget that is not known, does not start automatically') as string,
   })
   budget.bytes = 100
   await eventually(() => fuse.obstacleOf('a/small', 'd') === undefined)

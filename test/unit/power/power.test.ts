@@ -99,7 +99,7 @@ describe('power is measured only while it is asked for and somebody looks', () =
     await using it = await trial({ options: { stallMs: undefined } })
     expect(it.power.view).toEqual({
       state: 'idle',
-      message: 'Power is not measured while nobody looks.',
+      message: 'Power is not measured while nobody views it.',
       source: 'powermetrics',
     })
     it.power.look()
@@ -182,7 +182,7 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     await using it = await trial({ mode: 'ends', options: { kill } })
     it.power.look()
     expect(await it.state('failed')).toBe(
-      'powermetrics ended (exit code 70): powermetrics: unable to sample. It is tried again.',
+      'powermetrics ended (exit code 70): powermetrics: unable to sample. The agent tries again.',
     )
     expect(it.told.at(-1)).toBeUndefined()
     await it.standIns.mode('measures')
@@ -197,7 +197,7 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     it.power.look()
     await it.measures()
     expect(await it.state('failed')).toBe(
-      'powermetrics printed no power for 2 s, so it was ended: run `metal-agent power status`. It is tried again.',
+      'powermetrics printed no power for 2 s, so the agent stopped it: run `metal-agent power status`. The agent tries again.',
     )
     expect(it.power.figures).toBeUndefined()
     await it.nothingRuns()
@@ -216,15 +216,15 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
   test.each<[PowerMode, string]>([
     [
       'asks',
-      'sudo asks for a password before it runs powermetrics: run `metal-agent power install` once in a terminal. It is tried again.',
+      'sudo asks for a password before it runs powermetrics: run `metal-agent power install` once in a terminal. The agent tries again.',
     ],
     [
       'denies',
-      'sudo does not let this user run powermetrics: have an administrator run `metal-agent power install` once in a terminal, with --user and the name of this user. It is tried again.',
+      'sudo does not let this user run powermetrics: have an administrator run `metal-agent power install` once in a terminal, with --user and the name of this user. The agent tries again.',
     ],
     [
       'hangs',
-      'sudo or powermetrics printed nothing for 0.5 s, so it was ended: run `metal-agent power status`. It is tried again.',
+      'sudo or powermetrics printed nothing for 0.5 s, so the agent stopped it: run `metal-agent power status`. The agent tries again.',
     ],
   ])('sudo that %s', async (mode, sentence) => {
     await using it = await trial({ mode, options: { stallMs: 500 } })
@@ -237,14 +237,14 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     const commands = { sudo: '/no/sudo', powermetrics: '/no/powermetrics' }
     await using it = await trial({ options: { commands } })
     it.power.look()
-    expect(await it.state('failed')).toBe('sudo cannot be started: spawn /no/sudo ENOENT. It is tried again.')
+    expect(await it.state('failed')).toBe('sudo cannot be started: spawn /no/sudo ENOENT. The agent tries again.')
   })
 
   test('a system that starts no process at all', async () => {
     const commands = { sudo: '/no/sudo\0', powermetrics: '/no/powermetrics' }
     await using it = await trial({ options: { commands } })
     it.power.look()
-    expect(await it.state('failed')).toMatch(/^sudo cannot be started: .* It is tried again\.$/)
+    expect(await it.state('failed')).toMatch(/^sudo cannot be started: .* The agent tries again\.$/)
   })
 
   test('a rule of sudo that is taken away while power is measured is said, and its return counts', async () => {
@@ -317,7 +317,7 @@ describe('where the system refuses to signal what runs as root', () => {
     await it.measures()
     expect(await it.state('failed')).toContain(`powermetrics printed no power for ${stallMs / 1_000} s`)
     const sentence =
-      'An earlier powermetrics has not ended, and only root may end it: run `sudo killall -9 powermetrics` in a terminal. No other is started before.'
+      'An earlier powermetrics is still running, and only root may stop it: run `sudo killall -9 powermetrics` in a terminal. The agent starts no other until then.'
     const isStuck = () => eventually(() => it.power.view?.message === sentence, { what: 'it to be stuck' })
     await isStuck()
     it.settings = { ...it.settings, intervalMs: 10_000 }
@@ -376,7 +376,7 @@ describe('macmon measures without root where that is set', () => {
     await using it = await trial({ settings: { source: 'macmon' } })
     it.power.look()
     expect(await it.state('failed')).toBe(
-      'macmon is not installed here: install it with "brew install macmon", or say where it is with --macmon-bin. It is tried again.',
+      'macmon is not installed here: install it with "brew install macmon", or say where it is with --macmon-bin. The agent tries again.',
     )
     it.homebrewFolders = [path.dirname(it.standIns.macmon)]
     await it.state('measuring')
@@ -384,14 +384,14 @@ describe('macmon measures without root where that is set', () => {
   })
 
   test.each<[PowerMode, string]>([
-    ['ends', 'macmon ended (exit code 1): Error: "Failed to create subscription". It is tried again.'],
+    ['ends', 'macmon ended (exit code 1): Error: "Failed to create subscription". The agent tries again.'],
     [
       'hangs',
-      'macmon printed nothing for 0.5 s, so it was ended: see what `macmon pipe` prints in a terminal. It is tried again.',
+      'macmon printed nothing for 0.5 s, so the agent stopped it: see what `macmon pipe` prints in a terminal. The agent tries again.',
     ],
     [
       'freezes',
-      'macmon printed no power that can be read for 0.5 s, so it was ended: see what `macmon pipe` prints in a terminal, and update it. It is tried again.',
+      'macmon printed no power that can be read for 0.5 s, so the agent stopped it: see what `macmon pipe` prints in a terminal, and update it. The agent tries again.',
     ],
   ])('one that %s is ended and started anew', async (mode, sentence) => {
     await using it = await trial({ source: 'macmon', mode, options: { stallMs: 500 } })
@@ -407,7 +407,7 @@ describe('macmon measures without root where that is set', () => {
     it.homebrewFolders = [path.dirname(it.standIns.macmon)]
     it.power.look()
     expect(await it.state('failed')).toBe(
-      'sudo asks for a password before it runs powermetrics: run `metal-agent power install` once in a terminal. Or have macmon measure it, which needs no rule: `metal-agent settings set power-source macmon`. It is tried again.',
+      'sudo asks for a password before it runs powermetrics: run `metal-agent power install` once in a terminal. Or have macmon measure it, which needs no rule: `metal-agent settings set power-source macmon`. The agent tries again.',
     )
   })
 })

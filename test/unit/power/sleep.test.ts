@@ -173,7 +173,7 @@ describe('a machine that is awake', () => {
     tick(2_000)
     expect([before, notices, { ...late, notices: sleep.notices.length }]).toEqual([
       { timers: 3, changes: 0, notices: 0 },
-      [expect.stringContaining('Timers of this agent came more than a second late 4 of the last 5 times')],
+      [expect.stringContaining('Timers of this agent fired more than a second late 4 of the last 5 times')],
       { timers: 4, changes: 2, notices: 0 },
     ])
   })

@@ -41,7 +41,7 @@ test('by the model of how sudo matches, exactly the command lines of the rule pa
 describe('what sudo tells about a user', () => {
   const every = [500, 1_000, 2_000, 5_000, 10_000]
   const wide =
-    'is too wide: it lets this user run powermetrics as root with any option, one that writes files among them.'
+    'is too wide: it lets this user run powermetrics as root with any option, including one that writes files.'
   const password = '(ALL) ALL'
 
   test.each<[what: string, rules: string[], leave: ReturnType<typeof leaveIn>]>([

@@ -80,9 +80,9 @@ test('one write over ours counts once, however often it is looked at', () => {
     return 'message' in claim ? claim.message : claim.kind
   }
   const [first, again] = ['2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z'].map(saidAfter)
-  expect(first).toContain('wrote over it')
+  expect(first).toContain('overwrote it')
   expect(again).toBe(first)
-  expect(saidAfter('2026-01-01T00:00:30Z')).toContain('keeps writing over it')
+  expect(saidAfter('2026-01-01T00:00:30Z')).toContain('keeps overwriting it')
 })
 
 test('a slice that was another agent’s meanwhile is not ours because it lost its claim', () => {

@@ -97,11 +97,11 @@ describe('whose slice it is', () => {
     expect([1, 2].map((overwrites) => judgeClaim(overwritten, { ...facts, overwrites }))).toMatchObject([
       {
         message:
-          'InferenceService ml/llama is claimed here but the agent at 192.0.2.7, which knows no claims, wrote over it; it is taken over here when that agent is silent for 180 s.',
+          'InferenceService ml/llama is claimed here but the agent at 192.0.2.7, which does not know about claims, overwrote it; this machine takes over when that agent has been silent for 180 s.',
       },
       {
         message:
-          "InferenceService ml/llama is claimed here but the agent at 192.0.2.7 keeps writing over it; leave llama out of that agent's --inference-service-allowlist.",
+          "InferenceService ml/llama is claimed here but the agent at 192.0.2.7 keeps overwriting it; leave llama out of that agent's --inference-service-allowlist.",
       },
     ])
   })
@@ -113,7 +113,7 @@ describe('whose slice it is', () => {
     })
     expect(judgeClaim(named, facts)).toMatchObject({
       message:
-        'InferenceService ml/llama is served by mini; it is taken over here when that agent is silent for 180 s.',
+        'InferenceService ml/llama is served by mini; this machine takes over when that agent has been silent for 180 s.',
     })
   })
 })

@@ -45,7 +45,7 @@ test('a firewall that does not allow the program is told once with what to do, a
   facts.answer = { state: 'byProgram', allowed: new Set() }
   await watch.look()
   await watch.look()
-  expect(watch.notice).toContain(`does not allow ${file}, so that Pods may get no answer`)
+  expect(watch.notice).toContain(`does not allow ${file}, so Pods may get no answer`)
   expect([facts.changes, facts.warnings]).toEqual([1, ['the firewall is in the way']])
   facts.answer = { state: 'byProgram', allowed: new Set([file]) }
   await watch.look()

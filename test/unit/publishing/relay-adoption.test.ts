@@ -33,7 +33,7 @@ test('a service that no relay takes up is told after five minutes, once, and aga
   await minutes(5)
   expect(told).toEqual([])
   await minutes(1)
-  expect(told).toEqual([expect.stringMatching(/^ns\/a\.b LLMKube's controller leads Service a-b to no relay, /)])
+  expect(told).toEqual([expect.stringMatching(/^ns\/a\.b LLMKube's controller routes Service a-b to no relay, /)])
   await minutes(60)
   expect(told).toHaveLength(1)
   generation = 2

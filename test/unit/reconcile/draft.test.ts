@@ -176,7 +176,7 @@ test.each([
 ])('with %s the service runs without, and says so', (_what, speculativeDecoding) => {
   const spec = inferenceServiceSpec.parse({ speculativeDecoding })
   expect(leftOutNotice(spec, [])).toBe(
-    'It runs without spec.speculativeDecoding, which cannot be read: correct it. Its answers are the same and slower.',
+    'It runs without spec.speculativeDecoding, which cannot be read: correct it. Its answers are the same, only slower.',
   )
 })
 

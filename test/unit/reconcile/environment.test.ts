@@ -31,10 +31,10 @@ test('a person is told of speculative decoding that is asked for and not passed 
     return leftOutNotice(spec, [], runtime)
   }
   expect([notice(), notice('none'), notice('disabled'), notice('ngram-simple')]).toEqual(Array(4).fill(undefined))
-  const slower = 'Its answers are the same and slower.'
+  const slower = 'Its answers are the same, only slower.'
   expect([notice('draft-eagle3'), notice('ngram-simple', 'mlx-lm'), notice('draft-later'), notice('mtp')]).toEqual([
     `It runs without spec.speculativeDecoding (draft-eagle3), which names no draft weights: set its draftModelRef or draftModel. ${slower}`,
-    `It runs without spec.speculativeDecoding (ngram-simple), which is for llama-server alone. ${slower}`,
+    `It runs without spec.speculativeDecoding (ngram-simple), which only llama-server supports. ${slower}`,
     `It runs without spec.speculativeDecoding (draft-later), a type that this agent does not know. ${slower}`,
     undefined,
   ])
@@ -43,7 +43,7 @@ test('a person is told of speculative decoding that is asked for and not passed 
 test('a person is told of settings of a whole oMLX, which it does not get for one service', () => {
   const spec = inferenceServiceSpec.parse({ turboQuantBits: 4, hotCacheMaxSize: '8GB' })
   expect([leftOutNotice(spec, [], 'omlx'), leftOutNotice(spec, [], 'mlx-lm')]).toEqual([
-    'It runs without spec.turboQuantBits, spec.hotCacheMaxSize: that is said for a whole oMLX and not for one of its models, so set it there.',
+    'It runs without spec.turboQuantBits, spec.hotCacheMaxSize: that applies to oMLX as a whole and not to one of its models, so set it there.',
     undefined,
   ])
   expect(leftOutNotice(inferenceServiceSpec.parse({}), [], 'omlx')).toBeUndefined()
@@ -53,7 +53,7 @@ test('one that the agent starts is given them, but for what it would not underst
   const notice = (spec: object) => leftOutNotice(inferenceServiceSpec.parse(spec), [], 'omlx', { startsOmlx: true })
   expect([notice({ turboQuantBits: 4, hotCacheMaxSize: '8GB' }), notice({ hotCacheMaxSize: 'much' })]).toEqual([
     undefined,
-    'It runs without spec.hotCacheMaxSize, which oMLX would not understand: say bits such as 4, a size such as 8GB, or an absolute folder.',
+    'It runs without spec.hotCacheMaxSize, which oMLX would not understand: give bits such as 4, a size such as 8GB, or an absolute folder.',
   ])
 })
 

@@ -117,5 +117,7 @@ test('three ends in a row hold its service; another spec, or a server that serve
   expect(room.held).toEqual([])
   endOf(7)
   expect(room.held).toEqual([expect.objectContaining({ kind: 'held', cause: 'evicted', exceededBy: '2  ' })])
-  expect(room.ended.at(-1)).toMatch(/^ns\/a 7: Held, since its server was ended 3 times in a row for its memory\./)
+  expect(room.ended.at(-1)).toMatch(
+    /^ns\/a 7: Held, because its server was stopped 3 times in a row for taking too much memory\./,
+  )
 })

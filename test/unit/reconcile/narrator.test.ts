@@ -206,7 +206,7 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     {
       log: ['evicting'],
       events: ['Evicted: Evicted: it is idle. (priority=low)'],
-      history: ['evicted: Evicted for want of memory: It is idle.'],
+      history: ['evicted: Evicted to free memory: It is idle.'],
     },
   ],
   ['a return', { kind: 'broughtBack', why: 'Calm.' }, { log: ['brought back'], history: ['broughtBack: Calm.'] }],

@@ -95,7 +95,7 @@ const idle: Observation = {
   silence: undefined,
   clusterRetry: undefined,
 }
-const refusal = { at: now + 5_000, message: 'The cluster did not take it.', isRefusal: true }
+const refusal = { at: now + 5_000, message: 'The cluster did not accept it.', isRefusal: true }
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
 
 const fits: Observation['beside'] = { allowed: true }
@@ -1632,7 +1632,7 @@ test('who changes the Service again and again is told as long as that is remembe
   expect(told('ours', now)).toMatchObject({ message, step: { do: 'rest' } })
 })
 
-test('a server that was ended for its memory has a reason of its own, and says when it is tried again', () => {
+test('a server that was ended for its memory has a reason of its own, and says when the agent tries again', () => {
   const exceeded = { ...idle, publication: withdrawn, fetch: fetched, server: { ...crashed, hasExceeded: true } }
   const next = plan(exceeded)
   expect([next.state, next.reason, next.message]).toEqual([

@@ -18,14 +18,17 @@ const exited = {
 const stopping = { kind: 'stopping', since: 5_000, cause: 'stopped' } as const
 
 test.each<[ServerState, string]>([
-  [{ ...ready, trouble: 'silent' }, 'The server does not answer its health check; if that lasts, it is restarted.'],
+  [
+    { ...ready, trouble: 'silent' },
+    'The server does not answer its health check; if this continues, the agent restarts it.',
+  ],
   [
     { ...ready, trouble: 'suspended' },
-    'The server does not answer: its process is suspended (by SIGSTOP, a terminal or a debugger). If that lasts, it is restarted.',
+    'The server does not answer: its process is suspended (by SIGSTOP, a terminal or a debugger). If this continues, the agent restarts it.',
   ],
   [
     { ...ready, trouble: 'failing' },
-    'The server answers its health check with an error; if that lasts, it is restarted.',
+    'The server answers its health check with an error; if this continues, the agent restarts it.',
   ],
   [stopping, 'The server is finishing.'],
   [
@@ -43,7 +46,7 @@ test.each<[ServerState, string]>([
   [{ ...stopping, hangs: 'Process 7 did not end.' }, 'Process 7 did not end. Its memory stays counted until then.'],
   [
     { ...exited, left: 'Of its processes 8 did not end.' },
-    'Of its processes 8 did not end. It is tried again, and nothing takes its place before.',
+    'Of its processes 8 did not end. The agent tries again, and starts nothing in its place until then.',
   ],
 ])('$kind $trouble $drain', (state, message) => {
   expect(serverView({}, state)).toMatchObject({ message })

@@ -116,10 +116,10 @@ test('by the real pip it is installed, brought up to date, gone back from and re
   await here.takes('0.32.2')
   const { stdout } = await verb(here, ['install', 'mlx-lm', '--with', 'pip'], ['y'])
   expect(stdout).toMatch(/\n\$ \S*python3 -m venv '.*Application Support.*'\n[^]*Successfully installed/)
-  expect(stdout).toContain('mlx-lm 0.32.2 is installed. Servers that run keep')
+  expect(stdout).toContain('mlx-lm 0.32.2 is installed. Running servers keep')
   expect(await here.find()).toEqual({ kind: 'found', path: path.join(here.ownFolder, 'mlx_lm.server') })
 
-  await expect(here.do('install')).rejects.toThrow('It is here already: metal-agent runtimes update mlx-lm')
+  await expect(here.do('install')).rejects.toThrow('It is already installed: run metal-agent runtimes update mlx-lm')
   await expect(here.do('update', { by: 'brew' })).rejects.toThrow('remove it first, then install it by Homebrew')
   await here.takes('0.33.0')
   expect(await here.do('update')).toMatch(/^mlx-lm 0\.33\.0 is installed\. /)
@@ -128,7 +128,7 @@ test('by the real pip it is installed, brought up to date, gone back from and re
   const before = await here.environments()
   await here.takes('0.34.0')
   await expect(here.do('update')).rejects.toThrow(
-    /^It was installed, and does not run as it should: .* is too old: it does not know --allowed-origins/,
+    /^It was installed, but does not run properly: .* is too old: it does not know --allowed-origins/,
   )
   expect(await here.environments()).toEqual(before)
   expect(await here.version()).toBe('0.33.0')
@@ -157,7 +157,7 @@ test('cancelled it leaves nothing, and while one is at work another is refused',
   })
   const ended = expect(first).rejects.toThrow('enough')
   await begun.promise
-  await expect(here.do('install')).rejects.toThrow(`Process ${process.pid} is at work on mlx-lm since `)
+  await expect(here.do('install')).rejects.toThrow(`Process ${process.pid} has been working on mlx-lm since `)
   cancelled.abort(new Error('enough'))
   await ended
   expect(await here.environments()).toEqual([])
@@ -207,17 +207,22 @@ test.each([
     'ollama',
     'install',
     undefined,
-    /^ollama is installed with Homebrew, and there is none here: install Homebrew .*, or get Ollama from https:/,
+    /^ollama is installed with Homebrew, which this machine does not have: install Homebrew .*, or get Ollama from https:/,
   ],
   [
     'omlx',
     'install',
     undefined,
-    /^omlx is installed with Homebrew, and there is none here: install Homebrew .*, or get oMLX from https:/,
+    /^omlx is installed with Homebrew, which this machine does not have: install Homebrew .*, or get oMLX from https:/,
   ],
   ['vllm-swift', 'install', 'uv', /^uv does not have vllm-swift\.$/],
-  ['llama-server', 'install', undefined, /^llama-server is installed with Homebrew, and there is none here: install/],
-  ['mlx-lm', 'install', 'uv', /^mlx-lm is installed with uv, and there is none here/],
+  [
+    'llama-server',
+    'install',
+    undefined,
+    /^llama-server is installed with Homebrew, which this machine does not have: install/,
+  ],
+  ['mlx-lm', 'install', 'uv', /^mlx-lm is installed with uv, which this machine does not have/],
   ['mlx-lm', 'rollback', undefined, /^mlx-lm is not installed here\.$/],
 ] as const)('%s, %s by %s is refused in a sentence', async (runtime, deed, by, sentence) => {
   await using here = await machine()
@@ -229,6 +234,6 @@ test('what others installed is left to them', async () => {
   await mkdir(path.join(here.dir, 'brew', 'bin'), { recursive: true })
   const program = path.join(here.dir, 'brew', 'bin', 'mlx_lm.server')
   await writeFile(program, '', { mode: 0o755 })
-  await expect(planFor('mlx-lm', 'update', here)).rejects.toThrow(`${program} was installed by other means: use those.`)
-  await expect(planFor('mlx-lm', 'remove', here)).rejects.toThrow('was installed by other means')
+  await expect(planFor('mlx-lm', 'update', here)).rejects.toThrow(`${program} was installed some other way: use that.`)
+  await expect(planFor('mlx-lm', 'remove', here)).rejects.toThrow('was installed some other way')
 })

@@ -102,7 +102,7 @@ test('what prints junk, or far too much, is told apart from what answers, in one
     ...{ name: 'llama-server', formats: ['gguf'], path, message: `${why} ${advice}`, state: 'unverified' },
   })
   expect([junk, flood]).toEqual([
-    unverified(`${path} does not say its version as llama-server does.`),
+    unverified(`${path} does not report its version as llama-server does.`),
     unverified(`${path} printed more than 65536 bytes.`),
   ])
 })
@@ -130,7 +130,7 @@ test('a vllm-swift that serves models of its own choice is said to be too old, w
   const path = await program("echo 'vllm-swift 0.3.1'", 'vllm-swift')
   expect(await told(path, 'vllm-swift')).toMatchObject({
     ...{ version: '0.3.1', state: 'unverified' },
-    message: `${path} is version 0.3.1, which may serve another model than it is given. Upgrade vllm-swift: 0.3.2 is the oldest that does not.`,
+    message: `${path} is version 0.3.1, which may serve a different model from the one it is given. Upgrade vllm-swift: 0.3.2 is the oldest that does not.`,
   })
 })
 

@@ -40,7 +40,7 @@ test('a given bare name is found on PATH', async () => {
 test.each([
   [['empty', 'llama-server'], 'there is no such file'],
   [['good'], 'it is not a file'],
-  [['plain', 'llama-server'], 'it is not executable for this user'],
+  [['plain', 'llama-server'], 'it is not executable by this user'],
 ])('a given path that cannot be used (%j) is named with the reason', async (parts, problem) => {
   const given = inFolder(...parts)
   expect(await findLlamaServer({ given, system: 'darwin' })).toEqual({
@@ -78,7 +78,7 @@ test('on Linux the folder of Homebrew is searched after PATH, and on macOS not',
 test('a file that is there but not executable is the reason', async () => {
   expect(await findLlamaServer({ system: 'darwin', homebrewFolders: [inFolder('plain')] })).toEqual({
     kind: 'missing',
-    message: `${inFolder('plain', 'llama-server')} cannot be used as llama-server: it is not executable for this user.`,
+    message: `${inFolder('plain', 'llama-server')} cannot be used as llama-server: it is not executable by this user.`,
   })
 })
 

@@ -42,7 +42,7 @@ test('a model that brings a program, or a config.json that only Python can read 
   await config('{"model_type": "llama", "model\\u005ffile": "tokenizer_x.py"}')
   expect(await mlxLmRuntime.modelProblem(folder.dir)).toContain('names a program of the model’s own'.replace('’', "'"))
   await config('{"model_file": "x.py", "scale": NaN}')
-  expect(await mlxLmRuntime.modelProblem(folder.dir)).toContain('is no JSON object')
+  expect(await mlxLmRuntime.modelProblem(folder.dir)).toContain('is not a JSON object')
   await config('{"num_hidden_layers": 9e99}')
   expect(await mlxLmRuntime.modelProblem(folder.dir)).toContain('says 9e+99 for num_hidden_layers, which no model has')
   await config(`{"pad": "${'x'.repeat(1_100_000)}"}`)

@@ -47,7 +47,7 @@ test('of two that disagree the later one waits, and is told with whom, about wha
     conflicts: [
       [
         'ns/b',
-        'spec.hotCacheMaxSize is 4GB here and 8GB in ns/a, and one oMLX serves both and has one for all its models: it waits until both say the same or ns/a is gone. Change one of them, or serve one by another runtime.',
+        'spec.hotCacheMaxSize is 4GB here and 8GB in ns/a, and one oMLX serves both and has one for all its models: it waits until both have the same value or ns/a is gone. Change one of them, or serve one by another runtime.',
       ],
     ],
   })
@@ -117,7 +117,7 @@ test.each([
 
 test('a folder for its cache that has to do with a model’s is refused in a sentence that names that one', () => {
   expect(folderRefused('/lent/kiwis/cache', '/lent/kiwis')).toBe(
-    'spec.pagedSSDCacheDir: /lent/kiwis/cache is refused: /lent/kiwis is the folder of a model, and oMLX may have its cache neither in it nor around it. Name a folder apart from all models, or take it out.',
+    'spec.pagedSSDCacheDir: /lent/kiwis/cache is refused: /lent/kiwis is the folder of a model, and oMLX must keep its cache neither inside nor around it. Name a folder separate from all models, or remove it.',
   )
 })
 
@@ -126,7 +126,7 @@ test('a size that this machine does not have is refused in a sentence that says 
   const gib = 1024 ** 3
   expect([hotCacheProblem(spec, 8 * gib), diskCacheProblem(spec, '/cache', 1024 * gib)]).toEqual([undefined, undefined])
   expect([hotCacheProblem(spec, 8 * gib - 1), diskCacheProblem(spec, '/cache', 90e9)]).toEqual([
-    'spec.hotCacheMaxSize: 8GB is refused: all models of this machine together may have 8.6 GB of memory. Say less, or take it out.',
-    'spec.pagedSSDCacheMaxSize: 1TB is refused: the disk of /cache has room for a cache of 90.0 GB. Say less, name a folder on another disk as spec.pagedSSDCacheDir, or make room there.',
+    'spec.hotCacheMaxSize: 8GB is refused: all models of this machine together may take 8.6 GB of memory. Set less, or remove it.',
+    'spec.pagedSSDCacheMaxSize: 1TB is refused: the disk of /cache has room for a cache of 90.0 GB. Set less, name a folder on another disk as spec.pagedSSDCacheDir, or make room there.',
   ])
 })

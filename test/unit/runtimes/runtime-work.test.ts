@@ -54,7 +54,7 @@ test('a runtime is installed by the commands that were shown, told while it goes
     ) as string,
   })
   expect([here.done(), await work.deeds('ollama')]).toEqual([1, ['update', 'remove']])
-  expect(work.begin(plan.id)).toMatch(/look at the commands again/)
+  expect(work.begin(plan.id)).toMatch(/view them again/)
   expect(work.begin((await work.plan('ollama', 'remove')).id)).toBeUndefined()
   expect(await here.over()).toMatchObject({ deed: 'remove', state: 'done', message: 'ollama is removed.' })
 })
@@ -65,7 +65,7 @@ test('one is at work at a time, and one that is cancelled ends at once', async (
   const [first, second] = [await work.plan('ollama', 'install'), await work.plan('ollama', 'install')]
   expect([work.cancel(), work.begin(first.id)]).toEqual([false, undefined])
   await eventually(() => work.view?.lines.includes('begun'))
-  expect(work.begin(second.id)).toBe('ollama is at work: wait for its end, or cancel it.')
+  expect(work.begin(second.id)).toBe('ollama is already being changed: wait until that has finished, or cancel it.')
   expect(work.cancel()).toBe(true)
   expect(await here.over()).toMatchObject({ id: first.id, state: 'cancelled', message: 'It was cancelled.' })
   await expect(access(path.join(here.bin, 'ollama'))).rejects.toThrow('ENOENT')
@@ -89,6 +89,6 @@ test('what was installed and does not run is no success', async () => {
   expect(work.begin((await work.plan('ollama', 'install')).id)).toBeUndefined()
   expect(await here.over()).toMatchObject({
     state: 'failed',
-    message: expect.stringMatching(/^It was installed, and .*ollama.*/) as string,
+    message: expect.stringMatching(/^It was installed, but .*ollama.*/) as string,
   })
 })

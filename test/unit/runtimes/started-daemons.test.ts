@@ -145,7 +145,7 @@ test('nothing is loaded into one that is being ended', async () => {
     leaving.push(await there.why(daemons))
     return (await there.listener()) === undefined
   })
-  expect(leaving[0]).toBe('Ollama is being ended: --ollama-start was switched off.')
+  expect(leaving[0]).toBe('Ollama is being stopped: --ollama-start was switched off.')
 })
 
 test.each([

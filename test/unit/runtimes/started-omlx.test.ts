@@ -177,7 +177,7 @@ test('it has the flags for which services ask; other ones start it again, after 
   daemons.tend()
   const why = await eventually(async () => [await daemons.whyAbsent('omlx')].find((one) => one?.isLeaving === true))
   expect(why.message).toBe(
-    'oMLX is started again with --paged-ssd-cache-max-size 50GB, for which services ask, once it answers no request.',
+    'oMLX restarts with --paged-ssd-cache-max-size 50GB, which services ask for, once it has no requests in flight.',
   )
   const found = await findDaemon(runtimes.omlx, there.port, { whyAbsent: () => daemons.whyAbsent('omlx') })
   expect([found.kind, room.servers.get('a/b')?.kind, await there.listener()]).toEqual(['missing', 'ready', first])
@@ -203,7 +203,7 @@ test('flags with which it does not start are left out, which everybody is told, 
   expect(await there.commandLine()).not.toContain('--hot-cache-max-size')
   expect(there.daemons.notices()).toEqual([
     expect.stringMatching(
-      /^oMLX does not start with --hot-cache-max-size 13GB, for which services ask, and so runs without: .*exited with code 1.*Configuration error/,
+      /^oMLX does not start with --hot-cache-max-size 13GB, which services ask for, so it runs without: .*exited with code 1.*Configuration error/,
     ),
   ])
   there.wishes.asked = new Map([['--hot-cache-max-size', '12GB']])
@@ -344,7 +344,7 @@ test('what it prints is in the log of each service that it has in memory, also f
   room.servers.start('a/b', await there.launch(await there.model('apples')))
   await room.reached('ready')
   await eventually(async () => (await there.logOf()).includes('| Loaded model: apples'))
-  expect(await there.logOf()).toMatch(/ is to serve apples; what it prints meanwhile stands here behind a \|\n/)
+  expect(await there.logOf()).toMatch(/ will serve apples; what it prints meanwhile stands here behind a \|\n/)
 })
 
 test('one that was switched off while no agent ran is asked with its own key by the next one, which unloads its models and ends it', async () => {

@@ -269,7 +269,7 @@ describe('a server that an agent left behind', () => {
     try {
       const notices = await adoptIn(room, { processes: () => Promise.reject(new Error('ps hangs.')) })
       expect([notices, room.servers.state().size, await livingPids(pid)]).toEqual([
-        ['Servers that an earlier agent left running were not taken over and keep running unattended: ps hangs.'],
+        ['Servers that an earlier agent left running were not adopted and keep running unmanaged: ps hangs.'],
         0,
         [pid],
       ])

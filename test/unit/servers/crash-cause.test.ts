@@ -73,29 +73,29 @@ const recorded: [what: string, output: string, says: RegExp][] = [
     'too much for the memory of the processor *',
     `0.02.716.865 E ggml_aligned_malloc: insufficient memory (attempted to allocate 12207.06 MB)
 0.02.876.737 E llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache`,
-    /^The GPU's share of the memory does not suffice: lower spec.contextSize/,
+    /^The GPU's share of the memory is not enough: lower spec.contextSize/,
   ],
   [
     'too much for Metal while it warms up',
     `ggml_metal_synchronize: error: command buffer 0 failed with status 5
 error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)`,
-    /share of the memory does not suffice/,
+    /share of the memory is not enough/,
   ],
   [
     'too much for a Metal buffer',
     'ggml_metal_buffer_init: error: failed to allocate buffer, size = 26214.40 MiB',
-    /share of the memory does not suffice/,
+    /share of the memory is not enough/,
   ],
   [
     'too much for a Metal buffer of a graph',
     'ggml_gallocr_reserve_n: failed to allocate Metal buffer of size 8891928576',
-    /share of the memory does not suffice/,
+    /share of the memory is not enough/,
   ],
   [
     'too much for CUDA',
     `ggml_backend_cuda_buffer_type_alloc_buffer: allocating 144817.04 MiB on device 0: cudaMalloc failed: out of memory
 llama_model_load: error loading model: unable to allocate CUDA0 buffer`,
-    /share of the memory does not suffice/,
+    /share of the memory is not enough/,
   ],
   [
     'a library that is missing on a Mac',
@@ -122,7 +122,7 @@ llama_model_load: error loading model: unable to allocate CUDA0 buffer`,
   [
     'a program for another processor *',
     '/opt/bin/llama-server: 1: Syntax error: "(" unexpected',
-    /no program for the processor of this machine/,
+    /not built for this machine's processor/,
   ],
 ]
 
@@ -153,36 +153,41 @@ ValueError: Model type banana not supported.`,
 ModuleNotFoundError: No module named 'mlx.core'`,
     /^A part of mlx-lm, or of what it needs, is missing: install it again \("brew reinstall mlx-lm"\)\.$/,
   ],
-  ['mlx-lm', 'an argument *', '__main__.py: error: unrecognized arguments: --bogus', /^This mlx-lm does not take that/],
+  [
+    'mlx-lm',
+    'an argument *',
+    '__main__.py: error: unrecognized arguments: --bogus',
+    /^This mlx-lm does not accept that/,
+  ],
   [
     'mlx-lm',
     'memory of the processor *',
     'RuntimeError: [malloc] Unable to allocate 16000000000000 bytes.',
-    /^The GPU's share of the memory does not suffice: /,
+    /^The GPU's share of the memory is not enough: /,
   ],
   [
     'mlx-lm',
     'a buffer that is too big for Metal',
     'RuntimeError: [metal::malloc] Attempting to allocate 153600000000 bytes which is greater than the maximum allowed buffer size of 57982058496 bytes.',
-    /^The GPU's share of the memory does not suffice: /,
+    /^The GPU's share of the memory is not enough: /,
   ],
   [
     'mlx-server',
     'memory of Metal',
     'libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)',
-    /^The GPU's share of the memory does not suffice: /,
+    /^The GPU's share of the memory is not enough: /,
   ],
   [
     'mlx-server',
     'a program parted from what belongs beside it',
     'MLX error: Failed to load the default metallib. library not found',
-    /^The program was parted from the folders that belong beside it: install mlx-server again/,
+    /^The program was separated from the folders that belong beside it: install mlx-server again/,
   ],
   [
     'mlx-server',
     'an argument',
     "Error: Unknown option '--bogus'\nUsage: mlx-server [--model <model>]",
-    /^This mlx-server does not take that argument/,
+    /^This mlx-server does not accept that argument/,
   ],
   [
     'vllm-swift',
@@ -237,7 +242,7 @@ test('what was said long before a server ended is not taken for the cause', () =
   const during = (output: string) => guessCause(clues(output, { outOf: 'serving', code: null, signal: 'SIGABRT' }))
   expect([during(`${old}\n${since}`), during(`${since}\n${old}`)]).toEqual([
     undefined,
-    expect.stringMatching(/does not suffice/),
+    expect.stringMatching(/is not enough/),
   ])
 })
 
@@ -248,17 +253,17 @@ test.each<[what: string, changes: Partial<CrashClues>, advice: string | undefine
   [
     'a kill, with what it had in memory',
     { ...killed, memory },
-    'It was killed from outside, perhaps by the kernel for want of memory (it had 13.4 GB of 25.8 GB 4 s before): if it happens again, choose a smaller model or end what else needs memory.',
+    'Something killed it, perhaps the kernel because memory ran out (it had 13.4 GB of 25.8 GB 4 s before): if it happens again, choose a smaller model or quit other programs that use memory.',
   ],
   [
     'a kill of which nothing is known',
     killed,
-    'It was killed from outside, perhaps by the kernel for want of memory: if it happens again, choose a smaller model or end what else needs memory.',
+    'Something killed it, perhaps the kernel because memory ran out: if it happens again, choose a smaller model or quit other programs that use memory.',
   ],
   [
     'a kill behind a shell',
     { code: 137, outOf: 'serving' },
-    'It was killed from outside, perhaps by the kernel for want of memory: if it happens again, choose a smaller model or end what else needs memory.',
+    'Something killed it, perhaps the kernel because memory ran out: if it happens again, choose a smaller model or quit other programs that use memory.',
   ],
   [
     'a kill before the first word, on a Mac',

@@ -192,7 +192,7 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
     await kind.drop(daemon, launch.content.name)
     const { message, outOf, cause } = await room.settled()
     expect([outOf, cause]).toEqual(['serving', 'itself'])
-    expect(message).toMatch(new RegExp(String.raw`^${product} at 127\.0\.0\.1:\d+ holds it in memory no longer`))
+    expect(message).toMatch(new RegExp(String.raw`^${product} at 127\.0\.0\.1:\d+ no longer holds it in memory`))
     const from = room.changes.length
     room.servers.start('a/b', launch)
     await room.reached('ready', { from })
@@ -229,7 +229,9 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
     await using there = await serving()
     const { daemon, room, launch } = there
     await daemon.stop()
-    expect((await room.settled()).message).toBe(`Nobody listens at 127.0.0.1:${daemon.port}: ${product} does not run.`)
+    expect((await room.settled()).message).toBe(
+      `Nothing is listening at 127.0.0.1:${daemon.port}: ${product} is not running.`,
+    )
     let from = room.changes.length
     room.servers.start('a/b', launch)
     expect(await room.reached('exited', { from, where: ({ settled }) => settled })).toMatchObject({
@@ -302,7 +304,7 @@ export function strangerSuite(runtime: DaemonRuntimeName, asked: string): void {
     expect(await said(broken)).toEqual(like(`${other}500`))
     expect(await said(await stranger(json({ version: 7, status: 7 })))).toEqual(like(other))
     expect(await said(await stranger((request) => void request.socket.destroy()))).toEqual(
-      like(`${product} at .* broke off`),
+      like(`${product} at .* broke the connection`),
     )
     expect(await said(await stranger(() => undefined))).toEqual(like(`${product} at .* does not answer\\.$`))
   })

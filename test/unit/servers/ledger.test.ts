@@ -102,7 +102,7 @@ test.each([
   }).toEqual({
     loaded: {
       entries: [],
-      notice: `The ledger of running servers ${file} could not be read and was set aside as ${file}.broken-1234: what runs was looked for among the processes instead.`,
+      notice: `The ledger of running servers ${file} could not be read and was set aside as ${file}.broken-1234: the agent searched the running processes instead.`,
     },
     aside: content,
     next: { entries: [entry], notice: undefined },
@@ -148,7 +148,7 @@ test('a note that could not be written is in no later one', async () => {
   const run = { name: 'a.b', workingDirectory: join(room.folder, 'run'), logFile: join(room.folder, 'run.log') }
   const where = { key: 'a/b', port: 5001, outputOffset: 0, role: 'current' } as const
   const note = room.ledger.intend(run, room.launch(), where)
-  await expect(note).rejects.toThrow('could not be noted')
+  await expect(note).rejects.toThrow('could not be recorded')
   await rm(file, { recursive: true })
   room.ledger.keep({ ...entry, key: 'a/other', workingDirectory: '/state/work/a.other' })
   await room.ledger.close()
@@ -177,7 +177,7 @@ test('a server that cannot be noted is not started, and is tried again like any 
       failures: 1,
       retryAt: 10_500,
       message: expect.stringMatching(
-        /^The server was not started, because it could not be noted in \S+ \(EISDIR.*Make room on that disk, or choose another --state-dir\.$/,
+        /^The server was not started, because it could not be recorded in \S+ \(EISDIR.*Make room on that disk, or choose another --state-dir\.$/,
       ) as unknown,
     },
     1,

@@ -91,7 +91,7 @@ test('a server that stays suspended is ended, which counts as a failure', async 
     failures: 1,
     retryAt: expect.any(Number) as number,
     message:
-      'sample-server.cjs was suspended (by SIGSTOP, a terminal or a debugger) and answered no more, so it was ended.',
+      'sample-server.cjs was suspended (by SIGSTOP, a terminal or a debugger) and stopped answering, so the agent stopped it.',
   })
   expect([room.kinds(), await livingPids(pid)]).toEqual([
     ['starting', 'starting', 'ready', 'ready', 'stopping', 'exited', 'settled'],
@@ -106,7 +106,8 @@ test('a server that accepts connections and never answers is ended', async () =>
   expect(await room.settled()).toMatchObject({
     cause: 'hung',
     failures: 1,
-    message: 'sample-server.cjs hung (its process was there, but it neither answered nor worked), so it was ended.',
+    message:
+      'sample-server.cjs hung (its process was alive, but it neither answered nor worked), so the agent stopped it.',
   })
 })
 
@@ -129,7 +130,8 @@ test('a server whose requests stand still although it answers is ended', async (
   const answer = ask(port)
   expect(await room.settled()).toMatchObject({
     cause: 'hung',
-    message: 'sample-server.cjs hung (it did not advance any of the requests in flight for minutes), so it was ended.',
+    message:
+      'sample-server.cjs hung (it made no progress on any request in flight for minutes), so the agent stopped it.',
   })
   expect(await answer).toBe('cut')
 })

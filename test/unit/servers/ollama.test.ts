@@ -117,7 +117,7 @@ describe('the real Ollama', () => {
     ] as const) {
       room.servers.start(key, await launchAt(ollama.port, { model, revision: model, spec: { contextSize: 256 } }))
       expect((await room.settled(key)).message).toMatch(
-        /^Ollama at \S+: it has the same weights in memory with another context, .* give both services the same spec\.contextSize/,
+        /^Ollama at \S+: it already holds these weights with a different context .* give both services the same spec\.contextSize/,
       )
     }
     expect([await ollama.loaded(), room.servers.get('a/b')?.kind]).toEqual([[`${small.content.name}:latest`], 'ready'])
@@ -162,19 +162,19 @@ describe('the real Ollama', () => {
     const first = await logOf(room)
     const title = `Ollama at 127.0.0.1:${ollama.port}`
     expect(first.map((line) => line.replace(/^\d{4}-\d\d-\d\dT[\d:.]+Z /, ''))).toEqual([
-      expect.stringMatching(new RegExp(`^${title} is to serve ${name}; what ${title} logs itself is .+`)),
+      expect.stringMatching(new RegExp(`^${title} will serve ${name}; what ${title} logs itself is .+`)),
       expect.stringMatching(/^[\d.]+ [kM]?B of llama\.gguf are sent to Ollama|^Ollama at .* has llama\.gguf already$/),
       'llama.gguf is sent',
       `${title} makes the model ${name}`,
       `${name} is made`,
       `${title} loads ${name}`,
       expect.stringMatching(/^It is loaded: [\d.]+ [kM]B in memory, after \d+ s$/),
-      'It is to leave memory when its requests in flight have finished',
+      'It will leave memory once its requests in flight have finished',
       'It stays in memory for another service of this agent',
       'The model was stopped.',
     ])
     expect((await logOf(room, 'c/d')).slice(-2)).toEqual([
-      expect.stringMatching(/ It is out of memory$/),
+      expect.stringMatching(/ It has left memory$/),
       expect.stringMatching(/ The model was stopped\.$/),
     ])
   })
@@ -218,7 +218,11 @@ describe('what answers where Ollama should', () => {
   strangerSuite('ollama', '/api/version')
 
   test.each([
-    ['cuts the answer to a creation', '{"status":"parsing GGUF"}\n{"sta', /could not be made: its answer broke off\.$/],
+    [
+      'cuts the answer to a creation',
+      '{"status":"parsing GGUF"}\n{"sta',
+      /could not be made: its answer was cut short\.$/,
+    ],
     [
       'says that it failed, under 200',
       '{"status":"parsing"}\n{"error":"no space left on device"}\n',
@@ -248,7 +252,7 @@ describe('what answers where Ollama should', () => {
     ['a page', (it) => it.end('<html>hello</html>'), /is not Ollama \(\/api\/ps: status 200\)/, false],
     ['half an answer', (it) => it.end('{"models":[{"na'), /is not Ollama/, false],
     ['an error', (it) => it.writeHead(500).end('{"error":"no GPU"}'), /^Ollama at .*: \/api\/ps: no GPU\.$/, true],
-    ['nothing whole', (it) => it.socket?.destroy(), /^Ollama at .* broke off: socket hang up\.$/, true],
+    ['nothing whole', (it) => it.socket?.destroy(), /^Ollama at .* broke the connection: socket hang up\.$/, true],
   ])(
     'that answers with %s while it serves is told by name, and serves again when that has passed',
     async (_what, answer, told, isAsked) => {
@@ -290,7 +294,7 @@ describe('what answers where Ollama should', () => {
     await sample.kill()
     await sample.comeBack()
     expect((await room.settled()).message).toMatch(
-      /^(Nobody listens|Ollama at .* (broke off|holds it in memory no longer))/,
+      /^(Nothing is listening|Ollama at .* (broke the connection|no longer holds it in memory))/,
     )
     const from = room.changes.length
     room.servers.start('a/b', launch)

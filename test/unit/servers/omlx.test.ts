@@ -48,7 +48,7 @@ describe('a sample of oMLX', () => {
       return folder
     },
     badModelSaid:
-      /^oMLX at .*: bananas could not be loaded: Model 'bananas' .*banana not supported.* only after its models were reloaded at http:\/\/127\.0\.0\.1:\d+\/admin/,
+      /^oMLX at .*: bananas could not be loaded: Model 'bananas' .*banana not supported.* only after its models have been reloaded at http:\/\/127\.0\.0\.1:\d+\/admin/,
     shown: (name) => name,
     made: () => Promise.resolve([]),
     drop: (omlx, name) => omlx.ask('POST', `/v1/models/${name}/unload`),
@@ -97,9 +97,9 @@ describe('a sample of oMLX', () => {
     [
       'none',
       undefined,
-      /it asks for an API key, and \S+\/settings\.json has none \(auth\.api_key\): set its key at http/,
+      /it asks for an API key, but \S+\/settings\.json has none \(auth\.api_key\): set its key at http/,
     ],
-    ['another', 'wrong', /it does not take the API key in \S+\/settings\.json \(auth\.api_key\): set its key at http/],
+    ['another', 'wrong', /it rejects the API key in \S+\/settings\.json \(auth\.api_key\): set its key at http/],
   ])('whose settings have %s key is not used, and what is to be done about that is said', async (_what, key, said) => {
     await using omlx = await begin({ key: 'secret' })
     const elsewhere = await temporaryFolder()
@@ -177,7 +177,7 @@ describe('a sample of oMLX', () => {
     await using room = await ServerRoom.create(hurried)
     room.servers.start('a/b', await launchAt(omlx.port))
     await room.reached('ready')
-    expect((await room.settled()).message).toMatch(/holds it in memory no longer/)
+    expect((await room.settled()).message).toMatch(/no longer holds it in memory/)
   })
 
   test('goes on with a load that nobody waits for: the model leaves memory when it is there', async () => {
@@ -283,7 +283,7 @@ describe('what answers where oMLX should', () => {
           said: { models: [{ id: 'apples', model_path: apples, loaded: true, distributed: true }] },
         },
       },
-      /computed together with other machines/,
+      /runs across several machines/,
     ],
     ['is too old to load', {}, /apples could not be loaded: Not Found\.$/],
     [

@@ -269,7 +269,7 @@ describe('a follower', () => {
     expect(follower.said()).toEqual([
       'Skipped the rest of an earlier run, which is no longer kept.',
       'current',
-      'The file was cut by somebody else: what it held before may be missing.',
+      'Something else truncated the file: earlier lines may be missing.',
       'new',
     ])
   })

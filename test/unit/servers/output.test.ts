@@ -188,7 +188,7 @@ test('a file that cannot be cut is told once, and looked at again', async () => 
   await writeFile(join(room.file, 'x'.repeat(200)), '')
   await room.look()
   await rm(room.file, { recursive: true })
-  expect(room.warnings).toMatchObject([{ message: 'the output of a server could not be bounded' }])
+  expect(room.warnings).toMatchObject([{ message: 'the output of a server could not be limited' }])
 })
 
 const noon = Date.parse('2026-01-02T12:00:00Z')

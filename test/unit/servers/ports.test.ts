@@ -40,7 +40,7 @@ describe('ports', () => {
     expect(reservation.port).toBe(taken.port + 1)
     await expect(ports.reserve(policy, { setting: '--port-range' })).rejects.toThrow(
       new NoPortError(
-        `No port from ${taken.port} to ${taken.port + 1} is free: widen the range (--port-range) or stop what uses them.`,
+        `No port from ${taken.port} to ${taken.port + 1} is free: widen the range (--port-range) or stop the programs that use them.`,
       ),
     )
   })

@@ -81,7 +81,7 @@ test('is over at once when the question is withdrawn', async () => {
   using place = await speaking(() => asking.abort())
   expect(await probeHealth(place.port, longMs, asking.signal)).toEqual({
     kind: 'silent',
-    reason: 'the question was withdrawn',
+    reason: 'the request was cancelled',
   })
 })
 

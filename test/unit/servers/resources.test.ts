@@ -44,7 +44,7 @@ test('an agent that may open no more files takes none of it for silence of its s
   const program = fileURLToPath(new URL('agent-out-of-descriptors.ts', import.meta.url))
   const { stdout } = await execa('/bin/sh', ['-c', 'ulimit -n 96 && exec "$0" "$1"', process.execPath, program])
   const said = JSON.parse(stdout) as Record<string, unknown> & { readonly pid: number }
-  const why = 'this agent has as many files and connections open as one process may (EMFILE)'
+  const why = 'this agent has reached the limit of open files and connections for one process (EMFILE)'
   expect(said).toEqual({
     meanwhile: [
       { kind: 'cannotAsk', reason: why },

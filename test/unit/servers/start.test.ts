@@ -110,7 +110,7 @@ describe('a start that fails', () => {
     await writeFile(executable, 'x', { mode: 0o644 })
     room.start({}, { executable })
     expect(await room.reached('failedToSpawn')).toMatchObject({
-      message: `${executable} cannot be started: it is not executable for this user.`,
+      message: `${executable} cannot be started: it is not executable by this user.`,
     })
   })
 
@@ -183,7 +183,7 @@ describe('a start that takes its time', () => {
       outOf: 'start',
       failures: 1,
       message:
-        'sample-server.cjs made no progress for 0.6 s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended; if this model needs longer, raise --llama-server-startup-timeout.',
+        'sample-server.cjs made no progress for 0.6 s while starting (its memory did not grow, it wrote nothing and did not become ready), so the agent stopped it; if this model needs longer, raise --llama-server-startup-timeout.',
     })
     expect(room.kinds()).toEqual(['starting', 'starting', 'loading', 'stopping', 'exited', 'settled'])
   })

@@ -80,7 +80,7 @@ test('a server that does not end although it is killed is told, and killed again
   try {
     void room.servers.stop('a/b', { graceMs: 0 })
     const { hangs } = await room.reached('stopping', { where: (state) => state.hangs !== undefined })
-    expect(hangs).toContain(`Process ${pid} did not end although it was killed`)
+    expect(hangs).toContain(`Process ${pid} was killed but has not exited`)
     expect(() => room.start()).toThrow('still has a server')
     expect(room.changes.filter(({ state }) => isUnendable(state))).toHaveLength(1)
   } finally {
@@ -110,7 +110,7 @@ test('what is left of a server that ended is told, and nothing takes its place b
   await room.reached('ready')
   void room.servers.stop('a/b')
   const { left } = await room.reached('exited', { where: (state) => state.left !== undefined })
-  expect(left).toBe('Of its processes 1 did not end although they were killed.')
+  expect(left).toBe('Its processes 1 were killed but have not exited.')
   expect(() => room.start()).toThrow('still has a server')
   expect(room.changes.filter(({ state }) => isUnendable(state))).toMatchObject([{ state: { left } }])
   isLeft = false

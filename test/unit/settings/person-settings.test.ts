@@ -95,10 +95,10 @@ test('a row that this build does not take is named, left out alone, and in the f
     hubEndpoint: started().hubEndpoint,
   })
   expect(settings.notices).toEqual([
-    `${file}: "downloadsAtOnce" must be a number from 1 to 16, and is 32: it does not count until it is set again.`,
-    expect.stringMatching(/"hubEndpoint" must be .*, and is "ftp:\/\/mirror\.lan\/hub": it does not count/),
+    `${file}: "downloadsAtOnce" must be a number from 1 to 16, and is 32: it is ignored until it is set again.`,
+    expect.stringMatching(/"hubEndpoint" must be .*, and is "ftp:\/\/mirror\.lan\/hub": it is ignored/),
     `${file}: this build has no setting "relayPort", which is kept for one that has it.`,
-    `${file}: "context" must be the name of a context, and is {"of":"a newer build"}: it does not count until it is set again.`,
+    `${file}: "context" must be the name of a context, and is {"of":"a newer build"}: it is ignored until it is set again.`,
   ])
   expect(await personsDownloads(file)).toMatchObject({ reserveBytes: kept.settings.diskReserveBytes })
 

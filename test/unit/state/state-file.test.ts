@@ -29,7 +29,7 @@ test.each(['not JSON', '{"names":[1]}', ''])('a file with %j is set aside with a
   const opened = await open(file)
   expect([opened.value, opened.notice, await readdir(folder.dir), await readFile(`${file}.broken-7`, 'utf8')]).toEqual([
     { names: [] },
-    `${file} could not be understood and was set aside as said.json.broken-7: what was said is forgotten.`,
+    `${file} could not be parsed and was set aside as said.json.broken-7: what was said is forgotten.`,
     ['said.json.broken-7'],
     content,
   ])

@@ -16,11 +16,11 @@ test.each(['ECONNREFUSED', 'ECONNRESET', 'ETIMEDOUT', 'EPIPE', 'ENOENT'])(
 
 test('what this machine lacks is not told as the silence of a cluster, or as damage of the store', async () => {
   const error = new ApiError('GET /api: connect EMFILE', { cause: failing('EMFILE') })
-  const why = 'this agent has as many files and connections open as one process may (EMFILE)'
+  const why = 'this agent has reached the limit of open files and connections for one process (EMFILE)'
   expect(explainFailure('stale', resources.models, 'https://mac.test:6443', error)).toBe(
-    `The cluster at https://mac.test:6443 cannot be asked: ${why}. What runs keeps serving, and the cluster is asked again regularly.`,
+    `The agent cannot ask the cluster at https://mac.test:6443: ${why}. Running models keep serving, and the agent keeps trying.`,
   )
   expect((await storeError(failing('ENFILE'), '/store')).message).toBe(
-    'The model store /store cannot be looked at (the system has as many files and connections open as it can (ENFILE)): the agent tries again.',
+    'The model store /store cannot be looked at (the system has reached its limit of open files and connections (ENFILE)): the agent tries again.',
   )
 })

@@ -288,7 +288,7 @@ function draftSize(
   if (header === undefined || shape === undefined) {
     const bytes = withoutHeaderBytes(fileBytes)
     const assumed = [
-      'The header of the draft model could not be read: a fifth of its size and 512 MiB stand for all else.',
+      'The header of the draft model could not be read: a fifth of its size plus 512 MiB is assumed for everything else.',
     ]
     return { bytes, gpuBytes: host.metal ? bytes : 0, cache: undefined, assumed }
   }
@@ -324,10 +324,10 @@ function assumptionsAbout(server: ServerArguments, { mmproj, unseen = [] }: Llam
   const unknown = types.filter((name) => cacheType(name).isUnknown)
   return [
     ...[...new Set(unknown)].map((name) => `The size of the cache type ${name} is not known, so it is counted as f16.`),
-    ...(unseen.length > 0 ? [`Not counted is what cannot be looked at: ${unseen.join(', ')}.`] : []),
+    ...(unseen.length > 0 ? [`Not counted, because it cannot be read: ${unseen.join(', ')}.`] : []),
     ...(server.unreadable[0] === undefined ? [] : [unreadableOverrides(server.unreadable)]),
     ...(server.mmproj !== undefined && mmproj === undefined
-      ? ['The projector is not counted: its file was not looked at.']
+      ? ['The projector is not counted: its file was not read.']
       : []),
   ]
 }
@@ -373,7 +373,7 @@ function withoutHeader(inputs: LlamaServerInputs, server: ServerArguments): Esti
   const why =
     header === undefined
       ? 'The header of the model could not be read'
-      : 'The header of the model does not say what it is made of'
+      : 'The header of the model does not describe its structure'
   const items = {
     ...{ weights: fileBytes, compute: 0, promptCache: 0, mmproj: projector },
     ...(draft && { draft: withoutHeaderBytes(draft.fileBytes) }),
@@ -383,7 +383,7 @@ function withoutHeader(inputs: LlamaServerInputs, server: ServerArguments): Esti
     return estimateOf(
       { ...items, kv, overhead: goOverhead },
       {
-        guess: `${why}: the cache is reckoned from layers and width alone, which is up to eight times too much.`,
+        guess: `${why}: the cache is estimated from layers and width alone, which may be up to eight times too much.`,
         notes: [],
         contextTokens: context,
         slots: server.slots,
@@ -394,7 +394,7 @@ function withoutHeader(inputs: LlamaServerInputs, server: ServerArguments): Esti
   return estimateOf(
     { ...items, kv: 0, overhead: withoutHeaderBytes(fileBytes) - fileBytes },
     {
-      guess: `${why}: a fifth of its size and 512 MiB stand for all else.`,
+      guess: `${why}: a fifth of its size plus 512 MiB is assumed for everything else.`,
       notes: [],
       slots: server.slots,
       ...mapping(server, fileBytes),

@@ -86,7 +86,7 @@ export function estimateMlx(inputs: MlxInputs): Estimate {
       { weights: tensorBytes, kv: 0, compute: 0, promptCache: 0, mmproj: 0, overhead },
       {
         guess:
-          'config.json does not say what the model is made of: a fifth of its size and 512 MiB stand for all else.',
+          'config.json does not describe the structure of the model: a fifth of its size plus 512 MiB is assumed for everything else.',
         notes: [],
         slots,
       },
@@ -240,9 +240,9 @@ async function readSafetensors(file: string, maxBytes: number) {
     throw new MlxFolderError(`${file} cannot be read: ${messageOf(cause)}.`, { cause })
   })
   const broken = (why: string, cause?: unknown) =>
-    new MlxFolderError(`${file} is no safetensors file: ${why}. Fetch it again.`, { cause })
+    new MlxFolderError(`${file} is not a safetensors file: ${why}. Fetch it again.`, { cause })
   const found = await handle.stat()
-  if (!found.isFile()) throw broken('it is no regular file')
+  if (!found.isFile()) throw broken('it is not a regular file')
   const { size } = found
   const length = Buffer.alloc(8)
   await handle.read(length, 0, 8, 0)

@@ -236,7 +236,7 @@ export function shapeOf(header: ModelHeader): ModelShape | undefined {
     assumptions: [
       ...assumptions,
       ...(unmodelledCaches.has(architecture)
-        ? [`${architecture} has a cache of its own kind: it is counted as plain attention.`]
+        ? [`${architecture} uses its own kind of cache: it is counted as plain attention.`]
         : []),
     ],
   }
@@ -260,7 +260,7 @@ function windowsOf(read: Keys, architecture: string, layers: number) {
   const named = read.number('attention.sliding_window')
   if (pattern === undefined) {
     const isNamed = named !== undefined && named > 0 && named < (read.number('context_length') ?? Infinity)
-    const sentence = `No sliding window is known of ${architecture}: every layer counts as plain attention.`
+    const sentence = `The sliding window of ${architecture} is not known: every layer counts as plain attention.`
     return { ...none, assumptions: isNamed ? [sentence] : [] }
   }
   // llama4.cpp and others: a window of 0 in the header switches it off.

@@ -100,7 +100,7 @@ function partOf(contentRange: string, length: number | undefined, shown: string)
     const what = `Content-Range ${contentRange}${isLongAsSaid ? '' : ` with Content-Length ${length}`}`
     throw ModelError.untilRepairedThere(
       'HttpRefused',
-      `${shown} answered with a part that contradicts itself (${what.slice(0, 200)}): see to the server, or to a proxy in between.`,
+      `${shown} answered with a part that contradicts itself (${what.slice(0, 200)}): check the server, or a proxy in between.`,
     )
   }
   return [start, last, total ?? 0].every(Number.isSafeInteger) ? { start, end: last + 1, total } : undefined
@@ -125,17 +125,17 @@ export function refusal(status: number, headers: Headers, shown: string, now: nu
   if (status === 401 || status === 403) {
     return ModelError.untilRepairedThere(
       'AccessDenied',
-      `${answer}: the file needs a login or a licence to be accepted, so give an address that can be read without, or a local copy.`,
+      `${answer}: the file needs a login or an accepted licence, so give an address that needs neither, or a local copy.`,
     )
   }
   if (status === 404 || status === 410)
     return ModelError.untilRepairedThere('NotFound', `${answer}: correct spec.source or put the file there.`)
   if (status === 429) {
-    const message = `${answer}: the server limits how often it may be asked, so the agent waits and tries again.`
+    const message = `${answer}: the server limits the rate of requests, so the agent waits and tries again.`
     return ModelError.passing('RateLimited', message, { retryAfterMs })
   }
   if (status >= 500 || status === 408 || status === 425) {
-    const message = `${answer}: the server is in trouble, so the agent tries again.`
+    const message = `${answer}: the server failed, so the agent tries again.`
     return ModelError.passing('ServerError', message, { retryAfterMs })
   }
   return ModelError.untilRepairedThere('HttpRefused', `${answer} instead of the model file: check spec.source.`)

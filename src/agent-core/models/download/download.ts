@@ -291,7 +291,7 @@ async function quarantined(
 ): Promise<ModelError> {
   const aside = await partial.quarantine()
   options.log.error('a downloaded file is not what was announced', { source: shown, reason, path: aside })
-  const message = `${sentence} What came is kept as ${aside} and never served.`
+  const message = `${sentence} The download is kept as ${aside} and never served.`
   return ModelError.passing(reason, message, { retryAfterMs: quarantineMs })
 }
 
@@ -547,7 +547,7 @@ const wrongLength = (shown: string, wanted: number, found: number): ModelError =
 const endless = (shown: string, bytes: number): ModelError =>
   ModelError.untilRepairedThere(
     'WrongLength',
-    `${shown} does not say its length and still sends after ${formatBytes(bytes)}: give an address that says how long the file is.`,
+    `${shown} does not report its length and was still sending after ${formatBytes(bytes)}: give an address that reports the length of the file.`,
   )
 
 const replaced = (path: string): ModelError =>

@@ -153,13 +153,13 @@ export async function send(
     discard(answer.body)
     const next = URL.canParse(location, url.href) ? withoutLogin(new URL(location, url).href) : undefined
     if (next === undefined || !['http:', 'https:'].includes(next.protocol)) {
-      throw refused(`${shown} redirects to something that is no http address: check spec.source.`)
+      throw refused(`${shown} redirects to something that is not an http address: check spec.source.`)
     }
     if (redirects === maxRedirects)
       throw refused(`${shown} redirects more than ${maxRedirects} times: check spec.source.`)
     if (login.isGiven && url.protocol === 'https:' && next.protocol === 'http:') {
       throw refused(
-        `${shown} redirects from https to http, which is not followed with a login: give the address of the file itself.`,
+        `${shown} redirects from https to http, which the agent does not follow with a login: give the address of the file itself.`,
       )
     }
     url = next
@@ -359,7 +359,7 @@ function decoded(body: Answer['body'], encoding: string, shown: string): Readabl
   const decoder = Object.hasOwn(decoders, encoding) ? decoders[encoding]?.() : undefined
   if (decoder === undefined) {
     throw refused(
-      `${shown} is sent compressed (${encoding}) although that was not asked for: give an address that sends the file as it is.`,
+      `${shown} is sent compressed (${encoding}) although the agent did not ask for that: give an address that sends the file uncompressed.`,
     )
   }
   body.on('error', (error: Error) => decoder.destroy(error))

@@ -143,7 +143,7 @@ export function s3Refusal(
         `${origin} refuses requests from this machine${skew(headers, now)}: set the clock.`,
       )
     case 'InvalidObjectState':
-      return refused('AccessDenied', `${shown} is in an archive of S3: have it restored there first.`)
+      return refused('AccessDenied', `${shown} is archived in S3: restore it there first.`)
   }
   if (status === 404)
     return refused('NotFound', `${origin} has no object ${shown}: correct spec.source or put it there.`)
@@ -151,13 +151,13 @@ export function s3Refusal(
   return refused(
     'AccessDenied',
     keys === undefined
-      ? `${shown} is not given to everybody: put ${bothKeys} into ${from}.`
-      : `${shown} is not given to the key of ${from}, or is not there (${code ?? status}): allow the key s3:GetObject, or correct spec.source.`,
+      ? `${shown} is not public: put ${bothKeys} into ${from}.`
+      : `${shown} cannot be read with the key of ${from}, or is not there (${code ?? status}): allow the key s3:GetObject, or correct spec.source.`,
   )
 }
 
 function skew(headers: Headers, now: number): string {
   const seconds = Math.round((now - Date.parse(headers.get('date') ?? '')) / 1_000)
-  if (!Number.isFinite(seconds)) return ', whose clock is another than its own'
+  if (!Number.isFinite(seconds)) return ', whose clock differs from its own'
   return `, whose clock is ${Math.abs(seconds)} s ${seconds < 0 ? 'behind' : 'ahead of'} its own`
 }

@@ -97,7 +97,7 @@ function proxyAddress(env: TransportOptions['env'], name: 'all_proxy' | 'http_pr
   if (url !== undefined && ['http:', 'https:'].includes(url.protocol)) return url
   const what =
     url?.protocol.startsWith('socks') === true
-      ? 'names a SOCKS proxy, and models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.'
+      ? 'names a SOCKS proxy, but models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.'
       : 'is not the address of a proxy: write it as http://host:port.'
   throw ModelError.untilRepairedHere('BadProxy', `${name.toUpperCase()} ${what}`)
 }

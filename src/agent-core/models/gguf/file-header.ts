@@ -68,7 +68,7 @@ function unreadable(path: string, code: string | undefined, cause: unknown): Ggu
     code === 'ENOENT' || code === 'ENOTDIR'
       ? 'does not exist on this machine: put the model file there or give another path'
       : code === 'EACCES' || code === 'EPERM'
-        ? 'may not be read by this user: change its permissions'
+        ? 'is not readable by this user: change its permissions'
         : `cannot be read (${messageOf(cause)}): check the volume it is on`
   return new GgufError('Unreadable', `${path} ${sentence}.`, { cause })
 }

@@ -65,7 +65,7 @@ function refuse({ status, headers }: Response, shown: string): void {
   if (status === 206 && !/^bytes 0-/.test(headers.get('content-range') ?? '')) {
     throw new GgufError(
       'Unreadable',
-      `${shown} answered with another part of the file than its beginning: its server is out of order.`,
+      `${shown} answered with a part of the file that is not its beginning: its server is broken.`,
     )
   }
 }

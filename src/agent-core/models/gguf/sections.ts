@@ -137,7 +137,7 @@ export class Cursor {
   takeCount(what: string): number {
     this.#at += 8
     const high = this.#window.readUInt32LE(this.#at - 4)
-    if (high > 0xffff) throw this.malformed(`the length of ${what} is beyond all measure`)
+    if (high > 0xffff) throw this.malformed(`the length of ${what} is impossibly large`)
     return this.#window.readUInt32LE(this.#at - 8) + high * 2 ** 32
   }
 
@@ -178,7 +178,7 @@ export function* readMetadata(cursor: Cursor, count: number): Reading<Metadata> 
     keysBytes += Buffer.byteLength(key)
     if (keysBytes > maxKeysBytes) throw cursor.malformed(`its keys take more than ${maxKeysBytes} bytes together`)
     if (key === '' || metadata.has(key) || arrayLengths.has(key)) {
-      throw cursor.malformed(key === '' ? 'a key is empty' : `the key ${shown(key)} comes twice`)
+      throw cursor.malformed(key === '' ? 'a key is empty' : `the key ${shown(key)} appears twice`)
     }
     yield* cursor.need(4)
     const type = cursor.takeUint32()
@@ -243,7 +243,7 @@ const safe = (value: bigint): number | string => (Number.isSafeInteger(Number(va
 
 function numberType(cursor: Cursor, type: number): NumberType {
   const known = numberTypes[type]
-  if (known === undefined) throw cursor.malformed(`a value has the type ${type}, which there is not`)
+  if (known === undefined) throw cursor.malformed(`a value has the type ${type}, which does not exist`)
   return known
 }
 
@@ -338,7 +338,7 @@ export function* readTensors(cursor: Cursor, count: number, { alignment, fileByt
   const seen = new Set<string>()
   for (let index = 0; index < count; index += 1) {
     const entry = yield* readEntry(cursor)
-    if (seen.has(entry.name)) throw cursor.malformed(`the tensor ${shown(entry.name)} comes twice`)
+    if (seen.has(entry.name)) throw cursor.malformed(`the tensor ${shown(entry.name)} appears twice`)
     if (entry.offset % alignment !== 0) throw cursor.malformed(`the tensor ${shown(entry.name)} is not aligned`)
     seen.add(entry.name)
     entries.push(entry)

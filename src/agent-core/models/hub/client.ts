@@ -318,7 +318,7 @@ export function hubRefusal(
     case 'RevisionNotFound':
       return ModelError.untilRepairedThere(
         'NoSuchRevision',
-        `${repo} has no revision ${revision}: correct what stands behind the @ in spec.source.`,
+        `${repo} has no revision ${revision}: correct what follows the @ in spec.source.`,
       )
     case 'EntryNotFound':
       return ModelError.untilRepairedThere(

@@ -123,7 +123,7 @@ function tokenIn(secret: SourceSecret): HubToken | undefined {
 /** Many times a token. */
 const maxTokenFileBytes = 64 * 1024
 
-/** Undefined where there is no such file. Throws where it is no regular file, or far longer than a token. */
+/** Undefined where there is no such file. Throws where it is not a regular file, or far longer than a token. */
 const tokenText = (path: string): Promise<string | undefined> =>
   ifThere(readBounded(path, maxTokenFileBytes)).then((bytes) => bytes?.toString())
 

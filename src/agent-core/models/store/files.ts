@@ -149,7 +149,7 @@ export async function storeError(error: unknown, folder: string, neededBytes?: n
     case 'EPERM':
       return ModelError.untilRepairedHere(
         'StoreNotWritable',
-        `The model store ${folder} may not be written by this user: change its permissions or choose another --model-store.`,
+        `The model store ${folder} is not writable by this user: change its permissions or choose another --model-store.`,
         error,
       )
     default: {

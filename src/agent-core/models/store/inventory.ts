@@ -103,8 +103,8 @@ export class Inventory {
       return `${count}, which ${dryRun ? 'would free' : 'freed'} ${formatBytes(sum(gone))}: ${what}.`
     }
     return this.#options.users() === undefined
-      ? 'Nothing is pruned: which services there are is not known yet, so every model in the store may be used by one.'
-      : 'Nothing is to be pruned: every model in the store is used by a service.'
+      ? 'Nothing is pruned: the agent does not know yet which services there are, so every model in the store may be used by one.'
+      : 'There is nothing to prune: every model in the store is used by a service.'
   }
 
   /** Everything of the Model of this name; a sentence where that must not be. Throws ModelError. */
@@ -330,7 +330,7 @@ export class Inventory {
       ...{ changedAt, isWanted: false },
       view: {
         ...{ name: '', source: '', state: 'quarantined', sizeBytes, files: 1, path, usedBy: [] },
-        prunable: 'its content was not what it should be',
+        prunable: 'its content was wrong',
       },
       remove: async () => {
         // It is on its way to quarantine yet.

@@ -43,7 +43,7 @@ export async function judgeStoreFolder(
       ? '; now this user alone may'
       : isOurs
         ? ': choose a --model-store on a volume that keeps permissions'
-        : `: end that with "${shellCommand(['sudo', 'chmod', 'go-w', directory])}"`
+        : `: fix that with "${shellCommand(['sudo', 'chmod', 'go-w', directory])}"`
     warnings.push(
       `Others ${isMended ? 'could' : 'can'} write to the model store ${directory} (mode ${octal(found)})${outcome}.`,
     )

@@ -22,7 +22,7 @@ export function clusterAgreement(service: InferenceService | undefined, model: M
   }
   const replicas = service?.spec.value.replicas ?? 1
   if (replicas > 1) {
-    const message = `One Mac serves one replica, and ${replicas} are asked for: the cluster stays at ${phase}. Set replicas to 1.`
+    const message = `One Mac serves one replica, but ${replicas} are requested: the cluster stays at ${phase}. Set replicas to 1.`
     return { kind: 'disagrees', message }
   }
   if (model !== undefined && model.status.phase !== 'Ready') {
@@ -195,7 +195,7 @@ export interface Observation {
     { readonly reason: StartObstacle | ListenObstacle; readonly message: string; readonly retryAt?: number } | undefined
   /** Absent = requests reach it. */
   readonly unreached?: { readonly server?: Unreached | undefined; readonly successor?: Unreached | undefined }
-  /** It is to leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
+  /** It will leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
   readonly unloaded: Extract<UnloadReason, { kind: 'idle' | 'displaced' }> | undefined
   /** Why the server was asked to stop; empty where it was not. */
   readonly stopReason: string
@@ -205,7 +205,7 @@ export interface Observation {
   /** A person paused this machine. */
   readonly paused: boolean
   readonly silence: Silence | undefined
-  /** The cluster did not take our last write: until then only local steps are possible. */
+  /** The cluster did not accept our last write: until then only local steps are possible. */
   readonly clusterRetry:
     | {
         readonly at: number
@@ -214,7 +214,7 @@ export interface Observation {
         readonly isRefusal?: boolean
       }
     | undefined
-  /** The cluster did not take our last write of the Service, which holds up nothing else. */
+  /** The cluster did not accept our last write of the Service, which holds up nothing else. */
   readonly serviceRetry?: { readonly at: number; readonly message: string } | undefined
   /** What the cluster says otherwise than it is here, as a sentence, and since when. */
   readonly disagreement?: { readonly message: string; readonly since: number } | undefined

@@ -85,7 +85,7 @@ function publishStep(observed: Observation, port: number, address: Observation['
 const servingSentence = ({ address: { ip }, relayPort }: Observation, port: number): string =>
   relayPort === undefined
     ? `Serving at ${ip}:${port}.`
-    : `Serving by LLMKube's relay, which asks this machine at ${ip}:${relayPort}.`
+    : `Serving through LLMKube's relay, which reaches this machine at ${ip}:${relayPort}.`
 
 const unready = ({ reason, message }: Unreached): Plan => rest('unready', reason, message)
 
@@ -500,7 +500,7 @@ const quiets: Readonly<Record<'paused' | Silence, Quiet>> = {
   asleep: { reason: 'Asleep', why: 'This machine sleeps', until: 'it is awake' },
   battery: {
     reason: 'Paused',
-    why: 'This machine runs on battery, and is set to pause then',
+    why: 'This machine is on battery, and is set to pause on battery',
     until: 'it is on mains again',
   },
   unverified: {

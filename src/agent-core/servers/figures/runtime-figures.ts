@@ -185,9 +185,9 @@ export class RuntimeFigures implements AsyncDisposable {
 }
 
 const asked = {
-  never: 'Its figures are not read: a server that sleeps when it is idle takes a look at them for a request.',
-  inVain: 'Its runtime does not report figures that are understood here.',
-  withoutAnswer: 'Its runtime does not answer when it is asked for its figures.',
+  never: 'Its figures are not read: a server that sleeps when idle would count that as a request.',
+  inVain: 'Its runtime reports no figures that this agent understands.',
+  withoutAnswer: 'Its runtime does not answer when asked for its figures.',
 } as const
 
 const notReported = (message: string): RuntimeFiguresView => ({ state: 'notReported', message })

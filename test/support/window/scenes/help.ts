@@ -12,7 +12,7 @@ const well: readonly DoctorFinding[] = [
   },
   {
     ...{ id: 'metal', subject: 'machine', verdict: 'notApplicable', page: 'install.md' },
-    asks: 'Has this machine a GPU with Metal?',
+    asks: 'Does this machine have a GPU with Metal?',
     says: 'There is no Metal on this machine: models run on its processors.',
   },
 ]
@@ -20,16 +20,16 @@ const well: readonly DoctorFinding[] = [
 const troubles: readonly DoctorFinding[] = [
   {
     ...{ id: 'sleep', subject: 'machine', verdict: 'warn', page: 'operations.md#sleep-and-battery' },
-    asks: 'Does this machine stay awake for what asks it?',
-    says: 'It goes to sleep after 10 min without use, and is then not there for a first request.',
+    asks: 'Does this machine stay awake for requests?',
+    says: 'It goes to sleep after 10 min without use, and then misses the first request.',
     action: {
-      text: 'For a machine that is a server: never let it go to sleep while it is on mains.',
+      text: 'If this machine is a server, never let it go to sleep on mains power.',
       shell: 'sudo pmset -c sleep 0',
     },
   },
   {
     ...{ id: 'firewall', subject: 'machine', verdict: 'fail', page: 'security.md#who-can-reach-a-model' },
-    asks: 'Does the firewall of macOS let Pods reach the runtimes?',
+    asks: 'Does the macOS firewall let Pods reach the runtimes?',
     says: 'It does not let in /opt/homebrew/Cellar/llama.cpp/9430/bin/llama-server.',
     action: {
       text: 'Allow them, then ask again.',
@@ -39,7 +39,7 @@ const troubles: readonly DoctorFinding[] = [
   },
   {
     ...{ id: 'agent', subject: 'agent', verdict: 'warn', page: 'service.md' },
-    asks: 'Does an agent run here?',
+    asks: 'Is an agent running here?',
     says: 'metal-agent v0.1.0 has run for 12 min, and a person has paused it: no requests are sent here.',
     action: {
       text: 'Resume it.',
@@ -126,7 +126,7 @@ export const helpScenes = {
     unfold: ['1 service that this machine does not serve now'],
   },
   'help-narrow': {
-    says: ['Does the firewall of macOS let Pods reach the runtimes?'],
+    says: ['Does the macOS firewall let Pods reach the runtimes?'],
     agent: finding([...well, ...troubles]),
     view: 'help',
     width: 400,

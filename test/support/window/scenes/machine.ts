@@ -61,7 +61,7 @@ export const machineScenes = {
       ),
   },
   'held-after-panic': {
-    says: ['This machine ended with a kernel panic', 'Serve again', 'on battery, 84 %, Low Power Mode'],
+    says: ['This machine went down with a kernel panic', 'Serve again', 'on battery, 84 %, Low Power Mode'],
     agent: () =>
       new FakeAgent(
         sampleSnapshot({
@@ -70,7 +70,7 @@ export const machineScenes = {
             state: 'held',
             since: '2026-01-02T03:00:00.000Z',
             message:
-              'This machine ended with a kernel panic while models ran: models that need more than half of the memory budget are not started until you say so. Waiting: default/llama-70b.',
+              'This machine went down with a kernel panic while models were running: models that need more than half of the memory budget are not started until you say so. Waiting: default/llama-70b.',
           },
           supply: { source: 'battery', charge: 0.84, lowPowerMode: true, isPaused: false, isKeptAwake: false },
         }),

@@ -65,7 +65,7 @@ export const serviceScenes = {
     open: 'smollm-360m',
   },
   evicted: {
-    says: ['which was critically short', 'It comes back by itself', 'Bring back'],
+    says: ['which was critically short', 'It comes back automatically', 'Bring back'],
     agent: withServices([evicted]),
     open: 'deepseek-r1-8b',
   },

@@ -165,7 +165,7 @@ export const settingsScenes = {
     agent: withRuntimes({
       state: 'done',
       message:
-        'mlx-lm 0.32.2 is installed. Servers that run keep the one that they were started with; the next start takes it.',
+        'mlx-lm 0.32.2 is installed. Running servers keep the version they were started with; the next start uses this one.',
     }),
     view: 'settings',
     page: 'Runtimes',

@@ -129,9 +129,7 @@ test('a key that other users may read is not taken over until it is closed to th
   await writeFile(path.join(folder, 'ingress-key.pem'), goIdentity.key, { mode: 0o640 })
   const inspected = async () => inspect(here.world([agent(11)]), options)
   expect(withoutCluster((await inspected()).problems)).toEqual([
-    expect.stringContaining(
-      'other users may get at ingress-key.pem. Put its two files back as they were, readable for',
-    ),
+    expect.stringContaining('other users have access to ingress-key.pem. Restore its two files, readable by'),
   ])
   await chmod(path.join(folder, 'ingress-key.pem'), 0o600)
   const mended = await inspected()

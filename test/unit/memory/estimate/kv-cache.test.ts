@@ -180,7 +180,7 @@ test('windows of a length of their own, and those that are not used, are as llam
 test('an architecture whose windows nobody knows counts as plain attention, and says so', () => {
   const { attentionBytes, assumptions } = sizeOf('brandnew', windowed)
   expect(attentionBytes).toBe(12 * layer(cells))
-  expect(assumptions).toEqual(['No sliding window is known of brandnew: every layer counts as plain attention.'])
+  expect(assumptions).toEqual(['The sliding window of brandnew is not known: every layer counts as plain attention.'])
 })
 
 test('windowed layers may have heads of another length', () => {

@@ -218,7 +218,7 @@ test('a header that lacks what every model has is as good as none', () => {
   const { guess, total } = estimateLlamaServer({ header: bare, fileBytes: 1000, argv: [], host: mac })
   expect({ guess, total }).toEqual({
     guess:
-      'The header of the model does not say what it is made of: a fifth of its size and 512 MiB stand for all else.',
+      'The header of the model does not describe its structure: a fifth of its size plus 512 MiB is assumed for everything else.',
     total: 1200 + 512 * mebibyte,
   })
 })
@@ -226,7 +226,7 @@ test('a header that lacks what every model has is as good as none', () => {
 test('numbers in a header that no computer could hold are refused', () => {
   const absurd = headerWith('llama', { ...keys, embedding_length: 2 ** 50, 'attention.head_count_kv': 8 })
   expect(() => estimateLlamaServer({ header: absurd, fileBytes: 1, argv: [], host: mac })).toThrow(
-    /^The numbers in the header of the model cannot be right/,
+    /^The header of the model is wrong/,
   )
   expect(
     estimateLlamaServer({
@@ -235,7 +235,7 @@ test('numbers in a header that no computer could hold are refused', () => {
       argv: [],
       host: mac,
     }).guess,
-  ).toMatch(/does not say what it is made of/)
+  ).toMatch(/does not describe its structure/)
 })
 
 test('one sentence says what a model needs', () => {
@@ -279,7 +279,7 @@ test('adapters and control vectors count with their files, and a file that canno
     unseen: ['x.gguf'],
   })
   expect(estimate.items.adapters).toBe(700)
-  expect(estimate.guess).toBe('Not counted is what cannot be looked at: x.gguf.')
+  expect(estimate.guess).toBe('Not counted, because it cannot be read: x.gguf.')
 })
 
 test('what a spec overrides in the header counts: a context that is asked for as trained is the one that it says', () => {

@@ -88,7 +88,7 @@ test('a model that sees is reckoned by its language model', () => {
 test('a config.json that says nothing makes a guess of a fifth', () => {
   expect(estimateMlx({ config: undefined, tensorBytes: 1000 })).toMatchObject({
     total: 1200 + 512 * 1024 ** 2,
-    guess: expect.stringMatching(/^config.json does not say/) as string,
+    guess: expect.stringMatching(/^config.json does not describe/) as string,
   })
 })
 
@@ -133,7 +133,7 @@ test.each([
     'cut short',
     'model.safetensors',
     { a: { data_offsets: [0, 1000] } },
-    /is no safetensors file: it has \d+ bytes of \d+/,
+    /is not a safetensors file: it has \d+ bytes of \d+/,
   ],
   ['no JSON of tensors', 'model.safetensors', { a: { data_offsets: 'x' } }, /its header cannot be read/],
   ['of another kind', 'model.bin', {}, /holds no safetensors files/],

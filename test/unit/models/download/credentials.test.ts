@@ -64,7 +64,7 @@ test('with a login, a redirect from https to http is not followed; without one i
   const withBasic = await failureOf(room.fetch({ url: url.replace('://', '://me:pass@') }, { transport }))
   const refused = [await given(secure), await given(server)]
   await room.fetch({ url }, { transport })
-  const why = `${url} redirects from https to http, which is not followed with a login: give the address of the file itself.`
+  const why = `${url} redirects from https to http, which the agent does not follow with a login: give the address of the file itself.`
   expect([withToken.message, withBasic.message, refused, await given(server)]).toEqual([
     why,
     why,

@@ -317,7 +317,7 @@ test('a server that stays in trouble is given up after so many attempts, with wa
       doneBytes: 0,
       bytesPerSecond: 0,
       phase: 'waiting',
-      message: `${url} answered 503 Service Unavailable: the server is in trouble, so the agent tries again. Next attempt in 0 s.`,
+      message: `${url} answered 503 Service Unavailable: the server failed, so the agent tries again. Next attempt in 0 s.`,
     },
   ])
 })
@@ -353,7 +353,7 @@ describe('a file that is not what was announced is put aside and never served', 
     expect({ ...failed, files: await room.files() }).toEqual({
       kind: 'transient',
       reason: 'ChecksumMismatch',
-      message: `${url} is not the file that was announced: its SHA-256 is ${sha256} and should be ${wrong}; correct spec.sha256 or the file there. What came is kept as ${aside} and never served.`,
+      message: `${url} is not the file that was announced: its SHA-256 is ${sha256} and should be ${wrong}; correct spec.sha256 or the file there. The download is kept as ${aside} and never served.`,
       retryAfterMs: 3_600_000,
       files: ['x.gguf.partial.quarantined'],
     })

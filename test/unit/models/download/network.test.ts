@@ -82,7 +82,7 @@ describe('through a proxy', () => {
     ...['socks5://x:1080', 'socks5h://me:secret@x:1080', 'socks://x', 'socks4://x'].map((address) => [
       'ALL_PROXY',
       address,
-      'names a SOCKS proxy, and models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.',
+      'names a SOCKS proxy, but models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.',
     ]),
   ])('that %s cannot name (%s) is refused with the name of the variable', async (name = '', address = '', why = '') => {
     expect((await failureOf(createTransport({ env: { [name]: address } }))).message).toBe(`${name} ${why}`)

@@ -220,7 +220,7 @@ test('a model whose last bytes are missing is cut short', async () => {
   )
 })
 
-test('what is no regular file is refused without opening it', async () => {
+test('what is not a regular file is refused without opening it', async () => {
   execFileSync('mkfifo', [at('pipe')])
   const refusal = (file: string) => readGgufHeader(file).catch((error: unknown) => String(error))
   expect(await Promise.all([folder.dir, at('pipe'), at('missing')].map(refusal))).toEqual([

@@ -99,7 +99,7 @@ test('names made to break a terminal or an object are plain text in the header a
   const hostileKey = key('\u001b[2J\n\u009b\u202e')
   const twice = header({ keys: 2n, rest: Buffer.concat([hostileKey, hostileKey]) })
   expect(() => steps(twice, { pieceBytes: 7, sizeKnown: true })).toThrow(
-    'hostile.gguf is a damaged GGUF file: the key "\\u001b[2J\\n\\u{9b}\\u{202e}" comes twice (at byte 65); fetch it again.',
+    'hostile.gguf is a damaged GGUF file: the key "\\u001b[2J\\n\\u{9b}\\u{202e}" appears twice (at byte 65); fetch it again.',
   )
 })
 

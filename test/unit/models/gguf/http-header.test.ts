@@ -87,11 +87,7 @@ test.each([
   ['missing', 'Unreadable', 'answered 404 Not Found instead of a GGUF file: check the address.'],
   ['forbidden', 'Unreadable', 'answered 403 Forbidden instead of a GGUF file: check the address and the token.'],
   ['empty', 'Truncated', 'is empty, not a GGUF file: fetch it again.'],
-  [
-    'other-part',
-    'Unreadable',
-    'answered with another part of the file than its beginning: its server is out of order.',
-  ],
+  ['other-part', 'Unreadable', 'answered with a part of the file that is not its beginning: its server is broken.'],
   ['cut', 'Truncated', 'ends after 3000 bytes, in the middle of its GGUF header: fetch it again.'],
 ])('an answer that is %s is one sentence, without the secrets in the address', async (way, reason, sentence) => {
   const secret = `${small.url.replace('//', '//user:password@')}/${way}?token=secret`

@@ -275,12 +275,7 @@ describe('what is not there is said', () => {
       givenToken('hf_other'),
       'HUB has no repository org/private that the token from HF_TOKEN may see: correct spec.source, or give a token of an account with access.',
     ],
-    [
-      'a revision',
-      'hf://org/repo@v2',
-      {},
-      'org/repo has no revision v2: correct what stands behind the @ in spec.source.',
-    ],
+    ['a revision', 'hf://org/repo@v2', {}, 'org/repo has no revision v2: correct what follows the @ in spec.source.'],
   ])('%s', async (_, source, context, message) => {
     await using hub = await startFakeHub()
     await hub.addRepo('org/repo', { 'M.gguf': gguf('x') })
@@ -372,7 +367,7 @@ describe('an answer that a Hub does not give', () => {
     expect(await refusalOf(resolving(hub)({ source: 'org/mlx', format: 'mlx' }), hub)).toEqual([
       'terminal',
       'UnsafeName',
-      `The files "Model.safetensors" and "model.safetensors" differ in case alone, which a Mac's disk does not tell apart: give another source.`,
+      `The files "Model.safetensors" and "model.safetensors" differ only in case, which a Mac's disk does not tell apart: give another source.`,
     ])
   })
 

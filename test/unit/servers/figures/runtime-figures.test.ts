@@ -121,7 +121,7 @@ test('a counter that no server tells is in no total', async () => {
 })
 
 test.each<[string, Partial<CountedServer>, RuntimeCounters | 'untold' | 'silent', RegExp | undefined, number]>([
-  ['that tells nothing is not reported', {}, 'untold', /does not report/, 1],
+  ['that tells nothing is not reported', {}, 'untold', /reports no figures/, 1],
   ['that counts a look as use is not asked', { sleepsWhenIdle: true }, work(1), /are not read/, 0],
   ['that does not answer its probes is not asked', { isWell: false }, work(1), undefined, 0],
   ['that has not answered yet has no figures yet', {}, 'silent', undefined, 1],
