@@ -56,7 +56,7 @@ export async function send(
   { io, json }: { io: CliIo; json: boolean },
 ): Promise<number> {
   const checked = command.safeParse(input)
-  if (!checked.success) throw new VerbError(`The agent would not understand this: ${firstIssue(checked.error)}.`)
+  if (!checked.success) throw new VerbError(`The agent would reject this: ${firstIssue(checked.error)}.`)
   const result = await agent.command(checked.data)
   if (json) io.stdout.write(`${JSON.stringify(result)}\n`)
   else if (isDone(result)) io.stdout.write(`${result.message}\n`)
@@ -67,7 +67,7 @@ export async function send(
       // A move that another verb offers is not that verb repeated.
       const isOther = (left === 'selectContext' || left === 'updateSettings') && input.name !== left
       const flag = left === undefined || isOther ? undefined : repeatedWith[left]
-      if (flag !== undefined) io.stderr.write(`${result.instead?.label ?? ''}: repeat it with ${flag}.\n`)
+      if (flag !== undefined) io.stderr.write(`${result.instead?.label ?? ''}: run it again with ${flag}.\n`)
       // What it was refused is left to somebody who may: the YAML alone is on standard output.
       if (result.yaml !== undefined) io.stdout.write(result.yaml)
     }
@@ -153,7 +153,7 @@ export function agentVerb(name: string, description: string, context: VerbContex
 /** The namespace of the service that a verb names, as kubectl takes it. */
 export const namespaceOption = [
   '-n, --namespace <namespace>',
-  'of the service, where its name alone is not enough',
+  'namespace of the service, where its name is ambiguous',
 ] as const
 
 const namespaceGiven = z.object({ namespace: z.string().optional() })

@@ -51,15 +51,15 @@ type Given = z.infer<typeof given>
 /** Asks the agent that runs, or this machine where none does. */
 export function doctorVerb(context: VerbContext): Command {
   return agentVerb('doctor', 'find out why a model is not served or not reached, and what to do about it', context)
-    .option('--fix <id>', 'do what the finding of this name says the agent can do by itself')
-    .option('--yes', 'do not ask before it')
-    .option('--from-cluster <service>', 'have a Pod of the cluster ask this service; needs --probe-image of the agent')
-    .option('--selftest', 'ask this machine too what metal-agent selftest asks, which takes up to a minute')
-    .option('--page <id>', 'print what the documentation says about the question of this name')
-    .option('--kubeconfig <file>', 'where no agent runs: the kubeconfig to look at')
-    .option('--context <context>', 'where no agent runs: its context')
-    .option('-n, --namespace <namespace>', 'where no agent runs: the namespace that it would watch, "" for all')
-    .argument('[flags...]', 'after --, where no agent runs: flags that one would be started with')
+    .option('--fix <id>', 'apply the fix that the agent offers for this finding')
+    .option('--yes', 'do not ask for confirmation')
+    .option('--from-cluster <service>', 'test this service from a Pod in the cluster; needs --probe-image of the agent')
+    .option('--selftest', 'also run the checks of metal-agent selftest, which takes up to a minute')
+    .option('--page <id>', 'print the documentation of this question')
+    .option('--kubeconfig <file>', 'without a running agent: the kubeconfig to use')
+    .option('--context <context>', 'without a running agent: the context to use')
+    .option('-n, --namespace <namespace>', 'without a running agent: the namespace that one would watch, "" for all')
+    .argument('[flags...]', 'after --, without a running agent: flags that one would be started with')
     .action(async (flags: string[], options: unknown) => {
       const wish = given.parse(options)
       if (wish.page !== undefined) {
@@ -99,7 +99,8 @@ async function askedFromCluster(context: VerbContext, options: unknown, name: st
   const { io } = context
   await run(context, options, async (agent, { json }) => {
     const { services } = await agent.snapshot()
-    if (io.stderr.isTTY === true) io.stderr.write('A Pod is made in the cluster and asks; this takes up to a minute.\n')
+    if (io.stderr.isTTY === true)
+      io.stderr.write('A Pod in the cluster sends test requests; this takes up to a minute.\n')
     const found = await agent.query({ name: 'fromCluster', service: serviceNamed(name, services) })
     io.stdout.write(json ? `${JSON.stringify(found)}\n` : `${cleanText(found.says)}\n`)
     return found.isReached ? exitCodes.done : exitCodes.failed
@@ -121,11 +122,11 @@ async function fixed(context: VerbContext, options: unknown, { fix, yes }: Given
     io.stderr.write(`${cleanText(says)}\n`)
     if (!action?.fix) {
       const left = action ? `${action.text}${action.shell === undefined ? '' : ` In Terminal: ${action.shell}`}` : ''
-      io.stderr.write(`metal-agent: The agent can do nothing about it. ${left}\n`)
+      io.stderr.write(`metal-agent: The agent cannot fix this itself. ${left}\n`)
       return exitCodes.notAvailable
     }
     if (!yes && !isYes(await io.ask?.(`${action.fix.label}? [y/N] `))) {
-      if (!io.ask) io.stderr.write('metal-agent: There is no terminal to ask at: repeat it with --yes.\n')
+      if (!io.ask) io.stderr.write('metal-agent: There is no terminal to confirm on: run it again with --yes.\n')
       return exitCodes.refused
     }
     return send(agent, action.fix.command, { io, json })
@@ -190,7 +191,7 @@ function adviceOf({ id, verdict, action }: DoctorFinding, indent: string): strin
 /** Why an InferenceService of the cluster is not served here. */
 export const whyVerb = (context: VerbContext): Command =>
   agentVerb('why', 'why an InferenceService of the cluster is not served by this machine', context)
-    .argument('[service]', 'its name, or namespace/name; left out, all of them')
+    .argument('[service]', 'its name, or namespace/name; default: all of them')
     .option(...namespaceOption)
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
@@ -256,10 +257,10 @@ const wishedReport = z.object({
 
 /** A zip file to send to whoever is to help: its contents are shown before it is written. */
 export const diagnoseVerb = (context: VerbContext): Command =>
-  agentVerb('diagnose', 'write a report to send to whoever is to help: without secrets, and shown before', context)
-    .option('--output <file>', 'where to; left out, metalbar-report-DATE.zip in this folder')
-    .option('--yes', 'do not ask')
-    .option('--selftest', 'with what metal-agent selftest finds, which takes up to a minute')
+  agentVerb('diagnose', 'write a report for whoever helps you: without secrets, and shown to you first', context)
+    .option('--output <file>', 'file to write; default: metalbar-report-DATE.zip in this folder')
+    .option('--yes', 'do not ask for confirmation')
+    .option('--selftest', 'include the result of metal-agent selftest, which takes up to a minute')
     .action(async (options: unknown) => {
       const wish = wishedReport.parse(options)
       context.end(await sayingLinkErrors(context.io, () => writeReport(context, options, wish)))
@@ -277,10 +278,10 @@ async function writeReport(
   const file = path.resolve(io.cwd, wish.output ?? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`)
   const rows = files.map(({ name, text }) => [name, formatBytes(Buffer.byteLength(text))])
   io.stdout.write(
-    `${columns(['FILE', 'SIZE'], rows)}\nTokens, passwords, keys and the path of your home are taken out of it. Names of machines and what servers wrote stay in it: look into the file before you send it.\n`,
+    `${columns(['FILE', 'SIZE'], rows)}\nTokens, passwords, keys and the path of your home are removed from it. Names of machines and the output of servers stay in it: look through the file before you send it.\n`,
   )
   if (!wish.yes && !isYes(await io.ask?.(`Write ${file}? [y/N] `))) {
-    if (!io.ask) io.stderr.write('metal-agent: There is no terminal to ask at: repeat it with --yes.\n')
+    if (!io.ask) io.stderr.write('metal-agent: There is no terminal to confirm on: run it again with --yes.\n')
     return exitCodes.refused
   }
   const { strToU8, zipSync } = await import('fflate')

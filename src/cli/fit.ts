@@ -295,7 +295,7 @@ export async function fitByAgent(
   const question = fitQuery.safeParse(asked)
   if (!question.success) {
     const [issue] = question.error.issues
-    throw new VerbError(`The agent would not understand this: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}.`)
+    throw new VerbError(`The agent would reject this: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}.`)
   }
   const view = await agent.query(question.data)
   if (view.kind === 'choose') throw new VerbError(view.message)
@@ -436,7 +436,7 @@ function obstacles({ pressure, waiting }: FitDetails['machine']): string[] {
     ...(waiting.length === 0
       ? []
       : [
-          `${listed(waiting)} ${waiting.length === 1 ? 'waits' : 'wait'} for memory already: it is given by priority, then by age.`,
+          `${listed(waiting)} ${waiting.length === 1 ? 'is' : 'are'} already waiting for memory: it is given by priority, then by age.`,
         ]),
   ]
 }

@@ -82,7 +82,7 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     default: 3,
     section: 'Cluster',
     help: 'kept for compatibility: failures of watching never end the agent',
-    notInEffect: 'a cluster that does not answer never ends the agent, it is asked again with back-off',
+    notInEffect: 'a cluster that does not answer never ends the agent, which asks again with back-off',
   },
   'legacy-direct-endpoints': {
     kind: 'bool',
@@ -107,13 +107,13 @@ as 10s, 2m or 1m30s, and BYTES are such as 512Ki, 20Mi or 1Gi.
 `
 
 export const exitCodeTexts: readonly (readonly [code: number, meaning: string])[] = [
-  [exitCodes.done, 'done or begun'],
+  [exitCodes.done, 'done or started'],
   [exitCodes.failed, 'failed'],
   [exitCodes.wrongUsage, 'wrong usage'],
   [exitCodes.noAgent, 'no agent is running'],
   [exitCodes.refused, 'refused by the agent or the cluster'],
   [exitCodes.notAvailable, 'not built yet'],
-  [exitCodes.doesNotFit, 'the model does not fit on this machine, or not beside what runs'],
+  [exitCodes.doesNotFit, 'the model does not fit on this machine, or not beside the running models'],
 ]
 
 const outro = `

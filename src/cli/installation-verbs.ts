@@ -18,12 +18,14 @@ const installGiven = z.object({
 /** The headless service: launchd or systemd starts the agent and keeps it. */
 export function installVerb({ io, end }: VerbContext): Command {
   return new Command('install')
-    .description('have launchd or systemd run the agent as a service, or change the one there is; models serve on')
+    .description(
+      'run the agent as a service of launchd or systemd, or change the installed service; models keep serving',
+    )
     .argument('[flags...]', 'flags of the agent, after --')
-    .option('--daemon', 'on a Mac: with nobody logged in, as a LaunchDaemon; needs sudo')
-    .option('--user <name>', 'with --daemon: whose agent it is; default the one who runs sudo')
-    .option('--env <name=value>', 'a variable of the environment that the agent gets; may be repeated', collected)
-    .option('--force', 'replace a file that was changed by hand, which is kept')
+    .option('--daemon', 'on a Mac: run as a LaunchDaemon, even with nobody logged in; needs sudo')
+    .option('--user <name>', 'with --daemon: the user whose agent it is; default: the one who runs sudo')
+    .option('--env <name=value>', 'an environment variable for the agent; may be repeated', collected)
+    .option('--force', 'replace a file that was changed by hand; a copy is kept')
     .option('--dry-run', 'print the file and do nothing')
     .addOption(
       new Option('--platform <system>', 'with --dry-run: the file of another system').choices(['darwin', 'linux']),
@@ -57,7 +59,7 @@ const headlessGiven = z.object({
 /** What `install` made, after it was made. */
 export function headlessVerb({ io, end }: VerbContext): Command {
   const status = new Command('status')
-    .description('say whether the service is installed and runs, with which command and flags')
+    .description('show whether the service is installed and running, and with which command and flags')
     .option('--json', 'print the answer as JSON')
     .action(async (options: unknown) => {
       const { status: say } = await import('./service/service.ts')
@@ -110,7 +112,10 @@ export const uninstallVerb = ({ io, end, defaultStateDir }: VerbContext): Comman
   new Command('uninstall')
     .description('remove the service: withdraw, let requests finish, stop the servers; models and settings stay')
     .option('--keep-serving', 'leave the servers and their endpoints as they are, for the next agent to adopt')
-    .option('--everything', 'all that was ever written, here and in the cluster; lists it first, and asks')
+    .option(
+      '--everything',
+      'remove everything that was ever written, here and in the cluster; lists it first, and asks',
+    )
     .option('--dry-run', 'with --everything: only list it')
     .option('-y, --yes', 'stop the models that serve without asking; with --everything: remove what is ticked')
     .option('--models', 'with --everything: the downloaded models too')
@@ -157,14 +162,14 @@ const migrateGiven = z.object({
 export function migrateVerb({ io, end }: VerbContext): Command {
   return new Command('migrate')
     .description(
-      "move this Mac from LLMKube's Go agent to this agent: say what would be done, ask, and do it with one restart of each model",
+      "move this Mac from LLMKube's Go agent to this agent: show what would be done, ask, and do it with one restart of each model",
     )
     .argument('[flags...]', 'flags of this agent, after --; they win over those of the Go agent')
-    .option('--plan', 'say what would be done, and change nothing')
-    .option('-y, --yes', 'do it without asking')
-    .option('--plist <file>', 'plist of the Go agent; left out, the one that launchd would load')
-    .option('--stop-others', 'end other Go agents of this user before')
-    .option('--anyway', 'also where this agent would refuse a service, which is unserved then')
+    .option('--plan', 'show what would be done, and change nothing')
+    .option('-y, --yes', 'do not ask for confirmation')
+    .option('--plist <file>', 'plist of the Go agent; default: the one that launchd would load')
+    .option('--stop-others', 'end other Go agents of this user first')
+    .option('--anyway', 'go ahead even if this agent would refuse a service, which is then not served')
     .addOption(new Option('--undo', 'go back to the Go agent').conflicts(['plan', 'confirm']))
     .addOption(new Option('--confirm', 'remove what is kept for --undo').conflicts(['plan']))
     .action(async (flags: string[], options: unknown) => {
@@ -197,8 +202,8 @@ export function powerVerb({ io, end }: VerbContext): Command {
   const verb = (name: string, description: string): Command =>
     new Command(name)
       .description(description)
-      .option('--user <name>', 'whose agent measures; left out, who runs this, under sudo who called sudo')
-  const status = verb('status', 'say whether sudo lets the agent measure power, and by which rule')
+      .option('--user <name>', 'user whose agent measures; default: you, or under sudo the user who called it')
+  const status = verb('status', 'show whether sudo lets the agent measure power, and by which rule')
     .option('--json', 'print the answer as JSON')
     .action(async (options: unknown) => {
       onlyOnMacs(io)
@@ -206,7 +211,7 @@ export function powerVerb({ io, end }: VerbContext): Command {
       const { ruleStatus, sudoUser } = await import('./power-rule.ts')
       end(await ruleStatus(await sudoUser(user, io.env), io, json))
     })
-  const install = verb('install', 'let the agent run powermetrics by exact command lines, without a password')
+  const install = verb('install', 'let the agent run powermetrics without a password, by exact command lines')
     .option('--dry-run', 'print the rule and do nothing')
     .action(async (options: unknown) => {
       const { user, dryRun } = powerGiven.parse(options)
@@ -217,12 +222,12 @@ export function powerVerb({ io, end }: VerbContext): Command {
       if (dryRun) io.stdout.write(fragmentFor(whose))
       else end(await installRule(whose, io))
     })
-  const remove = verb('remove', 'take that rule away').action(async (options: unknown) => {
+  const remove = verb('remove', 'remove that rule').action(async (options: unknown) => {
     onlyOnMacs(io)
     const { removeRule, sudoUser } = await import('./power-rule.ts')
     end(await removeRule(await sudoUser(powerGiven.parse(options).user, io.env), io))
   })
-  return group('power', 'show, install or remove leave to measure power', [status, install, remove])
+  return group('power', 'show, install or remove the permission to measure power', [status, install, remove])
 }
 
 function onlyOnMacs({ platform }: CliIo): void {
@@ -234,7 +239,7 @@ const selftestGiven = z.object({ json: z.boolean().default(false) })
 /** What the agent relies on of this machine, asked of the machine itself; needs no agent. */
 export const selftestVerb = ({ io, end }: VerbContext): Command =>
   new Command('selftest')
-    .description('ask this machine all that the agent relies on of it, and print a report to paste into an issue')
+    .description('check everything that the agent relies on in this machine, and print a report to paste into an issue')
     .option('--json', 'print the report as JSON')
     .action(async (options: unknown) => {
       const { runSelftest } = await import('./selftest.ts')
@@ -279,18 +284,18 @@ const fitOptions = z
 export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
   return new Command('fit')
     .description(
-      'say whether a model fits on this machine, and what would make it fit: by the settings of the agent that runs and beside what it runs, or by what this machine has',
+      'tell whether a model fits on this machine, and what would make it fit: with the settings and models of the running agent, or with what this machine has',
     )
     .argument('<model>', 'a GGUF file, an MLX folder, a name in the model store, or a source such as hf://owner/name')
     .option('--context <tokens>', 'context size; default 2048, as the agent has it')
-    .option('--slots <number>', 'requests at once; left to llama-server where it is left out')
+    .option('--slots <number>', 'requests at once; default: as llama-server decides')
     .option('--kv <type>', 'type of the KV cache, or of keys and values as K,V; default f16')
+    .option('--source-secret <name>', 'Secret whose Hugging Face token opens a private source; needs a running agent')
     .option(
-      '--source-secret <name>',
-      'Secret whose Hugging Face token opens a private source; asks the agent that runs',
+      '-n, --namespace <namespace>',
+      'namespace of that Secret; default: the one that the agent watches, or default',
     )
-    .option('-n, --namespace <namespace>', 'of that Secret; left out, the one that the agent watches, or default')
-    .option('--model-store <folder>', 'folder of downloaded models; left out, that of the agent or else the usual one')
+    .option('--model-store <folder>', 'folder of downloaded models; default: that of the agent or else the usual one')
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
     .option('--json', 'print the answer as JSON, in bytes')
     .action(async (given: string, options: unknown) => {

@@ -41,10 +41,10 @@ export function migrateHere(request: MigrateRequest, io: CliIo, given: Partial<M
     const { host = await serviceHost(io), platform = hostPlatform() } = given
     // A state folder that root made is none that the agent of this user takes.
     if (host.isRoot && host.user.id !== 0) {
-      throw new VerbError(`The agent is installed for ${host.user.name}, not for root: repeat this without sudo.`)
+      throw new VerbError(`The agent is installed for ${host.user.name}, not for root: run this again without sudo.`)
     }
     if ((await findProgram(host.programFolders, 'launchctl')) === undefined) {
-      throw new VerbError("LLMKube's Go agent runs on macOS alone, so that there is none to be moved here.")
+      throw new VerbError("LLMKube's Go agent runs only on macOS, so there is none to move here.")
     }
     const gaveUp = new AbortController()
     const world = worldOf({ host, platform }, io, gaveUp.signal)
@@ -123,18 +123,18 @@ async function planned(request: MigrateRequest, scene: Scene): Promise<number> {
 }
 
 function obstacleIn({ problems, refusals }: Inspection, anyway: boolean): string | undefined {
-  if (problems.length > 0) return 'Nothing was begun: see what is in the way.'
-  if (refusals.length > 0 && !anyway) return 'Nothing was begun: --anyway moves the others, and these stay unserved.'
+  if (problems.length > 0) return 'Nothing was started: see what is in the way.'
+  if (refusals.length > 0 && !anyway) return 'Nothing was started: --anyway moves the others, and these stay unserved.'
   return undefined
 }
 
 async function agreed({ ask, stdout, stderr }: CliIo): Promise<boolean> {
   if (ask === undefined) {
-    stderr.write('metal-agent: Nothing was begun: repeat it with --yes to do this.\n')
+    stderr.write('metal-agent: Nothing was started: run it again with --yes to do this.\n')
     return false
   }
   const isAgreed = isYes(await ask('\nDo this? [y/N] '))
-  if (!isAgreed) stdout.write('Nothing was begun.\n')
+  if (!isAgreed) stdout.write('Nothing was started.\n')
   return isAgreed
 }
 

@@ -20,7 +20,7 @@ import {
 import { columns, eraseLine, exitCodes, type CliIo } from './io.ts'
 import { withModels, type ModelsAccess } from './models-access.ts'
 
-const storeOption = ['--model-store <folder>', 'the model store, where no agent runs'] as const
+const storeOption = ['--model-store <folder>', 'the model store, without a running agent'] as const
 
 /** The content of the model store, with an agent or, as far as that is safe, without one. */
 export function modelsVerb(context: VerbContext): Command {
@@ -29,14 +29,14 @@ export function modelsVerb(context: VerbContext): Command {
     .action((options: unknown) => withModels(context, options, (access, { json }) => show(access, context.io, json)))
   const pull = agentVerb('pull', 'download a model before any service wants it', context)
     .argument('<source>', 'as in spec.source of a Model, such as hf://owner/name or https://host/file.gguf')
-    .option('--name <name>', 'of the Model that will use it; made of the source where it is left out')
+    .option('--name <name>', 'of the Model that will use it; default: made from the source')
     .option('--quantization <name>', 'which of the files of a repository, such as Q4_K_M')
     .option('--format <name>', 'of the model, such as gguf or mlx')
     .option(...storeOption)
     .action((source: string, options: unknown) => {
       const { name, quantization, format } = pullOptions.parse(options)
       const model = name ?? modelNameOf(source)
-      if (model === '') throw new VerbError(`No name can be made of ${cleanText(source)}: give one with --name.`)
+      if (model === '') throw new VerbError(`No name can be derived from ${cleanText(source)}: give one with --name.`)
       const selection = { ...(quantization !== undefined && { quantization }), ...(format !== undefined && { format }) }
       return withModels(context, options, (access, { json }) =>
         pullModel(access, { source, model, ...selection }, { io: context.io, json }),
@@ -57,7 +57,7 @@ export function modelsVerb(context: VerbContext): Command {
       const { yes } = z.object({ yes: z.boolean().default(false) }).parse(options)
       return withModels(context, options, (access, { json }) => pruneModels(access, { yes, io: context.io, json }))
     })
-  const cancel = agentVerb('cancel', 'cancel a pull; what has arrived is kept', context)
+  const cancel = agentVerb('cancel', 'cancel a pull; what has been downloaded is kept', context)
     .argument('<name>', 'of the model')
     .option(...storeOption)
     .action((model: string, options: unknown) =>
@@ -83,7 +83,7 @@ async function show(access: ModelsAccess, io: CliIo, json: boolean): Promise<num
   if (view.models.length > 0) io.stdout.write(columns(headings, view.models.map(rowOf)))
   else io.stdout.write('There are no models in the store.\n')
   const free = view.freeBytes === undefined ? '' : `, ${formatBytes(view.freeBytes)} free`
-  const reserve = view.reserveBytes === 0 ? '' : `, of which ${formatBytes(view.reserveBytes)} are never used`
+  const reserve = view.reserveBytes === 0 ? '' : `, of which ${formatBytes(view.reserveBytes)} stay in reserve`
   io.stdout.write(`\n${view.directory}${free}${reserve}\n`)
   if (view.problem !== undefined) io.stderr.write(`metal-agent: ${view.problem}\n`)
   return exitCodes.done
@@ -154,7 +154,7 @@ async function pruneModels(access: ModelsAccess, { yes, io, json }: Answering & 
   else {
     io.stdout.write(`${result.message}\n`)
     const isNothing = (await access.view()).models.every(({ prunable }) => prunable === undefined)
-    if (!yes && !isNothing) io.stdout.write('Nothing was deleted: repeat it with --yes.\n')
+    if (!yes && !isNothing) io.stdout.write('Nothing was deleted: run it again with --yes.\n')
   }
   return result.outcome === 'done' ? exitCodes.done : exitCodes.failed
 }
@@ -175,18 +175,18 @@ const addOptions = z.object({
 export function addVerb(context: VerbContext): Command {
   return agentVerb(
     'add',
-    'add a model to the cluster, to be served on this machine; metal-agent fit says before whether it fits',
+    'add a model to the cluster, to be served on this machine; metal-agent fit tells beforehand whether it fits',
     context,
   )
     .argument(
       '<source>',
       'a source such as hf://owner/name or https://…/model.gguf, or a well-known name such as llama-3.1-8b',
     )
-    .option('--name <name>', 'of the service and its Model; made of the source where it is left out')
-    .option('-n, --namespace <namespace>', 'left out, the one that the agent watches, or default')
+    .option('--name <name>', 'of the service and its Model; default: made from the source')
+    .option('-n, --namespace <namespace>', 'namespace; default: the one that the agent watches, or default')
     .option('--quantization <name>', 'which of the files of a repository, as Q4_K_M')
     .option('--source-secret <name>', 'Secret of the namespace whose Hugging Face token opens a private source')
-    .option('--context <tokens>', 'context size; left out, that of the agent')
+    .option('--context <tokens>', 'context size; default: that of the agent')
     .option('--slots <number>', 'requests at once')
     .option('--yaml', 'only print what would be applied')
     .action((source: string, options: unknown) => add(context, source, options))

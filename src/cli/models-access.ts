@@ -151,7 +151,9 @@ function outcomeOf(models: Models, asked: Command): Promise<CommandResult> {
       return pruneModels({ models }, asked)
     default:
       return Promise.resolve(
-        refused('No agent is running, so nobody knows which services use this model: start the agent, then delete it.'),
+        refused(
+          'No agent is running, so it is not known which services use this model: start the agent, then delete it.',
+        ),
       )
   }
 }

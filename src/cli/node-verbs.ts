@@ -29,13 +29,15 @@ export function nodeVerbCommands(context: VerbContext): Command[] {
     agentVerb('resume', 'undo a pause', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resumeNode' }),
     ),
-    agentVerb('serve-again', 'serve what is held back since this machine ended while models ran', context).action(
-      (options: unknown) => sendPlain(context, options, { name: 'serveAgain' }),
-    ),
+    agentVerb(
+      'serve-again',
+      'start the models that are held back after this machine went down while models were running',
+      context,
+    ).action((options: unknown) => sendPlain(context, options, { name: 'serveAgain' })),
     agentVerb('resync', 'read everything in the cluster again', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resync' }),
     ),
-    agentVerb('shutdown', 'end the agent: withdraw, let requests finish, stop the servers', context)
+    agentVerb('shutdown', 'stop the agent: withdraw, let requests finish, stop the servers', context)
       .option('--keep-serving', 'leave the servers and their endpoints as they are, for the next agent to adopt')
       .action((options: unknown) => {
         const { keepServing } = z.object({ keepServing: z.boolean().default(false) }).parse(options)
@@ -62,7 +64,7 @@ function contextCommand(context: VerbContext): Command {
   )
   const use = agentVerb('use', 'serve the cluster of another context', context)
     .argument('<context>', 'its name in the kubeconfig')
-    .option('--anyway', 'also where its name says production, its cluster does not answer, or LLMKube is not there')
+    .option('--anyway', 'even if its name says production, its cluster does not answer, or LLMKube is not there')
     .action((name: string, options: unknown) => {
       const { anyway } = z.object({ anyway: z.boolean().default(false) }).parse(options)
       const accept = anyway ? contextDoubt.options : []
@@ -136,13 +138,13 @@ const serviceVerbs: readonly ServiceVerb[] = [
   },
   {
     name: 'skip-drain',
-    does: 'end a stopping server at once, with the requests it still answers',
+    does: 'end a stopping server at once, and cut off the requests it still answers',
     command: (service) => ({ name: 'skipDrain', service }),
   },
   {
     name: 'delete',
     does: 'delete a service from the cluster, and its Model where both were added together and nobody else uses it',
-    option: ['--even-if-managed', 'also where a tool such as Argo CD keeps it, which brings it back'],
+    option: ['--even-if-managed', 'even if a tool such as Argo CD manages it, which will bring it back'],
     command: (service, { evenIfManaged }) => ({ name: 'deleteModel', service, evenIfManaged }),
   },
   { name: 'release', does: 'let another machine serve it', command: (service) => ({ name: 'release', service }) },
@@ -171,15 +173,15 @@ const given = z.object({
 /** Rights of the running agent's user, whatever it may do already; where none runs, of the user of the kubeconfig's context. */
 export function rightsVerb(context: VerbContext): Command {
   return agentVerb('rights', 'print the commands that give the agent its rights in the cluster', context)
-    .option('--admin <context>', 'context of who may give them; left out, to be filled in')
-    .option('--further', 'those that it can do without, too')
+    .option('--admin <context>', 'context of somebody who may grant them; default: left for you to fill in')
+    .option('--further', 'include the optional ones')
     .option(
       '--context <context>',
-      'of the agent; left out, that of the one that runs, else the current one of the kubeconfig',
+      'context of the agent; default: that of the running agent, else the current one of the kubeconfig',
     )
     .option(
       '-n, --namespace <namespace>',
-      'that the agent watches, "" for all; left out, that of the one that runs, else default',
+      'namespace that the agent watches, "" for all; default: that of the running agent, else default',
     )
     .action(async (options: unknown) => {
       const { admin, further: isAll, json, ...wanted } = given.parse(options)
@@ -228,10 +230,10 @@ async function currentContext({ io: { env } }: VerbContext): Promise<string> {
 export function uiVerb(context: VerbContext): Command {
   return agentVerb(
     'ui',
-    'print an address of the window for a browser on this machine, good for two minutes and once',
+    'print an address that opens the window in a browser on this machine, once and within two minutes',
     context,
   )
-    .option('--port <number>', 'on 127.0.0.1; any free one where it is left out')
+    .option('--port <number>', 'on 127.0.0.1; default: any free one')
     .action((options: unknown) => {
       const port = portNumber(z.object({ port: z.string().default('0') }).parse(options).port)
       return run(context, options, async (agent, { json }) => {

@@ -78,9 +78,7 @@ async function startedAs(io: CliIo, { stateDir, flags }: PatientWish): Promise<A
   } catch (error) {
     if (!(error instanceof FlagError)) throw error
     // With it no agent starts: whoever asks what is wrong is to be told, and of all else too.
-    io.stderr.write(
-      `metal-agent: The installed service gives a flag that this version does not take: ${error.message}\n`,
-    )
+    io.stderr.write(`metal-agent: The installed service has a flag that this version does not have: ${error.message}\n`)
     ofService.length = 0
   }
   try {

@@ -76,7 +76,7 @@ export async function installRule(user: SudoUser, io: CliIo): Promise<number> {
   }
   if (leave.intervalsMs.length < powerIntervalsMs.length) {
     io.stderr.write(
-      `metal-agent: ${file} is written, but sudo does not go by it: see that /etc/sudoers has the line "#includedir /private/etc/sudoers.d".\n`,
+      `metal-agent: ${file} is written, but sudo does not use it: check that /etc/sudoers has the line "#includedir /private/etc/sudoers.d".\n`,
     )
     return exitCodes.failed
   }
@@ -121,7 +121,7 @@ const whatIsAllowed = ({ name }: SudoUser, { intervalsMs }: SudoLeave): string =
     : `sudo does not let ${name} measure power without a password: run metal-agent power install.`
 
 const notKnown = ({ name }: SudoUser): string =>
-  `Whether sudo lets ${name} measure power is not known, since it tells that of another user only with a password: have ${name} run metal-agent power status.`
+  `Whether sudo lets ${name} measure power is not known, because sudo answers that for another user only with a password: have ${name} run metal-agent power status.`
 
 /** Throws VerbError with what visudo says. */
 async function checkRule(rule: string, io: CliIo): Promise<void> {

@@ -38,7 +38,7 @@ const listOptions = z.object({ json: z.boolean().default(false), stateDir: z.str
 
 const descriptions: Readonly<Record<RuntimeDeed, string>> = {
   install: 'install one by Homebrew, uv or pip, after showing you the commands',
-  update: 'bring one up to date; the version before it is kept where Metalbar installed it',
+  update: 'update one; the version before it is kept if Metalbar installed it',
   rollback: 'go back to the version before the last update',
   remove: 'remove one that Homebrew or Metalbar installed',
 }
@@ -47,7 +47,7 @@ function deedCommand(deed: RuntimeDeed, { io, end, defaultStateDir }: VerbContex
   const verb = new Command(deed)
     .description(descriptions[deed])
     .argument('<runtime>', 'its name, as metal-agent runtimes shows it')
-    .option('--yes', 'do not ask')
+    .option('--yes', 'do not ask for confirmation')
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
   if (deed === 'install' || deed === 'update')
     verb.option('--with <installer>', `what installs it: ${installer.options.join(', ')}`)
@@ -104,7 +104,7 @@ async function carriedOut(io: CliIo, { name, deed, yes, stateDir, by }: Wish): P
 
 async function isAgreed(io: CliIo): Promise<boolean> {
   if (!io.ask) {
-    io.stderr.write('metal-agent: There is no terminal to ask at: repeat it with --yes.\n')
+    io.stderr.write('metal-agent: There is no terminal to confirm on: run it again with --yes.\n')
     return false
   }
   return isYes(await io.ask('Do it? [y/N] '))
@@ -113,7 +113,7 @@ async function isAgreed(io: CliIo): Promise<boolean> {
 /** What a person agrees to. */
 function planText({ runtime, deed, commands, environment = '' }: GettingPlan): string {
   if (commands.length > 0)
-    return `${runtime}: these commands are run.\n${commands.map((line) => `  ${line}\n`).join('')}`
+    return `${runtime}: these commands will run.\n${commands.map((line) => `  ${line}\n`).join('')}`
   return deed === 'rollback' ? `${runtime}: goes back to ${environment}.` : `${runtime}: ${environment} is deleted.`
 }
 

@@ -89,10 +89,10 @@ const asDoctorSays: Readonly<Record<Verdict, DoctorVerdict>> = {
 export const asFinding = ({ id, asks, expected, found, verdict }: ReportLine): DoctorFinding => ({
   ...{ id: `selftest-${id}`, subject: 'machine', verdict: asDoctorSays[verdict], page: 'doctor.md' },
   asks: `Does this machine answer as the agent expects: ${asks}?`,
-  says: verdict === 'different' ? `Expected was ${expected}, and found is ${found}.` : `${asks}: ${found}.`,
+  says: verdict === 'different' ? `Expected: ${expected}. Found: ${found}.` : `${asks}: ${found}.`,
   ...(verdict === 'different' && {
     action: {
-      text: 'It is a defect of Metalbar, or a version of the system that it does not know: report it.',
+      text: 'This is a bug in Metalbar, or a version of the system that it does not know: report it.',
       shell: 'metal-agent selftest',
     },
   }),
@@ -178,6 +178,6 @@ export function footText({ lines, onlyOnMacs }: Pick<Report, 'lines' | 'onlyOnMa
   const count = (verdict: Verdict) => lines.filter((line) => line.verdict === verdict).length
   const counts = `${count('asExpected')} as expected, ${count('different')} different, ${count('notHere')} not here, ${count('couldNotAsk')} could not be asked.`
   const rest = onlyOnMacs.length === 0 ? [] : [`For a Mac only: ${onlyOnMacs.join(', ')}.`]
-  const advice = 'What only a person can see is in docs/verified.md. To report, paste all of this into an issue.'
+  const advice = 'What only a person can check is in docs/verified.md. To report, paste all of this into an issue.'
   return `\n${[counts, ...rest, advice].join('\n')}\n`
 }

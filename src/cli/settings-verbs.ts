@@ -56,11 +56,11 @@ export function settingsVerb(context: VerbContext): Command {
     .argument('<setting>', settingSpellings.join(', '))
     .argument(
       '<value>',
-      'a value, or "default" to give it back; of namespace that is the one of this name, and "" is all',
+      'a value, or "default" to reset it; for namespace, "default" is the namespace of that name, and "" is all',
     )
     .option(
       '--anyway',
-      'of a kubeconfig: also where its context says production, its cluster does not answer, or LLMKube is not there',
+      'for a kubeconfig: even if its context says production, its cluster does not answer, or LLMKube is not there',
     )
     .action((name: string, value: string, options: unknown) =>
       run(context, options, async (agent, { json }) => {
@@ -90,7 +90,7 @@ export function patchOf(spelled: string, text: string): Readonly<Record<string, 
   if (name === undefined) {
     if (startSpellings.includes(spelled)) {
       throw new VerbError(
-        `${spelled} ${countsTexts.nextAgent}: start the agent with --${spelled}, or in the app say it in start-settings.json.`,
+        `${spelled} ${countsTexts.nextAgent}: start the agent with --${spelled}, or in the app set it in start-settings.json.`,
       )
     }
     const near = nearest(spelled, settingSpellings)

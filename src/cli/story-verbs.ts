@@ -88,7 +88,7 @@ async function about(agent: AgentLink, name: string | undefined, options: unknow
   if (name !== undefined) return { service: serviceNamed(name, (await agent.snapshot()).services, namespace) }
   if (namespace === undefined) return {}
   throw new VerbError(
-    `-n ${namespace} is the namespace of a service: name the service before it. How many there shall be is --limit.`,
+    `-n ${namespace} is the namespace of a service: name the service before it. For how many entries to show, use --limit.`,
   )
 }
 
@@ -143,7 +143,7 @@ const given = z.object({ since: z.string().optional(), output: z.string().option
 
 export function energyVerb(context: VerbContext): Command {
   return agentVerb('energy', 'energy and tokens of this machine and of each service', context)
-    .option('--since <time>', 'such as 24h, 7d or 2026-11-01; left out, all that is kept')
+    .option('--since <time>', 'such as 24h, 7d or 2026-11-01; default: all that is kept')
     .option('-o, --output <format>', 'json is the same as --json')
     .action(async (options: Record<string, unknown>) => {
       const { since, output } = given.parse(options)
@@ -160,7 +160,7 @@ export function energyVerb(context: VerbContext): Command {
 }
 
 const estimate =
-  'The shares of services are estimates, by the tokens that each had while power was measured: no source tells the power of one process.'
+  'The shares of services are estimates, by the tokens that each had while power was measured: nothing reports the power of one process.'
 const notReported = 'not reported'
 
 /** What was drawn and done in a time, for people: a few lines about the machine, then a table of its services. */
@@ -230,7 +230,7 @@ export function parseSince(text: string, now: Date): Date {
     throw new VerbError(
       `--since must be a time such as 24h, 7d, 2026-11-01 or 2026-11-01T08:00:00Z, not ${JSON.stringify(text)}.`,
     )
-  if (date > now) throw new VerbError(`--since ${text} lies in the future: nothing is counted there yet.`)
+  if (date > now) throw new VerbError(`--since ${text} lies in the future: nothing has been counted yet.`)
   return date
 }
 

@@ -100,14 +100,14 @@ async function choice(
   const { ask } = io
   if (ask === undefined) {
     io.stdout.write(overview(list, first))
-    const ends = list.serving.length === 0 ? '' : ', which ends these models in good order'
-    io.stderr.write(`metal-agent: Nothing was removed: repeat it with --yes${ends}.\n`)
+    const ends = list.serving.length === 0 ? '' : ', which stops these models cleanly'
+    io.stderr.write(`metal-agent: Nothing was removed: run it again with --yes${ends}.\n`)
     return undefined
   }
   const chosen = new Set(first)
   for (;;) {
     io.stdout.write(overview(list, chosen))
-    const answer = await ask('\nNumbers change a tick, "remove" removes what is ticked, Return ends: ')
+    const answer = await ask('\nType numbers to change ticks, "remove" to remove what is ticked, or Return to quit: ')
     const words = (answer ?? '')
       .trim()
       .split(/[\s,]+/)
@@ -119,7 +119,7 @@ async function choice(
     if (words.join(' ') === 'remove') return chosen
     for (const word of words) {
       const kind = list.traces[Number(word) - 1]?.kind
-      if (kind === undefined) io.stderr.write(`metal-agent: ${JSON.stringify(word)} is no number of the list.\n`)
+      if (kind === undefined) io.stderr.write(`metal-agent: ${JSON.stringify(word)} is not a number in the list.\n`)
       else if (!chosen.delete(kind)) chosen.add(kind)
     }
   }
@@ -175,11 +175,13 @@ async function uninstallHost(io: CliIo, stateDir: string): Promise<InstallationH
   const sudoer = env['SUDO_USER']
   if (uid === 0 && sudoer !== undefined && sudoer !== 'root') {
     throw new UninstallError(
-      `It removes what the one who runs it has: repeat it as ${sudoer}, without sudo. It asks for a password where that is needed.`,
+      `It removes what belongs to the user who runs it: run it again as ${sudoer}, without sudo. It asks for a password where that is needed.`,
     )
   }
   if (!path.isAbsolute(homeDir)) {
-    throw new UninstallError('HOME names no folder, so it is not known what is whose: set it, and repeat this.')
+    throw new UninstallError(
+      'HOME names no folder, so it is not known what belongs to whom: set it, and run this again.',
+    )
   }
   const owner = await lstat(stateDir).then(
     (found) => found.uid,

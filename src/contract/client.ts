@@ -59,7 +59,7 @@ export class LinkError extends Error {
 
 /** The answer to a query that was withdrawn. */
 export const withdrawn = (cause?: unknown) =>
-  new LinkError('refused', 'The question was withdrawn before it was answered.', { cause })
+  new LinkError('refused', 'The request was cancelled before it was answered.', { cause })
 
 /** A LinkError on its way between two processes, where an error loses its class and everything but its message. */
 export const linkFailure = z.object({

@@ -182,12 +182,12 @@ function parsedObject(body: Buffer): object {
 
 const addressRefused = new Refusal(
   ...(['4xx', 400, 'address_refused'] as const),
-  'Pictures and other media are taken in the request itself, as data:image/…;base64,…, and not from an address or a file: this machine would fetch it for you.',
+  'Send images and other media in the request itself, as data:image/…;base64,…, and not as an address or a file, which this machine would fetch for you.',
 )
 
 const nameless = new Refusal(
   ...(['no_backend', 503, 'not_serving'] as const),
-  'It is not known here yet what the engine calls its model: ask again in a moment.',
+  'The gateway does not know yet what the engine calls its model: ask again in a moment.',
 )
 
 const tooDeep = new Refusal('4xx', 400, 'body_too_deep', `The body nests more than ${deepest} levels deep.`)

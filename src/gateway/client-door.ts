@@ -55,7 +55,7 @@ export class ClientDoor extends Door {
 const unexplained = 'metal-agent status says why.'
 
 const notServing = (title: string, { message = unexplained }: GatewayRoute): Refusal =>
-  new Refusal('no_backend', 503, 'not_serving', `${title} does not serve at the moment: ${message}`)
+  new Refusal('no_backend', 503, 'not_serving', `${title} is not serving at the moment: ${message}`)
 
 /** What can be said without an engine. */
 function ownAnswer(
@@ -107,7 +107,7 @@ function page(table: RouteTable): string {
     const state = isServing(route) ? 'serves' : (route.message ?? unexplained)
     return `<li><b>${escaped(table.idOf(route))}</b>: ${escaped(state)} (<code>${escaped(pathOf(route))}</code>)</li>`
   })
-  const list = items.length === 0 ? '<p>No model serves at the moment.</p>' : `<ul>${items.join('')}</ul>`
+  const list = items.length === 0 ? '<p>No model is serving at the moment.</p>' : `<ul>${items.join('')}</ul>`
   return `<!doctype html><html lang="en"><meta charset="utf-8"><title>Metalbar</title><h1>Metalbar</h1><p>${about}</p><p>${howToAsk}</p>${list}</html>\n`
 }
 

@@ -275,7 +275,7 @@ async function* pieces({ request, read, exchange }: Forwarded): AsyncGenerator<B
 export const bodyTooLarge = (maxBytes = maxBodyBytes): Refusal =>
   new Refusal(
     ...(['4xx', 413, 'body_too_large'] as const),
-    `A request may have at most ${maxBytes / 1_024 / 1_024} MiB: send smaller pictures or less text.`,
+    `A request may have at most ${maxBytes / 1_024 / 1_024} MiB: send smaller images or less text.`,
   )
 
 function engineFailure(title: string, cause: unknown): Refusal {
@@ -288,13 +288,13 @@ function engineFailure(title: string, cause: unknown): Refusal {
 const wasCut = (title: string): Refusal =>
   new Refusal(
     ...(['5xx', 503, 'not_serving'] as const),
-    `${title} does not serve any longer: it was stopped, and this request was cut. metal-agent status says why.`,
+    `${title} is no longer serving: it was stopped, and this request was cut off. metal-agent status says why.`,
   )
 
 const failures: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'its engine has ended',
   ECONNRESET: 'its engine ended while it worked',
-  ETIMEDOUT: 'its engine takes no connection',
+  ETIMEDOUT: 'its engine accepts no connection',
   HPE_HEADER_OVERFLOW: `its engine answered with more than ${maxEngineHeaderBytes / 1_024} KiB of headers`,
 }
 

@@ -172,7 +172,7 @@ function requireOwnHost(
 
 const nothingHere = new Refusal(
   ...(['no_backend', 503, 'not_serving'] as const),
-  'No model serves here at the moment: metal-agent status on that machine says why.',
+  'No model is serving here at the moment: metal-agent status on that machine says why.',
 )
 
 const noPages = new Refusal(

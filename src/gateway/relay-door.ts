@@ -188,5 +188,5 @@ const notHere = new Refusal(
 const notServing = ({ name, message }: GatewayRoute): Refusal =>
   new Refusal(
     ...(['no_backend', 503, 'not_serving'] as const),
-    `${name} does not serve at the moment: ${message ?? 'metal-agent status says why.'}`,
+    `${name} is not serving at the moment: ${message ?? 'metal-agent status says why.'}`,
   )

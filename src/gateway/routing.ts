@@ -88,7 +88,7 @@ export class RouteTable {
 
   #offered(): string {
     const { serving } = this
-    if (serving.length === 0) return 'No model serves at the moment: GET / says why.'
+    if (serving.length === 0) return 'No model is serving at the moment: GET / says why.'
     const ids = serving.slice(0, mostListed).map((route) => this.idOf(route))
     const more = serving.length > mostListed ? ` and ${serving.length - mostListed} more (GET /v1/models)` : ''
     return `Here are: ${ids.join(', ')}${more}.`
@@ -107,7 +107,7 @@ export const forbiddenPath = (path: string): Refusal =>
     'path_forbidden',
     403,
     'path_forbidden',
-    `${shown(path)} is not among what may be asked here: GET / lists what is, and POST /v1/chat/completions is the usual one.`,
+    `${shown(path)} is not available here: GET / lists what is, and POST /v1/chat/completions is the usual one.`,
   )
 
 const mostListed = 20

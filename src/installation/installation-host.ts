@@ -82,7 +82,7 @@ export async function askSystem(
   const command = await findProgram(programFolders, name)
   if (command === undefined) {
     throw new InstallationError(
-      `${name} was not found in ${programFolders.join(', ') || 'PATH'}: it belongs to the system, and nothing was changed without it.`,
+      `${name} was not found in ${programFolders.join(', ') || 'PATH'}: it is part of the system, and without it nothing was changed.`,
     )
   }
   try {

@@ -244,7 +244,7 @@ export async function serveOnSocket(options: SocketServerOptions): Promise<Socke
     await ensureSocketFolder(socketPath, stateDir)
     if (!(await listened(server, socketPath))) {
       if (await probeSocket(socketPath, stateDir)) return taken(socketPath)
-      if (!(await lstat(socketPath)).isSocket()) throw new Error('there is a file in its place that is no socket')
+      if (!(await lstat(socketPath)).isSocket()) throw new Error('there is a file in its place that is not a socket')
       await rm(socketPath)
       if (!(await listened(server, socketPath))) return taken(socketPath)
     }

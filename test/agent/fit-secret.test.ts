@@ -139,6 +139,6 @@ test('metal-agent fit has the running agent look at a private source with the Se
     expect.stringMatching(/--namespace .* needs --source-secret/),
     expect.stringMatching(/leave out --model-store/),
     expect.stringMatching(/one cache type/),
-    expect.stringMatching(/would not understand this: sourceSecret: /),
+    expect.stringMatching(/would reject this: sourceSecret: /),
   ])
 })

@@ -121,7 +121,7 @@ test('a service that does not serve says why, in the words of every other surfac
   for (const [name, state] of [['held', 'stopped'] as const, ['lacking', 'waiting'] as const]) {
     await eventually(async () => {
       const { message } = await agent.service(name, state)
-      const error = { message: `${name} does not serve at the moment: ${message}`, type: 'server_error' }
+      const error = { message: `${name} is not serving at the moment: ${message}`, type: 'server_error' }
       const said = `${JSON.stringify({ error: { ...error, code: 'not_serving' } })}\n`
       return isDeepStrictEqual(await chat(url, { model: name }), { status: 503, text: said })
     })

@@ -66,7 +66,9 @@ describe.concurrent('a service of a real systemd', () => {
     expect({
       agents: new Set([first, second, third]).size,
       servers: new Set([served, afterRestart, afterSet, afterKill]),
-      said: [restarted, set].map(({ stdout }) => /The model server that ran went on without a restart/.test(stdout)),
+      said: [restarted, set].map(({ stdout }) =>
+        /The model server that ran kept running without a restart/.test(stdout),
+      ),
       change: /^ {2}--log-level: \(absent\) → debug$/m.test(set.stdout),
       restarts: systemd.show(unit, 'NRestarts'),
       status: await run('service', 'status'),
@@ -81,7 +83,7 @@ describe.concurrent('a service of a real systemd', () => {
     expect(await run('uninstall')).toMatchObject({
       exitCode: 4,
       stdout: 'One model serves: default/tiny.',
-      stderr: expect.stringMatching(/^metal-agent: Nothing was removed: repeat it with --yes/) as string,
+      stderr: expect.stringMatching(/^metal-agent: Nothing was removed: run it again with --yes/) as string,
     })
     expect([await tinyOf(run), (await run('service', 'status')).exitCode]).toEqual([served, 0])
     expect(await makeOf(systemd)('uninstall-metal-agent')).toMatchObject({

@@ -175,7 +175,7 @@ describe.concurrent('how it starts', () => {
     const { totalBytes = 0, budgetBytes = 0 } = memory ?? {}
     expect(budgetBytes / totalBytes).toBeCloseTo(0.5, 3)
     const expected = [
-      '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
+      '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, which asks again with back-off.',
       ...(process.platform === 'linux' ? ['There is no Metal on Linux, so models are served by the CPU here.'] : []),
     ]
     const logged = agent.log.filter(({ msg }) => msg === 'notice').map((line) => line['text'])
@@ -359,7 +359,7 @@ describe.concurrent('what operators rely on', () => {
       after: {
         code: 3,
         stdout: '',
-        stderr: `metal-agent: No agent runs on the state folder ${agent.stateDir}`.slice(0, 59),
+        stderr: `metal-agent: No agent is running on the state folder ${agent.stateDir}`.slice(0, 65),
       },
     })
   })

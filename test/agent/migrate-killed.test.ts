@@ -34,7 +34,7 @@ test('a move that is killed says in each phase where it stands, goes on from the
   for (const name of ['one', 'two']) await scene.apply(name)
   await scene.startGoAgent({}, ['one', 'two'])
   const [go] = await goAgents(scene)
-  const paused = `The Go agent (process ${go?.pid ?? 0}) is paused: it looks after nothing, and counts as gone after three minutes of that.`
+  const paused = `The Go agent (process ${go?.pid ?? 0}) is paused: it manages nothing, and counts as gone after three minutes.`
   const runs = `The Go agent (process ${go?.pid ?? 0}) runs.`
   const stands = [
     ['[1/5]', `This agent is not installed, and serves nothing yet. ${runs}`],
@@ -48,24 +48,24 @@ test('a move that is killed says in each phase where it stands, goes on from the
     const isSaid = JSON.stringify(move, undefined, 2)
     expect([move.signal, await standing(scene)], isSaid).toEqual([
       'SIGKILL',
-      expect.stringMatching(/^A move from the Go agent was begun on \S+ and stands in the middle\. /) as unknown,
+      expect.stringMatching(/^A move from the Go agent was started on \S+ and is not finished\. /) as unknown,
     ])
     // What serves is as the agent says just then, which on a busy machine may miss a health check.
     const stand = `${where} "metal-agent migrate" continues, "metal-agent migrate --undo" goes back.`
     await eventually(async () => (await standing(scene)).includes(stand), { what: `${stand} after ${isSaid}` })
   }
-  expect((await migrateVerb(scene, 'plan')).said).toContain('stands in the middle')
+  expect((await migrateVerb(scene, 'plan')).said).toContain('is not finished')
   expect(await migrateVerb(scene, 'migrate')).toMatchObject({ code: 0, complained: '' })
   const log = await readFile(path.join(scene.home, 'Library/Logs/Metalbar/metal-agent.log'), 'utf8')
   const starts = log.match(/"msg":"started inference service"/g)?.length
   const goStarts = await Promise.all(['one', 'two'].map(async (name) => (await scene.goStarts(name)).length))
   expect([starts, goStarts, await standing(scene)]).toEqual([2, [1, 1], expect.stringMatching(/^Log: /) as unknown])
 
-  const undone = await migrateProcess(scene, 'undo', { at: 'Putting models and plist back', signal: 'SIGKILL' })
+  const undone = await migrateProcess(scene, 'undo', { at: 'Restoring models and plist', signal: 'SIGKILL' })
   expect([undone.signal, await standing(scene)]).toEqual([
     'SIGKILL',
     expect.stringMatching(
-      /is being taken back and stands in the middle\. This agent is not installed\. The Go agent does not run\. "metal-agent migrate --undo" continues that\.$/,
+      /is being undone, which is not finished\. This agent is not installed\. The Go agent does not run\. "metal-agent migrate --undo" continues that\.$/,
     ) as unknown,
   ])
   expect([(await migrateVerb(scene, 'migrate')).code, (await migrateVerb(scene, 'confirm')).code]).toEqual([4, 1])
@@ -91,8 +91,8 @@ test('SIGINT, SIGTERM and SIGHUP take a move back in whatever phase, to its end,
       scene,
       'migrate',
       { at, signal },
-      { at: 'Given up: everything is taken back.', signal: 'SIGTERM' },
-      { at: 'Putting models and plist back.', signal: 'SIGHUP' },
+      { at: 'Cancelled: everything is being undone.', signal: 'SIGTERM' },
+      { at: 'Restoring models and plist.', signal: 'SIGHUP' },
     )
     expect([exitCode, said.split('\n').at(-1)]).toEqual([
       1,
@@ -107,6 +107,6 @@ test('SIGINT, SIGTERM and SIGHUP take a move back in whatever phase, to its end,
     ])
     const ours = [ownPlist(scene), path.join(stateDir(scene), 'models/one/tiny.gguf')]
     expect([await Promise.all(ours.map(exists)), await scene.jobPid(serviceLabel)]).toEqual([[false, false], undefined])
-    expect(await standing(scene)).toBe('No service is installed: metal-agent install makes one.')
+    expect(await standing(scene)).toBe('No service is installed: metal-agent install installs one.')
   }
 })

@@ -41,9 +41,9 @@ const moved = [
   'KEY: its requests finish, then its server ends.',
   'KEY: serves here, after N s without an answer.',
   '[4/5] Ending the Go agent.',
-  'Starting this agent again, so that it gets the port of /healthz and /metrics; the servers run on.',
-  'It runs as process PID (metal-agent VERSION). The model server that ran went on without a restart.',
-  '[5/5] Looking whether everything is there.',
+  'Starting this agent again, so that it gets the port of /healthz and /metrics; the servers keep running.',
+  'It runs as process PID (metal-agent VERSION). The model server that ran kept running without a restart.',
+  '[5/5] Checking that everything is there.',
   'KEY: Service IP leads to ADDRESS, which answers a completion (asked by loopback, for this machine does not reach itself by its address).',
   'KEY: moved, N s without an answer',
   'This agent serves now. "metal-agent migrate --undo" goes back to the Go agent, --confirm removes what is kept for that.',
@@ -116,7 +116,7 @@ test('metal-agent migrate installs the service, which serves after one start of 
       '  FOLDER/home/Library/LaunchAgents/dev.metalbar.llmkube-metal-agent.plist',
       '  FOLDER/home/Library/Logs/Metalbar/metal-agent.err.log',
       '  FOLDER/home/Library/Logs/Metalbar/metal-agent.log',
-      'Putting models and plist back.',
+      'Restoring models and plist.',
       'The Go agent runs again (process PID) and loads its models.',
     ],
   ])
@@ -147,7 +147,7 @@ test('metal-agent migrate installs the service, which serves after one start of 
   const kept = path.join(stateDir, 'migration', path.basename(scene.plistFile))
   expect([await exists(kept), (await migrateVerb(scene, 'confirm')).complained]).toEqual([
     false,
-    'metal-agent: There is no finished migration to be confirmed.\n',
+    'metal-agent: There is no finished migration to confirm.\n',
   ])
   expect(await scene.cluster.published('one')).toMatchObject({ ready: true })
 })

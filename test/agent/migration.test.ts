@@ -97,7 +97,7 @@ describe('a move from the Go agent', () => {
       await exists(path.join(scene.ownStore, 'one/tiny.gguf')),
       await exists(path.join(scene.store, 'one/tiny.gguf')),
     ]).toEqual([false, true])
-    await expect(undo(world, record)).rejects.toThrow('There is no migration to be taken back.')
+    await expect(undo(world, record)).rejects.toThrow('There is no migration to undo.')
   })
 })
 
@@ -222,7 +222,7 @@ describe('a move from the Go agent that does not go well', () => {
     process.kill(pid, 'SIGKILL')
     await untilEnded(pid)
     await expect(migrate(world, inspection, await MigrationRecord.open(scene.stateDir))).rejects.toThrow(
-      `The Go agent that was looked at, process ${pid}, has ended meanwhile`,
+      `The Go agent that was looked at, process ${pid}, has ended in the meantime`,
     )
   })
 

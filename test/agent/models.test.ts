@@ -189,7 +189,9 @@ test('a model is pulled without a service, shared with the Model that wants it l
     code: 0,
     end: `early is at ${join(folder, 'models/early/tiny.gguf')}.`,
     askedAgain: 0,
-    dry: expect.stringMatching(/early: no service uses it\.\nNothing was deleted: repeat it with --yes\.\n$/) as string,
+    dry: expect.stringMatching(
+      /early: no service uses it\.\nNothing was deleted: run it again with --yes\.\n$/,
+    ) as string,
     pruned: 0,
     left: ['late'],
   })
@@ -378,7 +380,7 @@ test('without an agent the store is listed, and nothing that a service may use i
     0,
     'There are no models in the store.',
     4,
-    'metal-agent: No agent is running, so nobody knows which services use this model: start the agent, then delete it.\n',
+    'metal-agent: No agent is running, so it is not known which services use this model: start the agent, then delete it.\n',
     4,
   ])
 })

@@ -48,7 +48,7 @@ test('what is done, refused or not there has its own exit code and one sentence'
     done(saying(/^.*tiny.*evict.*\.\n$/)),
     { code: 4, stdout: '', stderr: saying(/^metal-agent: .+\.\n$/) },
     { code: 2, stdout: '', stderr: 'metal-agent: There is no service tyni on this machine; it has default/tiny.\n' },
-    { code: 2, stdout: '', stderr: saying(/^metal-agent: The agent would not understand this: .+\.\n$/) },
+    { code: 2, stdout: '', stderr: saying(/^metal-agent: The agent would reject this: .+\.\n$/) },
   ])
 })
 
@@ -168,7 +168,7 @@ test('fit sizes with the settings of the agent that runs, beside what it runs, a
   await agent.exited
   const alone = await agent.run('fit', 'new.gguf')
   expect(alone.stdout).toMatch(
-    /^It fits\.$[^]*^Sized with this machine's own figures .* No agent runs on the state folder/m,
+    /^It fits\.$[^]*^Sized with this machine's own figures .* No agent is running on the state folder/m,
   )
 })
 

@@ -68,7 +68,7 @@ export const appMenuScenes: Readonly<Record<string, AgentView>> = {
     { services: [] },
     { pageProblem: 'The window crashed twice within a minute and stays closed.' },
   ),
-  'no agent answers': sampleView({ snapshot: undefined, problem: 'No agent runs on the state folder.' }),
+  'no agent answers': sampleView({ snapshot: undefined, problem: 'No agent is running on the state folder.' }),
   'the agent could not be started': sampleView({
     snapshot: undefined,
     problem: 'The node id /state/node-id cannot be used: EACCES; repair the file or choose another --state-dir.',

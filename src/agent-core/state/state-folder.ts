@@ -33,7 +33,7 @@ export async function openStateFolder(dir: string): Promise<StateFolderResult> {
   return { ok: true, folder: { dir, lockFile: lockFileIn(dir), nodeFile: path.join(dir, 'node.json') } }
 }
 
-/** Makes `dir` a folder of this user with mode 0700; throws where it belongs to another user or is no folder. */
+/** Makes `dir` a folder of this user with mode 0700; throws where it belongs to another user or is not a folder. */
 export async function ensurePrivateFolder(dir: string): Promise<void> {
   await mkdir(dir, { recursive: true, mode: 0o700 })
   const facts = await stat(dir)

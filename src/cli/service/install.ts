@@ -49,7 +49,7 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
       refuseUnusableTexts(plan)
       const manager = serviceManager(kind, host)
       io.stdout.write(manager.text(plan))
-      io.stderr.write(`metal-agent: ${manager.file} would be written; nothing was.\n`)
+      io.stderr.write(`metal-agent: ${manager.file} would be written; nothing was changed.\n`)
       return exitCodes.done
     }
     // What cannot be installed leaves no copy of the command behind.
@@ -81,12 +81,12 @@ export function report(outcome: InstallOutcome, host: InstallationHost, io: CliI
     written: `${manager.file} is written: the service starts ${manager.starts}.`,
     changed: `${manager.file} is changed:\n${changes.map((line) => `  ${line}\n`).join('')}`.trimEnd(),
     updated: `${manager.file} stays as it is, and its service runs this metal-agent ${buildInfo.version} now.`,
-    unchanged: `Nothing has changed: ${manager.file} says this already.`,
+    unchanged: `Nothing has changed: ${manager.file} already says this.`,
   }[file]
   const lines = [
     done,
-    ...(isTightened ? ['Others had rights to the file that they have no more: it may hold what is secret.'] : []),
-    ...(keptAt === undefined ? [] : [`What was there is kept as ${keptAt}.`]),
+    ...(isTightened ? ['Others can no longer open the file, because it may hold secrets.'] : []),
+    ...(keptAt === undefined ? [] : [`The previous file is kept as ${keptAt}.`]),
     ...(started ? [startedText(started, servers)] : []),
     ...(file === 'written' && manager.kind === 'systemdUser'
       ? [`To have it run with nobody logged in: ${lingerCommand(host.user)}`]
@@ -106,9 +106,9 @@ export function startedText(started: Started, servers: readonly number[]): strin
     case 'waits':
       return `It runs as process ${started.pid} and waits: process ${started.holder}, such as the app, serves from its state folder. It takes over when that ends.`
     case 'silent':
-      return `It runs as process ${started.pid} and does not answer yet: metal-agent service logs says what it does.`
+      return `It runs as process ${started.pid} but does not answer yet: metal-agent service logs shows what it is doing.`
     case 'ended':
-      return `It ended at once${started.lastExit ? ` (${lastExitText(started.lastExit)})` : ''}: metal-agent service logs says why.`
+      return `It exited at once${started.lastExit ? ` (${lastExitText(started.lastExit)})` : ''}: metal-agent service logs says why.`
   }
 }
 
@@ -118,7 +118,7 @@ function serversText(before: number, kept: number): string {
     before === 1 ? 'The model server that ran' : `${kept === before ? 'All' : kept} of ${before} model servers`
   return before === 1 && kept === 0
     ? ' The model server that ran is not taken over yet: see metal-agent status.'
-    : ` ${which} went on without a restart.`
+    : ` ${which} kept running without a restart.`
 }
 
 export const lastExitText = (exit: LastExit): string =>

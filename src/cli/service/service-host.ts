@@ -25,12 +25,12 @@ export async function serviceHost(io: CliIo, userName?: string): Promise<Install
   const sudoer = env['SUDO_USER']
   const named = userName ?? (isRoot && sudoer !== undefined && sudoer !== 'root' ? sudoer : undefined)
   if (named !== undefined && named !== user.name) {
-    if (!isRoot) throw new VerbError(`Only root may install a service for ${named}: repeat this with sudo in front.`)
+    if (!isRoot) throw new VerbError(`Only root may install a service for ${named}: run this again with sudo in front.`)
     return { ...host, user: await otherUser(host, named) }
   }
   if (!path.isAbsolute(homeDir)) {
     throw new VerbError(
-      'HOME names no folder, so it is not known where the service and its state belong: set it, and repeat this.',
+      'HOME names no folder, so the place of the service and its state is not known: set it, and run this again.',
     )
   }
   return host

@@ -137,7 +137,7 @@ export function placeWarnings({ flags }: Pick<ServiceFlags, 'flags'>): string[] 
       return [`--${name} ${place} is in a folder that the system empties: what is kept there is lost.`]
     if (!/^\/(?:Volumes|media|mnt)\//.test(place)) return []
     return [
-      `--${name} ${place} is on another volume: where it is not there when the service starts, the agent ends and is started again every 10 s until it is.`,
+      `--${name} ${place} is on another volume: if it is not mounted when the service starts, the agent exits and restarts every 10 s until it is.`,
     ]
   })
 }

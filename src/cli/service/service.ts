@@ -40,7 +40,7 @@ export function status(io: CliIo, json: boolean, given: Partial<StatusMachine> =
     const migration = await standingOf(defaultsOf(host).stateDir, platform)
     const after = migration === undefined ? '' : `\n${migration}\n`
     if (services.length === 0) {
-      const message = 'No service is installed: metal-agent install makes one.'
+      const message = 'No service is installed: metal-agent install installs one.'
       io.stdout.write(json ? `${JSON.stringify({ installed: [], message, migration })}\n` : `${message}\n${after}`)
       return exitCodes.noAgent
     }
@@ -95,8 +95,8 @@ function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
   const isOther = version !== undefined && version !== thisVersion
   const versionLine =
     version === undefined
-      ? 'Its command does not say its version: metal-agent install makes another.'
-      : `Its command is metal-agent ${version}${isOther ? `, and this one is ${thisVersion}: metal-agent install has it run this one.` : '.'}`
+      ? 'Its command does not report its version: metal-agent install replaces it.'
+      : `Its command is metal-agent ${version}${isOther ? `, and this one is ${thisVersion}: metal-agent install switches it to this one.` : '.'}`
   return [
     `The ${title} ${name} is installed${isLoaded ? '' : ', and not loaded'}; it starts ${starts}.`,
     `${runs}, and ${ended}.`,
@@ -214,7 +214,7 @@ async function tail(args: readonly string[], io: CliIo): Promise<number> {
 /** Throws InstallationError where there is none, or two. */
 async function theService(host: InstallationHost): Promise<InstalledService> {
   const [service, other] = await installedServices(host)
-  if (!service) throw new InstallationError('No service is installed: metal-agent install makes one.')
+  if (!service) throw new InstallationError('No service is installed: metal-agent install installs one.')
   if (!other) return service
   throw new InstallationError(
     `Two services are installed, ${service.manager.file} and ${other.manager.file}: remove one with metal-agent uninstall, or sudo metal-agent uninstall for the second.`,
@@ -255,7 +255,8 @@ export function uninstall(
       })
       io.stdout.write(`The service is gone, and with it:\n${removed.map((file) => `  ${file}\n`).join('')}`)
       if (keptAt !== undefined) io.stdout.write(`What was changed by hand is kept as ${keptAt}.\n`)
-      if (keepServing) io.stdout.write('Its model servers run on until the next agent on its state folder ends.\n')
+      if (keepServing)
+        io.stdout.write('Its model servers keep running until the next agent on its state folder ends.\n')
     }
     return exitCodes.done
   })
@@ -278,7 +279,7 @@ async function mayEnd(serving: readonly string[], { ask, stdout, stderr }: CliIo
   stdout.write(`${servingText(serving)}\n`)
   if (ask === undefined) {
     stderr.write(
-      'metal-agent: Nothing was removed: repeat it with --yes, which ends these models in good order, or with --keep-serving.\n',
+      'metal-agent: Nothing was removed: run it again with --yes, which stops these models cleanly, or with --keep-serving.\n',
     )
     return false
   }

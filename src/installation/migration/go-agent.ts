@@ -63,7 +63,7 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   version: { kind: 'bool', default: false, kept: false, why: 'it only prints the version' },
   kubeconfig: { ...text, ...kept },
   'ingress-port': { kind: 'int', default: 9443, ...kept },
-  'state-dir': { ...text, kept: false, why: 'what relays know this machine by is copied from there' },
+  'state-dir': { ...text, kept: false, why: 'the identity by which relays know this machine is copied from there' },
   'legacy-direct-endpoints': { kind: 'bool', default: false, ...kept },
   'allowed-model-roots': { ...text, ...kept },
   'allowed-download-hosts': { ...text, ...kept },
@@ -86,7 +86,7 @@ export function readGoAgentCommand(args: readonly string[]): GoAgentCommand {
   const joined = args.find((word) => /^--?[\w-]+\s+\S/.test(word))
   if (joined !== undefined) {
     throw new FlagError(
-      `${JSON.stringify(joined)} stands in one <string> and has to be two: the flag in one, its value in the next.`,
+      `${JSON.stringify(joined)} is in one <string> and must be in two: the flag in one, its value in the next.`,
     )
   }
   const { values, given, rest } = parseGoFlags(goAgentFlags, args)
@@ -152,7 +152,7 @@ export const leftOut = ({ given, ignored }: GoAgentCommand): string[] => [
   }),
   ...(ignored.length > 0
     ? [
-        `${JSON.stringify(ignored.join(' '))} is left out: the Go agent ignored it, because it stands behind a word that is not a flag.`,
+        `${JSON.stringify(ignored.join(' '))} is left out: the Go agent ignored it, because it follows a word that is not a flag.`,
       ]
     : []),
 ]
@@ -263,7 +263,7 @@ function parsed(file: string, content: Buffer): unknown {
   } catch (error) {
     if (!(error instanceof UnitTextError)) throw error
     throw new InstallationError(
-      `${file} ${error.message}: "plutil -lint" says where; mend it, or name another with --plist.`,
+      `${file} ${error.message}: "plutil -lint" says where; fix it, or name another with --plist.`,
       { cause: error },
     )
   }

@@ -20,7 +20,7 @@ export async function lookAtIdentity(folder: string): Promise<GoIdentity> {
   try {
     const found = await readRelayIdentity(folder)
     if (found) return { folder, pin: found.pin }
-    const problem = `The Go agent is in relay mode, and the certificate and key by which relays know it are not in ${folder}: put that folder back, or start the Go agent again, which makes new ones there.`
+    const problem = `The Go agent is in relay mode, but the certificate and key by which relays know it are not in ${folder}: restore that folder, or start the Go agent again, which makes new ones there.`
     return { folder, problem }
   } catch (error) {
     if (!(error instanceof RelayIdentityError)) throw error

@@ -105,7 +105,7 @@ export async function inspect(world: MigrationWorld, options: InspectOptions): P
   if (job) problems.push(...(await jobProblem(host, job)))
   if (begun === undefined && (await world.ownAgent()) !== undefined) {
     problems.push(
-      `An agent of Metalbar runs on ${stateDir} already: end it with metal-agent shutdown, or with metal-agent uninstall where it is a service.`,
+      `An agent of Metalbar already runs on ${stateDir}: stop it with metal-agent shutdown, or with metal-agent uninstall where it is a service.`,
     )
   }
   const chosenStore = storeGiven(ownFlags)
@@ -247,7 +247,7 @@ async function jobProblem({ user }: InstallationHost, { domain, label, file }: G
   return access(folder, constants.W_OK).then(
     () => [],
     () => [
-      `${folder} may not be written by this user, so the plist could not be taken out of it: move it first, with ${move}.`,
+      `${folder} is not writable by this user, so the plist could not be taken out of it: move it first, with ${move}.`,
     ],
   )
 }

@@ -53,7 +53,7 @@ export async function migrate(
   record: MigrationRecord,
 ): Promise<MigrationResult> {
   const { api } = inspection
-  if (api === undefined) throw new InstallationError('Without the cluster nothing was begun.')
+  if (api === undefined) throw new InstallationError('Without the cluster nothing was started.')
   const begun = record.value?.phase === 'begun' ? record.value : await begin(world, inspection, record)
   try {
     await moveModels(world, inspection, record, begun)
@@ -67,7 +67,7 @@ export async function migrate(
     return { outcome: 'done', moved, isWell }
   } catch (error) {
     if (!world.signal.aborted) throw error
-    world.tell('Given up: everything is taken back.')
+    world.tell('Cancelled: everything is being undone.')
     await undo(world, record)
     return { outcome: 'takenBack', moved: [], isWell: false }
   }
@@ -110,7 +110,7 @@ async function moveIdentity(
   record: MigrationRecord,
 ): Promise<void> {
   if (!identity) return
-  tell(`Copying what relays know this machine by from ${identity.folder}.`)
+  tell(`Copying the identity by which relays know this machine from ${identity.folder}.`)
   await record.note({ identity: identity.folder })
   await takeIdentity(identity.folder, stateDir)
 }
@@ -226,13 +226,13 @@ async function endGoAgent(world: MigrationWorld, { job, agent, strays }: Inspect
   // The Go agent had the port for /healthz and /metrics when ours started.
   const snapshot = await world.ownAgent()
   if (snapshot?.notices.some((notice) => notice.startsWith('There is no /healthz')) !== true) return
-  tell('Starting this agent again, so that it gets the port of /healthz and /metrics; the servers run on.')
+  tell('Starting this agent again, so that it gets the port of /healthz and /metrics; the servers keep running.')
   await world.service.restart()
   await untilLive(world)
 }
 
 async function allServe({ signal, tell }: MigrationWorld, { api, moved, transfers }: WithApi): Promise<boolean> {
-  tell('[5/5] Looking whether everything is there.')
+  tell('[5/5] Checking that everything is there.')
   const services = [...moved, ...transfers.map(({ service }) => service)]
   const checks = await Promise.all(services.map((one) => verify(api, one)))
   for (const { sentence } of checks) tell(sentence)
@@ -256,7 +256,7 @@ async function untilLive({ ownAgent, signal }: MigrationWorld): Promise<void> {
     if (snapshot) said = snapshot.cluster.message
     await delay(lookEveryMs)
   }
-  throw new InstallationError(`The agent was started and does not see the cluster: ${said}`)
+  throw new InstallationError(`The agent was started but does not see the cluster: ${said}`)
 }
 
 /** A server that cannot start for one of these reasons does not serve a minute later either. */
@@ -383,7 +383,7 @@ async function statusOf(url: string, limitMs: number, question?: object): Promis
 export async function undo(world: MigrationWorld, record: MigrationRecord): Promise<void> {
   const done = record.value
   if (done === undefined || done.phase === 'undone') {
-    throw new InstallationError('There is no migration to be taken back.')
+    throw new InstallationError('There is no migration to undo.')
   }
   const { tell, service } = world
   // A move that is half taken back can be neither confirmed nor continued.
@@ -393,7 +393,7 @@ export async function undo(world: MigrationWorld, record: MigrationRecord): Prom
     await service.uninstall()
     await record.note({ isInstalled: false })
   }
-  tell('Putting models and plist back.')
+  tell('Restoring models and plist.')
   await moveBack(storeOf(done))
   if (done.identity !== undefined) await giveIdentityBack(done.identity, world.stateDir)
   if (done.job) await restorePlist(done.job)
@@ -404,7 +404,7 @@ export async function undo(world: MigrationWorld, record: MigrationRecord): Prom
 /** Removes what was kept for {@link undo}; says what is left for a person to do. */
 export async function confirm({ tell, stateDir }: MigrationWorld, record: MigrationRecord): Promise<void> {
   const done = record.value
-  if (done?.phase !== 'done') throw new InstallationError('There is no finished migration to be confirmed.')
+  if (done?.phase !== 'done') throw new InstallationError('There is no finished migration to confirm.')
   const store = storeOf(done)
   const dropped = await dropOriginals(store)
   if (done.job) await rm(done.job.kept, { force: true })

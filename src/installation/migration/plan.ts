@@ -138,7 +138,7 @@ function environmentNotes(job: GoAgentJob | undefined): string[] {
   const { environment, label } = job
   const notes: string[] = []
   if (environment['KUBECONFIG']?.includes(':') === true) {
-    notes.push(`KUBECONFIG of ${label} names several files: give the one that counts with "-- --kubeconfig FILE".`)
+    notes.push(`KUBECONFIG of ${label} names several files: give the one to use with "-- --kubeconfig FILE".`)
   }
   const others = Object.keys(environment).filter(
     (name) => !['PATH', 'KUBECONFIG'].includes(name) && !name.startsWith('GGML_'),
@@ -199,7 +199,7 @@ function keptSentences(
     storeSentence(store),
     ...(identity?.pin === undefined
       ? []
-      : [`What relays know this machine by: certificate and key of ${identity.folder}.`]),
+      : [`Identity by which relays know this machine: certificate and key of ${identity.folder}.`]),
   ]
 }
 
@@ -301,11 +301,11 @@ function changedDefaults({ command, totalBytes, job, ownLog, identity }: Finding
       },
     ),
     given('allow-unsafe-extra-args') !== true &&
-      differs('0.9 passes every argument of spec.extraArgs on', 'only those that change how llama-server computes', {
+      differs('every argument of spec.extraArgs is passed on', 'only those that change how llama-server computes', {
         ...{ flag: 'allow-unsafe-extra-args', keep: '--allow-unsafe-extra-args' },
       }),
     given('allowed-download-hosts') === '' &&
-      differs('0.9 fetches models from any address', 'from public addresses and those that are listed', {
+      differs('models are fetched from any address', 'from public addresses and those that are listed', {
         ...{ flag: 'allowed-download-hosts', keep: '--allowed-download-hosts NAS.LAN' },
       }),
     identity === undefined &&

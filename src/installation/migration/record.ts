@@ -88,9 +88,9 @@ export async function standingOf(stateDir: string, platform: Pick<Platform, 'pro
     `This agent is ${isInstalled ? '' : 'not '}installed${phase === 'begun' ? `, and serves ${transferred.join(', ') || 'nothing yet'}` : ''}.`,
     agent === undefined
       ? 'The Go agent does not run.'
-      : `The Go agent (process ${agent.pid}) ${agent.suspended ? 'is paused: it looks after nothing, and counts as gone after three minutes of that' : 'runs'}.`,
+      : `The Go agent (process ${agent.pid}) ${agent.suspended ? 'is paused: it manages nothing, and counts as gone after three minutes' : 'runs'}.`,
   ].join(' ')
   return phase === 'begun'
-    ? `A move from the Go agent was begun on ${startedAt} and stands in the middle. ${where} "metal-agent migrate" continues, "metal-agent migrate --undo" goes back.`
-    : `A move from the Go agent that was begun on ${startedAt} is being taken back and stands in the middle. ${where} "metal-agent migrate --undo" continues that.`
+    ? `A move from the Go agent was started on ${startedAt} and is not finished. ${where} "metal-agent migrate" continues, "metal-agent migrate --undo" goes back.`
+    : `A move from the Go agent that was started on ${startedAt} is being undone, which is not finished. ${where} "metal-agent migrate --undo" continues that.`
 }

@@ -37,7 +37,7 @@ export async function lookAtStore(from: string, to: string, isChosen = false): P
     return { ...nothing, problems: [problem] }
   }
   const facts = await stat(real)
-  if (!facts.isDirectory()) return { ...nothing, problems: [`The model store ${from} is no folder.`] }
+  if (!facts.isDirectory()) return { ...nothing, problems: [`The model store ${from} is not a folder.`] }
   const { files, skipped } = await filesIn(real)
   const bytes = files.reduce((sum, file) => sum + file.bytes, 0)
   const linked = entry.isSymbolicLink() ? [`The model store ${from} is a link to ${real}.`] : []

@@ -24,7 +24,7 @@ type Running = Pick<Platform, 'isRunning'>
 export async function pause({ pid, startTime }: GoAgentProcess, platform: Running): Promise<void> {
   if ((await platform.isRunning({ pid, startTime })) && signalled(pid, 'SIGSTOP')) return
   throw new InstallationError(
-    `The Go agent that was looked at, process ${pid}, has ended meanwhile: repeat this, which looks again and continues.`,
+    `The Go agent that was looked at, process ${pid}, has ended in the meantime: run this again, which checks again and continues.`,
   )
 }
 
@@ -127,7 +127,7 @@ export async function resume(world: MigrationWorld, { job: kept, byHand }: Migra
   if (agents.some(({ servers, suspended }) => servers.length > 0 || !suspended)) {
     for (const { pid } of agents) signalled(pid, 'SIGCONT')
     const pids = agents.map(({ pid }) => pid).join(', ')
-    tell(`The Go agent runs on (process ${pids}); what it finds missing it starts again within half a minute.`)
+    tell(`The Go agent keeps running (process ${pids}), and starts again what it finds missing within half a minute.`)
     return
   }
   const job = kept && (await readJob(kept.file, host))

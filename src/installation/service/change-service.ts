@@ -149,7 +149,7 @@ async function onlyService(kind: ServicePlan['kind'], host: InstallationHost): P
   const other = installed.find(({ manager }) => manager.kind !== kind)
   if (other) {
     throw new InstallationError(
-      `The service is installed as a ${other.manager.title} already (${other.manager.file}), and one machine needs no two: remove it first with metal-agent uninstall.`,
+      `The service is installed as a ${other.manager.title} already (${other.manager.file}), and one machine needs only one: remove it first with metal-agent uninstall.`,
     )
   }
   return installed[0]
@@ -287,7 +287,7 @@ export async function uninstallService(
   const { manager, plan, problem } = service
   await manager.check()
   if (!isOurs(service)) {
-    throw new InstallationError(`${manager.file} ${problem ?? ''}: it is none of ours, so it was left as it is.`)
+    throw new InstallationError(`${manager.file} ${problem ?? ''}: Metalbar did not write it, so it was left as it is.`)
   }
   if (agents && plan) await leaveServers(manager, plan, { agents, ...waiting })
   const limitMs = (plan?.exitTimeoutS ?? exitTimeoutS(0)) * 1000 + 5_000
@@ -342,7 +342,7 @@ async function leaveServers(
   if (typeof answer === 'object') throw new InstallationError(answer.refused)
   const hasLeft = async () => (await manager.state()).pid !== pid
   if (answer === 'silent' || !(await until(hasLeft, timings.leaveMs, timings.pollMs))) {
-    tell(`Process ${pid} does not answer and is killed; its servers run on.`)
+    tell(`Process ${pid} does not answer and is killed; its servers keep running.`)
     await killed(manager, pid, timings)
   }
   return look?.serverPids ?? []
@@ -352,7 +352,7 @@ async function killed(manager: ServiceManager, pid: number, { leaveMs, pollMs }:
   await manager.kill()
   if (await until(async () => (await manager.state()).pid !== pid, leaveMs, pollMs)) return
   throw new InstallationError(
-    `Process ${pid} of ${manager.name} was killed and is still there: it hangs in the kernel, which a restart of the machine ends.`,
+    `Process ${pid} of ${manager.name} was killed but is still there: it is stuck in the kernel, until the machine is restarted.`,
   )
 }
 
@@ -369,7 +369,7 @@ export async function unloaded(
   tell(`Process ${pid} withdraws its models and lets requests in flight finish.`)
   if (await until(hasEnded, how.limitMs, timings.pollMs)) return
   throw new InstallationError(
-    `Process ${pid} of ${manager.name} has not ended within ${Math.round(how.limitMs / 1000)} s: see what it waits for with metal-agent status, then repeat this.`,
+    `Process ${pid} of ${manager.name} has not ended within ${Math.round(how.limitMs / 1000)} s: see what it waits for with metal-agent status, then run this again.`,
   )
 }
 

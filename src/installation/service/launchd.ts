@@ -219,8 +219,7 @@ export function parsePlist(content: string | Buffer): PlistValue {
   const isBinary = bytes.subarray(0, 6).toString('latin1') === 'bplist'
   const text = isBinary ? '' : bytes.toString('utf8')
   // The parser reads what is cut off inside an element as if it ended there.
-  if (!isBinary && !/<\/plist>\s*$/.test(text))
-    throw new UnitTextError('ends before its end: it was written only in part')
+  if (!isBinary && !/<\/plist>\s*$/.test(text)) throw new UnitTextError('is truncated: it was written only in part')
   try {
     return isBinary ? parse(new Uint8Array(bytes)) : parse(text)
   } catch (error) {
@@ -271,12 +270,12 @@ export class LaunchdService implements ServiceManager {
     const { isRoot, user } = this.#host
     if (this.kind === 'launchDaemon' && !isRoot) {
       throw new InstallationError(
-        'A LaunchDaemon is for the whole Mac, so only root may install, restart or remove it: repeat this with sudo in front.',
+        'A LaunchDaemon is for the whole Mac, so only root may install, restart or remove it: run this again with sudo in front.',
       )
     }
     if (this.kind === 'launchAgent' && isRoot && user.id !== 0) {
       throw new InstallationError(
-        `A LaunchAgent belongs to ${user.name}: repeat this without sudo, or with --daemon for a LaunchDaemon.`,
+        `A LaunchAgent belongs to ${user.name}: run this again without sudo, or with --daemon for a LaunchDaemon.`,
       )
     }
     await this.state()

@@ -109,7 +109,7 @@ export function refuseUnusableTexts(plan: ServicePlan): void {
   }
   if (found === undefined) return
   throw new InstallationError(
-    `${JSON.stringify(found)} has a line break or another control character in it, which no service can be given: choose another.`,
+    `${JSON.stringify(found)} has a line break or another control character in it, which a service cannot have: choose another.`,
   )
 }
 
@@ -159,7 +159,7 @@ export function serviceEnvironment(
     },
     leftOut: leftOut.map(
       (why) =>
-        `${why}, so the service does not get it: give the agent a file instead (--hub-token-file), or state it with --env where a file of yours may hold it.`,
+        `${why}, so the service does not get it: give the agent a file instead (--hub-token-file), or set it with --env if a file of yours may hold it.`,
     ),
   }
 }

@@ -145,7 +145,7 @@ export class SystemdService implements ServiceManager {
   async check(): Promise<void> {
     const { user, isRoot, env } = this.#host
     if (isRoot && user.id !== 0) {
-      throw new InstallationError(`The service belongs to ${user.name}: repeat this without sudo.`)
+      throw new InstallationError(`The service belongs to ${user.name}: run this again without sudo.`)
     }
     const { exitCode, stderr } = await this.#ask('show', '--property=Version')
     if (exitCode === 0) return

@@ -171,11 +171,11 @@ async function strangers({ stateDir, stores }: FilePlaces): Promise<string[]> {
   const isStore = (file: string) => stores.some((store) => path.resolve(store) === path.resolve(file))
   const names = (await namesIn(stateDir)).filter((name) => kindInStateFolder(name) === undefined)
   const files = names.map((name) => path.join(stateDir, name)).filter((file) => !isStore(file))
-  return files.map((file) => `${file} is none of Metalbar's files, so it and its folder stay.`)
+  return files.map((file) => `${file} is not one of Metalbar's files, so it and its folder stay.`)
 }
 
 const whyKept = (folder: string): string =>
-  `${folder} has the plist of LLMKube's Go agent, which metal-agent migrate took out of its place: "metal-agent migrate --undo" puts it back, "metal-agent migrate --confirm" gives it up; then repeat this.`
+  `${folder} has the plist of LLMKube's Go agent, which metal-agent migrate took out of its place: "metal-agent migrate --undo" puts it back, "metal-agent migrate --confirm" gives it up; then run this again.`
 
 /** A log, its earlier files and its lock. */
 async function partsOfLog(file: string): Promise<string[]> {

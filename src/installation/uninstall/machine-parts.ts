@@ -206,7 +206,7 @@ function whyItStays({ manager: { file }, plan, problem = '', isUnread }: Install
     return `${file} may be read by root alone, so it is not known whose service it is: sudo metal-agent uninstall removes it.`
   }
   return plan?.userName === undefined
-    ? `${file} ${problem}: it is none of ours.`
+    ? `${file} ${problem}: Metalbar did not write it.`
     : `${file} is the service of ${plan.userName}: sudo metal-agent uninstall removes it.`
 }
 

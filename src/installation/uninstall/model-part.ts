@@ -64,13 +64,13 @@ async function lookAtStore(store: string, userId: number): Promise<StoreLook> {
   if (entry === undefined) {
     const volume = /^\/(?:Volumes|media|mnt|run\/media)\/[^/]+/.exec(store)?.[0]
     const isAway = volume !== undefined && (await lookAt(volume)) === undefined
-    return isAway ? without(`${store} is on a volume that is not there: connect it and repeat this.`) : without()
+    return isAway ? without(`${store} is on a volume that is not there: connect it and run this again.`) : without()
   }
   const isLink = entry.isSymbolicLink()
   const root = isLink ? await realpath(store).catch(() => undefined) : store
   if (root === undefined) return without(`${store} is a link that leads nowhere, which Metalbar did not make.`)
   const facts = await lookAt(root)
-  if (facts?.isDirectory() !== true) return without(`${store} is no folder, so it is no model store.`)
+  if (facts?.isDirectory() !== true) return without(`${store} is not a folder, so it is not a model store.`)
   if (facts.uid !== userId) return without(`${store} belongs to another user (${facts.uid}).`)
 
   const own = path.join(root, ownFolder)

@@ -19,7 +19,7 @@ const traceTable: Readonly<Record<TraceKind, Pick<Trace, 'what' | 'isChosen'>>> 
   applications: { what: 'Models and InferenceServices that were added with Metalbar', isChosen: false },
   cluster: { what: 'What this machine published in the cluster', isChosen: true },
   loginItem: { what: 'Opening at login', isChosen: true },
-  sudoRule: { what: 'The rule of sudo that lets power be measured', isChosen: true },
+  sudoRule: { what: 'The sudo rule that allows measuring power', isChosen: true },
   commandLink: { what: 'The link to the command metal-agent', isChosen: true },
   models: { what: 'Downloaded models', isChosen: false },
   token: { what: 'The Hugging Face token, encrypted', isChosen: true },

@@ -57,7 +57,7 @@ export async function connectToAgent(options: ConnectOptions): Promise<AgentClie
     if (isNobodyThere(error)) {
       throw new LinkError(
         'gone',
-        `No agent runs on the state folder ${stateDir} (nobody listens on ${socketPath}): start one with metal-agent, or name another folder with --state-dir.`,
+        `No agent is running on the state folder ${stateDir} (nothing is listening on ${socketPath}): start one with metal-agent, or name another folder with --state-dir.`,
         { cause: error },
       )
     }
@@ -120,7 +120,7 @@ export class AgentClient implements AgentLink, AsyncDisposable {
   }
 
   command(command: CommandInput, requestId: string = randomUUID()): Promise<CommandResult> {
-    const what = `say how the command "${command.name}" went, which may yet be carried out,`
+    const what = `report the result of the command "${command.name}", which may still be carried out,`
     return this.#ask({ verb: 'command', request: { requestId, command } }, commandMs, what, (frame) =>
       frame.type === 'result' ? frame.result : undefined,
     )
@@ -252,7 +252,7 @@ export class AgentClient implements AgentLink, AsyncDisposable {
 
   #greet(value: unknown): void {
     const hello = helloFrame.safeParse(value)
-    if (!hello.success) this.#fail(new LinkError('misunderstood', 'What listens there is no agent of ours.'))
+    if (!hello.success) this.#fail(new LinkError('misunderstood', 'What is listening there is not a Metalbar agent.'))
     else if (hello.data.protocol !== protocolVersion) {
       const { version, protocol } = hello.data
       this.#fail(
@@ -280,7 +280,7 @@ export class AgentClient implements AgentLink, AsyncDisposable {
 }
 
 const noAnswer = (cause?: unknown) =>
-  new LinkError('misunderstood', 'The agent sent something that is no answer.', { cause })
+  new LinkError('misunderstood', 'The agent sent something that is not an answer.', { cause })
 
 const toLinkError = (error: unknown): LinkError => {
   if (error instanceof LinkError) return error

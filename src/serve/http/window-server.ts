@@ -150,7 +150,7 @@ export class WindowServer implements AsyncDisposable {
     })
     const { server } = await this.#listening
     if (port !== 0 && port !== server.port) {
-      throw new LinkError('refused', `The window is served on port ${server.port} already: leave the port out.`)
+      throw new LinkError('refused', `The window is already served on port ${server.port}: leave the port out.`)
     }
     return `http://127.0.0.1:${server.port}/#${tokenParameter}=${this.#keys.mintToken()}`
   }

@@ -91,6 +91,6 @@ test.each([
 
 test('--since a time to come is refused', () => {
   expect(() => parseSince('2026-12-01', now)).toThrow(
-    '--since 2026-12-01 lies in the future: nothing is counted there yet.',
+    '--since 2026-12-01 lies in the future: nothing has been counted yet.',
   )
 })

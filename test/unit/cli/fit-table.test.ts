@@ -155,7 +155,7 @@ describe('beside what runs', () => {
     expect(text.split('\n\n')[1]?.split('\n')).toEqual([
       'It fits beside what runs.',
       'Memory pressure is critical: nothing new is started until it has passed.',
-      'default/a and default/b wait for memory already: it is given by priority, then by age.',
+      'default/a and default/b are already waiting for memory: it is given by priority, then by age.',
       'A note.',
       'Sized somehow.',
       '',

@@ -95,7 +95,7 @@ test('status without an agent says where it looked and exits with 3', async () =
   expect(await metalAgent('status', '--state-dir', folder.dir)).toEqual({
     exitCode: 3,
     stdout: '',
-    stderr: `metal-agent: No agent runs on the state folder ${folder.dir} (nobody listens on ${folder.dir}/agent.sock): start one with metal-agent, or name another folder with --state-dir.`,
+    stderr: `metal-agent: No agent is running on the state folder ${folder.dir} (nothing is listening on ${folder.dir}/agent.sock): start one with metal-agent, or name another folder with --state-dir.`,
   })
 })
 
@@ -126,7 +126,7 @@ test('ui prints the address of the window and nothing else', async () => {
 
 test('ui says why there is no window, and exits with 1', async () => {
   await using folder = await temporaryFolder()
-  const message = 'The window is served on port 8000 already: leave the port out.'
+  const message = 'The window is already served on port 8000: leave the port out.'
   await agentIn(folder.dir, sampleSnapshot(), () => Promise.reject(new LinkError('refused', message)))
   expect(await metalAgent('ui', '--port', '8123', '--state-dir', folder.dir)).toEqual({
     exitCode: 1,

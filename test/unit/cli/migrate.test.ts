@@ -69,13 +69,13 @@ async function mac({ isMac = true } = {}) {
 test('where there is no launchd there is no Go agent, in one sentence', async () => {
   await using machine = await mac({ isMac: false })
   await expect(machine.run({})).rejects.toThrow(VerbError)
-  await expect(machine.run({})).rejects.toThrow('runs on macOS alone')
+  await expect(machine.run({})).rejects.toThrow('runs only on macOS')
 })
 
 test('without a Go agent or a cluster everything that is in the way is said, and nothing is begun', async () => {
   await using machine = await mac()
   const { code, stdout, stderr } = await machine.run({ deed: 'migrate', isConfirmed: true })
-  expect([code, stderr]).toEqual([4, 'metal-agent: Nothing was begun: see what is in the way.\n'])
+  expect([code, stderr]).toEqual([4, 'metal-agent: Nothing was started: see what is in the way.\n'])
   expect(stdout).toMatch(/In the way:\n {2}There is no Go agent here: .*\n {2}The cluster does not answer/)
 })
 
@@ -108,7 +108,7 @@ test('a LaunchDaemon is not begun with, and the commands that move it by hand ar
 
 test('root moves nothing for a user, and leaves no folder of its own in their home', async () => {
   await using machine = await mac()
-  await expect(machine.run({}, { isRoot: true })).rejects.toThrow('for me, not for root: repeat this without sudo.')
+  await expect(machine.run({}, { isRoot: true })).rejects.toThrow('for me, not for root: run this again without sudo.')
   expect(await readdir(join(machine.dir, 'Library'))).toEqual(['LaunchAgents'])
 })
 
@@ -127,10 +127,10 @@ test('there is nothing to go back to, nor to confirm, before a move', async () =
   await using machine = await mac()
   expect(await machine.run({ deed: 'undo' })).toMatchObject({
     code: 1,
-    stderr: 'metal-agent: There is no migration to be taken back.\n',
+    stderr: 'metal-agent: There is no migration to undo.\n',
   })
   expect(await machine.run({ deed: 'confirm' })).toMatchObject({
     code: 1,
-    stderr: 'metal-agent: There is no finished migration to be confirmed.\n',
+    stderr: 'metal-agent: There is no finished migration to confirm.\n',
   })
 })

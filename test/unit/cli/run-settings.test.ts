@@ -268,7 +268,7 @@ test('flags of what is not built yet are read, and said to change nothing when t
     ...['--max-watch-failures', '5'],
   )
   expect(startNotices(given)).toEqual([
-    '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
+    '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, which asks again with back-off.',
   ])
 })
 

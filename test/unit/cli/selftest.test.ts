@@ -269,7 +269,7 @@ test('what it finds is told by the doctor too, where a person asks for it: what 
     }),
   ).toEqual([
     ['selftest-zombie', 'pass', 'a process is gone: still there.', undefined],
-    ['selftest-zombie', 'fail', 'Expected was gone, and found is still there.', 'metal-agent selftest'],
+    ['selftest-zombie', 'fail', 'Expected: gone. Found: still there.', 'metal-agent selftest'],
     ['selftest-zombie', 'notApplicable', 'a process is gone: still there.', undefined],
     ['selftest-zombie', 'notApplicable', 'a process is gone: still there.', undefined],
   ])

@@ -85,7 +85,7 @@ test.for([
   [['install', '--dry-run', '--platform', 'darwin', '--', '--tmp=1'], 2, /There is no flag --tmp/],
   [['service', 'logs', '--lines', '0'], 2, /--lines wants a whole number/],
   [['service', 'status'], 3, /^$/],
-  [['service', 'restart'], 1, /No service is installed: metal-agent install makes one\./],
+  [['service', 'restart'], 1, /No service is installed: metal-agent install installs one\./],
   [['service', 'set', 'port', '1'], 1, /No service is installed/],
 ] as const)('%s ends with its code and one sentence', async ([args, code, said]) => {
   expect(await metalAgent(args, {}, '/nowhere')).toMatchObject({ code, stderr: expect.stringMatching(said) as string })

@@ -77,7 +77,7 @@ test.each([
   [
     'port-range',
     '30000-30099',
-    'port-range takes effect at the next start of the agent: start the agent with --port-range, or in the app say it in start-settings.json.',
+    'port-range takes effect at the next start of the agent: start the agent with --port-range, or in the app set it in start-settings.json.',
   ],
   ['drain-timout', '30s', 'There is no setting drain-timout: did you mean drain-timeout?'],
   ['drain-timeout', 'soon', 'drain-timeout wants a duration such as 30s or 2m, not "soon".'],

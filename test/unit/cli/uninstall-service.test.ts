@@ -83,7 +83,7 @@ esac`,
 const named = '2 models serve: default/one, default/two.\n'
 
 test.for([
-  [[], undefined, 4, /^metal-agent: Nothing was removed: repeat it with --yes, .* or with --keep-serving\.\n$/],
+  [[], undefined, 4, /^metal-agent: Nothing was removed: run it again with --yes, .* or with --keep-serving\.\n$/],
   [[], '', 4, /^metal-agent: Nothing was removed\.\n$/],
   [[], 'n', 4, /^metal-agent: Nothing was removed\.\n$/],
 ] as const)(
@@ -151,6 +151,6 @@ test("root is told to leave a user's service to that user, and may have one of i
   await there.programs({ systemctl: 'exit 0' })
   const checked = async (id: number) =>
     new SystemdService({ ...there.host, isRoot: true, user: { ...there.host.user, name: 'anna', id } }).check()
-  await expect(checked(501)).rejects.toThrow('The service belongs to anna: repeat this without sudo.')
+  await expect(checked(501)).rejects.toThrow('The service belongs to anna: run this again without sudo.')
   await expect(checked(0)).resolves.toBeUndefined()
 })

@@ -55,7 +55,7 @@ test('without a terminal and without --yes everything is listed and nothing remo
   const before = await treeOf(there.home)
   const { code, stdout, stderr } = await uninstall(there, [])
   expect(code).toBe(4)
-  expect(stderr).toBe('metal-agent: Nothing was removed: repeat it with --yes.\n')
+  expect(stderr).toBe('metal-agent: Nothing was removed: run it again with --yes.\n')
   expect(stdout.split('\n').filter((line) => line.startsWith('['))).toEqual([
     expect.stringMatching(/^\[x\] 1 {2}Logs of the agent and of its servers {2}\d+ B$/),
     expect.stringMatching(/^\[x\] 2 {2}Settings and preferences {2}\d+ B$/),
@@ -68,7 +68,7 @@ test('a person changes ticks by number until "remove", which removes what is tic
   await using there = await filled()
   const { code, stdout, stderr, asked } = await uninstall(there, [], { answers: ['2 9', '1, 3', '3', 'remove'] })
   expect([code, asked.length]).toEqual([0, 4])
-  expect(stderr).toContain('metal-agent: "9" is no number of the list.\n')
+  expect(stderr).toContain('metal-agent: "9" is not a number in the list.\n')
   expect(stdout).toMatch(/^done {2}State: identity, history, energy, holds: Removed, \d+ B\.$/m)
   expect(await readdir(there.stateDir)).toEqual(['metalbar.log', 'settings.json'])
 })
@@ -121,14 +121,14 @@ test('without HOME it is not known what is whose', async () => {
   const { code, stderr } = await uninstall(there, ['--yes'], { homeDir: '' })
   expect([code, stderr]).toEqual([
     1,
-    'metal-agent: HOME names no folder, so it is not known what is whose: set it, and repeat this.\n',
+    'metal-agent: HOME names no folder, so it is not known what belongs to whom: set it, and run this again.\n',
   ])
 })
 
 test.skipIf(process.getuid?.() !== 0)("root touches nothing of another user's, by sudo or by name", async () => {
   await using there = await filled()
   const bySudo = await uninstall(there, ['--yes'], { env: { SUDO_USER: 'anna' } })
-  expect([bySudo.code, bySudo.stderr]).toEqual([1, expect.stringContaining('repeat it as anna, without sudo')])
+  expect([bySudo.code, bySudo.stderr]).toEqual([1, expect.stringContaining('run it again as anna, without sudo')])
   await chown(there.stateDir, 4242, 4242)
   const byName = await uninstall(there, ['--yes'])
   expect([byName.code, byName.stderr]).toEqual([1, expect.stringContaining('belongs to another user (4242)')])

@@ -159,7 +159,7 @@ describe('a request goes', () => {
     door.routes = [routeTo('slow', undefined, { message: 'It loads its model.' }), routeTo('two', 1)]
     const refused = await post('/v1/chat/completions', { model: 'slow' })
     expect([errorOf(refused), refused.headers['retry-after']]).toEqual([
-      [503, 'not_serving', 'slow does not serve at the moment: It loads its model.'],
+      [503, 'not_serving', 'slow is not serving at the moment: It loads its model.'],
       '5',
     ])
     expect(errorOf(await post('/v1/chat/completions', { model: 'gpt-4' }))).toEqual([
@@ -415,7 +415,7 @@ describe('what is too much', () => {
     const said = await raw(
       `POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-length: ${maxBodyBytes + 1}\r\n\r\n{`,
     )
-    expect(said).toMatch(/^HTTP\/1.1 413 [^]*"A request may have at most 128 MiB: send smaller pictures or less text."/)
+    expect(said).toMatch(/^HTTP\/1.1 413 [^]*"A request may have at most 128 MiB: send smaller images or less text."/)
     expect(only.seen).toEqual([])
     const sent = httpRequest({ host: '127.0.0.1', port, method: 'POST', path: '/v1/completions', agent: false })
     sent.on('error', () => undefined)

@@ -319,7 +319,7 @@ describe('in this process', () => {
     const kept = post('other', '/v1/embeddings')
     await eventually(() => answers.size === 3)
     first.send({ type: 'changes', routes: [{ ...routeTo('one', undefined), cut: ['tag'] }], gone: [] })
-    expect(await waiting).toMatch(/^503 .*one does not serve any longer: it was stopped, and this request was cut/)
+    expect(await waiting).toMatch(/^503 .*one is no longer serving: it was stopped, and this request was cut off/)
     await expect(streaming).rejects.toThrow('terminated')
     await eventually(() => closed.length === 2)
     answers.get('/v1/embeddings')?.()

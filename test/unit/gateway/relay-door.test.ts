@@ -228,7 +228,7 @@ describe('in this order is asked for', () => {
     const { port: _port, ...route } = relayed('one', one.port)
     await tell([{ ...route, ...('port' in more ? {} : { port: one.port, ...more }) }], ingress(tokenOf('ns', 't1')))
     const { status, body } = await ask({ path: '/slots' })
-    const said = { error: 'one does not serve at the moment: metal-agent status says why.' }
+    const said = { error: 'one is not serving at the moment: metal-agent status says why.' }
     expect([status, JSON.parse(body)]).toEqual([503, said])
     expect((await ask({ path: '/_llmkube/ready' })).status).toBe(503)
     expect(await statusOf(shows('ns/one', 't2'), { path: '/_llmkube/ready' })).toBe(401)
@@ -496,7 +496,7 @@ describe('a request is passed on', () => {
     const { status, body: said } = await ask({ path: '/v1/chat/completions', method: 'POST' }, body)
     expect([status, JSON.parse(said)]).toEqual([
       400,
-      { error: expect.stringMatching(/^Pictures and other media/) as string },
+      { error: expect.stringMatching(/^Send images and other media/) as string },
     ])
     expect(one.seen).toEqual([])
   })

@@ -113,7 +113,7 @@ test('of many services that wait it is told why, a part at a time', async () => 
   ]
   gateway.reasonsChanged()
   const last = async () => (await fetch(`http://127.0.0.1:${port}/default/s149/health`)).text()
-  await eventually(async () => (await last()).includes('s149 does not serve at the moment: s149 waits.'))
+  await eventually(async () => (await last()).includes('s149 is not serving at the moment: s149 waits.'))
   expect(await status()).toBe(200)
   await gateway.end()
 })

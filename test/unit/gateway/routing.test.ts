@@ -53,7 +53,7 @@ describe('the model of a request names', () => {
     expect(new RouteTable([waiting, chat, code]).routeOf('qwen')).toBe(chat)
     expect(new RouteTable([waiting]).routeOf(undefined)).toBe(waiting)
     const others = new RouteTable([waiting, { ...code, port: undefined }])
-    expect(() => others.routeOf(undefined)).toThrow('No model serves at the moment: GET / says why.')
+    expect(() => others.routeOf(undefined)).toThrow('No model is serving at the moment: GET / says why.')
   })
 
   test('a service before an alias of another one', () => {

@@ -54,7 +54,7 @@ test('files of ours go with their folder; a file of somebody else stays, is name
   ])
   const removals = await removeTraces(parts, silently)
   expect(removals.map(({ isGone }) => isGone)).toEqual([true, true, true])
-  expect(removals.at(-1)?.message).toContain(`${foreign} is none of Metalbar's files, so it and its folder stay.`)
+  expect(removals.at(-1)?.message).toContain(`${foreign} is not one of Metalbar's files, so it and its folder stay.`)
   expect(await readdir(stateDir)).toEqual(['notes.txt'])
 })
 

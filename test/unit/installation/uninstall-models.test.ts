@@ -89,8 +89,8 @@ test('a store on a volume that is not there, and one that is no folder, are name
   const file = await there.write(there.at('file'))
   const [listed] = await listTraces(await there.parts({ known: [{ modelStore: away }, { modelStore: file }] }))
   expect(listed?.stays).toEqual([
-    `${away} is on a volume that is not there: connect it and repeat this.`,
-    `${file} is no folder, so it is no model store.`,
+    `${away} is on a volume that is not there: connect it and run this again.`,
+    `${file} is not a folder, so it is not a model store.`,
   ])
 })
 

@@ -37,13 +37,13 @@ test('a unit that a person wrote under our name is named and stays, whoever asks
   expect([listed?.kind, listed?.places, listed?.stays]).toEqual([
     'service',
     [],
-    [`${unit} was changed since metal-agent install wrote it: it is none of ours.`],
+    [`${unit} was changed since metal-agent install wrote it: Metalbar did not write it.`],
   ])
   await removeTraces(parts, silently)
   const [service] = await installedServices(there.host)
   if (!service) throw new Error('It is gone.')
   await expect(uninstallService(service, { ...work, host: there.host, agents: undefined })).rejects.toThrow(
-    'it is none of ours, so it was left as it is',
+    'Metalbar did not write it, so it was left as it is',
   )
   expect(await readFile(unit, 'utf8')).toBe(text)
 })
@@ -95,7 +95,7 @@ test('the file of a LaunchDaemon that only root may read is named to others with
     ]
     for (const deed of deeds) {
       await expect(deed()).rejects.toThrow(
-        'A LaunchDaemon is for the whole Mac, so only root may install, restart or remove it: repeat this with sudo in front.',
+        'A LaunchDaemon is for the whole Mac, so only root may install, restart or remove it: run this again with sudo in front.',
       )
     }
   })

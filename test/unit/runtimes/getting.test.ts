@@ -96,11 +96,11 @@ async function verb({ env, stateDir, dir }: Awaited<ReturnType<typeof machine>>,
 
 test('a person sees the commands and is asked before anything is done; without a terminal nothing is', async () => {
   await using here = await machine()
-  const shown = /^mlx-lm: these commands are run\.\n {2}\S*python3 -m venv .*\n.* install .*mlx-lm>=0\.32\.2.*\n\n$/
+  const shown = /^mlx-lm: these commands will run\.\n {2}\S*python3 -m venv .*\n.* install .*mlx-lm>=0\.32\.2.*\n\n$/
   const install = ['install', 'mlx-lm', '--with', 'pip']
   expect(await verb(here, install)).toEqual({
     ...{ code: 4, stdout: expect.stringMatching(shown) as string },
-    stderr: 'metal-agent: There is no terminal to ask at: repeat it with --yes.\n',
+    stderr: 'metal-agent: There is no terminal to confirm on: run it again with --yes.\n',
   })
   expect(await verb(here, install, ['n'])).toMatchObject({ code: 4, stderr: '' })
   expect(await readdir(here.stateDir)).toEqual([])

@@ -451,7 +451,7 @@ describe('starting', () => {
     expect(await serve(socketPath, folder.dir)).toEqual({
       ok: false,
       reason: 'unusable',
-      message: `The socket ${socketPath} cannot be used: there is a file in its place that is no socket.`,
+      message: `The socket ${socketPath} cannot be used: there is a file in its place that is not a socket.`,
     })
   })
 
@@ -521,7 +521,7 @@ describe('a client meets', () => {
   }
 
   test('something else on the socket', async () => {
-    expect(await strangerSaying('220 mail ready\n')).toBe('What listens there is no agent of ours.')
+    expect(await strangerSaying('220 mail ready\n')).toBe('What is listening there is not a Metalbar agent.')
   })
 
   test('an agent that is stopped in a debugger', async () => {
@@ -530,7 +530,7 @@ describe('a client meets', () => {
 
   test('an agent whose answer it cannot read', async () => {
     expect(await strangerSaying('{"type":"hello","protocol":1,"version":"x"}\n{"type":"snapshot","id":"1"}\n')).toBe(
-      'The agent sent something that is no answer.',
+      'The agent sent something that is not an answer.',
     )
   })
 })

@@ -648,7 +648,7 @@ test('a port that is in use, by others or by this window, is named', async () =>
   })
   await expect(server.open(port === 1_024 ? 1_025 : 1_024)).rejects.toMatchObject({
     code: 'refused',
-    message: `The window is served on port ${port} already: leave the port out.`,
+    message: `The window is already served on port ${port}: leave the port out.`,
   })
   await expect(server.open(port)).resolves.toContain(`:${port}/#token=`)
   await other.close()

@@ -61,13 +61,13 @@ test('what is left out is said with the reason', () => {
   const command = readGoAgentCommand(['--max-watch-failures=5', '--state-dir', '~/y', 'stray', '--port', '1'])
   expect(leftOut(command)).toEqual([
     '--max-watch-failures is left out: a cluster that does not answer never ends this agent.',
-    '--state-dir is left out: what relays know this machine by is copied from there.',
-    '"stray --port 1" is left out: the Go agent ignored it, because it stands behind a word that is not a flag.',
+    '--state-dir is left out: the identity by which relays know this machine is copied from there.',
+    '"stray --port 1" is left out: the Go agent ignored it, because it follows a word that is not a flag.',
   ])
 })
 
 test.each([
-  [['--host-ip 192.168.1.5'], '"--host-ip 192.168.1.5" stands in one <string> and has to be two'],
+  [['--host-ip 192.168.1.5'], '"--host-ip 192.168.1.5" is in one <string> and must be in two'],
   [['--memory-fracton', '1'], 'did you mean --memory-fraction?'],
   [['--port', 'http'], '--port wants a whole number, not "http"'],
 ])('a plist edited by hand: %j', (args, sentence) => {

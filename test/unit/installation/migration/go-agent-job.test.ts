@@ -76,11 +76,7 @@ test('one of another label and name, in the format of Apple, as a LaunchDaemon, 
 })
 
 test.each<[what: string, content: string, sentence: string]>([
-  [
-    'half written',
-    build(goJob).slice(0, 400),
-    'ends before its end: it was written only in part: "plutil -lint" says where',
-  ],
+  ['half written', build(goJob).slice(0, 400), 'is truncated: it was written only in part: "plutil -lint" says where'],
   ['empty', '', 'ends before its end'],
   ['no job', build({ Label: 7 }), 'is not a job of launchd: Label'],
   ['without a program', build({ Label: 'x', ProgramArguments: [] }), 'names no program'],

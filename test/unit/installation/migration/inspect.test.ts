@@ -90,7 +90,7 @@ test('an agent of ours that runs already is in the way of a move that is begun, 
   await using here = await mac()
   const world = here.world([agent(11)], { ownAgent: () => Promise.resolve(sampleSnapshot()) })
   expect(withoutCluster((await inspect(world, options)).problems)).toEqual([
-    expect.stringContaining(`An agent of Metalbar runs on ${here.at('state')} already`),
+    expect.stringContaining(`An agent of Metalbar already runs on ${here.at('state')}`),
   ])
   const begun = begunOn(here.plist)
   expect(withoutCluster((await inspect(world, { ...options, begun })).problems)).toEqual([])
@@ -99,7 +99,7 @@ test('an agent of ours that runs already is in the way of a move that is begun, 
 const identityAt = 'Library/Application Support/llmkube/metal-agent/ingress'
 
 test.for([
-  ['no folder', {}, 'are not in FOLDER: put that folder back'],
+  ['no folder', {}, 'are not in FOLDER: restore that folder'],
   ['no key', { 'ingress-cert.pem': goIdentity.certificate }, 'in FOLDER, cannot be used: ingress-key.pem is missing.'],
   ['no certificate', { 'ingress-key.pem': goIdentity.key }, 'in FOLDER, cannot be used: ingress-cert.pem is missing.'],
   [
@@ -178,9 +178,9 @@ test('a move that was left in the middle says what is installed, what is served 
   expect(await standingOf(stateDir, platform)).toBeUndefined()
   const record = await MigrationRecord.open(stateDir)
   await record.begin(begunOn(here.plist))
-  const paused = 'The Go agent (process 11) is paused: it looks after nothing,'
+  const paused = 'The Go agent (process 11) is paused: it manages nothing,'
   expect(await standingOf(stateDir, platform)).toContain(
-    `stands in the middle. This agent is not installed, and serves nothing yet. ${paused}`,
+    `is not finished. This agent is not installed, and serves nothing yet. ${paused}`,
   )
   await record.note({ isInstalled: true, transferred: ['default/a', 'default/b'] })
   const gone = { processes: () => Promise.resolve([]) }
@@ -189,7 +189,7 @@ test('a move that was left in the middle says what is installed, what is served 
   )
   await record.note({ phase: 'undoing' })
   expect(await standingOf(stateDir, here.world([agent(10)]).platform)).toMatch(
-    /is being taken back .*This agent is installed\. The Go agent \(process 10\) runs\. "metal-agent migrate --undo" continues that\.$/,
+    /is being undone, .*This agent is installed\. The Go agent \(process 10\) runs\. "metal-agent migrate --undo" continues that\.$/,
   )
   for (const phase of ['done', 'undone'] as const) {
     await record.note({ phase })
@@ -211,7 +211,7 @@ test.for([
   const record = await MigrationRecord.open(here.at('state'))
   const store = { from, to, moved: files.map((file) => ({ path: file })) }
   await record.begin({ ...begunOn(here.plist), store })
-  await expect(confirm(here.world([]), record)).rejects.toThrow('There is no finished migration to be confirmed.')
+  await expect(confirm(here.world([]), record)).rejects.toThrow('There is no finished migration to confirm.')
   await record.note({ phase: 'done' })
   await confirm(here.world([]), record)
   const final = `The migration is final. What is left of the Go agent: sudo rm ${program}`

@@ -108,7 +108,9 @@ test('each default that differs is announced, with the flag that keeps it', () =
     expect.stringContaining('75 % of 128 GiB'),
     together,
   ])
-  expect(changed).toContainEqual(expect.stringContaining('--allow-unsafe-extra-args: there 0.9 passes every argument'))
+  expect(changed).toContainEqual(
+    expect.stringContaining('--allow-unsafe-extra-args: there every argument of spec.extraArgs is passed on'),
+  )
   expect(changed).toContain(
     'there the log is /tmp/llmkube-metal-agent.log, here the log is in /Users/me/Library/Logs/Metalbar.',
   )
@@ -131,7 +133,7 @@ test('that services may be published for relays from then on is announced, excep
 test('what the Go agent was told otherwise is no default that differs', () => {
   const args = ['--allowed-download-hosts', 'nas.lan', '--kube-context', 'lab', '--allow-unsafe-extra-args']
   const { changed } = planMigration(findings({ command: readGoAgentCommand(args) }))
-  const about = /fetches models from any address|current at each start|passes every argument/
+  const about = /models are fetched from any address|current at each start|every argument of spec.extraArgs/
   expect([
     changed.filter((one) => about.test(one)),
     planMigration(findings()).changed.filter((one) => about.test(one)),
@@ -178,7 +180,7 @@ test('in relay mode the servers are found behind the ingress and end together, a
     ['big', 42],
   ])
   expect([plan.strays, plan.notes]).toEqual([[], []])
-  expect(plan.kept).toContain('What relays know this machine by: certificate and key of /Users/me/ingress.')
+  expect(plan.kept).toContain('Identity by which relays know this machine: certificate and key of /Users/me/ingress.')
   expect(planText(plan)).toContain('it ends, with all of them, in a moment without a request')
   expect(planned(['another']).notes).toEqual([
     expect.stringContaining('The cluster knows another key than the one in /Users/me/ingress'),

@@ -160,7 +160,7 @@ test('no store is nothing to move, and a file is no store', async () => {
     notes: [expect.stringContaining('models are fetched again')],
   })
   await put('file')
-  expect((await lookAtStore(at('file'), at('own'))).problems).toEqual([expect.stringContaining('is no folder')])
+  expect((await lookAtStore(at('file'), at('own'))).problems).toEqual([expect.stringContaining('is not a folder')])
 })
 
 test('a store that is ours already is used in place', async () => {

@@ -187,7 +187,7 @@ test('a file changed by hand is left as it is with what differs, and kept where 
 })
 
 test.for([
-  ['<plist version="1.0"><dict><key>Label</key><str', /ends before its end: it was written only in part/],
+  ['<plist version="1.0"><dict><key>Label</key><str', /is truncated: it was written only in part/],
   [
     '<plist version="1.0"><dict><key>Label</key><string>com.example.other</string><key>ProgramArguments</key><array><string>/bin/true</string></array></dict></plist>\n',
     /has the label com\.example\.other and not dev\.metalbar/,
@@ -250,7 +250,7 @@ test('a LaunchDaemon is refused to who is not root before anything is written, a
   const before = await mac.files()
   const daemon = mac.plan({ kind: 'launchDaemon', userName: 'you' })
   await expect(installService(daemon, { host: mac.host, work: mac.work, force: false })).rejects.toThrow(
-    /only root may install.*repeat this with sudo in front/,
+    /only root may install.*run this again with sudo in front/,
   )
   const asRoot = { ...mac.host, isRoot: true }
   await expect(installService(mac.plan(), { host: asRoot, work: mac.work, force: false })).rejects.toThrow(
