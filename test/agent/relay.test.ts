@@ -48,7 +48,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     await client.served(20)
     expect(relays.answered).toBeGreaterThan(0)
     expect((await agent.service('tiny', 'ready')).message).toMatch(
-      `Serving by LLMKube's relay, which asks this machine at 192.0.2.10:${ingressPort}.`,
+      `Serving through LLMKube's relay, which reaches this machine at 192.0.2.10:${ingressPort}.`,
     )
 
     await agent.run('settings', 'set', 'publish', 'direct')
