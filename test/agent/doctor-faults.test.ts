@@ -247,7 +247,7 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
       ...{
         id: 'relay-ingress',
         verdict: 'fail',
-        says: new RegExp(`^Another program listens at port \\d+, where relays .* come: process ${process.pid}`),
+        says: new RegExp(`^Another program listens at port \\d+, where relays .* connect: process ${process.pid}`),
       },
     },
     'a disk that is full': {

@@ -345,7 +345,7 @@ describe.concurrent('what operators rely on', () => {
     expect({
       table: table.stdout.split('\n').filter((line) => /^(NAME|tiny)/.test(line)),
       json: { code, state: agentSnapshot.parse(JSON.parse(stdout)).services[0]?.state },
-      after: { code: after.code, stdout: after.stdout, stderr: after.stderr.slice(0, 59) },
+      after: { code: after.code, stdout: after.stdout, stderr: after.stderr.slice(0, 65) },
     }).toEqual({
       table: [
         expect.stringMatching(

@@ -219,7 +219,7 @@ export function parsePlist(content: string | Buffer): PlistValue {
   const isBinary = bytes.subarray(0, 6).toString('latin1') === 'bplist'
   const text = isBinary ? '' : bytes.toString('utf8')
   // The parser reads what is cut off inside an element as if it ended there.
-  if (!isBinary && !/<\/plist>\s*$/.test(text)) throw new UnitTextError('is truncated: it was written only in part')
+  if (!isBinary && !/<\/plist>\s*$/.test(text)) throw new UnitTextError('is truncated')
   try {
     return isBinary ? parse(new Uint8Array(bytes)) : parse(text)
   } catch (error) {

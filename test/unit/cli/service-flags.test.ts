@@ -75,7 +75,9 @@ test('install --dry-run prints the file of a Mac on any system, whole and untouc
   expect([code, isUntouched(stdout), label, words.at(-1), environment['A']]).toEqual([
     ...[0, true, 'dev.metalbar.llmkube-metal-agent', '--namespace=x', '<&>'],
   ])
-  expect(stderr).toMatch(/LaunchAgents\/dev\.metalbar\.llmkube-metal-agent\.plist would be written; nothing was\./)
+  expect(stderr).toMatch(
+    /LaunchAgents\/dev\.metalbar\.llmkube-metal-agent\.plist would be written; nothing was changed\./,
+  )
 })
 
 test.for([

@@ -31,7 +31,7 @@ test.each([
   ['a missing file', () => join(folder, 'nowhere'), undefined, /There is no kubeconfig at .*nowhere; .*--kubeconfig/],
   ['broken YAML', () => write('broken', 'clusters: [\n  oops'), undefined, /broken is not valid: .*\. Correct it/],
   ['an unknown context', () => homeLab, 'mars', /no context "mars"; it has homelab\. Choose one with --context/],
-  ['no current context', () => write('empty', 'apiVersion: v1\nkind: Config\n'), undefined, /names no current context/],
+  ['no current context', () => write('empty', 'apiVersion: v1\nkind: Config\n'), undefined, /has no contexts at all/],
   [
     'a context without its cluster',
     () => write('half', 'contexts:\n- {name: a, context: {cluster: gone, user: u}}\ncurrent-context: a\n'),

@@ -76,8 +76,8 @@ test('one of another label and name, in the format of Apple, as a LaunchDaemon, 
 })
 
 test.each<[what: string, content: string, sentence: string]>([
-  ['half written', build(goJob).slice(0, 400), 'is truncated: it was written only in part: "plutil -lint" says where'],
-  ['empty', '', 'ends before its end'],
+  ['half written', build(goJob).slice(0, 400), 'is truncated: "plutil -lint" says where'],
+  ['empty', '', 'is truncated'],
   ['no job', build({ Label: 7 }), 'is not a job of launchd: Label'],
   ['without a program', build({ Label: 'x', ProgramArguments: [] }), 'names no program'],
   [
