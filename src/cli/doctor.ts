@@ -13,11 +13,11 @@ import {
   type DiagnosticFile,
   type DoctorFinding,
   type DoctorReport,
-  doctorSummary,
   type FleetMember,
   type Verdict,
 } from '../contract/doctor.ts'
 import { formatBytes, formatDecimal, formatSpan } from '../contract/format.ts'
+import { summaryWords } from '../contract/words.ts'
 import {
   agentVerb,
   ifAgentRuns,
@@ -174,7 +174,7 @@ export function renderReport({ findings, tookMs }: DoctorReport, io: Pick<CliIo,
     const mark = isColoured ? styleText(colours[verdict], word, { validateStream: false }) : word
     return `${mark} ${finding.id.padEnd(wide)}  ${cleanText(finding.says)}\n${adviceOf(finding, ' '.repeat(wide + 11))}`
   }
-  return `${findings.map(shown).join('')}\n${doctorSummary(findings)}; asked in ${formatDecimal(tookMs / 1_000)} s.\n`
+  return `${findings.map(shown).join('')}\n${summaryWords.doctor(findings)}; asked in ${formatDecimal(tookMs / 1_000)} s.\n`
 }
 
 function adviceOf({ id, verdict, action }: DoctorFinding, indent: string): string {

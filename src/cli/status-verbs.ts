@@ -9,7 +9,7 @@ import { powerLine, supplyLine } from '../contract/power.ts'
 import type { RuntimeFigures, ServiceFigures, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { shellWord } from '../contract/shell.ts'
-import { memoryLine } from '../contract/words.ts'
+import { summaryWords } from '../contract/words.ts'
 import type { AgentClient } from '../serve/client/agent-client.ts'
 import { LastingLink } from '../serve/client/lasting-link.ts'
 import { agentVerb, run, type VerbContext } from './agent-session.ts'
@@ -126,7 +126,7 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
       ? []
       : [['Local', `${host.clientProxy}/v1 for programs on this machine`] satisfies [string, string]]),
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
-    ...(memory ? [['Memory', memoryLine(memory)] satisfies [string, string]] : []),
+    ...(memory ? [['Memory', summaryWords.memory(memory)] satisfies [string, string]] : []),
     ...(power ? [['Power', powerLine(power, powerFigures)] satisfies [string, string]] : []),
     ...(supply ? [['Supply', supplyLine(supply)] satisfies [string, string]] : []),
     ...(panicFuse

@@ -110,10 +110,3 @@ export const anchorOf = (title: string): string =>
     .toLowerCase()
     .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
     .replaceAll(' ', '-')
-
-/** Such as "12 in order, 1 warning, 2 failures, 3 do not apply". */
-export function doctorSummary(findings: readonly Pick<DoctorFinding, 'verdict'>[]): string {
-  const count = (verdict: Verdict) => findings.filter((one) => one.verdict === verdict).length
-  const several = (number: number, word: string) => `${number} ${word}${number === 1 ? '' : 's'}`
-  return `${count('pass')} in order, ${several(count('warn'), 'warning')}, ${several(count('fail'), 'failure')}, ${count('notApplicable')} not applicable`
-}

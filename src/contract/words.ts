@@ -1,8 +1,9 @@
 import type { ConnectionState } from './cluster.ts'
 import type { CommandInput } from './commands.ts'
+import type { DoctorFinding, Verdict } from './doctor.ts'
 import { formatBytes } from './format.ts'
 import type { MemoryStateView } from './memory.ts'
-import type { ServiceState, ServiceView, StepName } from './service.ts'
+import type { ServiceReason, ServiceState, ServiceView, StepName } from './service.ts'
 
 /** The same words on every surface. */
 export const stateWords: Readonly<Record<ServiceState, string>> = {
@@ -18,10 +19,36 @@ export const stateWords: Readonly<Record<ServiceState, string>> = {
   foreign: 'On another machine',
 }
 
-/** In a few words. */
+/** Why a service does not serve, in two or three words; its message says it in full. Without one here, the state says enough. */
+export const reasonWords: Readonly<Partial<Record<ServiceReason, string>>> = {
+  FetchFailed: 'Download failed',
+  StartFailed: 'Start failed',
+  Suspended: 'Suspended',
+  Idle: 'Idle',
+  InsufficientMemory: 'Does not fit',
+  MemoryCheckFailed: 'Need unknown',
+  MemoryPressure: 'Memory is short',
+  MemoryExceeded: 'Outgrew memory',
+  HeldAfterPanic: 'Waits for you',
+  StartsInTurn: 'Waits its turn',
+  Paused: 'Paused',
+  Asleep: 'Asleep',
+  ExtraArgsRejected: 'Argument refused',
+  EnvironmentRejected: 'Variable refused',
+  ModelMissing: 'Model missing',
+  ServiceNameTaken: 'Name taken',
+  ServiceNameTooLong: 'Name too long',
+  NoHostAddress: 'No address',
+  NoGateway: 'No gateway',
+  NoApiKey: 'No API key',
+}
+
+const resting: readonly ServiceState[] = ['waiting', 'stopped', 'refused']
+
+/** What a service does or, where it rests, why: in a few words. */
 export function stateWord({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): string {
-  if (reason === 'Asleep' || (state === 'stopped' && reason === 'Idle')) return reason
-  return state === 'waiting' && reason === 'InsufficientMemory' ? 'Does not fit' : stateWords[state]
+  const isQuiet = reason === 'Paused' || reason === 'Asleep'
+  return (isQuiet || resting.includes(state) ? reasonWords[reason] : undefined) ?? stateWords[state]
 }
 
 export const stepWords: Readonly<Record<StepName, string>> = {
@@ -46,13 +73,21 @@ export const actionWords = {
   release: { label: 'Release to other machines', pending: 'Releasing…' },
 } as const
 
-/** Such as "38.0 GB of 96.0 GB for models, pressure normal, 2 waiting". */
-export function memoryLine({ modelsBytes, budgetBytes, pressure, waiting, problem }: MemoryStateView): string {
-  const budget = budgetBytes === undefined ? '' : ` of ${formatBytes(budgetBytes)}`
-  const queue = waiting.length === 0 ? '' : `, ${waiting.length} waiting`
-  const trouble = problem === undefined ? '' : `: ${problem}`
-  return `${formatBytes(modelsBytes)}${budget} for models, pressure ${pressure}${queue}${trouble}`
-}
+export const summaryWords = {
+  /** Such as "38.0 GB of 96.0 GB for models, pressure normal, 2 waiting". */
+  memory({ modelsBytes, budgetBytes, pressure, waiting, problem }: MemoryStateView): string {
+    const budget = budgetBytes === undefined ? '' : ` of ${formatBytes(budgetBytes)}`
+    const queue = waiting.length === 0 ? '' : `, ${waiting.length} waiting`
+    const trouble = problem === undefined ? '' : `: ${problem}`
+    return `${formatBytes(modelsBytes)}${budget} for models, pressure ${pressure}${queue}${trouble}`
+  },
+  /** Such as "12 in order, 1 warning, 2 failures, 3 not applicable". */
+  doctor(findings: readonly Pick<DoctorFinding, 'verdict'>[]): string {
+    const count = (verdict: Verdict) => findings.filter((one) => one.verdict === verdict).length
+    const several = (number: number, word: string) => `${number} ${word}${number === 1 ? '' : 's'}`
+    return `${count('pass')} in order, ${several(count('warn'), 'warning')}, ${several(count('fail'), 'failure')}, ${count('notApplicable')} not applicable`
+  },
+} as const
 
 export const clusterWords: Readonly<Record<ConnectionState, string>> = {
   connecting: 'Connecting',

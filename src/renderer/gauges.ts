@@ -1,5 +1,11 @@
 import type { MemoryFiguresView, MemoryStateView } from '../contract/memory.ts'
-import { heldBytesOf, type ServiceFigures, type ServiceState, type ServiceView } from '../contract/service.ts'
+import {
+  heldBytesOf,
+  type Progress,
+  type ServiceFigures,
+  type ServiceState,
+  type ServiceView,
+} from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 
 /** One model's part of the memory, in bytes. */
@@ -124,3 +130,7 @@ export function trailLines(
 
 /** In watts: an idle machine draws a low line, not noise at full height. */
 const leastScaleWatts = 10
+
+/** In whole percent, of at most 100; undefined where the source does not say how long the file is. */
+export const percentOf = ({ doneBytes, totalBytes = 0 }: Progress): number | undefined =>
+  totalBytes === 0 ? undefined : Math.min(100, Math.floor((100 * doneBytes) / totalBytes))

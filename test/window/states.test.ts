@@ -1,8 +1,7 @@
-import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { sceneNames, scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
-import { ofColours, violationsIn } from './violations.ts'
+import { ofColours, tooWide, violationsIn } from './violations.ts'
 
 const show = useStage()
 
@@ -19,18 +18,3 @@ test.each(everyScene)('$name says what is so, to everybody, in light and dark', 
   const found = { light, dark: await violationsIn(page, ofColours), tooWide: await tooWide(page), complaints }
   expect(found).toEqual({ light: [], dark: [], tooWide: [], complaints: [] })
 })
-
-/** What a person would have to scroll sideways for, or sees cut off without a mark; code and logs have a scroll bar of their own. */
-function tooWide(page: Page): Promise<string[]> {
-  return page.evaluate(() => {
-    const cutOff = (element: Element) =>
-      element.scrollWidth > element.clientWidth + 1 &&
-      // Text for screen readers only is one pixel wide.
-      element.clientWidth > 1 &&
-      getComputedStyle(element).textOverflow !== 'ellipsis'
-    return [...document.querySelectorAll('body *')]
-      .filter((element) => element.getClientRects().length > 0 && element.closest('pre, svg, [role="log"]') === null)
-      .filter((element) => element.getBoundingClientRect().right > window.innerWidth + 1 || cutOff(element))
-      .map((element) => element.outerHTML.slice(0, 200))
-  })
-}

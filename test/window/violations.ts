@@ -22,3 +22,18 @@ export async function violationsIn(page: Page, options: RunOptions = {}): Promis
     where: nodes.map(({ html }) => html),
   }))
 }
+
+/** What a person would have to scroll sideways for, or sees cut off without a mark; code and logs have a scroll bar of their own. */
+export function tooWide(page: Page): Promise<string[]> {
+  return page.evaluate(() => {
+    const cutOff = (element: Element) =>
+      element.scrollWidth > element.clientWidth + 1 &&
+      // Text for screen readers only is one pixel wide.
+      element.clientWidth > 1 &&
+      getComputedStyle(element).textOverflow !== 'ellipsis'
+    return [...document.querySelectorAll('body *')]
+      .filter((element) => element.getClientRects().length > 0 && element.closest('pre, svg, [role="log"]') === null)
+      .filter((element) => element.getBoundingClientRect().right > window.innerWidth + 1 || cutOff(element))
+      .map((element) => element.outerHTML.slice(0, 200))
+  })
+}

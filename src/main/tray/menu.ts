@@ -223,7 +223,6 @@ function nameIn({ services }: AgentSnapshot, { namespace, name }: ServiceView): 
 function figuresOf(service: ServiceView, snapshot: AgentSnapshot): string {
   const { uid, state, reason } = service
   const figures = snapshot.figures[uid] ?? {}
-  if (reason === 'Paused') return 'Paused'
   if (reason === 'InsufficientMemory') return shortage(service, snapshot)
   if (state === 'ready') return [...memoryOf(figures), ...speedOf(figures)].join(' · ') || stateWord(service)
   if (state === 'fetching') return fetched(service, figures.progress)

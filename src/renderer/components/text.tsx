@@ -65,22 +65,32 @@ export function Spoken({ children, live = false }: { readonly children: ReactNod
   )
 }
 
-/** How long ago, by the agent's clock. */
-export const Age = ({ since }: { readonly since: string }) => formatSpan(useAgentNow() - Date.parse(since))
+/** Makes a text of a time that passes, such as "Last used 12 s ago." of "12 s"; without it, the time stands alone. */
+interface Timed {
+  readonly words?: (time: string) => string
+}
+
+const alone = (time: string) => time
+
+/** How long ago, such as "12 s", by the agent's clock. */
+export const Age = ({ since, words = alone }: Timed & { readonly since: string }) =>
+  words(formatSpan(useAgentNow() - Date.parse(since)))
 
 /** "since 14:05, for 12 min": when it was, by the calendar here, and how long ago, both by the agent's clock. */
-export function Since({ at }: { readonly at: string }) {
+export function Since({ at, words = alone }: Timed & { readonly at: string }) {
   const now = useAgentNow()
   const moment = formatMoment(new Date(at), new Date(now))
-  return <time dateTime={at}>{timeWords.since(moment, formatSpan(now - Date.parse(at)))}</time>
+  return <time dateTime={at}>{words(timeWords.since(moment, formatSpan(now - Date.parse(at))))}</time>
 }
 
 /** "in 12 s", by the agent's clock. */
-export const Until = ({ at }: { readonly at: string }) => inWords(Date.parse(at) - useAgentNow())
+export const Until = ({ at, words = alone }: Timed & { readonly at: string }) =>
+  words(inWords(Date.parse(at) - useAgentNow()))
 
 /** The same by this computer's clock, in milliseconds. */
-export const LocalAge = ({ since }: { readonly since: number }) => formatSpan(useNow() - since)
-export const LocalUntil = ({ at }: { readonly at: number }) => inWords(at - useNow())
+export const LocalAge = ({ since, words = alone }: Timed & { readonly since: number }) =>
+  words(formatSpan(useNow() - since))
+export const LocalUntil = ({ at, words = alone }: Timed & { readonly at: number }) => words(inWords(at - useNow()))
 
 const inWords = (ms: number) => (ms < 1_000 ? timeWords.now : timeWords.in(formatSpan(ms)))
 

@@ -135,8 +135,8 @@ function AgentGone() {
         <Sentence text={connection.message} />
       </p>
       <p>
-        {connectionWords.seenAt(connection.since)} <LocalAge since={connection.since} /> {connectionWords.ago}{' '}
-        {connectionWords.nextTry} <LocalUntil at={connection.retryAt} />.
+        <LocalAge since={connection.since} words={(age) => connectionWords.seenAt(connection.since, age)} />{' '}
+        <LocalUntil at={connection.retryAt} words={connectionWords.nextTry} />
       </p>
     </Banner>
   )
@@ -159,13 +159,8 @@ function ClusterAway({ cluster: { state, message, cause, since, retryAt } }: { r
         <Sentence text={message} />
       </p>
       <p>
-        {connectionWords.for} <Age since={since} />
-        {retryAt !== undefined && (
-          <>
-            {connectionWords.commaNextTry} <Until at={retryAt} />
-          </>
-        )}
-        .
+        <Age since={since} words={connectionWords.lasts} />{' '}
+        {retryAt !== undefined && <Until at={retryAt} words={connectionWords.nextTry} />}
       </p>
     </Banner>
   )

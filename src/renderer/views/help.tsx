@@ -7,11 +7,11 @@ import {
   type DoctorReport,
   type FromClusterView,
   doctorSubjects,
-  doctorSummary,
   partsOfPage,
   sectionOf,
 } from '../../contract/doctor.ts'
 import { formatBytes } from '../../contract/format.ts'
+import { summaryWords } from '../../contract/words.ts'
 import { Card, Folded, Note, ViewPage } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { Markdown } from '../components/markdown.tsx'
@@ -41,7 +41,7 @@ export function Help() {
           {helpWords.again}
         </Button>
         <p role="status" className={styles['note']}>
-          {isLooking ? helpWords.looking : report && `${doctorSummary(report.findings)}.`}
+          {isLooking ? helpWords.looking : report && `${summaryWords.doctor(report.findings)}.`}
         </p>
       </div>
       <Note>{problem}</Note>

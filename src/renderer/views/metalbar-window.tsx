@@ -103,7 +103,7 @@ function NotConnected({ connection }: { readonly connection: Connection }) {
       </div>
       {connection.state === 'gone' && (
         <p className={styles['aside']}>
-          {connectionWords.nextTry} <LocalUntil at={connection.retryAt} />.
+          <LocalUntil at={connection.retryAt} words={connectionWords.nextTry} />
         </p>
       )}
       <Button onPress={reconnect}>{connectionWords.tryNow}</Button>

@@ -8,11 +8,12 @@ import { ProgressBar } from '../components/charts.tsx'
 import { TextInput } from '../components/fields.tsx'
 import { Age, LongName, Sentence } from '../components/text.tsx'
 import { useQuestion } from '../focus.ts'
+import { percentOf } from '../gauges.ts'
 import { modelSigns, type Removal, removalOf } from '../model-store.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer, useRequest } from '../use-answer.ts'
 import { addWords, modelWords } from '../words/models.ts'
-import { progressWords } from '../words/services.ts'
+import { detailWords } from '../words/services.ts'
 import { Answer } from './answer.tsx'
 import styles from './models.module.css'
 
@@ -96,7 +97,6 @@ function Downloads() {
 function Download({ download: { name, state, message, progress } }: { readonly download: DownloadView }) {
   const about = `download/${name}`
   const { pending, disabled, ask } = useRequest(about)
-  const words = progress === undefined ? undefined : progressWords(progress)
   const goesOn = state === 'waiting' || state === 'downloading'
   return (
     <li className={styles['download']}>
@@ -104,10 +104,10 @@ function Download({ download: { name, state, message, progress } }: { readonly d
         <LongName name={name} />
         <span>{modelWords.states[state]}</span>
       </div>
-      {goesOn && words !== undefined && (
+      {goesOn && progress !== undefined && (
         <>
-          <ProgressBar label={modelWords.download(name)} percent={words.percent} />
-          <p className={styles['aside']}>{words.text}</p>
+          <ProgressBar label={modelWords.download(name)} percent={percentOf(progress)} />
+          <p className={styles['aside']}>{detailWords.progress(progress)}</p>
         </>
       )}
       <p className={styles['aside']}>
@@ -164,7 +164,7 @@ function ModelRow({ model, removal }: ModelRowProps) {
           {lastUsedAt !== undefined && (
             <>
               {' '}
-              {modelWords.lastUsed} <Age since={lastUsedAt} /> {modelWords.ago}.
+              <Age since={lastUsedAt} words={modelWords.lastUsed} />
             </>
           )}
         </p>

@@ -16,6 +16,7 @@ import {
   serverWords,
   workWords,
 } from '../words/services.ts'
+import { timeWords } from '../words/window.ts'
 import styles from './service-cards.module.css'
 
 interface CrashProps {
@@ -46,7 +47,7 @@ export function Crash({ service, crash }: CrashProps) {
         <div>
           <dt>{crashWords.when}</dt>
           <dd>
-            <Age since={at} /> {crashWords.ago}
+            <Age since={at} words={timeWords.ago} />
           </dd>
         </div>
         <div>
@@ -108,13 +109,7 @@ function factsOf(runtime: RuntimeFigures): [name: string, value: ReactNode][] {
     [workWords.kvUse, workWords.share(runtime.kvUse)],
     [
       workWords.lastRequest,
-      lastRequestAt === undefined ? (
-        workWords.unknown
-      ) : (
-        <>
-          <Age since={lastRequestAt} /> {workWords.ago}
-        </>
-      ),
+      lastRequestAt === undefined ? workWords.unknown : <Age since={lastRequestAt} words={timeWords.ago} />,
     ],
   ]
 }
@@ -157,7 +152,7 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
                     addressWords.nobodyYet
                   ) : (
                     <span key="reached">
-                      {reachedFrom.address}, <Age since={reachedFrom.at} /> {workWords.ago}
+                      <Age since={reachedFrom.at} words={(age) => addressWords.reachedFrom(reachedFrom.address, age)} />
                     </span>
                   ),
                 ] as const,
@@ -204,9 +199,12 @@ export function ServiceMemoryCard({ service: { uid, memory } }: { readonly servi
   )
 }
 
+/** In the order in which they are drawn. */
+const itemNames = ['weights', 'kv', 'compute', 'promptCache', 'mmproj', 'draft', 'adapters', 'overhead'] as const
+
 function Items({ items }: { readonly items: NonNullable<ServiceMemory['items']> }) {
-  const parts = estimateWords.items
-    .map(([key, name]) => ({ name, bytes: items[key] ?? 0 }))
+  const parts = itemNames
+    .map((key) => ({ name: estimateWords.items[key], bytes: items[key] ?? 0 }))
     .filter(({ bytes }) => bytes > 0)
   const largest = Math.max(...parts.map(({ bytes }) => bytes), 1)
   return (
@@ -279,13 +277,7 @@ function Conditions({ of, signs }: NewsProps) {
             key={type}
             title={`${type}: ${status}`}
             aside={reason}
-            time={
-              since !== undefined && (
-                <>
-                  {newsWords.since} <Age since={since} />
-                </>
-              )
-            }
+            time={since !== undefined && <Age since={since} words={timeWords.lasts} />}
           >
             {message}
           </Item>
@@ -309,11 +301,7 @@ function Events({ of, signs }: NewsProps) {
             title={newsWords.event(event)}
             isWarning={event.type === 'Warning'}
             aside={event.source}
-            time={
-              <>
-                <Age since={event.at} /> {newsWords.ago}
-              </>
-            }
+            time={<Age since={event.at} words={timeWords.ago} />}
           >
             {event.message}
           </Item>

@@ -7,17 +7,10 @@ import { ProgressBar } from '../components/charts.tsx'
 import { BackGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
 import { Age, Sentence, Since, Until } from '../components/text.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
+import { percentOf } from '../gauges.ts'
 import { type Request, useSnapshot, useWindow } from '../store.ts'
-import {
-  holdWords,
-  detailWords,
-  progressWords,
-  requestsWords,
-  startDaemonWords,
-  stepsWords,
-  viewWords,
-} from '../words/services.ts'
-import { connectionWords } from '../words/window.ts'
+import { holdWords, detailWords, startDaemonWords, stepsWords, viewWords } from '../words/services.ts'
+import { connectionWords, timeWords } from '../words/window.ts'
 import { Answer, AskButton } from './answer.tsx'
 import {
   Crash,
@@ -65,7 +58,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
           <StateGlyph state={state} />
           <strong>{stateWord(service)}</strong>
           <span className={styles['aside']}>
-            {detailWords.for} <Age since={since} /> · {detailWords.namespace(namespace)}
+            <Age since={since} words={timeWords.lasts} /> · {detailWords.namespace(namespace)}
           </span>
         </p>
         <p>
@@ -73,7 +66,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         </p>
         {retryAt !== undefined && crash === undefined && (
           <p className={styles['aside']}>
-            {connectionWords.nextTry} <Until at={retryAt} />.
+            <Until at={retryAt} words={connectionWords.nextTry} />
           </p>
         )}
         <Figures uid={uid} />
@@ -110,16 +103,15 @@ function Figures({ uid }: { readonly uid: string }) {
   const figures = useWindow(({ snapshot }) => snapshot?.figures[uid])
   if (figures === undefined) return null
   const { progress, requestsInFlight } = figures
-  const words = progress === undefined ? undefined : progressWords(progress)
   return (
     <>
-      {words !== undefined && (
+      {progress !== undefined && (
         <div>
-          <ProgressBar label={detailWords.download} percent={words.percent} />
-          <p className={styles['aside']}>{words.text}</p>
+          <ProgressBar label={detailWords.download} percent={percentOf(progress)} />
+          <p className={styles['aside']}>{detailWords.progress(progress)}</p>
         </div>
       )}
-      {requestsInFlight !== undefined && <p className={styles['aside']}>{requestsWords(requestsInFlight)}</p>}
+      {requestsInFlight !== undefined && <p className={styles['aside']}>{detailWords.requests(requestsInFlight)}</p>}
     </>
   )
 }
@@ -182,7 +174,7 @@ export function HoldNotice({ service: { hold, state, message, since } }: { reado
     return (
       <Banner tone="note">
         <p>
-          {holdWords.elsewhere} <Since at={since} />.
+          <Since at={since} words={holdWords.elsewhere} />
         </p>
         <p>{holdWords.takenBack}</p>
       </Banner>
@@ -197,7 +189,7 @@ export function HoldNotice({ service: { hold, state, message, since } }: { reado
         </p>
       )}
       <p>
-        {holdWords.held} <Since at={hold.since} />. {holdWords.back(hold)}
+        <Since at={hold.since} words={holdWords.held} /> {holdWords.back(hold)}
       </p>
     </Banner>
   )

@@ -5,9 +5,10 @@ import { stateWord } from '../../contract/words.ts'
 import { ProgressBar } from '../components/charts.tsx'
 import { ChevronGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
 import { classNames, LongName, Sentence, Spoken } from '../components/text.tsx'
+import { percentOf } from '../gauges.ts'
 import { rowSteps } from '../row-steps.ts'
 import { useWindow } from '../store.ts'
-import { detailWords, progressWords, stepsWords, viewWords, workWords } from '../words/services.ts'
+import { detailWords, stepsWords, viewWords, workWords } from '../words/services.ts'
 import styles from './service-list.module.css'
 
 export function ServiceList({ services }: { readonly services: readonly ServiceView[] }) {
@@ -81,7 +82,8 @@ function Figures({ uid, message }: { readonly uid: string; readonly message: str
       </>
     )
   }
-  const { percent, text } = progressWords(progress)
+  const percent = percentOf(progress)
+  const text = detailWords.progress(progress)
   return (
     <>
       <ProgressBar label={detailWords.download} percent={percent} />

@@ -32,8 +32,7 @@ export const modelWords = {
   },
   /** Why it would be deleted, as a sentence. */
   prunable: (why: string) => `${why.slice(0, 1).toUpperCase()}${why.slice(1)}.`,
-  lastUsed: 'Last used',
-  ago: 'ago',
+  lastUsed: (age: string) => `Last used ${age} ago.`,
   store: ({ freeBytes, models }: ModelStoreView) =>
     `${countOfModels(models.length)}, ${totalOf(models)} · ${freeBytes === undefined ? `free space ${notReported}` : `${formatBytes(freeBytes)} free`}`,
   delete: 'Delete',

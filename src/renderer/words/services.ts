@@ -20,6 +20,7 @@ import {
   type Progress,
   type RuntimeFigures,
   type ServiceFigures,
+  type ServiceMemory,
   type ServiceView,
   type Step,
   type StepName,
@@ -41,29 +42,6 @@ export const viewWords: Readonly<Record<WindowView, string>> = {
   help: 'Help',
 }
 
-interface ProgressWords {
-  /** In percent; absent where the source does not say how long the file is. */
-  readonly percent?: number
-  /** `7.9 GB of 18.6 GB · 61.0 MB/s · 3 min left` */
-  readonly text: string
-}
-
-export function progressWords({ doneBytes, totalBytes, bytesPerSecond }: Progress): ProgressWords {
-  const rate = bytesPerSecond > 0 ? formatByteRate(bytesPerSecond) : 'no data is coming in'
-  if (totalBytes === undefined || totalBytes === 0) {
-    return { text: [formatBytes(doneBytes), rate, 'size not reported'].join(' · ') }
-  }
-  const missing = totalBytes - doneBytes
-  const left = bytesPerSecond > 0 && missing > 0 ? [`${formatSpan((1_000 * missing) / bytesPerSecond)} left`] : []
-  return {
-    percent: Math.min(100, Math.floor((100 * doneBytes) / totalBytes)),
-    text: [`${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}`, rate, ...left].join(' · '),
-  }
-}
-
-export const requestsWords = (count: number) =>
-  count === 1 ? 'Waiting for 1 request to finish.' : `Waiting for ${count} requests to finish.`
-
 /** `52.3 tok/s` */
 const rate = (tokensPerSecond: number | undefined) =>
   tokensPerSecond === undefined ? notReported : formatTokenRate(tokensPerSecond)
@@ -79,7 +57,6 @@ export const workWords = {
   requests: 'Requests',
   kvUse: 'KV cache in use',
   lastRequest: 'Last request',
-  ago: 'ago',
   power: 'Power',
   powerShare,
   unknown: notReported,
@@ -128,6 +105,7 @@ export const addressWords = {
   clients: 'Asking now',
   reached: 'From another host',
   nobodyYet: 'not seen yet',
+  reachedFrom: (address: string, age: string) => `${address}, ${age} ago`,
   /** `2 requests from this Mac · 1 request from 10.0.0.7, to the published address` */
   from: (clients: ServiceFigures['gateway'] = []): string =>
     clients.length === 0
@@ -155,25 +133,25 @@ export const estimateWords = {
   whyCounted:
     'macOS does not measure a model that is mapped from its file, so the estimate is used where it is larger.',
   estimated: 'Estimated',
-  items: [
-    ['weights', 'Weights'],
-    ['kv', 'KV cache'],
-    ['compute', 'Compute buffers'],
-    ['promptCache', 'Prompt cache'],
-    ['mmproj', 'Projector'],
-    ['draft', 'Draft model'],
-    ['adapters', 'Adapters'],
-    ['overhead', 'Overhead'],
-  ],
+  items: {
+    weights: 'Weights',
+    kv: 'KV cache',
+    compute: 'Compute buffers',
+    promptCache: 'Prompt cache',
+    mmproj: 'Projector',
+    draft: 'Draft model',
+    adapters: 'Adapters',
+    overhead: 'Overhead',
+  } satisfies Record<keyof NonNullable<ServiceMemory['items']>, string>,
 } as const
 
 /** The outcome of a command. */
 export const answerWords = { undo: 'Undo', stay: 'Stay', yaml: 'YAML', copyYaml: 'Copy the YAML of it' } as const
 
 export const holdWords = {
-  /** `elsewhere` and `held` are followed by a time. */
-  elsewhere: 'Served by another machine',
-  held: 'Held on this machine',
+  /** `since`: "since 14:05, for 12 min". */
+  elsewhere: (since: string) => `Served by another machine ${since}.`,
+  held: (since: string) => `Held on this machine ${since}.`,
   takenBack: 'This machine takes over once that machine releases it or is gone.',
   back: ({ cause, by }: Hold): string =>
     by === 'pressure'
@@ -256,8 +234,6 @@ export const powerWords = {
 } as const
 
 export const detailWords = {
-  /** Before an age. */
-  for: 'for',
   namespace: (namespace: string) => `namespace ${namespace}`,
   download: 'Download',
   model: 'Model',
@@ -267,6 +243,16 @@ export const detailWords = {
   restarts: 'Restarts',
   runtimeOf: ({ runtime = 'not chosen yet', runtimeFrom }: ServiceView): string =>
     runtimeFrom === undefined ? runtime : `${runtime}, chosen by ${runtimeFrom}`,
+  /** `7.9 GB of 18.6 GB · 61.0 MB/s · 3 min left` */
+  progress({ doneBytes, totalBytes = 0, bytesPerSecond }: Progress): string {
+    const rate = bytesPerSecond > 0 ? formatByteRate(bytesPerSecond) : 'no data is coming in'
+    if (totalBytes === 0) return [formatBytes(doneBytes), rate, 'size not reported'].join(' · ')
+    const missing = totalBytes - doneBytes
+    const left = bytesPerSecond > 0 && missing > 0 ? [`${formatSpan((1_000 * missing) / bytesPerSecond)} left`] : []
+    return [`${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}`, rate, ...left].join(' · ')
+  },
+  requests: (count: number) =>
+    count === 1 ? 'Waiting for 1 request to finish.' : `Waiting for ${count} requests to finish.`,
   serverOf: ({ port, pid }: ServiceView): string =>
     [
       ...(port === undefined ? [] : [`port ${port}`]),
@@ -317,7 +303,6 @@ export const crashWords = {
     `${failures === 0 ? 'Crashed earlier' : `Crashed ${times(failures)}`}${isOver ? ', and serves again' : ''}`,
   how: 'How',
   when: 'When',
-  ago: 'ago',
   memory: 'Memory then',
   lastLines: (count: number) => (count === 1 ? 'Last line before the crash' : `Last ${count} lines before the crash`),
   held: ({ memory }: CrashView) => (memory === undefined ? notReported : formatBytes(memory.residentBytes)),
@@ -360,8 +345,6 @@ export const newsWords = {
   noConditions: 'The cluster reports no conditions for it.',
   noEvents: 'The cluster has no Events for it.',
   more: (count: number) => `The ${count} newest; metal-agent events lists all.`,
-  ago: 'ago',
-  since: 'for',
   /** Such as "Crashed, 3 times". */
   event: ({ reason, count }: EventView) => (count === 1 ? reason : `${reason}, ${count} times`),
 } as const

@@ -8,14 +8,12 @@ export const connectionWords = {
   noAgent: 'No agent answers',
   noAccess: 'No access to the agent',
   gone: 'No agent',
-  nextTry: 'Next try',
+  /** `when`: "in 12 s" or "now". */
+  nextTry: (when: string) => `Next try ${when}.`,
   tryNow: 'Try now',
   openLocalNetwork: 'Open Local Network settings',
-  /** Before an age. */
-  for: 'For',
-  commaNextTry: ', next try',
-  seenAt: (ms: number) => `What you see is from ${formatExactTime(new Date(ms))},`,
-  ago: 'ago.',
+  lasts: (span: string) => `For ${span}.`,
+  seenAt: (ms: number, age: string) => `What you see is from ${formatExactTime(new Date(ms))}, ${age} ago.`,
   place: (context: string, namespace: string | undefined) => `${context} / ${namespace ?? 'all namespaces'}`,
   noAddress: 'No address',
   copyAddress: (address: string) => `Copy address ${address}`,
@@ -62,6 +60,8 @@ export const laterWords = {
 export const timeWords = {
   now: 'now',
   in: (span: string) => `in ${span}`,
+  ago: (age: string) => `${age} ago`,
+  lasts: (span: string) => `for ${span}`,
   since: (moment: string, span: string) => `since ${moment}, for ${span}`,
 } as const
 

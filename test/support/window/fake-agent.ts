@@ -57,6 +57,11 @@ export class FakeAgent implements AgentLink {
     return this.#snapshot
   }
 
+  /** What a window may hear of it, but for the answers of `replies`. */
+  get told(): unknown {
+    return [this.#snapshot, this.#absence?.message, this.known, Object.values(this.logs).map(textOfLog)]
+  }
+
   /** What it shows from now on. */
   show(snapshot: AgentSnapshot): void {
     this.#snapshot = snapshot
@@ -165,3 +170,5 @@ export class FakeAgent implements AgentLink {
     return () => this.#readers.delete(listener)
   }
 }
+
+const textOfLog = (log: LogPage | LinkError) => (log instanceof LinkError ? log.message : log)

@@ -5,7 +5,12 @@ test.each([
   { state: 'waiting', reason: 'InsufficientMemory', word: 'Does not fit' },
   { state: 'waiting', reason: 'Pending', word: 'Waiting' },
   { state: 'stopped', reason: 'Idle', word: 'Idle' },
+  { state: 'waiting', reason: 'StartsInTurn', word: 'Waits its turn' },
+  { state: 'refused', reason: 'ServiceNameTaken', word: 'Name taken' },
+  { state: 'refused', reason: 'Refused', word: 'Refused' },
   { state: 'unready', reason: 'Asleep', word: 'Asleep' },
+  { state: 'unready', reason: 'NoGateway', word: 'Not ready' },
+  { state: 'ready', reason: 'ClusterDisagrees', word: 'Ready' },
 ] as const)('a service that is $state with $reason is called $word', ({ state, reason, word }) => {
   expect(stateWord({ state, reason })).toBe(word)
 })

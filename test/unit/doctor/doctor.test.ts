@@ -8,13 +8,8 @@ import { examine, pass, type Check } from '../../../src/agent-core/doctor/doctor
 import { ApiError } from '../../../src/agent-core/kube/api-error.ts'
 import { renderReport } from '../../../src/cli/doctor.ts'
 import { docsPage } from '../../../src/cli/docs-page.ts'
-import {
-  doctorReport,
-  doctorSummary,
-  type DoctorFinding,
-  partsOfPage,
-  sectionOf,
-} from '../../../src/contract/doctor.ts'
+import { doctorReport, type DoctorFinding, partsOfPage, sectionOf } from '../../../src/contract/doctor.ts'
+import { summaryWords } from '../../../src/contract/words.ts'
 import { pages } from '../../../src/renderer/docs-pages.ts'
 import { docsOfDoctor } from '../../../tasks/docs-texts.ts'
 import { patientOf } from '../../support/patient.ts'
@@ -151,5 +146,5 @@ WARNING  agent  It is [2J paused.
 
 1 in order, 1 warning, 0 failures, 1 not applicable; asked in 1.2 s.
 `)
-  expect(doctorSummary([])).toBe('0 in order, 0 warnings, 0 failures, 0 not applicable')
+  expect(summaryWords.doctor([])).toBe('0 in order, 0 warnings, 0 failures, 0 not applicable')
 })

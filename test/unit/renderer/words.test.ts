@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { firstServiceCommand } from '../../../src/renderer/first-run.ts'
-import { addressWords, progressWords } from '../../../src/renderer/words/services.ts'
+import { percentOf } from '../../../src/renderer/gauges.ts'
+import { addressWords, detailWords } from '../../../src/renderer/words/services.ts'
 
 test.each([
   {
@@ -34,7 +35,7 @@ test.each([
     words: { percent: 100, text: '3.0 GB of 2.0 GB · 1.0 MB/s' },
   },
 ])('the words for $what', ({ progress, words }) => {
-  expect(progressWords(progress)).toEqual(words)
+  expect({ percent: percentOf(progress), text: detailWords.progress(progress) }).toEqual(words)
 })
 
 test('a context with a space in its name reaches kubectl as one word', () => {

@@ -1,0 +1,52 @@
+import type { Plugin } from 'vite'
+
+/** Each letter as one that looks like it, so that text which is still ASCII did not come from a catalogue. */
+const letters = new Map(
+  Object.entries({
+    ...{ a: 'å', b: 'ƀ', c: 'ç', d: 'ð', e: 'é', f: 'ƒ', g: 'ĝ', h: 'ĥ', i: 'î', j: 'ĵ', k: 'ķ', l: 'ļ', m: 'ɱ' },
+    ...{ n: 'ñ', o: 'ô', p: 'þ', q: 'ǫ', r: 'ŕ', s: 'š', t: 'ţ', u: 'û', v: 'ṽ', w: 'ŵ', x: 'ẋ', y: 'ý', z: 'ž' },
+  }).flatMap(([from, to]) => [
+    [from, to],
+    [from.toUpperCase(), to.toUpperCase()],
+  ]),
+)
+
+/** The text in a language that nobody speaks, longer by a third, as translations of short English texts are. */
+export const inOtherLanguage = (text: string): string =>
+  text
+    .replaceAll(/[aeiou]/g, (vowel) => `${vowel}${vowel}`)
+    .replaceAll(/[a-z]/gi, (letter) => letters.get(letter) ?? letter)
+
+/** Replaces all texts of a catalogue in place; `seen` keeps one that stands in two catalogues from being translated twice. */
+export function translateWords(words: Record<string, unknown>, seen = new Set<unknown>()): void {
+  if (seen.has(words)) return
+  seen.add(words)
+  for (const [key, entry] of Object.entries(words)) {
+    if (typeof entry === 'string') words[key] = inOtherLanguage(entry)
+    else if (typeof entry === 'function') words[key] = (...values: unknown[]) => translated(entry(...values))
+    else if (typeof entry === 'object' && entry !== null) translateWords(entry as Record<string, unknown>, seen)
+  }
+}
+
+function translated(said: unknown): unknown {
+  if (typeof said === 'string') return inOtherLanguage(said)
+  if (typeof said !== 'object' || said === null) return said
+  const copy: Record<string, unknown> = Array.isArray(said) ? ([...said] as never) : { ...said }
+  translateWords(copy)
+  return copy
+}
+
+const catalogue = /\/src\/(?:renderer\/words\/[\w-]+|contract\/words)\.ts$/
+
+/** Builds the window with every catalogue in that language, as a translation would replace them. */
+export const otherLanguage: Plugin = {
+  name: 'other-language',
+  enforce: 'pre',
+  transform(code, id) {
+    if (!catalogue.test(id)) return undefined
+    const names = [...code.matchAll(/^export const (\w+)/gm)].map(([, name]) => name)
+    const seen = 'globalThis.translatedWords ??= new Set()'
+    const calls = names.map((name) => `typeof ${name} === 'object' && translateWords(${name}, ${seen})`)
+    return `import { translateWords } from '${import.meta.filename}'\n${code}\n${calls.join('\n')}\n`
+  },
+}
