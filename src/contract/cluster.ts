@@ -60,7 +60,7 @@ const llmkube = 'inference.llmkube.dev'
 const roles: readonly Role[] = [
   {
     name: 'metalbar-agent',
-    comment: '# Needed: reads what is to be served, says how it goes, and publishes where it is served.',
+    comment: '# Required: reads the services to serve, reports their state, and publishes their addresses.',
     rules: [
       { group: llmkube, resources: ['inferenceservices', 'models'], verbs: ['get', 'list', 'watch'] },
       { group: llmkube, resources: ['inferenceservices/status'], verbs: ['patch'] },
@@ -76,8 +76,8 @@ const roles: readonly Role[] = [
   },
   {
     name: 'metalbar-models',
-    comment: `# Left out where nobody is to change the cluster from a Mac: stop, start and change the context of a service, add a model, and delete one.
-# Each is then refused in the cluster's own words, and adding a model gives the YAML for somebody who may.`,
+    comment: `# Optional: stops and starts a service and changes its context, adds a model and deletes one, from a Mac. Without it the cluster refuses each
+# in its own words, and whoever adds a model gets the YAML for somebody with that right.`,
     rules: [
       { group: llmkube, resources: ['inferenceservices'], verbs: ['create', 'patch', 'delete'] },
       { group: llmkube, resources: ['models'], verbs: ['create', 'delete'] },
@@ -85,8 +85,7 @@ const roles: readonly Role[] = [
   },
   {
     name: 'metalbar-cluster',
-    comment: `# Left out where an agent is to know its own namespace alone. With it an agent says that its namespace does not exist, and notices that the
-# address of its cluster leads to another one.`,
+    comment: `# Optional: the agent notices when its namespace does not exist, or when the address of its cluster leads to a different cluster.`,
     rules: [{ group: '', resources: ['namespaces'], verbs: ['get'] }],
   },
 ]
@@ -94,7 +93,7 @@ const roles: readonly Role[] = [
 /** A copy too, bound in the namespace of the Leases alone. */
 const fleetRole: Role = {
   name: 'metalbar-fleet',
-  comment: '# Left out where a Mac need not show what the other Macs are: "metal-agent fleet" reads their Leases.',
+  comment: '# Optional: "metal-agent fleet" lists the other Macs, from their Leases.',
   rules: [{ group: 'coordination.k8s.io', resources: ['leases'], verbs: ['list'] }],
 }
 
@@ -102,7 +101,7 @@ const fleetRole: Role = {
 const probeRole: Role = {
   name: 'metalbar-probe',
   comment:
-    '# Left out where no Pod is to ask a service from inside the cluster: "metal-agent doctor --from-cluster" makes one and deletes it.',
+    '# Optional: "metal-agent doctor --from-cluster" makes a Pod that calls a service from inside the cluster, and deletes it.',
   rules: [{ group: '', resources: ['pods'], verbs: ['create', 'get', 'delete'] }],
 }
 
@@ -110,7 +109,7 @@ const probeRole: Role = {
 const relayRole: Role = {
   name: 'metalbar-relay',
   comment:
-    '# Left out where no service is published for the relays of LLMKube 0.10 (--publish direct): what a relay has to show.',
+    '# Optional: reads the Secret by which the relay of LLMKube 0.10 identifies itself. Not needed with --publish direct.',
   rules: [{ group: '', resources: ['secrets'], names: ['llmkube-metal-relay'], verbs: ['get'] }],
 }
 
@@ -152,10 +151,10 @@ function grant(role: Role, { context, namespace, lease, admin }: RightsPlace): s
   const binding = where === undefined ? 'clusterrolebinding' : `--namespace ${shellWord(where)} rolebinding`
   const giver =
     admin === undefined
-      ? '# To be filled in: the context of who may give rights.\nADMIN=context-of-an-administrator'
+      ? '# Fill in: the context of an administrator, who can grant rights.\nADMIN=context-of-an-administrator'
       : `ADMIN=${shellWord(admin)}`
   return `${giver}
-# The agent's user; on another machine than the agent's, what this prints there.
+# The agent's user. On a different machine, write what this command prints on the agent's.
 AGENT=$(kubectl --context ${shellWord(context)} auth whoami --output jsonpath='{.status.userInfo.username}')
 kubectl --context "$ADMIN" apply -f - <<'EOF'
 ${yamlOf(role)}
@@ -169,7 +168,7 @@ kubectl --context "$ADMIN" create ${binding} ${name} --clusterrole ${name} --use
  */
 const grantLease = ({ namespace, name }: NonNullable<ClusterView['lease']>): string => `
 kubectl --context "$ADMIN" --namespace ${shellWord(namespace)} apply -f - <<'EOF'
-# Left out where the cluster is not to be told what each Mac can run: models are served without it.
+# Optional: tells the cluster what each Mac can run. Models are served without it.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:

@@ -3,7 +3,7 @@ import type { CommandInput } from './commands.ts'
 import type { DoctorFinding, Verdict } from './doctor.ts'
 import { formatBytes } from './format.ts'
 import type { MemoryStateView } from './memory.ts'
-import type { ServiceReason, ServiceState, ServiceView, StepName } from './service.ts'
+import type { Hold, ServiceReason, ServiceState, ServiceView, StepName } from './service.ts'
 
 /** The same words on every surface. */
 export const stateWords: Readonly<Record<ServiceState, string>> = {
@@ -43,10 +43,19 @@ export const reasonWords: Readonly<Partial<Record<ServiceReason, string>>> = {
   NoApiKey: 'No API key',
 }
 
+/** What a person, or memory that ran out, did to it. */
+export const holdCauseWords: Readonly<Record<Hold['cause'], string>> = {
+  stopped: 'Stopped',
+  evicted: 'Evicted',
+  downloadCancelled: 'Download cancelled',
+  released: 'Released',
+}
+
 const resting: readonly ServiceState[] = ['waiting', 'stopped', 'refused']
 
 /** What a service does or, where it rests, why: in a few words. */
-export function stateWord({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): string {
+export function stateWord({ state, reason, hold }: Pick<ServiceView, 'state' | 'reason' | 'hold'>): string {
+  if (reason === 'Held' && hold !== undefined) return holdCauseWords[hold.cause]
   const isQuiet = reason === 'Paused' || reason === 'Asleep'
   return (isQuiet || resting.includes(state) ? reasonWords[reason] : undefined) ?? stateWords[state]
 }

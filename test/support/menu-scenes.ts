@@ -104,7 +104,7 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
       {
         name: 'evicted',
         state: 'stopped',
-        reason: 'MemoryPressure',
+        reason: 'Held',
         hold: { cause: 'evicted', since: '2026-01-02T03:03:05.000Z', message: 'Evicted for memory.', by: 'pressure' },
       },
       {

@@ -36,7 +36,7 @@ export const firstRunWords = {
   rights: 'A cluster administrator can grant the rights with these commands. Fill in ADMIN at their beginning.',
   copyRights: 'Copy commands for the rights',
   showRights: 'What these commands say',
-  furtherRights: 'Rights that can be left out',
+  furtherRights: 'Optional rights',
   copyFurther: (number: number) => `Copy commands ${number}`,
   address: 'Address',
   at: (address: string, network: string | undefined) =>

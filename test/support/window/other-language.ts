@@ -12,29 +12,24 @@ const letters = new Map(
 )
 
 /** The text in a language that nobody speaks, longer by a third, as translations of short English texts are. */
-export const inOtherLanguage = (text: string): string =>
+const inOtherLanguage = (text: string): string =>
   text
     .replaceAll(/[aeiou]/g, (vowel) => `${vowel}${vowel}`)
     .replaceAll(/[a-z]/gi, (letter) => letters.get(letter) ?? letter)
 
-/** Replaces all texts of a catalogue in place; `seen` keeps one that stands in two catalogues from being translated twice. */
-export function translateWords(words: Record<string, unknown>, seen = new Set<unknown>()): void {
-  if (seen.has(words)) return
-  seen.add(words)
-  for (const [key, entry] of Object.entries(words)) {
-    if (typeof entry === 'string') words[key] = inOtherLanguage(entry)
-    else if (typeof entry === 'function') words[key] = (...values: unknown[]) => translated(entry(...values))
-    else if (typeof entry === 'object' && entry !== null) translateWords(entry as Record<string, unknown>, seen)
-  }
+/** Replaces all texts of a catalogue in place. What is translated already has no letter left that would be translated again. */
+export function translateWords(words: object): void {
+  for (const [key, entry] of Object.entries(words)) Object.assign(words, { [key]: translated(entry) })
 }
 
-function translated(said: unknown): unknown {
-  if (typeof said === 'string') return inOtherLanguage(said)
-  if (typeof said !== 'object' || said === null) return said
-  const copy: Record<string, unknown> = Array.isArray(said) ? ([...said] as never) : { ...said }
-  translateWords(copy)
-  return copy
+function translated(entry: unknown): unknown {
+  if (typeof entry === 'string') return inOtherLanguage(entry)
+  if (isMessage(entry)) return (...values: unknown[]) => translated(entry(...values))
+  if (typeof entry === 'object' && entry !== null) translateWords(entry)
+  return entry
 }
+
+const isMessage = (entry: unknown): entry is (...values: unknown[]) => unknown => typeof entry === 'function'
 
 const catalogue = /\/src\/(?:renderer\/words\/[\w-]+|contract\/words)\.ts$/
 
@@ -45,8 +40,7 @@ export const otherLanguage: Plugin = {
   transform(code, id) {
     if (!catalogue.test(id)) return undefined
     const names = [...code.matchAll(/^export const (\w+)/gm)].map(([, name]) => name)
-    const seen = 'globalThis.translatedWords ??= new Set()'
-    const calls = names.map((name) => `typeof ${name} === 'object' && translateWords(${name}, ${seen})`)
+    const calls = names.map((name) => `typeof ${name} === 'object' && translateWords(${name})`)
     return `import { translateWords } from '${import.meta.filename}'\n${code}\n${calls.join('\n')}\n`
   },
 }

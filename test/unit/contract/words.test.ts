@@ -14,3 +14,13 @@ test.each([
 ] as const)('a service that is $state with $reason is called $word', ({ state, reason, word }) => {
   expect(stateWord({ state, reason })).toBe(word)
 })
+
+test('a service that was evicted is called so, not stopped', () => {
+  const hold = {
+    cause: 'evicted',
+    by: 'pressure',
+    since: '2026-01-02T03:03:05.000Z',
+    message: 'Memory ran out.',
+  } as const
+  expect(stateWord({ state: 'stopped', reason: 'Held', hold })).toBe('Evicted')
+})

@@ -38,7 +38,7 @@ test('the rights to copy are those of assets/rbac.yaml, each with what is said o
     .replace('kind: Role', 'kind: ClusterRole')
     .replace('metalbar-mac-lease', 'metalbar-lease')
   expect([agent, ...further, ofAny].map(parseYaml)).toEqual(rbac.map(parseYaml))
-  expect(shown.map((text) => text.slice(0, 10))).toEqual(['# Needed: ', ...Array<string>(6).fill('# Left out')])
+  expect(shown.map((text) => text.slice(0, 10))).toEqual(['# Required', ...Array<string>(6).fill('# Optional')])
   expect(commands).toContain(
     `kubectl --context "$ADMIN" --namespace team create rolebinding metalbar-mac-lease --role metalbar-mac-lease --user "$AGENT"`,
   )

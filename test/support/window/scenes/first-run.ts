@@ -174,7 +174,7 @@ export const firstRunScenes = {
       'cannot list resource',
       'A cluster administrator',
       'Copy commands for the rights',
-      'Rights that can be left out',
+      'Optional rights',
     ],
     agent: denied,
     height: 820,
