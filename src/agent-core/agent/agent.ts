@@ -7,7 +7,7 @@ import type { Answer, Query } from '../../contract/queries.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { StreamItem, StreamRequest } from '../../contract/log.ts'
 import type { AgentOptions, ServersAtEnd } from './agent-options.ts'
-import { AskedBefore, type ControlRooms, type Machine, openControlRooms, querySources } from './control-rooms.ts'
+import { type ControlRooms, type Machine, openControlRooms } from './control-rooms.ts'
 import { notConnected } from '../cluster/cluster-link.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
 import { followForScrapes, machineRooms, type MachineRooms, type RoomContext } from './machine-rooms.ts'
@@ -40,7 +40,6 @@ export class Agent {
   /** Settles in `start`, once what an earlier agent left running is taken over. */
   readonly #opened = Promise.withResolvers<ControlRooms>()
   #kept: ControlRooms | undefined
-  readonly #asked = new AskedBefore()
   #machine: Machine = { performanceCores: undefined, hasMetal: false }
   #stopping: Promise<void> | undefined
 
@@ -101,12 +100,8 @@ export class Agent {
 
   /** Throws LinkError where there is no answer, or the signal is aborted before there is one. */
   async query(query: Query, signal?: AbortSignal): Promise<Answer> {
-    const kept = await this.#opened.promise
-    return answer(
-      querySources(this.#context, { rooms: this.#rooms, kept, machine: this.#machine, asked: this.#asked }),
-      query,
-      signal,
-    )
+    const { reached } = await this.#opened.promise
+    return answer(reached, query, signal)
   }
 
   stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
@@ -209,7 +204,8 @@ export class Agent {
   async #begin(): Promise<ControlRooms> {
     const { platform, log, onLogLevel } = this.#options
     const { servers, daemons, memory, models, power, installed } = this.#rooms
-    const kept = await openControlRooms(this.#context, {
+    const kept = await openControlRooms({
+      ...this.#context,
       rooms: this.#rooms,
       machine: () => this.#machine,
       isEnding: () => this.#stopping !== undefined,

@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto'
-import { availableParallelism, homedir, loadavg } from 'node:os'
+import { availableParallelism, loadavg } from 'node:os'
 import { join } from 'node:path'
 import { findHere, llamaServer, type MachineRooms, type RoomContext } from './machine-rooms.ts'
 import { figuresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
 import type { Rooms } from '../api/command.ts'
 import { Commands } from '../api/commands.ts'
-import { ModelLooks } from '../api/fit-query.ts'
-import type { Sources } from '../api/queries.ts'
+import { ModelLooks } from '../api/model-looks.ts'
 import { evictionSettings, launchRules, portPolicy, specPolicy } from '../api/settings.ts'
 import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
@@ -17,7 +16,6 @@ import { RelayIngress } from '../gateway/relay-ingress.ts'
 import { Routes } from '../gateway/routes.ts'
 import { History } from '../history/history.ts'
 import { LeftPods } from '../doctor/from-cluster.ts'
-import { doubtAbout } from '../kube/cluster.ts'
 import { KubeconfigWatch } from '../kube/kubeconfig.ts'
 import { kubeconfigFiles, type PinnedContext } from '../kube/pinned-context.ts'
 import { countUnload, sessionCounters } from '../observability/metric-feeds.ts'
@@ -36,9 +34,6 @@ import { MemoryGuard } from '../reconcile/memory-guard.ts'
 import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
-import { secretIn } from '../reconcile/model-request.ts'
-import { runtimes } from '../runtimes/runtimes.ts'
-import { launchEnvironment } from '../servers/launch.ts'
 import { daemonHome } from '../servers/ledger.ts'
 import { omlxCacheIn } from '../servers/omlx.ts'
 import { hostFor, loopback } from '../servers/listening.ts'
@@ -46,26 +41,32 @@ import { longestStopMs } from '../servers/termination.ts'
 import { PersonSettings } from '../settings/person-settings.ts'
 import { socketPathFor } from '../state/socket-path.ts'
 import { withoutUnfinished } from '../util/files.ts'
-import { refKey, splitKey } from '../util/object-key.ts'
+import { splitKey } from '../util/object-key.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { isIpv6 } from '../../contract/addresses.ts'
-import { LinkError, seesFigures } from '../../contract/client.ts'
+import { seesFigures } from '../../contract/client.ts'
 
 /** What outlives the agent in its state folder, and what stands on it. */
 export interface ControlRooms {
   readonly settings: PersonSettings
   readonly unloadReasons: UnloadReasons
+  readonly pin: ContextPin
+  readonly leftPods: LeftPods
+  readonly learnt: LearntFile
   readonly history: History
   readonly narrator: Narrator
+  readonly guard: MemoryGuard
   readonly address: PublishedAddress
-  readonly sleep: Sleep
   readonly fuse: PanicFuse
   readonly supply: Supply
-  readonly link: ClusterLink
-  readonly gateway: Gateway | undefined
-  readonly leftPods: LeftPods
-  readonly visitors: Visitors
+  readonly sleep: Sleep
+  readonly apiKeys: ApiKeys
   readonly relays: RelayIngress
+  readonly gateway: Gateway | undefined
+  readonly visitors: Visitors
+  readonly link: ClusterLink
+  /** What commands and queries reach. */
+  readonly reached: Rooms
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
   readonly notices: readonly string[]
@@ -77,7 +78,7 @@ export interface Machine {
   readonly hasMetal: boolean
 }
 
-interface ControlInputs {
+interface ControlContext extends RoomContext {
   readonly rooms: MachineRooms
   readonly machine: () => Machine
   /** The agent is ending. */
@@ -85,9 +86,10 @@ interface ControlInputs {
 }
 
 /** Throws what the disk of the state folder answers. */
-export async function openControlRooms(context: RoomContext, inputs: ControlInputs): Promise<ControlRooms> {
-  const { options, ends, snapshots, session } = context
-  const { settings: started, version, log } = options
+export async function openControlRooms(context: ControlContext): Promise<ControlRooms> {
+  const { options, ends, snapshots, session, rooms, metrics, isEnding } = context
+  const { settings: started, version, log, identity, platform } = options
+  const { servers } = rooms
   await withoutUnfinished(started.stateDir)
   const settings = await PersonSettings.open(started, join(started.stateDir, 'settings.json'))
   const unloadReasons = await UnloadReasons.open({ stateDir: started.stateDir, log })
@@ -109,73 +111,44 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     settingsRevision: settings.revision,
     notices: pauseNotices(unloadReasons.pausedSince),
   }))
-  const { servers } = inputs.rooms
   const whyStopped = (key: string) =>
-    inputs.isEnding() ? 'The agent was stopped.' : session()?.reconciler.report(key)?.plan.message
+    isEnding() ? 'The agent was stopped.' : session()?.reconciler.report(key)?.plan.message
   const narrator = new Narrator({
     log,
     history,
     servers,
     cluster: session,
     whyStopped,
-    onTransition: (transition) => countUnload(context.metrics, transition),
+    onTransition: (transition) => countUnload(metrics, transition),
   })
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
-  const guard = guardRoom(context, inputs, unloadReasons)
-  evictionRoom(context, inputs, { unloadReasons, narrator })
+  const guard = guardRoom(context, unloadReasons)
+  evictionRoom(context, { unloadReasons, narrator })
   const address = addressRoom(context, { settings, history }, () => gateway?.routesChanged())
-  firewallRoom(context, inputs.rooms)
-  const fuse = await fuseRoom(context, inputs.rooms, history)
-  const supply = await supplyRoom(context, inputs.rooms)
-  const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.changed()]))
+  firewallRoom(context)
+  const fuse = await fuseRoom(context, history)
+  const supply = await supplyRoom(context)
+  const sleep = sleepRoom(context, () => Promise.all([address.check(), supply.changed()]))
   const apiKeys = apiKeyRoom(context, () => gateway)
   const relays = relayRoom(context, address, () => gateway)
-  const gateway = gatewayRoom(context, inputs, { address, apiKeys, relays })
+  const gateway = gatewayRoom(context, { address, apiKeys, relays })
   const visitors = ends.use(
     new Visitors({
-      platform: context.options.platform,
-      nodeId: context.options.identity.nodeId,
+      platform,
+      nodeId: identity.nodeId,
       slices: () => session()?.cluster.slices.values() ?? [],
       log,
       onChange: () => snapshots.changed(),
     }),
   )
-  const link = linkRoom(context, inputs, {
-    gateway,
-    apiKeys,
-    relays,
-    learnt,
-    unloadReasons,
-    narrator,
-    guard,
-    address,
-    sleep,
-    fuse,
-    supply,
-    settings,
-    history,
-    pin,
-    leftPods,
-    visitors,
-  })
+  const below = {
+    ...{ settings, unloadReasons, pin, leftPods, learnt, history, narrator, guard, address },
+    ...{ fuse, supply, sleep, apiKeys, relays, gateway, visitors },
+  }
+  const link = linkRoom(context, below)
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
-  const kept = {
-    settings,
-    unloadReasons,
-    history,
-    narrator,
-    address,
-    sleep,
-    fuse,
-    supply,
-    link,
-    gateway,
-    leftPods,
-    visitors,
-    relays,
-  }
-  const energyNotice = await inputs.rooms.energy.open()
+  const energyNotice = await rooms.energy.open()
   const notices = [
     ...settings.notices,
     pin.notice,
@@ -186,7 +159,19 @@ export async function openControlRooms(context: RoomContext, inputs: ControlInpu
     energyNotice,
     ...unloadReasons.notices,
   ].filter((notice) => notice !== undefined)
-  return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
+  const reached: Rooms = {
+    ...{ ...rooms, ...below, link, platform, log, env: options.env, nodeId: identity.nodeId },
+    llamaServer: () => llamaServer(context),
+    hasMetal: () => context.machine().hasMetal,
+    looks: new ModelLooks(),
+    keptHubToken: options.keptHubToken,
+    powerTrial: options.powerTrial,
+    snapshot: () => snapshots.get(),
+    changed: () => snapshots.changed(),
+    onLogLevel: options.onLogLevel,
+    onShutdown: options.onShutdown,
+  }
+  return { ...below, link, reached, commands: new Commands(reached), notices }
 }
 
 function apiKeyRoom({ ends, session, options: { log } }: RoomContext, gateway: () => Gateway | undefined): ApiKeys {
@@ -220,13 +205,8 @@ function relayRoom(
 }
 
 function gatewayRoom(
-  { options, snapshots, session }: RoomContext,
-  { rooms: { servers } }: ControlInputs,
-  {
-    address,
-    apiKeys,
-    relays,
-  }: Pick<ControlRooms, 'address'> & { readonly apiKeys: ApiKeys; readonly relays: RelayIngress },
+  { options, snapshots, session, rooms: { servers } }: ControlContext,
+  { address, apiKeys, relays }: Pick<ControlRooms, 'address' | 'apiKeys' | 'relays'>,
 ): Gateway | undefined {
   const { settings, platform, log, version, gateway: how } = options
   const { stateDir, clientPort } = settings
@@ -277,8 +257,7 @@ const noGroup = -1
 
 /** Before `evictionRoom`: at the same look at memory it is asked first. */
 function guardRoom(
-  { metrics, ends, settings, session, options: { log } }: RoomContext,
-  { rooms: { memory, servers } }: ControlInputs,
+  { metrics, ends, settings, session, options: { log }, rooms: { memory, servers } }: ControlContext,
   unloadReasons: UnloadReasons,
 ): MemoryGuard {
   return ends.use(
@@ -299,8 +278,7 @@ const servedCluster = (session: ClusterSession | undefined) =>
   session && { reconciler: session.reconciler, clusterUrl: session.cluster.api.context.server }
 
 function evictionRoom(
-  { metrics, ends, snapshots, settings, session, options: { log } }: RoomContext,
-  { rooms: { memory, servers } }: ControlInputs,
+  { metrics, ends, snapshots, settings, session, options: { log }, rooms: { memory, servers } }: ControlContext,
   { unloadReasons, narrator }: Pick<ControlRooms, 'unloadReasons' | 'narrator'>,
 ): void {
   const evictions = ends.use(
@@ -348,12 +326,10 @@ function addressRoom(
   return address
 }
 
-function firewallRoom(context: RoomContext, { servers }: Pick<MachineRooms, 'servers'>): void {
-  const {
-    ends,
-    snapshots,
-    options: { platform, log },
-  } = context
+function firewallRoom(context: ControlContext): void {
+  const { ends, snapshots, rooms, options } = context
+  const { platform, log } = options
+  const { servers } = rooms
   const firewall = ends.use(
     new FirewallWatch({
       platform,
@@ -374,8 +350,7 @@ function firewallRoom(context: RoomContext, { servers }: Pick<MachineRooms, 'ser
 
 /** Throws StateFileError. */
 async function fuseRoom(
-  { options, ends, snapshots, session }: RoomContext,
-  { servers, memory }: Pick<MachineRooms, 'servers' | 'memory'>,
+  { options, ends, snapshots, session, rooms: { servers, memory } }: ControlContext,
   history: History,
 ): Promise<PanicFuse> {
   const { settings, platform, log, fuseTrial } = options
@@ -390,11 +365,10 @@ async function fuseRoom(
   return fuse
 }
 
-async function supplyRoom(
-  { options, ends, snapshots, settings, session }: RoomContext,
-  { servers }: Pick<MachineRooms, 'servers'>,
-): Promise<Supply> {
+async function supplyRoom(context: ControlContext): Promise<Supply> {
+  const { options, ends, snapshots, settings, session, rooms } = context
   const { platform, log, holdAwake, supplyEveryMs } = options
+  const { servers } = rooms
   const supply = ends.use(
     new Supply({
       ...{ platform, servers, settings, holdAwake, log, everyMs: supplyEveryMs },
@@ -413,8 +387,7 @@ async function supplyRoom(
 }
 
 function sleepRoom(
-  { options: { log, platform }, ends, metrics, snapshots, session }: RoomContext,
-  { servers }: Pick<MachineRooms, 'servers'>,
+  { options: { log, platform }, ends, metrics, snapshots, session, rooms: { servers } }: ControlContext,
   refresh: () => Promise<unknown>,
 ): Sleep {
   const sleep = ends.use(
@@ -428,22 +401,10 @@ function sleepRoom(
   return sleep
 }
 
-type LinkedRooms = Pick<
-  ControlRooms,
-  'unloadReasons' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply' | 'gateway'
-> & {
-  readonly guard: MemoryGuard
-  readonly apiKeys: ApiKeys
-  readonly relays: RelayIngress
-  readonly learnt: LearntFile
-}
+/** The rooms that a session with a cluster stands on. */
+type SessionRooms = Omit<ControlRooms, 'link' | 'reached' | 'commands' | 'notices'>
 
-function linkRoom(
-  context: RoomContext,
-  inputs: ControlInputs,
-  kept: LinkedRooms &
-    Pick<ControlRooms, 'settings' | 'history' | 'leftPods' | 'visitors'> & { readonly pin: ContextPin },
-): ClusterLink {
+function linkRoom(context: ControlContext, kept: SessionRooms): ClusterLink {
   const { metrics, ends, snapshots, settings, options } = context
   const link = new ClusterLink({
     kubeconfig: () => settings().kubeconfig,
@@ -451,7 +412,7 @@ function linkRoom(
     isContextStated: () => kept.settings.hasContextFlag,
     pin: kept.pin,
     env: options.env,
-    open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
+    open: (pinned, hooks) => openSession(context, kept, pinned, hooks),
     beforeStart: () => kept.address.check(),
     onReached: (api) => kept.leftPods.clear(api),
     namespace: () => settings().namespace,
@@ -475,7 +436,7 @@ function linkRoom(
   })
   snapshots.register(() => {
     const reports = link.session?.reconciler.reports() ?? []
-    const { memory, figures, energy } = inputs.rooms
+    const { memory, figures, energy } = context.rooms
     const runtime = (key: string) => figures.view(key)
     const share = (key: string) => energy.shareWatts(key)
     const inFlight = (key: string) => kept.gateway?.openOf(key) ?? []
@@ -507,15 +468,15 @@ function linkRoom(
 }
 
 function openSession(
-  context: RoomContext,
-  { rooms, machine }: ControlInputs,
-  { unloadReasons, narrator, guard, address, sleep, fuse, supply, gateway, apiKeys, relays, learnt }: LinkedRooms,
+  context: ControlContext,
+  { unloadReasons, narrator, guard, address, sleep, fuse, supply, gateway, apiKeys, relays, learnt }: SessionRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
   const { identity, version, platform, log, settings: started, idleMinuteMs = 60_000 } = context.options
+  const { rooms } = context
   const { models, servers, memory, installed } = rooms
-  const { performanceCores, hasMetal } = machine()
+  const { performanceCores, hasMetal } = context.machine()
   const settings = context.settings()
   const listen = () => context.settings().listen
   apiKeys.readAgain()
@@ -558,7 +519,7 @@ function openSession(
     identity,
     agentVersion: version,
     leaseNamespace: settings.leaseNamespace ?? settings.namespace ?? 'default',
-    nodeFacts: () => nodeFacts(context, { rooms, unloadReasons }),
+    nodeFacts: () => nodeFacts(context, unloadReasons),
     publishMode: () => context.settings().publish,
     ingress: relays,
     learnt,
@@ -592,8 +553,8 @@ function openSession(
 
 /** The facts about this machine that its Lease tells the cluster. A fact that cannot be read now is left out. */
 async function nodeFacts(
-  { options, settings }: RoomContext,
-  { rooms, unloadReasons }: { readonly rooms: MachineRooms } & Pick<ControlRooms, 'unloadReasons'>,
+  { options, settings, rooms }: ControlContext,
+  unloadReasons: UnloadReasons,
 ): Promise<NodeFacts> {
   const { identity, version, log } = options
   const { models, servers, memory, power, installed } = rooms
@@ -624,138 +585,7 @@ const noGateway = {
     'The gateway is not running here, so nothing is listening at the published address: set --listen all or published.',
 } as const
 
-function commandRooms(
-  { options, snapshots }: RoomContext,
-  { rooms: { servers, daemons, models, memory, power, energy, runtimeWork } }: ControlInputs,
-  {
-    unloadReasons,
-    history,
-    settings,
-    address,
-    fuse,
-    supply,
-    link,
-  }: Omit<ControlRooms, 'commands' | 'notices' | 'sleep' | 'gateway'>,
-): Rooms {
-  const { platform, log, onShutdown, onLogLevel } = options
-  return {
-    unloadReasons,
-    fuse,
-    history,
-    settings,
-    servers,
-    daemons,
-    runtimeWork,
-    models,
-    memory,
-    power,
-    supply,
-    energy,
-    log,
-    session: () => link.session,
-    interfaces: () => platform.interfaces(),
-    agent: {
-      clusterMessage: () => link.view().message,
-      loadContext: (name) => link.choice.loadContext(name),
-      renewCredentials: (pinned) => link.choice.renew(pinned),
-      doubtAbout: (pinned, namespace) =>
-        doubtAbout(pinned, { namespace, whyUnreachable: platform.whyUnreachable?.bind(platform) }),
-      servedContext: () => link.servedContext,
-      loadKubeconfig: (file) => link.choice.loadKubeconfig(file),
-      moveTo: (pinned, where) => link.moveTo(pinned, where),
-      connect: () => link.connect(),
-      checkAddress: () => address.check(),
-      setLogLevel: onLogLevel,
-      shutDown: onShutdown,
-      changed: () => snapshots.changed(),
-    },
-  }
-}
-
 const pauseNotices = (since: string | undefined): string[] =>
   since === undefined
     ? []
     : [`This machine was paused at ${since}: its models stay in memory, and no requests are sent here.`]
-
-/** What one query found out and the next need not ask again. */
-export class AskedBefore {
-  readonly looks = new ModelLooks()
-}
-
-interface QueriedRooms {
-  readonly rooms: MachineRooms
-  readonly kept: ControlRooms
-  readonly machine: Machine
-  readonly asked: AskedBefore
-}
-
-/** The rooms of the agent that queries are answered from. */
-export function querySources(context: RoomContext, { rooms, kept, machine, asked }: QueriedRooms): Sources {
-  const { env, platform, keptHubToken, powerTrial } = context.options
-  const { history, settings, link, address } = kept
-  const { models, memory, energy, servers, dialects, installed, runtimeWork } = rooms
-  return {
-    history,
-    settings,
-    session: () => link.session,
-    nodeId: context.options.identity.nodeId,
-    leftPods: kept.leftPods,
-    clusterMessage: () => link.view().message,
-    kubeconfig: { file: context.settings().kubeconfig, env },
-    interfaces: () => platform.interfaces(),
-    hostAddress: () => address.current,
-    models,
-    sizing: {
-      platform: platform.name,
-      memory,
-      metal: machine.hasMetal,
-      llamaServer: () => llamaServer(context),
-      modelStore: context.settings().modelStore,
-    },
-    fit: {
-      looks: asked.looks,
-      dialect: (executable) => dialects.of(runtimes['llama-server'], executable, launchEnvironment()),
-      secretIn: async (namespace, secret, source) => {
-        const { session } = link
-        if (!session)
-          throw new LinkError(
-            'refused',
-            `There is no cluster to read the Secret ${secret} from: ${link.view().message}`,
-          )
-        return secretIn(session.cluster.api, namespace, secret, source)
-      },
-      watchedNamespace: () => context.settings().namespace,
-    },
-    installed,
-    runtimeWork,
-    patient: () => {
-      const session = link.session
-      return {
-        ...{ platform, env, settings: context.settings() },
-        context: () => Promise.resolve(link.servedContext ?? link.choice.load()),
-        agent: {
-          snapshot: context.snapshots.get(),
-          slices: session ? [...session.cluster.slices.values()] : [],
-          serverNow: session?.cluster.api.serverNow() ?? Date.now(),
-          leaseNotice: session?.lease.notice,
-          ingress: {
-            port: kept.relays.port,
-            state: kept.relays.state,
-            notice: kept.relays.notice,
-            tokenProblem: (namespace) => kept.relays.tokenProblem(namespace),
-            answers: async () => (await kept.gateway?.counts())?.ingress,
-          },
-          withVisitors: async () => {
-            await kept.visitors.look()
-            return context.snapshots.get()
-          },
-        },
-      }
-    },
-    hubLogin: { env, home: homedir(), keptHubToken },
-    powerRule: { platform: platform.name, ...powerTrial },
-    energy,
-    server: { servers, platform },
-    output: (service) => servers.outputOf(refKey(service)),
-  }
-}

@@ -1,4 +1,5 @@
-import { clusterWords, done, type Outcome, refused, refusedWithYaml, type Rooms, type Session } from './command.ts'
+import { clusterWords, done, type Outcome, refused, refusedWithYaml, type Rooms } from './command.ts'
+import type { ClusterSession } from '../cluster/cluster-session.ts'
 import { type ApiError, isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import {
@@ -25,9 +26,9 @@ import {
 /** Makes both objects, or neither: a Model that was made for a service which the cluster refuses is deleted again. */
 export async function applyModel(rooms: Rooms, command: Extract<Command, { name: 'applyModel' }>): Outcome {
   const application = { ...command.application, source: sourceOfModel(command.application.source) }
-  const session = rooms.session()
+  const { session } = rooms.link
   const key = refKey(application)
-  if (!session) return refused(`There is no cluster to add ${key} to: ${rooms.agent.clusterMessage()}`)
+  if (!session) return refused(`There is no cluster to add ${key} to: ${rooms.link.view().message}`)
   const obstacle = obstacleTo(application, rooms, session)
   if (obstacle !== undefined) return refused(obstacle)
   const result = await added(session.cluster.api, application)
@@ -39,7 +40,11 @@ export async function applyModel(rooms: Rooms, command: Extract<Command, { name:
 const refOf = ({ namespace, name }: ModelApplication) => ({ namespace, name })
 
 /** What can be known here without asking the cluster: one sentence. */
-function obstacleTo(application: ModelApplication, { settings }: Rooms, { cluster }: Session): string | undefined {
+function obstacleTo(
+  application: ModelApplication,
+  { settings }: Rooms,
+  { cluster }: ClusterSession,
+): string | undefined {
   const { namespace, name, source } = application
   const parsed = parseModelSource(source)
   if (parsed.kind === 'unsupported') return parsed.message

@@ -1,4 +1,5 @@
 import { accepted, done, failed, type Outcome, refused, type Rooms } from './command.ts'
+import { doubtAbout } from '../kube/cluster.ts'
 import { KubeconfigError, type PinnedContext } from '../kube/pinned-context.ts'
 import { looksLikeProduction } from '../../contract/cluster.ts'
 import type { Command, ContextDoubt } from '../../contract/commands.ts'
@@ -7,15 +8,15 @@ import type { SettingsPatch } from '../../contract/settings.ts'
 /** Serves another cluster from now on, where nothing is in doubt about it or a person says yes to that. */
 export async function selectContext(rooms: Rooms, command: Extract<Command, { name: 'selectContext' }>): Outcome {
   const { context: name, accept } = command
-  const { settings, agent, history } = rooms
+  const { settings, link, history } = rooms
   if (settings.hasContextFlag) {
     return refused(
       `The context stays "${settings.current.context}", as --context says; start the agent without that flag to choose here.`,
     )
   }
   try {
-    const context = await agent.loadContext(name)
-    const present = agent.servedContext()
+    const context = await link.choice.loadContext(name)
+    const present = link.servedContext
     if (present?.isAt(context)) {
       await settings.chooseContext(name)
       return done(`The context is already "${name}".`)
@@ -29,7 +30,7 @@ export async function selectContext(rooms: Rooms, command: Extract<Command, { na
       ...{ kind: 'settingsChanged', message: `Context "${name}" (${context.server}) was chosen by a person.` },
       ...(present && { undo: { name: 'selectContext', context: present.name, accept: [] } }),
     })
-    agent.moveTo(context, `the cluster of context "${name}"`)
+    link.moveTo(context, `the cluster of context "${name}"`)
     return accepted(
       present
         ? `What runs for context "${present.name}" is withdrawn and stopped; then the agent serves "${name}" (${context.server}).`
@@ -42,14 +43,15 @@ export async function selectContext(rooms: Rooms, command: Extract<Command, { na
 }
 
 /** Credentials as the kubeconfig has them now; a context that stands for another server by now is a person's choice to make. */
-export async function reloadKubeconfig({ session, agent }: Rooms): Outcome {
-  const present = session()?.cluster.api.context
+export async function reloadKubeconfig({ link }: Rooms): Outcome {
+  const connected = () => link.session?.cluster.api.context
+  const present = connected()
   if (!present) {
-    await agent.connect()
-    const found = session()?.cluster.api.context
-    return found ? done(`The agent connects to "${found.name}" (${found.server}).`) : failed(agent.clusterMessage())
+    await link.connect()
+    const found = connected()
+    return found ? done(`The agent connects to "${found.name}" (${found.server}).`) : failed(link.view().message)
   }
-  const renewal = await agent.renewCredentials(present)
+  const renewal = await link.choice.renew(present)
   switch (renewal.kind) {
     case 'renewed':
       return done(`The kubeconfig was read again; the agent stays with "${present.name}" (${present.server}).`)
@@ -78,16 +80,13 @@ export interface SessionMove {
  * What settings of a cluster ask for beside being kept; undefined where what is served stays. Throws KubeconfigError, also where the new
  * kubeconfig has no context to serve.
  */
-export async function sessionMove(
-  { settings, agent }: Pick<Rooms, 'settings' | 'agent'>,
-  patch: SettingsPatch,
-): Promise<SessionMove | undefined> {
+export async function sessionMove({ settings, link }: Rooms, patch: SettingsPatch): Promise<SessionMove | undefined> {
   const before = settings.current
   const { kubeconfig, namespace } = settings.with(patch)
-  const present = agent.servedContext()
+  const present = link.servedContext
   const isOtherFile = kubeconfig !== before.kubeconfig
   const isOtherNamespace = namespace !== before.namespace
-  const context = isOtherFile ? await agent.loadKubeconfig(kubeconfig) : present
+  const context = isOtherFile ? await link.choice.loadKubeconfig(kubeconfig) : present
   if (!context || (!isOtherFile && !isOtherNamespace)) return undefined
   const file = kubeconfig ?? 'the usual kubeconfig'
   if (!present?.isAt(context)) {
@@ -108,14 +107,10 @@ export async function sessionMove(
 }
 
 /** A session that was opened while its settings were being written serves the namespace of before. */
-export function moveOfNews({
-  settings,
-  agent,
-  session,
-}: Pick<Rooms, 'settings' | 'agent' | 'session'>): SessionMove | undefined {
+export function moveOfNews({ settings, link }: Rooms): SessionMove | undefined {
   const { namespace } = settings.current
-  const context = agent.servedContext()
-  const served = session()?.cluster
+  const context = link.servedContext
+  const served = link.session?.cluster
   if (!context || !served || served.namespace === namespace) return undefined
   const where = namespace === undefined ? 'all namespaces' : `namespace "${namespace}"`
   return { context, namespace, where, message: namespaceMoveMessage(namespace, where) }
@@ -146,10 +141,10 @@ interface DoubtInMove {
  * other has to answer and to have LLMKube, and one that is called production is asked about. Undefined where nothing is in doubt.
  */
 export async function doubtInMove(
-  { agent }: Pick<Rooms, 'agent'>,
+  { link, platform }: Rooms,
   { context, namespace, accept }: MoveInQuestion,
 ): Promise<DoubtInMove | undefined> {
-  const present = agent.servedContext()
+  const present = link.servedContext
   if (present?.isAt(context)) return undefined
   const { name, server } = context
   if (looksLikeProduction(name) && !accept.includes('production')) {
@@ -160,7 +155,10 @@ export async function doubtInMove(
     }
   }
   if (!present || accept.includes('unverified')) return undefined
-  const reason = await agent.doubtAbout(context, namespace)
+  const reason = await doubtAbout(context, {
+    namespace,
+    whyUnreachable: platform.whyUnreachable?.bind(platform),
+  })
   return reason === undefined
     ? undefined
     : {

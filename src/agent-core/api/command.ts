@@ -1,83 +1,78 @@
-import type { Renewal } from '../cluster/cluster-choice.ts'
+import type { ModelLooks } from './model-looks.ts'
+import type { ClusterLink } from '../cluster/cluster-link.ts'
+import type { ClusterSession } from '../cluster/cluster-session.ts'
+import type { LeftPods } from '../doctor/from-cluster.ts'
+import type { Gateway } from '../gateway/gateway.ts'
+import type { RelayIngress } from '../gateway/relay-ingress.ts'
 import type { History } from '../history/history.ts'
 import { type ApiError, rootMessage } from '../kube/api-error.ts'
-import type { Cluster } from '../kube/cluster.ts'
-import type { PinnedContext } from '../kube/pinned-context.ts'
 import type { Memory } from '../memory/memory.ts'
+import type { LoginSources } from '../models/hub/token.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
+import type { Platform } from '../platform/platform.ts'
 import type { Energy } from '../power/energy.ts'
 import type { PanicFuse } from '../power/panic-fuse.ts'
-import type { Power } from '../power/power.ts'
-import type { HostCandidate } from '../publishing/host-address.ts'
+import type { Power, PowerOptions } from '../power/power.ts'
+import type { Supply } from '../power/supply.ts'
+import type { PublishedAddress } from '../publishing/host-address.ts'
+import type { Visitors } from '../publishing/visitors.ts'
 import type { UnloadReasons } from '../reconcile/unload-reasons.ts'
-import type { WaysToPublish } from '../publishing/ways.ts'
-import type { Reconciler } from '../reconcile/reconciler.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
+import type { Dialects } from '../runtimes/dialect.ts'
+import type { InstalledRuntimes } from '../runtimes/installed.ts'
 import type { RuntimeWork } from '../runtimes/runtime-work.ts'
+import type { StartedDaemons } from '../runtimes/started-daemons.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
 import type { LogLevel } from '../settings/settings.ts'
+import type { Executable } from '../util/find-executable.ts'
 import { refKey } from '../util/object-key.ts'
 import { command, type CommandInput, type CommandResult, type ServiceRef } from '../../contract/commands.ts'
 import type { Hold, HoldCause } from '../../contract/service.ts'
 import type { SettingName } from '../../contract/settings.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
 
-/** What commands act on. */
+/** The rooms of the agent that commands and queries reach. */
 export interface Rooms {
   readonly unloadReasons: UnloadReasons
-  readonly fuse: Pick<PanicFuse, 'serveAgain'>
+  readonly fuse: PanicFuse
   readonly history: History
   readonly settings: PersonSettings
   readonly servers: Servers
-  readonly daemons: { readonly settingsChanged: () => void }
-  readonly runtimeWork: Pick<RuntimeWork, 'begin' | 'cancel' | 'view'>
+  readonly daemons: StartedDaemons
+  readonly installed: InstalledRuntimes
+  readonly dialects: Dialects
+  readonly runtimeWork: RuntimeWork
   readonly models: Models
   readonly memory: Memory
-  readonly power: Pick<Power, 'settingsChanged'>
-  readonly supply: { readonly settingsChanged: () => void }
-  readonly energy: Pick<Energy, 'settingsChanged'>
+  readonly power: Power
+  readonly supply: Supply
+  readonly energy: Energy
+  readonly address: PublishedAddress
+  readonly leftPods: LeftPods
+  readonly relays: RelayIngress
+  /** Undefined where this host starts none. */
+  readonly gateway: Gateway | undefined
+  readonly visitors: Visitors
+  readonly link: ClusterLink
+  readonly platform: Platform
+  readonly env: NodeJS.ProcessEnv
   readonly log: Logger
-  /** Undefined while there is no usable kubeconfig. */
-  readonly session: () => Session | undefined
-  readonly interfaces: () => readonly HostCandidate[]
-  readonly agent: AgentControls
-}
-
-export interface Session {
-  readonly cluster: Cluster
-  readonly publisher: Pick<WaysToPublish, 'modeChanged'>
-  readonly reconciler: Reconciler
-}
-
-/** What only the agent itself can do. */
-interface AgentControls {
-  /** Why there is no session, in a sentence. */
-  readonly clusterMessage: () => string
-  /** A context of the kubeconfig as it is now; throws KubeconfigError. */
-  readonly loadContext: (name: string) => Promise<PinnedContext>
-  /** Takes the credentials that the kubeconfig has by now for the context that is served. */
-  readonly renewCredentials: (context: PinnedContext) => Promise<Renewal>
-  /** Why nothing could be served there, as a sentence; undefined where its cluster answers and has LLMKube. */
-  readonly doubtAbout: (context: PinnedContext, namespace: string | undefined) => Promise<string | undefined>
-  /** Reads the context that is served, or the current one, from this kubeconfig; without `file` from the usual one. Throws KubeconfigError. */
-  readonly loadKubeconfig: (file: string | undefined) => Promise<PinnedContext>
-  /** The one that is served, or is about to be; undefined while there is none. */
-  readonly servedContext: () => PinnedContext | undefined
-  /**
-   * Stops what is no longer served, then serves the context in the namespace that is set; returns at once. `where` completes
-   * "moves to …".
-   */
-  readonly moveTo: (context: PinnedContext, where: string) => void
-  /** Connects now instead of at the next look; resolves when it has, or cannot. */
-  readonly connect: () => Promise<void>
-  /** Publishes the address that the settings now ask for. */
-  readonly checkAddress: () => Promise<void>
-  readonly setLogLevel: ((level: LogLevel) => void) | undefined
-  /** Undefined where the host of the agent does not let it end itself. */
-  readonly shutDown: ((request: ShutdownRequest) => void) | undefined
+  readonly nodeId: string
+  readonly llamaServer: () => Promise<Executable>
+  readonly hasMetal: () => boolean
+  /** What one query found out of models and the next need not ask again. */
+  readonly looks: ModelLooks
+  readonly keptHubToken: LoginSources['keptHubToken']
+  /** For tests: see `AgentOptions`. */
+  readonly powerTrial: Partial<Pick<PowerOptions, 'platform' | 'commands'>> | undefined
+  readonly snapshot: () => AgentSnapshot
   /** Something that a snapshot shows has changed. */
   readonly changed: () => void
+  readonly onLogLevel: ((level: LogLevel) => void) | undefined
+  /** Undefined where the host of the agent does not let it end itself. */
+  readonly onShutdown: ((request: ShutdownRequest) => void) | undefined
 }
 
 export interface ShutdownRequest {
@@ -86,7 +81,7 @@ export interface ShutdownRequest {
 }
 
 export interface Known {
-  readonly session: Session
+  readonly session: ClusterSession
   readonly report: ServiceReport
   readonly uid: string
   /** What a person held back stays as they said; what memory pressure evicted would come back by itself. */
@@ -94,17 +89,17 @@ export interface Known {
 }
 
 /** A service that is shown here, or the sentence that says why there is none. */
-export function knownService({ session, agent }: Rooms, ref: ServiceRef): Known | string {
-  const current = session()
+export function knownService({ link }: Rooms, ref: ServiceRef): Known | string {
+  const { session } = link
   const key = refKey(ref)
-  if (!current) return `There is no cluster to ask about ${key}: ${agent.clusterMessage()}`
-  const report = current.reconciler.report(key)
+  if (!session) return `There is no cluster to ask about ${key}: ${link.view().message}`
+  const report = session.reconciler.report(key)
   const uid = report?.uid
   if (!report || uid === undefined) {
     return `This machine knows no InferenceService ${key}; look at its name and namespace.`
   }
   const { hold } = report
-  return { session: current, report, uid, personsHold: hold?.by === 'person' ? hold : undefined }
+  return { session, report, uid, personsHold: hold?.by === 'person' ? hold : undefined }
 }
 
 /** Writes the hold down and lets it take effect. Throws StateFileError. */
@@ -113,14 +108,14 @@ export async function holdHere(rooms: Rooms, known: Known, cause: HoldCause, mes
   const target = { uid: known.uid, namespace, name, cluster: known.session.cluster.api.context.server }
   await rooms.unloadReasons.hold(target, { kind: 'held', cause, since: new Date().toISOString(), message })
   known.session.reconciler.enqueue(key)
-  rooms.agent.changed()
+  rooms.changed()
 }
 
 /** As {@link holdHere}. */
 export async function dropHold(rooms: Rooms, { session, report, uid }: Known): Promise<void> {
   await rooms.unloadReasons.bringBack(uid)
   session.reconciler.enqueue(report.key)
-  rooms.agent.changed()
+  rooms.changed()
 }
 
 export type Outcome = Promise<CommandResult>

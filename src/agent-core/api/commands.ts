@@ -29,10 +29,6 @@ const maxRemembered = 1_000
 /** Commands at once; more come only from a broken client. */
 const maxUnderWay = 200
 
-interface CommandsOptions {
-  readonly rooms: Rooms
-}
-
 interface Remembered {
   readonly command: Command
   readonly result: Promise<CommandResult>
@@ -50,7 +46,7 @@ export class Commands {
   readonly #latest = new Map<string, Promise<unknown>>()
   #underWay = 0
 
-  constructor({ rooms }: CommandsOptions) {
+  constructor(rooms: Rooms) {
     this.#rooms = rooms
   }
 

@@ -1,11 +1,11 @@
 import { estimator, fitOf, fittedView, type ServingWish, sizedLook, type SizedLook } from './fit.ts'
-import { sizing, type SizingSources } from './machine-queries.ts'
+import type { Rooms } from './command.ts'
+import { sizing } from './machine-queries.ts'
 import { asAskedOnce, type ModelChoice, ModelError } from '../models/errors.ts'
 import { GgufError } from '../models/gguf/gguf.ts'
-import type { Models } from '../models/models.ts'
-import type { SourceSecret } from '../models/source-secret.ts'
-import type { Dialect } from '../runtimes/dialect.ts'
-import { untilAborted } from '../util/until-aborted.ts'
+import { secretIn } from '../reconcile/model-request.ts'
+import { runtimes } from '../runtimes/runtimes.ts'
+import { launchEnvironment } from '../servers/launch.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { FileChoiceView, FitView } from '../../contract/fit.ts'
@@ -14,17 +14,6 @@ import { sourceOfModel } from '../../contract/model-application.ts'
 import { modelSource } from '../../contract/names.ts'
 import type { Query } from '../../contract/queries.ts'
 
-export interface FitSources {
-  readonly sizing: SizingSources
-  readonly models: Pick<Models, 'lookHere' | 'lookThere' | 'view'>
-  readonly looks: ModelLooks
-  readonly dialect: (executable: string) => Promise<Dialect>
-  /** Reads a Secret. Throws ModelError where it cannot be read, and LinkError without a cluster. */
-  readonly secretIn: (namespace: string, secret: string, source: string) => Promise<SourceSecret>
-  /** Undefined: all namespaces are watched. */
-  readonly watchedNamespace: () => string | undefined
-}
-
 /** Headers of many parts on a slow line take their time; a person who waits longer asks again. */
 const lookLimitMs = 60_000
 const maxMessageBytes = 4_000
@@ -32,11 +21,11 @@ const maxMessageBytes = 4_000
 type FitQuestion = Extract<Query, { name: 'fit' }>
 
 /** Throws LinkError where the source cannot be looked at. */
-export async function fit(sources: FitSources, question: FitQuestion, signal: AbortSignal): Promise<FitView> {
+export async function fit(rooms: Rooms, question: FitQuestion, signal: AbortSignal): Promise<FitView> {
   const source = sourceOfModel(question.source)
   try {
-    const look = await lookedAt(sources, { ...question, source }, signal)
-    return await judged(sources, look, { ...question, source })
+    const look = await lookedAt(rooms, { ...question, source }, signal)
+    return await judged(rooms, look, { ...question, source })
   } catch (error) {
     if (error instanceof ModelError && error.choices.length > 0) {
       return { kind: 'choose', message: sentence(error.message, maxMessageBytes), files: choiceViews(error.choices) }
@@ -46,12 +35,12 @@ export async function fit(sources: FitSources, question: FitQuestion, signal: Ab
 }
 
 async function lookedAt(
-  { models, looks, secretIn, watchedNamespace }: FitSources,
+  { models, looks, link, settings }: Rooms,
   question: FitQuestion,
   signal: AbortSignal,
 ): Promise<SizedLook> {
   const { source, quantization, sourceSecret } = question
-  const watched = watchedNamespace()
+  const watched = settings.current.namespace
   const namespace = question.namespace ?? watched ?? 'default'
   if (watched !== undefined && namespace !== watched) {
     throw new LinkError(
@@ -62,7 +51,12 @@ async function lookedAt(
   const request = { source, namespace, quantization }
   const here = await models.lookHere(request)
   if (here) return sizedLook(here)
-  const secret = sourceSecret === undefined ? undefined : () => secretIn(namespace, sourceSecret, source)
+  const secretOf = (name: string) => async () => {
+    const { session } = link
+    if (session) return secretIn(session.cluster.api, namespace, name, source)
+    throw new LinkError('refused', `There is no cluster to read the Secret ${name} from: ${link.view().message}`)
+  }
+  const secret = sourceSecret === undefined ? undefined : secretOf(sourceSecret)
   const there = async (left: AbortSignal) =>
     sizedLook(await models.lookThere({ ...request, secret }, AbortSignal.any([left, AbortSignal.timeout(lookLimitMs)])))
   const look = looks.of(JSON.stringify({ ...request, sourceSecret }), there, signal)
@@ -70,10 +64,11 @@ async function lookedAt(
   throw new LinkError('refused', 'Too many models are being checked already: wait for them.')
 }
 
-async function judged(sources: FitSources, look: SizedLook, question: FitQuestion): Promise<FitView> {
-  const machine = await sizing(sources.sizing)
+async function judged(rooms: Rooms, look: SizedLook, question: FitQuestion): Promise<FitView> {
+  const machine = await sizing(rooms)
   const { llamaServer, metal } = machine
-  const dialect = llamaServer === undefined ? undefined : await sources.dialect(llamaServer)
+  const dialectOf = (binary: string) => rooms.dialects.of(runtimes['llama-server'], binary, launchEnvironment())
+  const dialect = llamaServer === undefined ? undefined : await dialectOf(llamaServer)
   const { contextSize, parallelSlots, cacheType } = question
   const wish: ServingWish = {
     contextTokens: contextSize,
@@ -81,7 +76,7 @@ async function judged(sources: FitSources, look: SizedLook, question: FitQuestio
     ...(cacheType !== undefined && { cacheTypes: [cacheType, cacheType] }),
   }
   const estimateWith = estimator({ kind: 'gguf', ...look }, wish, { metal, dialect })
-  const diskProblem = look.isHere ? undefined : await diskProblemOf(sources.models, look)
+  const diskProblem = look.isHere ? undefined : await diskProblemOf(rooms, look)
   return {
     kind: 'model',
     source: question.source,
@@ -91,10 +86,7 @@ async function judged(sources: FitSources, look: SizedLook, question: FitQuestio
   }
 }
 
-async function diskProblemOf(
-  models: FitSources['models'],
-  { fileBytes, mmproj }: SizedLook,
-): Promise<string | undefined> {
+async function diskProblemOf({ models }: Rooms, { fileBytes, mmproj }: SizedLook): Promise<string | undefined> {
   const { freeBytes, reserveBytes, problem, directory } = await models.view()
   if (problem !== undefined) return problem
   const bytes = fileBytes + (mmproj?.fileBytes ?? 0)
@@ -116,78 +108,4 @@ function asLinkError(error: unknown, source: string): unknown {
   }
   const isLate = error instanceof DOMException && error.name === 'TimeoutError'
   return isLate ? refused(`${source} was not read within ${lookLimitMs / 1_000} s: ask again later.`) : error
-}
-
-/** A person moves the context of one model, and compares a few. */
-const maxKept = 8
-/** A repository changes seldom; the fetch of an applied model looks at it again. */
-const keptMs = 600_000
-
-interface Kept {
-  readonly look: Promise<SizedLook>
-  readonly ending: AbortController
-  isUnderWay: boolean
-  /** How many queries wait for this look. */
-  waiting: number
-}
-
-/** What servers said of models lately, so that the same question with another context costs no request. */
-export class ModelLooks {
-  readonly #kept = new Map<string, Kept>()
-
-  /**
-   * Undefined where too many are under way. Rejects as `look` does, and forgets that; with the signal's reason where it is aborted. A look
-   * is aborted when its last caller has withdrawn.
-   */
-  of(
-    key: string,
-    look: (left: AbortSignal) => Promise<SizedLook>,
-    signal: AbortSignal,
-  ): Promise<SizedLook> | undefined {
-    const kept = this.#kept.get(key) ?? this.#begin(key, look)
-    return kept && this.#wait(key, kept, signal)
-  }
-
-  #begin(key: string, look: (left: AbortSignal) => Promise<SizedLook>): Kept | undefined {
-    if (!this.#makeRoom()) return undefined
-    const ending = new AbortController()
-    const kept: Kept = { look: look(ending.signal), ending, isUnderWay: true, waiting: 0 }
-    this.#kept.set(key, kept)
-    kept.look.then(
-      () => {
-        kept.isUnderWay = false
-        setTimeout(() => this.#forget(key, kept), keptMs).unref()
-      },
-      () => this.#forget(key, kept),
-    )
-    return kept
-  }
-
-  async #wait(key: string, kept: Kept, signal: AbortSignal): Promise<SizedLook> {
-    kept.waiting += 1
-    try {
-      return await untilAborted(kept.look, signal)
-    } finally {
-      kept.waiting -= 1
-      if (kept.waiting === 0 && kept.isUnderWay) {
-        this.#forget(key, kept)
-        kept.ending.abort(signal.reason)
-      }
-    }
-  }
-
-  #forget(key: string, kept: Kept): void {
-    if (this.#kept.get(key) === kept) this.#kept.delete(key)
-  }
-
-  /** Drops the oldest finished look; false if all are still under way. */
-  #makeRoom(): boolean {
-    if (this.#kept.size < maxKept) return true
-    for (const [key, { isUnderWay }] of this.#kept) {
-      if (isUnderWay) continue
-      this.#kept.delete(key)
-      return true
-    }
-    return false
-  }
 }

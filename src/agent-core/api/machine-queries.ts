@@ -1,4 +1,5 @@
 import { userInfo } from 'node:os'
+import type { Rooms } from './command.ts'
 import type { HeldMemory } from '../memory/holds.ts'
 import type { Memory, MemorySettings, SizedRequest } from '../memory/memory.ts'
 import { countedOnce } from '../memory/room.ts'
@@ -6,7 +7,6 @@ import type { PowerCommands } from '../power/powermetrics.ts'
 import { fragmentFile, fragmentFor, hasRuleFile, leaveOf, ruleState } from '../power/sudoers.ts'
 import { chooseHostAddress, type HostAddress, type HostCandidate } from '../publishing/host-address.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
-import type { Executable } from '../util/find-executable.ts'
 import { ProgramError } from '../util/ask-program.ts'
 import { splitKey } from '../util/object-key.ts'
 import { sentence } from '../../contract/clean-text.ts'
@@ -15,16 +15,8 @@ import type { EvictionPreview, HolderView, PreviewedService, SizingView } from '
 import type { PowerRuleView } from '../../contract/power.ts'
 import type { Answer } from '../../contract/queries.ts'
 
-export interface SizingSources {
-  readonly platform: SizingView['platform']
-  readonly memory: Pick<Memory, 'fresh' | 'view' | 'budget' | 'problem' | 'book' | 'applications'>
-  readonly metal: boolean
-  readonly llamaServer: () => Promise<Executable>
-  readonly modelStore: string
-}
-
 /** What the agent would size one more model with, as of now. Throws LinkError where it does not know itself. */
-export async function sizing({ platform, memory, metal, llamaServer, modelStore }: SizingSources): Promise<SizingView> {
+export async function sizing({ platform, memory, hasMetal, llamaServer, settings }: Rooms): Promise<SizingView> {
   await memory.fresh()
   const [applications, binary] = await Promise.all([memory.applications(), llamaServer()])
   const { view, budget, problem, book } = memory
@@ -32,7 +24,7 @@ export async function sizing({ platform, memory, metal, llamaServer, modelStore 
     throw new LinkError('refused', problem ?? view?.problem ?? 'The agent has not measured memory yet.')
   const { held, waiting } = book.state()
   return {
-    platform,
+    platform: platform.name,
     totalBytes: view.figures.totalBytes,
     availableBytes: view.figures.availableBytes,
     budgetBytes: budget.bytes,
@@ -42,9 +34,9 @@ export async function sizing({ platform, memory, metal, llamaServer, modelStore 
     holders: holdersOf(held),
     waiting: waiting.map(({ key }) => key),
     applications: applications.map(({ name, bytes }) => ({ name, bytes })),
-    metal,
+    metal: hasMetal(),
     ...(binary.kind === 'found' && { llamaServer: binary.path }),
-    modelStore,
+    modelStore: settings.current.modelStore,
   }
 }
 
@@ -67,7 +59,7 @@ function holdersOf(held: readonly HeldMemory[]): HolderView[] {
   return holders.sort((a, b) => b.committedBytes - a.committedBytes)
 }
 
-export interface EvictionPreviewSources {
+interface EvictionPreviewSources {
   readonly memory: Pick<Memory, 'fresh' | 'outlook' | 'isHeld' | 'view' | 'problem'>
   readonly reports: readonly ServiceReport[]
   /** The settings that are previewed. */

@@ -25,14 +25,14 @@ const pauseTexts: Readonly<Record<'pauseNode' | 'resumeNode', PauseTexts>> = {
 
 /** A paused machine withdraws its endpoints and keeps its models in memory, over restarts of the agent too. */
 export async function pauseOrResume(rooms: Rooms, name: 'pauseNode' | 'resumeNode'): Outcome {
-  const { unloadReasons, history, session, agent } = rooms
+  const { unloadReasons, history, link, changed } = rooms
   const texts = pauseTexts[name]
   const isPaused = unloadReasons.pausedSince !== undefined
   if (isPaused === (name === 'pauseNode')) return done(texts.already)
   await unloadReasons.pause(isPaused ? undefined : new Date().toISOString())
   history.add({ kind: 'settingsChanged', message: texts.history, undo: texts.undo })
-  session()?.reconciler.enqueueAll()
-  agent.changed()
+  link.session?.reconciler.enqueueAll()
+  changed()
   return done(texts.done)
 }
 
@@ -44,36 +44,31 @@ export async function serveAgain({ fuse, history }: Rooms): Outcome {
 }
 
 /** Looks at everything again, as after a wake. It begins once the answer is sent, which it would delay. */
-export function resync({ session, agent }: Rooms): Outcome {
-  if (!session()) return Promise.resolve(refused(`There is no cluster to look at: ${agent.clusterMessage()}`))
+export function resync({ link }: Rooms): Outcome {
+  if (!link.session) return Promise.resolve(refused(`There is no cluster to look at: ${link.view().message}`))
   setImmediate(() => {
-    const current = session()
-    current?.cluster.resync()
-    current?.reconciler.retryAll()
+    link.session?.cluster.resync()
+    link.session?.reconciler.retryAll()
   })
   return Promise.resolve(accepted('Everything in the cluster is listed again and compared with what runs here.'))
 }
 
 /** The snapshot tells how it goes. */
-export function changeRuntime(
-  { runtimeWork }: Pick<Rooms, 'runtimeWork'>,
-  { plan }: Extract<Command, { name: 'changeRuntime' }>,
-): Outcome {
+export function changeRuntime({ runtimeWork }: Rooms, { plan }: Extract<Command, { name: 'changeRuntime' }>): Outcome {
   const problem = runtimeWork.begin(plan)
   return Promise.resolve(problem === undefined ? accepted('It has started.') : refused(problem))
 }
 
-export function cancelRuntimeChange({ runtimeWork }: Pick<Rooms, 'runtimeWork'>): Outcome {
+export function cancelRuntimeChange({ runtimeWork }: Rooms): Outcome {
   return Promise.resolve(
     runtimeWork.cancel() ? accepted('It is being cancelled.') : refused('No runtime is being installed or changed.'),
   )
 }
 
 /** Ends the agent once the answer is sent. */
-export function shutdown({ agent }: Rooms, { keepServing }: Extract<Command, { name: 'shutdown' }>): Outcome {
-  const { shutDown } = agent
-  if (!shutDown) return Promise.resolve(refused('Only the program that runs this agent can end it.'))
-  setImmediate(() => shutDown({ keepServing }))
+export function shutdown({ onShutdown }: Rooms, { keepServing }: Extract<Command, { name: 'shutdown' }>): Outcome {
+  if (!onShutdown) return Promise.resolve(refused('Only the program that runs this agent can end it.'))
+  setImmediate(() => onShutdown({ keepServing }))
   return Promise.resolve(
     accepted(
       keepServing

@@ -267,7 +267,7 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  const { unloadReasons, agent, history } = rooms
+  const { unloadReasons, changed, history } = rooms
   const { spec } = known.report.service ?? {}
   const isBySpec = spec?.ok === true && spec.value.evictionProtection
   if (isBySpec && !wanted) {
@@ -289,7 +289,7 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
     })
   }
   known.session.reconciler.enqueue(key)
-  agent.changed()
+  changed()
   if (wanted) return done(`${key} is protected on this machine: memory pressure does not evict it.`)
   return done(`${key} may be evicted when memory is critically short.`)
 }

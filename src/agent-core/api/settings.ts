@@ -28,7 +28,7 @@ import {
 
 /** All of them or none. Another namespace or kubeconfig takes the agent there, as another context does. */
 export async function updateSettings(rooms: Rooms, command: Extract<Command, { name: 'updateSettings' }>): Outcome {
-  const { settings, agent, history } = rooms
+  const { settings, link, history, changed } = rooms
   const flagged = settings.statedByFlag(command.settings)
   if (flagged !== undefined) {
     return refusedSetting(
@@ -56,7 +56,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   const before = settings.personsOf(command.settings)
   const message = await settings.update(command.settings)
   for (const tell of receiversOf(command.settings)) tell(rooms)
-  agent.changed()
+  changed()
   history.add({
     ...{ kind: 'settingsChanged', message: `Set by a person: ${message}` },
     settings: settings.shownPatch(command.settings),
@@ -67,17 +67,17 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   if (command.settings.kubeconfig !== undefined && !settings.hasContextFlag) {
     await settings.chooseContext(move.context.name)
   }
-  agent.moveTo(move.context, move.where)
+  link.moveTo(move.context, move.where)
   return accepted(`${message} ${move.message}`)
 }
 
 type Receiver = (rooms: Rooms) => void
 
 const downloads: Receiver = ({ models }) => models.settingsChanged()
-const refreshes: Receiver = ({ session }) => session()?.reconciler.refreshIntervalChanged()
-const admission: Receiver = ({ memory, session }) => {
+const refreshes: Receiver = ({ link }) => link.session?.reconciler.refreshIntervalChanged()
+const admission: Receiver = ({ memory, link }) => {
   void memory.settingsChanged()
-  session()?.reconciler.memoryRulesChanged()
+  link.session?.reconciler.memoryRulesChanged()
 }
 /** The next look at memory applies the eviction settings, so one is made now. */
 const evictions: Receiver = ({ memory }) => void memory.look()
@@ -87,16 +87,16 @@ const energy: Receiver = (rooms) => {
   rooms.energy.settingsChanged()
   rooms.power.settingsChanged()
 }
-const ways: Receiver = ({ session }) => {
-  session()?.publisher.modeChanged()
-  session()?.reconciler.enqueueAll()
+const ways: Receiver = ({ link: { session } }) => {
+  session?.publisher.modeChanged()
+  session?.reconciler.enqueueAll()
 }
 /** No receiver: the setting is read for each answer. */
 const answers: Receiver = () => undefined
 /** No receiver: the command itself moves to the new cluster or namespace. */
 const move: Receiver = () => undefined
 const daemons: Receiver = (rooms) => rooms.daemons.settingsChanged()
-const log: Receiver = ({ agent, settings }) => agent.setLogLevel?.(settings.current.logLevel)
+const log: Receiver = ({ onLogLevel, settings }) => onLogLevel?.(settings.current.logLevel)
 
 /** The room that acts on a change of each setting that counts at once. A setting that counts later is read when it is needed. */
 const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
@@ -138,7 +138,7 @@ function receiversOf(patch: SettingsPatch): ReadonlySet<Receiver> {
 
 /** What is published in EndpointSlices. */
 export async function setHostAddress(rooms: Rooms, { address }: Extract<Command, { name: 'setHostAddress' }>): Outcome {
-  const { settings, agent, history } = rooms
+  const { settings, address: published, history, platform } = rooms
   const now = settings.hostAddress
   if (now.by === 'flag') {
     return refused(
@@ -148,7 +148,7 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
   // As systems write it, so that it is the same as that of an interface.
   const wanted = address === 'automatic' ? undefined : ipaddr.parse(address).toString()
   const judged =
-    wanted === undefined ? undefined : explicitHostAddress({ by: 'person', address: wanted }, rooms.interfaces())
+    wanted === undefined ? undefined : explicitHostAddress({ by: 'person', address: wanted }, platform.interfaces())
   if (judged?.kind === 'none') return refused(judged.message)
   if ((now.by === 'person' ? now.address : undefined) === wanted)
     return done('The host address is already set to that.')
@@ -158,7 +158,7 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
     ...{ kind: 'settingsChanged', message: `The host address was ${what}, by a person.` },
     undo: { name: 'setHostAddress', address: now.by === 'person' ? now.address : 'automatic' },
   })
-  await agent.checkAddress()
+  await published.check()
   const restarts =
     wanted !== undefined && isIpv6(wanted) ? 'a server that listens on IPv4 only restarts' : 'no server restarts'
   const followed = `The host address is ${what}; the published addresses change at once, and ${restarts}.`

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { ModelLooks } from '../../../src/agent-core/api/fit-query.ts'
+import { ModelLooks } from '../../../src/agent-core/api/model-looks.ts'
 import { readGgufHeader } from '../../../src/agent-core/models/gguf/file-header.ts'
 import { lookHere } from '../../../src/agent-core/models/look.ts'
 import { sizedLook } from '../../../src/agent-core/api/fit.ts'
