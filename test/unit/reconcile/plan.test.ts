@@ -124,1079 +124,679 @@ const flipped: PublicationView = { ...shownReady, shown: { address: ip, port: 50
 
 const answering = { publication: claimed, fetch: fetched, server: ready } as const satisfies Partial<Observation>
 const told = { publication: shownReady } as const satisfies Partial<Observation>
+const fetching: Observation['fetch'] = { kind: 'running', source: serve.source }
+const noAddress: Observation['address'] = { ip: undefined, message: 'No network.' }
+const outdated: ServerView = { ...ready, digest: 'd0' }
+const due: ServerView = { ...crashed, nextStartAt: now }
+const crashedBefore: ServerView = { ...crashed, digest: 'd0' }
+const spared: Desired = { ...argsRejected, spares: { except: undefined } }
+const unsettledChange: Desired = { ...unsettledWish, digest: 'd2' }
+const ofPredecessor: PublicationView = { ...shownReady, claim: 'previous' }
+const ofDeadAgent: PublicationView = { ...shownReady, claim: 'dead', present: false }
+const serviceOutdated: PublicationView = { ...shownReady, service: 'outdated' }
+const serviceAlone: PublicationView = { ...nothingPublished, service: 'ours' }
+const shown = { publication: shownReady, server: ready } as const satisfies Partial<Observation>
+const serving = { ...shown, fetch: fetched } as const satisfies Partial<Observation>
+const withheld = { ...serving, publication: withdrawn } as const satisfies Partial<Observation>
 const closed: Unreached = { kind: 'closed', reason: 'NoGateway', message: 'Nobody listens there.' }
 const notKnown: Unreached = { kind: 'unknown', reason: 'NoGateway', message: 'The gateway is asked to listen.' }
 const misplaced: Unreached = { kind: 'misplaced', reason: 'NoHostAddress', message: 'It listens elsewhere.' }
 const exposed: Unreached = { kind: 'exposed', reason: 'NoApiKey', message: 'It is open to all.' }
+const needless: Partial<Observation> = { ...serving, relayPort: 9_443, isOpenNeedlessly: true }
 
-/** [the observation, the next step, the state people see]; the rows of one block tell one story in order. */
-const stories: Record<string, readonly (readonly [string, Partial<Observation>, string, string])[]> = {
-  'from nothing to serving': [
-    ['a wanted service is claimed before anything else is done for it', {}, 'claim', 'waiting'],
-    [
-      'a claim that another agent let go is claimed',
+/** What is observed, and what follows: the next step and the state that people see. */
+type Story = Readonly<Record<string, readonly [facts: Partial<Observation>, outcome: string]>>
+
+/** A story in which something holds all along. */
+const given = (facts: Partial<Observation>, story: Story): Story =>
+  Object.fromEntries(Object.entries(story).map(([title, [more, outcome]]) => [title, [{ ...facts, ...more }, outcome]]))
+
+/** The rows of one block tell one story in order. */
+const stories: Readonly<Record<string, Story>> = {
+  'from nothing to serving': {
+    'a wanted service is claimed before anything else is done for it': [{}, 'claim, waiting'],
+    'a claim that another agent let go is claimed': [
       { publication: { ...nothingPublished, claim: 'released' } },
-      'claim',
-      'waiting',
+      'claim, waiting',
     ],
-    [
-      'without an address, the slice of an InferenceService that is gone is no longer shown',
-      {
-        publication: { ...shownReady, claim: 'previous' },
-        address: { ip: undefined, message: 'No network.' },
-      },
-      'unpublish',
-      'waiting',
+    'without an address, the slice of an InferenceService that is gone is no longer shown': [
+      { publication: ofPredecessor, address: noAddress },
+      'unpublish, waiting',
     ],
-    [
-      'also while this machine is paused',
-      { publication: { ...shownReady, claim: 'previous' }, paused: true },
-      'unpublish',
-      'waiting',
+    'also while this machine is paused': [{ publication: ofPredecessor, paused: true }, 'unpublish, waiting'],
+    'a dead claim is taken over': [{ publication: { ...nothingPublished, claim: 'dead' } }, 'claim, waiting'],
+    'one that cannot be served here is withdrawn, so that traffic does not flow into a hole': [
+      { desired: modelMissing, publication: ofDeadAgent },
+      'withdrawDead, waiting',
     ],
-    ['a dead claim is taken over', { publication: { ...nothingPublished, claim: 'dead' } }, 'claim', 'waiting'],
-    [
-      'one that cannot be served here is withdrawn, so that traffic does not flow into a hole',
-      { desired: modelMissing, publication: { ...shownReady, claim: 'dead', present: false } },
-      'withdrawDead',
-      'waiting',
-    ],
-    [
-      'also for want of an address',
-      {
-        publication: { ...shownReady, claim: 'dead', present: false },
-        address: { ip: undefined, message: 'No network.' },
-      },
-      'withdrawDead',
-      'waiting',
-    ],
-    [
-      'no sooner than that allows where something makes it ready again and again',
+    'also for want of an address': [{ publication: ofDeadAgent, address: noAddress }, 'withdrawDead, waiting'],
+    'no sooner than that allows where something makes it ready again and again': [
       { desired: modelMissing, publication: { ...shownReady, claim: 'dead', present: false, mendAt: now + 30_000 } },
-      'rest',
-      'waiting',
+      'rest, waiting',
     ],
-    [
-      'but not by an agent that was told to keep away',
-      { desired: excluded, publication: { ...shownReady, claim: 'dead', present: false } },
-      'rest',
-      'stopped',
+    'but not by an agent that was told to keep away': [
+      { desired: excluded, publication: ofDeadAgent },
+      'rest, stopped',
     ],
-    ['the Service follows the claim', { publication: { ...claimed, service: 'absent' } }, 'ensureService', 'fetching'],
-    [
-      'an outdated Service is brought up to date',
+    'the Service follows the claim': [{ publication: { ...claimed, service: 'absent' } }, 'ensureService, fetching'],
+    'an outdated Service is brought up to date': [
       { publication: { ...claimed, service: 'outdated' } },
-      'ensureService',
-      'fetching',
+      'ensureService, fetching',
     ],
-    ['then the model is fetched', { publication: claimed }, 'fetch', 'fetching'],
-    [
-      'a download under way is left alone',
-      { publication: claimed, fetch: { kind: 'running', source: serve.source } },
-      'rest',
-      'fetching',
-    ],
-    ['a fetched model starts the server', { publication: claimed, fetch: fetched }, 'start', 'starting'],
-    [
-      'a loading server is not published',
-      { publication: claimed, fetch: fetched, server: starting },
-      'rest',
-      'starting',
-    ],
-    [
-      'a server that answered is published',
-      { publication: claimed, fetch: fetched, server: ready },
-      'publish',
-      'starting',
-    ],
-    ['a published server rests', { publication: shownReady, fetch: fetched, server: ready }, 'rest', 'ready'],
-  ],
-  'a server found running counts as what it was until it was asked': [
-    ['what is published stays', { publication: shownReady, server: found }, 'rest', 'starting'],
-    ['what was not published is not', { publication: withdrawn, server: found }, 'rest', 'starting'],
-    [
-      'what is published goes when it did not answer for too long',
+    'then the model is fetched': [{ publication: claimed }, 'fetch, fetching'],
+    'a download under way is left alone': [{ publication: claimed, fetch: fetching }, 'rest, fetching'],
+    'a fetched model starts the server': [{ publication: claimed, fetch: fetched }, 'start, starting'],
+    'a loading server is not published': [{ publication: claimed, fetch: fetched, server: starting }, 'rest, starting'],
+    'a server that answered is published': [answering, 'publish, starting'],
+    'a published server rests': [serving, 'rest, ready'],
+  },
+  'a server found running counts as what it was until it was asked': {
+    'what is published stays': [{ publication: shownReady, server: found }, 'rest, starting'],
+    'what was not published is not': [{ publication: withdrawn, server: found }, 'rest, starting'],
+    'what is published goes when it did not answer for too long': [
       { publication: shownReady, server: starting },
-      'withdraw',
-      'starting',
+      'withdraw, starting',
     ],
-    [
-      'without its Model it stays as well',
+    'without its Model it stays as well': [
       { desired: modelMissing, publication: shownReady, server: found },
-      'rest',
-      'starting',
+      'rest, starting',
     ],
-    ['unwanted it is withdrawn', { desired: gone, publication: shownReady, server: found }, 'withdraw', 'stopping'],
-    ['and stopped', { desired: gone, publication: withdrawn, server: found }, 'stop', 'stopping'],
-    [
-      'one that serves something else is replaced, the endpoint first',
+    'unwanted it is withdrawn': [{ desired: gone, publication: shownReady, server: found }, 'withdraw, stopping'],
+    'and stopped': [{ desired: gone, publication: withdrawn, server: found }, 'stop, stopping'],
+    'one that serves something else is replaced, the endpoint first': [
       { publication: shownReady, fetch: fetched, server: { ...found, digest: 'd0' } },
-      'withdraw',
-      'stopping',
+      'withdraw, stopping',
     ],
-    [
-      'one that serves nobody knows what is replaced as well',
+    'one that serves nobody knows what is replaced as well': [
       { publication: withdrawn, fetch: fetched, server: { ...found, digest: unknownDigest } },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'until the cluster has told everything it goes on',
+    'until the cluster has told everything it goes on': [
       { desired: unknown, publication: shownReady, server: found },
-      'rest',
-      'waiting',
+      'rest, waiting',
     ],
-  ],
-  'what serves is told again when it moves': [
-    [
-      'a new host address is published',
-      { publication: shownReady, server: ready, address: { ip: '192.0.2.8', message: '' } },
-      'publish',
-      'starting',
+  },
+  'what serves is told again when it moves': {
+    'a new host address is published': [{ ...shown, address: { ip: '192.0.2.8', message: '' } }, 'publish, starting'],
+    'a new port is published': [{ publication: shownReady, server: { ...ready, port: 5002 } }, 'publish, starting'],
+    'a lost host address withdraws': [{ ...shown, address: noAddress }, 'withdraw, unready'],
+    'what an earlier agent left ready is withdrawn although there is no host address': [
+      { publication: shownReady, address: noAddress },
+      'withdraw, starting',
     ],
-    ['a new port is published', { publication: shownReady, server: { ...ready, port: 5002 } }, 'publish', 'starting'],
-    [
-      'a lost host address withdraws',
-      { publication: shownReady, server: ready, address: { ip: undefined, message: 'No network.' } },
-      'withdraw',
-      'unready',
+    'without a host address nothing is started': [
+      { publication: nothingPublished, address: noAddress },
+      'rest, waiting',
     ],
-    [
-      'what an earlier agent left ready is withdrawn although there is no host address',
-      { publication: shownReady, address: { ip: undefined, message: 'No network.' } },
-      'withdraw',
-      'starting',
-    ],
-    [
-      'without a host address nothing is started',
-      { publication: nothingPublished, address: { ip: undefined, message: 'No network.' } },
-      'rest',
-      'waiting',
-    ],
-  ],
-  'pods are told of a server that they reach, and of no other': [
-    [
-      'one that nobody reaches yet is not published',
-      { ...answering, unreached: { server: closed } },
-      'rest',
-      'unready',
-    ],
-    ['and withdrawn where it was', { ...answering, ...told, unreached: { server: closed } }, 'withdraw', 'unready'],
-    [
-      'but not while the cluster does not answer',
+  },
+  'pods are told of a server that they reach, and of no other': {
+    'one that nobody reaches yet is not published': [{ ...answering, unreached: { server: closed } }, 'rest, unready'],
+    'and withdrawn where it was': [{ ...answering, ...told, unreached: { server: closed } }, 'withdraw, unready'],
+    'but not while the cluster does not answer': [
       { ...answering, ...told, unreached: { server: closed }, clusterRetry: outage },
-      'rest',
-      'unready',
+      'rest, unready',
     ],
-    [
-      'what is not known yet stays published',
+    'what is not known yet stays published': [
       { ...answering, ...told, unreached: { server: notKnown } },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    ['and is not published before', { ...answering, unreached: { server: notKnown } }, 'rest', 'unready'],
-    [
-      'one that listens at an address that is published no longer is replaced, beside where there is room',
+    'and is not published before': [{ ...answering, unreached: { server: notKnown } }, 'rest, unready'],
+    'one that listens at an address that is published no longer is replaced, beside where there is room': [
       { ...answering, ...told, unreached: { server: misplaced }, beside: fits },
-      'startBeside',
-      'ready',
+      'startBeside, ready',
     ],
-    [
-      'in its place where there is none: it is withdrawn first',
+    'in its place where there is none: it is withdrawn first': [
       { ...answering, ...told, unreached: { server: misplaced } },
-      'withdraw',
-      'stopping',
+      'withdraw, stopping',
     ],
-    ...(
-      [
-        ['one that is only more open than it need be is replaced where there is room beside it', fits, 'startBeside'],
-        ['which is asked first', undefined, 'sizeUp'],
-        ['and stays until its next start where there is none', notFitting, 'rest'],
-      ] as const
-    ).map(
-      ([title, beside, step]) =>
-        [title, { ...answering, ...told, relayPort: 9_443, isOpenNeedlessly: true, beside }, step, 'ready'] as const,
-    ),
-    [
-      'nor is it stopped where its successor failed and no other one fits beside it',
+    'one that is only more open than it need be is replaced where there is room beside it': [
+      { ...needless, beside: fits },
+      'startBeside, ready',
+    ],
+    'which is asked first': [{ ...needless, beside: undefined }, 'sizeUp, ready'],
+    'and stays until its next start where there is none': [{ ...needless, beside: notFitting }, 'rest, ready'],
+    'nor is it stopped where its successor failed and no other one fits beside it': [
       {
-        ...{ ...answering, ...told, relayPort: 9_443, isOpenNeedlessly: true, beside: notFitting },
+        ...{ ...needless, beside: notFitting },
         successor: { ...nextFailed, digest: 'd1', nextStartAt: now },
       },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    [
-      'its successor takes over once it is reached',
+    'its successor takes over once it is reached': [
       {
         ...{ ...answering, successor: { ...nextReady, digest: 'd1' } },
         unreached: { server: misplaced, successor: notKnown },
       },
-      'rest',
-      'unready',
+      'rest, unready',
     ],
-    [
-      'and then at once',
+    'and then at once': [
       { ...answering, successor: { ...nextReady, digest: 'd1' }, unreached: { server: misplaced } },
-      'publish',
-      'ready',
+      'publish, ready',
     ],
-    [
-      'a successor that is misplaced by now makes room for the next',
+    'a successor that is misplaced by now makes room for the next': [
       {
         ...{ ...answering, successor: { ...nextReady, digest: 'd1' } },
         unreached: { server: misplaced, successor: misplaced },
       },
-      'dropSuccessor',
-      'ready',
+      'dropSuccessor, ready',
     ],
-    [
-      'what is open without the key that it asks for is withdrawn',
+    'what is open without the key that it asks for is withdrawn': [
       { ...answering, ...told, unreached: { server: exposed } },
-      'withdraw',
-      'stopping',
+      'withdraw, stopping',
     ],
-    ['then stopped', { ...answering, unreached: { server: exposed } }, 'stop', 'stopping'],
-    [
-      'also while its Model is missing',
+    'then stopped': [{ ...answering, unreached: { server: exposed } }, 'stop, stopping'],
+    'also while its Model is missing': [
       { ...answering, fetch: idle.fetch, desired: modelMissing, unreached: { server: exposed } },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'and not started again where nobody asks for the key',
+    'and not started again where nobody asks for the key': [
       {
         publication: claimed,
         fetch: fetched,
         obstacle: { reason: 'NoApiKey', message: 'Open to all.', retryAt: now + 5 },
       },
-      'rest',
-      'waiting',
+      'rest, waiting',
     ],
-  ],
-  'a server in trouble': [
-    [
-      'a server that has just ended is withdrawn before it is collected',
+  },
+  'a server in trouble': {
+    'a server that has just ended is withdrawn before it is collected': [
       { publication: shownReady, fetch: fetched, server: stopping },
-      'withdraw',
-      'stopping',
+      'withdraw, stopping',
     ],
-    [
-      'a crash is withdrawn in the same turn',
+    'a crash is withdrawn in the same turn': [
       { publication: shownReady, fetch: fetched, server: crashed },
-      'withdraw',
-      'waiting',
+      'withdraw, waiting',
     ],
-    [
-      'the next start waits for the back-off',
+    'the next start waits for the back-off': [
       { publication: withdrawn, fetch: fetched, server: crashed },
-      'rest',
-      'waiting',
+      'rest, waiting',
     ],
-    [
-      'the next start comes when the back-off has passed',
-      { publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
-      'start',
-      'starting',
+    'the next start comes when the back-off has passed': [
+      { publication: withdrawn, fetch: fetched, server: due },
+      'start, starting',
     ],
-    [
-      'a changed specification does not wait for the back-off',
-      { publication: withdrawn, fetch: fetched, server: { ...crashed, digest: 'd0' } },
-      'start',
-      'starting',
+    'a changed specification does not wait for the back-off': [
+      { publication: withdrawn, fetch: fetched, server: crashedBefore },
+      'start, starting',
     ],
-    [
-      'repeated failures have a name',
+    'repeated failures have a name': [
       { publication: withdrawn, fetch: fetched, server: { ...crashed, failures: 3 } },
-      'rest',
-      'crash-looping',
+      'rest, crash-looping',
     ],
-    [
-      'who asked for a new process does not get the old one back',
-      { publication: shownReady, fetch: fetched, server: ready, restartAsked: true },
-      'withdraw',
-      'stopping',
+    'who asked for a new process does not get the old one back': [
+      { ...serving, restartAsked: true },
+      'withdraw, stopping',
     ],
-    [
-      'nor one that is still starting',
+    'nor one that is still starting': [
       { publication: claimed, fetch: fetched, server: starting, restartAsked: true },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'the model is there before the old process goes',
-      { publication: shownReady, server: ready, restartAsked: true },
-      'fetch',
-      'fetching',
-    ],
-    ['a server that stops answering is withdrawn', { publication: shownReady, server: unready }, 'withdraw', 'unready'],
-    ['and left alone after that', { publication: withdrawn, server: unready }, 'rest', 'unready'],
-  ],
-  'held back on this machine': [
-    ['the endpoint goes first', { desired: held, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
-    ['then the server', { desired: held, publication: withdrawn, server: ready }, 'stop', 'stopping'],
-    [
-      'a download ends',
-      { desired: held, publication: claimed, fetch: { kind: 'running', source: 's' } },
-      'cancelFetch',
-      'stopping',
-    ],
-    ['then the claim is free for others', { desired: held, publication: withdrawn }, 'release', 'stopping'],
-    [
-      'and the slice stays for whoever takes it',
-      { desired: held, publication: { ...withdrawn, claim: 'released' } },
-      'rest',
-      'stopped',
-    ],
-    ['what another agent holds is left to it', { desired: held, publication: foreign }, 'rest', 'stopped'],
-    [
-      'without the cluster the server stops all the same',
-      { desired: held, publication: shownReady, server: ready, clusterRetry: outage },
-      'stop',
-      'stopping',
-    ],
-    [
-      'and the cluster is told later',
-      { desired: held, publication: shownReady, clusterRetry: outage },
-      'rest',
-      'stopped',
-    ],
-  ],
-  'a paused machine': [
-    ['withdraws what is ready', { paused: true, publication: shownReady, server: ready }, 'withdraw', 'unready'],
-    ['keeps its models', { paused: true, publication: withdrawn, server: ready }, 'rest', 'unready'],
-    ['starts nothing', { paused: true, publication: claimed, fetch: fetched }, 'rest', 'waiting'],
-    ['claims nothing', { paused: true }, 'rest', 'waiting'],
-    [
-      'restarts nothing',
-      { paused: true, publication: withdrawn, server: { ...ready, digest: 'd0' } },
-      'rest',
-      'unready',
-    ],
-    [
-      'keeps a model whose Model is gone from the traffic too',
-      { paused: true, desired: modelMissing, publication: shownReady, server: ready },
-      'withdraw',
-      'unready',
-    ],
-    [
-      'stops what the cluster stops',
-      { paused: true, desired: stopped, publication: withdrawn, server: ready },
-      'stop',
-      'stopping',
-    ],
-  ],
-  'a machine that sleeps, or slept': [
-    ['withdraws what is ready', { silence: 'asleep', publication: shownReady, server: ready }, 'withdraw', 'unready'],
-    [
-      'publishes nothing that has not answered since',
+    'the model is there before the old process goes': [{ ...shown, restartAsked: true }, 'fetch, fetching'],
+    'a server that stops answering is withdrawn': [{ publication: shownReady, server: unready }, 'withdraw, unready'],
+    'and left alone after that': [{ publication: withdrawn, server: unready }, 'rest, unready'],
+  },
+  'held back on this machine': given(
+    { desired: held },
+    {
+      'the endpoint goes first': [shown, 'withdraw, stopping'],
+      'then the server': [{ publication: withdrawn, server: ready }, 'stop, stopping'],
+      'a download ends': [{ publication: claimed, fetch: { kind: 'running', source: 's' } }, 'cancelFetch, stopping'],
+      'then the claim is free for others': [{ publication: withdrawn }, 'release, stopping'],
+      'and the slice stays for whoever takes it': [
+        { publication: { ...withdrawn, claim: 'released' } },
+        'rest, stopped',
+      ],
+      'what another agent holds is left to it': [{ publication: foreign }, 'rest, stopped'],
+      'without the cluster the server stops all the same': [{ ...shown, clusterRetry: outage }, 'stop, stopping'],
+      'and the cluster is told later': [{ publication: shownReady, clusterRetry: outage }, 'rest, stopped'],
+    },
+  ),
+  'a paused machine': given(
+    { paused: true },
+    {
+      'withdraws what is ready': [shown, 'withdraw, unready'],
+      'keeps its models': [{ publication: withdrawn, server: ready }, 'rest, unready'],
+      'starts nothing': [{ publication: claimed, fetch: fetched }, 'rest, waiting'],
+      'claims nothing': [{}, 'rest, waiting'],
+      'restarts nothing': [{ publication: withdrawn, server: outdated }, 'rest, unready'],
+      'keeps a model whose Model is gone from the traffic too': [
+        { ...shown, desired: modelMissing },
+        'withdraw, unready',
+      ],
+      'stops what the cluster stops': [{ desired: stopped, publication: withdrawn, server: ready }, 'stop, stopping'],
+    },
+  ),
+  'a machine that sleeps, or slept': {
+    'withdraws what is ready': [{ ...shown, silence: 'asleep' }, 'withdraw, unready'],
+    'publishes nothing that has not answered since': [
       { silence: 'unverified', publication: withdrawn, server: ready },
-      'rest',
-      'unready',
+      'rest, unready',
     ],
-    ['starts nothing', { silence: 'asleep', publication: claimed, fetch: fetched }, 'rest', 'waiting'],
-    [
-      'on battery withdraws what is ready',
-      { silence: 'battery', publication: shownReady, server: ready },
-      'withdraw',
-      'unready',
+    'starts nothing': [{ silence: 'asleep', publication: claimed, fetch: fetched }, 'rest, waiting'],
+    'on battery withdraws what is ready': [{ ...shown, silence: 'battery' }, 'withdraw, unready'],
+    'on battery starts nothing': [{ silence: 'battery', publication: claimed, fetch: fetched }, 'rest, waiting'],
+  },
+  'a restart that a person asked for': given(
+    { restartAsked: true },
+    {
+      'withdraws first': [serving, 'withdraw, stopping'],
+      'then stops': [withheld, 'stop, stopping'],
+      'then starts': [{ publication: withdrawn, fetch: fetched }, 'start, starting'],
+      'fetches the model first where it is not here any more': [shown, 'fetch, fetching'],
+    },
+  ),
+  'a changed specification': {
+    'what serves keeps serving while more changes may follow': [
+      { desired: unsettledWish, publication: shownReady, fetch: fetched, server: outdated },
+      'rest, ready',
     ],
-    ['on battery starts nothing', { silence: 'battery', publication: claimed, fetch: fetched }, 'rest', 'waiting'],
-  ],
-  'a restart that a person asked for': [
-    [
-      'withdraws first',
-      { restartAsked: true, publication: shownReady, fetch: fetched, server: ready },
-      'withdraw',
-      'stopping',
+    'an address that somebody changed is put right meanwhile': [
+      { desired: unsettledWish, publication: shownElsewhere, fetch: fetched, server: outdated },
+      'publish, starting',
     ],
-    ['then stops', { restartAsked: true, publication: withdrawn, fetch: fetched, server: ready }, 'stop', 'stopping'],
-    ['then starts', { restartAsked: true, publication: withdrawn, fetch: fetched }, 'start', 'starting'],
-    [
-      'fetches the model first where it is not here any more',
-      { restartAsked: true, publication: shownReady, server: ready },
-      'fetch',
-      'fetching',
+    'while the new model is fetched as well': [
+      { publication: shownElsewhere, fetch: fetching, server: outdated },
+      'publish, starting',
     ],
-  ],
-  'a changed specification': [
-    [
-      'what serves keeps serving while more changes may follow',
-      { desired: unsettledWish, publication: shownReady, fetch: fetched, server: { ...ready, digest: 'd0' } },
-      'rest',
-      'ready',
+    'and a machine that lost its address withdraws it then': [
+      { publication: shownReady, address: noAddress, fetch: fetching, server: outdated },
+      'withdraw, unready',
     ],
-    [
-      'an address that somebody changed is put right meanwhile',
-      { desired: unsettledWish, publication: shownElsewhere, fetch: fetched, server: { ...ready, digest: 'd0' } },
-      'publish',
-      'starting',
-    ],
-    [
-      'while the new model is fetched as well',
-      {
-        publication: shownElsewhere,
-        fetch: { kind: 'running', source: serve.source },
-        server: { ...ready, digest: 'd0' },
-      },
-      'publish',
-      'starting',
-    ],
-    [
-      'and a machine that lost its address withdraws it then',
-      {
-        publication: shownReady,
-        address: { ip: undefined, message: 'no address' },
-        fetch: { kind: 'running', source: serve.source },
-        server: { ...ready, digest: 'd0' },
-      },
-      'withdraw',
-      'unready',
-    ],
-    [
-      'so does what is only starting',
+    'so does what is only starting': [
       { desired: unsettledWish, publication: claimed, fetch: fetched, server: { ...starting, digest: 'd0' } },
-      'rest',
-      'starting',
+      'rest, starting',
     ],
-    [
-      'a first start does not wait for more',
+    'a first start does not wait for more': [
       { desired: unsettledWish, publication: claimed, fetch: fetched },
-      'start',
-      'starting',
+      'start, starting',
     ],
-    [
-      'the endpoint goes first',
-      { publication: shownReady, fetch: fetched, server: { ...ready, digest: 'd0' } },
-      'withdraw',
-      'stopping',
+    'the endpoint goes first': [{ publication: shownReady, fetch: fetched, server: outdated }, 'withdraw, stopping'],
+    'then the old server': [{ publication: withdrawn, fetch: fetched, server: outdated }, 'stop, stopping'],
+    'its end is waited for': [{ publication: withdrawn, fetch: fetched, server: stopping }, 'rest, stopping'],
+    'then the new one starts': [{ publication: withdrawn, fetch: fetched }, 'start, starting'],
+    'the model of another source is let go first, and with it the look for its newer content': [
+      { publication: shownReady, fetch: { kind: 'done', source: 'https://models.example/old.gguf' }, server: outdated },
+      'cancelFetch, fetching',
     ],
-    [
-      'then the old server',
-      { publication: withdrawn, fetch: fetched, server: { ...ready, digest: 'd0' } },
-      'stop',
-      'stopping',
+    'then a new model is fetched while the old one serves': [
+      { publication: shownReady, server: outdated },
+      'fetch, fetching',
     ],
-    ['its end is waited for', { publication: withdrawn, fetch: fetched, server: stopping }, 'rest', 'stopping'],
-    ['then the new one starts', { publication: withdrawn, fetch: fetched }, 'start', 'starting'],
-    [
-      'the model of another source is let go first, and with it the look for its newer content',
-      {
-        publication: shownReady,
-        fetch: { kind: 'done', source: 'https://models.example/old.gguf' },
-        server: { ...ready, digest: 'd0' },
-      },
-      'cancelFetch',
-      'fetching',
+    'one that crashes meanwhile is withdrawn, however long the download takes': [
+      { publication: shownReady, fetch: fetching, server: crashedBefore },
+      'withdraw, waiting',
     ],
-    [
-      'then a new model is fetched while the old one serves',
-      { publication: shownReady, server: { ...ready, digest: 'd0' } },
-      'fetch',
-      'fetching',
-    ],
-    [
-      'one that crashes meanwhile is withdrawn, however long the download takes',
-      {
-        publication: shownReady,
-        fetch: { kind: 'running', source: serve.source },
-        server: { ...crashed, digest: 'd0' },
-      },
-      'withdraw',
-      'waiting',
-    ],
-    [
-      'the download of a model that is no longer wanted is dropped',
+    'the download of a model that is no longer wanted is dropped': [
       { publication: claimed, fetch: { kind: 'running', source: 'https://models.example/old.gguf' } },
-      'cancelFetch',
-      'fetching',
+      'cancelFetch, fetching',
     ],
-  ],
-  'a model that cannot be had': [
-    [
-      'a passing failure is tried again at its time',
+  },
+  'a model that cannot be had': {
+    'a passing failure is tried again at its time': [
       { publication: claimed, fetch: { kind: 'failed', source: serve.source, message: 'HTTP 503.', retryAt: now } },
-      'fetch',
-      'fetching',
+      'fetch, fetching',
     ],
-    [
-      'and not before',
+    'and not before': [
       { publication: claimed, fetch: { kind: 'failed', source: serve.source, message: 'HTTP 503.', retryAt: now + 1 } },
-      'rest',
-      'waiting',
+      'rest, waiting',
     ],
-    [
-      'a terminal failure waits for a change',
+    'a terminal failure waits for a change': [
       {
         publication: claimed,
         fetch: { kind: 'failed', source: serve.source, message: 'A web page.', retryAt: undefined },
       },
-      'rest',
-      'refused',
+      'rest, refused',
     ],
-    [
-      'a failed download of the next model leaves the serving one alone',
+    'a failed download of the next model leaves the serving one alone': [
       {
         publication: shownReady,
         fetch: { kind: 'failed', source: serve.source, message: 'HTTP 404.', retryAt: undefined },
-        server: { ...ready, digest: 'd0' },
+        server: outdated,
       },
-      'rest',
-      'refused',
+      'rest, refused',
     ],
-  ],
-  'scaled to zero or suspended': [
-    ['the endpoint goes first', { desired: stopped, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
-    ['then the server', { desired: stopped, publication: withdrawn, server: ready }, 'stop', 'stopping'],
-    [
-      'then slice and Endpoints, and the Service stays',
-      { desired: stopped, publication: withdrawn },
-      'unpublish',
-      'stopping',
+  },
+  'scaled to zero or suspended': given(
+    { desired: stopped },
+    {
+      'the endpoint goes first': [shown, 'withdraw, stopping'],
+      'then the server': [{ publication: withdrawn, server: ready }, 'stop, stopping'],
+      'then slice and Endpoints, and the Service stays': [{ publication: withdrawn }, 'unpublish, stopping'],
+      'then nothing': [{ publication: serviceAlone }, 'rest, stopped'],
+      'a download is cancelled': [{ publication: claimed, fetch: fetching }, 'cancelFetch, stopping'],
+      'a start under way is stopped': [{ publication: claimed, server: starting }, 'stop, stopping'],
+    },
+  ),
+  deleted: {
+    'what still names an earlier object is unpublished before the server goes': [
+      { desired: stopped, publication: ofPredecessor, server: ready },
+      'unpublish, stopping',
     ],
-    ['then nothing', { desired: stopped, publication: { ...nothingPublished, service: 'ours' } }, 'rest', 'stopped'],
-    [
-      'a download is cancelled',
-      { desired: stopped, publication: claimed, fetch: { kind: 'running', source: serve.source } },
-      'cancelFetch',
-      'stopping',
-    ],
-    ['a start under way is stopped', { desired: stopped, publication: claimed, server: starting }, 'stop', 'stopping'],
-  ],
-  deleted: [
-    [
-      'what still names an earlier object is unpublished before the server goes',
-      { desired: stopped, publication: { ...shownReady, claim: 'previous' }, server: ready },
-      'unpublish',
-      'stopping',
-    ],
-    ['the endpoint goes first', { desired: gone, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
-    ['then the server', { desired: gone, publication: withdrawn, server: ready }, 'stop', 'stopping'],
-    ['then all three objects', { desired: gone, publication: withdrawn }, 'remove', 'stopping'],
-    [
-      'a Service without a slice goes too',
-      { desired: gone, publication: { ...nothingPublished, service: 'ours' } },
-      'remove',
-      'stopping',
-    ],
-    [
-      'a Service of another agent stays',
+    'the endpoint goes first': [{ ...shown, desired: gone }, 'withdraw, stopping'],
+    'then the server': [{ desired: gone, publication: withdrawn, server: ready }, 'stop, stopping'],
+    'then all three objects': [{ desired: gone, publication: withdrawn }, 'remove, stopping'],
+    'a Service without a slice goes too': [{ desired: gone, publication: serviceAlone }, 'remove, stopping'],
+    'a Service of another agent stays': [
       { desired: gone, publication: { ...nothingPublished, service: 'adoptable' } },
-      'rest',
-      'stopped',
+      'rest, stopped',
     ],
-    [
-      'what another agent holds is left to it',
+    'what another agent holds is left to it': [
       { desired: gone, publication: { ...foreign, service: 'ours' } },
-      'rest',
-      'stopped',
+      'rest, stopped',
     ],
-    [
-      'what a dead agent held is withdrawn',
+    'what a dead agent held is withdrawn': [
       { desired: gone, publication: { ...shownReady, claim: 'dead', message: 'Silent.', present: false } },
-      'withdrawDead',
-      'stopped',
+      'withdrawDead, stopped',
     ],
-    [
-      'and left to garbage collection',
+    'and left to garbage collection': [
       { desired: gone, publication: { ...withdrawn, claim: 'dead', present: false } },
-      'rest',
-      'stopped',
+      'rest, stopped',
     ],
-    [
-      'a Service of somebody else stays',
+    'a Service of somebody else stays': [
       { desired: gone, publication: { ...nothingPublished, service: 'taken' } },
-      'rest',
-      'stopped',
+      'rest, stopped',
     ],
-  ],
-  'not for a Mac, or no longer': [
-    [
-      'what we serve is taken down but for the Service',
+  },
+  'not for a Mac, or no longer': {
+    'what we serve is taken down but for the Service': [
       { desired: notOurs, publication: withdrawn },
-      'unpublish',
-      'stopping',
+      'unpublish, stopping',
     ],
-    ['what we never touched is not even shown', { desired: notOurs }, 'rest', 'stopped'],
-    [
-      'what an agent let go is cleared away',
+    'what we never touched is not even shown': [{ desired: notOurs }, 'rest, stopped'],
+    'what an agent let go is cleared away': [
       { desired: notOurs, publication: { ...withdrawn, claim: 'released' } },
-      'unpublish',
-      'stopping',
+      'unpublish, stopping',
     ],
-    [
-      'but not where the allowlist says that it is for other agents',
+    'but not where the allowlist says that it is for other agents': [
       { desired: excluded, publication: { ...withdrawn, claim: 'released' } },
-      'rest',
-      'stopped',
+      'rest, stopped',
     ],
-  ],
-  refusals: [
-    [
-      'a refused specification takes the running server down',
-      { desired: refused, publication: shownReady, server: ready },
-      'withdraw',
-      'stopping',
-    ],
-    ['and says why', { desired: refused }, 'rest', 'refused'],
-    [
-      'a Service of somebody else is never taken over',
+  },
+  refusals: {
+    'a refused specification takes the running server down': [{ ...shown, desired: refused }, 'withdraw, stopping'],
+    'and says why': [{ desired: refused }, 'rest, refused'],
+    'a Service of somebody else is never taken over': [
       { publication: { ...nothingPublished, service: 'taken', serviceMessage: 'Delete Service a.' } },
-      'rest',
-      'refused',
+      'rest, refused',
     ],
-    [
-      'a Service of another agent is adopted',
+    'a Service of another agent is adopted': [
       { publication: { ...claimed, service: 'adoptable' } },
-      'ensureService',
-      'fetching',
+      'ensureService, fetching',
     ],
-  ],
-  'a Model that is missing': [
-    ['nothing is started', { desired: modelMissing }, 'rest', 'waiting'],
-    [
-      'what has it in memory is told again when it moves',
-      { desired: modelMissing, publication: claimed, server: ready },
-      'publish',
-      'starting',
+  },
+  'a Model that is missing': given(
+    { desired: modelMissing },
+    {
+      'nothing is started': [{}, 'rest, waiting'],
+      'what has it in memory is told again when it moves': [
+        { publication: claimed, server: ready },
+        'publish, starting',
+      ],
+      'what has it in memory and does not answer is withdrawn': [
+        { publication: shownReady, server: unready },
+        'withdraw, unready',
+      ],
+      'and not stopped, as it could not be started again': [
+        { publication: withdrawn, server: unready },
+        'rest, unready',
+      ],
+      'what has it in memory keeps serving': [shown, 'rest, ready'],
+    },
+  ),
+  'rules for specs that a running server came before': {
+    'what serves goes on': [{ ...shown, desired: spared }, 'rest, ready'],
+    'what was found running goes on': [{ desired: spared, publication: shownReady, server: found }, 'rest, starting'],
+    'what others may run programs with does not': [
+      { ...shown, desired: { ...argsRejected, spares: { except: 'd1' } } },
+      'withdraw, stopping',
     ],
-    [
-      'what has it in memory and does not answer is withdrawn',
-      { desired: modelMissing, publication: shownReady, server: unready },
-      'withdraw',
-      'unready',
-    ],
-    [
-      'and not stopped, as it could not be started again',
-      { desired: modelMissing, publication: withdrawn, server: unready },
-      'rest',
-      'unready',
-    ],
-    [
-      'what has it in memory keeps serving',
-      { desired: modelMissing, publication: shownReady, server: ready },
-      'rest',
-      'ready',
-    ],
-  ],
-  'rules for specs that a running server came before': [
-    [
-      'what serves goes on',
-      { desired: { ...argsRejected, spares: { except: undefined } }, publication: shownReady, server: ready },
-      'rest',
-      'ready',
-    ],
-    [
-      'what was found running goes on',
-      { desired: { ...argsRejected, spares: { except: undefined } }, publication: shownReady, server: found },
-      'rest',
-      'starting',
-    ],
-    [
-      'what others may run programs with does not',
-      { desired: { ...argsRejected, spares: { except: 'd1' } }, publication: shownReady, server: ready },
-      'withdraw',
-      'stopping',
-    ],
-    [
-      'whatever content of the model it was started with',
+    'whatever content of the model it was started with': [
       {
         desired: { ...argsRejected, spares: { except: 'd1' } },
         publication: withdrawn,
         server: { ...ready, digest: 'd1+abc' },
       },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'nor what nobody knows the arguments of',
+    'nor what nobody knows the arguments of': [
       {
         desired: { ...argsRejected, spares: { except: 'd1' } },
         publication: withdrawn,
         server: { ...ready, digest: unknownDigest },
       },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'nor a successor, though pods are sent to it already',
+    'nor a successor, though pods are sent to it already': [
       {
         desired: { ...argsRejected, spares: { except: 'd2' } },
         publication: flipped,
         server: ready,
         successor: nextReady,
       },
-      'withdraw',
-      'stopping',
+      'withdraw, stopping',
     ],
-    [
-      'a server of the spec before goes on',
-      { desired: { ...argsRejected, spares: { except: 'd2' } }, publication: shownReady, server: ready },
-      'rest',
-      'ready',
+    'a server of the spec before goes on': [
+      { ...shown, desired: { ...argsRejected, spares: { except: 'd2' } } },
+      'rest, ready',
     ],
-    [
-      'nothing is started',
-      { desired: { ...argsRejected, spares: { except: undefined } }, publication: claimed, server: crashed },
-      'unpublish',
-      'stopping',
-    ],
-    [
-      'a start that this machine refused is shown as refused',
+    'nothing is started': [{ desired: spared, publication: claimed, server: crashed }, 'unpublish, stopping'],
+    'a start that this machine refused is shown as refused': [
       {
         publication: claimed,
         fetch: fetched,
         server: { ...crashed, duringStart: true, failures: 5, refusal: 'ExtraArgsRejected' },
       },
-      'rest',
-      'refused',
+      'rest, refused',
     ],
-  ],
-  'a claim in doubt': [
-    [
-      'what serves keeps serving',
-      { publication: { ...shownReady, claim: 'uncertain' }, server: ready },
-      'rest',
-      'ready',
-    ],
-    [
-      'a slice made for an earlier object of the name is claimed anew',
+  },
+  'a claim in doubt': {
+    'what serves keeps serving': [{ publication: { ...shownReady, claim: 'uncertain' }, server: ready }, 'rest, ready'],
+    'a slice made for an earlier object of the name is claimed anew': [
       { publication: { ...claimed, claim: 'previous' }, server: ready },
-      'claim',
-      'waiting',
+      'claim, waiting',
     ],
-    [
-      'a slice we lost is left to others for a moment',
+    'a slice we lost is left to others for a moment': [
       { publication: { ...nothingPublished, retryAt: now + 1 } },
-      'rest',
-      'waiting',
+      'rest, waiting',
     ],
-    [
-      'a slice of somebody else is never touched',
+    'a slice of somebody else is never touched': [
       { publication: { ...nothingPublished, claim: 'taken', message: 'Rename one.' } },
-      'rest',
-      'refused',
+      'rest, refused',
     ],
-    [
-      'incomplete caches conclude nothing',
-      { publication: { ...nothingPublished, claim: 'unknown' } },
-      'rest',
-      'waiting',
-    ],
-    [
-      'Endpoints that lag behind the slice are written',
+    'incomplete caches conclude nothing': [{ publication: { ...nothingPublished, claim: 'unknown' } }, 'rest, waiting'],
+    'Endpoints that lag behind the slice are written': [
       { publication: { ...shownReady, complete: false }, server: ready },
-      'publish',
-      'starting',
+      'publish, starting',
     ],
-  ],
-  'another Mac holds the claim': [
-    ['nothing is started', { publication: foreign }, 'rest', 'foreign'],
-    ['our own server is stopped', { publication: foreign, server: ready }, 'stop', 'foreign'],
-    [
-      'our download is cancelled',
-      { publication: foreign, fetch: { kind: 'running', source: serve.source } },
-      'cancelFetch',
-      'foreign',
-    ],
-    [
-      'a claim that was written over starts no war',
+  },
+  'another Mac holds the claim': {
+    'nothing is started': [{ publication: foreign }, 'rest, foreign'],
+    'our own server is stopped': [{ publication: foreign, server: ready }, 'stop, foreign'],
+    'our download is cancelled': [{ publication: foreign, fetch: fetching }, 'cancelFetch, foreign'],
+    'a claim that was written over starts no war': [
       { publication: { ...foreign, claim: 'overwritten' } },
-      'rest',
-      'foreign',
+      'rest, foreign',
     ],
-  ],
-  'a Service that cannot be written': [
-    [
-      'is no reason not to withdraw',
-      { publication: { ...shownReady, service: 'outdated' }, fetch: fetched, server: crashed },
-      'withdraw',
-      'waiting',
+  },
+  'a Service that cannot be written': given(
+    { fetch: fetched },
+    {
+      'is no reason not to withdraw': [{ publication: serviceOutdated, server: crashed }, 'withdraw, waiting'],
+      'nor not to publish': [{ publication: { ...claimed, service: 'absent' }, server: ready }, 'publish, starting'],
+      'comes after them': [{ publication: serviceOutdated, server: ready }, 'ensureService, ready'],
+      'waits for its own next attempt': [
+        { publication: serviceOutdated, server: ready, serviceRetry: outage },
+        'rest, ready',
+      ],
+      'holds up no start': [
+        { publication: { ...claimed, service: 'absent' }, serviceRetry: outage },
+        'start, starting',
+      ],
+      'and without it nothing is reached': [
+        { publication: { ...shownReady, service: 'absent' }, server: ready, serviceRetry: outage },
+        'rest, unready',
+      ],
+      'waits where others change it again and again': [
+        {
+          publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now + 1) },
+          server: ready,
+        },
+        'rest, ready',
+      ],
+      'and is written when that is over': [
+        { publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now) }, server: ready },
+        'ensureService, ready',
+      ],
+    },
+  ),
+  'a write that the cluster refuses': {
+    'is waited for by what answers, as pods are still sent there': [
+      { ...shown, clusterRetry: refusal, desired: stopped },
+      'rest, stopping',
     ],
-    [
-      'nor not to publish',
-      { publication: { ...claimed, service: 'absent' }, fetch: fetched, server: ready },
-      'publish',
-      'starting',
-    ],
-    [
-      'comes after them',
-      { publication: { ...shownReady, service: 'outdated' }, fetch: fetched, server: ready },
-      'ensureService',
-      'ready',
-    ],
-    [
-      'waits for its own next attempt',
-      {
-        publication: { ...shownReady, service: 'outdated' },
-        fetch: fetched,
-        server: ready,
-        serviceRetry: outage,
-      },
-      'rest',
-      'ready',
-    ],
-    [
-      'holds up no start',
-      { publication: { ...claimed, service: 'absent' }, fetch: fetched, serviceRetry: outage },
-      'start',
-      'starting',
-    ],
-    [
-      'and without it nothing is reached',
-      { publication: { ...shownReady, service: 'absent' }, fetch: fetched, server: ready, serviceRetry: outage },
-      'rest',
-      'unready',
-    ],
-    [
-      'waits where others change it again and again',
-      {
-        publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now + 1) },
-        fetch: fetched,
-        server: ready,
-      },
-      'rest',
-      'ready',
-    ],
-    [
-      'and is written when that is over',
-      {
-        publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now) },
-        fetch: fetched,
-        server: ready,
-      },
-      'ensureService',
-      'ready',
-    ],
-  ],
-  'a write that the cluster refuses': [
-    [
-      'is waited for by what answers, as pods are still sent there',
-      { clusterRetry: refusal, desired: stopped, publication: shownReady, server: ready },
-      'rest',
-      'stopping',
-    ],
-    [
-      'also by what was found running where pods are sent, before it is asked',
+    'also by what was found running where pods are sent, before it is asked': [
       { clusterRetry: refusal, desired: stopped, publication: shownReady, server: { ...found, port: 5001 } },
-      'rest',
-      'stopping',
+      'rest, stopping',
     ],
-    [
-      'and by a successor that pods are sent to already',
+    'and by a successor that pods are sent to already': [
       { clusterRetry: refusal, desired: stopped, publication: flipped, server: stopping, successor: nextReady },
-      'rest',
-      'stopping',
+      'rest, stopping',
     ],
-    [
-      'not by what answers elsewhere',
+    'not by what answers elsewhere': [
       { clusterRetry: refusal, desired: stopped, publication: shownElsewhere, server: ready },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'not where a person or memory wants it down',
-      { clusterRetry: refusal, desired: held, publication: shownReady, server: ready },
-      'stop',
-      'stopping',
+    'not where a person or memory wants it down': [
+      { ...shown, clusterRetry: refusal, desired: held },
+      'stop, stopping',
     ],
-    [
-      'not by what does not answer',
+    'not by what does not answer': [
       { clusterRetry: refusal, desired: stopped, publication: shownReady, server: unready },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'and the stop goes on when it got through',
-      { clusterRetry: { ...refusal, at: now }, desired: stopped, publication: shownReady, server: ready },
-      'withdraw',
-      'stopping',
+    'and the stop goes on when it got through': [
+      { ...shown, clusterRetry: { ...refusal, at: now }, desired: stopped },
+      'withdraw, stopping',
     ],
-  ],
-  'a slice that others change again and again': [
-    [
-      'is put right when its time has come',
-      { publication: { ...editedAgain, mendAt: now }, fetch: fetched, server: ready },
-      'publish',
-      'starting',
+  },
+  'a slice that others change again and again': given(
+    { fetch: fetched, server: ready },
+    {
+      'is put right when its time has come': [{ publication: { ...editedAgain, mendAt: now } }, 'publish, starting'],
+      'and not before': [{ publication: editedAgain }, 'rest, unready'],
+    },
+  ),
+  'the cluster is away': {
+    'nothing is claimed': [{ clusterRetry: outage }, 'rest, waiting'],
+    'what serves keeps serving': [{ ...shown, clusterRetry: outage }, 'rest, ready'],
+    'nothing is withdrawn, not even without a host address': [
+      { ...shown, clusterRetry: outage, address: noAddress },
+      'rest, unready',
     ],
-    ['and not before', { publication: editedAgain, fetch: fetched, server: ready }, 'rest', 'unready'],
-  ],
-  'the cluster is away': [
-    ['nothing is claimed', { clusterRetry: outage }, 'rest', 'waiting'],
-    ['what serves keeps serving', { clusterRetry: outage, publication: shownReady, server: ready }, 'rest', 'ready'],
-    [
-      'nothing is withdrawn, not even without a host address',
-      {
-        clusterRetry: outage,
-        publication: shownReady,
-        server: ready,
-        address: { ip: undefined, message: 'No network.' },
-      },
-      'rest',
-      'unready',
+    'a crashed server is started again although it cannot be withdrawn': [
+      { clusterRetry: outage, publication: shownReady, fetch: fetched, server: due },
+      'start, starting',
     ],
-    [
-      'a crashed server is started again although it cannot be withdrawn',
-      { clusterRetry: outage, publication: shownReady, fetch: fetched, server: { ...crashed, nextStartAt: now } },
-      'start',
-      'starting',
-    ],
-    [
-      'a stop does not wait for it',
-      { clusterRetry: outage, desired: stopped, publication: shownReady, server: ready },
-      'stop',
-      'stopping',
-    ],
-    [
-      'what was found running is not stopped for a change before pods can be told',
+    'a stop does not wait for it': [{ ...shown, clusterRetry: outage, desired: stopped }, 'stop, stopping'],
+    'what was found running is not stopped for a change before pods can be told': [
       { ...changed, clusterRetry: outage, server: found },
-      'rest',
-      'starting',
+      'rest, starting',
     ],
-    [
-      'what is left to write waits',
+    'what is left to write waits': [
       { clusterRetry: outage, desired: stopped, publication: shownReady },
-      'rest',
-      'stopping',
+      'rest, stopping',
     ],
-    [
-      'and is written when its time has come',
+    'and is written when its time has come': [
       { clusterRetry: { ...outage, at: now }, desired: stopped, publication: withdrawn },
-      'unpublish',
-      'stopping',
+      'unpublish, stopping',
     ],
-  ],
-  'a server is replaced without a gap': [
-    ['where both fit, the new one is started beside the old one', { ...changed, beside: fits }, 'startBeside', 'ready'],
-    [
-      'not as long as the change may be half of what is meant',
-      { ...changed, beside: fits, desired: { ...unsettledWish, digest: 'd2' } },
-      'rest',
-      'ready',
+  },
+  'a server is replaced without a gap': {
+    'where both fit, the new one is started beside the old one': [{ ...changed, beside: fits }, 'startBeside, ready'],
+    'not as long as the change may be half of what is meant': [
+      { ...changed, beside: fits, desired: unsettledChange },
+      'rest, ready',
     ],
-    ['the old one goes first where they do not fit', changed, 'withdraw', 'stopping'],
-    ['nor where the old one does not serve', { ...changed, beside: fits, server: unready }, 'withdraw', 'unready'],
-    ['which makes way then', { ...changed, beside: fits, server: unready, publication: withdrawn }, 'stop', 'stopping'],
-    [
-      'the old one is not published again while a newer model is fetched and pods are sent to one that was found running',
-      {
-        ...changed,
-        desired: { ...serve, source: 'https://models.example/b.gguf', digest: 'd3' },
-        fetch: { kind: 'running', source: 'https://models.example/b.gguf' },
-        successor: { ...next, unasked: true, port: 5002 },
-        publication: flipped,
-      },
-      'rest',
-      'fetching',
-    ],
-    [
-      'one that was found running is asked first whether it serves',
+    'the old one goes first where they do not fit': [changed, 'withdraw, stopping'],
+    'nor where the old one does not serve': [{ ...changed, beside: fits, server: unready }, 'withdraw, unready'],
+    'which makes way then': [{ ...changed, beside: fits, server: unready, publication: withdrawn }, 'stop, stopping'],
+    'the old one is not published again while a newer model is fetched and pods are sent to one that was found running':
+      [
+        {
+          ...changed,
+          desired: { ...serve, source: 'https://models.example/b.gguf', digest: 'd3' },
+          fetch: { kind: 'running', source: 'https://models.example/b.gguf' },
+          successor: { ...next, unasked: true, port: 5002 },
+          publication: flipped,
+        },
+        'rest, fetching',
+      ],
+    'one that was found running is asked first whether it serves': [
       { ...changed, beside: fits, server: found },
-      'rest',
-      'starting',
+      'rest, starting',
     ],
-    ['the old one serves while the new one loads', { ...changed, successor: next }, 'rest', 'ready'],
-    [
-      'the old one is published, should it not be',
+    'the old one serves while the new one loads': [{ ...changed, successor: next }, 'rest, ready'],
+    'the old one is published, should it not be': [
       { ...changed, successor: next, publication: withdrawn },
-      'publish',
-      'starting',
+      'publish, starting',
     ],
-    ['a new one that answers is published', { ...changed, successor: nextReady }, 'publish', 'ready'],
-    ['and takes over once it is', { ...changed, successor: nextReady, publication: flipped }, 'promote', 'ready'],
-    [
-      'not before the Endpoints say so as well',
+    'a new one that answers is published': [{ ...changed, successor: nextReady }, 'publish, ready'],
+    'and takes over once it is': [{ ...changed, successor: nextReady, publication: flipped }, 'promote, ready'],
+    'not before the Endpoints say so as well': [
       { ...changed, successor: nextReady, publication: { ...flipped, complete: false } },
-      'publish',
-      'ready',
+      'publish, ready',
     ],
-    [
-      'what an agent published before it ended is left alone',
+    'what an agent published before it ended is left alone': [
       { ...changed, successor: { ...next, unasked: true, port: 5002 }, publication: flipped },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    [
-      'a cluster that takes no write lets the old one serve',
+    'a cluster that takes no write lets the old one serve': [
       { ...changed, successor: nextReady, clusterRetry: outage },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    [
-      'the new one takes the place of one that is gone at once',
+    'the new one takes the place of one that is gone at once': [
       { ...changed, successor: next, server: crashed, publication: withdrawn },
-      'promote',
-      'starting',
+      'promote, starting',
     ],
-    [
-      'one that crashed is withdrawn, the new one does not answer yet',
+    'one that crashed is withdrawn, the new one does not answer yet': [
       { ...changed, successor: next, server: stopping },
-      'withdraw',
-      'stopping',
+      'withdraw, stopping',
     ],
-    [
-      'a Restart that is asked for again is the one that is under way',
-      { publication: shownReady, fetch: fetched, server: ready, successor: { ...next, digest: 'd1' } },
-      'rest',
-      'ready',
+    'a Restart that is asked for again is the one that is under way': [
+      { ...serving, successor: { ...next, digest: 'd1' } },
+      'rest, ready',
     ],
-    [
-      'a new one that failed is tried again later, and the old one serves',
+    'a new one that failed is tried again later, and the old one serves': [
       { ...changed, beside: fits, successor: nextFailed },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    [
-      'a Restart that a person asks for does not wait for that time',
+    'a Restart that a person asks for does not wait for that time': [
       { ...changed, beside: fits, successor: nextFailed, restartAsked: true },
-      'startBeside',
-      'ready',
+      'startBeside, ready',
     ],
-    [
-      'when its time has come',
+    'when its time has come': [
       { ...changed, beside: fits, successor: { ...nextFailed, nextStartAt: now } },
-      'startBeside',
-      'ready',
+      'startBeside, ready',
     ],
-    [
-      'and when nobody knows any more whether both fit, that is asked before the old one is touched',
+    'and when nobody knows any more whether both fit, that is asked before the old one is touched': [
       { ...changed, beside: undefined, successor: { ...nextFailed, nextStartAt: now } },
-      'sizeUp',
-      'ready',
+      'sizeUp, ready',
     ],
-    [
-      'one of another specification is dropped',
+    'one of another specification is dropped': [
       { ...changed, successor: { ...next, digest: 'd3' } },
-      'dropSuccessor',
-      'ready',
+      'dropSuccessor, ready',
     ],
-    [
-      'not while the change may be half of what is meant',
-      { ...changed, desired: { ...unsettledWish, digest: 'd2' }, successor: { ...next, digest: 'd3' } },
-      'rest',
-      'ready',
+    'not while the change may be half of what is meant': [
+      { ...changed, desired: unsettledChange, successor: { ...next, digest: 'd3' } },
+      'rest, ready',
     ],
-    [
-      'one that failed as well',
-      { publication: shownReady, fetch: fetched, server: ready, successor: nextFailed },
-      'dropSuccessor',
-      'ready',
-    ],
-    [
-      'a change that is taken back drops it',
-      { publication: shownReady, fetch: fetched, server: ready, successor: next },
-      'dropSuccessor',
-      'ready',
-    ],
-    [
-      'unless pods were told of it: then the swap is finished, and what is wanted now is the next one',
+    'one that failed as well': [{ ...serving, successor: nextFailed }, 'dropSuccessor, ready'],
+    'a change that is taken back drops it': [{ ...serving, successor: next }, 'dropSuccessor, ready'],
+    'unless pods were told of it: then the swap is finished, and what is wanted now is the next one': [
       { publication: flipped, fetch: fetched, server: ready, successor: nextReady },
-      'promote',
-      'ready',
+      'promote, ready',
     ],
-    [
-      'it waits for the cluster where that takes no write',
+    'it waits for the cluster where that takes no write': [
       {
         publication: { ...flipped, complete: false },
         fetch: fetched,
@@ -1204,271 +804,161 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
         successor: nextReady,
         clusterRetry: outage,
       },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    [
-      'a Model that is gone finishes it as well',
+    'a Model that is gone finishes it as well': [
       { desired: modelMissing, publication: flipped, server: ready, successor: nextReady },
-      'promote',
-      'ready',
+      'promote, ready',
     ],
-    [
-      'one that pods were not told of is not kept when its predecessor is gone',
+    'one that pods were not told of is not kept when its predecessor is gone': [
       { publication: withdrawn, fetch: fetched, server: crashed, successor: nextReady },
-      'dropSuccessor',
-      'starting',
+      'dropSuccessor, starting',
     ],
-    [
-      'one that is stopped for its successor goes on where the cluster does not take the withdrawal',
+    'one that is stopped for its successor goes on where the cluster does not take the withdrawal': [
       { ...changed, clusterRetry: outage },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    [
-      'it is stopped where pods were not told of it',
+    'it is stopped where pods were not told of it': [
       { ...changed, clusterRetry: outage, publication: withdrawn },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'no third one is started while the one before finishes',
+    'no third one is started while the one before finishes': [
       { ...changed, beside: fits, retiring: 'Finishing.' },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    [
-      'nor one in the place of a crashed one',
+    'nor one in the place of a crashed one': [
       { publication: withdrawn, fetch: fetched, server: { kind: 'none' }, retiring: 'Finishing.' },
-      'rest',
-      'starting',
+      'rest, starting',
     ],
-    [
-      'a stop ends both',
+    'a stop ends both': [
       { desired: stopped, server: ready, successor: next, publication: withdrawn },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'also one that is alone by now',
+    'also one that is alone by now': [
       { desired: stopped, server: stopping, successor: next, publication: withdrawn },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'and waits for the one that finishes',
+    'and waits for the one that finishes': [
       { desired: stopped, retiring: 'Finishing.', publication: withdrawn },
-      'rest',
-      'stopping',
+      'rest, stopping',
     ],
-    [
-      'another agent that has the service gets it alone',
+    'another agent that has the service gets it alone': [
       { server: ready, successor: next, publication: foreign },
-      'stop',
-      'foreign',
+      'stop, foreign',
     ],
-    [
-      'a Model that is gone needs no second server',
-      { desired: modelMissing, server: ready, successor: next, publication: shownReady },
-      'dropSuccessor',
-      'ready',
+    'a Model that is gone needs no second server': [
+      { ...shown, desired: modelMissing, successor: next },
+      'dropSuccessor, ready',
     ],
-  ],
-  'a specification that cannot be read': [
-    [
-      'takes nothing from a server that serves',
-      { desired: unreadable, publication: shownReady, server: ready },
-      'rest',
-      'ready',
+  },
+  'a specification that cannot be read': {
+    'takes nothing from a server that serves': [{ ...shown, desired: unreadable }, 'rest, ready'],
+    'nor from one of which nobody knows any more whether it is for a Mac': [
+      { ...shown, desired: unreadableElsewhere },
+      'rest, ready',
     ],
-    [
-      'nor from one of which nobody knows any more whether it is for a Mac',
-      { desired: unreadableElsewhere, publication: shownReady, server: ready },
-      'rest',
-      'ready',
-    ],
-    [
-      'whose address is published, should it not be',
+    'whose address is published, should it not be': [
       { desired: unreadable, publication: withdrawn, server: ready },
-      'publish',
-      'starting',
+      'publish, starting',
     ],
-    [
-      'one that an earlier agent left is asked',
+    'one that an earlier agent left is asked': [
       { desired: unreadable, publication: shownReady, server: found },
-      'rest',
-      'starting',
+      'rest, starting',
     ],
-    [
-      'a server beside it is not wanted any more',
-      { desired: unreadable, publication: shownReady, server: ready, successor: next },
-      'dropSuccessor',
-      'ready',
+    'a server beside it is not wanted any more': [
+      { ...shown, desired: unreadable, successor: next },
+      'dropSuccessor, ready',
     ],
-    [
-      'nothing is begun for it',
-      { desired: unreadable, publication: claimed, server: crashed },
-      'unpublish',
-      'stopping',
-    ],
-    [
-      'one that gives way is withdrawn',
-      { unloaded, desired: unreadable, publication: shownReady, server: ready },
-      'withdraw',
-      'stopping',
-    ],
-    ['and stopped', { unloaded, desired: unreadable, publication: withdrawn, server: ready }, 'stop', 'stopping'],
-    [
-      'as is one whose Model is gone',
+    'nothing is begun for it': [{ desired: unreadable, publication: claimed, server: crashed }, 'unpublish, stopping'],
+    'one that gives way is withdrawn': [{ ...shown, unloaded, desired: unreadable }, 'withdraw, stopping'],
+    'and stopped': [{ unloaded, desired: unreadable, publication: withdrawn, server: ready }, 'stop, stopping'],
+    'as is one whose Model is gone': [
       { unloaded, desired: modelMissing, publication: withdrawn, server: ready },
-      'stop',
-      'stopping',
+      'stop, stopping',
     ],
-    [
-      'and one that a rule spares',
-      { unloaded, desired: { ...argsRejected, spares: { except: undefined } }, publication: withdrawn, server: ready },
-      'stop',
-      'stopping',
+    'and one that a rule spares': [
+      { unloaded, desired: spared, publication: withdrawn, server: ready },
+      'stop, stopping',
     ],
-    ['and it says why', { desired: unreadable }, 'rest', 'refused'],
-    ['not where nobody knows whether it is for a Mac', { desired: unreadableElsewhere }, 'rest', 'stopped'],
-  ],
-  'nobody asks for it': [
-    ['it is withdrawn first', { unloaded: unused, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
-    ['then it is stopped', { unloaded: unused, publication: withdrawn, server: ready }, 'stop', 'stopping'],
-    ['its requests finish', { unloaded: unused, publication: withdrawn, server: stopping }, 'rest', 'stopping'],
-    ['the claim stays', { unloaded: unused, publication: withdrawn }, 'rest', 'stopped'],
-    [
-      'what the cluster cannot be told is not done',
-      { unloaded: unused, publication: shownReady, server: ready, clusterRetry: outage },
-      'rest',
-      'ready',
-    ],
-    [
-      'somebody who suspends it gets it suspended',
-      { unloaded: unused, desired: stopped, publication: withdrawn },
-      'unpublish',
-      'stopping',
-    ],
-  ],
-  'there is no memory for it': [
-    ['it is claimed all the same', { obstacle }, 'claim', 'waiting'],
-    ['and its model fetched', { obstacle, publication: claimed }, 'fetch', 'fetching'],
-    ['it is not started', { obstacle, publication: claimed, fetch: fetched }, 'rest', 'waiting'],
-    [
-      'nor started again after a crash',
-      { obstacle, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
-      'rest',
-      'waiting',
-    ],
-    [
-      'nor with another specification after a crash',
-      { obstacle, publication: withdrawn, fetch: fetched, server: { ...crashed, digest: 'd0' } },
-      'rest',
-      'waiting',
-    ],
-    [
-      'one that serves is not touched',
-      { obstacle, publication: shownReady, fetch: fetched, server: ready },
-      'rest',
-      'ready',
-    ],
-    [
-      'what it left published when its server ended is withdrawn first',
-      { obstacle, publication: shownReady, fetch: fetched },
-      'withdraw',
-      'starting',
-    ],
-  ],
-  'it gives way to a service of higher priority': [
-    [
-      'it is withdrawn first',
-      { unloaded, publication: shownReady, fetch: fetched, server: ready },
-      'withdraw',
-      'stopping',
-    ],
-    ['then it is stopped', { unloaded, publication: withdrawn, fetch: fetched, server: ready }, 'stop', 'stopping'],
-    [
-      'while it still loads as well',
-      { unloaded, publication: claimed, fetch: fetched, server: starting },
-      'stop',
-      'stopping',
-    ],
-    [
-      'with the server that was to take its place',
-      { unloaded, publication: withdrawn, fetch: fetched, server: stopping, successor: next },
-      'stop',
-      'stopping',
-    ],
-    ['its requests finish', { unloaded, publication: withdrawn, fetch: fetched, server: stopping }, 'rest', 'stopping'],
-    [
-      'without the cluster too, as the memory is needed',
-      { unloaded, publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
-      'stop',
-      'stopping',
-    ],
-    [
-      'and nothing is started before the other one was answered',
-      { unloaded, publication: withdrawn, fetch: fetched },
-      'rest',
-      'waiting',
-    ],
-    [
-      'nor tried again, should it have failed meanwhile',
-      { unloaded, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
-      'rest',
-      'waiting',
-    ],
-    [
-      'once it is down it waits for memory, and keeps its claim',
-      { unloaded, obstacle, publication: withdrawn, fetch: fetched },
-      'rest',
-      'waiting',
-    ],
-  ],
-  'a change is weighed before anything is stopped for it': [
-    ['how much the new server needs is found out', { ...changed, beside: undefined }, 'sizeUp', 'ready'],
-    [
-      'of a Restart as well',
-      { publication: shownReady, fetch: fetched, server: ready, restartAsked: true, beside: undefined },
-      'sizeUp',
-      'ready',
-    ],
-    [
-      'not before the change is settled',
-      { ...changed, beside: undefined, desired: { ...unsettledWish, digest: 'd2' } },
-      'rest',
-      'ready',
-    ],
-    [
-      'nor while the server before still finishes',
+    'and it says why': [{ desired: unreadable }, 'rest, refused'],
+    'not where nobody knows whether it is for a Mac': [{ desired: unreadableElsewhere }, 'rest, stopped'],
+  },
+  'nobody asks for it': given(
+    { unloaded: unused },
+    {
+      'it is withdrawn first': [shown, 'withdraw, stopping'],
+      'then it is stopped': [{ publication: withdrawn, server: ready }, 'stop, stopping'],
+      'its requests finish': [{ publication: withdrawn, server: stopping }, 'rest, stopping'],
+      'the claim stays': [{ publication: withdrawn }, 'rest, stopped'],
+      'what the cluster cannot be told is not done': [{ ...shown, clusterRetry: outage }, 'rest, ready'],
+      'somebody who suspends it gets it suspended': [
+        { desired: stopped, publication: withdrawn },
+        'unpublish, stopping',
+      ],
+    },
+  ),
+  'there is no memory for it': given(
+    { obstacle },
+    {
+      'it is claimed all the same': [{}, 'claim, waiting'],
+      'and its model fetched': [{ publication: claimed }, 'fetch, fetching'],
+      'it is not started': [{ publication: claimed, fetch: fetched }, 'rest, waiting'],
+      'nor started again after a crash': [{ publication: withdrawn, fetch: fetched, server: due }, 'rest, waiting'],
+      'nor with another specification after a crash': [
+        { publication: withdrawn, fetch: fetched, server: crashedBefore },
+        'rest, waiting',
+      ],
+      'one that serves is not touched': [serving, 'rest, ready'],
+      'what it left published when its server ended is withdrawn first': [
+        { publication: shownReady, fetch: fetched },
+        'withdraw, starting',
+      ],
+    },
+  ),
+  'it gives way to a service of higher priority': given(
+    { unloaded, fetch: fetched },
+    {
+      'it is withdrawn first': [shown, 'withdraw, stopping'],
+      'then it is stopped': [{ publication: withdrawn, server: ready }, 'stop, stopping'],
+      'while it still loads as well': [{ publication: claimed, server: starting }, 'stop, stopping'],
+      'with the server that was to take its place': [
+        { publication: withdrawn, server: stopping, successor: next },
+        'stop, stopping',
+      ],
+      'its requests finish': [{ publication: withdrawn, server: stopping }, 'rest, stopping'],
+      'without the cluster too, as the memory is needed': [{ ...shown, clusterRetry: outage }, 'stop, stopping'],
+      'and nothing is started before the other one was answered': [{ publication: withdrawn }, 'rest, waiting'],
+      'nor tried again, should it have failed meanwhile': [{ publication: withdrawn, server: due }, 'rest, waiting'],
+      'once it is down it waits for memory, and keeps its claim': [
+        { obstacle, publication: withdrawn },
+        'rest, waiting',
+      ],
+    },
+  ),
+  'a change is weighed before anything is stopped for it': {
+    'how much the new server needs is found out': [{ ...changed, beside: undefined }, 'sizeUp, ready'],
+    'of a Restart as well': [{ ...serving, restartAsked: true, beside: undefined }, 'sizeUp, ready'],
+    'not before the change is settled': [{ ...changed, beside: undefined, desired: unsettledChange }, 'rest, ready'],
+    'nor while the server before still finishes': [
       { ...changed, beside: undefined, retiring: 'Finishing.' },
-      'rest',
-      'ready',
+      'rest, ready',
     ],
-    ['what would not fit even in place of the old one lets it serve', { ...changed, instead }, 'rest', 'ready'],
-    ['and be published, should it not be', { ...changed, instead, publication: withdrawn }, 'publish', 'starting'],
-    [
-      'one that does not answer is not stopped for it either',
+    'what would not fit even in place of the old one lets it serve': [{ ...changed, instead }, 'rest, ready'],
+    'and be published, should it not be': [{ ...changed, instead, publication: withdrawn }, 'publish, starting'],
+    'one that does not answer is not stopped for it either': [
       { ...changed, instead, publication: withdrawn, server: unready },
-      'rest',
-      'unready',
+      'rest, unready',
     ],
-  ],
-  'before the first list': [
-    [
-      'nothing is concluded',
-      { desired: { kind: 'unknown', message: 'Waiting.' }, server: ready, publication: shownReady },
-      'rest',
-      'waiting',
-    ],
-  ],
+  },
+  'before the first list': {
+    'nothing is concluded': [{ ...shown, desired: { kind: 'unknown', message: 'Waiting.' } }, 'rest, waiting'],
+  },
 }
 
-describe.each(Object.entries(stories))('%s', (_story, rows) => {
-  test.each(rows)('%s', (_sentence, facts, step, state) => {
-    const result = plan({ ...idle, ...facts })
-    expect([result.step.do, result.state]).toEqual([step, state])
+describe.each(Object.entries(stories))('%s', (_title, story) => {
+  test.each(Object.entries(story))('%s', (_sentence, [facts, outcome]) => {
+    const { step, state } = plan({ ...idle, ...facts })
+    expect(`${step.do}, ${state}`).toBe(outcome)
   })
 })
 
@@ -1497,7 +987,9 @@ test.each<[what: string, facts: Partial<Observation>, isKept: boolean]>([
 })
 
 test('every plan that rests has a sentence, and every wait for a time names it', () => {
-  const plans = Object.values(stories).flatMap((rows) => rows.map(([, facts]) => plan({ ...idle, ...facts })))
+  const plans = Object.values(stories)
+    .flatMap((story) => Object.values(story))
+    .map(([facts]) => plan({ ...idle, ...facts }))
   const silent = plans.filter((one) => one.message === '' && !one.forget && one.state !== 'waiting')
   const timeless = plans.filter((one) => one.message === outage.message && one.retryAt === undefined)
   expect({ silent, timeless }).toEqual({ silent: [], timeless: [] })
