@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { applyModel } from './apply-model.ts'
 import { reloadKubeconfig, selectContext } from './cluster-commands.ts'
-import { failed, refused, type Rooms } from './command.ts'
+import { failed, type Known, knownService, type Outcome, refused, type Rooms } from './command.ts'
 import { deleteModel } from './delete-model.ts'
 import { cancelPull, pruneModels, pullModel, removeModel } from './model-commands.ts'
 import { cancelRuntimeChange, changeRuntime, pauseOrResume, resync, serveAgain, shutdown } from './node-commands.ts'
@@ -21,7 +21,7 @@ import { setHostAddress, updateSettings } from './settings.ts'
 import { messageOf } from '../util/message-of.ts'
 import { refKey } from '../util/object-key.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-import type { Command, CommandRequest, CommandResult } from '../../contract/commands.ts'
+import type { Command, CommandRequest, CommandResult, ServiceRef } from '../../contract/commands.ts'
 
 /** A client that lost its connection asks again soon, or not at all. */
 const rememberedMs = 3_600_000
@@ -117,23 +117,23 @@ function subjectOf(command: Command): string | undefined {
 function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
   switch (command.name) {
     case 'stop':
-      return stop(rooms, command)
+      return onService(rooms, command, stop)
     case 'start':
-      return start(rooms, command)
+      return onService(rooms, command, start)
     case 'restart':
-      return restart(rooms, command)
+      return onService(rooms, command, restart)
     case 'evict':
-      return evict(rooms, command)
+      return onService(rooms, command, evict)
     case 'bringBack':
-      return bringBack(rooms, command)
+      return onService(rooms, command, bringBack)
     case 'protect':
-      return protect(rooms, command)
+      return onService(rooms, command, protect)
     case 'cancelDownload':
-      return cancelDownload(rooms, command)
+      return onService(rooms, command, cancelDownload)
     case 'skipDrain':
-      return skipDrain(rooms, command)
+      return onService(rooms, command, skipDrain)
     case 'release':
-      return release(rooms, command)
+      return onService(rooms, command, release)
     case 'resync':
       return resync(rooms)
     case 'pauseNode':
@@ -160,9 +160,9 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
     case 'applyModel':
       return applyModel(rooms, command)
     case 'deleteModel':
-      return deleteModel(rooms, command)
+      return onService(rooms, command, deleteModel)
     case 'setContextSize':
-      return setContextSize(rooms, command)
+      return onService(rooms, command, setContextSize)
     case 'changeRuntime':
       return changeRuntime(rooms, command)
     case 'cancelRuntimeChange':
@@ -170,4 +170,14 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
     case 'shutdown':
       return shutdown(rooms, command)
   }
+}
+
+/** Carries out what concerns a service that is shown here. */
+async function onService<Asked extends Command & { readonly service: ServiceRef }>(
+  rooms: Rooms,
+  command: Asked,
+  carryOut: (rooms: Rooms, known: Known, command: Asked) => CommandResult | Outcome,
+): Outcome {
+  const known = knownService(rooms, command.service)
+  return typeof known === 'string' ? refused(known) : carryOut(rooms, known, command)
 }

@@ -1,4 +1,4 @@
-import { done, knownService, type Outcome, refused, refusedByCluster, type Rooms } from './command.ts'
+import { done, type Known, type Outcome, refused, refusedByCluster, type Rooms } from './command.ts'
 import { type ApiError, isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import {
@@ -23,11 +23,9 @@ const maxAttempts = 10
 type DeleteModel = Extract<Command, { name: 'deleteModel' }>
 
 /** The InferenceService first, so that what it runs on is not taken from it; then its Model, where that is ours to delete. */
-export async function deleteModel(rooms: Rooms, command: DeleteModel): Outcome {
+export async function deleteModel(rooms: Rooms, known: Known, command: DeleteModel): Outcome {
   const { service: ref, uid, evenIfManaged } = command
-  const known = knownService(rooms, ref)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(ref)
+  const { key } = known.report
   const { api } = known.session.cluster
   const asked = uid ?? known.uid
   try {

@@ -4,7 +4,6 @@ import {
   dropHold,
   holdHere,
   type Known,
-  knownService,
   type Outcome,
   refused,
   refusedByCluster,
@@ -20,15 +19,16 @@ import {
   parseInferenceService,
   resources,
 } from '../kube/resources.ts'
-import { refKey } from '../util/object-key.ts'
-import type { Command, ServiceRef } from '../../contract/commands.ts'
+import type { Command, CommandResult, ServiceRef } from '../../contract/commands.ts'
 import { formatTokens } from '../../contract/format.ts'
 
 /** In the cluster, so that every agent and every tool sees it; or only here, where the cluster does not take it. */
-export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { name: 'stop' }>): Outcome {
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
+export async function stop(
+  rooms: Rooms,
+  known: Known,
+  { service, scope }: Extract<Command, { name: 'stop' }>,
+): Outcome {
+  const { key } = known.report
   if (scope === 'here') {
     if (known.personsHold) {
       return done(`${key} is already held back on this machine. ${known.personsHold.message}`)
@@ -53,10 +53,8 @@ export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { 
 }
 
 /** Undoes every stop: the hold on this machine, and the stop in the cluster. */
-export async function start(rooms: Rooms, { service }: Extract<Command, { name: 'start' }>): Outcome {
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
+export async function start(rooms: Rooms, known: Known, { service }: Extract<Command, { name: 'start' }>): Outcome {
+  const { key } = known.report
   const wasIdle = known.session.reconciler.wake(key)
   const wasHeld = known.report.hold !== undefined
   if (wasHeld) {
@@ -126,11 +124,13 @@ const resumption: Change = (metadata, { suspend, replicas }) => {
 const replicasIn = (text = ''): number => (/^([1-9]|10)$/.test(text) ? Number(text) : 1)
 
 /** In the specification, so that it counts on whatever machine serves it. */
-export async function setContextSize(rooms: Rooms, command: Extract<Command, { name: 'setContextSize' }>): Outcome {
+export async function setContextSize(
+  rooms: Rooms,
+  known: Known,
+  command: Extract<Command, { name: 'setContextSize' }>,
+): Outcome {
   const { service, contextSize } = command
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
+  const { key } = known.report
   const context = contextSize === null ? 'the default context' : `a context of ${formatTokens(contextSize)}`
   let before: number | null = null
   try {
@@ -203,16 +203,13 @@ async function changeInCluster(
 }
 
 /** A new server process, also in place of a serving one; the back-off after crashes ends. */
-export function restart(rooms: Rooms, { service }: Extract<Command, { name: 'restart' }>): Outcome {
-  return Promise.resolve(restarted(rooms, service))
-}
-
-function restarted(rooms: Rooms, service: Parameters<typeof refKey>[0]) {
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
+export function restart(
+  _rooms: Rooms,
+  known: Known,
+  { service }: Extract<Command, { name: 'restart' }>,
+): CommandResult {
   const { reconciler } = known.session
-  const { plan, observed } = known.report
+  const { key, plan, observed } = known.report
   if (observed.paused) return refused(`${key} is not restarted: this machine is paused; resume it first.`)
   if (observed.desired.kind === 'stopped' || observed.desired.kind === 'held') {
     return refused(`${key} is not restarted, since it is stopped. ${plan.message}`, {
@@ -232,10 +229,8 @@ function restarted(rooms: Rooms, service: Parameters<typeof refKey>[0]) {
 }
 
 /** Leaves memory now, on this machine, until brought back. */
-export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 'evict' }>): Outcome {
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
+export async function evict(rooms: Rooms, known: Known, { service }: Extract<Command, { name: 'evict' }>): Outcome {
+  const { key } = known.report
   if (known.personsHold) {
     return done(`${key} is already held back on this machine. ${known.personsHold.message}`)
   }
@@ -250,10 +245,12 @@ export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 
 }
 
 /** Ends whatever holds a service back on this machine; a stop in the cluster stays. */
-export async function bringBack(rooms: Rooms, { service }: Extract<Command, { name: 'bringBack' }>): Outcome {
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
+export async function bringBack(
+  rooms: Rooms,
+  known: Known,
+  { service }: Extract<Command, { name: 'bringBack' }>,
+): Outcome {
+  const { key } = known.report
   if (known.session.reconciler.wake(key)) return done(`${key} is started on this machine.`)
   if (!known.report.hold) return done(`${key} is not held back on this machine.`)
   await dropHold(rooms, known)
@@ -262,11 +259,9 @@ export async function bringBack(rooms: Rooms, { service }: Extract<Command, { na
 }
 
 /** Keeps a service from eviction on this machine, or no longer; what its specification says stays. */
-export async function protect(rooms: Rooms, command: Extract<Command, { name: 'protect' }>): Outcome {
+export async function protect(rooms: Rooms, known: Known, command: Extract<Command, { name: 'protect' }>): Outcome {
   const { service, protect: wanted } = command
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
+  const { key } = known.report
   const { unloadReasons, changed, history } = rooms
   const { spec } = known.report.service ?? {}
   const isBySpec = spec?.ok === true && spec.value.evictionProtection
@@ -295,12 +290,9 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
 }
 
 /** Lets another machine take the service. */
-export async function release(rooms: Rooms, { service }: Extract<Command, { name: 'release' }>): Outcome {
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
+export async function release(rooms: Rooms, known: Known): Outcome {
+  const { key, hold, observed } = known.report
   if (known.personsHold) return done(`${key} is already free for other machines. ${known.personsHold.message}`)
-  const { hold, observed } = known.report
   const { claim, message } = observed.publication
   if (!hold && claim !== 'ours' && claim !== 'uncertain') {
     return refused(`${key} is not released: this machine has no claim on it. ${message}`.trim())
@@ -315,23 +307,19 @@ export async function release(rooms: Rooms, { service }: Extract<Command, { name
 }
 
 /** Ends a drain at once: requests in flight are cut short. */
-export function skipDrain(rooms: Rooms, { service }: Extract<Command, { name: 'skipDrain' }>): Outcome {
-  const known = knownService(rooms, service)
-  const key = refKey(service)
-  if (typeof known === 'string') return Promise.resolve(refused(known))
-  return Promise.resolve(
-    rooms.servers.skipDrain(key)
-      ? done(`The server of ${key} ends now; requests in flight are cut off.`)
-      : refused(`The server of ${key} is not waiting for requests to finish.`),
-  )
+export function skipDrain({ servers }: Rooms, { report: { key } }: Known): CommandResult {
+  return servers.skipDrain(key)
+    ? done(`The server of ${key} ends now; requests in flight are cut off.`)
+    : refused(`The server of ${key} is not waiting for requests to finish.`)
 }
 
 /** Ends a download and does not begin it again until a person starts the service. */
-export async function cancelDownload(rooms: Rooms, { service }: Extract<Command, { name: 'cancelDownload' }>): Outcome {
-  const known = knownService(rooms, service)
-  if (typeof known === 'string') return refused(known)
-  const key = refKey(service)
-  const { fetch, observed, plan } = known.report
+export async function cancelDownload(
+  rooms: Rooms,
+  known: Known,
+  { service }: Extract<Command, { name: 'cancelDownload' }>,
+): Outcome {
+  const { key, fetch, observed, plan } = known.report
   // A download that is just about to begin is shown as one already.
   if (!fetch.isRunning && plan.state !== 'fetching') return refused(`Nothing is being downloaded for ${key}.`)
   if (observed.server.kind === 'ready' || observed.server.kind === 'unready') {
