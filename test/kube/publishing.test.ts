@@ -586,9 +586,8 @@ describe('publishing', () => {
 
 describe('publishing when the cluster misbehaves', () => {
   test('a write whose answer got lost is recognised as ours', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('lossy')
     await done(agent.publisher.claim(target))
     await done(agent.publisher.ensureService(target))
@@ -613,11 +612,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('after 150 s without a renewal the claim is uncertain, and sure again with the first success', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
-      renewEveryMs: 20,
-    })
+    await using room = await publishingInSimulation({ renewEveryMs: 20 })
+    const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('cut')
     await serve(agent, target)
     const outage = sim.faults.add({
@@ -638,11 +634,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('a write that the server refuses is a failure: nothing is held to be said, and the end waits for its limit', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
-      renewEveryMs: 20,
-    })
+    await using room = await publishingInSimulation({ renewEveryMs: 20 })
+    const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('refused')
     await serve(agent, target)
     const invalid = { kind: 'status', code: 422, reason: 'Invalid', message: 'not by this webhook' } as const
@@ -666,9 +659,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('a Service that cannot be written holds up neither publication nor withdrawal, and its target port is nobody’s business', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('walled')
     await done(agent.publisher.claim(target))
     sim.faults.add({
@@ -690,9 +682,8 @@ describe('publishing when the cluster misbehaves', () => {
   test.each(['services', 'endpoints'])(
     '%s that the cluster does not answer to hold up no withdrawal of the slice',
     async (resource) => {
-      await using sim = await KubeSim.start({ garbageCollection: false })
-      const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-      await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+      await using room = await publishingInSimulation()
+      const { sim, cluster, agent } = room
       const target = await cluster.inferenceService('hanging')
       await done(agent.publisher.claim(target))
       const stalled = sim.faults.add({ on: { resource, verb: 'create' }, fault: { kind: 'stall' } })
@@ -706,9 +697,8 @@ describe('publishing when the cluster misbehaves', () => {
   )
 
   test('what others change in a slice is put right at once three times, and then named and put right now and then', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { cluster, agent } = room
     const target = await cluster.inferenceService('edited')
     await serve(agent, target)
     const seen = () => agent.publisher.observe(target)
@@ -741,11 +731,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('Endpoints that others change or delete are put right after the next look at all of them, and a refusal is tried again', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
-      renewEveryMs: 20,
-    })
+    await using room = await publishingInSimulation({ renewEveryMs: 20 })
+    const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('legacy')
     const forbidden = sim.faults.add({
       on: { resource: 'endpoints' },
@@ -793,9 +780,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('Endpoints whose removal fails are removed with the next try', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('sticky')
     await serve(agent, target)
     sim.faults.add({
@@ -841,9 +827,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('Endpoints of somebody else are looked at again after 30 s, and then ever more seldom', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { cluster, agent } = room
     await cluster.create('endpoints', { metadata: { name: 'theirs' }, subsets: [] })
     const clock = { now: 0 }
     const writer = new EndpointsWriter({
@@ -859,9 +844,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('Endpoints that are written while all are listed are known as they were written', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { cluster, agent } = room
     const { uid } = await cluster.inferenceService('listed')
     const wanted = { ...publication, namespace: 'default', name: 'listed', serviceName: 'listed', uid }
     const moved = { ...wanted, published: { ...server, port: 53_212 } }
@@ -884,9 +868,8 @@ describe('publishing when the cluster misbehaves', () => {
   test.each(['app', 'llmkube.ai/managed-by'])(
     'a Service of which a webhook changes the label %s in every answer is put right three times at once, and then now and then',
     async (label) => {
-      await using sim = await KubeSim.start({ garbageCollection: false })
-      const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-      await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+      await using room = await publishingInSimulation()
+      const { cluster, agent } = room
       const target = await cluster.inferenceService('hooked')
       changeInFlight(agent, 'services', { metadata: { labels: { [label]: 'another' } } })
       await serve(agent, target)
@@ -917,9 +900,8 @@ describe('publishing when the cluster misbehaves', () => {
   )
 
   test('Endpoints that a webhook changes in every answer are put right three times at once, and then now and then', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { cluster, agent } = room
     const target = await cluster.inferenceService('hooked')
     changeInFlight(agent, 'endpoints', { metadata: { labels: { app: 'another' } } })
     await serve(agent, target)
@@ -944,9 +926,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('what the service itself changes about its ports is nobody else’s edit', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { cluster, agent } = room
     const target = await cluster.inferenceService('moving')
     await serve(agent, target)
     for (const endpointPort of [9_001, undefined, 9_002, undefined, 9_003, undefined]) {
@@ -998,9 +979,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('Endpoints that are refused each time do not keep a claim from others for good', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('stuck')
     await serve(agent, target)
     sim.faults.add({ on: { resource: 'endpoints' }, times: Infinity, fault: { kind: 'status', code: 500 } })
@@ -1011,9 +991,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('edits of a Service by others keep no agent from a claim that is free', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { cluster, agent } = room
     const target = await cluster.inferenceService('edited')
     await serve(agent, target)
     changeInFlight(agent, 'services', { metadata: { labels: { app: 'another' } } })
@@ -1084,9 +1063,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('writes that waited when the watch was interrupted are dropped', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('queued')
     await done(agent.publisher.claim(target))
     await done(agent.publisher.ensureService(target))
@@ -1100,9 +1078,8 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('a shutdown does not wait for a cluster that does not answer', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    await using room = await publishingInSimulation()
+    const { sim, cluster, agent } = room
     const [deaf, fine] = [await cluster.inferenceService('deaf'), await cluster.inferenceService('fine')]
     await serve(agent, deaf)
     await serve(agent, fine)
@@ -1130,6 +1107,17 @@ describe('publishing when the cluster misbehaves', () => {
     expect(late.publisher.observe(target).claim.kind).toBe('dead')
   })
 })
+
+/** A cluster that misbehaves on demand, and one agent that publishes there. */
+async function publishingInSimulation(options: Parameters<typeof startPublishing>[2] = {}) {
+  await using stack = new AsyncDisposableStack()
+  const sim = stack.use(await KubeSim.start({ garbageCollection: false }))
+  const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+  const on = { connection: sim.connection(), namespace: 'default' }
+  const agent = stack.use(await startPublishing(on, 'node-a', options))
+  const owned = stack.move()
+  return { sim, cluster, agent, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+}
 
 async function serve({ publisher }: PublishingAgent, target: PublishTarget): Promise<void> {
   await done(publisher.claim(target))
