@@ -334,9 +334,7 @@ describe('on a real API server', () => {
 
   test('a context size is set in the cluster, and the server starts again with it', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny', { spec: { contextSize: 8_192 } })
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { spec: { contextSize: 8_192 } })
     const service = { namespace: world.namespace, name: 'tiny' }
     expect(await run(agent, { name: 'setContextSize', service, contextSize: 4_096 })).toEqual({
       outcome: 'done',

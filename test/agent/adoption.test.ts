@@ -73,9 +73,7 @@ describe('what outlives the agent', () => {
 
   test('an agent that is told to keep its servers leaves them and what is published, and the next one takes them', async () => {
     await using world = await openInProcess()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid, port } = await agent.untilReady('tiny')
+    const { agent, pid, port } = await world.serving('tiny')
     await untilToldServing(world)
     await agent.leave()
     const left = [await commandLineOf(pid), await world.published('tiny'), await world.condition('tiny')]
@@ -90,9 +88,7 @@ describe('what outlives the agent', () => {
 
   test('a server taken over before there is a kubeconfig goes on when there is one', async () => {
     await using world = await openInProcess()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid, port } = await agent.untilReady('tiny')
+    const { agent, pid, port } = await world.serving('tiny')
     await untilToldServing(world)
     await agent.leave()
     const kubeconfig = join(world.folder, 'later.kubeconfig')
@@ -112,9 +108,7 @@ describe('what outlives the agent', () => {
 
   test('a server taken over and killed is withdrawn and started again, and its exit code is not made up', async () => {
     await using world = await openInProcess()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     await agent.leave()
     const next = await world.startAgent()
     await next.untilReady('tiny')
@@ -151,9 +145,7 @@ describe('what outlives the agent', () => {
 
   test('what was changed while the agent was away is restarted with the change, one process at a time where two do not fit', async () => {
     await using world = await openInProcess()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     await agent.leave()
     await world.patchSpec('tiny', { contextSize: 1024 })
     const next = await world.startAgent({ settings: roomForOne })
@@ -166,9 +158,7 @@ describe('what outlives the agent', () => {
 
   test('a server that hangs when the agent is back is withdrawn, and published again once it answers', async () => {
     await using world = await openInProcess()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     await agent.leave()
     process.kill(pid, 'SIGSTOP')
     const next = await world.startAgent({ liveness: { ...livenessTimings, everyMs: 50, answerWithinMs: 250 } })
@@ -180,9 +170,7 @@ describe('what outlives the agent', () => {
 
   test('a server of which the ledger says nothing is known by its folder, and goes on where it is still the wanted one', async () => {
     await using world = await openInProcess()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     await agent.leave()
     const ledger = join(agent.stateDir, 'ledger.json')
     await writeFile(ledger, '{"schema":1,"servers":[{"key"')

@@ -48,9 +48,7 @@ describe('on a real API server', () => {
   describe('stop', () => {
     test('suspends the service in the cluster; start lets it be served again', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny', { spec: { replicas: 2 } })
-      const { pid } = await agent.untilReady('tiny')
+      const { agent, pid } = await world.serving('tiny', { spec: { replicas: 2 } })
       const service = { namespace: world.namespace, name: 'tiny' }
 
       expect(await run(agent, { name: 'stop', service })).toEqual({
@@ -98,9 +96,7 @@ describe('on a real API server', () => {
       const { namespace } = api()
       await using world = await open({ namespace })
       const { connection } = await api().restricted(watcher)
-      const agent = await world.startAgent({ connection })
-      await world.apply('tiny')
-      const { pid } = await agent.untilReady('tiny')
+      const { agent, pid } = await world.serving('tiny', { connection })
       const service = { namespace, name: 'tiny' }
 
       const refusal = await run(agent, { name: 'stop', service })
@@ -154,9 +150,7 @@ describe('on a real API server', () => {
 
   test('evict takes a service out of memory until it is brought back, and another agent may have it meanwhile', async () => {
     await using world = await open()
-    const first = await world.startAgent({ name: 'studio' })
-    await world.apply('tiny')
-    const { pid } = await first.untilReady('tiny')
+    const { agent: first, pid } = await world.serving('tiny', { name: 'studio' })
     const second = await world.startAgent({ name: 'mini', hostIp: '192.0.2.8' })
     await second.until('tiny', 'foreign')
     const service = { namespace: world.namespace, name: 'tiny' }
@@ -184,9 +178,7 @@ describe('on a real API server', () => {
 
   test('a hold is for one object: made again under its name, the service is served', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    await agent.untilReady('tiny')
+    const { agent } = await world.serving('tiny')
     await run(agent, { name: 'evict', service: { namespace: world.namespace, name: 'tiny' } })
     await agent.until('tiny', ({ reason }) => reason === 'Held')
     await world.deleteService('tiny')
@@ -198,9 +190,7 @@ describe('on a real API server', () => {
 
   test('release frees the claim for another agent; without a claim it is refused', async () => {
     await using world = await open()
-    const first = await world.startAgent({ name: 'studio' })
-    await world.apply('tiny')
-    await first.untilReady('tiny')
+    const { agent: first } = await world.serving('tiny', { name: 'studio' })
     const second = await world.startAgent({ name: 'mini' })
     await second.until('tiny', 'foreign')
     const service = { namespace: world.namespace, name: 'tiny' }
@@ -215,9 +205,7 @@ describe('on a real API server', () => {
 
   test('restart gives a healthy service one new server, however often it is asked for meanwhile', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     const service = { namespace: world.namespace, name: 'tiny' }
     const results = await Promise.all([1, 2, 3].map(() => run(agent, { name: 'restart', service })))
     expect(results.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted', 'accepted'])
@@ -252,9 +240,7 @@ describe('on a real API server', () => {
 
   test('a paused machine withdraws its addresses and keeps its models, over a restart too, until it is resumed', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid, port } = await agent.untilReady('tiny')
+    const { agent, pid, port } = await world.serving('tiny')
     expect((await run(agent, { name: 'pauseNode' })).outcome).toBe('done')
     await world.untilNotReady('tiny')
     await world.apply('later')
@@ -279,9 +265,7 @@ describe('on a real API server', () => {
 
   test('skipDrain cuts short what a stop waits for; where nothing drains it is refused', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny', { script: { tokenMs: 400 } })
-    const { pid, port } = await agent.untilReady('tiny')
+    const { agent, pid, port } = await world.serving('tiny', { script: { tokenMs: 400 } })
     const service = { namespace: world.namespace, name: 'tiny' }
     expect(await run(agent, { name: 'skipDrain', service })).toMatchObject({ outcome: 'refused' })
     const asking = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
@@ -304,9 +288,7 @@ describe('on a real API server', () => {
     let aheadMs = 0
     using _set = vi.spyOn(Date, 'now').mockImplementation(() => clock() + aheadMs)
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    await agent.untilReady('tiny')
+    const { agent } = await world.serving('tiny')
     const service = { namespace: world.namespace, name: 'tiny' }
     const id = randomUUID()
     const [first, second] = await Promise.all([
@@ -328,9 +310,7 @@ describe('on a real API server', () => {
 
   test('resync looks at everything anew', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     expect((await run(agent, { name: 'resync' })).outcome).toBe('accepted')
     await agent.untilCluster('live')
     expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
@@ -338,9 +318,7 @@ describe('on a real API server', () => {
 
   test('the Events of a service are told newest first, and only of those that are shown', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    await agent.untilReady('tiny')
+    const { agent } = await world.serving('tiny')
     await eventually(async () => (await world.eventReasons('tiny')).length >= 5)
     await world.admin.create({
       apiVersion: 'v1',
@@ -368,9 +346,7 @@ describe('without the cluster', () => {
   test('a stop is refused, the hold works at once and is told when the cluster is back', async () => {
     await using sim = await KubeSim.start()
     await using world = await AgentWorld.open(sim.connection())
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     const service = { namespace: world.namespace, name: 'tiny' }
     await sim.stop()
     await agent.untilCluster('stale')
@@ -401,9 +377,7 @@ describe('another context', () => {
     const kubeconfig = join(world.folder, 'both.kubeconfig')
     await writeFile(kubeconfig, kubeconfigOf({ here: here.connection(), there: there.connection() }))
     const settings = { namespace: undefined }
-    const agent = await world.startAgent({ kubeconfig, settings })
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { kubeconfig, settings })
     await other.apply('other')
 
     expect(await run(agent, { name: 'selectContext', context: 'nowhere' })).toMatchObject({
@@ -444,9 +418,7 @@ describe('another context', () => {
     await using other = await AgentWorld.open(there.connection(), { namespace: 'default' })
     const kubeconfig = join(world.folder, 'both.kubeconfig')
     await writeFile(kubeconfig, kubeconfigOf({ here: here.connection(), there: there.connection() }))
-    const agent = await world.startAgent({ kubeconfig, settings: { namespace: undefined } })
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { kubeconfig, settings: { namespace: undefined } })
     await other.apply('other')
     await here.stop()
     expect((await run(agent, { name: 'selectContext', context: 'there' })).outcome).toBe('accepted')
@@ -463,9 +435,7 @@ describe('the kubeconfig', () => {
     await using world = await AgentWorld.open(here.connection())
     const kubeconfig = join(world.folder, 'one.kubeconfig')
     await writeFile(kubeconfig, kubeconfigOf({ lab: here.connection() }))
-    const agent = await world.startAgent({ kubeconfig })
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { kubeconfig })
     expect(await run(agent, { name: 'reloadKubeconfig' })).toMatchObject({
       outcome: 'done',
       message: saying(/stays with "lab"/),
@@ -484,9 +454,7 @@ describe('the kubeconfig', () => {
 test('what is protected by its specification stays so as a person set it too, and the refusal changes nothing', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const agent = await world.startAgent()
-  await world.apply('tiny', { spec: { evictionProtection: true } })
-  await agent.untilReady('tiny')
+  const { agent } = await world.serving('tiny', { spec: { evictionProtection: true } })
   const service = { namespace: world.namespace, name: 'tiny' }
   expect(await run(agent, { name: 'protect', service, protect: true })).toMatchObject({ outcome: 'done' })
   expect(await run(agent, { name: 'protect', service, protect: false })).toMatchObject({ outcome: 'refused' })

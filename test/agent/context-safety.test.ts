@@ -18,9 +18,7 @@ test('a cluster that does not answer is not moved to, unless a person says so; t
   await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
   const kubeconfig = join(world.folder, 'both.kubeconfig')
   await writeFile(kubeconfig, kubeconfigOf({ lab, away }))
-  const agent = await world.startAgent({ kubeconfig })
-  await world.apply('tiny')
-  const { pid } = await agent.untilReady('tiny')
+  const { agent, pid } = await world.serving('tiny', { kubeconfig })
   await away.stop()
 
   const refused = await run(agent, { name: 'selectContext', context: 'away' })
@@ -106,9 +104,7 @@ test('another kubeconfig is asked about as another context is, before anything s
   await writeFile(first, kubeconfigOf({ lab }))
   const second = join(world.folder, 'prod.kubeconfig')
   await writeFile(second, kubeconfigOf({ prod }))
-  const agent = await world.startAgent({ kubeconfig: first })
-  await world.apply('tiny')
-  const { pid } = await agent.untilReady('tiny')
+  const { agent, pid } = await world.serving('tiny', { kubeconfig: first })
 
   const input: CommandInput = { name: 'updateSettings', settings: { kubeconfig: second } }
   const asked = await run(agent, input)
@@ -163,9 +159,7 @@ test('a kubeconfig that changes is followed within a second: replaced, half-writ
   await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
   const kubeconfig = join(world.folder, 'one.kubeconfig')
   await writeFile(kubeconfig, kubeconfigOf({ lab }))
-  const agent = await world.startAgent({ kubeconfig })
-  await world.apply('tiny')
-  const { pid } = await agent.untilReady('tiny')
+  const { agent, pid } = await world.serving('tiny', { kubeconfig })
   const told = (words: string) => agent.snapshot.notices.some((notice) => notice.includes(words))
   const replace = async (content: string) => {
     await writeFile(`${kubeconfig}.new`, content)
@@ -268,9 +262,7 @@ test('a kubeconfig that changes during a move is looked at when that has ended',
   await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
   const kubeconfig = join(world.folder, 'both.kubeconfig')
   await writeFile(kubeconfig, kubeconfigOf({ lab, office }))
-  const agent = await world.startAgent({ kubeconfig })
-  await world.apply('tiny', { script: { ignoreSigterm: true } })
-  const { pid } = await agent.untilReady('tiny')
+  const { agent, pid } = await world.serving('tiny', { kubeconfig, script: { ignoreSigterm: true } })
   expect((await run(agent, { name: 'selectContext', context: 'office' })).outcome).toBe('accepted')
   await eventually(() => agent.view('tiny')?.state === 'stopping')
   await writeFile(kubeconfig, kubeconfigOf({ lab, office: elsewhere }))

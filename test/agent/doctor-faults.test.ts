@@ -325,9 +325,7 @@ describe('an agent that serves, asked by its doctor', () => {
       const { parts, world } = await served()
       const network = parts.use(await createNetworkNamespace())
       const address = await network.alsoHere()
-      const agent = await world.startAgent({ hostIp: address })
-      await world.apply('tiny')
-      await agent.untilReady('tiny')
+      const { agent } = await world.serving('tiny', { hostIp: address })
       const before = await askedOf(agent)
       await network.loseHere(address)
       await eventually(() => agent.snapshot.notices.some((text) => text.includes(address)), { timeoutMs: 20_000 })
@@ -340,9 +338,7 @@ describe('an agent that serves, asked by its doctor', () => {
 
   test('names the heartbeat that the cluster has not taken for minutes, and the slice that somebody has edited', async () => {
     const { sim, world } = await served()
-    const agent = await world.startAgent({ settings: { hostIp: undefined } })
-    await world.apply('tiny')
-    await agent.untilReady('tiny')
+    const { agent } = await world.serving('tiny', { settings: { hostIp: undefined } })
     const before = await askedOf(agent)
     const slice = { resource: 'endpointslices', namespace: world.namespace, name: 'tiny' }
     const annotate = (changes: Readonly<Record<string, string>>) =>

@@ -54,9 +54,7 @@ test('an agent goes on with the state folder that an earlier build left: its ser
 test('a server that an earlier build started with fewer arguments is no reason for a restart: it gets the others at its next start', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const first = await world.startAgent()
-  await world.apply('tiny')
-  await first.untilReady('tiny')
+  const { agent: first } = await world.serving('tiny')
   await first.leave()
 
   // As of the builds without --alias, whose servers were given the path of the model.

@@ -13,9 +13,7 @@ describe('the life of an InferenceService', () => {
 
   test('applied, it is fetched, started, published and called Ready', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { port, pid, address } = await agent.untilReady('tiny')
+    const { agent, port, pid, address } = await world.serving('tiny')
     await agent.until('tiny', ({ steps }) => steps.clusterAgrees.status === 'done')
 
     expect(agent.view('tiny')).toMatchObject({
@@ -98,9 +96,7 @@ describe('the life of an InferenceService', () => {
 
   test('stopped in good order the agent withdraws, frees the claim and leaves no process; started again it serves at once', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     await agent.stop()
 
     expect(await commandLineOf(pid)).toBeUndefined()
@@ -118,9 +114,7 @@ describe('the life of an InferenceService', () => {
   describe('changed', () => {
     test('in what reaches the command line, it restarts once, not ready in between where two do not fit, behind the same ClusterIP', async () => {
       await using world = await open()
-      const agent = await world.startAgent({ settings: roomForOne })
-      await world.apply('tiny', { script: { loadMs: 500 } })
-      const before = await agent.untilReady('tiny')
+      const { agent, ...before } = await world.serving('tiny', { settings: roomForOne, script: { loadMs: 500 } })
       const service = await world.service('tiny')
 
       const changes = [1024, 3072, 4096].map((contextSize) => world.patchSpec('tiny', { contextSize }))
@@ -139,9 +133,7 @@ describe('the life of an InferenceService', () => {
 
     test('in labels, replicas or priority, it restarts nothing, and more than one replica is told', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny')
-      const before = await agent.untilReady('tiny')
+      const { agent, ...before } = await world.serving('tiny')
       await world.patchSpec('tiny', { replicas: 2, priority: 'high' })
       const reference = {
         apiVersion: 'inference.llmkube.dev/v1alpha1',
@@ -167,9 +159,7 @@ describe('the life of an InferenceService', () => {
 
     test('in its Model, the old server keeps serving until the new file is here, then it restarts with it', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny')
-      const before = await agent.untilReady('tiny')
+      const { agent, ...before } = await world.serving('tiny')
       const next = world.files.serve('/next.gguf', fakeGguf, { paced: true })
       await world.applyModel('tiny', { source: next.url })
       await agent.until('tiny', 'fetching')
@@ -187,9 +177,7 @@ describe('the life of an InferenceService', () => {
   describe('stopped', () => {
     test('by replicas 0 and started again: slice and Endpoints come and go, the Service and its ClusterIP stay', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny')
-      const { pid } = await agent.untilReady('tiny')
+      const { agent, pid } = await world.serving('tiny')
       const service = await world.service('tiny')
       await world.patchSpec('tiny', { replicas: 0 })
       await agent.until('tiny', 'stopped')
@@ -248,9 +236,7 @@ describe('the life of an InferenceService', () => {
   describe('deleted', () => {
     test('while it serves, nothing of it is left', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny')
-      const { pid } = await agent.untilReady('tiny')
+      const { agent, pid } = await world.serving('tiny')
       await world.deleteService('tiny')
       await untilGone(pid)
       await world.untilPublishedKinds('tiny')
@@ -285,9 +271,7 @@ describe('the life of an InferenceService', () => {
 
     test('while it is being stopped for a change, it is not started again', async () => {
       await using world = await open()
-      const agent = await world.startAgent({ settings: roomForOne })
-      await world.apply('tiny', { script: { ignoreSigterm: true } })
-      const { pid } = await agent.untilReady('tiny')
+      const { agent, pid } = await world.serving('tiny', { settings: roomForOne, script: { ignoreSigterm: true } })
       await world.patchSpec('tiny', { contextSize: 1024 })
       await agent.until('tiny', 'stopping')
       await world.deleteService('tiny')
@@ -300,9 +284,7 @@ describe('the life of an InferenceService', () => {
 
     test('and created again under the same name, it is published for the new object alone', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny')
-      await agent.untilReady('tiny')
+      await world.serving('tiny')
       await world.deleteService('tiny')
       const created = await world.applyService('tiny')
       const owned = { metadata: { ownerReferences: [{ uid: created.metadata.uid }] } }

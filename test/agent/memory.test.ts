@@ -38,9 +38,7 @@ describe('memory', () => {
   test('that has room for one of two models lets the second wait and says why, and start at once when the first is gone', async () => {
     await using world = await open()
     // It is never looked at again by the clock.
-    const agent = await world.startAgent({ settings: { ...forOne, memoryWatchdogIntervalMs: 0 } })
-    await world.apply('first')
-    const first = await agent.untilReady('first')
+    const { agent, ...first } = await world.serving('first', { settings: { ...forOne, memoryWatchdogIntervalMs: 0 } })
     await world.apply('second')
     const waiting = await agent.until('second', ({ reason }) => reason === 'InsufficientMemory')
     expect(waiting).toMatchObject({
@@ -69,9 +67,7 @@ describe('memory', () => {
 
   test('goes to the higher priority first, whoever came first', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ settings: forOne })
-    await world.apply('first')
-    await agent.untilReady('first')
+    const { agent } = await world.serving('first', { settings: forOne })
     await world.apply('low', { spec: { priority: 'low' } })
     await agent.until('low', ({ memory }) => memory?.place === 1)
     await world.apply('high', { spec: { priority: 'high' } })
@@ -86,9 +82,10 @@ describe('memory', () => {
 
   test('is given to a higher priority by a lower one only where that is allowed', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ settings: { ...forOne, evictionAtAdmission: true } })
-    await world.apply('low', { spec: { priority: 'low' } })
-    const low = await agent.untilReady('low')
+    const { agent, ...low } = await world.serving('low', {
+      settings: { ...forOne, evictionAtAdmission: true },
+      spec: { priority: 'low' },
+    })
     await world.apply('high', { spec: { priority: 'high' } })
     await agent.untilReady('high')
     await untilGone(low.pid)
@@ -100,9 +97,7 @@ describe('memory', () => {
   test('is given up by what an earlier agent left running as well, once nobody protects it', async () => {
     await using world = await open()
     const settings = { ...forOne, evictionAtAdmission: true }
-    const agent = await world.startAgent({ settings })
-    await world.apply('low', { spec: { priority: 'low' } })
-    const low = await agent.untilReady('low')
+    const { agent, ...low } = await world.serving('low', { settings, spec: { priority: 'low' } })
     const service = { namespace: world.namespace, name: 'low' }
     expect(await command(agent, 'protect', service)).toMatchObject({ outcome: 'done' })
     await agent.leave()
@@ -145,9 +140,7 @@ describe('memory', () => {
 
   test('keeps a changed server that would fit nowhere from replacing the one that serves', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ settings: forOne })
-    await world.apply('tiny')
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny', { settings: forOne })
     const set = { name: 'updateSettings', settings: { memoryBudgetBytes: 400 * mib } } as const
     await agent.command(set)
     await world.patchSpec('tiny', { contextSize: 4096 })
@@ -188,9 +181,7 @@ describe('memory', () => {
 
   test('counts what an earlier agent left running, by its estimate', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ settings: forOne })
-    await world.apply('first')
-    const { pid } = await agent.untilReady('first')
+    const { agent, pid } = await world.serving('first', { settings: forOne })
     await agent.leave()
     const next = await world.startAgent({ settings: forOne })
     await world.apply('second')
@@ -211,9 +202,12 @@ describe('memory', () => {
       evictionShare: 0.2,
       comeBackMs: 1_000,
     }
-    const agent = await world.startAgent({ memory, settings, memoryClock: () => 20 * performance.now() })
-    await world.apply('keeper', { script: { takeMiB: 250 } })
-    const keeper = await agent.untilReady('keeper')
+    const { agent, ...keeper } = await world.serving('keeper', {
+      memory,
+      settings,
+      memoryClock: () => 20 * performance.now(),
+      script: { takeMiB: 250 },
+    })
     await world.apply('spare', { script: { takeMiB: 250 }, spec: { priority: 'low' } })
     const spare = await agent.untilReady('spare')
     await soon('real footprints', () => {

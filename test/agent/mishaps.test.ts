@@ -21,9 +21,7 @@ describe('a server that fails', () => {
 
   test('is withdrawn when it crashes, and comes back; the restart is counted', async () => {
     await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent()
-    await world.apply('tiny', { script: { loadMs: 300 } })
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { script: { loadMs: 300 } })
     process.kill(pid, 'SIGKILL')
     await world.untilNotReady('tiny')
     const again = await agent.untilReadyAgain('tiny', pid)
@@ -36,9 +34,7 @@ describe('a server that fails', () => {
 
   test('is withdrawn when it crashes while its next model is downloaded', async () => {
     await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     const next = world.files.serve('/next.gguf', fakeGguf, { paced: true })
     await world.applyModel('tiny', { source: next.url })
     await eventually(() => next.openResponses === 1)
@@ -51,9 +47,7 @@ describe('a server that fails', () => {
 
   test('is withdrawn while it hangs, and not killed at once', async () => {
     await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent({ liveness: quickLiveness })
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { liveness: quickLiveness })
     process.kill(pid, 'SIGSTOP')
     const { message } = await agent.until('tiny', 'unready')
     expect(message).toMatch(/suspended .* If this continues, the agent restarts it\./)
@@ -69,9 +63,7 @@ describe('a server that fails', () => {
 
   test('is withdrawn and started again when it hangs on', async () => {
     await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent({ liveness: { ...quickLiveness, hungMisses: 4 } })
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { liveness: { ...quickLiveness, hungMisses: 4 } })
     process.kill(pid, 'SIGSTOP')
     await world.untilNotReady('tiny')
     const { restarts, port } = await agent.untilReadyAgain('tiny', pid)
@@ -114,9 +106,7 @@ describe('a cluster with faults', () => {
     ['behind a line that is none', [{ kind: 'malformed-line' }]],
   ])('that delivers events %s ends in the right state', async (_how, faults) => {
     await using world = await AgentWorld.open(sim.connection())
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny')
     const match = { verb: 'watch', namespace: world.namespace }
     const rules = faults.map((fault) => sim.faults.add({ on: { ...match, resource: 'inferenceservices' }, fault }))
     sim.breakWatches('close', match)

@@ -123,9 +123,7 @@ describe('an agent in this process', () => {
       .parse(loadAllYaml(await readFile('assets/rbac.yaml', 'utf8')))
     const needed = roles.find(({ metadata }) => metadata.name === 'metalbar-agent')?.rules ?? []
     const { connection } = await api().restricted(needed)
-    const agent = await world.startAgent({ connection })
-    await world.apply('tiny')
-    await agent.untilReady('tiny')
+    const { agent } = await world.serving('tiny', { connection })
     await eventually(() => aboutLease(agent.snapshot).length > 0)
     expect(aboutLease(agent.snapshot)).toEqual([
       expect.stringMatching(

@@ -69,9 +69,7 @@ describe.concurrent('credentials', () => {
   test('that expire are read again from the kubeconfig, also while the watches are still open', async () => {
     const { sim, world, user } = await openWorld()
     await using _world = world
-    const agent = await world.startAgent({ connection: sim.connection('agent') })
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { connection: sim.connection('agent') })
 
     sim.users = [{ ...user, token: 'second-token' }]
     await writeKubeconfig(agent.kubeconfig, sim.connection('agent'))
@@ -84,9 +82,7 @@ describe.concurrent('credentials', () => {
   test('that are refused are told, and taken up again as soon as the kubeconfig has good ones', async () => {
     const { sim, world, user } = await openWorld()
     await using _world = world
-    const agent = await world.startAgent({ connection: sim.connection('agent') })
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { connection: sim.connection('agent') })
 
     sim.users = []
     sim.breakWatches('close', { user: 'agent' })
@@ -180,9 +176,7 @@ test.concurrent(
 test.concurrent('what waits for the cluster waits no longer than until it is back', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const agent = await world.startAgent()
-  await world.apply('tiny')
-  const { pid } = await agent.untilReady('tiny')
+  const { agent, pid } = await world.serving('tiny')
   const busy = { kind: 'status', code: 503, retryAfterSeconds: 3_600 } as const
   const refused = sim.faults.add({ on: { verb: 'patch', resource: 'endpointslices' }, fault: busy })
   process.kill(pid, 'SIGKILL')
@@ -199,9 +193,7 @@ test.concurrent(
   async () => {
     await using sim = await KubeSim.start()
     await using world = await AgentWorld.open(sim.connection())
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const { pid, port } = await agent.untilReady('tiny')
+    const { agent, pid, port } = await world.serving('tiny')
     const forbidden = { kind: 'status', code: 403 } as const
     const on = { verb: ['create', 'patch', 'delete'], resource: 'endpointslices' } as const
     const refused = sim.faults.add({ on, fault: forbidden, times: Infinity })
@@ -225,9 +217,7 @@ test('what sends pods where no server answers is withdrawn within two seconds of
   using _ = vi.spyOn(Math, 'random').mockReturnValue(0.999)
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const agent = await world.startAgent()
-  await world.apply('tiny')
-  const { pid } = await agent.untilReady('tiny')
+  const { pid } = await world.serving('tiny')
   const forbidden = { kind: 'status', code: 403 } as const
   const on = { verb: 'patch', resource: 'endpointslices' } as const
   const refused = sim.faults.add({ on, fault: forbidden, times: Infinity })
@@ -284,9 +274,7 @@ describe.concurrent('a cluster that swallows every request', () => {
   test('holds up no shutdown: the servers are stopped within half a minute, and none is started any more', async () => {
     await using sim = await KubeSim.start({ users: [{ name: 'agent', token: 'agents-token', rules: everything }] })
     await using world = await AgentWorld.open(sim.connection())
-    const agent = await world.startAgent({ connection: sim.connection('agent'), settings: roomForOne })
-    await world.apply('tiny')
-    const { pid } = await agent.untilReady('tiny')
+    const { agent, pid } = await world.serving('tiny', { connection: sim.connection('agent'), settings: roomForOne })
     await eventually(async () => (await world.condition('tiny')) === 'True Serving')
 
     sim.faults.add({ on: { user: 'agent' }, fault: { kind: 'stall' }, times: Infinity })

@@ -29,9 +29,7 @@ describe('whose an InferenceService is', () => {
 
     test('deleted takes nothing from the server that has it in memory', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny')
-      const { pid, port } = await agent.untilReady('tiny')
+      const { agent, pid, port } = await world.serving('tiny')
       await world.deleteModel('tiny')
       const view = await agent.until('tiny', ({ message }) => message.includes('There is no Model'))
       expect(view).toMatchObject({ state: 'ready', pid })
@@ -47,9 +45,7 @@ describe('whose an InferenceService is', () => {
 
     test('no longer for metal: slice, Endpoints, process and our condition go, the Service stays for the controller', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny')
-      const { pid } = await agent.untilReady('tiny')
+      const { agent, pid } = await world.serving('tiny')
       await eventually(async () => (await world.condition('tiny')) === 'True Serving')
       await world.applyModel('tiny', { accelerator: 'cpu' })
       await untilGone(pid)
@@ -178,9 +174,7 @@ describe('whose an InferenceService is', () => {
   describe('with two agents', () => {
     test('one serves and the other says who; when the first stops, the second serves', async () => {
       await using world = await open()
-      const first = await world.startAgent({ name: 'studio' })
-      await world.apply('tiny')
-      const { port } = await first.untilReady('tiny')
+      const { agent: first, port } = await world.serving('tiny', { name: 'studio' })
       const second = await world.startAgent({ name: 'mini', hostIp: '192.0.2.8' })
       const view = await second.until('tiny', 'foreign')
       expect(view).toMatchObject({
@@ -211,9 +205,7 @@ describe('whose an InferenceService is', () => {
 
     test('the deletion is the business of the one that serves', async () => {
       await using world = await open()
-      const first = await world.startAgent({ name: 'studio' })
-      await world.apply('tiny', { script: { ignoreSigterm: true } })
-      const { pid } = await first.untilReady('tiny')
+      const { pid } = await world.serving('tiny', { name: 'studio', script: { ignoreSigterm: true } })
       const second = await world.startAgent({ name: 'mini' })
       await second.until('tiny', 'foreign')
       await world.deleteService('tiny')
@@ -227,15 +219,11 @@ describe('whose an InferenceService is', () => {
 
     test('an agent keeps its hands off what its allowlist does not name, also where nobody serves it', async () => {
       await using world = await open()
-      const first = await world.startAgent({ name: 'studio' })
-      await world.apply('tiny')
-      await first.untilReady('tiny')
+      const { agent: first } = await world.serving('tiny', { name: 'studio' })
       await first.stop()
       const released = await world.slice('tiny')
 
-      const second = await world.startAgent({ name: 'mini', allowlist: ['other'] })
-      await world.apply('other')
-      await second.untilReady('other')
+      await world.serving('other', { name: 'mini', allowlist: ['other'] })
       expect(await world.slice('tiny')).toEqual(released)
     })
   })
@@ -250,9 +238,7 @@ describe('whose an InferenceService is', () => {
       metadata,
       spec: { ports: [{ name: 'http', port: 8080 }] },
     })
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    await agent.untilReady('tiny')
+    const { agent } = await world.serving('tiny')
     expect(agent.log.warnings).toEqual([])
     expect(await world.service('old')).toEqual(left)
   })

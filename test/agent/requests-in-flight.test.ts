@@ -9,9 +9,7 @@ import { SliceWatch } from '../support/slice-watch.ts'
 test('requests that run when the machine sleeps are answered after it, by the same server, which is published again', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const agent = await world.startAgent()
-  await world.apply('tiny', { script: { tokenMs: 20 } })
-  const { pid, port } = await agent.untilReady('tiny')
+  const { agent, pid, port } = await world.serving('tiny', { script: { tokenMs: 20 } })
   await using slices = new SliceWatch(sim.connection(), world.namespace)
   await slices.until('tiny', 'ready')
   await using asking = askAgainAndAgain(port, { tokens: 20 })
@@ -32,9 +30,7 @@ test('requests that run when the machine sleeps are answered after it, by the sa
 test('requests that run when the agent is asked to end are answered first, and nothing is left', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const agent = await world.startAgent()
-  await world.apply('tiny', { script: { tokenMs: 40 } })
-  const { pid, port } = await agent.untilReady('tiny')
+  const { agent, pid, port } = await world.serving('tiny', { script: { tokenMs: 40 } })
   const answer = ask(port)
   await untilInFlight(port)
   await using slices = new SliceWatch(sim.connection(), world.namespace)

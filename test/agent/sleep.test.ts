@@ -73,9 +73,7 @@ test('a sleep that was not announced is noticed by the clock, and withdraws noth
 test('a machine that sleeps again before it was verified publishes nothing', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
-  const agent = await world.startAgent()
-  await world.apply('tiny')
-  await agent.untilReady('tiny')
+  const { agent } = await world.serving('tiny')
   await agent.agent.suspend()
   const woken = agent.agent.resume()
   await agent.agent.suspend()
@@ -92,9 +90,7 @@ test('a machine that wakes in another network is published at the address that i
     { name: 'en0', address, family: 'IPv4' as const, netmask: '255.255.255.0', internal: false },
   ]
   const memory = new StatedMemory(statedPlatform(hostPlatform(), { interfaces }))
-  const agent = await world.startAgent({ memory, settings: { hostIp: undefined } })
-  await world.apply('tiny')
-  await agent.untilReady('tiny')
+  const { agent } = await world.serving('tiny', { memory, settings: { hostIp: undefined } })
   await using slices = new SliceWatch(sim.connection(), world.namespace)
   await slices.until('tiny', 'ready')
   const before = await world.published('tiny')

@@ -48,9 +48,7 @@ test('on battery the node pauses where a person set it so, shows why, and serves
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
   const { facts, memory } = machine()
-  const agent = await world.startAgent({ memory, supplyEveryMs: 100 })
-  await world.apply('tiny')
-  const { pid } = await agent.untilReady('tiny')
+  const { agent, pid } = await world.serving('tiny', { memory, supplyEveryMs: 100 })
   facts.supply = { source: 'battery', charge: 0.5, lowPowerMode: true }
   await eventually(() => agent.snapshot.supply?.source === 'battery')
   expect(agent.view('tiny')?.state).toBe('ready')
@@ -76,9 +74,11 @@ test('a machine that wakes on battery, and is set to pause then, is not publishe
   await using world = await AgentWorld.open(sim.connection())
   const { facts, memory } = machine()
   // Only the wake can tell.
-  const agent = await world.startAgent({ memory, supplyEveryMs: 3_600_000, settings: { pauseOnBattery: true } })
-  await world.apply('tiny')
-  await agent.untilReady('tiny')
+  const { agent } = await world.serving('tiny', {
+    memory,
+    supplyEveryMs: 3_600_000,
+    settings: { pauseOnBattery: true },
+  })
   await using slices = new SliceWatch(sim.connection(), world.namespace)
   await slices.until('tiny', 'ready')
   await agent.agent.suspend()

@@ -17,9 +17,10 @@ describe('a changed specification', () => {
 
   test('fails no request where both servers fit: the new one answers first, and the old one finishes what it began', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny', { spec: { parallelSlots: 4 }, script: { loadMs: 500, tokenMs: 50 } })
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny', {
+      spec: { parallelSlots: 4 },
+      script: { loadMs: 500, tokenMs: 50 },
+    })
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
     await eventually(() => published.now === before.port, {
       timeoutMs: patienceMs,
@@ -64,9 +65,7 @@ describe('a changed specification', () => {
 
   test('that a person asks for by Restart is a swap as well', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny', { script: { loadMs: 300 } })
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny', { script: { loadMs: 300 } })
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
     await eventually(() => published.now === before.port, {
       timeoutMs: patienceMs,
@@ -86,9 +85,7 @@ describe('a changed specification', () => {
 
   test('that cannot be started leaves the old server serving, says why, and tries again', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ random: () => 0.5 })
-    await world.apply('tiny')
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny', { random: () => 0.5 })
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
     await eventually(() => published.now === before.port, {
       timeoutMs: patienceMs,
@@ -116,9 +113,7 @@ describe('a changed specification', () => {
 
   test('that is taken back before the new server answers restarts nothing; one that changes again costs one more start', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny')
     const changeTo = async (contextSize: number, loadMs: number) => {
       const extraArgs = ['--sample-script', JSON.stringify({ loadMs })]
       await world.patchSpec('tiny', { contextSize, extraArgs })
@@ -145,9 +140,7 @@ describe('a changed specification', () => {
 
   test('that does not fit says why the old server goes first', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ settings: roomForOne })
-    await world.apply('tiny', { script: { tokenMs: 200 } })
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny', { settings: roomForOne, script: { tokenMs: 200 } })
     const stream = completion(before.port, 10)
     await eventually(() => stream.text.length > 0, { timeoutMs: patienceMs })
     await world.patchSpec('tiny', { contextSize: 4096 })
@@ -163,14 +156,13 @@ describe('a changed specification', () => {
 
   test('on a port that is for one server only stops the old server first', async () => {
     await using world = await open()
-    const first = await world.startAgent({ name: 'finder' })
-    await world.apply('scout')
-    const { port } = await first.untilReady('scout')
+    const { agent: first, port } = await world.serving('scout', { name: 'finder' })
     await first.stop()
     await world.deleteService('scout')
-    const agent = await world.startAgent({ settings: { llamaServerPort: port } })
-    await world.apply('tiny', { script: { tokenMs: 200 } })
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny', {
+      settings: { llamaServerPort: port },
+      script: { tokenMs: 200 },
+    })
     const stream = completion(before.port, 10)
     await eventually(() => stream.text.length > 0, { timeoutMs: patienceMs })
     await world.patchSpec('tiny', { contextSize: 4096 })
@@ -186,9 +178,7 @@ describe('a changed specification', () => {
     ['deleted', (world: AgentWorld) => world.deleteService('tiny')],
   ])('ends both servers when the service is %s meanwhile', async (_what, end) => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny')
     await world.patchSpec('tiny', { extraArgs: ['--sample-script', '{"loadMs":600000}'] })
     await agent.until('tiny', ({ message }) => message.includes('is loading the model'))
     const next = agent.log.infos.findLast(({ message }) => message === 'started inference service')?.fields['pid']
@@ -201,9 +191,7 @@ describe('a changed specification', () => {
 
   test('goes on with the new server when the old one dies before it answers', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny')
     await world.patchSpec('tiny', { extraArgs: ['--sample-script', '{"loadMs":1500}'] })
     await agent.until('tiny', ({ message }) => message.includes('is loading the model'))
     process.kill(before.pid, 'SIGKILL')
@@ -214,9 +202,7 @@ describe('a changed specification', () => {
 
   test('is finished by the next agent, whichever moment of it the first one left at', async () => {
     await using world = await open()
-    const agent = await world.startAgent()
-    await world.apply('tiny')
-    const before = await agent.untilReady('tiny')
+    const { agent, ...before } = await world.serving('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
     await eventually(() => published.now === before.port, {
       timeoutMs: patienceMs,
@@ -303,9 +289,7 @@ function completion(port: number, tokens: number) {
 test('requests that finish are told of once in the condition, however many are left', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection(), { controller: false })
-  const agent = await world.startAgent()
-  await world.apply('tiny', { script: { tokenMs: 500 } })
-  const { port } = await agent.untilReady('tiny')
+  const { agent, port } = await world.serving('tiny', { script: { tokenMs: 500 } })
   const asking = [6, 10, 14].map(async (tokens) => {
     const body = JSON.stringify({ messages: [], max_tokens: tokens })
     return (await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, { method: 'POST', body })).text()

@@ -237,6 +237,13 @@ export class AgentWorld implements AsyncDisposable {
     await this.applyService(name, options)
   }
 
+  /** An agent of its own, a Model and an InferenceService, as soon as that serves. */
+  async serving(name: string, options: AgentOptions & ServiceOptions & ModelOptions = {}) {
+    const agent = await this.startAgent(options)
+    await this.apply(name, options)
+    return { agent, ...(await agent.untilReady(name)) }
+  }
+
   patchSpec(name: string, spec: Readonly<Record<string, unknown>>): Promise<KubeObject> {
     return this.admin.patch(inferenceService(name), { spec })
   }
