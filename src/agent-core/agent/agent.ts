@@ -100,8 +100,7 @@ export class Agent {
 
   /** Throws LinkError where there is no answer, or the signal is aborted before there is one. */
   async query(query: Query, signal?: AbortSignal): Promise<Answer> {
-    const { reached } = await this.#opened.promise
-    return answer(reached, query, signal)
+    return answer(await this.#opened.promise, query, signal)
   }
 
   stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {

@@ -46,27 +46,30 @@ import { steadyNow } from '../util/steady-clock.ts'
 import { isIpv6 } from '../../contract/addresses.ts'
 import { seesFigures } from '../../contract/client.ts'
 
-/** What outlives the agent in its state folder, and what stands on it. */
-export interface ControlRooms {
-  readonly settings: PersonSettings
-  readonly unloadReasons: UnloadReasons
+/** What a session with a cluster stands on, beside the machine's rooms. */
+interface SessionRooms extends Pick<
+  Rooms,
+  | 'settings'
+  | 'unloadReasons'
+  | 'leftPods'
+  | 'history'
+  | 'address'
+  | 'fuse'
+  | 'supply'
+  | 'relays'
+  | 'gateway'
+  | 'visitors'
+> {
   readonly pin: ContextPin
-  readonly leftPods: LeftPods
   readonly learnt: LearntFile
-  readonly history: History
   readonly narrator: Narrator
   readonly guard: MemoryGuard
-  readonly address: PublishedAddress
-  readonly fuse: PanicFuse
-  readonly supply: Supply
   readonly sleep: Sleep
   readonly apiKeys: ApiKeys
-  readonly relays: RelayIngress
-  readonly gateway: Gateway | undefined
-  readonly visitors: Visitors
-  readonly link: ClusterLink
-  /** What commands and queries reach. */
-  readonly reached: Rooms
+}
+
+/** What outlives the agent in its state folder, and what stands on it. */
+export interface ControlRooms extends Rooms, SessionRooms {
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
   readonly notices: readonly string[]
@@ -141,11 +144,9 @@ export async function openControlRooms(context: ControlContext): Promise<Control
       onChange: () => snapshots.changed(),
     }),
   )
-  const below = {
-    ...{ settings, unloadReasons, pin, leftPods, learnt, history, narrator, guard, address },
-    ...{ fuse, supply, sleep, apiKeys, relays, gateway, visitors },
-  }
-  const link = linkRoom(context, below)
+  const besides = { pin, learnt, narrator, guard, sleep, apiKeys }
+  const below = { settings, unloadReasons, leftPods, history, address, fuse, supply, relays, gateway, visitors }
+  const link = linkRoom(context, { ...besides, ...below })
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
   const energyNotice = await rooms.energy.open()
@@ -171,7 +172,7 @@ export async function openControlRooms(context: ControlContext): Promise<Control
     onLogLevel: options.onLogLevel,
     onShutdown: options.onShutdown,
   }
-  return { ...below, link, reached, commands: new Commands(reached), notices }
+  return { ...besides, ...reached, commands: new Commands(reached), notices }
 }
 
 function apiKeyRoom({ ends, session, options: { log } }: RoomContext, gateway: () => Gateway | undefined): ApiKeys {
@@ -400,9 +401,6 @@ function sleepRoom(
   snapshots.register(() => ({ notices: sleep.notices }))
   return sleep
 }
-
-/** The rooms that a session with a cluster stands on. */
-type SessionRooms = Omit<ControlRooms, 'link' | 'reached' | 'commands' | 'notices'>
 
 function linkRoom(context: ControlContext, kept: SessionRooms): ClusterLink {
   const { metrics, ends, snapshots, settings, options } = context

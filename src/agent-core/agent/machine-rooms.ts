@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { AgentOptions } from './agent-options.ts'
 import { memoryFiguresOf } from './snapshot-views.ts'
 import type { SnapshotStore } from './snapshot.ts'
+import type { Rooms } from '../api/command.ts'
 import {
   downloadSettings,
   energySettings,
@@ -83,19 +84,13 @@ function macmon({ options: { platform, env }, settings }: RoomContext): Promise<
 }
 
 /** The rooms that outlive a session: every session with a cluster finds them as the session before left them. */
-export interface MachineRooms {
+export interface MachineRooms extends Pick<
+  Rooms,
+  'servers' | 'memory' | 'models' | 'power' | 'energy' | 'dialects' | 'daemons' | 'installed' | 'runtimeWork'
+> {
   readonly ledger: Ledger
-  readonly servers: Servers
-  readonly memory: Memory
-  readonly models: Models
-  readonly power: Power
   readonly figures: RuntimeFigures
-  readonly energy: Energy
   readonly spending: SpendingMetrics
-  readonly dialects: Dialects
-  readonly daemons: StartedDaemons
-  readonly installed: InstalledRuntimes
-  readonly runtimeWork: RuntimeWork
 }
 
 export function machineRooms(context: RoomContext): MachineRooms {

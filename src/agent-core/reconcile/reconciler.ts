@@ -1,27 +1,20 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Cluster } from '../kube/cluster.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import { isOurCondition } from '../kube/status-writer.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { PressureChange } from '../memory/watchdog.ts'
-import type { Models } from '../models/models.ts'
-import type { Logger } from '../observability/logger.ts'
 import { labels } from '../publishing/objects.ts'
 import { isOnlyHeartbeat } from '../publishing/publisher.ts'
-import type { WaysToPublish } from '../publishing/ways.ts'
 import { Admission, type AdmissionOptions } from './admission.ts'
 import { ManagedService } from './managed-service.ts'
-import type { Narrator } from './narrator.ts'
 import { OmlxClaims } from './omlx-claims.ts'
 import { ServiceNames } from './reading.ts'
-import type { ServerLaunches } from './server-launches.ts'
 import { isOnItsWay } from './server-view.ts'
 import type { ServiceReport } from './service-report.ts'
-import type { ServiceRooms, ServiceSettings } from './service-rooms.ts'
-import type { UnloadReason, UnloadReasons } from './unload-reasons.ts'
+import type { ServiceRooms } from './service-rooms.ts'
+import type { UnloadReason } from './unload-reasons.ts'
 import { WorkQueue, type WorkQueueOptions } from './work-queue.ts'
 import type { ServerRole, ServerState } from '../servers/server-state.ts'
-import type { Servers } from '../servers/servers.ts'
 import { keyOf } from '../util/object-key.ts'
 import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
 import type { UnservedView } from '../../contract/doctor.ts'
@@ -45,24 +38,11 @@ function essence({ metadata, spec, status }: InferenceService): object {
   }
 }
 
-export interface ReconcilerOptions {
-  readonly cluster: Cluster
-  readonly models: Models
-  readonly servers: Servers
-  readonly publisher: WaysToPublish
-  readonly unloadReasons: UnloadReasons
-  readonly fuse: ServiceRooms['fuse']
-  readonly narrator: Narrator
-  readonly launches: ServerLaunches
+/** What the reconciler adds itself to the rooms of its services. */
+type OwnRooms = 'admission' | 'names' | 'omlxClaims' | 'enqueue' | 'leaving' | 'isStopped' | 'now' | 'random'
+
+export interface ReconcilerOptions extends Omit<ServiceRooms, OwnRooms> {
   readonly memory: Memory
-  readonly settings: ServiceSettings
-  /** The address that is published for servers. */
-  readonly hostAddress: ServiceRooms['hostAddress']
-  readonly apiKeys: ServiceRooms['apiKeys']
-  readonly door: ServiceRooms['door']
-  readonly ingress: ServiceRooms['ingress']
-  readonly excessOf: ServiceRooms['excessOf']
-  readonly silenceOf: ServiceRooms['silenceOf']
   /** The oMLX that this agent starts. */
   readonly omlx?: {
     readonly flags: () => ReadonlyMap<string, string> | undefined
@@ -71,9 +51,6 @@ export interface ReconcilerOptions {
   }
   readonly onPass?: WorkQueueOptions['onPass']
   readonly onAdmission?: AdmissionOptions['onDecision']
-  readonly log: Logger
-  /** Something that a snapshot shows has changed. */
-  readonly onChange: () => void
   readonly now?: () => number
   readonly random?: () => number
 }
