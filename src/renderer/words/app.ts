@@ -107,7 +107,7 @@ const none: Readonly<Record<NoUpdates, string>> = {
 /** Newer versions of the app, and what they need. */
 export const updateWords = {
   title: 'Updates',
-  runs: (version: string) => `Metalbar ${version} runs.`,
+  runs: (version: string) => `Metalbar ${version} is running.`,
   state: (update: UpdateState): string => {
     switch (update.step) {
       case 'unavailable':

@@ -130,7 +130,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   memoryCheckMode: {
     title: 'Model with unknown memory need',
-    help: 'Before it runs, nobody can say how much memory it takes.',
+    help: 'What happens to a model whose memory need cannot be estimated.',
     choices: { enforce: 'Refuse it', warn: 'Let it start' },
   },
   evictionEnabled: {

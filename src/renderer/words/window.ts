@@ -12,7 +12,7 @@ export const connectionWords = {
   nextTry: (when: string) => `Next try ${when}.`,
   tryNow: 'Try now',
   openLocalNetwork: 'Open Local Network settings',
-  lasts: (span: string) => `For ${span}.`,
+  lasts: (span: string) => `This has lasted ${span}.`,
   seenAt: (ms: number, age: string) => `What you see is from ${formatExactTime(new Date(ms))}, ${age} ago.`,
   place: (context: string, namespace: string | undefined) => `${context} / ${namespace ?? 'all namespaces'}`,
   noAddress: 'No address',

@@ -274,7 +274,7 @@ export const evicted = sampleService({
   uid: 'evicted',
   name: 'deepseek-r1-8b',
   state: 'stopped',
-  reason: 'MemoryPressure',
+  reason: 'Held',
   message: evictedBecause,
   since: '2026-01-02T02:50:05.000Z',
   steps: { fetched: done, started: waiting, healthy: waiting, published: waiting, clusterAgrees: waiting },

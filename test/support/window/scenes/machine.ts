@@ -34,7 +34,7 @@ export const machineScenes = {
     then: (agent) => agent.leave(),
   },
   'cluster-away': {
-    says: ['Stale', 'connection refused', 'For 2 min. Next try', 'phi-4-mini'],
+    says: ['Stale', 'connection refused', 'This has lasted 2 min. Next try', 'phi-4-mini'],
     agent: () =>
       new FakeAgent(
         sampleSnapshot({

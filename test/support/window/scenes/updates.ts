@@ -8,7 +8,7 @@ const version = '1.2.3'
 
 export const updateScenes = {
   'update-unknown': {
-    says: ['Metalbar 1.2.2 runs.', 'The app has not checked', 'Check for updates', 'links to the command'],
+    says: ['Metalbar 1.2.2 is running.', 'The app has not checked', 'Check for updates', 'links to the command'],
     ...inSettings,
     app: { commandLink: { state: 'linked', file: '/usr/local/bin/metal-agent' } },
   },
