@@ -30,7 +30,11 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'The Lease tells the cluster what this machine can run.',
     none: 'the watched one, else default',
   },
-  zone: { title: 'Zone of this machine', help: 'Where this machine stands, such as office. Its Lease tells the cluster.', none: 'none' },
+  zone: {
+    title: 'Zone of this machine',
+    help: 'Where this machine stands, such as office. Its Lease tells the cluster.',
+    none: 'none',
+  },
   modelStore: { title: 'Folder of models', help: 'Downloads go there.' },
   allowedModelRoots: {
     title: 'Folders a Model may name',
