@@ -185,11 +185,15 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
         )
         return kubeconfigOf((await real().restricted(rules)).connection)
       },
-      ...{ id: 'rights', verdict: 'fail', says: /^It lacks the right to create, patch, delete endpointslices\.$/ },
+      ...{
+        id: 'rights',
+        verdict: 'fail',
+        says: /^This login lacks the right to create, patch, delete endpointslices\.$/,
+      },
     },
     'a login that may do everything': {
       plant: () => kubeconfigOf(real().connection),
-      ...{ id: 'cluster-admin', verdict: 'warn', says: /^It can do everything in the cluster/ },
+      ...{ id: 'cluster-admin', verdict: 'warn', says: /^This login can do everything in the cluster/ },
     },
     'a clock that is three minutes behind': {
       plant: async () => {
@@ -434,7 +438,7 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
     expect(await wrong.isReady()).toBe(false)
     expect((await asked())['relays']).toMatchObject({
       verdict: 'warn',
-      says: '1 of them connected, none with the token of the Secret llmkube-metal-relay.',
+      says: '1 relay connected, none with the token of the Secret llmkube-metal-relay.',
       action: { shell: expect.stringContaining('get secret llmkube-metal-relay') as string },
     })
     const right = await relay({ pin: await pin() })
@@ -442,7 +446,7 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
     const before = await asked()
     expect(before['relays']).toMatchObject({
       verdict: 'pass',
-      says: expect.stringMatching(/^They asked \d+ times?/) as string,
+      says: expect.stringMatching(/^Relays asked \d+ times?/) as string,
     })
 
     const refused = sim.faults.add({

@@ -43,7 +43,7 @@ describe('the doctor of an agent', () => {
         'pass',
       ]),
     )
-    expect(found['listeners']?.says).toBe('The one that is published can be reached from this machine.')
+    expect(found['listeners']?.says).toBe('The published address can be reached from this machine.')
     expect(found['reached']).toMatchObject({ verdict: 'notApplicable' })
 
     await well.command({ name: 'pauseNode' })

@@ -53,7 +53,7 @@ describe.each(apiWorlds)('the doctor asks $name', ({ use }) => {
       ...{ namespace: 'pass', rights: 'pass', 'cluster-admin': 'warn', clock: 'pass' },
     })
     expect(found['api-server']?.says).toMatch(/^https?:\/\/\S+ is Kubernetes v\d\S* and answered in \d+ ms\.$/)
-    expect(found['rights']?.says).toBe('It has all of them.')
+    expect(found['rights']?.says).toBe('This login has every right that the agent uses.')
   })
 
   test('with the rights that serving needs: enough, and what it lacks besides is named', async () => {
@@ -105,7 +105,7 @@ describe('a cluster', () => {
     const found = await look({ server: `http://127.0.0.1:${port}`, ca: '', token: 't' }, 'default')
     expect(found['api-server']).toMatchObject({
       verdict: 'fail',
-      says: expect.stringMatching(/^What answers at \S+ does not answer as an API server/) as string,
+      says: expect.stringMatching(/^The program at \S+ does not answer as an API server/) as string,
     })
   })
 
@@ -143,6 +143,6 @@ test('a kubeconfig that logs in by a program that this PATH has says where it is
   })
   expect((await foundBy(clusterChecks, patient))['credential-plugin']).toMatchObject({
     verdict: 'pass',
-    says: expect.stringMatching(/^It is \/(usr\/)?bin\/sh\.$/) as string,
+    says: expect.stringMatching(/^The kubeconfig logs in by \/(usr\/)?bin\/sh\.$/) as string,
   })
 })

@@ -45,7 +45,7 @@ const credentialPlugin: Check = {
     const path = env['PATH'] ?? ''
     const program = { name: command, flag: '', notInstalled: { darwin: '', linux: '' } }
     const found = await findExecutable(program, { given: command, system: platform.name, path })
-    if (found.kind === 'found') return pass(`It is ${found.path}.`)
+    if (found.kind === 'found') return pass(`The kubeconfig logs in by ${found.path}.`)
     const where = command.includes('/') ? 'is not there, or cannot be run' : `is not on the PATH of the agent (${path})`
     return fail(`The kubeconfig logs in by ${command}, which ${where}.`, {
       text: `Install ${command}, or write its whole path into the kubeconfig: an agent that macOS starts does not read the profile of your shell.`,
@@ -64,7 +64,7 @@ const apiServer: Check = {
       const what = version === undefined ? 'an API server' : `Kubernetes ${version}`
       return pass(`${api.context.server} is ${what} and answered in ${Math.round(tookMs)} ms.`)
     } catch (error) {
-      if (error instanceof KubeconfigError) return notApplicable('The kubeconfig does not say where it is.')
+      if (error instanceof KubeconfigError) return notApplicable('The kubeconfig does not say where the API server is.')
       const { server, config } = await examination.context()
       const denied = await patient.platform.whyUnreachable?.(error)
       if (denied !== undefined) return fail(denied, openLocalNetwork)
@@ -97,7 +97,7 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
     )
   }
   if (error instanceof ApiError && error.code !== undefined) {
-    return failed(`What answers at ${server} does not answer as an API server`, 'Check the address in the kubeconfig.')
+    return failed(`The program at ${server} does not answer as an API server`, 'Check the address in the kubeconfig.')
   }
   const own = ownFailure(error)
   if (own !== undefined)
@@ -125,7 +125,7 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
     )
   }
   if (/^(?:EPROTO|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH|HTTP_REQUEST))/.test(code)) {
-    return failed(`What answers at ${server} does not speak TLS`, 'Check the address and the port in the kubeconfig.')
+    return failed(`The program at ${server} does not speak TLS`, 'Check the address and the port in the kubeconfig.')
   }
   if (/^ERR_(?:O?SSL)_/.test(code)) {
     return failed(
@@ -172,7 +172,7 @@ const definitions: Check = {
     const { group, version } = resources.inferenceServices
     try {
       const found = groupVersions.parse(await api.group(group, examination.signal)).versions.map((one) => one.version)
-      if (found.includes(version)) return pass(`InferenceService and Model are there as ${group}/${version}.`)
+      if (found.includes(version)) return pass(`The cluster has InferenceService and Model as ${group}/${version}.`)
       return fail(`The cluster has ${group} as ${found.join(', ')}, but this agent knows only ${version}.`, {
         text: 'Update Metalbar, or install a LLMKube that still serves that version.',
       })
@@ -226,7 +226,7 @@ async function isAllowed(api: KubeApi, { resource: path, ...wish }: Wish, signal
 }
 
 const askRights: DoctorAction = {
-  text: 'Have an administrator of the cluster run what this prints.',
+  text: 'Ask an administrator of the cluster to run the commands that this prints.',
   shell: 'metal-agent rights',
 }
 
@@ -255,10 +255,10 @@ const rights: Check = {
       return [...missing].map(([resource, ofIt]) => `${ofIt.map(({ verb }) => verb).join(', ')} ${resource}`)
     }
     const [needed, further] = await Promise.all([lacking('needed'), lacking('further')])
-    if (needed.length > 0) return fail(`It lacks the right to ${needed.join('; ')}.`, askRights)
-    if (further.length === 0) return pass('It has all of them.')
+    if (needed.length > 0) return fail(`This login lacks the right to ${needed.join('; ')}.`, askRights)
+    if (further.length === 0) return pass('This login has every right that the agent uses.')
     return pass(
-      `It has every right that serving needs; of the optional ones it lacks the right to ${further.join('; ')}.`,
+      `This login has every right that serving needs; of the optional ones it lacks the right to ${further.join('; ')}.`,
     )
   },
 }
@@ -271,8 +271,9 @@ const administrator: Check = {
     const reached = await examination.reached()
     if (!reached) return notReached
     const everything = { group: '*', resource: '*', verb: '*' }
-    if (!(await isAllowed(reached.api, everything, examination.signal))) return pass('It cannot do everything there.')
-    return warn('It can do everything in the cluster, and so can anyone who takes over this machine.', {
+    if (!(await isAllowed(reached.api, everything, examination.signal)))
+      return pass('This login cannot do everything in the cluster.')
+    return warn('This login can do everything in the cluster, and so can anyone who takes over this machine.', {
       text: 'Give the agent a login of its own, with the rights that this prints.',
       shell: 'metal-agent rights --further',
     })
@@ -291,9 +292,10 @@ const clock: Check = {
     if (!reached) return notReached
     const ahead = Date.now() - reached.api.serverNow()
     const skew = Math.abs(ahead)
-    if (skew < warnSkewMs) return pass(`They differ by less than ${warnSkewMs / 1_000} s.`)
+    if (skew < warnSkewMs)
+      return pass(`The clocks of this machine and of the API server differ by less than ${warnSkewMs / 1_000} s.`)
     const says = `The clock of this machine is ${formatSpan(skew)} ${ahead > 0 ? 'ahead' : 'behind'}.`
-    const action = { text: 'Have the time set automatically: System Settings, General, Date & Time.' }
+    const action = { text: 'Let macOS set the time: System Settings, General, Date & Time.' }
     return skew < failSkewMs ? warn(says, action) : fail(says, action)
   },
 }

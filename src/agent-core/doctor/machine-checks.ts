@@ -24,7 +24,7 @@ const runtimes: Check = {
     const ready = named('ready').map(({ name, version = '' }) => `${name} ${version}`.trim())
     const broken = named('unverified').map(({ message = '' }) => message)
     if (ready.length === 0) {
-      const says = broken[0] ?? views[0]?.message ?? 'None is looked for.'
+      const says = broken[0] ?? views[0]?.message ?? 'No runtime is looked for.'
       return fail(says, { text: 'Install one.', shell: 'metal-agent runtimes install llama-server' })
     }
     if (broken.length > 0) return warn(`${ready.join(', ')} can serve; ${broken.join(' ')}`)
@@ -60,7 +60,7 @@ const storePlace: Check = {
     const { modelStore } = settings
     const real = await realpath(modelStore).catch(() => modelStore)
     const home = env['HOME'] ?? homedir()
-    const move = { text: 'Keep them elsewhere with --model-store.' }
+    const move = { text: 'Keep models elsewhere with --model-store.' }
     const wiped = temporaryNote(modelStore) ?? temporaryNote(real)
     if (wiped !== undefined) return fail(wiped, move)
     if (syncedFolders(home).some((folder) => isBelow(real, folder))) {
@@ -69,7 +69,7 @@ const storePlace: Check = {
     if (platform.name === 'darwin' && maybeSynced(home).some((folder) => isBelow(real, folder))) {
       return warn(`The model store ${modelStore} is in a folder that iCloud may sync.`, move)
     }
-    return pass(`It is ${modelStore}.`)
+    return pass(`Models are stored in ${modelStore}.`)
   },
 }
 
@@ -87,7 +87,7 @@ const disk: Check = {
     const reserveBytes = diskReserveBytes || usualReserveBytes(blocks * bsize)
     const room = Math.max(0, freeBytes - reserveBytes)
     const says = `${formatBytes(freeBytes)} are free where models are kept, of which ${formatBytes(reserveBytes)} stay in reserve.`
-    const clean = { text: 'Delete models that nobody needs.', shell: 'metal-agent models' }
+    const clean = { text: 'Delete models that no service uses.', shell: 'metal-agent models' }
     if (room === 0) return fail(says, clean)
     return room < smallModelBytes ? warn(says, clean) : pass(says)
   },
@@ -122,7 +122,7 @@ const gpuLimit: Check = {
     if (platform.name !== 'darwin') return notApplicable('Only macOS has such a limit.')
     const [limit, { totalBytes }] = await Promise.all([platform.gpuMemoryLimit(), platform.memory()])
     if (!limit) return pass('macOS sets it.')
-    const says = `It is set to ${formatBytes(limit)} of ${formatBytes(totalBytes)}.`
+    const says = `The limit of GPU memory is ${formatBytes(limit)} of ${formatBytes(totalBytes)}.`
     const text = 'Let macOS set it again, or choose a value in between.'
     const action = { text, shell: 'sudo sysctl iogpu.wired_limit_mb=0' }
     if (limit > 0.95 * totalBytes) return fail(`${says} What is left is too little for macOS itself.`, action)
@@ -139,16 +139,16 @@ const firewall: Check = {
     const { platform, settings, agent } = examination.patient
     const found = await platform.firewall()
     if (!found) return notApplicable('This system has no firewall for single programs, or does not report one.')
-    if (found.state === 'off') return pass('It is off.')
+    if (found.state === 'off') return pass('The firewall is off.')
     const blocked = [...new Set(await listeners(examination))].filter((program) => firewallNotice(found, program))
     const [first] = blocked
-    if (first === undefined) return pass('It is on and lets them in.')
+    if (first === undefined) return pass('The firewall is on and lets Pods reach the runtimes.')
     // macOS asks about a program when it first listens.
     const isServing = agent?.snapshot.services.some(({ state }) => state === 'ready') ?? false
     const told = settings.listen === 'gateway' || !isServing ? warn : fail
     if (found.state === 'blocksAll') return told(firewallNotice(found, first) ?? '')
-    return told(`It does not let in ${blocked.join(', ')}.`, {
-      text: 'Allow them, then ask again.',
+    return told(`The firewall does not let Pods reach ${blocked.join(', ')}.`, {
+      text: 'Allow these programs, then look again.',
       shell: blocked.map(allowCommand).join('; '),
     })
   },
@@ -177,14 +177,14 @@ const sleep: Check = {
     const supply = await platform.powerSupply()
     const minutes = supply?.sleepAfterMinutes
     if (minutes === undefined) return notApplicable('The system does not report when it goes to sleep on its own.')
-    if (minutes === 0) return pass('It never goes to sleep on its own.')
-    const says = `It goes to sleep after ${minutes} min without use, and then misses the first request.`
+    if (minutes === 0) return pass('This machine never goes to sleep on its own.')
+    const says = `This machine goes to sleep after ${minutes} min without use, and then misses the first request.`
     const shell = 'sudo pmset -c sleep 0'
     return warn(
       settings.sleepPolicy === 'never' ? `${says} Nothing keeps it awake, even while models answer.` : says,
       supply?.charge === undefined
         ? { text: 'If this machine is a server, never let it go to sleep on mains power.', shell }
-        : { text: 'On mains power it can be kept awake.', shell },
+        : { text: 'It can be kept awake on mains power.', shell },
     )
   },
 }
@@ -195,7 +195,7 @@ const lowPower: Check = {
   page: 'operations.md#sleep-and-battery',
   answer: async ({ patient: { platform } }) => {
     const supply = await platform.powerSupply()
-    if (!supply) return notApplicable('The system does not report it.')
+    if (!supply) return notApplicable('The system does not report a Low Power Mode.')
     if (!supply.lowPowerMode) return pass('Low Power Mode is off.')
     return warn('Low Power Mode is on: models answer at about half their speed.', {
       text: 'Switch it off in System Settings, Energy.',
@@ -212,12 +212,12 @@ const powerRule: Check = {
     const { state, message, file } = await patient.powerRule()
     switch (state) {
       case 'notHere':
-        return notApplicable('Only macOS needs a rule for it.')
+        return notApplicable('Only macOS needs a sudo rule to measure power.')
       case 'installed':
-        return pass(`${file} allows it.`)
+        return pass(`${file} allows powermetrics, and nothing else.`)
       case 'missing':
         return patient.settings.applePowerEnabled
-          ? warn('There is no sudo rule for it, although powermetrics is set to measure power.', installRule)
+          ? warn('There is no sudo rule for powermetrics, although it is set to measure power.', installRule)
           : notApplicable('Power is not measured by powermetrics here.')
       case 'different':
       case 'unknown':
@@ -226,7 +226,7 @@ const powerRule: Check = {
   },
 }
 
-const installRule = { text: 'Install it; it is shown first.', shell: 'metal-agent power install' }
+const installRule = { text: 'Install the rule. You see it first.', shell: 'metal-agent power install' }
 
 export const machineChecks: readonly Check[] = [
   ...[runtimes, metal, storePlace, disk, stateFolder],

@@ -44,11 +44,12 @@ const ingress: Check = {
     }
     if (agent?.ingress.notice !== undefined)
       return fail(agent.ingress.notice, {
-        text: 'Fix what it reports, then ask again.',
+        text: 'Fix the problem, then look again.',
         shell: 'metal-agent doctor',
       })
     if (told.length === 0) return pass(`Port ${port} is free until a service is published for relays.`)
-    if (state?.kind !== 'open') return warn(state?.message ?? 'The agent cannot tell whether it is listening.')
+    if (state?.kind !== 'open')
+      return warn(state?.message ?? 'The agent cannot tell whether the relay ingress is listening.')
     const shown = await pinShown(port, signal)
     if (shown === undefined)
       return fail(`The ingress at port ${port} shows no certificate.`, {
@@ -60,12 +61,12 @@ const ingress: Check = {
       return fail(
         `Relays of ${others.map(serviceOf).join(', ')} know a different key from the one that the ingress at port ${port} shows, so they do not trust it.`,
         {
-          text: 'Have the agent read everything in the cluster again, and write what differs.',
+          text: 'Let the agent read everything in the cluster again, and write what differs.',
           shell: 'metal-agent resync',
           fix: { label: 'Read again', command: { name: 'resync' } },
         },
       )
-    return pass(`It listens at port ${port} with the key that relays know.`)
+    return pass(`The relay ingress listens at port ${port} with the key that relays know.`)
   },
 }
 
@@ -128,12 +129,15 @@ const relays: Check = {
     if (problem !== undefined)
       return fail(problem, { text: "Look at it; LLMKube's controller makes it.", shell: shellCommand(ofSecret) })
     const from = await lastHost(agent)
-    if (admitted > 0) return pass(`They asked ${admitted} ${admitted === 1 ? 'time' : 'times'}${from}.`)
+    if (admitted > 0) return pass(`Relays asked ${admitted} ${admitted === 1 ? 'time' : 'times'}${from}.`)
     if (refused > 0)
-      return warn(`${refused} of them connected${from}, none with the token of the Secret llmkube-metal-relay.`, {
-        text: 'Check whether the Secret that relays have is the one of their namespace.',
-        shell: shellCommand(ofSecret),
-      })
+      return warn(
+        `${refused} ${refused === 1 ? 'relay' : 'relays'} connected${from}, none with the token of the Secret llmkube-metal-relay.`,
+        {
+          text: 'Check whether the Secret that relays have is the one of their namespace.',
+          shell: shellCommand(ofSecret),
+        },
+      )
     const { name = '' } = ownerOf(first) ?? {}
     const selector = `inference.llmkube.dev/metal-relay=${name}`
     return warn(`No relay has connected to port ${agent.ingress.port} yet${from}.`, {

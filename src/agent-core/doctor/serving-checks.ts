@@ -18,7 +18,7 @@ const agent: Check = {
   answer: ({ patient }) => {
     if (!patient.agent) {
       return fail('No agent is running here, so nothing is served.', {
-        text: 'Open Metalbar, or have the agent started at login.',
+        text: 'Open Metalbar, or install the agent as a service that starts at login.',
         shell: 'metal-agent install',
       })
     }
@@ -26,7 +26,7 @@ const agent: Check = {
     const running = `metal-agent ${version} has run for ${formatSpan(Date.parse(now) - Date.parse(startedAt))}`
     if (!host.paused) return pass(`${running}.`)
     return warn(`${running}, and a person has paused it: no requests are sent here.`, {
-      text: 'Resume it.',
+      text: 'Resume this machine.',
       shell: 'metal-agent resume',
       fix: { label: 'Resume', command: { name: 'resumeNode' } },
     })
@@ -42,7 +42,7 @@ const ports: Check = {
       { port: settings.port, flag: '--port', isOpen: undefined },
       { port: settings.clientPort, flag: '--client-port', isOpen: running?.snapshot.host.clientProxy !== undefined },
     ].filter(({ port }) => port > 0)
-    if (wanted.length === 0) return notApplicable('It listens at none.')
+    if (wanted.length === 0) return notApplicable('The agent listens at no port.')
     const looked = await Promise.all(
       wanted.map(async (one) => ({ ...one, holders: (await platform.portListeners(one.port, noGroup)).others })),
     )
@@ -86,7 +86,7 @@ const nameOf = ({ namespace, name }: ServiceView): string => `${namespace}/${nam
 const unserved = ({ patient }: Examination) =>
   patient.agent ? notApplicable('Nothing is published now.') : notApplicable('No agent is running here.')
 
-const forRelaysAlone = notApplicable('Only relays connect here: see what the questions about them say.')
+const forRelaysAlone = notApplicable('Only relays connect here: see the checks of the relay.')
 
 const listeners: Check = {
   id: 'listeners',
@@ -107,8 +107,8 @@ const listeners: Check = {
     if (deaf.length === 0)
       return pass(
         published.length === 1
-          ? 'The one that is published can be reached from this machine.'
-          : `All ${published.length} can be reached from this machine.`,
+          ? 'The published address can be reached from this machine.'
+          : `All ${published.length} published addresses can be reached from this machine.`,
       )
     return fail(`${deaf.join('; ')}.`, {
       text: 'Check the host address; a model that was started before it changed still listens at the old one.',
@@ -157,7 +157,7 @@ const heartbeat: Check = {
     const says = `The oldest of ${ages.length} heartbeats is ${formatSpan(oldest)} old.`
     if (oldest > deadAfterMs)
       return fail(`${says} The cluster counts this machine as gone.`, {
-        text: 'See what the question about the API server says.',
+        text: 'See the check of the API server.',
       })
     if (oldest > lateMs) return warn(says)
     return leaseNotice === undefined ? pass(says) : warn(leaseNotice)
@@ -178,9 +178,11 @@ const agreement: Check = {
         (state === 'ready' && (steps.published.status === 'failed' || steps.clusterAgrees.status === 'failed')),
     )
     if (apart.length === 0)
-      return pass(`They do for ${services.length === 1 ? 'the one service' : `all ${services.length} services`} here.`)
+      return pass(
+        `All three agree on ${services.length === 1 ? 'the one service' : `all ${services.length} services`} here.`,
+      )
     return fail(apart.map((service) => `${nameOf(service)}: ${service.message}`).join(' '), {
-      text: 'Have the agent read everything in the cluster again.',
+      text: 'Let the agent read everything in the cluster again.',
       shell: 'metal-agent resync',
       fix: { label: 'Read again', command: { name: 'resync' } },
     })
@@ -215,7 +217,7 @@ const visitors: Check = {
       )
     }
     return warn('Models are published, but no client from another host has been seen yet.', {
-      text: 'Perhaps nobody has asked. A Pod that asks shows how far a request gets.',
+      text: 'Perhaps nobody has asked. A test Pod shows how far a request gets.',
       ...(first && { shell: `metal-agent doctor --from-cluster ${nameOf(first)}` }),
     })
   },

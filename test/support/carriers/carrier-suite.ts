@@ -267,7 +267,7 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
         {
           ...{ id: 'agent', subject: 'agent', asks: 'Does it run?', verdict: 'warn', says: 'It is paused.' },
           action: {
-            text: 'Resume it.',
+            text: 'Resume this machine.',
             shell: 'metal-agent resume',
             fix: { label: 'Resume', command: { name: 'resumeNode' } },
           },

@@ -128,7 +128,7 @@ test('a report on a terminal has one line for each answer, and what to do below 
     finding({
       ...{ id: 'agent', verdict: 'warn', says: 'It is\u001b[2J paused.' },
       action: {
-        text: 'Resume it.',
+        text: 'Resume this machine.',
         shell: 'metal-agent resume',
         fix: { label: 'Resume', command: { name: 'resumeNode' } },
       },
@@ -138,7 +138,7 @@ test('a report on a terminal has one line for each answer, and what to do below 
   const report = doctorReport.parse({ findings, tookMs: 1_234 })
   expect(renderReport(report, { stdout: { write: () => true } })).toBe(`ok       disk   Yes.
 WARNING  agent  It is [2J paused.
-                Resume it.
+                Resume this machine.
                 $ metal-agent resume
                 $ metal-agent doctor --fix agent
                 More: metal-agent doctor --page agent

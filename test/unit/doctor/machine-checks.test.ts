@@ -120,7 +120,7 @@ test('the firewall: off passes, one that blocks a runtime that serves fails with
   expect((await behind({ state: 'byProgram', allowed: new Set([program]) })).verdict).toBe('pass')
   expect(await behind({ state: 'byProgram', allowed: new Set() })).toMatchObject({
     verdict: 'warn',
-    says: `It does not let in ${program}.`,
+    says: `The firewall does not let Pods reach ${program}.`,
     shell: expect.stringContaining(`--unblockapp ${program}`) as string,
   })
   expect(await behind({ state: 'blocksAll' })).toMatchObject({
@@ -134,14 +134,18 @@ test('the firewall: off passes, one that blocks a runtime that serves fails with
   const gateway = await realpath(process.execPath)
   const byProgram = (...allowed: string[]) => ({ state: 'byProgram' as const, allowed: new Set(allowed) })
   expect(await behind(byProgram(program), {}, relayed)).toMatchObject({
-    ...{ verdict: 'fail', says: `It does not let in ${gateway}.` },
+    ...{ verdict: 'fail', says: `The firewall does not let Pods reach ${gateway}.` },
     shell: expect.stringContaining(`--unblockapp ${gateway}`) as string,
   })
   expect((await behind(byProgram(gateway), {}, relayed)).verdict).toBe('pass')
   const direct = sliceOf(snapshot.host.nodeId)
   const both = { ...relayed, slices: [...relayed.slices, direct] }
-  expect(await behind(byProgram(program), {}, both)).toMatchObject({ says: `It does not let in ${gateway}.` })
-  expect(await behind(byProgram(gateway), {}, both)).toMatchObject({ says: `It does not let in ${program}.` })
+  expect(await behind(byProgram(program), {}, both)).toMatchObject({
+    says: `The firewall does not let Pods reach ${gateway}.`,
+  })
+  expect(await behind(byProgram(gateway), {}, both)).toMatchObject({
+    says: `The firewall does not let Pods reach ${program}.`,
+  })
 })
 
 const closedIngress: NonNullable<Patient['agent']>['ingress'] = {

@@ -21,7 +21,7 @@ const troubles: readonly DoctorFinding[] = [
   {
     ...{ id: 'sleep', subject: 'machine', verdict: 'warn', page: 'operations.md#sleep-and-battery' },
     asks: 'Does this machine stay awake for requests?',
-    says: 'It goes to sleep after 10 min without use, and then misses the first request.',
+    says: 'This machine goes to sleep after 10 min without use, and then misses the first request.',
     action: {
       text: 'If this machine is a server, never let it go to sleep on mains power.',
       shell: 'sudo pmset -c sleep 0',
@@ -30,9 +30,9 @@ const troubles: readonly DoctorFinding[] = [
   {
     ...{ id: 'firewall', subject: 'machine', verdict: 'fail', page: 'security.md#who-can-reach-a-model' },
     asks: 'Does the macOS firewall let Pods reach the runtimes?',
-    says: 'It does not let in /opt/homebrew/Cellar/llama.cpp/9430/bin/llama-server.',
+    says: 'The firewall does not let Pods reach /opt/homebrew/Cellar/llama.cpp/9430/bin/llama-server.',
     action: {
-      text: 'Allow them, then ask again.',
+      text: 'Allow these programs, then look again.',
       shell:
         'sudo /usr/libexec/ApplicationFirewall/socketfilterfw --add /opt/homebrew/Cellar/llama.cpp/9430/bin/llama-server',
     },
@@ -42,7 +42,7 @@ const troubles: readonly DoctorFinding[] = [
     asks: 'Is an agent running here?',
     says: 'metal-agent v0.1.0 has run for 12 min, and a person has paused it: no requests are sent here.',
     action: {
-      text: 'Resume it.',
+      text: 'Resume this machine.',
       shell: 'metal-agent resume',
       fix: { label: 'Resume', command: { name: 'resumeNode' } },
     },
@@ -80,7 +80,7 @@ export const helpScenes = {
     says: [
       'Nothing is changed before you agree.',
       '1 in order, 2 warnings, 1 failure, 1 not applicable.',
-      'It does not let in /opt/homebrew/Cellar/llama.cpp/9430/bin/llama-server.',
+      'The firewall does not let Pods reach /opt/homebrew/Cellar/llama.cpp/9430/bin/llama-server.',
       'sudo pmset -c sleep 0',
       'Resume',
       'Read more',
