@@ -1,3 +1,4 @@
+import type { AppPreferences, LastUpdate, Misplaced, NoUpdates } from './app-bridge.ts'
 import type { ConnectionState } from './cluster.ts'
 import type { CommandInput } from './commands.ts'
 import type { DoctorFinding, Verdict } from './doctor.ts'
@@ -5,8 +6,19 @@ import { formatBytes } from './format.ts'
 import type { MemoryStateView } from './memory.ts'
 import type { Hold, ServiceReason, ServiceState, ServiceView, StepName } from './service.ts'
 
+/** What one text of a catalogue may be; undefined where a value leaves nothing to be said. */
+type Said = string | readonly string[] | Readonly<Record<string, string>> | undefined
+
+/**
+ * A catalogue: the texts of one surface by name, each plain or a function of values that decides nothing but its wording.
+ * A translation is a second object with the same names and parameters, chosen where the first one is exported.
+ */
+export type Words<Name extends string = string> = {
+  readonly [K in Name]: string | readonly string[] | ((...values: never[]) => Said) | Words
+}
+
 /** The same words on every surface. */
-export const stateWords: Readonly<Record<ServiceState, string>> = {
+export const stateWords = {
   waiting: 'Waiting',
   fetching: 'Downloading',
   starting: 'Starting',
@@ -17,7 +29,7 @@ export const stateWords: Readonly<Record<ServiceState, string>> = {
   stopped: 'Stopped',
   refused: 'Refused',
   foreign: 'On another machine',
-}
+} as const satisfies Words<ServiceState>
 
 /** Why a service does not serve, in two or three words; its message says it in full. Without one here, the state says enough. */
 export const reasonWords: Readonly<Partial<Record<ServiceReason, string>>> = {
@@ -41,15 +53,15 @@ export const reasonWords: Readonly<Partial<Record<ServiceReason, string>>> = {
   NoHostAddress: 'No address',
   NoGateway: 'No gateway',
   NoApiKey: 'No API key',
-}
+} as const satisfies Words
 
 /** What a person, or memory that ran out, did to it. */
-export const holdCauseWords: Readonly<Record<Hold['cause'], string>> = {
+export const holdCauseWords = {
   stopped: 'Stopped',
   evicted: 'Evicted',
   downloadCancelled: 'Download cancelled',
   released: 'Released',
-}
+} as const satisfies Words<Hold['cause']>
 
 const resting: readonly ServiceState[] = ['waiting', 'stopped', 'refused']
 
@@ -60,13 +72,13 @@ export function stateWord({ state, reason, hold }: Pick<ServiceView, 'state' | '
   return (isQuiet || resting.includes(state) ? reasonWords[reason] : undefined) ?? stateWords[state]
 }
 
-export const stepWords: Readonly<Record<StepName, string>> = {
+export const stepWords = {
   fetched: 'Fetched',
   started: 'Started',
   healthy: 'Healthy',
   published: 'Published',
   clusterAgrees: 'Cluster agrees',
-}
+} as const satisfies Words<StepName>
 
 /** What a person may ask for a service, and what stands there while the agent has not answered. */
 export const actionWords = {
@@ -80,7 +92,7 @@ export const actionWords = {
   cancelDownload: { label: 'Cancel download', pending: 'Cancelling…' },
   skipDrain: { label: 'Skip the wait', pending: 'Ending…' },
   release: { label: 'Release to other machines', pending: 'Releasing…' },
-} as const
+} as const satisfies Words
 
 export const summaryWords = {
   /** Such as "38.0 GB of 96.0 GB for models, pressure normal, 2 waiting". */
@@ -96,9 +108,9 @@ export const summaryWords = {
     const several = (number: number, word: string) => `${number} ${word}${number === 1 ? '' : 's'}`
     return `${count('pass')} in order, ${several(count('warn'), 'warning')}, ${several(count('fail'), 'failure')}, ${count('notApplicable')} not applicable`
   },
-} as const
+} as const satisfies Words
 
-export const clusterWords: Readonly<Record<ConnectionState, string>> = {
+export const clusterWords = {
   connecting: 'Connecting',
   live: 'Live',
   stale: 'Stale',
@@ -106,7 +118,39 @@ export const clusterWords: Readonly<Record<ConnectionState, string>> = {
   unauthorized: 'Not logged in',
   absent: 'Not installed',
   offline: 'Offline',
-}
+} as const satisfies Words<ConnectionState>
+
+/** What the menu of the icon and the window both say. */
+export const sharedWords = {
+  app: 'Metalbar',
+  pause: 'Pause this machine',
+  serveAgain: 'Serve again',
+  startAll: 'Start all at once',
+  ownWindow: 'Open in its own window',
+  loginItem: 'Open at login',
+  moveToApplications: 'Move to Applications',
+  onlyInstalled: 'Only an installed app can be opened at login.',
+  notifications: 'Notifications',
+  requests: (count: number) => (count === 1 ? '1 request' : `${count} requests`),
+  slower: 'slower than before',
+  onQuits: { ask: 'Ask', drain: 'Drain and stop', keep: 'Keep in menu bar' } satisfies Words<AppPreferences['onQuit']>,
+  onQuitHelp:
+    'Drain and stop: the models leave the cluster, finish their requests and stop. Keep in menu bar: they keep serving.',
+  misplaced: {
+    diskImage: 'Metalbar runs from its disk image.',
+    translocated: 'macOS runs Metalbar from a protected copy, because it was opened where it was downloaded.',
+    downloads: 'Metalbar runs from Downloads.',
+  } satisfies Words<Misplaced>,
+  lookingForUpdates: 'Checking for updates…',
+  noUpdates: {
+    source: 'An app that runs from source does not update itself.',
+    unpublished: 'This build has no update server. Replace it with a newer Metalbar; models keep serving.',
+    misplaced: 'Move the app to Applications first. It cannot be updated where it is now.',
+    managed: 'Your administrator updates this Mac; the app does not check for updates.',
+  } satisfies Words<NoUpdates>,
+  lastUpdate: ({ wanted, runs }: LastUpdate) =>
+    wanted === runs ? `Metalbar is now ${runs}.` : `The update to ${wanted} failed; Metalbar ${runs} is still running.`,
+} as const satisfies Words
 
 export interface Action {
   readonly label: string

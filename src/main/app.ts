@@ -10,12 +10,13 @@ import type { LogLevel } from '../agent-core/settings/settings.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { cleanLines } from '../contract/clean-text.ts'
+import { sharedWords } from '../contract/words.ts'
 import { onceCopied } from '../installation/versioned-copy.ts'
 import { createAgentView, keepPreferences, keepShowing } from './agent/agent-view.ts'
 import { appFindings } from './system/app-doctor.ts'
 import { installedApp } from './system/installed-app.ts'
 import { KeptToken } from './system/kept-token.ts'
-import { confirm, losesWritten, tellCannotStart } from './lifecycle/questions.ts'
+import { confirm, tellCannotStart } from './lifecycle/questions.ts'
 import { personQuits, stopBeforeQuit } from './lifecycle/quit.ts'
 import { takeLoginEnvironment } from './system/login-environment.ts'
 import { tellNews } from './notifications/tell-news.ts'
@@ -46,6 +47,7 @@ import { appState, serveAppIpc, serveIpc } from './window/ipc.ts'
 import { Popover } from './window/popover.ts'
 import { targetShower } from './window/show-target.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
+import { menuBarWords, menuWords, questionWords } from './words.ts'
 
 const { env, platform } = process
 const built = import.meta.dirname
@@ -128,7 +130,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     log,
     icon: () => iconBounds(),
     onProblem: (pageProblem) => view.setState({ pageProblem }),
-    mayLose: () => confirm(losesWritten),
+    mayLose: () => confirm(questionWords.losesWritten),
   })
   const prefer = keepPreferences(stateDir, view)
   const quit = personQuits({ view, prefer, hide: () => popover.hide() })
@@ -268,7 +270,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
 
 function cannotStart(error: unknown): void {
   const why = messageOf(error)
-  process.stderr.write(`Metalbar cannot start: ${cleanLines(why)}\n`)
+  process.stderr.write(`${questionWords.cannotStart} ${cleanLines(why)}\n`)
   void tellCannotStart(why).finally(() => app.exit(1))
 }
 
@@ -301,20 +303,20 @@ const showAppMenu = (options: AppMenuOptions): void => Menu.setApplicationMenu(M
 
 const appMenu = ({ onSettings, onUpdates, onQuit }: AppMenuOptions): MenuItemConstructorOptions[] => [
   {
-    label: 'Metalbar',
+    label: sharedWords.app,
     submenu: [
       { role: 'about' },
-      { label: 'Check for Updates…', click: onUpdates },
+      { label: menuBarWords.checkForUpdates, click: onUpdates },
       { type: 'separator' },
-      { label: 'Settings…', accelerator: 'Command+,', click: onSettings },
+      { label: menuWords.settings, accelerator: 'Command+,', click: onSettings },
       { type: 'separator' },
       { role: 'hide' },
       { role: 'hideOthers' },
       { role: 'unhide' },
       { type: 'separator' },
-      { label: 'Quit Metalbar', accelerator: 'Command+Q', click: onQuit },
+      { label: menuBarWords.quit, accelerator: 'Command+Q', click: onQuit },
     ],
   },
   { role: 'editMenu' },
-  { label: 'Window', submenu: [{ role: 'close' }, { role: 'minimize' }] },
+  { label: menuBarWords.window, submenu: [{ role: 'close' }, { role: 'minimize' }] },
 ]

@@ -4,16 +4,18 @@ import { z } from 'zod'
 import type { AppPreferences } from '../contract/app-bridge.ts'
 import { agentKeys, type AgentKeys } from './agent/agent-keys.ts'
 import { readOwnFile } from './system/own-file.ts'
+import { machineWords } from './words.ts'
 
-const yesOrNo = z.boolean({ error: 'must be true or false' })
+const { files, wants } = machineWords
+const yesOrNo = z.boolean({ error: wants.trueOrFalse })
 
 /** What a person sets. */
 export const preferenceKeys = {
   showTitle: yesOrNo,
-  onQuit: z.enum(['ask', 'drain', 'keep'], { error: 'must be ask, drain or keep' }),
+  onQuit: z.enum(['ask', 'drain', 'keep'], { error: wants.onQuit }),
   notifications: yesOrNo,
   looksForUpdates: yesOrNo,
-  updateChannel: z.enum(['latest', 'beta'], { error: 'must be latest or beta' }),
+  updateChannel: z.enum(['latest', 'beta'], { error: wants.channel }),
 } satisfies { readonly [K in keyof AppPreferences]: z.ZodType<AppPreferences[K]> }
 
 const shellKeys = z.object({
@@ -51,7 +53,7 @@ export type ReadPreferences =
   | { readonly ok: false; readonly file: string; readonly message: string }
 
 export async function readPreferences(stateDir: string): Promise<ReadPreferences> {
-  const read = await readOwnFile(fileIn(stateDir), 'preferences', content)
+  const read = await readOwnFile(fileIn(stateDir), files.preferences, content)
   if (!read.ok) return read
   const entries = Object.entries(read.value)
   const agent = entries.filter(([name]) => !(name in shellKeys.shape) && read.keys.includes(name))

@@ -180,7 +180,7 @@ export function pageOfId(id: string, settings: readonly AnySetting[]): SettingPa
 }
 
 /** Whether each word of what a person wrote is somewhere in those. */
-export function isFound(text: string, words: readonly (string | undefined)[]): boolean {
+export function isFound(text: string, words: readonly string[]): boolean {
   const all = words.join(' ').toLowerCase()
   return text
     .toLowerCase()

@@ -33,22 +33,22 @@ describe('a notification', () => {
     await using shell = await shellWorld()
     const { world, app } = shell
     world.apply('tiny', { crashAtStart: { message: 'error: the weights are torn', exitCode: 3 } })
-    const crashes = async () => (await notificationsOf(app)).filter(({ title }) => title.includes('crashes'))
+    const crashes = async () => (await notificationsOf(app)).filter(({ title }) => title.includes('keeps crashing'))
     const [told] = await eventually(async () => {
       const all = await crashes()
       return all.length > 0 && all
     })
     await app.ask({ do: 'collectGarbage' })
-    await app.ask({ do: 'clickNotification', title: 'tiny crashes' })
+    await app.ask({ do: 'clickNotification', title: 'tiny keeps crashing' })
     const url = await eventually(async () => {
       const shown = (await app.look()).windows[0]?.url ?? ''
       return shown.includes('#') && shown
     })
-    await app.ask({ do: 'clickNotification', title: 'tiny crashes', button: 'Stop' })
+    await app.ask({ do: 'clickNotification', title: 'tiny keeps crashing', button: 'Stop' })
     await eventually(() => world.isSuspended('tiny'))
     expect({ told, url, count: (await crashes()).length }).toEqual({
       told: {
-        title: 'tiny crashes again and again',
+        title: 'tiny keeps crashing',
         body: expect.any(String) as unknown,
         actions: ['Stop'],
       },
@@ -63,7 +63,7 @@ describe('a notification', () => {
     skip(isOnElectron, needsMacos)
     await using browser = await startShellBrowser()
     await using folder = await temporaryFolder()
-    const notice = /Moved from preferences\.json to Settings, the same as before: Folder of models, /
+    const notice = /Moved from preferences\.json to Settings, with the same values: Folder of models, /
     const isInMenu = async (app: ShellApp) => notice.test(JSON.stringify(await app.menu()))
     const start = { folder: folder.dir, chromium: browser.endpoint }
     {
@@ -79,7 +79,7 @@ describe('a notification', () => {
         [
           {
             title: 'Your settings moved',
-            body: 'Their values are the same, and you find them in Settings now: Folder of models, Private hosts to download from, Port of health and metrics.',
+            body: 'They are in Settings now, with the same values: Folder of models, Private hosts to download from, Port of health and metrics.',
             actions: ['Open Settings'],
           },
         ],
@@ -269,7 +269,7 @@ describe('what only the app’s own window may ask', () => {
       refused: Array(5).fill({ ok: false, failure: expect.objectContaining({ code: 'misunderstood' }) as unknown }),
       unavailable: {
         ok: false,
-        failure: { code: 'refused', message: 'Only an app that is installed can be opened at login.' },
+        failure: { code: 'refused', message: 'Only an installed app can be opened at login.' },
       },
       preferred: {
         ok: true,
@@ -329,7 +329,7 @@ test('started without a terminal, the app finds a credential plugin and the kube
   expect((await app.messages()).filter((message) => steps.includes(message))).toEqual(steps)
 })
 
-test('where a metal-agent runs this node, the app says so, and takes its place when a person wants that: what serves goes on', async () => {
+test('where a metal-agent runs this machine, the app says so, and takes its place when a person wants that: what serves goes on', async () => {
   await using world = await servingWorld()
   await using beside = await agentBesideApp(world)
   const { agent, folder } = beside
@@ -340,7 +340,7 @@ test('where a metal-agent runs this node, the app says so, and takes its place w
   const before = JSON.stringify(await app.menu())
   await app.choose('Run the agent in this app…')
   await app.press('Cancel')
-  expect([before.includes('A metal-agent runs this node'), agent.exit]).toEqual([true, undefined])
+  expect([before.includes('The agent runs outside this app'), agent.exit]).toEqual([true, undefined])
   await app.choose('Run the agent in this app…')
   await app.press('Run it here')
   await agent.exited

@@ -74,7 +74,7 @@ describe('the icon and its menu', () => {
         '-',
         { label: 'Context', entries: ['✓ sim', '-', 'Reload kubeconfig'] },
         { label: 'Host address', entries: expect.arrayContaining(['Automatic']) as unknown },
-        'Pause this node',
+        'Pause this machine',
         '-',
         'Open Metalbar',
         'Settings…',
@@ -237,7 +237,7 @@ describe('the icon and its menu', () => {
     await using app = await ShellApp.start({ earlier: { hostIp: '127.0.0.1' } })
     const { toolTip } = await app.icon('disconnected', 'preferences.json')
     expect(toolTip.replace(app.stateDir, '…')).toBe(
-      'Metalbar\nThe preferences …/preferences.json cannot be used: "hostIp" must be an address that the cluster can reach, and this is a loopback address; repair the file and start again, or choose Reset in the menu.',
+      'Metalbar\nThe preferences …/preferences.json cannot be used: "hostIp" must be an address that the cluster can reach, and this is a loopback address; repair the file and open Metalbar again, or choose Reset preferences in the menu.',
     )
     const before = await app.messages()
     await app.choose('Reset preferences')
@@ -407,10 +407,10 @@ describe('what is chosen in the menu', () => {
       expect.stringMatching(/^http:\/\/tiny\.default\.svc/),
       [expect.stringMatching(/tiny.*\/output\.log$/)],
     ])
-    await app.choose('Pause this node')
-    await app.icon('idle', 'This node is paused')
+    await app.choose('Pause this machine')
+    await app.icon('idle', 'This machine is paused')
     await eventually(() => world.published('tiny') === undefined)
-    await app.choose('Resume this node')
+    await app.choose('Resume this machine')
     await app.icon('serving')
     expect(await app.serverOf('tiny')).toBe(pid)
   })
@@ -462,7 +462,7 @@ describe('Quit', () => {
     await mkdir(path.join(file, 'in-the-way'), { recursive: true })
     await app.choose('Quit…')
     await app.press('Keep in menu bar', { isChecked: true })
-    await eventually(async () => JSON.stringify(await app.menu()).includes('not remembered'))
+    await eventually(async () => JSON.stringify(await app.menu()).includes('your choice was not saved'))
     expect([lives(pid), (await app.menu()).at(-1)]).toEqual([true, 'Quit…'])
   })
 

@@ -87,7 +87,7 @@ describe('over IPC', () => {
     const service = { namespace: 'team', name: 'no-such-service' }
     expect([await reveal({ file: '/etc/passwd' }), await reveal({ service, run: 'current' })]).toEqual([
       { ok: false, failure: { code: 'misunderstood', message: expect.any(String) as unknown } },
-      { ok: false, failure: { code: 'refused', message: 'There is no file of that run.' } },
+      { ok: false, failure: { code: 'refused', message: 'That run has no log file.' } },
     ])
     expect(await app.ask({ do: 'opened' })).toEqual([])
   })

@@ -148,14 +148,14 @@ describe.concurrent('an update', () => {
     expect([latest['offered'], beta['offered'], await act(app, 'download')]).toEqual([
       '1.2.1',
       '1.2.0-beta.1',
-      expect.stringContaining('not at that step'),
+      expect.stringContaining('at another step'),
     ])
   })
 
   test.for([
     ['that is not there', undefined, 'no release on this channel'],
     ['that has an error', { kind: 'status', status: 503 }, 'reports an error'],
-    ['that says what makes no sense', { kind: 'html' }, 'makes no sense'],
+    ['that says what makes no sense', { kind: 'html' }, 'cannot be read'],
   ] as const)('from a server %s is a sentence', async ([, fault, sentence]) => {
     await using world = await updateWorld()
     if (fault) {

@@ -77,12 +77,12 @@ export const appMenuScenes: Readonly<Record<string, AgentView>> = {
     snapshot: undefined,
     isBroken: true,
     problem:
-      'The start settings /state/start-settings.json cannot be used: "port" must be a port; repair the file and start again, or choose Reset in the menu.',
+      'The start settings /state/start-settings.json cannot be used: "port" must be a port; repair the file and open Metalbar again, or choose Reset preferences in the menu.',
   }),
   'preferences that cannot be used': sampleView({
     snapshot: undefined,
     isBroken: true,
     preferences: undefined,
-    problem: `The preferences /state/preferences.json cannot be used: "showTitle" must be true or false; ${'repair it, '.repeat(10)}or choose Reset in the menu.`,
+    problem: `The preferences /state/preferences.json cannot be used: "showTitle" must be true or false; ${'repair it, '.repeat(10)}or choose Reset preferences in the menu.`,
   }),
 }

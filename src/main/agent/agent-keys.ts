@@ -7,6 +7,7 @@ import { notInStartFile } from '../../agent-core/settings/start-rows.ts'
 import { agentSettings, allRows, type AgentSettings } from '../../agent-core/settings/settings.ts'
 import { settingNames, settingsPatch } from '../../contract/settings.ts'
 import { readOwnFile } from '../system/own-file.ts'
+import { machineWords } from '../words.ts'
 
 const { shape } = agentSettings
 
@@ -58,7 +59,7 @@ export type ReadStart =
 /** What the app's agent is started with: as `metal-agent` without flags, and what `start-settings.json` says in place of flags. */
 export async function readStartSettings({ stateDir, platform, env, homeDir }: AppPlaces): Promise<ReadStart> {
   const file = startFileIn(stateDir)
-  const read = await readOwnFile(file, 'start settings', startKeys)
+  const read = await readOwnFile(file, machineWords.files.start, startKeys)
   if (!read.ok) return read
   const settings = agentSettings.parse({
     namespace: allRows.namespace.startsAs,
@@ -102,7 +103,7 @@ function isPersons(name: string, value: unknown): boolean {
 }
 
 async function addToStart(stateDir: string, keys: StartKeys): Promise<void> {
-  const read = await readOwnFile(startFileIn(stateDir), 'start settings', z.record(z.string(), z.unknown()))
+  const read = await readOwnFile(startFileIn(stateDir), machineWords.files.start, z.record(z.string(), z.unknown()))
   const content = { ...(read.ok ? read.value : {}), ...keys }
   await writeFileAtomic(startFileIn(stateDir), `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 })
 }

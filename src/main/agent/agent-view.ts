@@ -5,6 +5,7 @@ import type { CommandLinkState, LastUpdate, LoginItemState, Misplaced, UpdateSta
 import { LinkError, type AgentLink, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { type AgentSnapshot, mirrored } from '../../contract/snapshot.ts'
+import { iconWords, machineWords } from '../words.ts'
 import { readPreferences, writePreferences, type ShellPreferences } from '../preferences.ts'
 import type { MovedKeys } from './agent-keys.ts'
 
@@ -53,7 +54,7 @@ export type AgentViewStore = StoreApi<AgentView>
 export const createAgentView = (platform: NodeJS.Platform = process.platform): AgentViewStore =>
   createStore<AgentView>(() => ({
     snapshot: undefined,
-    problem: 'Metalbar is starting.',
+    problem: iconWords.starting,
     isHere: true,
     isBroken: false,
     isQuitting: false,
@@ -160,9 +161,7 @@ export function keepPreferences(stateDir: string, view: AgentViewStore) {
   let last: Promise<void> = Promise.resolve()
   const write = async (changes: Changes) => {
     const { preferences: before } = view.getState()
-    if (!before) {
-      throw new LinkError('refused', 'preferences.json cannot be used: choose Reset preferences in the menu first.')
-    }
+    if (!before) throw new LinkError('refused', machineWords.noPreferences)
     const stated = Object.entries(changes).filter(([, value]) => value !== undefined)
     const preferences = { ...before, ...Object.fromEntries(stated) }
     // While another program runs the agent, what an earlier build kept there waits for the app's own to take it over.

@@ -1,8 +1,10 @@
 import { app, BaseWindow, dialog, type MessageBoxOptions, type MessageBoxReturnValue, screen } from 'electron'
+import { sharedWords } from '../../contract/words.ts'
 import type { Question } from '../tray/menu-actions.ts'
+import { questionWords } from '../words.ts'
 
 /** Beside the icon's menu, which closes when something is chosen. Cancel is what Return and Esc mean; false where the same is asked already. */
-export async function confirm({ message, detail, yes, no = 'Cancel' }: Question): Promise<boolean> {
+export async function confirm({ message, detail, yes, no = questionWords.cancel }: Question): Promise<boolean> {
   const answer = await showMessageBox({
     type: 'question',
     message,
@@ -14,22 +16,15 @@ export async function confirm({ message, detail, yes, no = 'Cancel' }: Question)
   return answer?.response === 0
 }
 
-/** Asked before the window changes its form: the new window has a new page, without unsaved changes. */
-export const losesWritten: Question = {
-  message: 'The window has changes that are not applied, and a new window opens without them.',
-  detail: 'Apply or discard them first, or open the new window without them.',
-  yes: 'Open without them',
-}
-
 /** Undefined where it is asked already. */
 export async function askToQuit(): Promise<{ readonly quits: boolean; readonly remembered: boolean } | undefined> {
+  const { message, detail, remember } = questionWords.quit
   const answer = await showMessageBox({
     type: 'question',
-    message: 'Models are running, and quitting stops them.',
-    detail:
-      'Drain and stop withdraws them from the cluster, lets requests in flight finish and stops their servers. Keep in menu bar closes the window only, and they keep serving.',
-    buttons: ['Keep in menu bar', 'Drain and stop'],
-    checkboxLabel: 'Do not ask again',
+    message,
+    detail,
+    buttons: [sharedWords.onQuits.keep, sharedWords.onQuits.drain],
+    checkboxLabel: remember,
     defaultId: 0,
     cancelId: 0,
   })
@@ -38,17 +33,12 @@ export async function askToQuit(): Promise<{ readonly quits: boolean; readonly r
 
 /** Explains why the window opened without an icon; does not block it. */
 export async function tellHiddenIcon(): Promise<void> {
-  await showMessageBox({
-    type: 'info',
-    message: 'macOS shows no icon of Metalbar in the menu bar.',
-    detail:
-      'There is no room for it beside the others, or it is hidden in the settings of the menu bar. Metalbar runs all the same: while its icon is hidden, opening the app shows a window with an icon in the Dock. This is said once.',
-    buttons: ['OK'],
-  })
+  await showMessageBox({ type: 'info', ...questionWords.hiddenIcon, buttons: [questionWords.ok] })
 }
 
 export async function tellCannotStart(why: string): Promise<void> {
-  await showMessageBox({ type: 'error', message: 'Metalbar cannot start.', detail: why, buttons: ['OK'] })
+  const { cannotStart: message, ok } = questionWords
+  await showMessageBox({ type: 'error', message, detail: why, buttons: [ok] })
 }
 
 /** Those that wait for an answer, by what they ask. */
@@ -79,7 +69,7 @@ export async function showMessageBox(options: MessageBoxOptions): Promise<Messag
 function unseenWindow(): BaseWindow {
   const { workArea } = screen.getDisplayNearestPoint(screen.getCursorScreenPoint())
   return new BaseWindow({
-    title: 'Metalbar',
+    title: sharedWords.app,
     x: Math.round(workArea.x + workArea.width / 2),
     // Where macOS has its own questions: above the middle.
     y: Math.round(workArea.y + workArea.height / 3),

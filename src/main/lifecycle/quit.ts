@@ -3,6 +3,7 @@ import type { Logger } from '../../agent-core/observability/logger.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { type AgentView, type AgentViewStore, answer } from '../agent/agent-view.ts'
 import type { ShellPreferences } from '../preferences.ts'
+import { questionWords } from '../words.ts'
 import { askToQuit } from './questions.ts'
 
 export interface QuitOptions {
@@ -103,7 +104,7 @@ export const personQuits =
     await answer(view, () =>
       prefer({ onQuit: quits ? 'drain' : 'keep' }).then(
         () => undefined,
-        (error: unknown) => ({ outcome: 'failed', message: `Done, but not remembered: ${messageOf(error)}` }),
+        (error: unknown) => ({ outcome: 'failed', message: questionWords.quit.notRemembered(messageOf(error)) }),
       ),
     )
   }

@@ -14,6 +14,7 @@ import type { RunningAgent } from '../../installation/uninstall/uninstall.ts'
 import { probeSocket } from '../../serve/frames.ts'
 import type { AgentViewStore } from '../agent/agent-view.ts'
 import type { Question } from '../tray/menu-actions.ts'
+import { machineWords, questionWords } from '../words.ts'
 import { ownBundle } from '../system/placement.ts'
 import { loginItemState, setLoginItem } from '../system/macos.ts'
 import { showMessageBox } from './questions.ts'
@@ -41,12 +42,6 @@ export interface AppUninstall {
 
 /** What this process writes to until it ends, by the kind that they belong to. */
 const openUntilTheEnd = { chromium: 'appData', 'metalbar.log': 'logs', 'metalbar.old.log': 'logs' } as const
-
-const sure: Question = {
-  message: 'Everything that is ticked will be removed from this Mac and the cluster.',
-  detail: 'Models finish their requests and stop first; then the app quits. This cannot be undone.',
-  yes: 'Uninstall',
-}
 
 /** Loaded only when it is asked for: the rest of the app never needs it. */
 const load = () => import('../../installation/uninstall/uninstall.ts')
@@ -78,7 +73,7 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
     },
     uninstall: async (kinds) => {
       const chosen = new Set(kinds)
-      if (!(await confirm(sure))) return false
+      if (!(await confirm(questionWords.uninstall))) return false
       const { removeChosen } = await load()
       const { parts } = await lookNow()
       if (!view.getState().isHere) await endOther(options)
@@ -94,8 +89,8 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
           () => app.exit(0),
           async (error: unknown) => {
             log.error('uninstall failed', { error })
-            const message = 'Metalbar could not be uninstalled.'
-            await showMessageBox({ type: 'error', message, detail: messageOf(error), buttons: ['Quit'] })
+            const { failed: message, quit } = questionWords.uninstalled
+            await showMessageBox({ type: 'error', message, detail: messageOf(error), buttons: [quit] })
             app.exit(1)
           },
         )
@@ -106,7 +101,7 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
 }
 
 function hostOf({ env, homeDir, platform }: AppUninstallOptions): InstallationHost {
-  if (platform !== 'darwin' && platform !== 'linux') throw new LinkError('refused', 'Only on a Mac or on Linux.')
+  if (platform !== 'darwin' && platform !== 'linux') throw new LinkError('refused', machineWords.uninstallWhere)
   return hostOfThisUser({ platform, env, homeDir })
 }
 
@@ -127,7 +122,7 @@ const loginItemPart = (view: AgentViewStore): TracePart => ({
     const state = loginItemState(view.getState().misplaced)
     const isOn = state === 'enabled' || state === 'requires-approval'
     return Promise.resolve({
-      places: isOn ? [{ path: 'System Settings, General, Login Items' }] : [],
+      places: isOn ? [{ path: machineWords.loginItem.place }] : [],
       byHand: [],
       remove: () => Promise.try(() => setLoginItem(false, view.getState().misplaced)),
     })
@@ -145,26 +140,23 @@ async function endOther({ link, stateDir }: AppUninstallOptions): Promise<void> 
 
 /** Answers whether the app is to go to the Trash. */
 async function tell(removals: readonly Removal[]): Promise<boolean> {
+  const { all, notAll, appStays, trash, quit, copy } = questionWords.uninstalled
   const left = removals.filter(({ isGone }) => !isGone)
   const lines = left.flatMap(({ byHand }) => byHand)
   const canTrash = app.isPackaged && process.platform === 'darwin'
-  const buttons = [
-    ...(canTrash ? ['Move to the Trash and quit'] : []),
-    'Quit',
-    ...(lines.length > 0 ? ['Copy the lines'] : []),
-  ]
+  const buttons = [...(canTrash ? [trash] : []), quit, ...(lines.length > 0 ? [copy] : [])]
   const texts = left.flatMap(({ what, message, byHand }) => [`${what}: ${message}`, ...byHand])
   for (;;) {
     const answer = await showMessageBox({
       type: left.length === 0 ? 'info' : 'warning',
-      message: left.length === 0 ? 'Everything that was ticked was removed.' : 'Not everything could be removed.',
-      detail: [...texts, 'The app itself is still there. Drag it to the Trash to remove it.'].join('\n'),
+      message: left.length === 0 ? all : notAll,
+      detail: [...texts, appStays].join('\n'),
       buttons,
       defaultId: 0,
-      cancelId: buttons.indexOf('Quit'),
+      cancelId: buttons.indexOf(quit),
     })
-    const pressed = buttons[answer?.response ?? buttons.indexOf('Quit')]
-    if (pressed !== 'Copy the lines') return pressed === 'Move to the Trash and quit'
+    const pressed = buttons[answer?.response ?? buttons.indexOf(quit)]
+    if (pressed !== copy) return pressed === trash
     await clipboard.writeText(lines.join('\n'))
   }
 }

@@ -1,10 +1,11 @@
-import type { AgentKeys, MovedKeys } from '../agent/agent-keys.ts'
-import { actionsFor } from '../../contract/words.ts'
+import type { MovedKeys } from '../agent/agent-keys.ts'
+import { actionsFor, sharedWords } from '../../contract/words.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { CommandName } from '../../contract/commands.ts'
 import type { ServiceView } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { nameWithin, type MenuAction } from '../tray/menu-entries.ts'
+import { newsWords } from '../words.ts'
 
 /** What notifications are about; the icon and the menu show the same. */
 export interface News {
@@ -75,10 +76,10 @@ export function newsIn(
 /** Shown from the first snapshot on, since the machine has restarted in between. */
 const heldNews = ({ panicFuse }: AgentSnapshot): News => ({
   id: 'held',
-  title: 'Large models wait for you',
+  title: newsWords.held,
   body: sentence(panicFuse?.message ?? '', maxBodyBytes),
   click: { kind: 'open' },
-  button: { label: 'Serve again', action: { kind: 'command', command: { name: 'serveAgain' } } },
+  button: { label: sharedWords.serveAgain, action: { kind: 'command', command: { name: 'serveAgain' } } },
 })
 
 function troublesAfter(before: Watched | undefined, snapshot: AgentSnapshot): Map<string, Trouble> {
@@ -106,14 +107,6 @@ function troubleOf({ state, reason, hold }: ServiceView): Trouble | undefined {
 /** The next attempt after a crash is no end of the trouble. */
 const isOver = ({ state }: ServiceView): boolean => state === 'ready' || state === 'stopped' || state === 'foreign'
 
-const titles: Readonly<Record<Trouble, (name: string) => string>> = {
-  crashes: (name) => `${name} crashes again and again`,
-  exceeds: (name) => `${name} took more memory than it was admitted with`,
-  doesNotFit: (name) => `${name} does not fit into memory`,
-  refused: (name) => `${name} is refused`,
-  evicted: (name) => `${name} was evicted: memory was short`,
-}
-
 const remedies: Readonly<Partial<Record<Trouble, CommandName>>> = { crashes: 'stop', evicted: 'bringBack' }
 
 function newsOf(service: ServiceView, trouble: Trouble): News {
@@ -121,7 +114,7 @@ function newsOf(service: ServiceView, trouble: Trouble): News {
   const remedy = actionsFor(service).find(({ command }) => command.name === remedies[trouble])
   return {
     id: `${namespace}/${name} ${trouble}`,
-    title: titles[trouble](nameWithin(name)),
+    title: newsWords.titles[trouble](nameWithin(name)),
     body: sentence(message, maxBodyBytes),
     click: { kind: 'open', at: { service: uid } },
     ...(remedy && { button: { label: remedy.label, action: { kind: 'command', command: remedy.command } } }),
@@ -158,10 +151,8 @@ function clusterNews(
   return [
     {
       id: 'cluster',
-      title: after.isLossReported ? `${name} does not answer` : `${name} answers again`,
-      body: after.isLossReported
-        ? sentence(`Models keep serving. ${message}`, maxBodyBytes)
-        : 'What serves here is published as before.',
+      title: after.isLossReported ? newsWords.clusterLost(name) : newsWords.clusterBack.title(name),
+      body: after.isLossReported ? sentence(newsWords.keepServing(message), maxBodyBytes) : newsWords.clusterBack.body,
       click: { kind: 'open' },
       isPaced: true,
     },
@@ -177,46 +168,26 @@ export function grouped(news: readonly News[]): readonly News[] {
   return [
     {
       id: 'several',
-      title: `${news.length} things need you`,
+      title: newsWords.several(news.length),
       body: sentence(news.map(({ title }) => title).join(' · '), maxBodyBytes),
       click: { kind: 'open' },
     },
   ]
 }
 
-/** What the window calls each key that an earlier build kept in `preferences.json`. */
-export const movedTitles: Readonly<Record<keyof AgentKeys, string>> = {
-  kubeconfig: 'Kubeconfig',
-  context: 'Context',
-  namespace: 'Namespace',
-  inferenceServiceAllowlist: 'Services this machine may claim',
-  modelStore: 'Folder of models',
-  allowedModelRoots: 'Folders a Model may name',
-  allowUnsafeExtraArgs: 'Pass on unsafe arguments',
-  allowedEnv: 'Variables a service may set',
-  allowedDownloadHosts: 'Private hosts to download from',
-  hubLoginNamespaces: 'Namespaces that share the Hugging Face token',
-  llamaServer: 'Path of llama-server',
-  llamaServerStartupTimeoutMs: 'Load timeout of llama-server',
-  hostIp: 'Host address',
-  port: 'Port of health and metrics',
-  logLevel: "Detail of the agent's log",
-}
-
-const titlesOf = (keys: MovedKeys): string => keys.map((key) => movedTitles[key]).join(', ')
+const titlesOf = (keys: MovedKeys): string => keys.map((key) => newsWords.moved.titles[key]).join(', ')
 
 /** In the menu, the window and `metal-agent status`, until the app ends. */
-export const movedNotice = (keys: MovedKeys): string =>
-  `Moved from preferences.json to Settings, the same as before: ${titlesOf(keys)}.`
+export const movedNotice = (keys: MovedKeys): string => newsWords.moved.notice(titlesOf(keys))
 
 /** Where a person looks at none of them meanwhile. */
 export const movedNews = (keys: MovedKeys): News => {
   const settings = { kind: 'open', at: { view: 'settings' } } as const
   return {
     id: 'settings moved',
-    title: 'Your settings moved',
-    body: sentence(`Their values are the same, and you find them in Settings now: ${titlesOf(keys)}.`, maxBodyBytes),
+    title: newsWords.moved.title,
+    body: sentence(newsWords.moved.body(titlesOf(keys)), maxBodyBytes),
     click: settings,
-    button: { label: 'Open Settings', action: settings },
+    button: { label: newsWords.moved.open, action: settings },
   }
 }

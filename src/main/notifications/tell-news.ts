@@ -1,12 +1,14 @@
 import { Notification } from 'electron'
 import type { Logger } from '../../agent-core/observability/logger.ts'
 import type { LoginItemState } from '../../contract/app-bridge.ts'
+import { sharedWords } from '../../contract/words.ts'
 import { onceKnown, type AgentView, type AgentViewStore } from '../agent/agent-view.ts'
 import type { ShellPreferences } from '../preferences.ts'
 import { loginItemState } from '../system/macos.ts'
 import type { MenuAction } from '../tray/menu-entries.ts'
 import { movedNews, type News } from './news.ts'
 import { PacedNews } from './paced-news.ts'
+import { newsWords } from '../words.ts'
 
 export interface TellNewsOptions {
   readonly view: AgentViewStore
@@ -56,10 +58,9 @@ export const isLoginOfferDue = ({ snapshot, preferences }: AgentView, loginItem:
 /** The menu says the same until the app ends, and has it under This app from then on. */
 export const loginOffer: News = {
   id: 'login item',
-  title: 'Open Metalbar at login?',
-  body: 'This Mac then serves its models again after a restart. Later you find this in the menu, under This app.',
+  ...newsWords.loginItem,
   click: { kind: 'open', at: { view: 'settings' } },
-  button: { label: 'Open at login', action: { kind: 'loginItem', isOn: true } },
+  button: { label: sharedWords.loginItem, action: { kind: 'loginItem', isOn: true } },
 }
 
 /** Kept here: Electron takes away what nothing refers to, and its click is lost. */

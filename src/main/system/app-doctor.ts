@@ -1,6 +1,7 @@
 import type { LoginItemState } from '../../contract/app-bridge.ts'
 import type { DoctorFinding } from '../../contract/doctor.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
+import { doctorWords } from '../words.ts'
 
 /** What only the app knows of itself. */
 export interface AppFacts {
@@ -13,53 +14,39 @@ export interface AppFacts {
 
 type Answered = Pick<DoctorFinding, 'verdict' | 'says' | 'action'>
 
+const { loginItem: says } = doctorWords
+
 const loginItem: Readonly<Record<LoginItemState, Answered>> = {
-  enabled: { verdict: 'pass', says: 'Metalbar opens at login.' },
+  enabled: { verdict: 'pass', says: says.enabled },
   'requires-approval': {
-    ...{ verdict: 'warn', says: 'Metalbar should open at login, and macOS waits for your permission.' },
+    ...{ verdict: 'warn', says: says['requires-approval'] },
     action: {
-      text: 'Allow it in System Settings, General, Login Items.',
+      text: doctorWords.allowLoginItem,
       shell: "open 'x-apple.systempreferences:com.apple.LoginItems-Settings.extension'",
     },
   },
   'not-registered': {
     verdict: 'warn',
-    says: 'Metalbar does not open at login, so nothing is served after a restart until somebody opens it.',
-    action: { text: 'Switch on Open at login, in Settings or in the menu of the icon.' },
+    says: says['not-registered'],
+    action: { text: doctorWords.switchOn },
   },
-  unavailable: { verdict: 'notApplicable', says: 'Only an app that is installed can be opened at login.' },
+  unavailable: { verdict: 'notApplicable', says: says.unavailable },
 }
 
 const icons: Readonly<Record<AppFacts['icon'], Answered>> = {
-  shown: { verdict: 'pass', says: 'It is in the menu bar.' },
-  hidden: {
-    verdict: 'warn',
-    says: 'macOS has no room for it in the menu bar, or it is behind the camera of the display.',
-    action: {
-      text: 'End apps whose icons you do not need, or move theirs with the Command key held; opening Metalbar once more opens its window.',
-    },
-  },
-  unknown: { verdict: 'notApplicable', says: 'This system does not say where icons are.' },
+  shown: { verdict: 'pass', says: doctorWords.icons.shown },
+  hidden: { verdict: 'warn', says: doctorWords.icons.hidden, action: { text: doctorWords.makeRoom } },
+  unknown: { verdict: 'notApplicable', says: doctorWords.icons.unknown },
 }
 
 /** What the app asks itself, as the doctor answers. */
 export const appFindings = ({ loginItem: state, isHere, icon }: AppFacts): DoctorFinding[] => [
   {
-    ...{ id: 'login-item', subject: 'app', page: 'service.md', asks: 'Does the agent come back after a restart?' },
-    ...(isHere
-      ? loginItem[state]
-      : {
-          verdict: 'notApplicable',
-          says: 'A system service starts the agent, with or without this app.',
-        }),
+    ...{ id: 'login-item', subject: 'app', page: 'service.md', asks: doctorWords.restart },
+    ...(isHere ? loginItem[state] : { verdict: 'notApplicable', says: doctorWords.service }),
   },
   {
-    ...{
-      id: 'icon',
-      subject: 'app',
-      page: 'troubleshooting.md#the-icon-is-hidden',
-      asks: 'Can the icon of Metalbar be seen?',
-    },
+    ...{ id: 'icon', subject: 'app', page: 'troubleshooting.md#the-icon-is-hidden', asks: doctorWords.icon },
     ...icons[icon],
   },
 ]

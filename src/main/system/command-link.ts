@@ -6,6 +6,7 @@ import { messageOf } from '../../agent-core/util/message-of.ts'
 import type { CommandLinkState } from '../../contract/app-bridge.ts'
 import { LinkError } from '../../contract/client.ts'
 import { shellWord } from '../../contract/shell.ts'
+import { machineWords } from '../words.ts'
 import { insideAnApp } from '../../installation/uninstall/traces.ts'
 
 export interface CommandLinkOptions {
@@ -17,6 +18,8 @@ export interface CommandLinkOptions {
 }
 
 const name = 'metal-agent'
+
+const words = machineWords.command
 
 /** A link that a shell finds; the command itself stays in the app. Nothing but such a link is ever written over or deleted. */
 export class CommandLink {
@@ -48,12 +51,9 @@ export class CommandLink {
       case 'linked':
         return now.file
       case 'unavailable':
-        throw new LinkError('refused', 'Only the app in Applications has a command that can be linked.')
+        throw new LinkError('refused', words.unavailable)
       case 'foreign':
-        throw new LinkError(
-          'refused',
-          `${now.file} is there already and is none of this app's, so it was left alone: remove it first if this app's command is to be found in its place.`,
-        )
+        throw new LinkError('refused', words.foreign(now.file))
       case 'outdated':
         await remove(now.file)
         return make(command, now.file)
@@ -85,10 +85,8 @@ export class CommandLink {
       if (own.includes(folder)) await mkdir(folder, { recursive: true }).catch(() => undefined)
       if (await mayWrite(folder)) return folder
     }
-    throw new LinkError(
-      'refused',
-      `No folder of your PATH may be written. In a terminal, with your password: sudo mkdir -p /usr/local/bin && sudo ln -s ${shellWord(command)} /usr/local/bin/${name}`,
-    )
+    const linkLine = `sudo mkdir -p /usr/local/bin && sudo ln -s ${shellWord(command)} /usr/local/bin/${name}`
+    throw new LinkError('refused', words.noFolder(linkLine))
   }
 }
 
@@ -108,13 +106,13 @@ async function make(command: string, file: string): Promise<string> {
     await symlink(command, file)
     return file
   } catch (error) {
-    throw new LinkError('refused', `${file} cannot be made: ${messageOf(error)}.`, { cause: error })
+    throw new LinkError('refused', words.notMade(file, messageOf(error)), { cause: error })
   }
 }
 
 const remove = (file: string) =>
   rm(file).catch((error: unknown) => {
-    throw new LinkError('refused', `${file} cannot be removed: ${messageOf(error)}.`, { cause: error })
+    throw new LinkError('refused', words.notRemoved(file, messageOf(error)), { cause: error })
   })
 
 const isThere = (file: string) =>

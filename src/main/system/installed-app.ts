@@ -6,17 +6,18 @@ import { messageOf } from '../../agent-core/util/message-of.ts'
 import type { Logger } from '../../agent-core/observability/logger.ts'
 import type { CommandLinkState, NoUpdates, UpdateAction } from '../../contract/app-bridge.ts'
 import type { CommandResult } from '../../contract/commands.ts'
+import { sharedWords } from '../../contract/words.ts'
 import { type AgentViewStore, onceKnown } from '../agent/agent-view.ts'
 import { CommandLink } from './command-link.ts'
 import type { Question } from '../tray/menu-actions.ts'
 import { inTime, menuLimitMs } from '../tray/menu-lists.ts'
 import type { MenuAction } from '../tray/menu-entries.ts'
-import { outcomeOf } from '../tray/menu.ts'
 import type { News } from '../notifications/news.ts'
 import { showNews } from '../notifications/tell-news.ts'
 import { moveOffer, moveToApplications, ownBundle, placeOfApp } from './placement.ts'
 import { lookRegularly, takeHandOver, Updates } from '../updates/updates.ts'
 import { UpdateSource } from '../updates/update-source.ts'
+import { machineWords, newsWords } from '../words.ts'
 
 export interface InstalledAppOptions {
   readonly log: Logger
@@ -157,7 +158,7 @@ function offerMove(
   }
   ask().catch((error: unknown) => {
     log.warn('the app was not moved', { error })
-    const message = `Metalbar was not moved to Applications: ${messageOf(error)}.`
+    const message = machineWords.move.failed(messageOf(error))
     view.setState({ answer: { outcome: 'failed', message } })
   })
 }
@@ -170,8 +171,8 @@ function tellLastUpdate({ stateDir, log, view }: InstalledAppOptions, tell: (new
       view.setState({ lastUpdate })
       const news: News = {
         id: 'update',
-        title: outcomeOf(lastUpdate),
-        body: 'Models kept serving.',
+        title: sharedWords.lastUpdate(lastUpdate),
+        body: newsWords.keptServing,
         click: { kind: 'open', at },
       }
       onceKnown(
@@ -188,14 +189,14 @@ const at = { view: 'settings', field: 'updates' } as const
 
 const availableNews = (version: string): News => ({
   id: 'update',
-  title: `Metalbar ${version} is available`,
-  body: 'Download and install it under Settings.',
+  title: newsWords.available.title(version),
+  body: newsWords.available.body,
   click: { kind: 'open', at },
 })
 
 const linkedNews = (file: string): News => ({
   id: 'command',
-  title: 'The command metal-agent is installed',
-  body: `As ${file}. Reopen a terminal that was open before.`,
+  title: newsWords.linked.title,
+  body: newsWords.linked.body(file),
   click: { kind: 'open', at: { view: 'settings' } },
 })

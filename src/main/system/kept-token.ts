@@ -5,6 +5,7 @@ import type { Logger } from '../../agent-core/observability/logger.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import type { HubTokenState } from '../../contract/app-bridge.ts'
 import { LinkError } from '../../contract/client.ts'
+import { machineWords } from '../words.ts'
 
 export interface Cipher {
   /** False where there can be none; asks nobody for it. */
@@ -29,8 +30,7 @@ export interface KeptTokenOptions {
 /** What the Hub gives out; a line break would end a header and begin another. */
 const tokenPattern = /^[\x21-\x7e]{1,1000}$/
 
-const noToken =
-  'This is no token: it is empty, too long, or has spaces or other characters that no token has. Copy it again from huggingface.co.'
+const words = machineWords.token
 
 /** The person's token of the Hub, in a file of the state folder that only this app can read. The token itself is never logged. */
 export class KeptToken {
@@ -67,7 +67,7 @@ export class KeptToken {
     } catch (error) {
       this.#isUnreadable = true
       this.#options.log.warn('the Hub token cannot be read', { error })
-      throw new Error('the keychain does not give it back', { cause: error })
+      throw new Error(words.unreadable, { cause: error })
     }
   }
 
@@ -75,17 +75,14 @@ export class KeptToken {
   async set(written: string): Promise<void> {
     const { cipher, log } = this.#options
     const token = written.trim()
-    if (!tokenPattern.test(token)) throw new LinkError('refused', noToken)
+    if (!tokenPattern.test(token)) throw new LinkError('refused', words.isNone)
     if (!cipher.isPossible() || !(await cipher.isThere())) {
-      throw new LinkError(
-        'refused',
-        'This machine has no keychain that the app can use: write the token into a file that only you can read, and name it in the settings.',
-      )
+      throw new LinkError('refused', words.noKeychain)
     }
     try {
       await writeFileAtomic(this.#file, await cipher.encrypt(token), { mode: 0o600 })
     } catch (error) {
-      throw new LinkError('refused', `The token was not kept: ${messageOf(error)}.`, { cause: error })
+      throw new LinkError('refused', words.notKept(messageOf(error)), { cause: error })
     }
     this.#isUnreadable = false
     log.info('keeps a Hub token')

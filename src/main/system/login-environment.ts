@@ -3,6 +3,7 @@ import { askProgram } from '../../agent-core/util/ask-program.ts'
 import type { Logger } from '../../agent-core/observability/logger.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import type { Prepared } from '../agent/shown-agent.ts'
+import { machineWords } from '../words.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -67,7 +68,7 @@ export async function loginEnvironment(options: LoginEnvironmentOptions): Promis
       timeLimitMs: limitMs,
     })
     const said = environmentIn(stdout)
-    if (!said) return fallback(env, shell, `${shell} printed no environment (exit code ${exitCode ?? 'none'}).`)
+    if (!said) return fallback(env, shell, machineWords.loginShell.noOutput(shell, exitCode))
     const chosen = Object.entries(said).filter(
       ([name]) => names.has(name) || prefixes.some((one) => name.startsWith(one)),
     )
@@ -96,10 +97,7 @@ const withHomebrew = ({ PATH = '' }: Environment): LoginEnvironment => ({
 const fallback = (env: Environment, shell: string, why: string): LoginEnvironment => ({
   ...withHomebrew(env),
   shellPath: foldersOfMacos.join(path.delimiter),
-  problem:
-    'The login shell gave no environment, so programs are looked for in PATH and in the folders of Homebrew alone, and what its files set, ' +
-    `such as KUBECONFIG, HTTPS_PROXY or AWS_PROFILE, is not in effect here: ${why} Try \`${shell} -ilc env\` in Terminal, ` +
-    'fix what it waits for or complains about, and start Metalbar again.',
+  problem: machineWords.loginShell.none(why, shell),
 })
 
 /** Each folder once, those of Homebrew last; a relative one would be below whatever folder this program was started in. */

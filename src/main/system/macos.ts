@@ -7,10 +7,12 @@ import type { ChosenFile, LoginItemState, Misplaced, PowerRuleChange, SystemPane
 import { type AgentLink, LinkError } from '../../contract/client.ts'
 import { localNetworkPane } from '../../contract/cluster.ts'
 import type { CommandResult } from '../../contract/commands.ts'
+import { sharedWords } from '../../contract/words.ts'
 import type { Cipher } from './kept-token.ts'
 import { changePowerRule, measurePower, type MeasurePowerOptions, type OwnCommand } from './measure-power.ts'
 import type { Question } from '../tray/menu-actions.ts'
 import { linkScheme, type LinkTarget, targetOf } from '../window/show-target.ts'
+import { machineWords, questionWords } from '../words.ts'
 
 /**
  * App Nap slows the timers of an app without windows to one in eight seconds, and claims are renewed by timers. A power save blocker prevents
@@ -112,11 +114,11 @@ const systemStatus = () =>
 /** macOS may want to be asked for leave, which the state says afterwards. Throws LinkError. */
 export function setLoginItem(isOn: boolean, misplaced: Misplaced | undefined): void {
   if (loginItemState(misplaced) === 'unavailable') {
-    throw new LinkError('refused', 'Only an app that is installed can be opened at login.')
+    throw new LinkError('refused', sharedWords.onlyInstalled)
   }
   app.setLoginItemSettings({ openAtLogin: isOn, type })
   if (isOn && systemStatus() === 'not-found') {
-    throw new LinkError('refused', 'macOS does not find the app: move it to Applications, and switch this on again.')
+    throw new LinkError('refused', machineWords.loginItem.unknown)
   }
 }
 
@@ -132,21 +134,14 @@ export const keychain = (platform: NodeJS.Platform): Cipher => ({
   },
 })
 
-const titles: Readonly<Record<ChosenFile, string>> = {
-  kubeconfig: 'Choose a kubeconfig',
-  executable: 'Choose a program',
-  tokenFile: 'Choose the file that holds the token',
-  certificates: 'Choose a file of certificate authorities',
-}
-
 /** Undefined where the person chose none. A page never names a file to be opened: what is chosen is only told to it. */
 export async function chooseFile(what: ChosenFile): Promise<string | undefined> {
   // Without it the dialog of an app that has no icon in the Dock may open behind the app a person works in.
   app.focus({ steal: true })
   const { canceled, filePaths } = await dialog.showOpenDialog({
-    title: titles[what],
-    message: titles[what],
-    buttonLabel: 'Choose',
+    title: questionWords.files[what],
+    message: questionWords.files[what],
+    buttonLabel: questionWords.choose,
     // A kubeconfig is in a folder that the system hides, and a program may be a link to another.
     properties: ['openFile', 'showHiddenFiles', 'noResolveAliases'],
   })
@@ -209,17 +204,11 @@ export const measurePowerHere = (own: OwnPower): Promise<CommandResult | undefin
 export const changePowerRuleHere = (own: OwnPower, change: PowerRuleChange): Promise<CommandResult | undefined> =>
   changePowerRule(optionsOf(own), change)
 
-const questions: Readonly<Record<PowerRuleChange, string>> = {
-  install: 'powermetrics runs as root only. Terminal runs this script, which asks for your password:',
-  remove:
-    'sudo will ask for a password before powermetrics runs, so it can no longer measure power. Terminal runs this script, which asks for your password:',
-}
-
 const optionsOf = ({ link, own, confirm }: OwnPower): MeasurePowerOptions => ({
   link,
   temporaryDir: tmpdir(),
   own,
-  confirm: (detail, change) => confirm({ message: questions[change], detail, yes: 'Open Terminal' }),
+  confirm: (detail, change) => confirm({ message: questionWords.power[change], detail, yes: questionWords.power.yes }),
   openFile: (file) => shell.openPath(file),
   leave: () => leaveOf({ name: userInfo().username, id: userInfo().uid }),
 })

@@ -5,6 +5,7 @@ import type { SudoLeave } from '../../agent-core/power/sudoers.ts'
 import type { PowerRuleChange } from '../../contract/app-bridge.ts'
 import type { AgentLink } from '../../contract/client.ts'
 import type { CommandResult } from '../../contract/commands.ts'
+import { machineWords } from '../words.ts'
 
 export interface MeasurePowerOptions {
   readonly link: Pick<AgentLink, 'command'>
@@ -22,6 +23,8 @@ export interface MeasurePowerOptions {
 /** So long a person may take for a password in Terminal. */
 const defaultLimitMs = 600_000
 
+const words = machineWords.power
+
 /** Has power measured, after the person gave leave in Terminal where sudo lacks its rule. Undefined where the person does not want it. */
 export async function measurePower(options: MeasurePowerOptions): Promise<CommandResult | undefined> {
   const { link, leave } = options
@@ -29,9 +32,7 @@ export async function measurePower(options: MeasurePowerOptions): Promise<Comman
     const asked = await askInTerminal(options, 'install')
     if (asked === 'unwanted') return undefined
     if (asked !== 'ended') return failed(asked)
-    if (!isGiven(await leave())) {
-      return failed('sudo does not let this user measure power yet: the output in Terminal says why.')
-    }
+    if (!isGiven(await leave())) return failed(words.notAllowed)
   }
   return link.command({ name: 'updateSettings', settings: { applePowerEnabled: true, powerSource: 'powermetrics' } })
 }
@@ -45,16 +46,9 @@ export async function changePowerRule(
   if (asked === 'unwanted') return undefined
   if (asked !== 'ended') return failed(asked)
   const lets = isGiven(await options.leave())
-  if (lets === (change === 'install')) return { outcome: 'done', message: lets ? nowAllowed : nowRefused }
-  return failed(
-    lets
-      ? 'sudo still lets powermetrics run without a password: the output in Terminal says why.'
-      : 'sudo does not let this user measure power yet: the output in Terminal says why.',
-  )
+  if (lets === (change === 'install')) return { outcome: 'done', message: lets ? words.allowed : words.refused }
+  return failed(lets ? words.stillAllowed : words.notAllowed)
 }
-
-const nowAllowed = 'sudo lets powermetrics run without a password.'
-const nowRefused = 'sudo asks for a password again before powermetrics runs.'
 
 const isGiven = (leave: SudoLeave | undefined): boolean => (leave?.intervalsMs.length ?? 0) > 0
 
@@ -73,9 +67,9 @@ async function askInTerminal(options: MeasurePowerOptions, change: PowerRuleChan
     const ended = untilGone(folder, file, limit)
     await writeFile(file, script, { mode: 0o700, flag: 'wx' })
     const problem = await openFile(file)
-    if (problem !== '') return `Terminal cannot be opened: ${problem}.`
+    if (problem !== '') return words.notOpened(problem)
     await ended
-    return limit.aborted ? 'Terminal did not end in time. Try again.' : 'ended'
+    return limit.aborted ? words.notEnded : 'ended'
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
@@ -102,16 +96,11 @@ export interface OwnCommand {
  * `metal-agent` in PATH, and takes itself and its folder, if that is empty then, away at its end, by which the app knows of it.
  */
 export const powerScript = ({ program, script }: OwnCommand, change: PowerRuleChange): string => `#!/bin/sh
-# Metalbar: ${whatItDoes[change]}, which asks for your password.
+# Metalbar: ${words.script[change]}
 trap 'exit 1' HUP INT TERM
 trap 'rm -f -- "$0" && rmdir -- "$(dirname -- "$0")"' EXIT
 ${script === undefined ? quoted(program) : `ELECTRON_RUN_AS_NODE=1 ${quoted(program)} ${quoted(script)}`} power ${change}
 `
-
-const whatItDoes: Readonly<Record<PowerRuleChange, string>> = {
-  install: 'shows the rule by which sudo lets powermetrics run, has visudo check it, and has sudo write it',
-  remove: 'has sudo delete the rule by which it lets powermetrics run',
-}
 
 /** One word of a shell, whatever is in it. */
 const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`

@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
+import { machineWords } from '../words.ts'
 
 /** A larger file is not ours. */
 const maxBytes = 100_000
@@ -15,7 +16,7 @@ export async function readOwnFile<T>(file: string, what: string, schema: z.ZodTy
   const unusable = (why: string): OwnFile<T> => ({
     ok: false,
     file,
-    message: `The ${what} ${file} cannot be used: ${why}; repair the file and start again, or choose Reset in the menu.`,
+    message: machineWords.file(what, file, why),
   })
   try {
     const text = await readIfThere(file, maxBytes)
@@ -30,5 +31,6 @@ export async function readOwnFile<T>(file: string, what: string, schema: z.ZodTy
 
 function whatIsWrong({ issues: [issue] }: z.ZodError): string {
   const where = issue?.path.join('.') ?? ''
-  return `${where === '' ? '' : `"${where}" `}${issue?.message ?? 'cannot be used'}`
+  const why = issue?.message ?? machineWords.unusable
+  return where === '' ? why : machineWords.fileKey(where, why)
 }

@@ -4,8 +4,10 @@ import path from 'node:path'
 import { app } from 'electron'
 import type { Misplaced } from '../../contract/app-bridge.ts'
 import type { CommandResult } from '../../contract/commands.ts'
+import { sharedWords } from '../../contract/words.ts'
 import { hasCode } from '../../agent-core/util/files.ts'
 import type { Question } from '../tray/menu-actions.ts'
+import { machineWords, questionWords } from '../words.ts'
 
 export interface Place {
   /** The folder Metalbar.app. */
@@ -38,25 +40,10 @@ export async function placeOfApp(homeDir: string): Promise<Misplaced | undefined
   return misplacedAs({ bundle, homeDir, isInApplications: app.isInApplicationsFolder(), isReadOnly })
 }
 
-const places: Readonly<Record<Misplaced, string>> = {
-  diskImage: 'Metalbar runs from its disk image.',
-  translocated: 'macOS runs Metalbar from a protected copy, because it was opened where it was downloaded.',
-  downloads: 'Metalbar runs from Downloads.',
-}
-
 export const moveOffer = (misplaced: Misplaced): Question => ({
-  message: places[misplaced],
-  detail:
-    'There it can be updated, open at login and be found again. It closes, moves and opens again; models keep serving.',
-  yes: 'Move to Applications',
-  no: 'Not now',
+  message: sharedWords.misplaced[misplaced],
+  ...questionWords.move,
 })
-
-const replaces: Question = {
-  message: 'Metalbar is in Applications already.',
-  detail: 'This copy takes its place. Settings and models stay as they are.',
-  yes: 'Replace it',
-}
 
 export interface MoveOptions {
   readonly confirm: (question: Question) => Promise<boolean>
@@ -71,17 +58,14 @@ export async function moveToApplications({ confirm, onMoving }: MoveOptions): Pr
     () => true,
     () => false,
   )
-  if (isThere && !(await confirm(replaces))) return undefined
+  if (isThere && !(await confirm(questionWords.replace))) return undefined
   const first = move(isThere, onMoving)
   if (first === 'moved') return undefined
-  if (first === 'exists' && !(await confirm(replaces))) return undefined
+  if (first === 'exists' && !(await confirm(questionWords.replace))) return undefined
   const last = first === 'exists' ? move(true, onMoving) : first
   if (last === 'moved') return undefined
-  const why =
-    last === 'existsAndRunning'
-      ? 'the Metalbar in Applications is running: quit it first'
-      : 'macOS did not do it: drag it there in the Finder'
-  return { outcome: 'failed', message: `Metalbar was not moved to Applications: ${why}.` }
+  const { failed, isRunning, refused } = machineWords.move
+  return { outcome: 'failed', message: failed(last === 'existsAndRunning' ? isRunning : refused) }
 }
 
 type Moved = 'moved' | 'refused' | 'exists' | 'existsAndRunning'

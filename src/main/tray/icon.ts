@@ -1,11 +1,11 @@
 import { cleanText } from '../../contract/clean-text.ts'
-import { formatBytes, formatRoundWatts } from '../../contract/format.ts'
-import type { MemoryStateView } from '../../contract/memory.ts'
+import { formatRoundWatts } from '../../contract/format.ts'
 import { isSupplyNews, supplyLine } from '../../contract/power.ts'
 import type { ServiceReason, ServiceState, ServiceView } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { clusterWords } from '../../contract/words.ts'
+import { clusterWords, sharedWords } from '../../contract/words.ts'
 import type { AgentView } from '../agent/agent-view.ts'
+import { iconWords } from '../words.ts'
 
 /** State by shape, since a template image has no colour; `assets/tray` has an image of each. */
 export const iconNames = ['idle', 'loading', 'serving', 'attention', 'pressure', 'disconnected'] as const
@@ -31,7 +31,7 @@ export function iconOf(view: AgentView): Icon {
     : [stateLine(view)]
   return {
     name: nameOf(view),
-    tooltip: ['Metalbar', ...lines.map(cleanText)].join('\n'),
+    tooltip: [sharedWords.app, ...lines.map(cleanText)].join('\n'),
     title: preferences?.showTitle === true ? titleOf(view) : '',
   }
 }
@@ -52,28 +52,27 @@ const isShort = ({ memory }: NonNullable<AgentView['snapshot']>): boolean =>
 
 /** What the agent does, in one line. */
 export function stateLine({ snapshot, problem, isQuitting }: AgentView): string {
-  if (isQuitting) return 'Stopping: finishing requests in flight'
+  if (isQuitting) return iconWords.stopping
   if (!snapshot) return problem
-  if (snapshot.host.paused) return 'This node is paused'
+  if (snapshot.host.paused) return iconWords.paused
   const all = snapshot.services.filter(({ state }) => state !== 'foreign')
-  const ready = count(all, 'ready')
   const loading = count(all, 'fetching') + count(all, 'starting')
+  const troubles = troubled(snapshot).length
   const parts = [
-    ready === 0 ? 'Serving no models' : `Serving ${ready === 1 ? '1 model' : `${ready} models`}`,
-    ...(loading === 0 ? [] : [`loading ${loading}`]),
-    ...(troubled(snapshot).length === 0 ? [] : [`${troubled(snapshot).length} in trouble`]),
+    iconWords.serving(count(all, 'ready')),
+    ...(loading === 0 ? [] : [iconWords.loading(loading)]),
+    ...(troubles === 0 ? [] : [iconWords.inTrouble(troubles)]),
   ]
   return parts.join(' · ')
 }
 
 /** Memory and power, as far as they are measured. */
 export function figuresLine({ memory, power, powerFigures, supply }: AgentSnapshot): string[] {
-  const of = memory?.budgetBytes === undefined ? '' : ` of ${formatBytes(memory.budgetBytes)}`
-  const pressure = memory && pressureWords[memory.pressure]
+  const pressure = memory?.pressure
   return [
-    ...(memory ? [`${formatBytes(memory.modelsBytes)}${of}`] : []),
-    ...(pressure === undefined ? [] : [pressure]),
-    ...(power?.state === 'measuring' ? [watts(powerFigures?.combinedWatts) ?? 'power not reported'] : []),
+    ...(memory ? [iconWords.memory(memory.modelsBytes, memory.budgetBytes)] : []),
+    ...(pressure === 'warning' || pressure === 'critical' ? [iconWords.pressure[pressure]] : []),
+    ...(power?.state === 'measuring' ? [watts(powerFigures?.combinedWatts) ?? iconWords.noPower] : []),
     ...(supply && isSupplyNews(supply) ? [supplyLine(supply)] : []),
   ]
 }
@@ -85,14 +84,15 @@ function titleOf({ snapshot }: AgentView): string {
   const combined = power?.state === 'measuring' ? watts(powerFigures?.combinedWatts) : undefined
   return [
     String(count(snapshot.services, 'ready')),
-    ...(memory ? [`${Math.round(memory.modelsBytes / 1e9)} GB`] : []),
+    ...(memory ? [iconWords.gigabytes(memory.modelsBytes)] : []),
     ...(combined === undefined ? [] : [combined]),
   ].join(' · ')
 }
 
 /** How the cluster is seen, in one line. */
 export function clusterLine({ cluster }: AgentSnapshot): string {
-  const place = cluster.context === '' ? 'No cluster' : `${cluster.context} (${cluster.namespace ?? 'all namespaces'})`
+  const { context, namespace } = cluster
+  const place = context === '' ? iconWords.noCluster : iconWords.cluster(context, namespace)
   const state = `${place} · ${clusterWords[cluster.state]}`
   return cluster.state === 'live' ? state : `${state}: ${cluster.message}`
 }
@@ -112,11 +112,6 @@ export const isTroubled = ({ state, reason }: Pick<ServiceView, 'state' | 'reaso
 
 /** What a person should look at. */
 const troubled = ({ services }: AgentSnapshot): ServiceView[] => services.filter(isTroubled)
-
-const pressureWords: Readonly<Partial<Record<MemoryStateView['pressure'], string>>> = {
-  warning: 'memory is short',
-  critical: 'memory is critically short',
-}
 
 const watts = (value: number | undefined): string | undefined =>
   value === undefined ? undefined : formatRoundWatts(value)

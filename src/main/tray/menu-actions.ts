@@ -7,6 +7,7 @@ import { type AgentViewStore, answer, command } from '../agent/agent-view.ts'
 import type { ShellPreferences } from '../preferences.ts'
 import type { MenuAction } from './menu-entries.ts'
 import type { WindowPlace } from '../window/show-target.ts'
+import { menuWords, questionWords } from '../words.ts'
 
 export interface Question {
   readonly message: string
@@ -137,18 +138,12 @@ const nothing = (work: () => Promise<void> | void) => async (): Promise<undefine
 }
 
 async function takeOver({ view, confirm, takeOver: run }: MenuActionOptions): Promise<void> {
-  const isWanted = await confirm({
-    message: 'Run the agent in this app?',
-    detail:
-      'The metal-agent that runs now ends. Its servers keep running, and the agent of this app takes them over with the settings that you made; its flags do not apply here. If launchd or brew services starts it again, stop it there first: brew services stop metal-agent.',
-    yes: 'Run it here',
-  })
-  if (isWanted) await answer(view, run)
+  if (await confirm(questionWords.takeOver)) await answer(view, run)
 }
 
 async function showLog({ stateDir, openFile }: MenuActionOptions, file: string): Promise<CommandResult | undefined> {
   const problem = await openFile(await ownLog(stateDir, file))
-  return problem === '' ? undefined : { outcome: 'failed', message: `The log cannot be opened: ${problem}.` }
+  return problem === '' ? undefined : { outcome: 'failed', message: menuWords.logNotOpened(problem) }
 }
 
 /**
@@ -157,9 +152,9 @@ async function showLog({ stateDir, openFile }: MenuActionOptions, file: string):
  */
 export async function ownLog(stateDir: string, file: string): Promise<string> {
   const [folder, log] = await Promise.all([realpath(stateDir), realpath(file).catch(() => undefined)])
-  if (log === undefined) throw new LinkError('refused', `The log ${file} no longer exists.`)
+  if (log === undefined) throw new LinkError('refused', menuWords.logGone(file))
   if (!log.startsWith(`${folder}${path.sep}`) || path.extname(log) !== '.log') {
-    throw new LinkError('refused', `${file} is no log of this app; nothing was opened.`)
+    throw new LinkError('refused', menuWords.notOurLog(file))
   }
   return log
 }

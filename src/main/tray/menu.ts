@@ -1,6 +1,6 @@
 import path from 'node:path'
 import { looksLikeProduction } from '../../contract/cluster.ts'
-import { formatBytes, formatRoundTokenRate, formatShare, formatSpan } from '../../contract/format.ts'
+import { formatBytes, formatRoundTokenRate } from '../../contract/format.ts'
 import type { Answer } from '../../contract/queries.ts'
 import {
   heldBytesOf,
@@ -11,10 +11,11 @@ import {
   stepNames,
 } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { actionsFor, stateWord, stepWords } from '../../contract/words.ts'
+import { actionsFor, actionWords, sharedWords, stateWord } from '../../contract/words.ts'
 import type { AgentView, Listed, ListName } from '../agent/agent-view.ts'
 import { line, lines, type MenuAction, type MenuEntry, nameWithin, separated, submenu, text } from './menu-entries.ts'
 import { clusterLine, figuresLine, isTroubled, stateLine } from './icon.ts'
+import { menuWords, updateWords } from '../words.ts'
 
 /** More would push what can be chosen off the screen; the window has them all. */
 const maxNotices = 4
@@ -44,10 +45,10 @@ function headerEntries(view: AgentView): MenuEntry[] {
     // What a person is to do stands at its end.
     ...lines(clusterLine(snapshot)),
     ...(snapshot.cluster.cause === 'localNetwork'
-      ? [line('Open Local Network settings…', { kind: 'openPane', pane: 'localNetwork' })]
+      ? [line(menuWords.openLocalNetwork, { kind: 'openPane', pane: 'localNetwork' })]
       : []),
     ...notices.slice(0, maxNotices).map(text),
-    ...(more > 0 ? [text(`${more} more ${more === 1 ? 'notice' : 'notices'} in the window`)] : []),
+    ...(more > 0 ? [text(menuWords.moreNotices(more))] : []),
     ...problems,
   ]
 }
@@ -65,27 +66,20 @@ function answerEntries({ answer }: AgentView): MenuEntry[] {
 /** The machine ended in disorder while models ran. */
 function fuseEntries({ panicFuse }: AgentSnapshot): MenuEntry[] {
   if (panicFuse === undefined) return []
-  const label = panicFuse.state === 'held' ? 'Serve again' : 'Start all at once'
+  const label = panicFuse.state === 'held' ? sharedWords.serveAgain : sharedWords.startAll
   return [...lines(panicFuse.message), line(label, { kind: 'command', command: { name: 'serveAgain' } })]
 }
 
 function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {
+  const { resume, pause } = menuWords
   return [
     contextEntry(view.contexts),
     hostAddressEntry(view.hostAddresses),
     isPaused
-      ? line(
-          'Resume this node',
-          { kind: 'command', command: { name: 'resumeNode' } },
-          { toolTip: 'Publishes its models again.' },
-        )
-      : line(
-          'Pause this node',
-          { kind: 'command', command: { name: 'pauseNode' } },
-          { toolTip: 'Withdraws its endpoints and keeps its models loaded.' },
-        ),
+      ? line(resume.label, { kind: 'command', command: { name: 'resumeNode' } }, { toolTip: resume.toolTip })
+      : line(pause.label, { kind: 'command', command: { name: 'pauseNode' } }, { toolTip: pause.toolTip }),
     ...proxyEntries(view),
-    ...(offersPower(view) ? [line('Measure power…', { kind: 'measurePower' })] : []),
+    ...(offersPower(view) ? [line(menuWords.measurePower, { kind: 'measurePower' })] : []),
   ]
 }
 
@@ -93,42 +87,37 @@ function proxyEntries({ snapshot }: AgentView): MenuEntry[] {
   const proxy = snapshot?.host.clientProxy
   if (proxy === undefined) return []
   const url = `${proxy}/v1`
-  return [line('Copy URL for programs on this Mac', { kind: 'copy', text: url }, { toolTip: url })]
+  return [line(menuWords.copyProxy, { kind: 'copy', text: url }, { toolTip: url })]
 }
 
 function appEntries(view: AgentView): MenuEntry[] {
   const { isHere, isBroken, isQuitting, preferences } = view
+  const { resetPreferences } = menuWords
   return [
     ...(isBroken
-      ? [
-          line(
-            'Reset preferences',
-            { kind: 'resetPreferences' },
-            { toolTip: 'Starts with the defaults; the broken file is kept next to it.' },
-          ),
-        ]
+      ? [line(resetPreferences.label, { kind: 'resetPreferences' }, { toolTip: resetPreferences.toolTip })]
       : []),
     ...takeOverEntries(view),
     ...moveEntries(view),
-    line('Open Metalbar', { kind: 'open' }, { accelerator: 'CommandOrControl+O' }),
-    line('Settings…', { kind: 'open', at: { view: 'settings' } }, { accelerator: 'CommandOrControl+,' }),
+    line(menuWords.open, { kind: 'open' }, { accelerator: 'CommandOrControl+O' }),
+    line(menuWords.settings, { kind: 'open', at: { view: 'settings' } }, { accelerator: 'CommandOrControl+,' }),
     ...(preferences === undefined
       ? []
       : [
-          submenu('This app', [
-            line('Open in its own window', { kind: 'tearOff' }),
+          submenu(menuWords.app, [
+            line(sharedWords.ownWindow, { kind: 'tearOff' }),
             line(
-              'Show figures beside the icon',
+              menuWords.showTitle,
               { kind: 'prefer', preferences: { showTitle: !preferences.showTitle } },
               { isChecked: preferences.showTitle },
             ),
             line(
-              'Ask before quitting',
+              menuWords.askBeforeQuit,
               { kind: 'prefer', preferences: { onQuit: preferences.onQuit === 'ask' ? 'drain' : 'ask' } },
               { isChecked: preferences.onQuit === 'ask' },
             ),
             line(
-              'Notifications',
+              sharedWords.notifications,
               { kind: 'prefer', preferences: { notifications: !preferences.notifications } },
               { isChecked: preferences.notifications },
             ),
@@ -150,8 +139,8 @@ function appEntries(view: AgentView): MenuEntry[] {
 }
 
 function quitLabel(isHere: boolean, asks: boolean): string {
-  if (!isHere) return 'Quit: the agent keeps running'
-  return asks ? 'Quit…' : 'Quit: drain and stop'
+  if (!isHere) return menuWords.quit.staysRunning
+  return asks ? menuWords.quit.asks : menuWords.quit.drains
 }
 
 /** Where power is off on a Mac, or powermetrics does not measure it, for which a rule of sudo may be missing. */
@@ -187,7 +176,7 @@ function modelEntries(snapshot: AgentSnapshot): MenuEntry[] {
   const rest = services.filter((service) => !first.has(service))
   return [
     ...services.filter((service) => first.has(service)).map(entry),
-    ...(rest.length === 0 ? [] : [submenu(`${rest.length} more`, rest.map(entry))]),
+    ...(rest.length === 0 ? [] : [submenu(menuWords.moreModels(rest.length), rest.map(entry))]),
   ]
 }
 
@@ -199,10 +188,14 @@ function modelEntry(service: ServiceView, snapshot: AgentSnapshot): MenuEntry {
       [text(message)],
       actionsFor(service).map(({ label, command }) => line(label, { kind: 'command', command })),
       [
-        ...(url === undefined ? [] : [line('Copy URL', { kind: 'copy', text: url }, { toolTip: nameWithin(url, 90) })]),
-        ...(logFile === undefined ? [] : [line('Show log', { kind: 'showLog', file: logFile } satisfies MenuAction)]),
+        ...(url === undefined
+          ? []
+          : [line(menuWords.copyUrl, { kind: 'copy', text: url }, { toolTip: nameWithin(url, 90) })]),
+        ...(logFile === undefined
+          ? []
+          : [line(menuWords.showLog, { kind: 'showLog', file: logFile } satisfies MenuAction)]),
         ...whyEntry(service),
-        line('Show in window', { kind: 'open', at: { service: uid } }),
+        line(menuWords.showInWindow, { kind: 'open', at: { service: uid } }),
       ],
     ]),
   )
@@ -218,6 +211,8 @@ function shapeOf(service: ServiceView): string {
 function nameIn({ services }: AgentSnapshot, { namespace, name }: ServiceView): string {
   return nameWithin(services.every((other) => other.namespace === namespace) ? name : `${namespace}/${name}`)
 }
+
+const figureWords = menuWords.figures
 
 /** Memory and speed of what serves, the progress of what is on its way, for all else the word of its state. */
 function figuresOf(service: ServiceView, snapshot: AgentSnapshot): string {
@@ -240,28 +235,27 @@ function speedOf({ runtime }: ServiceFigures): string[] {
   const { generatedTokensPerSecond: rate, requestsRunning = 0, slow } = runtime
   return [
     ...(rate === undefined ? [] : [formatRoundTokenRate(rate)]),
-    ...(requestsRunning === 0 ? [] : [requestsRunning === 1 ? '1 request' : `${requestsRunning} requests`]),
-    ...(slow === undefined ? [] : ['slower than before']),
+    ...(requestsRunning === 0 ? [] : [sharedWords.requests(requestsRunning)]),
+    ...(slow === undefined ? [] : [sharedWords.slower]),
   ]
 }
 
 function shortage({ memory: need }: ServiceView, { memory }: AgentSnapshot): string {
-  if (need?.needBytes === undefined) return 'does not fit'
-  if (memory?.budgetBytes === undefined) return `needs ${formatBytes(need.needBytes)}`
-  const free = Math.max(0, memory.budgetBytes - memory.modelsBytes)
-  return `needs ${formatBytes(need.needBytes)}, ${formatBytes(free)} free`
+  if (need?.needBytes === undefined) return figureWords.doesNotFit
+  if (memory?.budgetBytes === undefined) return figureWords.needs(need.needBytes)
+  return figureWords.needsMore(need.needBytes, Math.max(0, memory.budgetBytes - memory.modelsBytes))
 }
 
 function fetched(service: ServiceView, progress: Progress | undefined): string {
-  const word = progress?.phase === 'verifying' ? 'Checking' : stateWord(service)
+  const word = progress?.phase === 'verifying' ? figureWords.checking : stateWord(service)
   if (!progress) return word
   const { doneBytes, totalBytes, bytesPerSecond, phase } = progress
   if (totalBytes === undefined || totalBytes === 0) return `${word} · ${formatBytes(doneBytes)}`
-  const percent = `${word} ${Math.min(100, Math.floor((100 * doneBytes) / totalBytes))} %`
-  if (phase === 'waiting') return `${percent} · waits`
+  const percent = figureWords.percent(word, Math.min(100, Math.floor((100 * doneBytes) / totalBytes)))
+  if (phase === 'waiting') return `${percent} · ${figureWords.waits}`
   const missing = totalBytes - doneBytes
   return bytesPerSecond > 0 && missing > 0
-    ? `${percent} · ${formatSpan((1_000 * missing) / bytesPerSecond)} left`
+    ? `${percent} · ${figureWords.left((1_000 * missing) / bytesPerSecond)}`
     : percent
 }
 
@@ -276,56 +270,54 @@ function whyEntry(service: ServiceView): MenuEntry[] {
   const crashes = crash === undefined || crash.failures === 0 ? [] : [crash.message, crash.firstError ?? '']
   return [
     submenu(
-      'Why?',
+      menuWords.why,
       separated([
         lines(message),
         hold === undefined || hold.message === message ? [] : lines(hold.message),
         crashes.filter((sentence) => sentence !== '').flatMap((sentence) => lines(sentence, 3)),
         (memory?.waysToFit ?? []).slice(0, 5).flatMap(({ sentence }) => lines(sentence, 2)),
-        stepNames.map((name) => stepLine(steps[name], stepWords[name])),
+        stepNames.map((name) => text(menuWords.step(stepMarks[steps[name].status], name, steps[name].message))),
       ]),
     ),
   ]
 }
 
-const stepLine = ({ status, message }: ServiceView['steps']['fetched'], word: string): MenuEntry =>
-  text(`${stepMarks[status]} ${word}${message === undefined ? '' : `: ${message}`}`)
-
 /** More do not fit on a screen; the command line has them all. */
 const maxChoices = 30
 
 function contextEntry(listed: Listed<'contexts'>): MenuEntry {
-  const reload = line('Reload kubeconfig', { kind: 'command', command: { name: 'reloadKubeconfig' } })
+  const reload = line(menuWords.reload, { kind: 'command', command: { name: 'reloadKubeconfig' } })
   return submenu(
-    'Context',
-    separated([listEntries(listed, ({ contexts }) => contexts.map(contextLine), 'metal-agent context list'), [reload]]),
+    menuWords.context,
+    separated([listEntries(listed, ({ contexts }) => contexts.map(contextLine), menuWords.moreContexts), [reload]]),
   )
 }
 
-const contextLine = ({ name, server, inUse }: Answer<'contexts'>['contexts'][number]): MenuEntry =>
-  line(
-    `${nameWithin(name, 36)}${!inUse && looksLikeProduction(name) ? ' (asks first)' : ''}`,
+function contextLine({ name, server, inUse }: Answer<'contexts'>['contexts'][number]): MenuEntry {
+  const short = nameWithin(name, 36)
+  return line(
+    !inUse && looksLikeProduction(name) ? menuWords.asksFirst(short) : short,
     { kind: 'command', command: { name: 'selectContext', context: name } },
     { isChecked: inUse, ...(server !== '' && { toolTip: nameWithin(server, 90) }) },
   )
+}
 
 function hostAddressEntry(listed: Listed<'hostAddresses'>): MenuEntry {
   return submenu(
-    'Host address',
+    menuWords.address,
     separated([
-      listEntries(listed, addressLines, 'metal-agent host-ip list'),
-      [line('Other…', { kind: 'open', at: { view: 'settings', field: 'hostAddress' } })],
+      listEntries(listed, addressLines, menuWords.moreAddresses),
+      [line(menuWords.otherAddress, { kind: 'open', at: { view: 'settings', field: 'hostAddress' } })],
     ]),
   )
 }
 
 function addressLines({ automatic, message, addresses }: Answer<'hostAddresses'>): MenuEntry[] {
   const inUse = addresses.find((one) => one.inUse)
-  const chosen = automatic && inUse ? ` (${inUse.address}, ${inUse.interface})` : ''
   return [
     ...(inUse ? [] : [text(message)]),
     line(
-      `Automatic${chosen}`,
+      automatic && inUse ? menuWords.automaticIs(inUse.address, inUse.interface) : menuWords.automatic,
       { kind: 'command', command: { name: 'setHostAddress', address: 'automatic' } },
       { isChecked: automatic },
     ),
@@ -352,131 +344,101 @@ const isIpv4 = (address: string): boolean => /^\d+(?:\.\d+){3}$/.test(address)
 function listEntries<N extends ListName>(
   listed: Listed<N>,
   entriesOf: (answer: Answer<N>) => readonly MenuEntry[],
-  command: string,
+  moreWords: (count: number) => string,
 ): readonly MenuEntry[] {
-  if (listed === undefined) return [text('The agent has not answered yet; open the menu again.')]
+  if (listed === undefined) return [text(menuWords.notAnswered)]
   if ('problem' in listed) return [text(listed.problem)]
   const entries = entriesOf(listed)
   const more = entries.length - maxChoices
-  return more > 0 ? [...entries.slice(0, maxChoices), text(`${more} more: ${command}`)] : entries
+  return more > 0 ? [...entries.slice(0, maxChoices), text(moreWords(more))] : entries
 }
 
 /** Whether it is opened at login, as macOS says; nothing where it cannot be. */
 function loginItemEntries({ loginItem }: AgentView): MenuEntry[] {
   if (loginItem === 'unavailable') return []
   if (loginItem === 'requires-approval') {
-    return [
-      line(
-        'Open at login: allow it in System Settings…',
-        { kind: 'openPane', pane: 'loginItems' },
-        { toolTip: 'macOS asks that you allow it under General, Login Items.' },
-      ),
-    ]
+    const { label, toolTip } = menuWords.allowLoginItem
+    return [line(label, { kind: 'openPane', pane: 'loginItems' }, { toolTip })]
   }
   const isOn = loginItem === 'enabled'
-  return [line('Open at login', { kind: 'loginItem', isOn: !isOn }, { isChecked: isOn })]
+  return [line(sharedWords.loginItem, { kind: 'loginItem', isOn: !isOn }, { isChecked: isOn })]
 }
 
 /** Said once, until the app ends or it is done. */
 function loginOfferEntries({ offersLoginItem, loginItem }: AgentView): MenuEntry[] {
   if (!offersLoginItem || loginItem !== 'not-registered') return []
-  return [
-    line(
-      'Open Metalbar at login',
-      { kind: 'loginItem', isOn: true },
-      { toolTip: 'This Mac then serves its models again after a restart. Later you find this under This app.' },
-    ),
-  ]
+  const { label, toolTip } = menuWords.offerLoginItem
+  return [line(label, { kind: 'loginItem', isOn: true }, { toolTip })]
 }
 
 /** Another program runs the agent: this app shows it, or takes its place. */
 function takeOverEntries({ isHere, isQuitting }: AgentView): MenuEntry[] {
   if (isHere || isQuitting) return []
-  return [
-    text('A metal-agent runs this node; this app shows it'),
-    line('Run the agent in this app…', { kind: 'takeOver' }, { toolTip: 'Models keep serving. You are asked first.' }),
-  ]
+  const { why, label, toolTip } = menuWords.takeOver
+  return [text(why), line(label, { kind: 'takeOver' }, { toolTip })]
 }
 
 /** How far a newer app is, with what comes next. */
 function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
-  const outcome = lastUpdate === undefined ? [] : lines(outcomeOf(lastUpdate))
-  const look = line('Check for updates…', { kind: 'update', action: 'look' })
+  const outcome = lastUpdate === undefined ? [] : lines(sharedWords.lastUpdate(lastUpdate))
+  const look = line(updateWords.look, { kind: 'update', action: 'look' })
   switch (update.step) {
     case 'unavailable':
-      return update.why === 'managed' ? [...outcome, text('Your administrator updates this Mac')] : outcome
+      return update.why === 'managed' ? [...outcome, text(updateWords.managed)] : outcome
     case 'unknown':
     case 'newest':
       return [...outcome, look]
     case 'looking':
-      return [text('Looking for updates…')]
-    case 'available': {
-      const size = update.bytes === undefined ? '' : ` (${formatBytes(update.bytes)})`
-      return [line(`Download Metalbar ${update.version}${size}`, { kind: 'update', action: 'download' })]
-    }
+      return [text(sharedWords.lookingForUpdates)]
+    case 'available':
+      return [line(updateWords.download(update.version, update.bytes), { kind: 'update', action: 'download' })]
     case 'downloading': {
       const { version, doneBytes, totalBytes } = update
-      const part = totalBytes === undefined ? '' : ` · ${formatShare(doneBytes / Math.max(totalBytes, 1))}`
+      const fraction = totalBytes === undefined ? undefined : doneBytes / Math.max(totalBytes, 1)
       return [
-        text(`Downloading Metalbar ${version}${part}`),
-        line('Cancel download', { kind: 'update', action: 'cancel' }),
+        text(updateWords.downloading(version, fraction)),
+        line(actionWords.cancelDownload.label, { kind: 'update', action: 'cancel' }),
       ]
     }
-    case 'downloaded':
-      return [
-        line(
-          `Restart to update to ${update.version}`,
-          { kind: 'update', action: 'install' },
-          { toolTip: 'Models keep serving meanwhile, and the new version takes them over.' },
-        ),
-      ]
+    case 'downloaded': {
+      const { label, toolTip } = updateWords.install
+      return [line(label(update.version), { kind: 'update', action: 'install' }, { toolTip })]
+    }
     case 'installing':
-      return [text(`Getting Metalbar ${update.version} ready…`)]
+      return [text(updateWords.installing(update.version))]
     case 'failed':
       return [...lines(update.message), look]
   }
 }
 
-/** The outcome of the last update, as a sentence. */
-export const outcomeOf = ({ wanted, runs }: NonNullable<AgentView['lastUpdate']>): string =>
-  wanted === runs ? `Metalbar is now ${runs}.` : `The update to ${wanted} failed; Metalbar ${runs} is still running.`
-
 /** From there it can be updated and opened at login. */
-const moveEntries = ({ misplaced }: AgentView): MenuEntry[] =>
-  misplaced === undefined
-    ? []
-    : [
-        line(
-          'Move to Applications…',
-          { kind: 'moveToApplications' },
-          { toolTip: 'It closes and opens again from there; models keep serving.' },
-        ),
-      ]
+function moveEntries({ misplaced }: AgentView): MenuEntry[] {
+  if (misplaced === undefined) return []
+  const { label, toolTip } = menuWords.move
+  return [line(label, { kind: 'moveToApplications' }, { toolTip })]
+}
 
 /** The link by which a shell finds metal-agent. */
 function commandLinkEntries({ commandLink }: AgentView): MenuEntry[] {
+  const words = menuWords.commandLink
   switch (commandLink.state) {
     case 'unavailable':
       return []
     case 'absent':
-      return [line('Install the command metal-agent', { kind: 'commandLink', isWanted: true })]
+      return [line(words.install, { kind: 'commandLink', isWanted: true })]
     case 'linked':
       return [
         line(
-          `Command metal-agent in ${path.dirname(commandLink.file)}`,
+          words.linked(path.dirname(commandLink.file)),
           { kind: 'commandLink', isWanted: false },
-          { isChecked: true, toolTip: `Removes ${commandLink.file}, which links to this app.` },
+          { isChecked: true, toolTip: words.unlinks(commandLink.file) },
         ),
       ]
     case 'outdated':
       return [
-        line(
-          'Repair the command metal-agent',
-          { kind: 'commandLink', isWanted: true },
-          { toolTip: `${commandLink.file} links to where the app used to be.` },
-        ),
+        line(words.repair, { kind: 'commandLink', isWanted: true }, { toolTip: words.isOutdated(commandLink.file) }),
       ]
     case 'foreign':
-      return [text(`Another metal-agent is in ${path.dirname(commandLink.file)}`)]
+      return [text(words.foreign(path.dirname(commandLink.file)))]
   }
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { cleanText } from '../../contract/clean-text.ts'
+import { updateWords } from '../words.ts'
 
 /** Something of ours went wrong with an update, in a sentence. */
 export class UpdateError extends Error {}
@@ -11,51 +12,26 @@ const coded = z.object({
   domain: z.string().optional(),
 })
 
-const stays = 'Nothing was changed, and this version keeps running.'
-
-const unreachable =
-  'The update server cannot be reached: check that this machine is online, and that no proxy or firewall is in the way.'
-const noSense = `The update server sent an answer that makes no sense. ${stays} Try again later.`
+const words = updateWords.problems
 
 const sentences: readonly (readonly [is: RegExp, sentence: string])[] = [
-  [
-    /^ENOSPC|ENOSPC: no space/,
-    `The disk is full, so the update was not stored. ${stays} Free some space and try again.`,
-  ],
-  [/^(EACCES|EPERM|EROFS)/, `The folder for updates, ~/Library/Caches, cannot be written. ${stays}`],
-  [
-    /ERR_CHECKSUM_MISMATCH|checksum mismatch/,
-    `The download was deleted, since its checksum differs from the published one. ${stays} Try again later.`,
-  ],
-  [
-    /SQRLCodeSignatureErrorDomain|did not pass validation/,
-    `The update is not signed by the publisher of this app, or was changed afterwards. It is not installed. ${stays}`,
-  ],
-  [
-    /Could not get code signature for running/,
-    `This app is not signed, and macOS updates only signed ones: take the new version from the release page.`,
-  ],
-  [/read-only volume/, 'The app is on a disk that cannot be written: move it to Applications first.'],
-  [
-    /SQRLZipArchiverErrorDomain|Could not locate update bundle/,
-    `The update cannot be unpacked. It is not installed. ${stays}`,
-  ],
+  [/^ENOSPC|ENOSPC: no space/, words.diskFull],
+  [/^(EACCES|EPERM|EROFS)/, words.folder],
+  [/ERR_CHECKSUM_MISMATCH|checksum mismatch/, words.checksum],
+  [/SQRLCodeSignatureErrorDomain|did not pass validation/, words.signature],
+  [/Could not get code signature for running/, words.unsigned],
+  [/read-only volume/, words.readOnly],
+  [/SQRLZipArchiverErrorDomain|Could not locate update bundle/, words.archive],
   [
     /ERR_UPDATER_CHANNEL_FILE_NOT_FOUND|ERR_UPDATER_LATEST_VERSION_NOT_FOUND|ERR_UPDATER_NO_PUBLISHED_VERSIONS|No published versions/,
-    'The update server has no release on this channel.',
+    words.noRelease,
   ],
-  [/ERR_CERT_|ERR_SSL_/, `The certificate of the update server is not trusted. ${stays}`],
-  [/HTTP_ERROR_5|status 5\d\d/, 'The update server reports an error. Try again later.'],
-  [
-    /HTTP_ERROR_4|status 4\d\d/,
-    `The update server does not serve the file that it announces. ${stays} Try again later.`,
-  ],
-  [/ERR_UPDATER_|YAMLException|Cannot read properties of/, noSense],
-  [
-    /net::ERR_CONTENT_LENGTH_MISMATCH|net::ERR_NETWORK_CHANGED|aborted/,
-    `The download was interrupted. ${stays} Try again.`,
-  ],
-  [/net::ERR_/, unreachable],
+  [/ERR_CERT_|ERR_SSL_/, words.certificate],
+  [/HTTP_ERROR_5|status 5\d\d/, words.serverError],
+  [/HTTP_ERROR_4|status 4\d\d/, words.notServed],
+  [/ERR_UPDATER_|YAMLException|Cannot read properties of/, words.notUnderstood],
+  [/net::ERR_CONTENT_LENGTH_MISMATCH|net::ERR_NETWORK_CHANGED|aborted/, words.interrupted],
+  [/net::ERR_/, words.unreachable],
 ]
 
 /** What went wrong with an update, for a person. The log has the error itself. */
@@ -64,7 +40,7 @@ export function problemOf(error: unknown): string {
   const { message, code = '', domain = '' } = coded.safeParse(error).data ?? { message: messageOf(error) }
   const signs = `${code} ${domain} ${message}`.trim()
   const found = sentences.find(([is]) => is.test(signs))
-  return found?.[1] ?? `The update failed: ${cleanText(message).trim().slice(0, 200)}. ${stays}`
+  return found?.[1] ?? words.other(cleanText(message).trim().slice(0, 200))
 }
 
 interface PublishedFile {

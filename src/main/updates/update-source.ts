@@ -2,7 +2,9 @@ import { app, autoUpdater } from 'electron'
 import type { MacUpdater } from 'electron-updater'
 import { z } from 'zod'
 import type { Logger } from '../../agent-core/observability/logger.ts'
+import { sharedWords } from '../../contract/words.ts'
 import { archiveFor, UpdateError } from './update-problem.ts'
+import { updateWords } from '../words.ts'
 
 export interface Found {
   readonly version: string
@@ -47,10 +49,8 @@ export class UpdateSource {
     updater.allowPrerelease = channel === 'beta'
     // Choosing a channel allows older versions.
     updater.allowDowngrade = false
-    const result = await this.#within(lookLimitMs, 'The update server does not answer. Try again later.', () =>
-      updater.checkForUpdates(),
-    )
-    if (!result) throw new UpdateError('This app does not look for updates, since it runs from its sources.')
+    const result = await this.#within(lookLimitMs, updateWords.problems.noAnswer, () => updater.checkForUpdates())
+    if (!result) throw new UpdateError(sharedWords.noUpdates.source)
     const { version, files } = published.parse(result.updateInfo)
     const archive = archiveFor(files, process.arch === 'arm64' || app.runningUnderARM64Translation)
     return { version, isNewer: result.isUpdateAvailable, bytes: archive?.size }
@@ -86,7 +86,7 @@ export class UpdateSource {
       native.throwIfAny()
     } catch (error) {
       signal.throwIfAborted()
-      if (stalled.signal.aborted) throw new UpdateError('The update server stopped sending: try again later.')
+      if (stalled.signal.aborted) throw new UpdateError(updateWords.problems.stalled)
       throw error
     } finally {
       clearTimeout(stall)
@@ -100,14 +100,11 @@ export class UpdateSource {
   async stage(): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<undefined>()
     const done = () => resolve(undefined)
-    const missing = () => reject(new UpdateError('The downloaded update is gone: download it again.'))
+    const missing = () => reject(new UpdateError(updateWords.problems.gone))
     autoUpdater.once('update-downloaded', done)
     autoUpdater.once('update-not-available', missing)
     autoUpdater.once('error', reject)
-    const limit = setTimeout(
-      () => reject(new UpdateError('macOS does not get the update ready: open the app again and try it once more.')),
-      stageLimitMs,
-    )
+    const limit = setTimeout(() => reject(new UpdateError(updateWords.problems.notStaged)), stageLimitMs)
     try {
       autoUpdater.checkForUpdates()
       await promise

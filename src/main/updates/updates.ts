@@ -6,9 +6,10 @@ import type { Logger } from '../../agent-core/observability/logger.ts'
 import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
 import type { LastUpdate, NoUpdates, UpdateAction, UpdateState } from '../../contract/app-bridge.ts'
 import { LinkError } from '../../contract/client.ts'
-import { formatBytes } from '../../contract/format.ts'
+import { sharedWords } from '../../contract/words.ts'
 import { problemOf, UpdateError } from './update-problem.ts'
 import type { UpdateSource } from './update-source.ts'
+import { updateWords } from '../words.ts'
 
 export interface UpdatesOptions {
   readonly log: Logger
@@ -91,7 +92,7 @@ export class Updates {
       return Promise.resolve()
     }
     const why = this.#options.refusal()
-    if (why !== undefined) throw new LinkError('refused', refusals[why])
+    if (why !== undefined) throw new LinkError('refused', sharedWords.noUpdates[why])
     if (action === 'look' && now.step === 'downloaded') return Promise.resolve()
     if (action === 'look' && !isUnderWay(now)) return this.#look()
     if (action === 'download' && now.step === 'available') return this.#fetch(now)
@@ -100,7 +101,7 @@ export class Updates {
       this.#download?.abort()
       return Promise.resolve()
     }
-    throw new LinkError('refused', 'The update is not at that step: check its state first.')
+    throw new LinkError('refused', updateWords.problems.otherStep)
   }
 
   async #look(): Promise<void> {
@@ -126,9 +127,7 @@ export class Updates {
       const free = await freeBytes()
       const needed = (bytes ?? 0) * spaceFactor
       if (free !== undefined && free < needed) {
-        throw new UpdateError(
-          `The update needs ${formatBytes(needed)} for a while, and the disk has ${formatBytes(free)} free. Free some space and try again.`,
-        )
+        throw new UpdateError(updateWords.problems.space(needed, free))
       }
       await source.download((now) => this.#become({ step: 'downloading', version, ...now }), abort.signal)
       log.info('downloaded an update', { version })
@@ -170,13 +169,6 @@ export class Updates {
 
 const isUnderWay = ({ step }: UpdateState): boolean =>
   step === 'looking' || step === 'downloading' || step === 'installing'
-
-const refusals: Readonly<Record<NoUpdates, string>> = {
-  source: 'An app that runs from source does not update itself.',
-  unpublished: 'This build has no update server. Replace it with a newer Metalbar; models keep serving.',
-  misplaced: 'Move the app to Applications first. It cannot be updated where it is now.',
-  managed: 'Your administrator updates this Mac; the app does not check for updates.',
-}
 
 /** Time until the first check after a start, when other work comes first. */
 const firstMs = 60_000

@@ -31,6 +31,7 @@ import { withAppFindings } from '../system/app-doctor.ts'
 import { loginItemState } from '../system/macos.ts'
 import { PageListeners, PageQuestions } from './page.ts'
 import { preferenceKeys, setByPerson } from '../preferences.ts'
+import { windowWords } from '../words.ts'
 
 const id = z.string().min(1).max(100)
 const listenRequest = z.object({
@@ -64,7 +65,7 @@ function ofEachPage<T>(make: (window: PageWindow) => T): (page: WebContents) => 
     const known = made.get(page)
     if (known) return known.of
     const window = BrowserWindow.fromWebContents(page)
-    if (!window) throw new LinkError('refused', 'This page belongs to no window.')
+    if (!window) throw new LinkError('refused', windowWords.noWindow)
     const of = make(window)
     made.set(page, { of })
     return of
@@ -81,21 +82,21 @@ function handle<T>(
   ipcMain.handle(channel, async (event, content: unknown): Promise<BridgeReply<unknown>> => {
     if (!isOurPage(event)) {
       log.warn('a page that is not ours asked the agent', { channel, origin: event.senderFrame?.origin })
-      return failure(new LinkError('refused', 'Only the window of this app may ask the agent.'))
+      return failure(new LinkError('refused', windowWords.notOurPage))
     }
     const parsed = schema.safeParse(content)
     if (!parsed.success) {
       const why = z.prettifyError(parsed.error).replaceAll('\n', ' ')
-      return failure(new LinkError('misunderstood', `The app did not understand its window: ${why}`))
+      return failure(new LinkError('misunderstood', windowWords.notUnderstood(why)))
     }
     try {
       return { ok: true, value: await run(parsed.data, event.sender) }
     } catch (error) {
       if (error instanceof LinkError) return failure(error)
       // Its window was closed while it asked, and nobody waits for the answer.
-      if (event.sender.isDestroyed()) return failure(new LinkError('gone', 'The window is closed.'))
+      if (event.sender.isDestroyed()) return failure(new LinkError('gone', windowWords.closed))
       log.error('a request of the window failed', { channel, error })
-      return failure(new LinkError('refused', 'That did not work; the log of the app says why.'))
+      return failure(new LinkError('refused', windowWords.failed))
     }
   })
 }
@@ -174,7 +175,7 @@ export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, control
   doing(channels.revealLog, z.object({ service: serviceRef, run: logRun }), async (asked) => {
     // A page names a run, never a file.
     const { file } = await link.query({ name: 'log', ...asked, lines: 1 })
-    if (file === undefined) throw new LinkError('refused', 'There is no file of that run.')
+    if (file === undefined) throw new LinkError('refused', windowWords.noLog)
     await controls.showLogInFolder(file)
   })
   doing(channels.keep, z.boolean(), (isKept) => controls.onKeep(isKept))

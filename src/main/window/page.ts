@@ -3,6 +3,7 @@ import { type AgentLink, LinkError, type Looker, type Unsubscribe } from '../../
 import type { StreamItem, StreamRequest } from '../../contract/log.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
 import { channels, type Push } from '../ipc-channels.ts'
+import { windowWords } from '../words.ts'
 
 /** A page that asks for more has a defect. */
 const maxListeners = 32
@@ -37,8 +38,8 @@ export class PageListeners {
 
   /** Throws LinkError. */
   add(id: string, request: Request): void {
-    if (this.#listeners.size >= maxListeners) throw new LinkError('refused', 'The window follows too much at once.')
-    if (this.#listeners.has(id)) throw new LinkError('refused', `The window already follows something as ${id}.`)
+    if (this.#listeners.size >= maxListeners) throw new LinkError('refused', windowWords.followsTooMuch)
+    if (this.#listeners.has(id)) throw new LinkError('refused', windowWords.follows(id))
     const listener: PageListener = { request }
     this.#listeners.set(id, listener)
     if (this.#window.isVisible()) this.#begin(id, listener)
@@ -111,8 +112,8 @@ export class PageQuestions {
 
   /** Throws LinkError. */
   async ask(id: string, query: Query): Promise<Answer> {
-    if (this.#asked.size >= maxQuestions) throw new LinkError('refused', 'The window asks too much at once.')
-    if (this.#asked.has(id)) throw new LinkError('refused', `The window already asks something as ${id}.`)
+    if (this.#asked.size >= maxQuestions) throw new LinkError('refused', windowWords.asksTooMuch)
+    if (this.#asked.has(id)) throw new LinkError('refused', windowWords.asks(id))
     const leaving = new AbortController()
     this.#asked.set(id, leaving)
     try {

@@ -1,9 +1,11 @@
 import { app, BrowserWindow, type BrowserWindowConstructorOptions, nativeTheme, type Rectangle, screen } from 'electron'
 import type { Logger } from '../../agent-core/observability/logger.ts'
 import { appUrl } from './app-scheme.ts'
+import { sharedWords } from '../../contract/words.ts'
 import { DockIcon } from '../system/macos.ts'
 import { displayOf, popoverPosition, withinReach } from './popover-position.ts'
 import { fragmentOf, type WindowPlace } from './show-target.ts'
+import { windowWords } from '../words.ts'
 
 export interface PopoverOptions {
   readonly preload: string
@@ -303,16 +305,14 @@ export class Popover {
       else if (before) this.#showAsWindow()
       return
     }
-    onProblem(
-      'The window crashed twice within a minute, so it stays closed. Choose Open Metalbar to try again. Models keep serving, and this menu still works.',
-    )
+    onProblem(windowWords.crashed)
   }
 
   /** Empty as it is, it shows that the click was heard; why it is empty is said by the menu. */
   #notLoaded(window: BrowserWindow, error: unknown): void {
     if (window.isDestroyed()) return
     this.#options.log.error('the window did not load', { error })
-    this.#options.onProblem('The window did not load; the log of the app says why. This menu still works.')
+    this.#options.onProblem(windowWords.notLoaded)
     this.#isPainted = true
     if (this.#isWanted) this.#reveal(window)
   }
@@ -354,7 +354,7 @@ export const windowSize = { width: 400, height: 620 }
 export function newWindow(form: Form, preload: string): BrowserWindow {
   const window = new BrowserWindow({
     ...windowSize,
-    title: 'Metalbar',
+    title: sharedWords.app,
     show: false,
     backgroundColor: ground(),
     ...forms[form],

@@ -1,12 +1,13 @@
 import { useState } from 'react'
 import type { AppBridge, AppState, Misplaced, UpdateAction } from '../../contract/app-bridge.ts'
+import { sharedWords } from '../../contract/words.ts'
 import { Banner } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { CloseGlyph } from '../components/glyph.tsx'
 import { Sentence } from '../components/text.tsx'
 import { useApp, useSnapshot } from '../store.ts'
 import { useAppState } from '../use-answer.ts'
-import { misplacedWords, updateWords } from '../words/app.ts'
+import { appWords, updateWords } from '../words/app.ts'
 import { overviewWords } from '../words/window.ts'
 import { Answer, AskButton } from './answer.tsx'
 import styles from './banners.module.css'
@@ -43,7 +44,7 @@ function HeldAfterPanic() {
       tone="warn"
       actions={
         <AskButton look="prominent" about="node" command={{ name: 'serveAgain' }}>
-          {fuse.state === 'held' ? overviewWords.serveAgain : overviewWords.startAll}
+          {fuse.state === 'held' ? sharedWords.serveAgain : sharedWords.startAll}
         </AskButton>
       }
     >
@@ -134,7 +135,7 @@ function UpdateNews({ state: { update, lastUpdate }, act }: UpdateNewsProps) {
     default:
       return lastUpdate === undefined ? null : (
         <Banner tone={lastUpdate.wanted === lastUpdate.runs ? 'note' : 'warn'} actions={dismiss}>
-          {updateWords.last(lastUpdate)}
+          {sharedWords.lastUpdate(lastUpdate)}
         </Banner>
       )
   }
@@ -153,8 +154,8 @@ function MisplacedApp({ app, misplaced }: MisplacedAppProps) {
     setProblem(reply.ok ? reply.value?.message : reply.failure.message)
   }
   return (
-    <Banner tone="warn" actions={<Button onPress={() => void move()}>{misplacedWords.move}</Button>}>
-      {misplacedWords.where[misplaced]} {misplacedWords.why}
+    <Banner tone="warn" actions={<Button onPress={() => void move()}>{sharedWords.moveToApplications}</Button>}>
+      {sharedWords.misplaced[misplaced]} {appWords.whyMove}
       {problem !== undefined && <p role="alert">{problem}</p>}
     </Banner>
   )

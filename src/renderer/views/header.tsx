@@ -2,7 +2,7 @@ import { useEffect, useState } from 'react'
 import type { AppBridge, BridgeReply } from '../../contract/app-bridge.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { clusterWords } from '../../contract/words.ts'
+import { clusterWords, sharedWords } from '../../contract/words.ts'
 import { Banner } from '../components/blocks.tsx'
 import { Button, CopyButton } from '../components/buttons.tsx'
 import { CloseGlyph, LinkGlyph, TearOffGlyph } from '../components/glyph.tsx'
@@ -18,7 +18,7 @@ export function Header() {
   return (
     <header className={styles['header']}>
       <h1>
-        <Spoken>{connectionWords.app}</Spoken>
+        <Spoken>{sharedWords.app}</Spoken>
       </h1>
       <Place />
       <div className={styles['gauges']}>
@@ -96,7 +96,7 @@ function UnderIcon({ app }: { readonly app: AppBridge }) {
   return (
     <>
       <div role="group" aria-label={windowWords.title} className={styles['controls']}>
-        <Button look="plain" label={windowWords.tearOff} onPress={() => void press(app.tearOff(at))}>
+        <Button look="plain" label={sharedWords.ownWindow} onPress={() => void press(app.tearOff(at))}>
           <TearOffGlyph />
         </Button>
         <Button look="plain" label={windowWords.hide} onPress={() => void press(app.hide())}>

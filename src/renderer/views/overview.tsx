@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
+import { sharedWords } from '../../contract/words.ts'
 import { Folded } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { firstServiceCommand } from '../first-run.ts'
@@ -122,7 +123,7 @@ function NodeActions() {
       <div className={styles['actions']}>
         {!paused && (
           <AskButton about="node" command={{ name: 'pauseNode' }}>
-            {nodeWords.pause}
+            {sharedWords.pause}
           </AskButton>
         )}
         <AskButton about="resync" command={{ name: 'resync' }}>

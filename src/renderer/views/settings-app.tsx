@@ -1,6 +1,7 @@
 import { useState } from 'react'
 import type { AppBridge, AppState, BridgeReply, UpdateAction } from '../../contract/app-bridge.ts'
 import type { TraceKind, TraceList } from '../../contract/uninstall.ts'
+import { actionWords, sharedWords } from '../../contract/words.ts'
 import { Banner } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
@@ -20,7 +21,7 @@ export function SettingsGeneral({ app }: { readonly app: AppBridge }) {
       <div id="app" className={styles['place']}>
         {problem !== undefined && <p role="alert">{problem}</p>}
         <SwitchRow
-          title={appWords.loginItem}
+          title={sharedWords.loginItem}
           help={appWords.loginItems[loginItem]}
           isOn={loginItem === 'enabled' || loginItem === 'requires-approval'}
           disabled={loginItem === 'unavailable'}
@@ -37,13 +38,13 @@ export function SettingsGeneral({ app }: { readonly app: AppBridge }) {
           <>
             <ChoiceRow
               title={appWords.onQuit}
-              help={appWords.onQuitHelp}
-              words={appWords.onQuits}
+              help={sharedWords.onQuitHelp}
+              words={sharedWords.onQuits}
               value={preferences.onQuit}
               onChange={(onQuit) => void take(app.prefer({ onQuit }))}
             />
             <SwitchRow
-              title={appWords.notifications}
+              title={sharedWords.notifications}
               help={appWords.notificationsHelp}
               isOn={preferences.notifications}
               onChange={(notifications) => void take(app.prefer({ notifications }))}
@@ -87,7 +88,7 @@ function SettingsUpdates({ app, state, take }: SettingsUpdatesProps) {
     <>
       <div id="updates" className={styles['updates']} tabIndex={-1} role="group" aria-label={updateWords.title}>
         <p>{updateWords.runs(state.version)}</p>
-        {lastUpdate !== undefined && <p>{updateWords.last(lastUpdate)}</p>}
+        {lastUpdate !== undefined && <p>{sharedWords.lastUpdate(lastUpdate)}</p>}
         <p role={update.step === 'downloading' ? undefined : 'status'} className={styles['note']}>
           {updateWords.state(update)}
         </p>
@@ -143,7 +144,7 @@ function Next({ step, act }: NextProps) {
     case 'available':
       return <Button onPress={() => act('download')}>{updateWords.download}</Button>
     case 'downloading':
-      return <Button onPress={() => act('cancel')}>{updateWords.cancel}</Button>
+      return <Button onPress={() => act('cancel')}>{actionWords.cancelDownload.label}</Button>
     case 'downloaded':
       return <Button onPress={() => act('install')}>{updateWords.install}</Button>
   }

@@ -13,7 +13,7 @@ import {
 import { coverageLine, type EnergySpan, type EnergyView, type ServiceEnergy } from '../../contract/power.ts'
 import type { HistoryEntry } from '../../contract/queries.ts'
 import { editableRow, formatSetting, settingNames, type SettingsPatch } from '../../contract/settings.ts'
-import { actionWords } from '../../contract/words.ts'
+import { actionWords, type Words } from '../../contract/words.ts'
 import type { EnergyTime, ServiceName } from '../energy-time.ts'
 import { answerWords, notReported } from './services.ts'
 import { settingWords } from './settings.ts'
@@ -75,7 +75,7 @@ export const activityWords = {
         return answerWords.undo
     }
   },
-} as const
+} as const satisfies Words
 
 /** A value that would be too long for a button is left to the settings. */
 const longestValue = 24
@@ -170,4 +170,4 @@ export const energyWords = {
     joules === undefined ? notReported : withCost(formatEnergy(joules), cost, currency),
   serviceCell: ({ joules, cost }: ServiceEnergy, span: EnergySpan, currency: string | undefined) =>
     span.joules === undefined ? notReported : `about ${withCost(formatEnergy(joules), cost, currency)}`,
-} as const
+} as const satisfies Words

@@ -2,36 +2,25 @@ import type {
   AppPreferences,
   CommandLinkState,
   HubTokenState,
-  LastUpdate,
   LoginItemState,
-  Misplaced,
-  NoUpdates,
   UpdateState,
 } from '../../contract/app-bridge.ts'
 import { formatByteRate, formatBytes, formatShare, formatTime } from '../../contract/format.ts'
 import type { HubLoginView } from '../../contract/models.ts'
 import type { PowerRuleState } from '../../contract/power.ts'
 import type { Trace } from '../../contract/uninstall.ts'
+import { sharedWords, type Words } from '../../contract/words.ts'
 
 /** What concerns the app itself, and the token that it keeps; a page in a browser has nothing of it. */
 export const appWords = {
-  loginItem: 'Open at login',
   loginItems: {
     'not-registered': 'Metalbar does not open when you log in.',
     enabled: 'Metalbar opens when you log in.',
     'requires-approval': 'macOS needs your permission: allow Metalbar in System Settings, under Login Items.',
-    unavailable: 'Only the app in Applications can be opened at login.',
+    unavailable: sharedWords.onlyInstalled,
   } satisfies Record<LoginItemState, string>,
   openLoginItems: 'Open Login Items…',
   onQuit: 'When you quit while models run',
-  onQuits: {
-    ask: 'Ask',
-    drain: 'Drain and stop',
-    keep: 'Keep in menu bar',
-  } satisfies Record<AppPreferences['onQuit'], string>,
-  onQuitHelp:
-    'Drain and stop: the models leave the cluster, finish their requests and stop. Keep in menu bar: they keep serving.',
-  notifications: 'Notifications',
   notificationsHelp: 'About what needs you: a crash loop, a refusal, an evicted model. The window shows it too.',
   openNotifications: 'Open Notifications…',
   showTitle: 'Figures beside the icon',
@@ -52,7 +41,8 @@ export const appWords = {
   removeTokenSure: 'It is deleted here for good; on huggingface.co it stays valid.',
   removeTokenNow: 'Yes, remove it',
   keepTokenHere: 'Keep the token',
-} as const
+  whyMove: 'Only in Applications can it be updated and opened at login.',
+} as const satisfies Words
 
 const sources: Readonly<Record<HubLoginView['tokenSource'], (where: string) => string>> = {
   none: () => 'None: only open models can be downloaded.',
@@ -69,7 +59,7 @@ export const hubLoginWords = {
     'A page in a browser takes no token. Run this in a terminal on this machine; it asks for one and keeps it in a file:',
   command: 'hf auth login',
   copyCommand: 'Copy command for the token',
-} as const
+} as const satisfies Words
 
 /** The rule by which sudo lets powermetrics run. */
 export const powerRuleWords = {
@@ -95,14 +85,7 @@ export const powerRuleWords = {
   inApp: 'You see first what Terminal will run. It asks for your password.',
   change: { install: 'Install the rule…', remove: 'Remove the rule…' },
   lookAgain: 'Look again',
-} as const
-
-const none: Readonly<Record<NoUpdates, string>> = {
-  source: 'An app that runs from source does not update itself.',
-  unpublished: 'This build has no update server. Replace it with a newer Metalbar; models keep serving.',
-  misplaced: 'Move the app to Applications first. It cannot be updated where it is now.',
-  managed: 'Your administrator updates this Mac; the app does not check for updates.',
-}
+} as const satisfies Words
 
 /** Newer versions of the app, and what they need. */
 export const updateWords = {
@@ -111,11 +94,11 @@ export const updateWords = {
   state: (update: UpdateState): string => {
     switch (update.step) {
       case 'unavailable':
-        return none[update.why]
+        return sharedWords.noUpdates[update.why]
       case 'unknown':
         return 'The app has not checked for updates since it was opened.'
       case 'looking':
-        return 'Checking for updates…'
+        return sharedWords.lookingForUpdates
       case 'newest':
         return update.offered === undefined
           ? `This is the newest version, as of ${formatTime(new Date(update.at))}.`
@@ -136,11 +119,8 @@ export const updateWords = {
         return update.message
     }
   },
-  last: ({ wanted, runs }: LastUpdate): string =>
-    wanted === runs ? `Metalbar is now ${runs}.` : `The update to ${wanted} failed; Metalbar ${runs} is still running.`,
   look: 'Check for updates',
   download: 'Download it',
-  cancel: 'Cancel download',
   install: 'Restart to update',
   dismiss: 'Dismiss the message about the update',
   progress: 'Download of the update',
@@ -164,17 +144,7 @@ export const updateWords = {
         return `${link.file} does not belong to this app and is left alone.`
     }
   },
-} as const
-
-export const misplacedWords = {
-  where: {
-    diskImage: 'Metalbar runs from its disk image.',
-    translocated: 'macOS runs Metalbar from a protected copy, because it was opened where it was downloaded.',
-    downloads: 'Metalbar runs from Downloads.',
-  } satisfies Record<Misplaced, string>,
-  why: 'Only in Applications can it be updated and opened at login.',
-  move: 'Move to Applications',
-} as const
+} as const satisfies Words
 
 /** So many places of a kind are named. */
 const mostPlaces = 4
@@ -208,4 +178,4 @@ export const uninstallWords = {
   remove: 'Remove selected…',
   removing: 'Models finish their requests; then the app ends and says what it removed.',
   keep: 'Keep everything',
-} as const
+} as const satisfies Words

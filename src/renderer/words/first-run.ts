@@ -1,6 +1,7 @@
 import { formatBytes } from '../../contract/format.ts'
 import type { ModelStoreView } from '../../contract/models.ts'
 import type { RuntimeView } from '../../contract/queries.ts'
+import type { Words } from '../../contract/words.ts'
 import type { ClusterObstacle } from '../first-run.ts'
 import { notReported } from './services.ts'
 
@@ -53,7 +54,7 @@ export const firstRunWords = {
     `${directory} · ${freeBytes === undefined ? `free space ${notReported}` : `${formatBytes(freeBytes)} free`}`,
   runtimes: 'Runtimes',
   looking: 'looking…',
-} as const
+} as const satisfies Words
 
 export const noServiceWords = {
   unknown: 'Services are not known while the cluster cannot be reached.',
@@ -62,7 +63,7 @@ export const noServiceWords = {
     `There is no InferenceService ${namespace === undefined ? 'in any namespace' : `in namespace ${namespace}`} whose Model says`,
   accelerator: 'accelerator: metal',
   makes: 'Make a small one in a terminal',
-} as const
+} as const satisfies Words
 
 /** Where this machine belongs, and where its things are. */
 export const placeWords = {
@@ -91,4 +92,4 @@ export const placeWords = {
   useOne: (name: string) => `Use ${name}`,
   free: ({ freeBytes }: ModelStoreView) =>
     freeBytes === undefined ? `Free space ${notReported}` : `${formatBytes(freeBytes)} free on the disk of the models`,
-} as const
+} as const satisfies Words

@@ -1,4 +1,5 @@
 import type { DoctorSubject, Verdict } from '../../contract/doctor.ts'
+import type { Words } from '../../contract/words.ts'
 
 export const helpWords = {
   title: 'Help',
@@ -31,19 +32,19 @@ export const helpWords = {
   less: 'Read less',
   moreAbout: (asks: string) => `Read more: ${asks}`,
   pageMissing: 'The page cannot be read.',
-} as const
+} as const satisfies Words
 
-export const subjectWords: Readonly<Record<DoctorSubject, string>> = {
+export const subjectWords = {
   app: 'App',
   agent: 'Agent',
   cluster: 'Cluster',
   machine: 'This machine',
   serving: 'Serving',
-}
+} as const satisfies Words<DoctorSubject>
 
-export const verdictWords: Readonly<Record<Verdict, string>> = {
+export const verdictWords = {
   pass: 'In order',
   warn: 'Warning',
   fail: 'Failure',
   notApplicable: 'Not applicable',
-}
+} as const satisfies Words<Verdict>

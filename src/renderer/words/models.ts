@@ -3,6 +3,7 @@ import { formatBytes, formatCount, formatWeights, formatTokens as tokens } from 
 import type { MemoryStateView } from '../../contract/memory.ts'
 import type { CatalogueEntry } from '../../contract/model-application.ts'
 import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
+import type { Words } from '../../contract/words.ts'
 import type { Removal } from '../model-store.ts'
 import { notReported } from './services.ts'
 
@@ -60,7 +61,7 @@ export const modelWords = {
   wouldDelete: (models: readonly StoredModelView[]) =>
     `This deletes ${countOfModels(models.length)}, ${totalOf(models)}:`,
   pruneNow: (models: readonly StoredModelView[]) => `Delete ${countOfModels(models.length)}`,
-} as const
+} as const satisfies Words
 
 export const addWords = {
   title: 'Add a model',
@@ -140,7 +141,7 @@ export const addWords = {
     `You have begun to add ${chosen ?? source.trim()}. Serving this one instead discards what you wrote there.`,
   serveInstead: 'Discard it and serve this',
   keepWritten: 'Keep what I wrote',
-} as const
+} as const satisfies Words
 
 const withContext = (context: number | undefined) =>
   context === undefined ? '' : ` with a context of ${tokens(context)}`
@@ -160,7 +161,7 @@ export const fitWords = {
   raiseFirst: 'The GPU limit is lower than that. First run in a terminal on this Mac:',
   byFlag: 'A flag of the agent sets the budget and wins. Start the agent with another one.',
   place: (place: number) => (place === 1 ? 'It is the next to start.' : `It is number ${place} in the queue.`),
-} as const
+} as const satisfies Words
 
 /** What is wrong with what a person wrote, at its field. */
 export const fieldWords = {
@@ -168,4 +169,4 @@ export const fieldWords = {
   isWrong: (how: string | undefined) => `It ${how ?? 'cannot be that'}.`,
   nameIsTaken: 'A service with this name already exists.',
   otherNamespace: (served: string) => `This machine serves the namespace ${served} only.`,
-} as const
+} as const satisfies Words

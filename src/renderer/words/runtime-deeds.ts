@@ -1,4 +1,5 @@
 import type { RuntimeDeed } from '../../contract/commands.ts'
+import type { Words } from '../../contract/words.ts'
 
 type Of = Readonly<Record<RuntimeDeed, string>>
 
@@ -31,4 +32,4 @@ export const deedWords = {
   inTerminal: 'A page in a browser cannot install programs. Run in a terminal on this machine:',
   installLine: (name: string) => `metal-agent runtimes install ${name}`,
   copyCommand: (name: string) => `Copy command for ${name}`,
-} as const
+} as const satisfies Words

@@ -27,20 +27,20 @@ import {
 } from '../../contract/service.ts'
 import type { DaemonStartSetting } from '../../contract/settings.ts'
 import { shellWord } from '../../contract/shell.ts'
-import { stateWords, stepWords } from '../../contract/words.ts'
+import { sharedWords, stateWords, stepWords, type Words } from '../../contract/words.ts'
 import type { ModelShare } from '../gauges.ts'
 import type { RowSteps } from '../row-steps.ts'
 
 /** In place of a value that is not known. */
 export const notReported = 'not reported'
 
-export const viewWords: Readonly<Record<WindowView, string>> = {
+export const viewWords = {
   services: 'Services',
   models: 'Models',
   activity: 'Activity',
   settings: 'Settings',
   help: 'Help',
-}
+} as const satisfies Words<WindowView>
 
 /** `52.3 tok/s` */
 const rate = (tokensPerSecond: number | undefined) =>
@@ -77,20 +77,15 @@ export const workWords = {
     ]
     return parts.join(' · ')
   },
-} as const
+} as const satisfies Words
 
 function runtimeRow({ state, generatedTokensPerSecond, requestsRunning, slow }: RuntimeFigures): string {
   if (state === 'notReported') return `tokens ${notReported}`
-  const running =
-    requestsRunning === undefined
-      ? `requests ${notReported}`
-      : requestsRunning === 1
-        ? '1 request'
-        : `${requestsRunning} requests`
+  const running = requestsRunning === undefined ? `requests ${notReported}` : sharedWords.requests(requestsRunning)
   return [
     ...(generatedTokensPerSecond === undefined ? [] : [formatRoundTokenRate(generatedTokensPerSecond)]),
     running,
-    ...(slow === undefined ? [] : ['slower than before']),
+    ...(slow === undefined ? [] : [sharedWords.slower]),
   ].join(' · ')
 }
 
@@ -113,7 +108,7 @@ export const addressWords = {
       : clients
           .map(({ door, address, requests }) => {
             const where = door === 'published' ? ', to the published address' : ''
-            return `${requests === 1 ? '1 request' : `${requests} requests`} from ${who(address)}${where}`
+            return `${sharedWords.requests(requests)} from ${who(address)}${where}`
           })
           .join(' · '),
   notPublished: 'no Service yet',
@@ -124,7 +119,7 @@ export const addressWords = {
   copyPodsCurl: 'Copy curl for pods',
   curl: (url: string) =>
     `curl ${shellWord(`${url}/v1/chat/completions`)} -H 'content-type: application/json' \\\n  -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":64}'`,
-} as const
+} as const satisfies Words
 
 export const estimateWords = {
   title: 'Memory of this model',
@@ -143,10 +138,15 @@ export const estimateWords = {
     adapters: 'Adapters',
     overhead: 'Overhead',
   } satisfies Record<keyof NonNullable<ServiceMemory['items']>, string>,
-} as const
+} as const satisfies Words
 
 /** The outcome of a command. */
-export const answerWords = { undo: 'Undo', stay: 'Stay', yaml: 'YAML', copyYaml: 'Copy the YAML of it' } as const
+export const answerWords = {
+  undo: 'Undo',
+  stay: 'Stay',
+  yaml: 'YAML',
+  copyYaml: 'Copy the YAML of it',
+} as const satisfies Words
 
 export const holdWords = {
   /** `since`: "since 14:05, for 12 min". */
@@ -163,20 +163,19 @@ export const holdWords = {
           : cause === 'released'
             ? 'Bring back claims it again.'
             : 'Start undoes it.',
-} as const
+} as const satisfies Words
 
 export const serverWords = {
   commandLine: 'Command line',
   copyCommandLine: 'Copy command line',
   unquoted: 'Do not paste this. It is cut, or an earlier version lost its quotes.',
-} as const
+} as const satisfies Words
 
 export const nodeWords = {
   title: 'This machine',
-  pause: 'Pause this machine',
   resync: 'Resync',
   proxy: 'Programs on this Mac reach every model at',
-} as const
+} as const satisfies Words
 
 const size = (bytes: number | undefined) => (bytes === undefined ? notReported : formatBytes(bytes))
 
@@ -210,7 +209,7 @@ export const memoryWords = {
   free: 'free',
   budget: 'budget',
   gpuLimit: 'GPU limit',
-} as const
+} as const satisfies Words
 
 export const powerWords = {
   title: 'Power',
@@ -231,7 +230,7 @@ export const powerWords = {
     range === undefined
       ? 'Power of the last two minutes: not reported'
       : `Power of the last two minutes: from ${formatWatts(range.least)} to ${formatWatts(range.most)}`,
-} as const
+} as const satisfies Words
 
 export const detailWords = {
   namespace: (namespace: string) => `namespace ${namespace}`,
@@ -258,7 +257,7 @@ export const detailWords = {
       ...(port === undefined ? [] : [`port ${port}`]),
       ...(pid === undefined ? ['not running'] : [`process ${pid}`]),
     ].join(' · '),
-} as const
+} as const satisfies Words
 
 const activeStep: Readonly<Record<StepName, string>> = {
   fetched: 'Fetching',
@@ -293,7 +292,7 @@ export const stepsWords = {
   at: standing,
   /** As it is heard: `2 of 5 steps done. Getting healthy.` */
   row: (steps: RowSteps) => `${steps.done} of ${steps.statuses.length} steps done. ${standing(steps)}.`,
-} as const
+} as const satisfies Words
 
 const times = (count: number) => (count === 1 ? 'once' : `${count} times in a row`)
 
@@ -312,7 +311,7 @@ export const crashWords = {
     if (signal !== undefined) return `Ended by ${signal}`
     return exitCode === undefined ? 'Ended' : `Exit code ${exitCode}`
   },
-} as const
+} as const satisfies Words
 
 export const logWords = {
   title: 'Log',
@@ -336,7 +335,7 @@ export const logWords = {
     if (current !== undefined) return `${current} of ${count}`
     return count === 1 ? '1 match' : `${count} matches`
   },
-} as const
+} as const satisfies Words
 
 /** What the cluster says of a service: its conditions, and its Events. */
 export const newsWords = {
@@ -347,7 +346,7 @@ export const newsWords = {
   more: (count: number) => `The ${count} newest; metal-agent events lists all.`,
   /** Such as "Crashed, 3 times". */
   event: ({ reason, count }: EventView) => (count === 1 ? reason : `${reason}, ${count} times`),
-} as const
+} as const satisfies Words
 
 export const deleteWords = {
   ask: 'Delete…',
@@ -360,9 +359,10 @@ export const deleteWords = {
   keep: 'Keep',
   again: 'Try again',
   pending: 'Deleting…',
-} as const
+} as const satisfies Words
 
 /** On a button that switches the setting on. */
-export const startDaemonWords = { ollamaStart: 'Start Ollama', omlxStart: 'Start oMLX' } satisfies Readonly<
-  Record<DaemonStartSetting, string>
->
+export const startDaemonWords = {
+  ollamaStart: 'Start Ollama',
+  omlxStart: 'Start oMLX',
+} as const satisfies Words<DaemonStartSetting>

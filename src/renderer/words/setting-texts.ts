@@ -1,4 +1,5 @@
 import type { SettingName } from '../../contract/settings.ts'
+import type { Words } from '../../contract/words.ts'
 
 interface SettingText {
   readonly title: string
@@ -220,4 +221,4 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     help: 'How much the agent writes to its own log.',
     choices: { debug: 'Everything', info: 'Usual', warn: 'Warnings', error: 'Errors' },
   },
-}
+} as const satisfies Words

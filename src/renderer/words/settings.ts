@@ -12,6 +12,7 @@ import {
   type SettingView,
   type StartSettingView,
 } from '../../contract/settings.ts'
+import { sharedWords, type Words } from '../../contract/words.ts'
 import {
   type AnySetting,
   type ByteUnit,
@@ -77,9 +78,9 @@ export const settingWords = {
   advanced: (page: SettingPage, count: number) => `${pages[page]} (${count})`,
   moreAdvanced: (count: number) => (count === 1 ? '1 more under Advanced' : `${count} more under Advanced`),
   /** What a setting is found by. */
-  searched: (setting: AnySetting): readonly (string | undefined)[] => {
+  searched: (setting: AnySetting): readonly string[] => {
     const { title, help, more } = isOfStart(setting) ? startSettingTexts[setting.name] : settingTexts[setting.name]
-    return [title, help, more, isOfStart(setting) ? setting.flag : `--${editableRow(setting.name).flag}`]
+    return [title, help, more ?? '', isOfStart(setting) ? setting.flag : `--${editableRow(setting.name).flag}`]
   },
   search: 'Search settings',
   found: (count: number) => (count === 0 ? 'Nothing found' : count === 1 ? '1 found' : `${count} found`),
@@ -90,7 +91,13 @@ export const settingWords = {
     foundRuntimes: [placeWords.foundRuntimes, firstRunWords.runtimes],
     hubToken: [hubLoginWords.title, appWords.tokenHelp],
     powerRule: [powerRuleWords.title, powerRuleWords.states.installed],
-    app: [appWords.loginItem, appWords.onQuit, appWords.onQuitHelp, appWords.notifications, appWords.showTitle],
+    app: [
+      sharedWords.loginItem,
+      appWords.onQuit,
+      sharedWords.onQuitHelp,
+      sharedWords.notifications,
+      appWords.showTitle,
+    ],
     updates: [updateWords.title, updateWords.regularly, updateWords.channelHelp, updateWords.command],
     uninstall: [uninstallWords.title, uninstallWords.opens],
   } satisfies Record<SettingPart, readonly string[]>,
@@ -159,8 +166,8 @@ export const settingWords = {
   startHelp: ({ name }: StartSettingView) => startSettingTexts[name].help,
   startMore: ({ name }: StartSettingView) => startSettingTexts[name].more,
   startValue({ name, value }: StartSettingView): string {
-    const { none = 'none', isBytes = false } = startSettingTexts[name]
-    const bytes = isBytes ? parseByteCount(value) : undefined
+    const { none = 'none' } = startSettingTexts[name]
+    const bytes = name === 'logFileBytes' ? parseByteCount(value) : undefined
     return value === '' ? none : bytes === undefined ? value : size(bytes)
   },
   startWhy({ name, line }: StartSettingView, startFile: string | undefined): string {
@@ -173,7 +180,7 @@ export const settingWords = {
     return `${why} ${how}`
   },
   copyStart: (view: StartSettingView) => `Copy line for ${startSettingTexts[view.name].title}`,
-} as const
+} as const satisfies Words
 
 function changeOf(name: SettingName, value: SettingView['value']): string {
   const { counts: from, startsAs } = editableRow(name)
@@ -246,4 +253,4 @@ export const budgetWords = {
     const nothing = `No service is affected now; models hold ${formatBytes(view.modelsBytes)}.`
     return [`Budget ${view.budgetHow}.`, ...(what.length > 0 ? what : [nothing])]
   },
-} as const
+} as const satisfies Words

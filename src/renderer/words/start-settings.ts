@@ -1,4 +1,5 @@
 import type { StartSettingName } from '../../contract/settings.ts'
+import type { Words } from '../../contract/words.ts'
 
 interface StartSettingText {
   readonly title: string
@@ -8,8 +9,6 @@ interface StartSettingText {
   readonly none?: string
   /** What else decides about it while the agent runs; in place of why it cannot be set here. */
   readonly elsewhere?: string
-  /** The value is a number of bytes. */
-  readonly isBytes?: true
 }
 
 /** What a person reads of each setting that counts only from the start of the agent. */
@@ -150,8 +149,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   logFileBytes: {
     title: 'Size of an agent log file',
     help: 'A log file that reaches this size is closed, and a new one begins.',
-    isBytes: true,
   },
   logFileCount: { title: 'Agent log files to keep', help: 'The current one is counted.' },
   logFormat: { title: "Format of the agent's log", help: 'With auto: text in a terminal, JSON anywhere else.' },
-}
+} as const satisfies Words

@@ -1,8 +1,8 @@
 import { formatExactTime } from '../../contract/format.ts'
+import type { Words } from '../../contract/words.ts'
 
 /** How the window stands with the agent, and the agent with its cluster. */
 export const connectionWords = {
-  app: 'Metalbar',
   title: 'Connection',
   connecting: 'Connecting to the agent…',
   noAgent: 'No agent answers',
@@ -17,14 +17,13 @@ export const connectionWords = {
   place: (context: string, namespace: string | undefined) => `${context} / ${namespace ?? 'all namespaces'}`,
   noAddress: 'No address',
   copyAddress: (address: string) => `Copy address ${address}`,
-} as const
+} as const satisfies Words
 
 /** What the app does with its window. */
 export const windowWords = {
   title: 'Window',
-  tearOff: 'Open in its own window',
   hide: 'Hide this window',
-} as const
+} as const satisfies Words
 
 /** What came of a request, and the buttons that every part of the window has. */
 export const requestWords = {
@@ -36,7 +35,7 @@ export const requestWords = {
   copyCommand: 'Copy command',
   copied: 'Copied',
   notAllowed: 'Not allowed',
-} as const
+} as const satisfies Words
 
 export const overviewWords = {
   title: 'Overview',
@@ -45,9 +44,7 @@ export const overviewWords = {
   about: (name: string, version: string) => `${name} · agent ${version}`,
   paused: 'This machine is paused: its endpoints are withdrawn, and its models stay in memory.',
   resume: 'Resume',
-  serveAgain: 'Serve again',
-  startAll: 'Start all at once',
-} as const
+} as const satisfies Words
 
 /** While a part of the window is loaded on demand. */
 export const laterWords = {
@@ -55,7 +52,7 @@ export const laterWords = {
   failed:
     'This part of the window could not be loaded: the agent was away or has been replaced. Reload the window; changes that are not applied are lost.',
   loadAgain: 'Reload the window',
-} as const
+} as const satisfies Words
 
 export const timeWords = {
   now: 'now',
@@ -63,11 +60,11 @@ export const timeWords = {
   ago: (age: string) => `${age} ago`,
   lasts: (span: string) => `for ${span}`,
   since: (moment: string, span: string) => `since ${moment}, for ${span}`,
-} as const
+} as const satisfies Words
 
 /** Connection troubles of a page in a browser. */
 export const linkWords = {
   noAccess: 'This page has no access to the agent: run `metal-agent ui` and open the address it prints.',
   misunderstood: 'This page and the agent are of different versions: reload the page.',
   gone: 'The agent does not answer: it ended, or this computer cannot reach it.',
-} as const
+} as const satisfies Words

@@ -99,7 +99,7 @@ test('what was pasted with spaces around it is kept without them, and what is no
   for (const pasted of ['two words', '', ' \n', 'hf_\u200bx', 'x'.repeat(5_000)]) {
     await expect(all.kept.set(pasted)).rejects.toMatchObject({
       code: 'refused',
-      message: expect.stringMatching(/^This is no token: [^✖\n]*$/) as unknown,
+      message: expect.stringMatching(/^This is not a token: [^✖\n]*$/) as unknown,
     })
   }
   expect([read, await all.kept.read()]).toEqual([token, token])

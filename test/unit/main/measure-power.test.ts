@@ -85,7 +85,7 @@ test.each<[what: string, changes: Partial<MeasurePowerOptions>, message: string]
   [
     'a Terminal that is left open',
     { openFile: () => Promise.resolve(''), limitMs: 100 },
-    'Terminal did not end in time. Try again.',
+    'The script in Terminal did not end in time. Try again.',
   ],
 ])('%s is said, and nothing is switched on or left', async (_, changes, message) => {
   const it = await trial('exit 1', changes)

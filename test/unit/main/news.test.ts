@@ -42,15 +42,15 @@ describe('of a service', () => {
   test.for<[string, readonly Partial<ServiceView>[], readonly string[]]>([
     ['what is there at the start', [crashing], []],
     ['all goes well', [starting, ready, stopped, starting, ready], []],
-    ['a crash loop', [ready, crashing], ['qwen crashes again and again']],
-    ['its next attempts', [ready, crashing, starting, crashing, starting, crashing], ['qwen crashes again and again']],
+    ['a crash loop', [ready, crashing], ['qwen keeps crashing']],
+    ['its next attempts', [ready, crashing, starting, crashing, starting, crashing], ['qwen keeps crashing']],
     [
       'another crash loop after it served',
       [ready, crashing, starting, ready, crashing],
-      ['qwen crashes again and again', 'qwen crashes again and again'],
+      ['qwen keeps crashing', 'qwen keeps crashing'],
     ],
     ['too large', [starting, tooLarge], ['qwen does not fit into memory']],
-    ['refused', [starting, refused, refused], ['qwen is refused']],
+    ['refused', [starting, refused, refused], ['qwen was refused']],
     ['evicted by pressure', [ready, evicted('pressure')], ['qwen was evicted: memory was short']],
     ['evicted by a person', [ready, evicted('person')], []],
     ['stopped by a person', [ready, stopped], []],
@@ -58,7 +58,7 @@ describe('of a service', () => {
     [
       'one trouble after another',
       [ready, crashing, tooLarge],
-      ['qwen crashes again and again', 'qwen does not fit into memory'],
+      ['qwen keeps crashing', 'qwen does not fit into memory'],
     ],
   ])('%s', ([, services, expected]) => {
     expect(titles(services.map((service) => withService(service)))).toEqual(expected)
@@ -77,7 +77,7 @@ describe('of a service', () => {
       cluster: { ...sampleSnapshot().cluster, state: 'connecting' },
     })
     expect(titles([withService(ready), withService(crashing), blind, withService(crashing, { bootId })])).toEqual([
-      'qwen crashes again and again',
+      'qwen keeps crashing',
     ])
   })
 
@@ -87,7 +87,7 @@ describe('of a service', () => {
     expect(told([withService(ready), withService(crashing), withService(evicted('pressure'))])).toEqual([
       {
         id: 'default/qwen crashes',
-        title: 'qwen crashes again and again',
+        title: 'qwen keeps crashing',
         body: 'It ended three times.',
         click: { kind: 'open', at },
         button: { label: 'Stop', action: { kind: 'command', command: { name: 'stop', service } } },
@@ -198,7 +198,7 @@ describe('of the cluster', () => {
 test('three or more at once are one', () => {
   const news = ['a', 'b', 'c'].map((name): News => ({
     id: name,
-    title: `${name} is refused`,
+    title: `${name} was refused`,
     body: '',
     click: { kind: 'quit' },
   }))
@@ -208,7 +208,7 @@ test('three or more at once are one', () => {
       {
         id: 'several',
         title: '3 things need you',
-        body: 'a is refused · b is refused · c is refused',
+        body: 'a was refused · b was refused · c was refused',
         click: { kind: 'open' },
       },
     ],

@@ -14,7 +14,7 @@ test('only a log of the state folder is one, wherever a link points', async () =
   await symlink(outside, inState('link.log'))
   expect(await ownLog(stateDir, inState('tiny.log'))).toBe(await realpath(inState('tiny.log')))
   for (const file of [outside, inState('link.log'), inState('settings.json'), inState('../../outside.log')]) {
-    await expect(ownLog(stateDir, file)).rejects.toThrow('is no log of this app')
+    await expect(ownLog(stateDir, file)).rejects.toThrow('is not a log of this app')
   }
   await expect(ownLog(stateDir, inState('gone.log'))).rejects.toThrow('no longer exists')
 })

@@ -7,7 +7,8 @@ import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 import { moveAgentKeys, readStartSettings } from '../../../src/main/agent/agent-keys.ts'
 import { createAgentView, keepPreferences } from '../../../src/main/agent/agent-view.ts'
-import { movedNotice, movedTitles } from '../../../src/main/notifications/news.ts'
+import { movedNotice } from '../../../src/main/notifications/news.ts'
+import { newsWords } from '../../../src/main/words.ts'
 import { defaultPreferences, readPreferences, writePreferences } from '../../../src/main/preferences.ts'
 import { setAside } from '../../../src/agent-core/state/state-file.ts'
 import { settingTexts } from '../../../src/renderer/words/setting-texts.ts'
@@ -78,7 +79,7 @@ test('what an earlier build kept in preferences counts as before, and may be cho
 })
 
 test('settings that were moved are told by the names that the window has for them, each once', () => {
-  const { llamaServerStartupTimeoutMs, context, hostIp, ...others } = movedTitles
+  const { llamaServerStartupTimeoutMs, context, hostIp, ...others } = newsWords.moved.titles
   const titles: Readonly<Record<string, { readonly title: string }>> = { ...settingTexts, ...startSettingTexts }
   const shown = Object.fromEntries(Object.keys(others).map((name) => [name, titles[name]?.title]))
   expect(others).toEqual(shown)
@@ -88,7 +89,7 @@ test('settings that were moved are told by the names that the window has for the
     'Host address',
   ])
   expect(movedNotice(['kubeconfig', 'hostIp'])).toBe(
-    'Moved from preferences.json to Settings, the same as before: Kubeconfig, Host address.',
+    'Moved from preferences.json to Settings, with the same values: Kubeconfig, Host address.',
   )
 })
 
