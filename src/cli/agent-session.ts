@@ -95,8 +95,6 @@ function exitCodeOf({ outcome }: CommandResult): number {
       return exitCodes.done
     case 'refused':
       return exitCodes.refused
-    case 'notAvailable':
-      return exitCodes.notAvailable
     case 'failed':
       return exitCodes.failed
   }

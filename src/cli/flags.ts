@@ -112,7 +112,7 @@ export const exitCodeTexts: readonly (readonly [code: number, meaning: string])[
   [exitCodes.wrongUsage, 'wrong usage'],
   [exitCodes.noAgent, 'no agent is running'],
   [exitCodes.refused, 'refused by the agent or the cluster'],
-  [exitCodes.notAvailable, 'not built yet'],
+  [exitCodes.notAvailable, 'the agent cannot fix that itself (doctor --fix)'],
   [exitCodes.doesNotFit, 'the model does not fit on this machine, or not beside the running models'],
 ]
 

@@ -140,8 +140,6 @@ export const commandResult = z.discriminatedUnion('outcome', [
     /** The one of several settings that it was refused for. */
     setting: settingsPatch.keyof().optional(),
   }),
-  /** The part of the agent that would do it is not built yet. */
-  z.object({ outcome: z.literal('notAvailable'), message }),
   /** It was tried and did not work. */
   z.object({ outcome: z.literal('failed'), message }),
 ])

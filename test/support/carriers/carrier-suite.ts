@@ -65,7 +65,6 @@ const results: readonly CommandResult[] = [
     instead: { command: { name: 'stop', service, scope: 'here' }, label: 'Stop only here' },
   },
   { outcome: 'refused', by: 'cluster', message: 'models is forbidden', yaml: 'kind: Model\n---\nkind: "In"\n' },
-  { outcome: 'notAvailable', message: 'Not yet.' },
   { outcome: 'failed', message: 'Tried.' },
 ]
 
