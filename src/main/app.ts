@@ -250,7 +250,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onQuitting: () => view.setState({ isQuitting: true }),
     stop: () => agent.stop(servers),
     onStopped: () => popover.end(),
-    skipDrains: () => agent.skipDrains(),
+    cutDrains: () => agent.cutDrains(),
   })
   const onWoke = tellNews({ view, log, prefer, onAction })
   followSleep({ log, onSleep: (isAsleep) => agent.sleeps(isAsleep), onWoke })

@@ -48,6 +48,8 @@ export interface HostedAgent {
   resume(): Promise<void>
   /** The machine runs on mains or on a battery now. */
   supplyChanged(): void
+  /** {@link stop} waits for no requests in flight from now on, whether it is under way or comes later. */
+  cutDrains(): void
   /** Ends everything in good order and gives the state folder back; false where something was left, which the log then names. */
   stop(how?: { readonly servers: ServersAtEnd }): Promise<boolean>
 }
@@ -165,6 +167,7 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
       suspend: () => agent.suspend(),
       resume: () => agent.resume(),
       supplyChanged: () => agent.supplyChanged(),
+      cutDrains: () => agent.cutDrains(),
       stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)),
     },
   }

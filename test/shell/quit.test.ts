@@ -22,7 +22,7 @@ beforeEach(() => {
     onQuitting: () => story.push('quitting'),
     stop: () => stopped.promise,
     onStopped: () => story.push('stopped'),
-    skipDrains: () => Promise.resolve(void story.push('drains cut')),
+    cutDrains: () => Promise.resolve(void story.push('drains cut')),
   })
 })
 

@@ -167,6 +167,11 @@ export class Agent {
     return this.#stopping
   }
 
+  /** A stop under way, or one that comes, waits for no requests in flight from now on. */
+  cutDrains(): void {
+    this.#rooms.servers.cutDrains()
+  }
+
   async #stop(): Promise<void> {
     const { narrator, link, fuse, gateway } = this.#kept ?? {}
     narrator?.leave()

@@ -68,6 +68,7 @@ export class Servers implements AsyncDisposable {
   readonly #outputs = new Map<string, ServiceOutput>()
   readonly #listeners = new Set<ServerListener>()
   readonly #exits: ExitWatch
+  #areDrainsCut = false
 
   constructor(options: ServersOptions) {
     this.#options = {
@@ -127,12 +128,19 @@ export class Servers implements AsyncDisposable {
 
   /** All servers of the key. Resolves when nothing of them is left, or with what is. Also right where there is no server. */
   async stop(key: string, options: StopOptions = {}): Promise<StopReport> {
-    return (await this.#services.get(key)?.stop(options)) ?? { stopped: true }
+    const wanted = this.#areDrainsCut ? { ...options, drainMs: 0 } : options
+    return (await this.#services.get(key)?.stop(wanted)) ?? { stopped: true }
   }
 
   /** Requests in flight are waited for no longer; false where nothing waits for them. */
   skipDrain(key: string): boolean {
     return this.#services.get(key)?.skipDrain() ?? false
+  }
+
+  /** No stop waits for requests in flight, also none that is asked for later. */
+  cutDrains(): void {
+    this.#areDrainsCut = true
+    for (const service of this.#services.values()) service.skipDrain()
   }
 
   /** Stops all servers at the same time. */

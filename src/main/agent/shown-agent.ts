@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ServersAtEnd } from '../../serve/host-agent.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
@@ -29,8 +28,8 @@ export interface ShownAgent {
   sleeps(isAsleep: boolean): Promise<void>
   /** The machine runs on mains or on a battery now. */
   supplyChanged(): Promise<void>
-  /** Cuts the requests that hold up an end. */
-  skipDrains(): Promise<void>
+  /** Requests in flight hold up no end from now on. */
+  cutDrains(): Promise<void>
   /** Sets files that cannot be used aside, and starts again. Throws what the disk answers. */
   reset(): Promise<void>
   /** Ends the agent that another program runs, and starts one here that takes its servers over; what came of it where it did not. */
@@ -95,15 +94,7 @@ export function showAgent(options: ShownAgentOptions): ShownAgent {
       await (isAsleep ? agent?.suspend() : agent?.resume())
     },
     supplyChanged: async () => (await hosted())?.supplyChanged(),
-    skipDrains: async () => {
-      const { door } = (await hosted()) ?? {}
-      // An agent that ends tells no more how its services stand; where nothing is drained it is refused.
-      const running = door?.get('icon').services.filter(({ pid }) => pid !== undefined) ?? []
-      for (const { namespace, name } of running) {
-        const command = { name: 'skipDrain', service: { namespace, name } } as const
-        await door?.command({ requestId: randomUUID(), command })
-      }
-    },
+    cutDrains: async () => (await hosted())?.cutDrains(),
     reset: async () => {
       // Each may be broken, and one is found after the other.
       for (let found = await hosting; !found.ok && found.reason === 'broken'; found = await hosting) {

@@ -13,8 +13,8 @@ export interface QuitOptions {
   readonly stop: () => Promise<boolean>
   /** Everything is stopped, and nothing may hold up the end. */
   readonly onStopped: () => void
-  /** Cuts what is still drained. */
-  readonly skipDrains: () => Promise<void>
+  /** {@link stop} waits for no requests in flight from now on. */
+  readonly cutDrains: () => Promise<void>
 }
 
 export interface GoodEnd {
@@ -28,7 +28,7 @@ const hurriedDrainMs = 4_000
 const hurriedLimitMs = 13_000
 
 /** However the app is asked to quit, it first stops its agent in good order; at a logout or shutdown in little time. Called when the app is ready. */
-export function stopBeforeQuit({ log, onQuitting, stop, onStopped, skipDrains }: QuitOptions): GoodEnd {
+export function stopBeforeQuit({ log, onQuitting, stop, onStopped, cutDrains }: QuitOptions): GoodEnd {
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   const end = async (finish: (isStopped: boolean) => void) => {
     state = 'stopping'
@@ -59,7 +59,7 @@ export function stopBeforeQuit({ log, onQuitting, stop, onStopped, skipDrains }:
     event.preventDefault()
     log.info('the system ends')
     setTimeout(() => {
-      skipDrains().catch((error: unknown) => log.warn('drains not cut', { error }))
+      cutDrains().catch((error: unknown) => log.warn('drains not cut', { error }))
     }, hurriedDrainMs)
     setTimeout(() => {
       log.error('not everything stopped before the system ends', { limitMs: hurriedLimitMs })

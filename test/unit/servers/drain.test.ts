@@ -79,6 +79,20 @@ test('who does not want to wait any longer skips the wait, and the stop goes on 
   expect(room.servers.get('a/b')).toMatchObject({ cause: 'stopped', code: 0 })
 })
 
+test('once drains are cut no stop waits for requests, whether it is under way or begins later', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 60_000 })
+  room.start({ tokenMs: 60_000 }, {}, 'c/d')
+  const [one, other] = [await room.reached('ready'), await room.reached('ready', { key: 'c/d' })]
+  const answers = [ask(one.port), ask(other.port)]
+  await Promise.all([untilInFlight(one.port), untilInFlight(other.port)])
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 1 })
+  room.servers.cutDrains()
+  expect([await stopping, await room.servers.stop('c/d')]).toEqual([{ stopped: true }, { stopped: true }])
+  expect(await Promise.all(answers)).toEqual(['cut', 'cut'])
+})
+
 test('a second stop that does not wait for requests ends the wait of the first', async () => {
   await using room = await ServerRoom.create()
   room.start({ tokenMs: 60_000 })
