@@ -3,6 +3,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import { mkdir, rm, stat, symlink } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { errorCode } from '../util/error-code.ts'
@@ -51,6 +52,16 @@ const errorAnswer = z.union([
   z.object({ detail: z.string() }).transform(({ detail }) => detail),
 ])
 const wordsOf = (answer: unknown): string | undefined => errorAnswer.safeParse(answer).data
+
+/** Where it says that its key is, undefined while it has none. */
+interface Key {
+  readonly file: string
+  readonly key: string | undefined
+}
+
+/** A new key counts in oMLX before its file has it, and while the file is being written it has none. */
+const keySavedWithinMs = 1_000
+const keyLookMs = 20
 
 /** It loads that model for somebody else. */
 const loadAgainMs = 1_000
@@ -209,13 +220,17 @@ export class Omlx implements Daemon {
 
   /** With the key, as it is now. */
   async #ask(question: Question): Promise<Answer> {
-    if (!this.#isOmlx) await this.#requireOmlx(question.signal)
-    for (const { file, key } of this.#keys()) {
-      const answer = await this.#http.ask({ ...question, headers: { ...question.headers, ...bearer(key) } })
-      if (answer.status === 401) continue
-      this.#apiKey = key
-      this.#settingsFiles = [file, ...this.#settingsFiles.filter((one) => one !== file)]
-      return answer
+    const { signal } = question
+    if (!this.#isOmlx) await this.#requireOmlx(signal)
+    const saved = AbortSignal.any([signal, AbortSignal.timeout(keySavedWithinMs)])
+    for (let keys: readonly Key[] | undefined = this.#keys(); keys; keys = await this.#changedKeys(keys, saved)) {
+      for (const { file, key } of keys) {
+        const answer = await this.#http.ask({ ...question, headers: { ...question.headers, ...bearer(key) } })
+        if (answer.status === 401) continue
+        this.#apiKey = key
+        this.#settingsFiles = [file, ...this.#settingsFiles.filter((one) => one !== file)]
+        return answer
+      }
     }
     const theirs = settingsIn(omlxBasePath())
     const problem =
@@ -227,8 +242,17 @@ export class Omlx implements Daemon {
     )
   }
 
+  /** Once they are others than these; undefined where the signal ended the wait. */
+  async #changedKeys(before: readonly Key[], signal: AbortSignal): Promise<readonly Key[] | undefined> {
+    for (;;) {
+      const keys = this.#keys()
+      if (!isDeepStrictEqual(keys, before)) return keys
+      if (!(await pause(keyLookMs, signal))) return undefined
+    }
+  }
+
   /** As they are now; the file of an oMLX that was never started here has none. */
-  #keys(): { readonly file: string; readonly key: string | undefined }[] {
+  #keys(): Key[] {
     const own = this.#own && settingsIn(this.#own.home)
     return this.#settingsFiles
       .map((file) => ({ file, key: apiKeyIn(file) }))

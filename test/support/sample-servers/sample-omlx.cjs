@@ -29,8 +29,15 @@ const {
   startMs = 0,
   canAll = false,
 } = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
+let lastSaved = '{}'
+/** A file that is being written says what it said before. */
+const readSaved = () => {
+  const text = readFileSync(join(base, 'settings.json'), 'utf8')
+  if (text.endsWith('}') || text.endsWith('}\n')) lastSaved = text
+  return JSON.parse(lastSaved)
+}
 const settings = () => {
-  const saved = JSON.parse(readFileSync(join(base, 'settings.json'), 'utf8'))
+  const saved = readSaved()
   if (!flags.has('--port')) return saved
   const [port, folders] = [Number(flags.get('--port')), flags.get('--model-dir').split(',')]
   return { ...saved, server: { port }, model: { model_dirs: folders } }

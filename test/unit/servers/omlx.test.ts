@@ -1,4 +1,6 @@
+import { writeFileSync } from 'node:fs'
 import { mkdir, rename, symlink, writeFile } from 'node:fs/promises'
+import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { findDaemon } from '../../../src/agent-core/runtimes/installed.ts'
@@ -79,12 +81,13 @@ describe('a sample of oMLX', () => {
     await using room = await ServerRoom.create(hurried)
     room.servers.start('a/b', await launchAt(omlx.port))
     const from = room.changes.length
+    const toldKeys = new Set<string | undefined>()
+    room.servers.onChange((key, { kind }) => kind === 'ready' && toldKeys.add(room.servers.apiKeyOf(key)))
     await room.reached('ready')
     expect([room.servers.apiKeyOf('a/b'), await omlx.loaded()]).toEqual(['first-secret', ['apples']])
     await omlx.setKey('second-secret')
-    await eventually(() => room.servers.apiKeyOf('a/b') === 'second-secret')
-    await eventually(() => room.kinds().filter((kind) => kind === 'ready').length === 2)
-    expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready', healthy: true })
+    await eventually(() => toldKeys.has('second-secret'), { what: 'telling the new key' })
+    expect(room.kinds()).not.toContain('exited')
     const told = JSON.stringify([
       room.changes.slice(from),
       room.servers.engineOf('a/b'),
@@ -234,7 +237,9 @@ describe('what answers where oMLX should', () => {
   strangerSuite('omlx', '/health')
 
   /** As oMLX answers, but for what the test says. */
-  const almost = (changed: Record<string, { status?: number; said?: unknown; text?: string }>) => {
+  type Said = Record<string, { status?: number; said?: unknown; text?: string }>
+  const almost = (changed: Said) => stranger(answering(changed))
+  const answering = (changed: Said): RequestListener => {
     const model = {
       id: 'apples',
       model_path: apples,
@@ -248,7 +253,7 @@ describe('what answers where oMLX should', () => {
       '/api/status': { said: { version: '0.6.3' } },
       '/v1/models/status': { said: { models: [model] } },
     }
-    return stranger((request, response) => {
+    return (request, response) => {
       const {
         status = 200,
         said,
@@ -257,8 +262,37 @@ describe('what answers where oMLX should', () => {
         ...{ status: 404, said: { detail: 'Not Found' } },
       }
       response.writeHead(status).end(text)
-    })
+    }
   }
+
+  test('and has a new key before its settings have it, which are empty while they are written, keeps its model', async () => {
+    await using home = await temporaryFolder()
+    vi.stubEnv('OMLX_BASE_PATH', home.dir)
+    const file = join(home.dir, 'settings.json')
+    const withKey = (key: string) => JSON.stringify({ auth: { api_key: key } })
+    await writeFile(file, withKey('first-secret'))
+    let key = 'first-secret'
+    /** What the file has after each refusal. */
+    const saved = ['', withKey('second-secret')]
+    const model = { id: 'apples', model_path: apples, loaded: true }
+    const answer = answering({ '/v1/models/status': { said: { models: [model] } } })
+    const port = await stranger((request, response) => {
+      if (request.url === '/health' || request.headers.authorization === `Bearer ${key}`) {
+        answer(request, response)
+        return
+      }
+      const next = saved.shift()
+      if (next !== undefined) writeFileSync(file, next)
+      json({ detail: 'Invalid API key' }, 401)(request, response)
+    })
+    await using room = await ServerRoom.create(hurried)
+    room.servers.start('a/b', await launchAt(port))
+    await room.reached('ready')
+    key = 'second-secret'
+    await eventually(() => room.servers.apiKeyOf('a/b') === 'second-secret')
+    expect(room.kinds()).not.toContain('exited')
+    expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready', healthy: true })
+  })
 
   test.each([
     [
