@@ -240,7 +240,7 @@ class FlagTrial {
       return
     }
     this.#suspicion = { flags: shownFlags(flags), program, failure: message, isDoubtful: this.#failsWithout }
-    this.#isProven = code === unknownFlagCode || isNamed(flags, [message, ...tail].join('\n'))
+    this.#isProven = code === unknownFlagCode || tail.some((line) => isFault(flags, line))
   }
 
   started(flags: ReadonlyMap<string, string>): void {
@@ -265,10 +265,14 @@ class FlagTrial {
 /** What a program exits with that does not understand its command line. */
 const unknownFlagCode = 2
 
-/** As in the command line, or as in a file of settings. */
-const isNamed = (flags: ReadonlyMap<string, string>, text: string): boolean =>
+/** Many programs repeat their command line when they start, which says nothing about why they end. */
+const saysError = /\b(error|invalid)\b/i
+
+/** Whether a line of output says that a flag is wrong, named as in the command line or as in a file of settings. */
+const isFault = (flags: ReadonlyMap<string, string>, line: string): boolean =>
+  saysError.test(line) &&
   [...flags.keys()].some((flag) =>
-    [flag, flag.replace(/^-+/, '').replaceAll('-', '_')].some((name) => text.includes(name)),
+    [flag, flag.replace(/^-+/, '').replaceAll('-', '_')].some((name) => line.includes(name)),
   )
 
 interface Ending {
