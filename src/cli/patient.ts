@@ -1,6 +1,7 @@
 import path from 'node:path'
 import type { Patient } from '../agent-core/doctor/doctor.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
+import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { FlagError } from '../agent-core/util/go-flags.ts'
 import { VerbError } from './agent-session.ts'
 import type { FlagDefaults } from './flags.ts'
@@ -24,11 +25,12 @@ export async function patientHere(io: CliIo, wish: PatientWish): Promise<Patient
     import('../agent-core/settings/person-settings.ts'),
     import('../agent-core/cluster/cluster-choice.ts'),
   ])
-  const [{ hostAddress }, { localCluster }, { powerRule }, { runtimesHere }] = await Promise.all([
+  const [{ hostAddress }, { localCluster }, { powerRule }, { runtimesHere }, { isGateway }] = await Promise.all([
     import('../agent-core/publishing/host-address.ts'),
     import('../agent-core/publishing/local-cluster.ts'),
     import('../agent-core/api/machine-queries.ts'),
     import('./runtimes.ts'),
+    import('../agent-core/gateway/gateway.ts'),
   ])
   const stateDir = path.resolve(io.cwd, wish.stateDir)
   const persons = await PersonSettings.look(await startedAs(io, wish), path.join(stateDir, 'settings.json'))
@@ -44,10 +46,13 @@ export async function patientHere(io: CliIo, wish: PatientWish): Promise<Patient
   })
   let loaded: ReturnType<typeof choice.load> | undefined
   const context = () => (loaded ??= choice.load())
+  const socketPath = socketPathFor(stateDir, io.temporaryDir, 'gateway.sock')
+  const commandLine = async (pid: number) => (await platform.process(pid))?.commandLine
   return {
     ...{ platform, env: io.env, settings, context, agent: undefined },
     runtimes: () => runtimesHere(io, settings),
     powerRule: () => powerRule({ platform: platform.name }),
+    isOwnGateway: (pid) => isGateway(pid, { commandLine, socketPath }),
     hostAddress: async () => {
       const pinned = await context().catch(() => undefined)
       const wanted = persons.hostAddress

@@ -20,6 +20,7 @@ export function patientOf({ settings, ...stated }: StatedPatient = {}): Patient 
     runtimes: () => Promise.resolve([]),
     powerRule: () => Promise.resolve({ state: 'notHere', file: '', rule: '' }),
     hostAddress: () => Promise.resolve({ kind: 'none', message: 'There is no network interface.', rejected: [] }),
+    isOwnGateway: () => Promise.resolve(false),
     agent: undefined,
     ...stated,
   }

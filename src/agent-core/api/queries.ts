@@ -118,6 +118,7 @@ function patient(rooms: Rooms): Patient {
     runtimes: () => rooms.installed.look({ again: true }),
     powerRule: () => powerRule({ platform: platform.name, ...powerTrial }),
     hostAddress: () => Promise.resolve(rooms.address.current),
+    isOwnGateway: async (pid) => (await gateway?.isOwn(pid)) ?? false,
     agent: {
       snapshot: snapshot(),
       slices: session ? [...session.cluster.slices.values()] : [],

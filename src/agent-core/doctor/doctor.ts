@@ -43,6 +43,8 @@ export interface Patient {
   readonly runtimes: () => Promise<readonly RuntimeView[]>
   readonly powerRule: () => Promise<PowerRuleView>
   readonly hostAddress: () => Promise<HostAddress>
+  /** Whether the process is the gateway of this agent, or one that an earlier agent of the same state folder left. */
+  readonly isOwnGateway: (pid: number) => Promise<boolean>
   /** Undefined where no agent runs. */
   readonly agent: RunningAgent | undefined
 }

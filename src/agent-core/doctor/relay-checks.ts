@@ -3,7 +3,9 @@ import { connect } from 'node:tls'
 import { pinOf } from '../gateway/relay-identity.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { annotations, holderOf, ownerOf } from '../publishing/objects.ts'
+import { messageOf } from '../util/message-of.ts'
 import { keyOf } from '../util/object-key.ts'
+import type { PortHolder } from '../platform/platform.ts'
 import { holdersText } from '../util/port-holders.ts'
 import { formatSpan } from '../../contract/format.ts'
 import { shellCommand } from '../../contract/shell.ts'
@@ -51,12 +53,12 @@ const ingress: Check = {
     if (state?.kind !== 'open')
       return warn(state?.message ?? 'The agent cannot tell whether the relay ingress is listening.')
     const shown = await pinShown(port, signal)
-    if (shown === undefined)
-      return fail(`The ingress at port ${port} shows no certificate.`, {
+    if ('problem' in shown)
+      return fail(`The ingress at port ${port} ${shown.problem}.`, {
         text: 'Restart the agent: models keep running.',
         shell: 'metal-agent service restart',
       })
-    const others = told.filter(({ metadata }) => metadata.annotations[annotations.ingressPin] !== shown)
+    const others = told.filter(({ metadata }) => metadata.annotations[annotations.ingressPin] !== shown.pin)
     if (others.length > 0)
       return fail(
         `Relays of ${others.map(serviceOf).join(', ')} know a different key from the one that the ingress at port ${port} shows, so they do not trust it.`,
@@ -71,11 +73,25 @@ const ingress: Check = {
 }
 
 /** No process group has this number, so that every listener is named. */
-export const noGroup = -1
+const noGroup = -1
+
+/**
+ * Who listens at a port, and whether the gateway does. One that was just started listens before the agent hears of it, so that its process is
+ * looked at, and not what the agent knows of its addresses.
+ */
+export async function holdersOf(
+  { platform, isOwnGateway }: Pick<Patient, 'platform' | 'isOwnGateway'>,
+  port: number,
+): Promise<{ readonly others: readonly PortHolder[]; readonly isGateway: boolean }> {
+  const { others: holders } = await platform.portListeners(port, noGroup)
+  const own = await Promise.all(holders.map(async ({ pid }) => pid !== undefined && (await isOwnGateway(pid))))
+  return { others: holders.filter((_, at) => own[at] === false), isGateway: own.includes(true) }
+}
 
 /** Undefined where no other program is known to listen there. */
-async function takenBy({ platform, settings, agent }: Patient, port: number): Promise<Finding | undefined> {
-  const { others } = await platform.portListeners(port, noGroup)
+async function takenBy(patient: Patient, port: number): Promise<Finding | undefined> {
+  const { settings, agent } = patient
+  const { others } = await holdersOf(patient, port)
   if (others.length === 0) return undefined
   const told = settings.publish === 'relay' || agent?.ingress.notice !== undefined ? fail : warn
   const holders = holdersText(others, 'one of another user')
@@ -86,17 +102,22 @@ async function takenBy({ platform, settings, agent }: Patient, port: number): Pr
 
 const connectLimitMs = 2_000
 
-/** By what the ingress of this machine is known; undefined where it shows nothing. */
-async function pinShown(port: number, signal: AbortSignal): Promise<string | undefined> {
+/** By what the ingress of this machine is known; `problem`: the end of a sentence that begins with the ingress. */
+async function pinShown(
+  port: number,
+  signal: AbortSignal,
+): Promise<{ readonly pin: string } | { readonly problem: string }> {
   // Relays trust the key alone.
   const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false })
+  const limit = AbortSignal.timeout(connectLimitMs)
   try {
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(connectLimitMs)])
-    await once(socket, 'secureConnect', { signal: limit })
+    await once(socket, 'secureConnect', { signal: AbortSignal.any([signal, limit]) })
     const certificate = socket.getPeerX509Certificate()
-    return certificate && pinOf(certificate)
-  } catch {
-    return undefined
+    return certificate ? { pin: pinOf(certificate) } : { problem: 'shows no certificate' }
+  } catch (error) {
+    signal.throwIfAborted()
+    if (limit.aborted) return { problem: `did not answer within ${connectLimitMs / 1_000} s` }
+    return { problem: `shows no certificate: ${messageOf(error)}` }
   } finally {
     socket.destroy()
   }

@@ -8,7 +8,7 @@ import { holdersText } from '../util/port-holders.ts'
 import { addressAndPort, isIpv6 } from '../../contract/addresses.ts'
 import { formatSpan } from '../../contract/format.ts'
 import type { ServiceView } from '../../contract/service.ts'
-import { noGroup, toldOfRelays } from './relay-checks.ts'
+import { holdersOf, toldOfRelays } from './relay-checks.ts'
 import { type Check, type Examination, fail, notApplicable, pass, warn } from './doctor.ts'
 
 const agent: Check = {
@@ -37,28 +37,34 @@ const ports: Check = {
   id: 'ports',
   asks: 'Are the ports of the agent free of other programs?',
   page: 'settings.md',
-  answer: async ({ patient: { platform, settings, agent: running } }) => {
+  answer: async ({ patient }) => {
+    const { settings, agent: running } = patient
     const wanted = [
       { port: settings.port, flag: '--port', isOpen: undefined },
       { port: settings.clientPort, flag: '--client-port', isOpen: running?.snapshot.host.clientProxy !== undefined },
     ].filter(({ port }) => port > 0)
     if (wanted.length === 0) return notApplicable('The agent listens at no port.')
-    const looked = await Promise.all(
-      wanted.map(async (one) => ({ ...one, holders: (await platform.portListeners(one.port, noGroup)).others })),
-    )
-    const isOurs = ({ isOpen, holders }: (typeof looked)[number]) =>
-      running !== undefined && (isOpen ?? holders.some(({ pid }) => pid === process.pid))
-    const taken = looked.filter((one) => one.holders.length > 0 && !isOurs(one))
+    const looked = await Promise.all(wanted.map(async (one) => ({ ...one, ...(await holdersOf(patient, one.port)) })))
+    const isOurs = ({ isOpen, others }: (typeof looked)[number]) =>
+      running !== undefined && (isOpen ?? others.some(({ pid }) => pid === process.pid))
+    const taken = looked.filter((one) => one.others.length > 0 && !isOurs(one))
     if (taken.length > 0) {
-      const whose = taken.map(({ port, holders }) => `${port}: ${holdersText(holders, 'one of another user')}`)
+      const whose = taken.map(({ port, others }) => `${port}: ${holdersText(others, 'one of another user')}`)
       return fail(`Another program listens at port ${whose.join(' and ')}.`, {
         text: `End it, or choose another port with ${taken.map(({ flag }) => flag).join(' and ')}.`,
       })
     }
-    const shut = running ? looked.filter(({ holders }) => holders.length === 0) : []
-    if (shut.length > 0) return fail(`Nothing is listening at port ${shut.map(({ port }) => port).join(' and ')}.`)
-    const all = wanted.map(({ port }) => port).join(' and ')
-    return pass(running ? `The agent listens at ${all}.` : `Nothing is listening at ${all}.`)
+    const portsOf = (some: typeof looked) => some.map(({ port }) => port).join(' and ')
+    if (running) {
+      const shut = looked.filter(({ others, isGateway }) => others.length === 0 && !isGateway)
+      return shut.length > 0
+        ? fail(`Nothing is listening at port ${portsOf(shut)}.`)
+        : pass(`The agent listens at ${portsOf(looked)}.`)
+    }
+    const left = looked.filter(({ isGateway }) => isGateway)
+    return left.length > 0
+      ? pass(`Only the gateway that an earlier agent left running listens at ${portsOf(left)}.`)
+      : pass(`Nothing is listening at ${portsOf(looked)}.`)
   },
 }
 

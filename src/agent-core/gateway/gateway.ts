@@ -137,6 +137,11 @@ export class Gateway implements AsyncDisposable {
     return this.#link?.pid
   }
 
+  /** Whether the process is a gateway of this state folder: the connected one, one that is being started, or one that hangs. */
+  isOwn(pid: number): Promise<boolean> {
+    return isGateway(pid, this.#options)
+  }
+
   /** What a person should know. */
   get notice(): string | undefined {
     return this.#problem ?? (this.#link && this.#notReplaced.problem)
@@ -478,8 +483,8 @@ const pidFile = (stateDir: string): string => join(stateDir, 'gateway.pid')
 const notedPid = async (stateDir: string): Promise<number> =>
   Number((await readIfThere(pidFile(stateDir), maxPidBytes)) ?? 'none')
 
-/** Whether this process is a gateway at this socket, and no other one that has got its number since. */
-const isGateway = async (
+/** Whether this process is a gateway at this socket, also one that no agent is connected to, and no other one that has got its number since. */
+export const isGateway = async (
   pid: number,
   { commandLine, socketPath }: Pick<GatewayOptions, 'commandLine' | 'socketPath'>,
 ): Promise<boolean> => pid > 0 && ((await commandLine(pid)) ?? '').includes(`gateway --socket ${socketPath}`)

@@ -1,8 +1,11 @@
+import { once } from 'node:events'
 import { chmod, mkdir, realpath, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { machineChecks } from '../../../src/agent-core/doctor/machine-checks.ts'
-import { servingChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
+import { relayChecks } from '../../../src/agent-core/doctor/relay-checks.ts'
+import { agentChecks, servingChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
 import { parseEndpointSlice } from '../../../src/agent-core/kube/resources.ts'
 import { annotations, claimText } from '../../../src/agent-core/publishing/objects.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
@@ -107,14 +110,7 @@ test('the firewall: off passes, one that blocks a runtime that serves fails with
     agent?: Patient['agent'],
   ) => one('firewall', { platform: mac({ firewall: () => Promise.resolve(firewall) }), runtimes, settings, agent })
   const snapshot = sampleSnapshot({ services: [sampleService({ state: 'ready' })] })
-  const serving = {
-    snapshot,
-    slices: [],
-    serverNow: 0,
-    leaseNotice: undefined,
-    ingress: closedIngress,
-    withVisitors: () => Promise.resolve(snapshot),
-  }
+  const serving = agentWith({ snapshot })
   expect((await behind(undefined)).verdict).toBe('notApplicable')
   expect((await behind({ state: 'off' })).verdict).toBe('pass')
   expect((await behind({ state: 'byProgram', allowed: new Set([program]) })).verdict).toBe('pass')
@@ -153,6 +149,76 @@ const closedIngress: NonNullable<Patient['agent']>['ingress'] = {
   tokenProblem: () => undefined,
   answers: () => Promise.resolve({}),
 }
+
+const agentWith = (
+  stated: Partial<NonNullable<Patient['agent']>>,
+  snapshot = stated.snapshot ?? sampleSnapshot(),
+): NonNullable<Patient['agent']> => ({
+  ...{ snapshot, slices: [], serverNow: 0, leaseNotice: undefined, ingress: closedIngress },
+  withVisitors: () => Promise.resolve(snapshot),
+  ...stated,
+})
+
+/** Its port on 127.0.0.1, until the test ends. */
+async function listener(onConnection: (socket: Socket) => void = () => undefined): Promise<number> {
+  const connections = new Set<Socket>()
+  const server = createServer((socket) => {
+    connections.add(socket.on('error', () => undefined))
+    onConnection(socket)
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => {
+    server.close()
+    for (const socket of connections) socket.destroy()
+  })
+  return (server.address() as AddressInfo).port
+}
+
+test('a gateway that the agent has not heard of yet, or that an earlier agent left, is not taken for another program', async () => {
+  const port = await listener()
+  const at = async (agent: Patient['agent'], isOwn: boolean) => {
+    const isOwnGateway = (pid: number) => Promise.resolve(isOwn && pid === process.pid)
+    const settings = { port: 0, clientPort: port, ingressPort: port, publish: 'relay' } as const
+    const patient = patientOf({ settings, agent, isOwnGateway })
+    const { ports, 'relay-ingress': ingress } = await foundBy([...agentChecks, ...relayChecks], patient)
+    return [ports, ingress].map((found) => found?.says)
+  }
+  // It says nothing of a client proxy or an ingress, as at the moment in which its gateway has just been started.
+  const agent = agentWith({})
+  const taken = [
+    `Another program listens at port ${port}: process ${process.pid}`,
+    `Another program listens at port ${port}, where relays of the cluster connect: process ${process.pid}`,
+  ].map((text): unknown => expect.stringContaining(text))
+  const free = `Port ${port} is free until a service is published for relays.`
+  expect([await at(agent, false), await at(undefined, false)]).toEqual([taken, taken])
+  expect(await at(agent, true)).toEqual([`The agent listens at ${port}.`, free])
+  expect(await at(undefined, true)).toEqual([
+    `Only the gateway that an earlier agent left running listens at ${port}.`,
+    free,
+  ])
+})
+
+test('an ingress that shows no key says whether it is silent or what it answers', async () => {
+  const snapshot = sampleSnapshot()
+  const at = async (ingressPort: number) => {
+    const ingress = { ...closedIngress, port: ingressPort, state: { kind: 'open' } as const }
+    const agent = agentWith({ snapshot, ingress, slices: [sliceForRelays(snapshot.host.nodeId)] })
+    const patient = patientOf({ settings: { ingressPort, publish: 'relay' }, agent })
+    return (await foundBy(relayChecks, patient))['relay-ingress']
+  }
+  const silent = await listener()
+  expect(await at(silent)).toMatchObject({
+    verdict: 'fail',
+    says: `The ingress at port ${silent} did not answer within 2 s.`,
+  })
+  const plain = await listener((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
+  expect(await at(plain)).toMatchObject({
+    verdict: 'fail',
+    says: expect.stringMatching(
+      `^The ingress at port ${plain} shows no certificate: .*(SSL|wrong version number)`,
+    ) as string,
+  })
+})
 
 const sliceForRelays = (node: string) => sliceOf(node, { [annotations.ingressPin]: 'x' })
 

@@ -154,6 +154,16 @@ test('the next agent takes over the same process, and an agent that goes ends no
   await second.end()
 })
 
+test('its process is told from the gateway of another state folder and from any other program', async () => {
+  await using elsewhere = await temporaryFolder()
+  const gateway = room()
+  const socketPath = path.join(elsewhere.dir, 'gateway.sock')
+  const other = room({ port: await freePort(), stateDir: elsewhere.dir, socketPath })
+  await Promise.all([listening(gateway), listening(other)])
+  const asked = [gateway.pid, other.pid, process.pid].map((pid) => gateway.isOwn(pid ?? 0))
+  expect(await Promise.all(asked)).toEqual([true, false, false])
+})
+
 test('one that is killed is back soon, and one that goes on ending ever later', { timeout: 60_000 }, async () => {
   const gateway = room()
   await listening(gateway)
