@@ -193,18 +193,15 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     const plain = kubeconfigOf({ token: 't' })
     const isUp = (agent: AgentProcess) => agent.shows(({ cluster }) => cluster.context === 'lab', 'the context')
     await using watched = await watchedAgent({ folder: folder.dir, kubeconfig: plain, isUp })
-    const says = (pattern: RegExp, what: string) =>
-      watched.agent.shows(({ cluster: { message }, notices }) => pattern.test([message, ...notices].join(' ')), what)
+    const says = (is: (text: string) => boolean, what: string) =>
+      watched.agent.shows(({ cluster: { message }, notices }) => is([message, ...notices].join(' ')), what)
+    const isTrouble = (text: string) =>
+      /not a regular file|more than 10\d+ |auth-provider (?:gcp|azure)|ECONNREFUSED 127\.0\.0\.1:1\b/.test(text)
     for (const { what, user, cluster = () => ({}) } of told) {
-      await says(
-        / 192\.0\.2\.1:6443 does not answer \((?!.*regular file)|192\.0\.2\.1:6443\)/,
-        'a cluster that does not answer',
-      )
+      // Else what is told of one would be taken for what is told of the next.
+      await says((text) => !isTrouble(text), `nothing of what came before ${what}`)
       await watched.agent.writeKubeconfig(kubeconfigOf(user(place), cluster(place)))
-      await says(
-        /not a regular file|more than 10\d+ |auth-provider (?:gcp|azure)|does not renew the token|ECONNREFUSED 127/,
-        what,
-      )
+      await says(isTrouble, what)
       await watched.agent.writeKubeconfig(plain)
     }
     expect(await watched.health.longestMs()).toBeLessThan(maxHeldMs)
@@ -377,12 +374,13 @@ async function kubeconfigIn(
   return file
 }
 
+/** Of a cluster that refuses every connection at once, as nothing has this port. */
 const kubeconfigOf = (user: object, cluster: object = {}): string =>
   JSON.stringify({
     apiVersion: 'v1',
     kind: 'Config',
     'current-context': 'lab',
-    clusters: [{ name: 'lab', cluster: { server: 'https://192.0.2.1:6443', ...cluster } }],
+    clusters: [{ name: 'lab', cluster: { server: 'https://127.0.0.1:2', ...cluster } }],
     contexts: [{ name: 'lab', context: { cluster: 'lab', user: 'me' } }],
     users: [{ name: 'me', user }],
   })

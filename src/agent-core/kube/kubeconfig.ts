@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import { existsSync, type FSWatcher, watch } from 'node:fs'
-import { realpath } from 'node:fs/promises'
+import { realpath, stat } from 'node:fs/promises'
 import { dirname, relative, resolve, sep } from 'node:path'
 import { type Cluster, dumpYaml, KubeConfig, loadYaml, type RequestContext, type User } from '@kubernetes/client-node'
 import { Agent } from 'undici'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
-import { ownFailure } from '../util/error-code.ts'
+import { errorCode, ownFailure } from '../util/error-code.ts'
 import { hasCode, readBounded } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 
@@ -154,7 +154,7 @@ const settleMs = 150
 interface KubeconfigWatchOptions {
   /** As chosen now; none where there is no file to watch. */
   readonly files: () => readonly string[]
-  /** They say something else than before, or one came or went. */
+  /** They were written again, say something else than before, or one came or went. */
   readonly onChange: () => void
   readonly log: Logger
 }
@@ -262,12 +262,25 @@ function nearestFolder(file: string): string {
   return folder
 }
 
-/** A file that is not there or not ours to read counts as empty. Throws where this process cannot look, such as for want of a file descriptor. */
+/**
+ * Another one after every write, also of what was there before: whoever reads the file after a change may have read what it said in between. A
+ * file that is not there or not ours to read counts as empty. Throws where this process cannot look, such as for want of a file descriptor.
+ */
 async function digestOf(files: readonly string[]): Promise<string> {
   const hash = createHash('sha256')
-  for (const file of files) hash.update(`${file}\0${await textIfReadable(file)}\0`)
+  for (const file of files) hash.update(`${file}\0${await writtenAt(file)}\0${await textIfReadable(file)}\0`)
   return hash.digest('hex')
 }
+
+/** 0 where it cannot be told. */
+const writtenAt = (file: string): Promise<bigint> =>
+  stat(file, { bigint: true }).then(
+    ({ mtimeNs }) => mtimeNs,
+    (error: unknown) => {
+      if (errorCode(error) === undefined) throw error
+      return 0n
+    },
+  )
 
 const textIfReadable = (file: string): Promise<string> =>
   kubeconfigText(file).catch((error: unknown) => {
