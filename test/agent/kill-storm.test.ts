@@ -16,11 +16,12 @@ import { SliceWatch } from '../support/slice-watch.ts'
 const kills = Number(process.env['KILL_STORM_KILLS'] ?? 24)
 /** Longest life, but for a machine on which starting a server takes longer: else no agent would get as far as a start. */
 const shortLifeMs = 500
-/** After the agent's first line of log, or after it sees the cluster, where most of its work is. */
-const life = fc.record({
-  from: fc.constantFrom('starting metal-agent', 'watching', 'watching', 'watching'),
-  partOfLongest: fc.double({ min: 0, max: 1, noNaN: true }),
-})
+/**
+ * In turn after the agent's first line of log, after it sees the cluster, where most of its work is, and after it begins a start, to which an
+ * agent on a busy machine may not get in any time that is drawn before. The person goes on changing what is wanted, so that each gets there.
+ */
+const lifeBegins = ['watching', 'starting inference service', 'watching', 'starting metal-agent'] as const
+const partOfLongestLife = fc.double({ min: 0, max: 1, noNaN: true })
 const longestPauseMs = 150
 const seed = Number(process.env['KILL_STORM_SEED'] ?? Date.now() % 2 ** 31)
 
@@ -56,14 +57,14 @@ describe('on a real API server', () => {
 
       const script = new Script(world)
       const writing = script.run()
-      const lives = fc.sample(life, { seed, numRuns: kills })
+      const parts = fc.sample(partOfLongestLife, { seed, numRuns: kills })
       const agents = [first]
       await killed(first)
-      for (const { from, partOfLongest } of lives.slice(1)) {
+      for (const [at, part] of parts.slice(1).entries()) {
         const agent = await start()
         agents.push(agent)
-        await agent.logged(from)
-        await delay(partOfLongest * longestLifeMs)
+        await agent.logged(lifeBegins[at % lifeBegins.length] ?? 'watching')
+        await delay(part * longestLifeMs)
         await killed(agent)
       }
       script.end()
@@ -100,7 +101,7 @@ describe('on a real API server', () => {
         left: [],
       })
       // Else it was no storm.
-      expect(count('starting inference service')).toBeGreaterThan(kills / 10)
+      expect(count('starting inference service')).toBeGreaterThan(kills / lifeBegins.length - 1)
       expect(count('adopted server')).toBeGreaterThan(kills / 2)
     },
   )

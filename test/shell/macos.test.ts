@@ -172,7 +172,7 @@ test('the doctor and the report of its window know of the app: whether it is ope
   await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint, env })
   await app.icon('disconnected', 'kubeconfig')
   // A window of its own: one under the icon gives way to it once nobody sees the icon.
-  await app.choose('Open Metalbar')
+  await app.choose('This app', 'Open in its own window')
   const page = await browser.window()
   const query = async (name: 'doctor' | 'diagnostics') => {
     const reply: unknown = await page.evaluate(`metalbar.query({ name: '${name}' }, crypto.randomUUID())`)
