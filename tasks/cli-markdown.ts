@@ -21,8 +21,8 @@ export function cliMarkdown(): string {
     ]),
     '## Flags of the agent',
     '',
-    'Flags take one dash or two, and a value after a space or `=` (a switch, and `--ui`, only after `=`). A DURATION is such as `10s`, `2m` or',
-    '`1m30s`, and BYTES are such as `512Ki`, `20Mi` or `1Gi`.',
+    'Flags take one dash or two, and a value after a space or `=` (a switch, and `--ui`, only after `=`). A DURATION is written as `10s`, `2m` or',
+    '`1m30s`, and BYTES as `512Ki`, `20Mi` or `1Gi`.',
     '',
     ...flagSections.flatMap(({ section, entries }) => [
       ...[`### ${section}`, ''],

@@ -50,16 +50,20 @@ type Given = z.infer<typeof given>
 
 /** Asks the agent that runs, or this machine where none does. */
 export function doctorVerb(context: VerbContext): Command {
-  return agentVerb('doctor', 'find out why a model is not served or not reached, and what to do about it', context)
+  return agentVerb(
+    'doctor',
+    'find out why a model is not served or cannot be reached, and what to do about it',
+    context,
+  )
     .option('--fix <id>', 'apply the fix that the agent offers for this finding')
     .option('--yes', 'do not ask for confirmation')
     .option('--from-cluster <service>', 'test this service from a Pod in the cluster; needs --probe-image of the agent')
     .option('--selftest', 'also run the checks of metal-agent selftest, which takes up to a minute')
-    .option('--page <id>', 'print the documentation of this question')
+    .option('--page <id>', 'print the documentation of this check')
     .option('--kubeconfig <file>', 'without a running agent: the kubeconfig to use')
     .option('--context <context>', 'without a running agent: the context to use')
-    .option('-n, --namespace <namespace>', 'without a running agent: the namespace that one would watch, "" for all')
-    .argument('[flags...]', 'after --, without a running agent: flags that one would be started with')
+    .option('-n, --namespace <namespace>', 'without a running agent: the namespace to watch, "" for all')
+    .argument('[flags...]', 'after --, without a running agent: the flags to check with')
     .action(async (flags: string[], options: unknown) => {
       const wish = given.parse(options)
       if (wish.page !== undefined) {
@@ -154,7 +158,7 @@ async function pageOf(id: string): Promise<string> {
   const page = id.startsWith('selftest-') ? 'doctor.md' : all.find((check) => check.id === id)?.page
   if (page !== undefined) return docsPage(page)
   throw new VerbError(
-    `There is no question ${JSON.stringify(id)}: it is one of ${all.map((check) => check.id).join(', ')}.`,
+    `There is no check ${JSON.stringify(id)}: it is one of ${all.map((check) => check.id).join(', ')}.`,
   )
 }
 
@@ -174,7 +178,7 @@ export function renderReport({ findings, tookMs }: DoctorReport, io: Pick<CliIo,
     const mark = isColoured ? styleText(colours[verdict], word, { validateStream: false }) : word
     return `${mark} ${finding.id.padEnd(wide)}  ${cleanText(finding.says)}\n${adviceOf(finding, ' '.repeat(wide + 11))}`
   }
-  return `${findings.map(shown).join('')}\n${summaryWords.doctor(findings)}; asked in ${formatDecimal(tookMs / 1_000)} s.\n`
+  return `${findings.map(shown).join('')}\n${summaryWords.doctor(findings)}; took ${formatDecimal(tookMs / 1_000)} s.\n`
 }
 
 function adviceOf({ id, verdict, action }: DoctorFinding, indent: string): string {
@@ -191,7 +195,7 @@ function adviceOf({ id, verdict, action }: DoctorFinding, indent: string): strin
 /** Why an InferenceService of the cluster is not served here. */
 export const whyVerb = (context: VerbContext): Command =>
   agentVerb('why', 'why an InferenceService of the cluster is not served by this machine', context)
-    .argument('[service]', 'its name, or namespace/name; default: all of them')
+    .argument('[service]', 'its name, or namespace/name; default: every one')
     .option(...namespaceOption)
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
@@ -257,7 +261,7 @@ const wishedReport = z.object({
 
 /** A zip file to send to whoever is to help: its contents are shown before it is written. */
 export const diagnoseVerb = (context: VerbContext): Command =>
-  agentVerb('diagnose', 'write a report for whoever helps you: without secrets, and shown to you first', context)
+  agentVerb('diagnose', 'write a report for whoever helps you: contains no secrets, and is shown to you first', context)
     .option('--output <file>', 'file to write; default: metalbar-report-DATE.zip in this folder')
     .option('--yes', 'do not ask for confirmation')
     .option('--selftest', 'include the result of metal-agent selftest, which takes up to a minute')
@@ -278,7 +282,7 @@ async function writeReport(
   const file = path.resolve(io.cwd, wish.output ?? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`)
   const rows = files.map(({ name, text }) => [name, formatBytes(Buffer.byteLength(text))])
   io.stdout.write(
-    `${columns(['FILE', 'SIZE'], rows)}\nTokens, passwords, keys and the path of your home are removed from it. Names of machines and the output of servers stay in it: look through the file before you send it.\n`,
+    `${columns(['FILE', 'SIZE'], rows)}\nTokens, passwords, keys and the path of your home are left out. Names of machines and the output of servers are included: look through the file before you send it.\n`,
   )
   if (!wish.yes && !isYes(await io.ask?.(`Write ${file}? [y/N] `))) {
     if (!io.ask) io.stderr.write('metal-agent: There is no terminal to confirm on: run it again with --yes.\n')

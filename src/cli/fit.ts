@@ -384,12 +384,12 @@ export function renderFit(answer: FitAnswer, { estimate, decision, machine, unic
     row('Budget', formatBytes(budget), machine.budgetHow),
     ...(held.length === 0 ? [] : [row('Held by servers', formatBytes(sumOf(held)), held.map(holderText).join(', '))]),
     row('Available now', formatBytes(available)),
-    ...(promised === 0 ? [] : [row('Of it promised', formatBytes(promised), 'to servers that start')]),
-    ...(estimate.gpuBytes === undefined ? [] : [row('Of it on the GPU', formatBytes(estimate.gpuBytes))]),
+    ...(promised === 0 ? [] : [row('  of it promised', formatBytes(promised), 'to servers that start')]),
+    ...(estimate.gpuBytes === undefined ? [] : [row('  of it on the GPU', formatBytes(estimate.gpuBytes))]),
     '',
     verdict(answer, decision),
     ...(fits ? [] : waysToFit.map(({ sentence }) => `  ${unicode ? '•' : '-'} ${sentence}.`)),
-    ...(estimate.guess === undefined ? [] : [`This is a guess. ${estimate.guess}`]),
+    ...(estimate.guess === undefined ? [] : [`This estimate is a guess. ${estimate.guess}`]),
     ...obstacles(machine),
     ...estimate.notes,
     machine.fromMessage,
@@ -417,7 +417,7 @@ function verdict(answer: FitAnswer, decision: FitDecision): string {
     case 'not': {
       const sentence = runsNothing
         ? `It does not fit: it needs ${missing(decision.shortage, 'than the budget', 'than is available now')}.`
-        : `It does not fit, even with everything stopped: it would still need ${missing(decision.shortage, 'than the budget', 'than would be available')}.`
+        : `It does not fit, even with every model stopped: it would still need ${missing(decision.shortage, 'than the budget', 'than would be available')}.`
       return hasWays ? `${sentence} What would help:` : `${sentence} Nothing on this machine would make it fit.`
     }
   }
@@ -436,7 +436,7 @@ function obstacles({ pressure, waiting }: FitDetails['machine']): string[] {
     ...(waiting.length === 0
       ? []
       : [
-          `${listed(waiting)} ${waiting.length === 1 ? 'is' : 'are'} already waiting for memory: it is given by priority, then by age.`,
+          `${listed(waiting)} ${waiting.length === 1 ? 'is' : 'are'} already waiting for memory: it goes by priority, then by age.`,
         ]),
   ]
 }

@@ -81,14 +81,14 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     kind: 'int',
     default: 3,
     section: 'Cluster',
-    help: 'kept for compatibility: failures of watching never end the agent',
+    help: 'kept for compatibility: watch failures never end the agent',
     notInEffect: 'a cluster that does not answer never ends the agent, which asks again with back-off',
   },
   'legacy-direct-endpoints': {
     kind: 'bool',
     default: false,
     section: 'Network',
-    help: "the same as --publish direct, as LLMKube's agent calls it",
+    help: "the name that LLMKube's agent has for --publish direct",
     setting: 'publish',
   },
   version: { kind: 'bool', default: false, section: 'General', help: 'print version, git commit and build date' },
@@ -98,12 +98,12 @@ const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster 
 
 Usage:
   metal-agent [flags]        run the agent
-  metal-agent <verb> …       talk to the agent that runs, in a terminal or in the app
+  metal-agent <verb> …       talk to the running agent, that of a terminal or of the app
 `
 
 const flagIntro = `
-Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "="). A DURATION is such
-as 10s, 2m or 1m30s, and BYTES are such as 512Ki, 20Mi or 1Gi.
+Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "="). A DURATION is
+written as 10s, 2m or 1m30s, and BYTES as 512Ki, 20Mi or 1Gi.
 `
 
 export const exitCodeTexts: readonly (readonly [code: number, meaning: string])[] = [
@@ -113,7 +113,7 @@ export const exitCodeTexts: readonly (readonly [code: number, meaning: string])[
   [exitCodes.noAgent, 'no agent is running'],
   [exitCodes.refused, 'refused by the agent or the cluster'],
   [exitCodes.notAvailable, 'the agent cannot fix that itself (doctor --fix)'],
-  [exitCodes.doesNotFit, 'the model does not fit on this machine, or not beside the running models'],
+  [exitCodes.doesNotFit, 'the model does not fit on this machine or beside the running models'],
 ]
 
 const outro = `

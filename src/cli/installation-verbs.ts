@@ -23,7 +23,7 @@ export function installVerb({ io, end }: VerbContext): Command {
     )
     .argument('[flags...]', 'flags of the agent, after --')
     .option('--daemon', 'on a Mac: run as a LaunchDaemon, even with nobody logged in; needs sudo')
-    .option('--user <name>', 'with --daemon: the user whose agent it is; default: the one who runs sudo')
+    .option('--user <name>', 'with --daemon: the user to run the agent as; default: the user who called sudo')
     .option('--env <name=value>', 'an environment variable for the agent; may be repeated', collected)
     .option('--force', 'replace a file that was changed by hand; a copy is kept')
     .option('--dry-run', 'print the file and do nothing')
@@ -75,14 +75,14 @@ export function headlessVerb({ io, end }: VerbContext): Command {
     .description('change one flag of the service, and restart it; its model servers keep running')
     .allowUnknownOption()
     .argument('<flag>', 'a flag of the agent, with or without its dashes')
-    .argument('<value>', 'a value, or "default" to take the flag away')
+    .argument('<value>', 'a value, or "default" to remove the flag')
     .action(async (flag: string, value: string) => {
       const { setFlag } = await import('./service/service.ts')
       end(await setFlag(flag, value, io))
     })
   const logs = new Command('logs')
     .description("print the service's own log")
-    .option('-f, --follow', 'keep printing what it writes')
+    .option('-f, --follow', 'keep printing new lines')
     .option('-n, --lines <count>', 'how many lines', '200')
     .action(async (options: unknown) => {
       const parsed = headlessGiven.safeParse(options)
@@ -112,19 +112,16 @@ export const uninstallVerb = ({ io, end, defaultStateDir }: VerbContext): Comman
   new Command('uninstall')
     .description('remove the service: withdraw, let requests finish, stop the servers; models and settings stay')
     .option('--keep-serving', 'leave the servers and their endpoints as they are, for the next agent to adopt')
-    .option(
-      '--everything',
-      'remove everything that was ever written, here and in the cluster; lists it first, and asks',
-    )
+    .option('--everything', 'remove everything that Metalbar wrote, here and in the cluster; lists it first and asks')
     .option('--dry-run', 'with --everything: only list it')
-    .option('-y, --yes', 'stop the models that serve without asking; with --everything: remove what is ticked')
+    .option('-y, --yes', 'do not ask before stopping models that serve; with --everything: remove what is ticked')
     .option('--models', 'with --everything: the downloaded models too')
     .option('--applications', 'with --everything: Models and InferenceServices added with Metalbar too')
-    .option('--keep <kind...>', `with --everything: leave these, of ${traceKinds.join(', ')}`)
+    .option('--keep <kind...>', `with --everything: keep these kinds: ${traceKinds.join(', ')}`)
     .option('--json', 'with --everything: print it as JSON')
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
-    .option('--model-store <folder>', 'with --everything: where the models are, if no agent runs that tells')
-    .option('--log-file <file>', "with --everything: the agent's log, if no agent runs that tells")
+    .option('--model-store <folder>', 'with --everything: where the models are, if no agent is running to say so')
+    .option('--log-file <file>', "with --everything: the agent's log, if no agent is running to say so")
     .action(async (options: unknown) => {
       const { keepServing, yes } = uninstallGiven.parse(options)
       const { everything, dryRun, json, ...given } = everythingGiven.parse(options)
@@ -145,7 +142,7 @@ export const uninstallVerb = ({ io, end, defaultStateDir }: VerbContext): Comman
 function traceKind(word: string): TraceKind {
   const kind = traceKinds.find((one) => one === word)
   if (kind !== undefined) return kind
-  throw new VerbError(`--keep ${JSON.stringify(word)} is none of the kinds: ${traceKinds.join(', ')}.`)
+  throw new VerbError(`--keep ${JSON.stringify(word)} is not one of the kinds: ${traceKinds.join(', ')}.`)
 }
 
 const migrateGiven = z.object({
@@ -162,14 +159,14 @@ const migrateGiven = z.object({
 export function migrateVerb({ io, end }: VerbContext): Command {
   return new Command('migrate')
     .description(
-      "move this Mac from LLMKube's Go agent to this agent: show what would be done, ask, and do it with one restart of each model",
+      "move this Mac from LLMKube's Go agent to this agent: shows what would be done, asks, then restarts each model once",
     )
     .argument('[flags...]', 'flags of this agent, after --; they win over those of the Go agent')
     .option('--plan', 'show what would be done, and change nothing')
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--plist <file>', 'plist of the Go agent; default: the one that launchd would load')
     .option('--stop-others', 'end other Go agents of this user first')
-    .option('--anyway', 'go ahead even if this agent would refuse a service, which is then not served')
+    .option('--anyway', 'go ahead even if this agent refuses a service, which then stays unserved')
     .addOption(new Option('--undo', 'go back to the Go agent').conflicts(['plan', 'confirm']))
     .addOption(new Option('--confirm', 'remove what is kept for --undo').conflicts(['plan']))
     .action(async (flags: string[], options: unknown) => {
@@ -202,7 +199,7 @@ export function powerVerb({ io, end }: VerbContext): Command {
   const verb = (name: string, description: string): Command =>
     new Command(name)
       .description(description)
-      .option('--user <name>', 'user whose agent measures; default: you, or under sudo the user who called it')
+      .option('--user <name>', 'user whose agent measures power; default: you, or with sudo the user who called it')
   const status = verb('status', 'show whether sudo lets the agent measure power, and by which rule')
     .option('--json', 'print the answer as JSON')
     .action(async (options: unknown) => {
@@ -211,7 +208,7 @@ export function powerVerb({ io, end }: VerbContext): Command {
       const { ruleStatus, sudoUser } = await import('./power-rule.ts')
       end(await ruleStatus(await sudoUser(user, io.env), io, json))
     })
-  const install = verb('install', 'let the agent run powermetrics without a password, by exact command lines')
+  const install = verb('install', 'let the agent run powermetrics without a password, with exact command lines only')
     .option('--dry-run', 'print the rule and do nothing')
     .action(async (options: unknown) => {
       const { user, dryRun } = powerGiven.parse(options)
@@ -239,7 +236,9 @@ const selftestGiven = z.object({ json: z.boolean().default(false) })
 /** What the agent relies on of this machine, asked of the machine itself; needs no agent. */
 export const selftestVerb = ({ io, end }: VerbContext): Command =>
   new Command('selftest')
-    .description('check everything that the agent relies on in this machine, and print a report to paste into an issue')
+    .description(
+      'check everything that the agent relies on from this machine, and print a report to paste into an issue',
+    )
     .option('--json', 'print the report as JSON')
     .action(async (options: unknown) => {
       const { runSelftest } = await import('./selftest.ts')
@@ -284,23 +283,26 @@ const fitOptions = z
 export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
   return new Command('fit')
     .description(
-      'tell whether a model fits on this machine, and what would make it fit: with the settings and models of the running agent, or with what this machine has',
+      'tell whether a model fits on this machine, and what would make it fit; uses the settings and models of the running agent, if there is one',
     )
     .argument('<model>', 'a GGUF file, an MLX folder, a name in the model store, or a source such as hf://owner/name')
-    .option('--context <tokens>', 'context size; default 2048, as the agent has it')
-    .option('--slots <number>', 'requests at once; default: as llama-server decides')
-    .option('--kv <type>', 'type of the KV cache, or of keys and values as K,V; default f16')
+    .option('--context <tokens>', 'context size in tokens; default: 2048, as for the agent')
+    .option('--slots <number>', 'requests at once; default: what llama-server chooses')
+    .option('--kv <type>', 'type of the KV cache, or of keys and values as K,V; default: f16')
     .option('--source-secret <name>', 'Secret whose Hugging Face token opens a private source; needs a running agent')
     .option(
       '-n, --namespace <namespace>',
       'namespace of that Secret; default: the one that the agent watches, or default',
     )
-    .option('--model-store <folder>', 'folder of downloaded models; default: that of the agent or else the usual one')
+    .option(
+      '--model-store <folder>',
+      'folder of downloaded models; default: that of the running agent, otherwise the usual one',
+    )
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
     .option('--json', 'print the answer as JSON, in bytes')
     .action(async (given: string, options: unknown) => {
       const parsed = fitOptions.safeParse(options)
-      if (!parsed.success) throw new VerbError(`${parsed.error.issues[0]?.message ?? 'The options make no sense'}.`)
+      if (!parsed.success) throw new VerbError(`${parsed.error.issues[0]?.message ?? 'The options are not valid'}.`)
       const { fit } = await import('./fit.ts')
       const { modelStore, stateDir, ...rest } = parsed.data
       const folders = {

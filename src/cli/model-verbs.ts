@@ -24,14 +24,18 @@ const storeOption = ['--model-store <folder>', 'the model store, without a runni
 
 /** The content of the model store, with an agent or, as far as that is safe, without one. */
 export function modelsVerb(context: VerbContext): Command {
-  const list = agentVerb('list', 'what is in the model store, who uses it, and what is left of the disk', context)
+  const list = agentVerb(
+    'list',
+    'list the model store: its models, the services that use them, and the free disk space',
+    context,
+  )
     .option(...storeOption)
     .action((options: unknown) => withModels(context, options, (access, { json }) => show(access, context.io, json)))
   const pull = agentVerb('pull', 'download a model before any service wants it', context)
-    .argument('<source>', 'as in spec.source of a Model, such as hf://owner/name or https://host/file.gguf')
-    .option('--name <name>', 'of the Model that will use it; default: made from the source')
-    .option('--quantization <name>', 'which of the files of a repository, such as Q4_K_M')
-    .option('--format <name>', 'of the model, such as gguf or mlx')
+    .argument('<source>', 'a source as in spec.source of a Model, such as hf://owner/name or https://host/file.gguf')
+    .option('--name <name>', 'name of the Model that will use it; default: derived from the source')
+    .option('--quantization <name>', 'quantization to take from a repository, such as Q4_K_M')
+    .option('--format <name>', 'format of the model, such as gguf or mlx')
     .option(...storeOption)
     .action((source: string, options: unknown) => {
       const { name, quantization, format } = pullOptions.parse(options)
@@ -43,14 +47,14 @@ export function modelsVerb(context: VerbContext): Command {
       )
     })
   const remove = agentVerb('rm', 'delete a model from the store; refused while a service uses it', context)
-    .argument('<name>', 'as metal-agent models lists it')
+    .argument('<name>', 'name as metal-agent models lists it')
     .option(...storeOption)
     .action((model: string, options: unknown) =>
       withModels(context, options, (access, { json }) =>
         send(access, { name: 'removeModel', model }, { io: context.io, json }),
       ),
     )
-  const prune = agentVerb('prune', 'list what no service uses, and with --yes delete it', context)
+  const prune = agentVerb('prune', 'list the models that no service uses, and with --yes delete them', context)
     .option('-y, --yes', 'delete it')
     .option(...storeOption)
     .action((options: unknown) => {
@@ -58,7 +62,7 @@ export function modelsVerb(context: VerbContext): Command {
       return withModels(context, options, (access, { json }) => pruneModels(access, { yes, io: context.io, json }))
     })
   const cancel = agentVerb('cancel', 'cancel a pull; what has been downloaded is kept', context)
-    .argument('<name>', 'of the model')
+    .argument('<name>', 'name of the model')
     .option(...storeOption)
     .action((model: string, options: unknown) =>
       withModels(context, options, (access, { json }) =>
@@ -175,20 +179,20 @@ const addOptions = z.object({
 export function addVerb(context: VerbContext): Command {
   return agentVerb(
     'add',
-    'add a model to the cluster, to be served on this machine; metal-agent fit tells beforehand whether it fits',
+    'add a model to the cluster to serve it on this machine; metal-agent fit tells first whether it fits',
     context,
   )
     .argument(
       '<source>',
       'a source such as hf://owner/name or https://…/model.gguf, or a well-known name such as llama-3.1-8b',
     )
-    .option('--name <name>', 'of the service and its Model; default: made from the source')
+    .option('--name <name>', 'name of the service and its Model; default: derived from the source')
     .option('-n, --namespace <namespace>', 'namespace; default: the one that the agent watches, or default')
-    .option('--quantization <name>', 'which of the files of a repository, as Q4_K_M')
+    .option('--quantization <name>', 'quantization to take from a repository, such as Q4_K_M')
     .option('--source-secret <name>', 'Secret of the namespace whose Hugging Face token opens a private source')
-    .option('--context <tokens>', 'context size; default: that of the agent')
+    .option('--context <tokens>', 'context size in tokens; default: that of the agent')
     .option('--slots <number>', 'requests at once')
-    .option('--yaml', 'only print what would be applied')
+    .option('--yaml', 'only print the YAML that would be applied')
     .action((source: string, options: unknown) => add(context, source, options))
 }
 
@@ -223,7 +227,7 @@ function applicationOf(
   })
   if (parsed.success) return parsed.data
   const [issue] = parsed.error.issues
-  throw new VerbError(`${issue?.path.join('.') ?? ''} ${issue?.message ?? 'makes no sense'}.`.trim())
+  throw new VerbError(`${issue?.path.join('.') ?? ''} ${issue?.message ?? 'is not valid'}.`.trim())
 }
 
 const barWidth = 30

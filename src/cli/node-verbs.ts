@@ -23,15 +23,15 @@ import { runtimesCommand } from './runtimes.ts'
 /** What concerns the machine as a whole. */
 export function nodeVerbCommands(context: VerbContext): Command[] {
   return [
-    agentVerb('pause', 'withdraw every endpoint, with the models kept in memory', context).action((options: unknown) =>
-      sendPlain(context, options, { name: 'pauseNode' }),
+    agentVerb('pause', 'pause this machine: withdraw every endpoint, and keep the models in memory', context).action(
+      (options: unknown) => sendPlain(context, options, { name: 'pauseNode' }),
     ),
     agentVerb('resume', 'undo a pause', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resumeNode' }),
     ),
     agentVerb(
       'serve-again',
-      'start the models that are held back after this machine went down while models were running',
+      'start the models that the agent holds back since this machine went down while models were running',
       context,
     ).action((options: unknown) => sendPlain(context, options, { name: 'serveAgain' })),
     agentVerb('resync', 'read everything in the cluster again', context).action((options: unknown) =>
@@ -64,7 +64,10 @@ function contextCommand(context: VerbContext): Command {
   )
   const use = agentVerb('use', 'serve the cluster of another context', context)
     .argument('<context>', 'its name in the kubeconfig')
-    .option('--anyway', 'even if its name says production, its cluster does not answer, or LLMKube is not there')
+    .option(
+      '--anyway',
+      'even if its name says production, its cluster does not answer, or LLMKube is not installed there',
+    )
     .action((name: string, options: unknown) => {
       const { anyway } = z.object({ anyway: z.boolean().default(false) }).parse(options)
       const accept = anyway ? contextDoubt.options : []
@@ -91,10 +94,10 @@ function hostAddressCommand(context: VerbContext): Command {
       return 0
     }),
   )
-  const set = agentVerb('set', 'publish an address, or "automatic" to have it chosen', context)
+  const set = agentVerb('set', 'publish an address, or "automatic" to let the agent choose', context)
     .argument('<address>', 'an address of this machine, or automatic')
     .action((address: string, options: unknown) => sendPlain(context, options, { name: 'setHostAddress', address }))
-  return group('host-ip', 'show or choose the address that pods are sent to', [list, set])
+  return group('host-ip', 'show or choose the address at which pods reach this machine', [list, set])
 }
 
 interface ServiceVerb {
@@ -118,7 +121,11 @@ const serviceVerbs: readonly ServiceVerb[] = [
     command: (service, { here }) => ({ name: 'stop', service, scope: here ? 'here' : 'cluster' }),
   },
   { name: 'start', does: 'undo a stop', command: (service) => ({ name: 'start', service }) },
-  { name: 'restart', does: 'stop the server and start it again', command: (service) => ({ name: 'restart', service }) },
+  {
+    name: 'restart',
+    does: 'replace the server by a new one; requests in flight finish',
+    command: (service) => ({ name: 'restart', service }),
+  },
   {
     name: 'evict',
     does: 'take a model out of memory on this machine, until it is brought back',
@@ -128,7 +135,7 @@ const serviceVerbs: readonly ServiceVerb[] = [
   {
     name: 'protect',
     does: 'never evict this model',
-    option: ['--off', 'it may be evicted again'],
+    option: ['--off', 'allow it to be evicted again'],
     command: (service, { off }) => ({ name: 'protect', service, protect: !off }),
   },
   {
@@ -143,7 +150,7 @@ const serviceVerbs: readonly ServiceVerb[] = [
   },
   {
     name: 'delete',
-    does: 'delete a service from the cluster, and its Model where both were added together and nobody else uses it',
+    does: 'delete a service from the cluster, and its Model if both were added together and no other service uses it',
     option: ['--even-if-managed', 'even if a tool such as Argo CD manages it, which will bring it back'],
     command: (service, { evenIfManaged }) => ({ name: 'deleteModel', service, evenIfManaged }),
   },
@@ -173,8 +180,8 @@ const given = z.object({
 /** Rights of the running agent's user, whatever it may do already; where none runs, of the user of the kubeconfig's context. */
 export function rightsVerb(context: VerbContext): Command {
   return agentVerb('rights', 'print the commands that give the agent its rights in the cluster', context)
-    .option('--admin <context>', 'context of somebody who may grant them; default: left for you to fill in')
-    .option('--further', 'include the optional ones')
+    .option('--admin <context>', 'context of an administrator who may grant them; default: left for you to fill in')
+    .option('--further', 'include the optional rights')
     .option(
       '--context <context>',
       'context of the agent; default: that of the running agent, else the current one of the kubeconfig',
@@ -230,7 +237,7 @@ async function currentContext({ io: { env } }: VerbContext): Promise<string> {
 export function uiVerb(context: VerbContext): Command {
   return agentVerb(
     'ui',
-    'print an address that opens the window in a browser on this machine, once and within two minutes',
+    'print an address that opens the window in a browser on this machine; it works once, within two minutes',
     context,
   )
     .option('--port <number>', 'on 127.0.0.1; default: any free one')

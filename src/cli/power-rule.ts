@@ -81,7 +81,7 @@ export async function installRule(user: SudoUser, io: CliIo): Promise<number> {
     return exitCodes.failed
   }
   io.stdout.write(
-    'Power can be measured. Have the agent do it with --apple-power-enabled, or with: metal-agent settings set apple-power-enabled on\n',
+    'Power can be measured. Turn it on with --apple-power-enabled, or with: metal-agent settings set apple-power-enabled on\n',
   )
   return exitCodes.done
 }
@@ -121,7 +121,7 @@ const whatIsAllowed = ({ name }: SudoUser, { intervalsMs }: SudoLeave): string =
     : `sudo does not let ${name} measure power without a password: run metal-agent power install.`
 
 const notKnown = ({ name }: SudoUser): string =>
-  `Whether sudo lets ${name} measure power is not known, because sudo answers that for another user only with a password: have ${name} run metal-agent power status.`
+  `Whether sudo lets ${name} measure power is not known, because sudo asks for a password before it answers that about another user: have ${name} run metal-agent power status.`
 
 /** Throws VerbError with what visudo says. */
 async function checkRule(rule: string, io: CliIo): Promise<void> {

@@ -12,7 +12,7 @@ import { type CliIo, columns, exitCodes, isYes } from './io.ts'
 
 /** What is installed here, and what installs, updates and removes it. */
 export function runtimesCommand(context: VerbContext): Command {
-  const list = agentVerb('list', 'which are installed here, and whether they run', context).action(
+  const list = agentVerb('list', 'list which runtimes are installed here, and whether they run', context).action(
     async (options: unknown) => {
       const { io, end } = context
       const { json, stateDir } = listOptions.parse(options)
@@ -37,7 +37,7 @@ export function runtimesCommand(context: VerbContext): Command {
 const listOptions = z.object({ json: z.boolean().default(false), stateDir: z.string() })
 
 const descriptions: Readonly<Record<RuntimeDeed, string>> = {
-  install: 'install one by Homebrew, uv or pip, after showing you the commands',
+  install: 'install one with Homebrew, uv or pip, after showing you the commands',
   update: 'update one; the version before it is kept if Metalbar installed it',
   rollback: 'go back to the version before the last update',
   remove: 'remove one that Homebrew or Metalbar installed',
@@ -114,11 +114,13 @@ async function isAgreed(io: CliIo): Promise<boolean> {
 function planText({ runtime, deed, commands, environment = '' }: GettingPlan): string {
   if (commands.length > 0)
     return `${runtime}: these commands will run.\n${commands.map((line) => `  ${line}\n`).join('')}`
-  return deed === 'rollback' ? `${runtime}: goes back to ${environment}.` : `${runtime}: ${environment} is deleted.`
+  return deed === 'rollback'
+    ? `${runtime}: will go back to ${environment}.`
+    : `${runtime}: ${environment} will be deleted.`
 }
 
 const lookedHere =
-  'No agent is running here: this is what this terminal finds, by its PATH and without the settings that an agent has.'
+  'No agent is running here: this is what this terminal finds with its PATH, without the settings of an agent.'
 
 type RuntimeSettings = Pick<AgentSettings, 'stateDir' | 'ollamaPort' | 'omlxPort'> & Partial<AgentSettings>
 

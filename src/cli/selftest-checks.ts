@@ -322,7 +322,7 @@ const besides = { darwin: 'is allowed', linux: 'is refused' } as const
 
 const portBeside: Check = {
   id: 'port-beside',
-  asks: 'to listen on all addresses of a port that somebody has on loopback',
+  asks: 'listening on all addresses at a port that another program has on loopback',
   expected: 'is allowed on macOS, refused on Linux',
   isForMacs: false,
   answer: async ({ platform }) => {
@@ -343,7 +343,7 @@ async function beside(port: number): Promise<string> {
 
 const portFree: Check = {
   id: 'port-free',
-  asks: 'a port that somebody has on loopback counts as taken',
+  asks: 'a port that another program has on loopback counts as taken',
   expected: 'taken',
   isForMacs: false,
   answer: async () => {
@@ -356,14 +356,14 @@ const portFree: Check = {
 const listeners: Check = {
   id: 'listeners',
   asks: 'who listens on a port can be found',
-  expected: 'this process alone',
+  expected: 'only this process',
   isForMacs: false,
   answer: async ({ platform }) => {
     await using own = await listening(0, '127.0.0.1')
     const groupId = (await platform.process(process.pid))?.groupId ?? 0
     const { ours, others } = await platform.portListeners(own.port, groupId)
     const isOurs = ours.length === 1 && ours[0] === process.pid && others.length === 0
-    return judged(isOurs, isOurs ? 'this process alone' : `${ours.length} of ours, ${others.length} others`)
+    return judged(isOurs, isOurs ? 'only this process' : `${ours.length} of ours, ${others.length} others`)
   },
 }
 

@@ -27,11 +27,11 @@ const origins = {
 export function settingsVerb(context: VerbContext): Command {
   const get = agentVerb(
     'get',
-    'each setting, its value and where that comes from; what it does says where a change takes a restart',
+    'list each setting with its value and source; WHAT IT DOES says if a change needs a restart',
     context,
   )
     .alias('list')
-    .argument('[setting]', 'one of them')
+    .argument('[setting]', 'only this setting')
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
         const answer = await agent.query({ name: 'settings' })
@@ -60,14 +60,14 @@ export function settingsVerb(context: VerbContext): Command {
     )
     .option(
       '--anyway',
-      'for a kubeconfig: even if its context says production, its cluster does not answer, or LLMKube is not there',
+      'for a kubeconfig: even if its context says production, its cluster does not answer, or LLMKube is not installed there',
     )
     .action((name: string, value: string, options: unknown) =>
       run(context, options, async (agent, { json }) => {
         const patch = settingsPatch.safeParse(patchOf(name, value))
         if (!patch.success)
           throw new VerbError(
-            `${name} ${patch.error.issues[0]?.message ?? 'cannot be that'}, not ${JSON.stringify(value)}.`,
+            `${name} ${patch.error.issues[0]?.message ?? 'must be a valid value'}, not ${JSON.stringify(value)}.`,
           )
         const { anyway } = z.object({ anyway: z.boolean().default(false) }).parse(options)
         const accept = anyway ? { accept: contextDoubt.options } : {}

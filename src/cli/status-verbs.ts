@@ -18,7 +18,7 @@ import { clearScreen, usesUnicode, type CliIo } from './io.ts'
 export function statusVerbCommands(context: VerbContext): Command[] {
   const { io } = context
   const status = agentVerb('status', 'show what a running agent does', context)
-    .option('-w, --watch', 'again after each change')
+    .option('-w, --watch', 'print it again after each change')
     .action((options: unknown) =>
       run(context, options, async (agent, { json, connect }) => {
         const { watch } = z.object({ watch: z.boolean().default(false) }).parse(options)
@@ -28,12 +28,13 @@ export function statusVerbCommands(context: VerbContext): Command[] {
         return 0
       }),
     )
-  const names = agentVerb('names', 'the services of a running agent, one a line', context).action((options: unknown) =>
-    run(context, options, async (agent, { json }) => {
-      const names = (await agent.snapshot()).services.map(({ namespace, name }) => `${namespace}/${name}`)
-      io.stdout.write(json ? `${JSON.stringify(names)}\n` : names.map((name) => `${name}\n`).join(''))
-      return 0
-    }),
+  const names = agentVerb('names', 'print the services of a running agent, one per line', context).action(
+    (options: unknown) =>
+      run(context, options, async (agent, { json }) => {
+        const names = (await agent.snapshot()).services.map(({ namespace, name }) => `${namespace}/${name}`)
+        io.stdout.write(json ? `${JSON.stringify(names)}\n` : names.map((name) => `${name}\n`).join(''))
+        return 0
+      }),
   )
   return [status, names]
 }
@@ -49,7 +50,7 @@ function showOn(connect: () => Promise<AgentClient>, io: CliIo, json: boolean): 
     let isAway = false
     new LastingLink({ connect }).watch((mirror) => {
       if (mirror.state === 'live') io.stdout.write(text(mirror.snapshot))
-      if (mirror.state === 'away' && !isAway) io.stderr.write(`metal-agent: ${mirror.message} It is waited for.\n`)
+      if (mirror.state === 'away' && !isAway) io.stderr.write(`metal-agent: ${mirror.message} Waiting for it.\n`)
       if (mirror.state === 'refused') reject(new LinkError('refused', mirror.message))
       isAway = mirror.state === 'away'
     })
@@ -138,7 +139,7 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
 
 const localNetworkHint = `To open that pane: open ${shellWord(localNetworkPane)}`
 
-const rightsHint = 'What gives it its rights, for an administrator: metal-agent rights'
+const rightsHint = 'For an administrator, to grant the rights: metal-agent rights'
 
 const scopeOf = ({ cluster: { namespace } }: AgentSnapshot) =>
   namespace === undefined ? 'all namespaces' : `namespace ${namespace}`

@@ -28,10 +28,10 @@ export function storyVerbCommands(context: VerbContext): Command[] {
 
 function historyVerb(context: VerbContext): Command {
   return agentVerb('history', 'what happened on this machine, newest first', context)
-    .argument('[service]', 'of this service alone')
+    .argument('[service]', 'only of this service')
     .option(...namespaceOption)
     .option(...limitOption)
-    .option('--before <id>', 'older than this entry')
+    .option('--before <id>', 'only entries older than this one')
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
         const { before } = z.object({ before: z.coerce.number().int().positive().optional() }).parse(options)
@@ -59,7 +59,7 @@ function historyVerb(context: VerbContext): Command {
 
 function eventsVerb(context: VerbContext): Command {
   return agentVerb('events', "the services' Events in the cluster, newest first", context)
-    .argument('[service]', 'of this service alone')
+    .argument('[service]', 'only of this service')
     .option(...namespaceOption)
     .option(...limitOption)
     .action((name: string | undefined, options: unknown) =>
@@ -99,10 +99,10 @@ const logOptions = z.object({
 })
 
 export function logVerb(context: VerbContext): Command {
-  return agentVerb('logs', "print what a service's server wrote", context)
+  return agentVerb('logs', 'print the output of the server of a service', context)
     .argument('<service>', 'name of the service, or namespace/name')
-    .option('-f, --follow', 'keep printing what it writes')
-    .option('--previous', 'of the run before this one')
+    .option('-f, --follow', 'keep printing new lines')
+    .option('--previous', 'print the output of the run before this one')
     .option('-n, --lines <count>', `how many lines, at most ${maxLogLines}`, '200')
     .option('--namespace <namespace>', namespaceOption[1])
     .action((name: string, options: unknown) =>

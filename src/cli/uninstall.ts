@@ -175,12 +175,12 @@ async function uninstallHost(io: CliIo, stateDir: string): Promise<InstallationH
   const sudoer = env['SUDO_USER']
   if (uid === 0 && sudoer !== undefined && sudoer !== 'root') {
     throw new UninstallError(
-      `It removes what belongs to the user who runs it: run it again as ${sudoer}, without sudo. It asks for a password where that is needed.`,
+      `This removes what belongs to the user who runs it: run it again as ${sudoer}, without sudo. It asks for a password where that is needed.`,
     )
   }
   if (!path.isAbsolute(homeDir)) {
     throw new UninstallError(
-      'HOME names no folder, so it is not known what belongs to whom: set it, and run this again.',
+      'HOME names no folder, so it is not known which files are yours: set HOME, and run this again.',
     )
   }
   const owner = await lstat(stateDir).then(

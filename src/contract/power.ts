@@ -98,7 +98,7 @@ export type EnergyView = z.infer<typeof energyView>
 export const coverageLine = ({ measuredMs, from, until }: EnergyView): string =>
   from === undefined
     ? 'No figures are kept for this time.'
-    : `Measured in ${formatSpan(measuredMs)} of ${formatSpan(Math.max(measuredMs, Date.parse(until) - Date.parse(from)))}.`
+    : `Measured for ${formatSpan(measuredMs)} of ${formatSpan(Math.max(measuredMs, Date.parse(until) - Date.parse(from)))}.`
 
 /** What the machine runs on, and what follows from it; absent in a snapshot where nothing of it matters. */
 export const supplyView = z.object({

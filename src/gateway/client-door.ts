@@ -130,7 +130,7 @@ function requireNoForeignPage(request: IncomingMessage): void {
   const isPage = origin === undefined ? site === 'cross-site' : isOfPage(request)
   const isOfThisMachine = /^https?:\/\/(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?$/i.test(origin ?? '')
   if (!isPage || isOfThisMachine) return
-  throw new Refusal('4xx', 403, 'foreign_page', 'Pages of other machines may not use the models of this one.')
+  throw new Refusal('4xx', 403, 'foreign_page', 'Web pages of other machines may not use the models of this one.')
 }
 
 /** What came of the body while the model was looked for. */

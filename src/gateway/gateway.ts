@@ -242,7 +242,7 @@ class AgentSocket {
     this.#replacement = 'begun'
     try {
       if (process.geteuid?.() === 0) throw new Error('root starts no other gateway')
-      if (!path.isAbsolute(program)) throw new Error(`${program} is no absolute path`)
+      if (!path.isAbsolute(program)) throw new Error(`${program} is not an absolute path`)
       await handOver([program, ...args, 'gateway', '--socket', this.#options.socketPath, '--successor'], {
         listeners: this.#listeners.opened,
         agents: this.#server,

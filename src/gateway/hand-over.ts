@@ -70,7 +70,7 @@ interface Heir {
 /** Resolves when this process serves. Throws where its predecessor does not give it everything. */
 export async function inherit(heir: Heir): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<undefined>()
-  const onDisconnect = (): void => reject(new Error('The gateway that was to be replaced has gone.'))
+  const onDisconnect = (): void => reject(new Error('The gateway that this one replaces is gone.'))
   const onMessage = (message: unknown, handle: unknown): void => {
     try {
       const frame = toSuccessor.parse(message)

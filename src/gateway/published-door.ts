@@ -177,5 +177,5 @@ const nothingHere = new Refusal(
 
 const noPages = new Refusal(
   ...(['4xx', 403, 'foreign_page'] as const),
-  'Pages may not use this model: ask from a program, such as the server of the page.',
+  "Web pages may not use this model: send requests from a program, such as the page's own server.",
 )

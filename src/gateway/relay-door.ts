@@ -177,12 +177,12 @@ const noTarget = new Refusal(
 
 const notLetIn = new Refusal(
   ...(['4xx', 401, 'relay_refused'] as const),
-  'The token of this relay does not open the service that it asks for.',
+  'The token of this relay is not valid for the service that it asks for.',
 )
 
 const notHere = new Refusal(
   ...(['4xx', 404, 'service_not_found'] as const),
-  'This service is not on this machine, or no relay reaches it here.',
+  'This service is not on this machine, or is not published for relays here.',
 )
 
 const notServing = ({ name, message }: GatewayRoute): Refusal =>

@@ -68,7 +68,7 @@ export class RouteTable {
     if (!named) throw this.#notFound(`No service here answers to the model ${shown(model)}`)
     const route = onlyOne(named)
     if (route) return route
-    const message = `Several services here answer to the model ${shown(model)}: say which by namespace/name. ${this.#offered()}`
+    const message = `Several services here answer to the model ${shown(model)}: name one as namespace/name. ${this.#offered()}`
     throw new Refusal('4xx', 400, 'model_ambiguous', message)
   }
 
@@ -78,7 +78,7 @@ export class RouteTable {
       '4xx',
       400,
       'model_missing',
-      `The request names no model, or not in its first 256 kB, and several are here: put "model" first, or the service in the path, such as /${example?.namespace}/${example?.name}/v1/chat/completions. ${this.#offered()}`,
+      `The request names no model in its first 256 kB, and several are here: put "model" first, or name the service in the path, such as /${example?.namespace}/${example?.name}/v1/chat/completions. ${this.#offered()}`,
     )
   }
 
@@ -91,7 +91,7 @@ export class RouteTable {
     if (serving.length === 0) return 'No model is serving at the moment: GET / says why.'
     const ids = serving.slice(0, mostListed).map((route) => this.idOf(route))
     const more = serving.length > mostListed ? ` and ${serving.length - mostListed} more (GET /v1/models)` : ''
-    return `Here are: ${ids.join(', ')}${more}.`
+    return `Available: ${ids.join(', ')}${more}.`
   }
 }
 

@@ -243,7 +243,7 @@ export const newsWords = {
       context: 'Context',
       namespace: 'Namespace',
       inferenceServiceAllowlist: 'Services this machine may claim',
-      modelStore: 'Folder of models',
+      modelStore: 'Model store',
       allowedModelRoots: 'Folders a Model may name',
       allowUnsafeExtraArgs: 'Pass on unsafe arguments',
       allowedEnv: 'Variables a service may set',

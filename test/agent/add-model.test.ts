@@ -54,7 +54,7 @@ describe('on a real API server', () => {
     const added = await run(agent, { name: 'applyModel', application }, requestId)
     expect(added).toEqual({
       outcome: 'done',
-      message: `${world.namespace}/tiny-1.1b is added: this machine fetches ${world.modelUrl} and serves it.`,
+      message: `${world.namespace}/tiny-1.1b was added: this machine fetches ${world.modelUrl} and serves it.`,
     })
     const { pid } = await agent.untilReady('tiny-1.1b')
     expect(await commandLineOf(pid)).toContain('--ctx-size 4096')
@@ -90,7 +90,7 @@ describe('on a real API server', () => {
     })
     expect(await run(agent, { name: 'deleteModel', service, uid: deletion.uid })).toMatchObject({
       outcome: 'done',
-      message: saying(/tiny-1\.1b is deleted\. Its Model tiny-1\.1b is deleted too/),
+      message: saying(/tiny-1\.1b was deleted\. Its Model tiny-1\.1b was deleted too/),
     })
     await untilGone(pid)
     await agent.untilNotShown('tiny-1.1b')
@@ -180,7 +180,7 @@ describe('on a real API server', () => {
       outcome: 'refused',
       by: 'cluster',
       message: saying(
-        /is not added: the cluster refused it \(models\..* is forbidden: User .*\)\. Nothing was created\.$/,
+        /was not added: the cluster refused it \(models\..* is forbidden: User .*\)\. Nothing was created\.$/,
       ),
       yaml: applicationYaml(application),
     })
@@ -192,7 +192,7 @@ describe('on a real API server', () => {
     await second.untilCluster('live')
     expect(await run(second, { name: 'applyModel', application })).toMatchObject({
       outcome: 'refused',
-      message: saying(/inferenceservices\..* is forbidden: .* The Model that was created for it is deleted again/),
+      message: saying(/inferenceservices\..* is forbidden: .* The Model that was created for it was deleted again/),
     })
     expect(await modelOf(world, 'refused')).toBeUndefined()
 
@@ -202,7 +202,7 @@ describe('on a real API server', () => {
     expect(await run(second, { name: 'deleteModel', service, uid })).toMatchObject({
       outcome: 'refused',
       by: 'cluster',
-      message: saying(/refused is not deleted: the cluster refused it \(inferenceservices\..* is forbidden/),
+      message: saying(/refused was not deleted: the cluster refused it \(inferenceservices\..* is forbidden/),
     })
   })
 
@@ -227,7 +227,7 @@ describe('on a real API server', () => {
     await agent.until('allowed', (view) => view.state === 'ready' && view.pid !== pid)
     expect(await run(agent, { name: 'deleteModel', service })).toMatchObject({
       outcome: 'done',
-      message: saying(/is deleted\. Its Model .* is deleted too/),
+      message: saying(/was deleted\. Its Model .* was deleted too/),
     })
     await agent.untilNotShown('allowed')
     await world.untilPublishedKinds('allowed')
@@ -246,9 +246,7 @@ describe('on a real API server', () => {
     const { application } = asked(world, 'left')
     expect(await run(agent, { name: 'applyModel', application })).toMatchObject({
       outcome: 'refused',
-      message: saying(
-        /The Model .*\/left was created for it and remains, since it could not be deleted again \(.*forbidden/,
-      ),
+      message: saying(/The Model .*\/left was created for it and could not be deleted again \(.*forbidden/),
     })
     expect(await modelOf(world, 'left')).toBeDefined()
   })
@@ -316,8 +314,8 @@ describe('on a real API server', () => {
     expect(refusal).toMatchObject({
       outcome: 'refused',
       by: 'agent',
-      message: saying(/is not deleted\. Argo CD keeps it/),
-      instead: { label: 'Delete all the same', command: { name: 'deleteModel', uid, evenIfManaged: true } },
+      message: saying(/was not deleted\. Argo CD manages it/),
+      instead: { label: 'Delete anyway', command: { name: 'deleteModel', uid, evenIfManaged: true } },
     })
     expect(agent.view('tiny')?.state).toBe('ready')
     expect(await run(agent, { name: 'deleteModel', service, uid: randomUUID(), evenIfManaged: true })).toMatchObject({

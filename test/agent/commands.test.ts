@@ -103,7 +103,7 @@ describe('on a real API server', () => {
       expect(refusal).toMatchObject({
         outcome: 'refused',
         by: 'cluster',
-        message: saying(/is not stopped: the cluster refused it \(inferenceservices\..* is forbidden: User /),
+        message: saying(/was not stopped: the cluster refused it \(inferenceservices\..* is forbidden: User /),
         instead: { label: 'Stop only on this machine', command: { name: 'stop', service, scope: 'here' } },
       })
       expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
@@ -143,7 +143,7 @@ describe('on a real API server', () => {
       expect(await run(agent, { name: 'stop', service })).toEqual({
         outcome: 'refused',
         by: 'agent',
-        message: `This machine knows no InferenceService ${world.namespace}/nothing; look at its name and namespace.`,
+        message: `This machine knows no InferenceService ${world.namespace}/nothing; check its name and namespace.`,
       })
     })
   })

@@ -25,7 +25,7 @@ test('a cluster that does not answer is not moved to, unless a person says so; t
   expect(refused).toMatchObject({
     outcome: 'refused',
     message: expect.stringMatching(
-      /^The context stays "lab", and nothing was stopped: nothing could be served for "away"\. Its API server .* does not answer: /,
+      /^The context stays "lab", and nothing was stopped, because nothing could be served for "away"\. Its API server .* does not answer: /,
     ) as unknown,
     instead: { label: 'Switch anyway', command: { name: 'selectContext', context: 'away', accept: ['unverified'] } },
   })
@@ -59,7 +59,7 @@ test('where macOS keeps the agent from the local network, that is said of a clus
   await away.stop()
   expect(await run(agent, { name: 'selectContext', context: 'away' })).toMatchObject({
     outcome: 'refused',
-    message: `The context stays "lab", and nothing was stopped: nothing could be served for "away". ${denied}`,
+    message: `The context stays "lab", and nothing was stopped, because nothing could be served for "away". ${denied}`,
   })
 })
 
@@ -87,7 +87,7 @@ test('a context that is called production is asked about first, and is not asked
   await agent.untilCluster('live')
   expect(await run(agent, { name: 'selectContext', context: 'prod-eu' })).toMatchObject({
     outcome: 'refused',
-    message: expect.stringContaining('is called production') as unknown,
+    message: expect.stringContaining('has production in its name') as unknown,
     instead: { label: 'Serve "prod-eu"', command: { accept: ['production'] } },
   })
   expect(prod.requests.matching()).toEqual([])
@@ -110,7 +110,7 @@ test('another kubeconfig is asked about as another context is, before anything s
   const asked = await run(agent, input)
   expect(asked).toMatchObject({
     outcome: 'refused',
-    message: expect.stringMatching(/^Nothing is changed\. Context "prod" .* is called production/) as unknown,
+    message: expect.stringMatching(/^Nothing is changed\. Context "prod" .* has production in its name/) as unknown,
     instead: { label: 'Serve "prod"', command: { ...input, accept: ['production'] } },
   })
   expect(prod.requests.matching()).toEqual([])

@@ -38,7 +38,7 @@ test('a deletion whose answer is lost is looked for in the cluster, and takes th
   at.fails('delete', { kind: 'reset-after' })
   expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
     outcome: 'done',
-    message: saying(/tiny is deleted\. Its Model tiny is deleted too/),
+    message: saying(/tiny was deleted\. Its Model tiny was deleted too/),
   })
   expect(await at.left()).toEqual([undefined, undefined])
 })
@@ -48,7 +48,7 @@ test('a deletion that never reached the cluster is told as such, and one of whic
   at.fails('delete', { kind: 'reset' })
   expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
     outcome: 'refused',
-    message: saying(/tiny is not deleted: the cluster does not answer/),
+    message: saying(/tiny was not deleted: the cluster does not answer/),
   })
   at.fails('delete', { kind: 'reset' })
   // The first reads what is to be deleted.
@@ -60,7 +60,7 @@ test('a deletion that never reached the cluster is told as such, and one of whic
   })
   expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
     outcome: 'refused',
-    message: saying(/^It is not known whether .*tiny is deleted; try again: the cluster does not answer/),
+    message: saying(/^It is not known whether .*tiny was deleted; try again: the cluster does not answer/),
   })
   at.sim.faults.clear()
   expect((await at.left()).filter(Boolean)).toHaveLength(2)
@@ -75,7 +75,7 @@ test('of a service that is gone already the Model is deleted too', async () => {
   const request = { requestId: randomUUID(), command: command.parse({ name: 'deleteModel', service: at.service }) }
   expect(await at.agent.agent.command(request)).toMatchObject({
     outcome: 'done',
-    message: saying(/tiny is no longer in the cluster\. Its Model tiny is deleted too/),
+    message: saying(/tiny is no longer in the cluster\. Its Model tiny was deleted too/),
   })
   expect(await at.left()).toEqual([undefined, undefined])
 })

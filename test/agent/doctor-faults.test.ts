@@ -147,7 +147,7 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
         return ['--kubeconfig', file, '--context', 'a']
       },
       ...{ id: 'credential-plugin', verdict: 'fail', with: ['api-server'] },
-      says: /^The kubeconfig logs in by aws-that-is-not-here, which is not on the PATH of the agent \(\/usr\/bin:\/bin\)/,
+      says: /^The kubeconfig logs in with aws-that-is-not-here, which is not on the PATH of the agent \(\/usr\/bin:\/bin\)/,
     },
     'an API server that is not there': {
       plant: async () => kubeconfigOf({ ...login, server: `https://127.0.0.1:${await freePort()}` }),
@@ -462,7 +462,7 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
       return found['relay-ingress']?.verdict === 'fail' && found
     })
     expect(other['relay-ingress']).toMatchObject({
-      says: `Relays of ${world.namespace}/tiny know a different key from the one that the ingress at port ${port} shows, so they do not trust it.`,
+      says: `Relays of ${world.namespace}/tiny know a different key from the one that the ingress at port ${port} presents, so they do not trust it.`,
       action: { shell: 'metal-agent resync' },
     })
     refused.remove()

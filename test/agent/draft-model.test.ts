@@ -116,7 +116,7 @@ test('a file of the Model itself is drafted with, is not taken for the model, an
 
   await world.applyService('chat', { spec: { speculativeDecoding: { type: 'draft', draftModel: 'other.gguf' } } })
   const { message, pid: still } = await agent.until('chat', (one) => one.message.includes('draftModel'))
-  expect(message).toMatch(/names "other\.gguf", which is none of spec\.files of the Model/)
+  expect(message).toMatch(/names "other\.gguf", which is not among spec\.files of the Model/)
   expect(still).toBe(pid)
 
   await world.applyModel('small', { source: world.files.serve('/small.gguf', draft).url })

@@ -55,7 +55,7 @@ test('without power there is a sentence that says what to turn on, and a wrong t
   await using it = await energyWorld()
   await using agent = await it.start({ applePowerEnabled: false, energyLedger: false })
   expect(await agent.run('energy')).toBe(
-    'Machine  not measured\nTime     No figures are kept for this time.\n         Power is not measured: `metal-agent settings set apple-power-enabled on` measures it while someone views it; with `metal-agent settings set energy-ledger on`, all the time.\n',
+    'Machine  not measured\nTime     No figures are kept for this time.\n         Power is not measured: `metal-agent settings set apple-power-enabled on` measures it while somebody views it; with `metal-agent settings set energy-ledger on`, all the time.\n',
   )
   expect(await agent.run('energy', '--since', 'yesterday')).toMatch(/^metal-agent: --since must be a time such as 24h/)
 })

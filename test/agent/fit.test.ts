@@ -198,7 +198,7 @@ test('alone too large, it fits after raising the budget, or with a smaller conte
   expect(await fitted(tiny, { source: 'hf://org/one', contextSize: 2_048 })).toMatchObject({
     verdict: 'doesNotFit',
     message: expect.stringMatching(
-      /^It needs .* more than the budget and .* more than this machine has available, so it does not fit\.$/,
+      /^It needs .* more than the budget and .* more than this machine has available\. It does not fit\.$/,
     ) as string,
   })
 })

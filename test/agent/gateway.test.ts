@@ -220,7 +220,7 @@ test("the real llama-server by OpenAI's own client and curl: whole, streamed, ma
     ...{
       status: 404,
       code: 'model_not_found',
-      message: expect.stringContaining('Here are: llama, vectors.') as string,
+      message: expect.stringContaining('Available: llama, vectors.') as string,
     },
   })
 

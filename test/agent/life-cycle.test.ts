@@ -220,7 +220,7 @@ describe('the life of an InferenceService', () => {
       await agent.untilReady('held')
       expect(agent.view('held')?.steps.clusterAgrees).toMatchObject({
         status: 'active',
-        message: expect.stringMatching(/No controller seen/) as string,
+        message: expect.stringMatching(/No controller has written the status/) as string,
       })
       await world.patchSpec('held', { suspend: true })
       await agent.until('held', ({ reason }) => reason === 'Suspended')

@@ -41,10 +41,10 @@ const moved = [
   'KEY: its requests finish, then its server ends.',
   'KEY: serves here, after N s without an answer.',
   '[4/5] Ending the Go agent.',
-  'Starting this agent again, so that it gets the port of /healthz and /metrics; the servers keep running.',
+  'Restarting this agent so that it gets the port of /healthz and /metrics; the servers keep running.',
   'It runs as process PID (metal-agent VERSION). The model server that ran kept running without a restart.',
   '[5/5] Checking that everything is there.',
-  'KEY: Service IP leads to ADDRESS, which answers a completion (asked by loopback, for this machine does not reach itself by its address).',
+  'KEY: Service IP leads to ADDRESS, which answers a completion (asked over loopback, because this machine does not reach itself at that address).',
   'KEY: moved, N s without an answer',
   'This agent serves now. "metal-agent migrate --undo" goes back to the Go agent, --confirm removes what is kept for that.',
 ]

@@ -46,7 +46,7 @@ describe('a move from a Go agent in relay mode', () => {
     await client.served(20)
     expect(client.outages - outagesBefore).toBeLessThanOrEqual(1)
     expect((await readRelayIdentity(identityFolder(scene.stateDir)))?.pin).toBe(pinBefore)
-    expect(scene.told.filter((one) => one.includes('shows the key that relays know; its server'))).toHaveLength(2)
+    expect(scene.told.filter((one) => one.includes('presents the key that relays know; its server'))).toHaveLength(2)
     expect(await scene.cluster.published('tiny-agent')).toMatchObject({ port: relays.ingressPort, ready: true })
     expect(await scene.cluster.publishedKinds('tiny')).toEqual(['Service'])
     expect(await exists(scene.plistFile)).toBe(false)

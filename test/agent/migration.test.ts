@@ -222,7 +222,7 @@ describe('a move from the Go agent that does not go well', () => {
     process.kill(pid, 'SIGKILL')
     await untilEnded(pid)
     await expect(migrate(world, inspection, await MigrationRecord.open(scene.stateDir))).rejects.toThrow(
-      `The Go agent that was looked at, process ${pid}, has ended in the meantime`,
+      `The Go agent that was checked, process ${pid}, has ended in the meantime`,
     )
   })
 
@@ -236,7 +236,7 @@ describe('a move from the Go agent that does not go well', () => {
     const second = await scene.startByHand(['--namespace', 'nowhere', '--kubeconfig', scene.kubeconfig, '--port', '0'])
     const both = await eventually(async () => (await look(world)).problems[0])
     expect(both).toMatch(
-      /^2 Go agents run; process \d+ would be moved\. End process \d+ \(.*\) with "kill \d+", or have it done with --stop-others\.$/,
+      /^2 Go agents run; process \d+ would be moved\. End process \d+ \(.*\) with "kill \d+", or use --stop-others\.$/,
     )
     const inspection = await look(world, { stopsOthers: true })
     expect([inspection.problems, inspection.others.map((other) => other.pid)]).toEqual([[], [second]])
@@ -266,7 +266,7 @@ describe('a move from the Go agent that does not go well', () => {
     await scene.writePlist({ args: ['--kubeconfig', '/nowhere/config'] })
     const plan = await look(scene.world())
     expect(plan.problems[0]).toMatch(
-      /^The cluster does not answer, and without it no service can change hands: .*\/nowhere\/config/,
+      /^The cluster does not answer, and no service can move without it: .*\/nowhere\/config/,
     )
     expect(plan.kept).toContainEqual(expect.stringContaining('1 file gets a second name'))
   })

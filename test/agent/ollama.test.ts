@@ -138,7 +138,7 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
     const service = (name: string) => `${world.namespace}/${name}`
     // Ollama has the weights of one file in memory once: as one model for both services, and not as two.
     const { memory } = await second.service('plums', 'ready')
-    expect(memory?.notes?.join()).toContain(`together with ${service('pears')}: that counts once`)
+    expect(memory?.notes?.join()).toContain(`memory with ${service('pears')}: the memory counts once`)
     await world.patchSpec('plums', { contextSize: 512 })
     const { message } = await second.service('plums', 'waiting', 'InsufficientMemory')
     expect(message).toContain(`${service('pears')} has the same weights in that daemon with different settings`)

@@ -158,6 +158,9 @@ test('a service that cannot be served asks nothing of the oMLX that others use, 
 
   // One that is served and edited so is served on, and told.
   await apply('plums', { hotCacheMaxSize: '9TB' })
-  const edited = await told('plums', 'It runs without what it asks of oMLX: spec.hotCacheMaxSize: 9TB is refused')
+  const edited = await told(
+    'plums',
+    'It runs without the settings that it asks oMLX for: spec.hotCacheMaxSize: 9TB is refused',
+  )
   expect([edited.state, await running()]).toEqual(['ready', after])
 })

@@ -52,7 +52,7 @@ test('the same name at another cluster waits with a sentence and a command, whic
   await write(kubeconfig, { lab: other.url })
   const later = await world.startAgent({ kubeconfig, settings: everywhere })
   const sentence =
-    `Context "lab" was ${lab.url} when this machine served it last, and now names ${other.url}, which is another cluster: ` +
+    `Context "lab" pointed to ${lab.url} when this machine last served it, and now points to ${other.url}, which is another cluster: ` +
     'serve it with metal-agent context use lab, or correct the kubeconfig.'
   expect(await waiting(later)).toMatchObject({ context: 'lab', message: sentence })
   const writes = other.requests.matching().filter(({ verb }) => !['get', 'list', 'watch'].includes(verb))
@@ -93,7 +93,7 @@ test('another address waits where nothing proves that it is the same cluster', a
   await write(kubeconfig, { lab: moved })
   const later = await world.startAgent({ kubeconfig })
   expect((await waiting(later)).message).toMatch(
-    /^Context "lab" was .*, and now names .*, and nothing shows that it is the same cluster: .*metal-agent context use lab/,
+    /^Context "lab" pointed to .*, and now points to .*, and nothing shows that it is the same cluster: .*metal-agent context use lab/,
   )
 })
 

@@ -118,11 +118,11 @@ test('add makes a model and its service, or only prints them, and delete takes b
   expect(sim.list('models')).toHaveLength(1)
 
   expect(await agent.run('add', spec.source, '--name', 'second', '--context', '1024')).toEqual(
-    done(saying(/^default\/second is added: /)),
+    done(saying(/^default\/second was added: /)),
   )
   const { pid } = await agent.service('second', 'ready')
   expect(sim.get({ resource: 'inferenceservices', name: 'second' })).toMatchObject({ spec: { contextSize: 1_024 } })
-  expect(await agent.run('delete', 'second')).toEqual(done(saying(/is deleted\. Its Model second is deleted too/)))
+  expect(await agent.run('delete', 'second')).toEqual(done(saying(/was deleted\. Its Model second was deleted too/)))
   await untilGone(pid ?? 0)
   expect(sim.list('models')).toHaveLength(1)
 })

@@ -267,7 +267,7 @@ test('a list that never ends is given up with a sentence, and what was known bef
   const { state, message } = await eventually(() => listWatch.state().state !== 'live' && listWatch.state())
   expect([state, message]).toEqual([
     'stale',
-    'The models of the cluster cannot be read (the list has more than 20000 objects, or no end); running models keep serving from the last known state. Delete what nobody needs there, or watch one namespace with --namespace.',
+    'The models of the cluster cannot be read (the list has more than 20000 objects, or no end); running models keep serving from the last known state. Delete objects there that nobody needs, or watch one namespace with --namespace.',
   ])
   expect([cache.size, gone]).toEqual([300, []])
   endless.remove()

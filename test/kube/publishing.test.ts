@@ -217,7 +217,7 @@ describe('publishing', () => {
     expect(b.publisher.observe(target).claim).toMatchObject({
       kind: 'foreign',
       deadInMs: 10_000,
-      message: `The EndpointSlice of InferenceService ${target.namespace}/torn is gone; node-a.local, which held it, has the first try for 10 s.`,
+      message: `The EndpointSlice of InferenceService ${target.namespace}/torn is gone; for 10 s only node-a.local, which held it, may take it again.`,
     })
     expect(await b.publisher.claim(target)).toMatchObject({ kind: 'lost' })
     expect(await a.publisher.publish(target, server)).toEqual({ kind: 'done' })

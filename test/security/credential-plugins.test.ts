@@ -93,7 +93,7 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     {
       what: 'auth-provider gcp',
       user: () => shell('gcp'),
-      got: /Context "lab" logs in by auth-provider gcp, which kubectl dropped in version 1\.26: install gke-gcloud-auth-plugin/,
+      got: /Context "lab" logs in with auth-provider gcp, which kubectl dropped in version 1\.26: install gke-gcloud-auth-plugin/,
     },
     {
       what: 'auth-provider azure',

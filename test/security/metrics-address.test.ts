@@ -31,7 +31,7 @@ test('at the address for Prometheus there is no page, health or command, and no 
         expect([path, method, await ask(path, { method, headers })]).toEqual([
           path,
           method,
-          { status: 404, opens: null, text: '{"error":"There is only /metrics."}\n' },
+          { status: 404, opens: null, text: '{"error":"This server answers /metrics only."}\n' },
         ])
       }
     }

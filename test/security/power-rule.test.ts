@@ -74,7 +74,7 @@ test('an administrator whom sudo does not tell what another user may do is told 
   const rules = 'nobody ALL=(ALL) ALL, NOPASSWD: /bin/sh\\nDefaults listpw=always\\n'
   await sudo.asRoot('sh', '-c', `printf '${rules}' >> /etc/sudoers`)
   const notKnown =
-    'Whether sudo lets daemon measure power is not known, because sudo answers that for another user only with a password: have daemon run metal-agent power status.'
+    'Whether sudo lets daemon measure power is not known, because sudo asks for a password before it answers that about another user: have daemon run metal-agent power status.'
   const install = await sudo.metalAgent('nobody', 'power', 'install', '--user', 'daemon')
   expect([install.code, install.stderr, install.stdout.split('\n').at(-1)]).toEqual([
     0,

@@ -29,7 +29,7 @@ test('a store of ours that others could write to is mended and told once, and a 
   expect([problem, await modeOf(world.store)]).toEqual([undefined, '755'])
   expect(warnings).toEqual(
     expect.arrayContaining([
-      expect.stringContaining(`${world.store} (mode 0777); now this user alone may`),
+      expect.stringContaining(`${world.store} (mode 0777); the agent has restricted it to this user`),
       expect.stringContaining(`${world.folder} may be written by them`),
     ]),
   )

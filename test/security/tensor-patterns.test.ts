@@ -66,7 +66,7 @@ test('a spec that names more files beside the model than anybody has is not size
     metal: true,
   })
   expect(need.estimate).toBeUndefined()
-  expect(need.whyUnknown).toBe('It names 10000 files beside the model; at most 64 are looked at. Name fewer.')
+  expect(need.whyUnknown).toBe('It names 10000 files beside the model; at most 64 can be counted. Name fewer.')
 })
 
 test('a need that such a pattern keeps from being worked out is unknown, with a sentence: the start is not admitted', async () => {

@@ -63,7 +63,7 @@ describe('a notification', () => {
     skip(isOnElectron, needsMacos)
     await using browser = await startShellBrowser()
     await using folder = await temporaryFolder()
-    const notice = /Moved from preferences\.json to Settings, with the same values: Folder of models, /
+    const notice = /Moved from preferences\.json to Settings, with the same values: Model store, /
     const isInMenu = async (app: ShellApp) => notice.test(JSON.stringify(await app.menu()))
     const start = { folder: folder.dir, chromium: browser.endpoint }
     {
@@ -79,7 +79,7 @@ describe('a notification', () => {
         [
           {
             title: 'Your settings moved',
-            body: 'They are in Settings now, with the same values: Folder of models, Private hosts to download from, Port of health and metrics.',
+            body: 'They are in Settings now, with the same values: Model store, Private hosts to download from, Port of health and metrics.',
             actions: ['Open Settings'],
           },
         ],

@@ -10,7 +10,7 @@ import { useStage } from './stage.ts'
 const show = useStage()
 const phi = 'hf://microsoft/phi-4/a.gguf'
 const qwen = 'hf://Qwen/Qwen3-8B-GGUF/b.gguf'
-const done = { outcome: 'done', message: 'default/phi is added.' } as const
+const done = { outcome: 'done', message: 'default/phi was added.' } as const
 
 test('a model is added without a mouse: chosen, given a smaller context and a name, created, and opened when it is seen', async () => {
   await using window = await show({ ...scenes.add, agent: scenes['add-fits'].agent })
@@ -59,7 +59,7 @@ test('a model is added without a mouse: chosen, given a smaller context and a na
   // Nothing is left of what was added before.
   await page.getByRole('option', { name: 'Phi-4 Mini Instruct' }).click()
   await slider.waitFor()
-  expect(await page.getByText('default/phi is added.').count()).toBe(0)
+  expect(await page.getByText('default/phi was added.').count()).toBe(0)
 })
 
 test('a pasted source is looked up by itself, a file of it is chosen, and a namespace that is not served is said at its field', async () => {
@@ -141,14 +141,14 @@ test('another choice has nothing of the one before: it can be added, and is not 
   const name = page.getByRole('textbox', { name: 'Name', exact: true })
   await choose(page, phi)
   await name.fill('first')
-  agent.answers.push({ outcome: 'done', message: 'default/first is added.' })
+  agent.answers.push({ outcome: 'done', message: 'default/first was added.' })
   await add.click()
   await page.getByText('first is created and opens here').waitFor()
   await choose(page, qwen)
   await name.fill('second')
   const left = await page.getByText(/first is (created|added)/).count()
   agent.show({ ...agent.shown, revision: 2, services: [ready, sampleService({ uid: 'new', name: 'first' })] })
-  agent.answers.push({ outcome: 'done', message: 'default/second is added.' })
+  agent.answers.push({ outcome: 'done', message: 'default/second was added.' })
   await add.click()
   await page.getByText('second is created and opens here').waitFor()
   expect({ left, written: await name.inputValue() }).toEqual({ left: 0, written: 'second' })

@@ -20,7 +20,7 @@ const views = {
   energy: 'Show more',
   settings: 'Check for updates once a day',
   'settings-advanced': 'Path of powermetrics',
-  'settings-about': 'Copy line for Folder of models',
+  'settings-about': 'Copy line for Model store',
   'no-runtime': 'brew install llama.cpp',
   'choose-context': 'Use prod-eu',
 } satisfies { [N in SceneName]?: string }

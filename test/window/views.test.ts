@@ -116,8 +116,8 @@ test('what came of a deletion is told in the list, once the service is gone, and
   expect(agent.asked[0]?.command).toMatchObject({ name: 'deleteModel', evenIfManaged: true })
   agent.show(sampleSnapshot({ revision: 2, services: [held] }))
   await page.getByRole('region', { name: 'Overview' }).and(page.locator(':focus')).waitFor()
-  agent.answer({ outcome: 'done', message: 'default/phi-4-mini is deleted.' })
-  await page.getByRole('status').getByText('default/phi-4-mini is deleted.').waitFor()
+  agent.answer({ outcome: 'done', message: 'default/phi-4-mini was deleted.' })
+  await page.getByRole('status').getByText('default/phi-4-mini was deleted.').waitFor()
 })
 
 test('a model is fetched by its source, which Enter sends as well', async () => {
@@ -160,7 +160,7 @@ test('activity is filtered by words and by what went wrong', async () => {
   await page.getByRole('button', { name: 'Only problems' }).click()
   await eventually(async () => (await shown()) === 'Crashed, Evicted')
   await page.getByLabel('Filter').fill('<b>nothing</b>')
-  await page.getByText('No match among what is shown.').waitFor()
+  await page.getByText('Nothing in the list matches.').waitFor()
 })
 
 test('energy is asked for anew each minute, for the time that a person chose, and has a table', async () => {

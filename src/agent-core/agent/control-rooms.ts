@@ -213,7 +213,7 @@ function gatewayRoom(
   const { stateDir, clientPort } = settings
   if (!how) {
     if (clientPort > 0) {
-      const text = `Nothing listens at port ${clientPort} for programs on this machine: an app that is run from its source has no client proxy.`
+      const text = `Nothing listens at port ${clientPort} for programs on this machine: an app that runs from source has no client proxy.`
       log.info('no client proxy', { text })
     }
     return undefined

@@ -80,7 +80,7 @@ function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): S
 }
 
 const sharedSentence = (keys: readonly string[]): string =>
-  `It has this memory together with ${keys.join(', ')}: that counts once, and is freed when all of them have left memory.`
+  `It shares this memory with ${keys.join(', ')}: the memory counts once, and is freed when all of them have left.`
 
 function crashOf({ since, code, signal, message, guess, firstError, memory }: Exited, failures: number): CrashView {
   return {

@@ -73,7 +73,7 @@ async function added(api: KubeApi, application: ModelApplication): Promise<Comma
   const { model, service } = manifestsOf(application)
   const refusal = (error: unknown, rest = 'Nothing was created.'): CommandResult => {
     if (!isApiError(error)) throw error
-    return refusedWithYaml(`${clusterWords(`${key} is not added`, error)} ${rest}`, applicationYaml(application))
+    return refusedWithYaml(`${clusterWords(`${key} was not added`, error)} ${rest}`, applicationYaml(application))
   }
   let made: Model | undefined
   try {
@@ -94,7 +94,7 @@ async function added(api: KubeApi, application: ModelApplication): Promise<Comma
     return refusal(error, await undone(api, made, { key, error }))
   }
   const reused = made ? '' : ` It uses the existing Model ${name}.`
-  return done(`${key} is added: this machine fetches ${shownSource(application.source)} and serves it.${reused}`)
+  return done(`${key} was added: this machine fetches ${shownSource(application.source)} and serves it.${reused}`)
 }
 
 const unknown = (key: string): string => `It is not known whether anything was created: look for a Model ${key}.`
@@ -113,11 +113,11 @@ async function undone(
   const { namespace, name, uid } = made.metadata
   try {
     await api.delete(resources.models, namespace, name, { uid })
-    return 'The Model that was created for it is deleted again, so nothing is left behind.'
+    return 'The Model that was created for it was deleted again, so nothing is left behind.'
   } catch (failure) {
     if (isApiError(failure, 404)) return 'Nothing is left.'
     if (!isApiError(failure)) throw failure
-    return `The Model ${key} was created for it and remains, since it could not be deleted again (${wordsOf(failure)}).`
+    return `The Model ${key} was created for it and could not be deleted again (${wordsOf(failure)}): delete it yourself.`
   }
 }
 
@@ -165,7 +165,7 @@ function alreadyThere(
 function conflictWith(application: ModelApplication, { metadata, spec }: Model): string | undefined {
   const key = refKey(metadata)
   if (metadata.deletionTimestamp !== undefined) return `The Model ${key} is being deleted: try again when it is gone.`
-  if (!spec.ok) return `There is a Model ${key} already, which cannot be used. ${spec.message}`
+  if (!spec.ok) return `There is already a Model ${key}, but it cannot be used. ${spec.message}`
   const { source, hardware, sourceSecretRef } = spec.value
   if (selectionDigest(spec.value) !== selectionDigest(application)) {
     return `There is already a Model ${key} with another source (${shownSource(source) || 'none'}): choose another name.`

@@ -150,7 +150,7 @@ export async function doubtInMove(
   if (looksLikeProduction(name) && !accept.includes('production')) {
     return {
       doubt: 'production',
-      message: `Context "${name}" (${server}) is called production: this machine would claim and serve what its InferenceServices ask for, and what runs here for the present cluster would stop.`,
+      message: `Context "${name}" (${server}) has production in its name: this machine would claim and serve its InferenceServices, and what runs here for the current cluster would stop.`,
       label: `Serve "${name}"`,
     }
   }
@@ -163,7 +163,7 @@ export async function doubtInMove(
     ? undefined
     : {
         doubt: 'unverified',
-        message: `The context stays "${present.name}", and nothing was stopped: nothing could be served for "${name}". ${reason}`,
+        message: `The context stays "${present.name}", and nothing was stopped, because nothing could be served for "${name}". ${reason}`,
         label: 'Switch anyway',
       }
 }

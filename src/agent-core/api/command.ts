@@ -96,7 +96,7 @@ export function knownService({ link }: Rooms, ref: ServiceRef): Known | string {
   const report = session.reconciler.report(key)
   const uid = report?.uid
   if (!report || uid === undefined) {
-    return `This machine knows no InferenceService ${key}; look at its name and namespace.`
+    return `This machine knows no InferenceService ${key}; check its name and namespace.`
   }
   const { hold } = report
   return { session, report, uid, personsHold: hold?.by === 'person' ? hold : undefined }

@@ -56,7 +56,7 @@ export class Commands {
     if (known) {
       return isDeepStrictEqual(known.command, command)
         ? known.result
-        : Promise.resolve(refused('This request id was used for another command; each command needs one of its own.'))
+        : Promise.resolve(refused('This request id was used for another command; give each command its own id.'))
     }
     if (this.#underWay >= maxUnderWay) {
       return Promise.resolve(refused(`${maxUnderWay} commands are already under way; wait for their results.`))

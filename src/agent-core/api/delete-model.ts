@@ -36,15 +36,15 @@ export async function deleteModel(rooms: Rooms, known: Known, command: DeleteMod
       return { plan, service: plan.service }
     })
     if (!deleted.service) return notDeleted(key, deleted.plan, { ...command, uid: asked })
-    const message = `${key} is deleted. ${await deleteItsModel(api, deleted.service)}`.trim()
+    const message = `${key} was deleted. ${await deleteItsModel(api, deleted.service)}`.trim()
     rooms.history.add({ kind: 'deleted', service: ref, message })
     return done(message)
   } catch (error) {
     if (error instanceof UnknownOutcome) {
-      return refusedByCluster(`It is not known whether ${key} is deleted; try again`, error.cause)
+      return refusedByCluster(`It is not known whether ${key} was deleted; try again`, error.cause)
     }
     if (!isApiError(error)) throw error
-    if (!isApiError(error, 404)) return refusedByCluster(`${key} is not deleted`, error)
+    if (!isApiError(error, 404)) return refusedByCluster(`${key} was not deleted`, error)
     const last = known.report.service
     const model = last?.metadata.uid === asked ? await deleteItsModel(api, last) : ''
     return done(`${key} is no longer in the cluster. ${model}`.trim())
@@ -88,9 +88,9 @@ function notDeleted(key: string, plan: DeletionPlan, command: DeleteModel) {
   if (plan.service.metadata.uid !== command.uid) {
     return refused(`${key} is now another InferenceService of the same name: check it again before you delete it.`)
   }
-  return refused(`${key} is not deleted. ${deletionViewOf(plan).message}`, {
+  return refused(`${key} was not deleted. ${deletionViewOf(plan).message}`, {
     command: { ...command, evenIfManaged: true },
-    label: 'Delete all the same',
+    label: 'Delete anyway',
   })
 }
 
@@ -104,7 +104,7 @@ async function deleteItsModel(api: KubeApi, service: InferenceService): Promise<
       if (!model) return ''
       if (!model.isDeleted) return model.message
       await api.delete(resources.models, namespace, modelRef, preconditions(model.object))
-      return `Its Model ${modelRef} is deleted too; downloaded files stay on this machine.`
+      return `Its Model ${modelRef} was deleted too; downloaded files stay on this machine.`
     })
   } catch (error) {
     if (!isApiError(error)) throw error
@@ -213,7 +213,7 @@ function deletionViewOf({ service, model, managers }: DeletionPlan): DeletionVie
   const comesBack =
     manager === undefined
       ? []
-      : [`${manager.tool} keeps ${nameOf(manager)} (${manager.evidence}) and will bring it back: delete it there.`]
+      : [`${manager.tool} manages ${nameOf(manager)} (${manager.evidence}) and will bring it back: delete it there.`]
   return {
     uid: service.metadata.uid,
     ...(model && {

@@ -92,7 +92,7 @@ async function diskProblemOf({ models }: Rooms, { fileBytes, mmproj }: SizedLook
   const bytes = fileBytes + (mmproj?.fileBytes ?? 0)
   if (freeBytes === undefined || freeBytes - reserveBytes >= bytes) return undefined
   const kept = reserveBytes === 0 ? '' : `, of which ${formatBytes(reserveBytes)} stay in reserve`
-  return `The download is ${formatBytes(bytes)}, but the disk of ${directory} has ${formatBytes(freeBytes)} free${kept}: delete models that nobody uses.`
+  return `The download is ${formatBytes(bytes)}, but the disk of ${directory} has ${formatBytes(freeBytes)} free${kept}: delete models that no service uses.`
 }
 
 /** The files that a Model may name. */

@@ -174,8 +174,8 @@ function messageOf({ decision, estimate: { total } }: Fit, verdict: FitVerdict):
         ...(budget > 0 ? [`${formatBytes(budget)} more than the budget`] : []),
         ...(available > 0 ? [`${formatBytes(available)} more than this machine has available`] : []),
       ].join(' and ')
-      const alone = `It ${needs}, even alone ${missing}`
-      return verdict === 'afterRaising' ? `${alone}: it fits with a larger budget.` : `${alone}, so it does not fit.`
+      const alone = `It ${needs}: even alone, that is ${missing}`
+      return verdict === 'afterRaising' ? `${alone}. It fits with a larger budget.` : `${alone}. It does not fit.`
     }
   }
 }
@@ -185,7 +185,7 @@ function obstacles({ pressure, waiting }: SizingView): string[] {
   return [
     ...(pressure === 'critical' ? ['Memory pressure is critical: nothing new is started until it has passed.'] : []),
     ...(waiting.length > 0
-      ? [`Others are already waiting for memory (${waiting.join(', ')}): it is given by priority, then by age.`]
+      ? [`Others are already waiting for memory (${waiting.join(', ')}): it goes by priority, then by age.`]
       : []),
   ]
 }

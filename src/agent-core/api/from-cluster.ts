@@ -21,7 +21,7 @@ export async function fromCluster(
   if (image === undefined) {
     throw new LinkError(
       'refused',
-      'No image is set for the Pod that asks: metal-agent settings set probe-image busybox:1.37, or another one that has sh and wget.',
+      'No image is set for the test Pod: run metal-agent settings set probe-image busybox:1.37, or name another image that has sh and wget.',
     )
   }
   const target = targetOf(cluster, service)

@@ -50,7 +50,9 @@ export function resync({ link }: Rooms): Outcome {
     link.session?.cluster.resync()
     link.session?.reconciler.retryAll()
   })
-  return Promise.resolve(accepted('Everything in the cluster is listed again and compared with what runs here.'))
+  return Promise.resolve(
+    accepted('The agent is listing everything in the cluster again, and compares it with what runs here.'),
+  )
 }
 
 /** The snapshot tells how it goes. */
@@ -72,8 +74,8 @@ export function shutdown({ onShutdown }: Rooms, { keepServing }: Extract<Command
   return Promise.resolve(
     accepted(
       keepServing
-        ? 'The agent ends; its servers keep running and stay published, and the next agent on this state folder takes them over.'
-        : 'The agent ends: it withdraws what it serves, lets requests in flight finish and stops its servers.',
+        ? 'The agent is stopping; its servers keep running and stay published, and the next agent on this state folder takes them over.'
+        : 'The agent is stopping: it withdraws what it serves, lets requests in flight finish and stops its servers.',
     ),
   )
 }

@@ -45,7 +45,7 @@ export async function stop(
     return done(`${key} is ${how} in the cluster${why}; its server finishes the requests in flight and ends.`)
   } catch (error) {
     if (!isApiError(error)) throw error
-    return refusedByCluster(`${key} is not stopped`, error, {
+    return refusedByCluster(`${key} was not stopped`, error, {
       command: { name: 'stop', service, scope: 'here' },
       label: 'Stop only on this machine',
     })
@@ -71,7 +71,7 @@ export async function start(rooms: Rooms, known: Known, { service }: Extract<Com
   } catch (error) {
     if (!isApiError(error)) throw error
     if ((wasHeld || wasIdle) && isAskedFor(known)) return done(`${key} is started on this machine.`)
-    return refusedByCluster(`${key} is not started`, error)
+    return refusedByCluster(`${key} was not started`, error)
   }
 }
 
@@ -147,11 +147,11 @@ export async function setContextSize(
       undo: { name: 'setContextSize', service, contextSize: before },
     })
     const [manager] = managersOf('InferenceService', now.metadata)
-    const undone = manager === undefined ? '' : ` ${manager.tool} keeps it (${manager.evidence}) and may set it back.`
+    const undone = manager === undefined ? '' : ` ${manager.tool} manages it (${manager.evidence}) and may set it back.`
     return done(`${key} is started with ${context} (spec.contextSize).${undone}`)
   } catch (error) {
     if (!isApiError(error)) throw error
-    return refusedByCluster(`The context size of ${key} is not changed`, error)
+    return refusedByCluster(`The context size of ${key} was not changed`, error)
   }
 }
 
@@ -210,15 +210,15 @@ export function restart(
 ): CommandResult {
   const { reconciler } = known.session
   const { key, plan, observed } = known.report
-  if (observed.paused) return refused(`${key} is not restarted: this machine is paused; resume it first.`)
+  if (observed.paused) return refused(`${key} was not restarted: this machine is paused; resume it first.`)
   if (observed.desired.kind === 'stopped' || observed.desired.kind === 'held') {
-    return refused(`${key} is not restarted, since it is stopped. ${plan.message}`, {
+    return refused(`${key} was not restarted, since it is stopped. ${plan.message}`, {
       command: { name: 'start', service },
       label: 'Start',
     })
   }
   if (plan.state === 'foreign' || observed.desired.kind !== 'serve' || !reconciler.restart(key)) {
-    return refused(`${key} is not restarted. ${plan.message}`)
+    return refused(`${key} was not restarted. ${plan.message}`)
   }
   if (plan.reason === 'Idle') return accepted(`${key} is started.`)
   const { kind } = observed.successor
@@ -241,7 +241,7 @@ export async function evict(rooms: Rooms, known: Known, { service }: Extract<Com
     'Evicted from the memory of this machine, by a person, until it is brought back.',
   )
   rooms.history.add({ kind: 'evicted', service, message: 'Evicted by a person.' })
-  return done(`${key} leaves the memory of this machine when its requests have finished; another machine may take it.`)
+  return done(`${key} leaves the memory of this machine once its requests have finished; another machine may take it.`)
 }
 
 /** Ends whatever holds a service back on this machine; a stop in the cluster stays. */
@@ -303,7 +303,7 @@ export async function release(rooms: Rooms, known: Known): Outcome {
     'released',
     'Released for other machines, by a person; bringing it back claims it again.',
   )
-  return done(`${key} is withdrawn here and free for any other machine; if there is none, nobody serves it.`)
+  return done(`${key} is withdrawn here and free for other machines; if none takes it, nobody serves it.`)
 }
 
 /** Ends a drain at once: requests in flight are cut short. */

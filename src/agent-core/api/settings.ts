@@ -160,7 +160,7 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
   })
   await published.check()
   const restarts =
-    wanted !== undefined && isIpv6(wanted) ? 'a server that listens on IPv4 only restarts' : 'no server restarts'
+    wanted !== undefined && isIpv6(wanted) ? 'servers that listen only on IPv4 restart' : 'no server restarts'
   const followed = `The host address is ${what}; the published addresses change at once, and ${restarts}.`
   return done(judged?.warning === undefined ? followed : `${followed} ${judged.warning}`)
 }

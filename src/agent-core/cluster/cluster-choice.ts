@@ -162,7 +162,7 @@ export class ContextPin {
         ? `and nothing shows that it is the same cluster: to serve it, run metal-agent context use ${shellWord(context.name)}.`
         : `which is another cluster: serve it with metal-agent context use ${shellWord(context.name)}, or correct the kubeconfig.`
     throw new KubeconfigError(
-      `Context "${context.name}" was ${kept.server} when this machine served it last, and now names ${context.server}, ${doubt}`,
+      `Context "${context.name}" pointed to ${kept.server} when this machine last served it, and now points to ${context.server}, ${doubt}`,
     )
   }
 

@@ -21,7 +21,7 @@ const kubeconfig: Check = {
     try {
       const { name, server, stated } = await context()
       const local = localCluster(stated, patient.platform)
-      return pass(`Context ${name} leads to ${server}.${local ? ` ${localClusterText(local)}.` : ''}`)
+      return pass(`Context ${name} points to ${server}.${local ? ` ${localClusterText(local)}.` : ''}`)
     } catch (error) {
       if (!(error instanceof KubeconfigError)) throw error
       return fail(error.message, {
@@ -47,7 +47,7 @@ const credentialPlugin: Check = {
     const found = await findExecutable(program, { given: command, system: platform.name, path })
     if (found.kind === 'found') return pass(`The kubeconfig logs in by ${found.path}.`)
     const where = command.includes('/') ? 'is not there, or cannot be run' : `is not on the PATH of the agent (${path})`
-    return fail(`The kubeconfig logs in by ${command}, which ${where}.`, {
+    return fail(`The kubeconfig logs in with ${command}, which ${where}.`, {
       text: `Install ${command}, or write its whole path into the kubeconfig: an agent that macOS starts does not read the profile of your shell.`,
     })
   },
@@ -89,7 +89,7 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
   const host = URL.parse(server)?.hostname ?? server
   const failed = (cause: string, text: string) => fail(`${cause} (${words}).${through}`, { text })
   const login = causesOf(error).find((one) => one instanceof ProgramError)
-  if (login) return fail(login.message, { text: 'Log in again, as this program asks for it.' })
+  if (login) return fail(login.message, { text: 'Log in again, as this program asks.' })
   if (isApiError(error, 401)) {
     return failed(
       `${server} does not accept the credentials of this context`,
@@ -109,7 +109,7 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
   if (/^(?:ENOTFOUND|EAI_AGAIN|EAI_NONAME)$/.test(code)) {
     return failed(
       `The name ${host} is not known here`,
-      'Check the name in the kubeconfig, the DNS of this machine, and whether a VPN has to be on.',
+      'Check the name in the kubeconfig, the DNS of this machine, and whether a VPN must be on.',
     )
   }
   if (code === 'ECONNREFUSED') {
@@ -134,7 +134,7 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
     )
   }
   if (/^(?:EHOSTUNREACH|ENETUNREACH|EHOSTDOWN|ENETDOWN)$/.test(code)) {
-    return failed(`There is no route from this machine to ${host}`, 'Check its network and whether a VPN has to be on.')
+    return failed(`There is no route from this machine to ${host}`, 'Check its network and whether a VPN must be on.')
   }
   if (/^(?:ECONNRESET|EPIPE|UND_ERR_SOCKET)$/.test(code)) {
     return failed(
@@ -174,7 +174,7 @@ const definitions: Check = {
       const found = groupVersions.parse(await api.group(group, examination.signal)).versions.map((one) => one.version)
       if (found.includes(version)) return pass(`The cluster has InferenceService and Model as ${group}/${version}.`)
       return fail(`The cluster has ${group} as ${found.join(', ')}, but this agent knows only ${version}.`, {
-        text: 'Update Metalbar, or install a LLMKube that still serves that version.',
+        text: 'Update Metalbar, or install an LLMKube that still serves that version.',
       })
     } catch (error) {
       if (!isApiError(error, 404)) throw error

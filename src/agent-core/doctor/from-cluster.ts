@@ -163,7 +163,7 @@ export function judgeDials(message: string, target: ProbeTarget): FromClusterVie
   if (service.kind === 'dns') {
     return said(
       'dns',
-      `A Pod in ${target.namespace} does not find the name of the Service ${url}: look at the DNS of the cluster.`,
+      `A Pod in ${target.namespace} cannot resolve the name of the Service ${url}: check the DNS of the cluster.`,
     )
   }
   if (service.kind === 'status') return answeredBadly(service)
@@ -193,7 +193,7 @@ export function judgeDials(message: string, target: ProbeTarget): FromClusterVie
     case 'reset':
       return said(
         'reset',
-        `The connection of a Pod to ${at} was closed before there was an answer: something between closes it.`,
+        `The connection of a Pod to ${at} was closed before there was an answer: something in between closes it.`,
       )
     case 'status':
       return answeredBadly(address)

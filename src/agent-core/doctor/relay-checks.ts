@@ -61,7 +61,7 @@ const ingress: Check = {
     const others = told.filter(({ metadata }) => metadata.annotations[annotations.ingressPin] !== shown.pin)
     if (others.length > 0)
       return fail(
-        `Relays of ${others.map(serviceOf).join(', ')} know a different key from the one that the ingress at port ${port} shows, so they do not trust it.`,
+        `Relays of ${others.map(serviceOf).join(', ')} know a different key from the one that the ingress at port ${port} presents, so they do not trust it.`,
         {
           text: 'Let the agent read everything in the cluster again, and write what differs.',
           shell: 'metal-agent resync',
@@ -94,7 +94,7 @@ async function takenBy(patient: Patient, port: number): Promise<Finding | undefi
   const { others } = await holdersOf(patient, port)
   if (others.length === 0) return undefined
   const told = settings.publish === 'relay' || agent?.ingress.notice !== undefined ? fail : warn
-  const holders = holdersText(others, 'one of another user')
+  const holders = holdersText(others, 'a program of another user')
   return told(`Another program listens at port ${port}, where relays of the cluster connect: ${holders}.`, {
     text: 'End it, or choose another port with --ingress-port.',
   })
@@ -128,7 +128,7 @@ const answeredWithoutToken: readonly string[] = ['400', '401', '408', '431', '49
 
 const relays: Check = {
   id: 'relays',
-  asks: 'Have relays of the cluster connected, and were they let in?',
+  asks: 'Have relays of the cluster connected, and did the ingress accept them?',
   page,
   answer: async (examination) => {
     const { patient } = examination
@@ -145,10 +145,13 @@ const relays: Check = {
       .reduce((sum, [, count]) => sum + count, 0)
     // With --publish auto the ingress is published in a cluster of LLMKube 0.9 as well, until the agent knows that it has no relays.
     if (!isAlone && admitted + refused === 0)
-      return notApplicable("No relay has come, and Pods come to this machine's own address as well.")
+      return notApplicable("No relay has connected, and Pods also connect to this machine's own address.")
     const ofSecret = ['kubectl', '-n', namespace, 'get', 'secret', 'llmkube-metal-relay', '--show-labels']
     if (problem !== undefined)
-      return fail(problem, { text: "Look at it; LLMKube's controller makes it.", shell: shellCommand(ofSecret) })
+      return fail(problem, {
+        text: "Look at that Secret; LLMKube's controller makes it.",
+        shell: shellCommand(ofSecret),
+      })
     const from = await lastHost(agent)
     if (admitted > 0) return pass(`Relays asked ${admitted} ${admitted === 1 ? 'time' : 'times'}${from}.`)
     if (refused > 0)
@@ -175,7 +178,7 @@ async function lastHost({ withVisitors }: NonNullable<Patient['agent']>): Promis
   const last = seen.toSorted((one, other) => Date.parse(other.at) - Date.parse(one.at))[0]
   return last === undefined
     ? ''
-    : `; ${last.address} was connected ${formatSpan(Date.parse(now) - Date.parse(last.at))} ago`
+    : `; the last connection was from ${last.address}, ${formatSpan(Date.parse(now) - Date.parse(last.at))} ago`
 }
 
 export const relayChecks: readonly Check[] = [ingress, relays]

@@ -49,7 +49,7 @@ const ports: Check = {
       running !== undefined && (isOpen ?? others.some(({ pid }) => pid === process.pid))
     const taken = looked.filter((one) => one.others.length > 0 && !isOurs(one))
     if (taken.length > 0) {
-      const whose = taken.map(({ port, others }) => `${port}: ${holdersText(others, 'one of another user')}`)
+      const whose = taken.map(({ port, others }) => `${port}: ${holdersText(others, 'a program of another user')}`)
       return fail(`Another program listens at port ${whose.join(' and ')}.`, {
         text: `End it, or choose another port with ${taken.map(({ flag }) => flag).join(' and ')}.`,
       })
@@ -70,7 +70,7 @@ const ports: Check = {
 
 const hostAddress: Check = {
   id: 'host-address',
-  asks: 'Does this machine have an address that Pods can be sent to?',
+  asks: 'Does this machine have an address that Pods can use?',
   page: 'reaching-models.md#the-published-address',
   answer: async ({ patient }) => {
     const found = await patient.hostAddress()

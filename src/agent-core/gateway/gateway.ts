@@ -591,7 +591,7 @@ class Link {
   async replace(command: readonly string[]): Promise<string | undefined> {
     const { promise, resolve } = (this.#replaced = Promise.withResolvers<string | undefined>())
     this.send({ type: 'replace', command: [...command] })
-    const timer = setTimeout(() => resolve('it did not say what came of it'), replaceMs)
+    const timer = setTimeout(() => resolve('it did not report the outcome'), replaceMs)
     void this.closed.then(() => resolve(endedMeanwhile))
     const problem = await promise
     clearTimeout(timer)

@@ -180,5 +180,5 @@ function judged(named: string, secret: Secret | undefined): Found {
 
 const none = (message: string): Found => ({
   kind: 'none',
-  message: `No relay of its namespace is let in: ${message}`,
+  message: `No relay of its namespace can connect: ${message}`,
 })

@@ -53,7 +53,7 @@ function failureState(error: unknown, known: boolean): ConnectionState {
 export function explainFailure(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
   const words = isApiError(error) ? error.detail : rootMessage(error)
   if (isApiError(error) && [answerTooLarge, listTooLong].includes(error.reason)) {
-    return `The ${resource.plural} of the cluster cannot be read (${words}); running models keep serving from the last known state. Delete what nobody needs there, or watch one namespace with --namespace.`
+    return `The ${resource.plural} of the cluster cannot be read (${words}); running models keep serving from the last known state. Delete objects there that nobody needs, or watch one namespace with --namespace.`
   }
   const own = ownFailure(error)
   if (own !== undefined) {
@@ -395,7 +395,7 @@ export class ListWatch<T extends KubeObject> {
     const { log, resource, onState } = this.#options
     if (this.#ignored !== undefined) return
     this.#ignored = calledOf(raw)
-    log.warn('object ignored: no object can have its metadata', {
+    log.warn('object ignored: its metadata is not valid', {
       resource: resource.plural,
       object: this.#ignored,
       error,

@@ -205,7 +205,7 @@ function pin(
     )
   }
   const withdrawn = withdrawnProvider(config.getCurrentUser())
-  if (withdrawn) throw new KubeconfigError(`Context "${name}" logs in by ${withdrawn}`)
+  if (withdrawn) throw new KubeconfigError(`Context "${name}" logs in with ${withdrawn}`)
   const protocol = URL.parse(cluster.server)?.protocol
   if (protocol === 'http:' && !cluster.skipTLSVerify) {
     throw new KubeconfigError(

@@ -238,7 +238,7 @@ function capped(wanted: Wanted, inputs: BudgetInputs): Budget {
   const { fromModel } = wanted
   const bytes = Math.min(wanted.bytes, totalBytes)
   const size = formatMemory(bytes)
-  const origin = bytes < wanted.bytes ? `${wanted.source}, capped at all the memory there is` : wanted.source
+  const origin = bytes < wanted.bytes ? `${wanted.source}, capped at all the memory of this machine` : wanted.source
   if (gpuLimitBytes === undefined) return { bytes, how: `${size}: ${origin}`, fromModel, cappedByGpu: false }
   const limit = formatMemory(gpuLimitBytes)
   if (bytes <= gpuLimitBytes) {

@@ -286,14 +286,14 @@ export function chooseComeBack(question: ComeBackQuestion): ComeBack | undefined
   const [next] = evicted.toSorted((a, b) => stillToWaitMs(a) - stillToWaitMs(b) || byImportance(a, b))
   if (!next) return undefined
   if (level !== 'normal') {
-    return { wait: `${next.key} comes back after memory pressure was normal for ${formatSpan(waitOf(next))}.` }
+    return { wait: `${next.key} comes back once memory pressure has been normal for ${formatSpan(waitOf(next))}.` }
   }
   if (comingBack !== undefined) return { wait: `${next.key} comes back after ${comingBack}, one at a time.` }
   const inMs = Math.max(comeBackTimes.betweenMs - sinceComeBackMs, stillToWaitMs(next))
   if (inMs > 0) return { wait: `${next.key} comes back in ${formatSpan(inMs)} if memory pressure stays normal.`, inMs }
   return {
     bringBack: next.key,
-    sentence: `Memory pressure was normal for ${formatSpan(levelForMs)}, so ${next.key} comes back.`,
+    sentence: `Memory pressure has been normal for ${formatSpan(levelForMs)}, so ${next.key} comes back.`,
   }
 }
 

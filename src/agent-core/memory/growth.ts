@@ -116,7 +116,7 @@ export function reportedExcess(
 }
 
 export const excessNotice = (excessBytes: number, needBytes: number): string =>
-  `It takes ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with: the excess counts, so no other model is started in that memory, and this one is the first to be stopped if the budget or the memory of this machine runs out. ${excessAdvice} A restart frees it.`
+  `It takes ${formatBytes(excessBytes)} more than the ${formatBytes(needBytes)} that it was admitted with. The excess counts against the budget, and the agent stops this model first if memory runs out. ${excessAdvice} A restart frees it.`
 
 /** A server, as it is now. */
 export interface GrowingServer {

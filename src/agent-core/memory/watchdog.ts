@@ -19,7 +19,7 @@ export const defaultThresholds: PressureThresholds = { warning: 0.2, critical: 0
 /** What completes "<setting> …" where the thresholds cannot be used; undefined where they can. */
 export function thresholdProblem({ warning, critical }: PressureThresholds): string | undefined {
   const areFractions = [warning, critical].every((threshold) => threshold >= 0 && threshold < 1)
-  if (!areFractions) return 'must be a fraction of all memory from 0 to below 1, such as 0.2'
+  if (!areFractions) return 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'
   if (critical < warning || (critical === 0 && warning === 0)) return undefined
   return `must be above --memory-pressure-critical (${critical})`
 }
@@ -403,7 +403,7 @@ export class Watchdog {
     try {
       tell()
     } catch (error) {
-      this.#options.log.error('What follows from a look at memory failed', { error })
+      this.#options.log.error('Acting on a reading of memory failed', { error })
     }
   }
 

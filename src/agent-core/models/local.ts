@@ -58,7 +58,7 @@ export async function localModel(
   if (wanted !== undefined && (await hashes.of(first)) !== wanted) {
     throw ModelError.untilRepairedHere(
       'WrongChecksum',
-      `${first} is not what the Model says: it has another SHA-256 than spec.sha256, ${wanted}. Put the right file there, or correct spec.sha256.`,
+      `${first} does not have the SHA-256 that spec.sha256 states, ${wanted}. Put the right file there, or correct spec.sha256.`,
     )
   }
   return { path: found.path, files, sizeBytes, revision: await stampOf(files), ...(mmproj !== undefined && { mmproj }) }
@@ -131,7 +131,7 @@ async function requireAllowed(path: string, allows: Allows): Promise<void> {
   if (await allows(path)) return
   throw ModelError.terminal(
     'ModelSourceNotAllowed',
-    `${path} is neither in the model store nor below a folder of --allowed-model-roots, so it is not read: let a person on this machine start the agent with --allowed-model-roots and the folder of the model, or give an https:// address or a Hugging Face repository (hf://owner/name).`,
+    `${path} is neither in the model store nor below a folder of --allowed-model-roots, so it is not read: have the owner of this machine start the agent with --allowed-model-roots and the folder of the model, or give an https:// address or a Hugging Face repository (hf://owner/name).`,
   )
 }
 

@@ -339,7 +339,7 @@ export class Models {
 
   #inBackground(work: Promise<void>): void {
     const done = work
-      .catch((error: unknown) => this.#log.warn('model store not looked after', { error }))
+      .catch((error: unknown) => this.#log.warn('upkeep of the model store failed', { error }))
       .finally(() => this.#beside.delete(done))
     this.#beside.add(done)
   }

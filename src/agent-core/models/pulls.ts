@@ -75,7 +75,7 @@ export class Pulls {
     const source = shownSource(selection.source)
     const since = new Date(now()).toISOString()
     const pull: Pull = {
-      view: { name: model, source, state: 'waiting', message: 'Asking for the model.', since },
+      view: { name: model, source, state: 'waiting', message: 'Looking up the model.', since },
       ending: new AbortController(),
       shownUntil: undefined,
     }

@@ -193,7 +193,7 @@ function modelIn<T extends Candidate>(listing: Listing<T>, choice: Choice): Omit
   const projector = mmproj === '' ? all.find((file) => isProjector(file.path)) : undefined
   const ofProjector =
     projector &&
-    `${place.name} also has the projector ${printable(projector.path)}: set spec.mmproj to it for a model that sees images.`
+    `${place.name} also has the projector ${printable(projector.path)}: set spec.mmproj to it if the model should see images.`
   return {
     files: wholeGroup(listing, group.first),
     isFolder,
@@ -251,7 +251,7 @@ function groupOfQuantization<T extends Candidate>(
   }
   if (another) throw ambiguous(best, `spec.quantization ${wanted} fits several models of ${place.name}`, place)
   const isExact = group.quantization === name || group.quantization === undefined
-  return { group, ...(!isExact && { note: `spec.quantization ${wanted} was taken for ${group.quantization}.` }) }
+  return { group, ...(!isExact && { note: `spec.quantization ${wanted} was read as ${group.quantization}.` }) }
 }
 
 /** The file, and where it is a shard all of its group in order. */

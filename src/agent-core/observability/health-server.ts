@@ -36,11 +36,12 @@ export async function listenForHealth(options: HealthServerOptions): Promise<Hea
     holders,
     handle: async (request, response) => {
       if (isFromAnotherPage(request.headers)) {
-        sendJson(request, response, 403, { error: 'A web page asked for this, and no web page may.' })
+        sendJson(request, response, 403, { error: 'A web page asked for this; web pages may not.' })
         return
       }
       const answer = answers[(request.url ?? '').split('?', 1)[0] ?? '']
-      if (answer === undefined) sendJson(request, response, 404, { error: 'There is /healthz, /readyz and /metrics.' })
+      if (answer === undefined)
+        sendJson(request, response, 404, { error: 'This server answers /healthz, /readyz and /metrics only.' })
       else if (request.method !== 'GET' && request.method !== 'HEAD') {
         response.setHeader('allow', 'GET, HEAD')
         sendJson(request, response, 405, { error: 'Only GET and HEAD are answered here.' })

@@ -66,7 +66,7 @@ export const metricTable = {
     type: 'gauge',
     origin: 'go',
     unit: 'bytes',
-    help: 'Memory that models may have together',
+    help: 'Memory that models may hold together',
   },
   memory_estimated_bytes: {
     type: 'gauge',
@@ -110,7 +110,7 @@ export const metricTable = {
     type: 'counter',
     origin: 'ours',
     labels: { cause: ['budget', 'available'] },
-    help: 'Servers ended because they took more memory than they were admitted with: past the budget, or when memory was critically short',
+    help: 'Servers stopped because they took more memory than they were admitted with, past the budget or while memory was critically short',
   },
   watch_consecutive_failures: {
     type: 'gauge',
@@ -121,7 +121,7 @@ export const metricTable = {
     type: 'counter',
     origin: 'go',
     labels: { subsystem: ['watcher', 'health-server'] },
-    help: 'Failures of a subsystem that ended the agent; here none does, so it stays at 0',
+    help: 'Subsystem failures that ended the agent; always 0, because no such failure ends this agent',
   },
   apple_power_combined_watts: {
     type: 'gauge',
@@ -137,7 +137,7 @@ export const metricTable = {
     type: 'counter',
     origin: 'go',
     labels: { outcome: proxyOutcomes },
-    help: 'Requests to the client proxy, by the class of the answer or why there was no engine to ask',
+    help: 'Requests to the client proxy, by the class of the answer or the reason why no engine was asked',
   },
   ingress_requests_total: {
     type: 'counter',
@@ -156,14 +156,14 @@ export const metricTable = {
     type: 'gauge',
     origin: 'ours',
     labels: { kind: watchedKinds },
-    help: 'Whether the watch of a kind of object brings every change (1) or not (0)',
+    help: 'Whether the watch of a kind of object delivers every change (1) or not (0)',
   },
   watch_stale_seconds: {
     type: 'gauge',
     origin: 'ours',
     unit: 'seconds',
     labels: { kind: watchedKinds },
-    help: 'How long what is known of a kind of object has been old; 0 while its watch is live',
+    help: 'Time since the watch of a kind of object was last live; 0 while it is live',
   },
   api_requests_total: {
     type: 'counter',
@@ -175,7 +175,7 @@ export const metricTable = {
     type: 'gauge',
     origin: 'ours',
     unit: 'seconds',
-    help: 'Time since the last heartbeat of the service whose heartbeat is the oldest; at 180 s the cluster calls this agent gone',
+    help: 'Age of the oldest heartbeat among the services; at 180 s the cluster counts this agent as gone',
   },
   reconcile_duration_seconds: {
     type: 'histogram',
@@ -192,7 +192,7 @@ export const metricTable = {
   reconcile_queue_depth: {
     type: 'gauge',
     origin: 'ours',
-    help: 'Services that are looked at or wait for it, without those that wait for a time',
+    help: 'Services being reconciled or waiting for it, without those that wait for a set time',
   },
   server_start_duration_seconds: {
     type: 'histogram',
@@ -206,7 +206,7 @@ export const metricTable = {
     type: 'gauge',
     origin: 'ours',
     perService: true,
-    help: 'Ends of model servers that were not asked for, since one last served; 0 = it serves',
+    help: 'Unexpected ends of the server of a service since one last served; 0 while it serves',
   },
   service_retry_seconds: {
     type: 'gauge',
@@ -231,25 +231,25 @@ export const metricTable = {
     type: 'counter',
     origin: 'ours',
     labels: { outcome: ['admitted', 'InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] },
-    help: 'Answers to starts that asked for memory, by reason where it was refused; a start that waits asks again',
+    help: 'Decisions about starts that asked for memory, by the reason of a refusal; a start that waits asks again',
   },
   runtime_info: {
     type: 'gauge',
     origin: 'ours',
     labels: { runtime: serverRuntimes },
     openLabels: ['version'],
-    help: 'A runtime that is installed here and answered: 1, with its version',
+    help: 'Always 1, for each runtime that is installed here and answers, with its version',
   },
   late_timers_total: {
     type: 'counter',
     origin: 'ours',
-    help: 'Ticks of a timer of 5 s that came more than a second late, as where macOS slows the app (App Nap)',
+    help: 'Ticks of a 5 s timer that came more than a second late, such as when macOS slows the app (App Nap)',
   },
   unloads_total: {
     type: 'counter',
     origin: 'ours',
     labels: { reason: ['pressure', 'displaced', 'idle'] },
-    help: 'Models unloaded without a person: for lack of memory, for a more important one, for lack of requests',
+    help: 'Models that the agent unloaded: for lack of memory, for a service of higher priority, or for lack of requests',
   },
   tokens_total: {
     type: 'counter',
@@ -257,14 +257,14 @@ export const metricTable = {
     perService: true,
     labels: { kind: tokenKinds },
     startsAbsent: true,
-    help: 'Tokens that the servers of a service have read of prompts and generated',
+    help: 'Prompt tokens that the servers of a service have read, and tokens that they have generated',
   },
   tokens_per_second: {
     type: 'gauge',
     origin: 'ours',
     perService: true,
     labels: { kind: tokenKinds },
-    help: 'Rate at which the server of a service read prompts and generated, as it reports',
+    help: 'Rate at which the server of a service reads prompts and generates, as it reports',
   },
   requests_running: {
     type: 'gauge',
@@ -298,20 +298,20 @@ export const metricTable = {
     unit: 'joules',
     perService: true,
     startsAbsent: true,
-    help: 'Share of that energy that belongs to a service, an estimate',
+    help: 'Estimated part of a service in the energy of this machine',
   },
   measured_tokens_total: {
     type: 'counter',
     origin: 'ours',
     perService: true,
     startsAbsent: true,
-    help: 'Generated tokens that the energy of a service belongs to; the quotient is joules per token',
+    help: 'Tokens generated while the energy of a service was measured: energy divided by these is joules per token',
   },
   joules_per_generated_token: {
     type: 'gauge',
     origin: 'ours',
     perService: true,
-    help: 'Energy of a service by its generated tokens, both while power was measured, since the agent began',
+    help: 'Energy per generated token of a service, both counted while power was measured, since the agent started',
   },
   gateway_requests_total: {
     type: 'counter',
@@ -364,7 +364,7 @@ export const metricTable = {
     },
     buckets: tokenBounds,
     isCountedElsewhere: true,
-    help: 'Tokens of one request through the gateway, as the engine says with its answer',
+    help: 'Tokens of one request through the gateway, as the engine reports with its answer',
   },
   gen_ai_server_time_per_output_token_seconds: {
     type: 'histogram',
@@ -373,7 +373,7 @@ export const metricTable = {
     perService: true,
     buckets: perTokenBounds,
     isCountedElsewhere: true,
-    help: 'Time that a token of an answer took after the first, as llama-server says with its answer',
+    help: 'Time per token of an answer after the first, as llama-server reports with its answer',
   },
   metrics_services_left_out: {
     type: 'gauge',

@@ -48,7 +48,7 @@ async function answer(
   response: ServerResponse,
 ): Promise<void> {
   if ((request.url ?? '').split('?', 1)[0] !== '/metrics') {
-    refuse(response, 404, 'There is only /metrics.')
+    refuse(response, 404, 'This server answers /metrics only.')
     return
   }
   if (request.method !== 'GET' && request.method !== 'HEAD') {

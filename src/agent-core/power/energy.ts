@@ -137,11 +137,11 @@ export class Energy implements AsyncDisposable {
 /** One sentence: whether energy is counted, and what to turn on. */
 function howMeasured(power: PowerView | undefined, isKept: boolean): string {
   if (!power)
-    return `Power is not measured: ${turnOn('apple-power-enabled')} measures it while someone views it; with ${turnOn('energy-ledger')}, all the time.`
+    return `Power is not measured: ${turnOn('apple-power-enabled')} measures it while somebody views it; with ${turnOn('energy-ledger')}, all the time.`
   if (power.state === 'unavailable' || power.state === 'failed') return power.message
   return isKept
     ? 'Power is measured all the time.'
-    : `Power is measured only while someone views it: ${turnOn('energy-ledger')} measures it all the time.`
+    : `Power is measured only while somebody views it: ${turnOn('energy-ledger')} measures it all the time.`
 }
 
 const turnOn = (setting: string): string => `\`metal-agent settings set ${setting} on\``

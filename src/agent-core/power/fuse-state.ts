@@ -170,7 +170,7 @@ const ended = {
 }
 const howItEnded = ({ held }: FuseState): string => ended[held?.because ?? 'once']
 
-const oneByOne = 'models start one after the other, the smallest first.'
+const oneByOne = 'models start one at a time, the smallest first.'
 
 /** Why a model is held. */
 export function heldSentence(state: FuseState, { needBytes }: AskedStart, budgetBytes: number | undefined): string {
@@ -192,7 +192,7 @@ export function turnSentence(state: FuseState, behind: string | undefined): stri
 export function fuseSentence(state: FuseState, held: readonly string[]): string {
   if (state.held === null) return `${howItEnded(state)}: ${oneByOne}`
   const waiting = held.length === 0 ? '' : ` Waiting: ${held.join(', ')}.`
-  return `${howItEnded(state)}: models that need more than half of the memory budget are not started until you say so.${waiting}`
+  return `${howItEnded(state)}: models that need more than half of the memory budget do not start until you start them.${waiting}`
 }
 
 /** For the history, once, when the end is noticed. */

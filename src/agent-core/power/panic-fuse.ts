@@ -131,7 +131,7 @@ export class PanicFuse implements Disposable {
       file: join(options.stateDir, 'panic-fuse.json'),
       schema: fuseFile,
       initial: nothingEnded,
-      keeps: 'how this machine ended before, and which models wait for that',
+      keeps: 'how this machine last went down, and which models are held back because of it',
       maxBytes: 65_536,
     })
     return new PanicFuse(options, file)

@@ -259,7 +259,7 @@ export class Power {
     try {
       this.#show(figures)
     } catch (error) {
-      this.#options.log.error('a defect of what takes a reading of power', { error })
+      this.#options.log.error('a defect in the reader of power', { error })
     }
   }
 

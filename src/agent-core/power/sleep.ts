@@ -128,7 +128,7 @@ export class Sleep {
     this.#ticksAwake = 0
     if (this.#isAsleep) return
     this.#tick(lateMs)
-    const text = 'this machine may have slept: all is verified'
+    const text = 'this machine may have slept: everything is checked again'
     this.#options.log.warn('stood still', { lateMs: Math.round(lateMs), text })
     this.#resumeAlone()
   }
@@ -136,7 +136,9 @@ export class Sleep {
   #ticked(lateMs: number): void {
     if (!this.#isAsleep) this.#tick(lateMs)
     if (!this.#isAsleep || ++this.#ticksAwake * defaultEveryMs <= provesAwakeMs) return
-    this.#options.log.warn('no sleep', { text: 'a sleep was announced, but this machine is awake: all is verified' })
+    this.#options.log.warn('no sleep', {
+      text: 'a sleep was announced, but this machine is awake: everything is checked again',
+    })
     this.#resumeAlone()
   }
 

@@ -169,7 +169,7 @@ export class StayAwake implements AsyncDisposable {
     try {
       hold.release()
     } catch (error) {
-      this.#options.log.warn('could not let go of what keeps the system awake', { error })
+      this.#options.log.warn('could not release what keeps the system awake', { error })
     }
     this.#options.onChange()
   }

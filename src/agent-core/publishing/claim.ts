@@ -238,7 +238,7 @@ export class ClaimMemory {
     this.#rival = { ...rival, goneAt }
     const silentMs = this.#now() - goneAt
     if (silentMs >= holderGraceMs) return { kind: 'absent' }
-    const message = `The EndpointSlice of InferenceService ${refKey(target)} is gone; ${rival.holder}, which held it, has the first try for ${holderGraceMs / 1000} s.`
+    const message = `The EndpointSlice of InferenceService ${refKey(target)} is gone; for ${holderGraceMs / 1000} s only ${rival.holder}, which held it, may take it again.`
     return { kind: 'foreign', holder: rival.holder, silentMs, deadInMs: holderGraceMs - silentMs, message }
   }
 

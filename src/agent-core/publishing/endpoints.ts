@@ -271,7 +271,7 @@ export class EndpointsWriter {
       if (settled.kind === 'written') edits.wrote(wish)
       if (settled.kind === 'refused') this.#deny(key, 'Endpoints refused', settled.message)
       if (settled.kind === 'stopped' && settled.result === 'foreign') {
-        this.#deny(key, 'Endpoints left alone', 'Endpoints of this name belong to somebody else.')
+        this.#deny(key, 'Endpoints left alone', 'Something else owns the Endpoints of this name.')
       }
       const isRight = settled.kind === 'stopped' && settled.result === 'nothing to do' && this.#known.has(key)
       if (settled.kind === 'written' || isRight) this.#denials.delete(key)

@@ -46,10 +46,10 @@ export class FirewallWatch implements Disposable {
       this.#cannotAsk = false
       if (notice === this.#notice) return
       this.#notice = notice
-      if (notice !== undefined) log.warn('the firewall is in the way', { text: notice })
+      if (notice !== undefined) log.warn('the firewall blocks clients', { text: notice })
       onChange()
     } catch (error) {
-      if (!this.#cannotAsk) log.warn('the firewall was not asked', { error })
+      if (!this.#cannotAsk) log.warn('firewall not checked', { error })
       this.#cannotAsk = true
     }
   }

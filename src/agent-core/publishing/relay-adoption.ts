@@ -74,7 +74,7 @@ export class RelayAdoption implements Disposable {
     this.#told.set(key, about)
     onNotAdopted(
       key,
-      `LLMKube's controller routes Service ${serviceNameOf(target.name)} to no relay, so no pod reaches this model: a controller older than 0.10 has no relays; --publish auto or direct publishes the model for such a controller too.`,
+      `LLMKube's controller routes Service ${serviceNameOf(target.name)} to no relay, so no pod reaches this model. Controllers older than 0.10 have no relays: set --publish auto or direct for them.`,
     )
   }
 }

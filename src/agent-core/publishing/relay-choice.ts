@@ -180,9 +180,9 @@ export class RelayChoice implements Disposable {
     if (unfitForRelay(target) !== undefined) return
     this.#tried = refKey(target)
     this.#bothSince.set(this.#tried, this.#options.monotonicNow())
-    log.info('is a relay known', {
+    log.info('looking for a relay', {
       key: this.#tried,
-      text: 'the ingress is published beside the address of this machine',
+      text: 'meanwhile the ingress is published beside the address of this machine',
     })
     onChange(this.#tried)
   }

@@ -125,7 +125,7 @@ class Displacements implements Disposable {
     // Protection may have come since the book was asked.
     const target = this.#options.targetOf(key)
     if (!target || target.isProtected || unloadReasons.of(target.uid) || !isOnItsWay(servers.get(key))) return
-    const message = `Evicted so that ${winner} can start, which has a higher priority.`
+    const message = `Evicted so that ${winner}, which has a higher priority, can start.`
     const since = wallTimeOf(now()).toISOString()
     this.#displaced.set(key, { target, freedAt: undefined })
     unloadReasons.unload(target, { kind: 'displaced', since, message, winner, isFreed: false })

@@ -55,7 +55,7 @@ function chooseModel(name: string, namespace: string, found: Model | undefined):
   if (!isGguf(format)) {
     return {
       kind: 'refused',
-      message: `Model ${namespace}/${shown}, the draft model that ${field} names, is of format "${format}", and llama-server drafts with GGUF models alone: name another.`,
+      message: `Model ${namespace}/${shown}, the draft model that ${field} names, is of format "${format}", and llama-server drafts only with GGUF models: name another.`,
     }
   }
   return { kind: 'chosen', draft: { model: name, spec: found.spec.value } }
@@ -64,11 +64,11 @@ function chooseModel(name: string, namespace: string, found: Model | undefined):
 function fileProblem(file: string, { files }: ModelSpec): string | undefined {
   const what = `spec.speculativeDecoding.draftModel names ${JSON.stringify(shortened(file))}`
   if (!files.includes(file)) {
-    return `${what}, which is none of spec.files of the Model: list it there behind the model, or correct it.`
+    return `${what}, which is not among spec.files of the Model: list it there after the model, or correct it.`
   }
   if (files[0] === file)
     return `${what}, the first of spec.files, which is the model that is served: list the model first.`
-  if (!/\.gguf$/i.test(file)) return `${what}, and llama-server drafts with .gguf files alone: name another.`
+  if (!/\.gguf$/i.test(file)) return `${what}, and llama-server drafts only with .gguf files: name another.`
   return undefined
 }
 

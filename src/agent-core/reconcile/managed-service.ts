@@ -460,7 +460,7 @@ export class ManagedService {
 function withOmlxProblem(reading: Reading, problem: string | undefined): Reading {
   const { desired } = reading
   if (problem === undefined || desired.kind !== 'serve') return reading
-  const notice = [desired.notice, `It runs without what it asks of oMLX: ${problem}`]
+  const notice = [desired.notice, `It runs without the settings that it asks oMLX for: ${problem}`]
   return { ...reading, desired: { ...desired, notice: notice.filter((one) => one !== undefined).join(' ') } }
 }
 

@@ -281,7 +281,7 @@ export class Reconciler {
     const isNormal = to === 'normal'
     log[isNormal ? 'info' : 'warn']('memory pressure', { from, to })
     const total = view.figures === undefined ? '' : ` of ${formatBytes(view.figures.totalBytes)}`
-    const message = `Memory pressure went from ${from} to ${to}; the models here have ${formatBytes(memory.heldTogether())}${total}.`
+    const message = `Memory pressure went from ${from} to ${to}; the models here hold ${formatBytes(memory.heldTogether())}${total}.`
     const isNews = from !== 'unknown' && to !== 'unknown'
     this.#admission.pressureChanged()
     for (const key of this.#services.keys()) {

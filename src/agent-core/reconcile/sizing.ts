@@ -54,7 +54,7 @@ export async function sizeUp({ of, models, model, status, argv, env, metal }: Si
   const server = serverArguments(argv({}), env)
   const sideCount = namedFiles(server).length
   if (sideCount > maxSideFiles) {
-    return unknown(`It names ${sideCount} files beside the model; at most ${maxSideFiles} are looked at. Name fewer.`)
+    return unknown(`It names ${sideCount} files beside the model; at most ${maxSideFiles} can be counted. Name fewer.`)
   }
   const sides = await sideFiles(models, server)
   const matches = await matchTensors(

@@ -105,7 +105,7 @@ export const filesIn = (args: readonly string[], table: FlagTable): readonly str
 
 /** Undefined where the text may stand as the value of a flag that takes any text. */
 export const textProblem = (text: string): string | undefined => {
-  if (text.includes('\0')) return 'its value holds a zero byte'
+  if (text.includes('\0')) return 'its value contains a zero byte'
   return text.startsWith('-') && !number.test(text) ? 'its value must not begin with a dash' : undefined
 }
 

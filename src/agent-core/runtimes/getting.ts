@@ -103,7 +103,7 @@ async function workFor(
 ): Promise<Work> {
   const source = sources[runtime]
   const program = programOf(runtime)
-  if (!source) throw new GettingError(`It is installed by hand. ${program.notInstalled[options.system]}`)
+  if (!source) throw new GettingError(`It cannot be installed from here. ${program.notInstalled[options.system]}`)
   const own = await environmentsOf(options, runtime)
   if (deed === 'install') {
     if (own.current === undefined) return installation(runtime, source, options, by)
@@ -115,7 +115,7 @@ async function workFor(
     const python = by ?? (await pythonInstaller(options))
     // What Homebrew installs beside it would not count.
     if (python === 'brew')
-      throw new GettingError(`Metalbar installed it: remove it first, then install it by Homebrew.`)
+      throw new GettingError(`Metalbar installed it: remove it first, then install it with Homebrew.`)
     return { ...(await installation(runtime, source, options, python)), deed }
   }
   if (deed === 'rollback') {

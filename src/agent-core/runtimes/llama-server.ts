@@ -315,7 +315,7 @@ const causes: readonly KnownCause[] = [
   },
   {
     says: /invalid magic characters: '<[!a-z?]/i,
-    advice: () => 'The model file is a web page: correct spec.source of the Model, which has to name the file itself.',
+    advice: () => 'The model file is a web page: correct spec.source of the Model, which must name the file itself.',
   },
   {
     says: /invalid magic|bad magic|failed to read magic/i,

@@ -33,7 +33,7 @@ const flags: FlagTable = new Map([
   ...refused('a draft model is not counted against the memory of this machine yet', '--draft-model --num-draft-tokens'),
   ...refused('its folder could be any folder of this machine', '--adapter-path'),
   ...refused('the template of the model is what its clients expect', '--chat-template'),
-  ...refused('the model is served by this machine alone', '--pipeline'),
+  ...refused('only this machine serves the model', '--pipeline'),
   ...refused('the server would only print something and exit', '-h --help'),
 ])
 

@@ -32,7 +32,7 @@ export const ollamaRuntime: DaemonRuntime = {
   port: 'ollamaPort',
   portFlag: '--ollama-port',
   howToStart:
-    'open the Ollama app, run "ollama serve" or have it started here (--ollama-start), or say with --ollama-port where it listens; "brew install ollama" installs it',
+    'open the Ollama app, run "ollama serve", have the agent start it (--ollama-start), or say with --ollama-port where it listens; "brew install ollama" installs it',
   start: {
     setting: { name: 'ollamaStart', flag: '--ollama-start', program: 'ollamaBin' },
     program: {

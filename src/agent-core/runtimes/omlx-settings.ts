@@ -104,7 +104,7 @@ interface Place {
 function placesOf({ model, spec }: OmlxClaim): Place[] {
   const caches = cacheFields.flatMap((field) => {
     const value = stated(spec, field)
-    const scope = 'one oMLX serves both and has one for all its models'
+    const scope = 'one oMLX serves both and has only one value for all its models'
     return value === undefined ? [] : [{ of: field, field, value, scope }]
   })
   const bits = turboQuantBits(spec)
@@ -156,4 +156,4 @@ const conflictSentence = (
   { field, value, scope }: Place,
   other: { readonly key: string; readonly value: string } | undefined,
 ): string =>
-  `spec.${field} is ${value} here and ${other?.value ?? ''} in ${other?.key ?? ''}, and ${scope}: it waits until both have the same value or ${other?.key ?? 'that one'} is gone. Change one of them, or serve one by another runtime.`
+  `spec.${field} is ${value} here and ${other?.value ?? ''} in ${other?.key ?? ''}, and ${scope}: it waits until both have the same value or ${other?.key ?? 'that one'} is gone. Change one of them, or serve one with another runtime.`

@@ -17,7 +17,7 @@ export const omlxRuntime: DaemonRuntime = {
   port: 'omlxPort',
   portFlag: '--omlx-port',
   howToStart:
-    'open the oMLX app, run "omlx serve" or have one started here (--omlx-start), or say with --omlx-port where it listens; https://github.com/jundot/omlx says how it is installed',
+    'open the oMLX app, run "omlx serve", have the agent start it (--omlx-start), or say with --omlx-port where it listens; https://github.com/jundot/omlx says how to install it',
   // Servers under development have this port too: they are not asked on a machine that never had an oMLX.
   mayRun: async (port) => port !== defaultOmlxPort || (await isThere(omlxBasePath())),
   start: {

@@ -412,7 +412,7 @@ class Keeper {
       try {
         againMs = await this.#look()
       } catch (error) {
-        this.#options.log.error('a daemon could not be looked after', { runtime: this.#runtime.name, error })
+        this.#options.log.error('upkeep of a daemon failed', { runtime: this.#runtime.name, error })
         againMs = this.#lookEveryMs
       }
     }

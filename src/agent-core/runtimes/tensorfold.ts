@@ -12,13 +12,13 @@ const flags: FlagTable = new Map([
   ...allowed('number', '--max-tokens'),
 
   ...ours('the agent decides where the server listens', '--host --port'),
-  ...ours('clients call the model as its Model is named', '--name --alias'),
+  ...ours('clients call the model by the name of its Model', '--name --alias'),
   ...ours('spec.contextSize says how long a conversation may be', '--context'),
   ...ours('spec.parallelSlots says how many requests are answered at once', '--parallel'),
-  ...ours('the server fetches nothing, not even news of a later version', '--no-update-check'),
+  ...ours('the server fetches nothing, and does not check for newer versions', '--no-update-check'),
   ...ours('conversations are not written to the disk', '--snapshot-dir'),
 
-  ...refused('the model is served by this machine alone', '--tp --rank --master --master-port'),
+  ...refused('only this machine serves the model', '--tp --rank --master --master-port'),
   ...refused('its memory is not counted yet', '--prompt-cache-gib --drafter --backend'),
   ...refused('it makes the server fetch images from wherever a request says', '--vision-urls'),
   ...refused('the gateway in front of it checks keys', '--api-key --api-key-file'),

@@ -83,7 +83,7 @@ async function look({ platform, ledger, log, stateDir }: AdoptionOptions): Promi
     ledger.host(),
     platform.processes(),
     platform.workplaces().catch((error: unknown) => {
-      log.warn('workplaces of processes not seen', { error })
+      log.warn('working directories of processes not read', { error })
       if (lacksFiles(error)) throw error
       return []
     }),

@@ -282,8 +282,8 @@ export class DaemonModel implements ServedModel {
   async #introduce(): Promise<void> {
     const { title, ownLog, output } = this.#options.daemon
     const elsewhere = output
-      ? '; what it prints meanwhile stands here behind a |'
-      : ownLog && `; what ${title} logs itself is ${await ownLog()}`
+      ? '; its output in the meantime is shown here after a |'
+      : ownLog && `; its own log is ${await ownLog()}`
     await this.#note(`${title} will serve ${this.#engine.model}${elsewhere ?? ''}`)
     void this.#copyOutput()
   }

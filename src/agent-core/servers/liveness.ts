@@ -130,7 +130,7 @@ export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefi
     const look = await vitals.look(pulse !== steadyPulse)
     if (signal.aborted) return undefined
     if (look.kind === 'cannotAsk') {
-      if (wasAsked) watch.onTrouble('could not ask a server whether it is well', look.reason)
+      if (wasAsked) watch.onTrouble('could not check the health of a server', look.reason)
       wasAsked = false
       continue
     }
@@ -239,7 +239,7 @@ class Vitals {
         suspended: processes.some(({ suspended }) => suspended),
       }
     } catch (error) {
-      onTrouble('could not look at the processes of a server', error)
+      onTrouble('could not read the processes of a server', error)
       return undefined
     }
   }

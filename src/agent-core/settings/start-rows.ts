@@ -47,7 +47,7 @@ const listenerRows = {
     section: 'Network',
     prominence: 'advanced',
     flag: 'ingress-port',
-    help: 'port, on every address, at which the relays of LLMKube 0.10 reach models by TLS; nothing listens there while no service is published that way',
+    help: 'port, on every address, at which relays of LLMKube 0.10 reach models over TLS; the agent listens there only while a service is published through a relay',
   },
   uiPort: {
     kind: 'port',
@@ -57,7 +57,7 @@ const listenerRows = {
     section: 'Network',
     prominence: 'advanced',
     flag: 'ui',
-    help: 'serve the window for a browser on 127.0.0.1, at this port or any free one, and print its address',
+    help: 'serve the window to browsers on 127.0.0.1, at this port or any free one, and print its address',
   },
   metricsAddress: {
     kind: 'text',
@@ -139,7 +139,7 @@ const hostIp = z.string({ error: hostIpMessage }).check((context) => {
 const rootsMessage = 'must be folders separated by commas, each an absolute path or one that begins with ~/'
 const modelRoots = z.array(z.string().regex(/^(?:\/|~(?:\/|$))/, rootsMessage), { error: rootsMessage })
 
-const variablesMessage = 'must be names of variables separated by commas, without those that no server may ever get'
+const variablesMessage = 'must be names of variables separated by commas, none of them one that no server may ever get'
 const variableNames = z.array(
   z.string().refine((name) => judgeVariable(name, [name]) === 'passed', variablesMessage),
   { error: variablesMessage },
@@ -163,7 +163,7 @@ const leaseNamespaceMessage = 'must be the name of a namespace, of at most 63 ch
 const zoneMessage = 'must be at most 63 letters, digits, dots, dashes and underscores, as the value of a label'
 
 const intervalMessage = 'must be from 0 to 24h'
-const thresholdMessage = 'must be a fraction of all memory from 0 to below 1, such as 0.2'
+const thresholdMessage = 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'
 
 /** Every setting that counts only as the agent is started with it. Those that a person may change later are in the contract. */
 export const startRows = {
@@ -205,7 +205,7 @@ export const startRows = {
     section: 'Cluster',
     prominence: 'advanced',
     flag: 'zone',
-    help: 'where this machine is, such as office, as its Lease tells it',
+    help: 'where this machine is, such as office; its Lease says so',
   },
   modelStore: {
     kind: 'path',
@@ -223,7 +223,7 @@ export const startRows = {
     section: 'Models',
     prominence: 'advanced',
     flag: 'allowed-model-roots',
-    help: 'comma-separated folders of this machine, absolute or with ~/, whose models a Model may name by path',
+    help: 'comma-separated folders of this machine, absolute or with ~/, from which a Model may name files by path',
   },
   allowedDownloadHosts: {
     kind: 'list',
@@ -276,7 +276,7 @@ export const startRows = {
     section: 'Runtimes',
     prominence: 'advanced',
     flag: 'allow-unsafe-extra-args',
-    help: 'pass on arguments of spec.extraArgs that can run programs, read and write files of this user or are not known',
+    help: 'pass on arguments of spec.extraArgs that can run programs, read or write files of this user, or are unknown',
   },
   allowedEnv: {
     kind: 'list',
@@ -286,7 +286,7 @@ export const startRows = {
     section: 'Runtimes',
     prominence: 'advanced',
     flag: 'allowed-env',
-    help: 'comma-separated names of the variables of spec.env that a server gets',
+    help: 'comma-separated names of the variables that a server gets from spec.env',
   },
   llamaServerPort: {
     kind: 'port',
@@ -297,7 +297,7 @@ export const startRows = {
     prominence: 'advanced',
     flag: 'llama-server-port',
     flagTakes: negativeMeansZero,
-    help: 'fixed port of llama-server, so that only one service fits',
+    help: 'fixed port of llama-server, which leaves room for only one service',
   },
   mlxServerPort: {
     kind: 'port',
@@ -307,7 +307,7 @@ export const startRows = {
     prominence: 'advanced',
     flag: 'mlx-server-port',
     flagTakes: negativeMeansZero,
-    help: 'port of the first mlx-server, where it is free; further ones get a free port; 0 = a free port for each',
+    help: 'port of the first mlx-server, if it is free; further ones get any free port; 0 = any free port for each',
   },
   ollamaPort: {
     kind: 'port',
@@ -317,7 +317,7 @@ export const startRows = {
     prominence: 'advanced',
     flag: 'ollama-port',
     flagTakes: negativeMeansZero,
-    help: 'port on 127.0.0.1 of an Ollama that a person runs, or that --ollama-start starts; 0 = there is none',
+    help: 'port on 127.0.0.1 of the Ollama that a person runs or --ollama-start starts; 0 = no Ollama',
   },
   omlxPort: {
     kind: 'port',
@@ -327,7 +327,7 @@ export const startRows = {
     prominence: 'advanced',
     flag: 'omlx-port',
     flagTakes: negativeMeansZero,
-    help: 'port on 127.0.0.1 of an oMLX that a person runs, or that --omlx-start starts; 0 = there is none',
+    help: 'port on 127.0.0.1 of the oMLX that a person runs or --omlx-start starts; 0 = no oMLX',
   },
   portRange: {
     kind: 'portRange',
@@ -346,7 +346,7 @@ export const startRows = {
     prominence: 'advanced',
     flag: 'memory-watchdog-interval',
     flagTakes: negativeMeansZero,
-    help: 'how often memory is checked; 0 = only when a server starts, ends or waits for memory, or when somebody asks',
+    help: 'how often memory is checked; 0 = only when a server starts, ends or waits for memory, or when somebody views it',
   },
   memoryPressureWarning: {
     kind: 'fraction',
@@ -355,7 +355,7 @@ export const startRows = {
     section: 'Memory',
     prominence: 'advanced',
     flag: 'memory-pressure-warning',
-    help: 'available fraction below which memory is short',
+    help: 'fraction of memory still available below which memory is short',
   },
   memoryPressureCritical: {
     kind: 'fraction',
@@ -364,16 +364,16 @@ export const startRows = {
     section: 'Memory',
     prominence: 'advanced',
     flag: 'memory-pressure-critical',
-    help: 'available fraction below which memory is critically short, and nothing is started',
+    help: 'fraction of memory still available below which memory is critically short and nothing starts',
   },
   hostIp: {
     kind: 'text',
     schema: hostIp,
-    defaultMeans: 'chosen among its network interfaces',
+    defaultMeans: 'chosen from its network interfaces',
     section: 'Network',
     prominence: 'advanced',
     flag: 'host-ip',
-    help: 'address of this host as the cluster reaches it, of IPv4 or IPv6',
+    help: 'IPv4 or IPv6 address at which the cluster reaches this machine',
   },
   powermetrics: {
     kind: 'path',

@@ -29,7 +29,7 @@ export async function ensureSocketFolder(socketPath: string, stateDir: string): 
   await mkdir(folder, { recursive: true, mode: 0o700 })
   if (folder !== path.resolve(stateDir)) {
     const found = await lstat(folder)
-    if (found.isSymbolicLink()) throw new Error(`${folder} is a symbolic link, which somebody else may point elsewhere`)
+    if (found.isSymbolicLink()) throw new Error(`${folder} is a symbolic link, which another user may point elsewhere`)
     // The entry itself is looked at: another user's could become a link before the next look.
     if (found.uid !== process.geteuid?.()) throw new Error(`${folder} belongs to user ${found.uid}`)
   }

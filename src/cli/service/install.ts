@@ -65,11 +65,11 @@ function kindFor({ daemon = false }: InstallRequest, { platform, user, isRoot }:
   if (platform === 'linux') {
     if (!daemon) return 'systemdUser'
     throw new VerbError(
-      `--daemon is for macOS. On Linux the service of a user runs with nobody logged in where that user lingers: ${lingerCommand(user)}`,
+      `--daemon is for macOS. On Linux a user service runs with nobody logged in once lingering is on: ${lingerCommand(user)}`,
     )
   }
   if (daemon && isRoot && user.id === 0) {
-    throw new VerbError('Model servers do not run as root: name the user whose agent it is with --user.')
+    throw new VerbError('Model servers do not run as root: name the user to run the agent as with --user.')
   }
   return daemon ? 'launchDaemon' : 'launchAgent'
 }

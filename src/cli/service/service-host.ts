@@ -19,7 +19,7 @@ import { exitCodes, type CliIo } from '../io.ts'
 export async function serviceHost(io: CliIo, userName?: string): Promise<InstallationHost> {
   const { platform, env, homeDir } = io
   if (platform !== 'darwin' && platform !== 'linux')
-    throw new VerbError('A service is kept by launchd or systemd alone.')
+    throw new VerbError('Only launchd and systemd can run the service.')
   const host = hostOfThisUser({ platform, env, homeDir })
   const { isRoot, user } = host
   const sudoer = env['SUDO_USER']
@@ -30,7 +30,7 @@ export async function serviceHost(io: CliIo, userName?: string): Promise<Install
   }
   if (!path.isAbsolute(homeDir)) {
     throw new VerbError(
-      'HOME names no folder, so the place of the service and its state is not known: set it, and run this again.',
+      'HOME names no folder, so it is not known where the service and its state belong: set HOME, and run this again.',
     )
   }
   return host

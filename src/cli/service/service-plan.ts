@@ -96,7 +96,7 @@ export function serviceFlags(args: readonly string[], where: Where): ServiceFlag
   try {
     const request = parseRunArguments(args, defaults, cwd)
     if (request.kind !== 'run') {
-      throw new VerbError(`--${request.kind} starts no agent, so no service can have it.`)
+      throw new VerbError(`--${request.kind} starts no agent, so a service cannot use it.`)
     }
     const { settings } = request
     const { stateDir, modelStore } = settings

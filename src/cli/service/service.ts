@@ -90,7 +90,7 @@ function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
     pid === undefined
       ? 'It does not run'
       : `It runs as process ${pid}${runningSince === undefined ? '' : ` since ${runningSince}`}`
-  const ended = lastExit === undefined ? restartsText(found.restarts) : `ended last with ${lastExit}`
+  const ended = lastExit === undefined ? restartsText(found.restarts) : `last ended with ${lastExit}`
   const waits = waitsFor === undefined ? [] : [`It waits: process ${waitsFor} serves from its state folder.`]
   const isOther = version !== undefined && version !== thisVersion
   const versionLine =

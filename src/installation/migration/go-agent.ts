@@ -152,7 +152,7 @@ export const leftOut = ({ given, ignored }: GoAgentCommand): string[] => [
   }),
   ...(ignored.length > 0
     ? [
-        `${JSON.stringify(ignored.join(' '))} is left out: the Go agent ignored it, because it follows a word that is not a flag.`,
+        `${JSON.stringify(ignored.join(' '))} is left out: the Go agent ignored it, because it comes after a word that is not a flag.`,
       ]
     : []),
 ]

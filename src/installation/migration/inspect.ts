@@ -131,7 +131,7 @@ export async function inspect(world: MigrationWorld, options: InspectOptions): P
 }
 
 const nothingFound =
-  'There is no Go agent here: no plist of it in ~/Library/LaunchAgents, /Library/LaunchAgents and /Library/LaunchDaemons, and no process. Name a plist that lies elsewhere with --plist; without one, install this agent with metal-agent install.'
+  'There is no Go agent here: no plist of it in ~/Library/LaunchAgents, /Library/LaunchAgents and /Library/LaunchDaemons, and no process. If its plist is elsewhere, name it with --plist; otherwise install this agent with metal-agent install.'
 
 async function chosenJob(
   { host }: MigrationWorld,
@@ -172,7 +172,7 @@ async function chosenAgent(host: InstallationHost, running: readonly GoAgentProc
 function tooManyAgents({ pid }: GoAgentProcess, others: readonly GoAgentProcess[]): string {
   const named = others.map((one) => `process ${one.pid} (${one.commandLine.slice(0, 120)})`).join(' and ')
   const pids = others.map((one) => one.pid).join(' ')
-  return `${others.length + 1} Go agents run; process ${pid} would be moved. End ${named} with "kill ${pids}", or have it done with --stop-others.`
+  return `${others.length + 1} Go agents run; process ${pid} would be moved. End ${named} with "kill ${pids}", or use --stop-others.`
 }
 
 function commandOf(job: GoAgentJob | undefined, agent: GoAgentProcess | undefined, problems: string[]): GoAgentCommand {
@@ -181,14 +181,14 @@ function commandOf(job: GoAgentJob | undefined, agent: GoAgentProcess | undefine
   } catch (error) {
     if (!(error instanceof FlagError)) throw error
     const where = job?.file ?? `The command line of process ${agent?.pid ?? 0}`
-    problems.push(`${where} has a flag that the Go agent does not take either. ${error.message}`)
+    problems.push(`${where} has a flag that the Go agent does not know. ${error.message}`)
     return readGoAgentCommand([])
   }
 }
 
 /** One sentence why nothing can be said of the cluster. */
 const clusterSilence = (error: unknown): string =>
-  `The cluster does not answer, and without it no service can change hands: ${messageOf(error).replace(/\.$/, '')}.`
+  `The cluster does not answer, and no service can move without it: ${messageOf(error).replace(/\.$/, '')}.`
 
 function contextOf(
   host: InstallationHost,
@@ -247,7 +247,7 @@ async function jobProblem({ user }: InstallationHost, { domain, label, file }: G
   return access(folder, constants.W_OK).then(
     () => [],
     () => [
-      `${folder} is not writable by this user, so the plist could not be taken out of it: move it first, with ${move}.`,
+      `${folder} is not writable by this user, so the plist could not be moved out of it: move it first with ${move}.`,
     ],
   )
 }

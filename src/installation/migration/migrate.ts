@@ -226,7 +226,7 @@ async function endGoAgent(world: MigrationWorld, { job, agent, strays }: Inspect
   // The Go agent had the port for /healthz and /metrics when ours started.
   const snapshot = await world.ownAgent()
   if (snapshot?.notices.some((notice) => notice.startsWith('There is no /healthz')) !== true) return
-  tell('Starting this agent again, so that it gets the port of /healthz and /metrics; the servers keep running.')
+  tell('Restarting this agent so that it gets the port of /healthz and /metrics; the servers keep running.')
   await world.service.restart()
   await untilLive(world)
 }
@@ -256,7 +256,7 @@ async function untilLive({ ownAgent, signal }: MigrationWorld): Promise<void> {
     if (snapshot) said = snapshot.cluster.message
     await delay(lookEveryMs)
   }
-  throw new InstallationError(`The agent was started but does not see the cluster: ${said}`)
+  throw new InstallationError(`The agent was started but cannot read the cluster: ${said}`)
 }
 
 /** A server that cannot start for one of these reasons does not serve a minute later either. */
@@ -318,9 +318,9 @@ async function verify(
     const where = `${key}: Service ${clusterIP} leads to ${address}:${port}, which`
     if (isRelayed) {
       const isKnown = (await pinAt(address, port)) === slice.metadata.annotations[annotations.ingressPin]
-      if (!isKnown) return { isWell: false, sentence: `${where} does not show the key that relays know.` }
+      if (!isKnown) return { isWell: false, sentence: `${where} does not present the key that relays know.` }
       const said = await answerOf('127.0.0.1', enginePort ?? 0, spec.mode)
-      return { isWell: true, sentence: `${where} shows the key that relays know; its server ${said}.` }
+      return { isWell: true, sentence: `${where} presents the key that relays know; its server ${said}.` }
     }
     return await answerOf(address, port, spec.mode).then(
       (said) => ({ isWell: true, sentence: `${where} ${said}.` }),
@@ -356,7 +356,7 @@ export async function answerOf(address: string, port: number, mode: string | und
     () => false,
   )
   const base = `http://${isReached ? address : '127.0.0.1'}:${port}`
-  const how = isReached ? '' : ' (asked by loopback, for this machine does not reach itself by its address)'
+  const how = isReached ? '' : ' (asked over loopback, because this machine does not reach itself at that address)'
   if (mode === 'embedding' || mode === 'rerank') {
     const status = await statusOf(`${base}/health`, answerLimitMs)
     if (status !== 200) throw new Error(`/health answers ${status}.`)

@@ -121,7 +121,7 @@ function identityNotes({ identity, cluster }: Findings): string[] {
   return identity?.pin === undefined || pins.every((pin) => pin === identity.pin)
     ? []
     : [
-        `The cluster knows another key than the one in ${identity.folder}, which the Go agent would use from its next start on: LLMKube's controller starts each relay again.`,
+        `The cluster knows another key than the one in ${identity.folder}, which the Go agent would use from its next start on: LLMKube's controller will restart each relay.`,
       ]
 }
 
@@ -146,7 +146,7 @@ function environmentNotes(job: GoAgentJob | undefined): string[] {
   if (others.length > 0) {
     const are = others.length === 1 ? 'is' : 'are'
     notes.push(
-      `${others.join(', ')} of the plist's environment ${are} not taken over: servers here get no variables of the agent's.`,
+      `${others.join(', ')} of the plist's environment ${are} not taken over: servers here do not get the agent's variables.`,
     )
   }
   return notes
@@ -265,10 +265,10 @@ export function planText(plan: MigrationPlan): string {
 }
 
 const whyOnce =
-  "A server of the Go agent cannot be taken over as it runs: it belongs to that agent's process group, which launchd ends with it, and its output goes nowhere. One model after the other changes hands while the others keep serving."
+  "A running server of the Go agent cannot be taken over: it belongs to that agent's process group, which launchd ends with the agent, and its output goes nowhere. The models move one at a time while the others keep serving."
 
 const whyTogether =
-  'Relays ask the Go agent itself, which passes their requests on to its servers: it ends, with all of them, in a moment without a request, and this agent listens at its port from then on and starts the models.'
+  'Relays connect to the Go agent, which forwards their requests to its servers. At a moment without requests the Go agent ends with all of them; this agent then listens at its port and starts the models.'
 
 /** From here on the Go agent's share of memory and ours differ. */
 const bigMemoryBytes = 128 * 2 ** 30
@@ -287,25 +287,21 @@ function changedDefaults({ command, totalBytes, job, ownLog, identity }: Finding
         })
       : differs(
           'each model is compared with the budget by itself',
-          'all models together have to fit, so a model that was started beside others may wait for memory',
+          'all models together have to fit, so a model may wait for memory beside others',
           { flag: 'memory-fraction' },
         ),
     differs('the longest start of a server', 'the longest time without progress while a model loads', {
       flag: 'llama-server-startup-timeout',
     }),
-    differs(
-      'so many failed looks at the cluster end the agent and its models',
-      'a cluster that does not answer ends nothing',
-      {
-        flag: 'max-watch-failures',
-      },
-    ),
+    differs('that many watch failures end the agent and its models', 'a cluster that does not answer ends nothing', {
+      flag: 'max-watch-failures',
+    }),
     given('allow-unsafe-extra-args') !== true &&
       differs('every argument of spec.extraArgs is passed on', 'only those that change how llama-server computes', {
         ...{ flag: 'allow-unsafe-extra-args', keep: '--allow-unsafe-extra-args' },
       }),
     given('allowed-download-hosts') === '' &&
-      differs('models are fetched from any address', 'from public addresses and those that are listed', {
+      differs('models are downloaded from any address', 'from public addresses and those that are listed', {
         ...{ flag: 'allowed-download-hosts', keep: '--allowed-download-hosts NAS.LAN' },
       }),
     identity === undefined &&
@@ -318,7 +314,7 @@ function changedDefaults({ command, totalBytes, job, ownLog, identity }: Finding
         'the context of the kubeconfig that is current at each start',
         'the context that was served first, until another is chosen with "metal-agent context use"',
       ),
-    differs('the Mac may go to sleep under its models', 'on mains it stays awake while models load or answer', {
+    differs('the Mac may go to sleep while models run', 'on mains it stays awake while models load or answer', {
       keep: '--sleep-policy never',
     }),
     differs(`the log is ${job?.logFile ?? 'where it was started'}`, `the log is in ${ownLog}`),

@@ -24,7 +24,7 @@ type Running = Pick<Platform, 'isRunning'>
 export async function pause({ pid, startTime }: GoAgentProcess, platform: Running): Promise<void> {
   if ((await platform.isRunning({ pid, startTime })) && signalled(pid, 'SIGSTOP')) return
   throw new InstallationError(
-    `The Go agent that was looked at, process ${pid}, has ended in the meantime: run this again, which checks again and continues.`,
+    `The Go agent that was checked, process ${pid}, has ended in the meantime: run this again, which checks again and continues.`,
   )
 }
 
@@ -140,7 +140,7 @@ export async function resume(world: MigrationWorld, { job: kept, byHand }: Migra
   const started = await eventually(async () => (await findGoAgents(platform, [job.program], undefined))[0])
   if (!started) {
     throw new InstallationError(
-      `${job.label} was loaded, and no process of it is there: its log ${job.logFile ?? ''} says why.`,
+      `${job.label} was loaded, but no process of it is running: its log ${job.logFile ?? ''} says why.`,
     )
   }
   tell(`The Go agent runs again (process ${started.pid}) and loads its models.`)
@@ -157,7 +157,7 @@ async function startAgain(host: InstallationHost, { domain, label, file }: GoAge
   })
   if (pid !== undefined) return
   throw new InstallationError(
-    `launchd loaded ${file} and does not start it: ${shellCommand(['launchctl', 'print', `${domain}/${label}`])} says why.`,
+    `launchd loaded ${file} but does not start it: ${shellCommand(['launchctl', 'print', `${domain}/${label}`])} says why.`,
   )
 }
 

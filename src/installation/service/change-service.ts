@@ -157,7 +157,7 @@ async function onlyService(kind: ServicePlan['kind'], host: InstallationHost): P
 
 function changedByHand({ manager, problem }: InstalledService, changes: readonly string[]): string {
   const shown = changes.length === 0 ? ' ' : ` What would change:\n${changes.map((line) => `  ${line}\n`).join('')}`
-  return `${manager.file} ${problem ?? ''}, so it was left as it is.${shown}With --force it is replaced, and kept aside in the state folder.`
+  return `${manager.file} ${problem ?? ''}, so it was left as it is.${shown}--force replaces it and keeps a copy in the state folder.`
 }
 
 /** The last step first; where that fails too, the sentence says both. */

@@ -64,7 +64,7 @@ async function readService(manager: ServiceManager): Promise<InstalledService | 
     return undefined
   } catch (error) {
     if (kind === 'launchDaemon' && hasCode(error, 'EACCES')) {
-      const problem = 'may be read by root alone: run this again with sudo in front'
+      const problem = 'may be read only by root: run this again with sudo in front'
       return { manager, text: '', mode: 0o600, isUnread: true, problem }
     }
     throw new InstallationError(`${file} cannot be read: ${messageOf(error)}; nothing was changed.`, { cause: error })

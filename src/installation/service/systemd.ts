@@ -131,7 +131,7 @@ export class SystemdService implements ServiceManager {
 
   constructor(host: InstallationHost) {
     this.file = serviceFile('systemdUser', host)
-    this.starts = `when ${host.user.name} logs in, or with the machine where that user lingers`
+    this.starts = `when ${host.user.name} logs in, or at boot if lingering is on for that user`
     this.#host = host
   }
 

@@ -43,7 +43,7 @@ export async function openCluster({ kubeconfig, context, server, env }: ClusterR
   const pinned = await PinnedContext.load({ file: kubeconfig, context, isKept: true, env })
   if (pinned.server !== server) {
     throw new Error(
-      `Context "${context}" was ${server} when this machine served it last and names ${pinned.server} now, so nothing is deleted there.`,
+      `Context "${context}" pointed to ${server} when this machine last served it and now points to ${pinned.server}, so nothing is deleted there.`,
     )
   }
   return new KubeApi(pinned)

@@ -143,7 +143,7 @@ async function lookAtFiles(kind: TraceKind, places: FilePlaces): Promise<Found> 
   return {
     places: await sized(files),
     stays: [
-      ...all.filter((file) => open.includes(file)).map((file) => `${file} goes when the app has ended.`),
+      ...all.filter((file) => open.includes(file)).map((file) => `${file} is removed once the app has ended.`),
       ...(isState ? await strangers(places) : []),
       ...(keptPlist === undefined ? [] : [whyKept(keptPlist)]),
     ],

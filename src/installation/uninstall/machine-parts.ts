@@ -203,7 +203,7 @@ export const servicePart = (host: InstallationHost, tell: (sentence: string) => 
 
 function whyItStays({ manager: { file }, plan, problem = '', isUnread }: InstalledService): string {
   if (isUnread === true) {
-    return `${file} may be read by root alone, so it is not known whose service it is: sudo metal-agent uninstall removes it.`
+    return `${file} may be read only by root, so it is not known whose service it is: sudo metal-agent uninstall removes it.`
   }
   return plan?.userName === undefined
     ? `${file} ${problem}: Metalbar did not write it.`

@@ -26,7 +26,7 @@ export const activityWords = {
   filterHint: 'A service, or a word',
   problemsOnly: 'Only problems',
   nothing: 'Nothing has happened yet.',
-  noMatch: 'No match among what is shown.',
+  noMatch: 'Nothing in the list matches.',
   more: 'Show more',
   open: (name: string) => `Show ${name}`,
   kinds: {

@@ -33,10 +33,10 @@ export const firstRunWords = {
   definitions:
     'Or only its definitions, which are enough for this machine; helm then installs the rest with --set crds.install=false:',
   copyDefinitions: 'Copy the kubectl line',
-  login: 'Log in again as for kubectl. This shows in a terminal whether the cluster accepts you:',
+  login: 'Log in again as for kubectl. Run this in a terminal to see whether the cluster accepts you:',
   rights: 'A cluster administrator can grant the rights with these commands. Fill in ADMIN at their beginning.',
   copyRights: 'Copy commands for the rights',
-  showRights: 'What these commands say',
+  showRights: 'The commands',
   furtherRights: 'Optional rights',
   copyFurther: (number: number) => `Copy commands ${number}`,
   address: 'Address',
@@ -75,7 +75,7 @@ export const placeWords = {
   serveOne: (context: string) => `Serve ${context}`,
   serveSure: 'The models of the current cluster stop, and this machine serves the other cluster.',
   production: (context: string, server: string) =>
-    `${context}${server === '' ? '' : ` (${server})`} is called production: this machine would claim and serve what its InferenceServices ask for.`,
+    `${context}${server === '' ? '' : ` (${server})`} has production in its name: this machine would claim and serve its InferenceServices.`,
   serveNow: 'Yes, serve it',
   stay: 'Stay',
   contextNeedsShell: 'A page in a browser cannot choose the cluster. Run in a terminal on this Mac:',

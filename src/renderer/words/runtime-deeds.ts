@@ -22,7 +22,7 @@ export const deedWords = {
   commands: 'These commands run on this machine, one after the other:',
   command: 'Command',
   folder: (deed: RuntimeDeed, folder: string) =>
-    deed === 'rollback' ? `The version in ${folder} is used again.` : `${folder} is deleted.`,
+    deed === 'rollback' ? `The version in ${folder} will be used again.` : `${folder} will be deleted.`,
   stay: 'Cancel',
   running: (deed: RuntimeDeed, name: string) => `${doing[deed]} ${name}…`,
   output: 'What the commands print',

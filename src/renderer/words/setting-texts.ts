@@ -28,12 +28,12 @@ const mlxRuntime = (name: string) => ({
 export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   kubeconfig: {
     title: 'Kubeconfig',
-    help: 'The file that says how clusters are reached.',
+    help: 'The file that says how to reach clusters.',
     more: 'Left empty: $KUBECONFIG, then the service account in a Pod, then ~/.kube/config.',
   },
   namespace: {
     title: 'Namespace',
-    help: 'Serves this namespace only. Left empty: all namespaces.',
+    help: 'Serves only this namespace. Left empty: all namespaces.',
     wants: 'the name of a namespace, of at most 63 characters',
   },
   llamaServer: {
@@ -105,7 +105,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   diskReserveBytes: {
     title: 'Disk space to leave free',
     help: 'A download that would leave less does not start.',
-    more: 'Counts on the disk of the model folder. 0 = 1 % of the disk, at most 2 GiB (2.1 GB).',
+    more: 'Applies to the disk of the model store. 0 = 1 % of the disk, at most 2 GiB (2.1 GB).',
   },
   partialKeepMs: {
     title: 'Keep partial downloads for',
@@ -126,7 +126,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   memoryMarginBytes: {
     title: 'How far a model may outgrow its estimate',
-    help: 'A model that uses more than this above its estimate is reported.',
+    help: 'The agent warns when a model uses more than this above its estimate.',
     more: 'Left empty: 1 GiB or 15 %, whichever is more.',
   },
   memoryCheckMode: {
@@ -153,20 +153,20 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   listen: {
     title: 'Where models listen',
-    help: 'Only behind the gateway are requests checked.',
-    more: 'At all addresses, a model is open to every network of this machine, without a password. At the published address, it is as open to all who reach that. Behind the gateway, models listen on this machine only; the gateway listens at the published address, checks each request, and asks for an API key where the service names one.',
+    help: 'Requests are checked only behind the gateway.',
+    more: 'At all addresses, a model is open to every network of this machine, without a password. At the published address, it is open to everyone who can reach that address. Behind the gateway, models listen only on this machine; the gateway listens at the published address, checks each request, and asks for an API key where the service names one.',
     choices: { all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' },
   },
   publish: {
     title: 'How pods reach a model',
     help: 'At the address of this machine, or through a relay of LLMKube.',
-    more: 'LLMKube 0.10 has the relay. It asks this machine over TLS, and models listen on this machine only. Automatic takes the relay where the cluster has one.',
+    more: 'LLMKube 0.10 has the relay. It asks this machine over TLS, and models listen only on this machine. Automatic uses the relay if the cluster has one.',
     choices: { auto: 'Automatic', relay: "By LLMKube's relay", direct: 'Directly' },
   },
   probeImage: {
     title: 'Image of the test Pod',
     wants: 'the name of an image, such as busybox:1.37, of at most 300 characters',
-    help: 'Help starts a Pod of it that asks a service from inside the cluster.',
+    help: 'Help starts a Pod from this image to test a service from inside the cluster.',
     more: 'Any image that has sh and wget. Left empty: no Pod is made.',
   },
   sleepPolicy: {
@@ -180,7 +180,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   applePowerEnabled: {
     title: 'Measure power',
-    help: 'While somebody looks. powermetrics needs its sudo rule.',
+    help: 'While somebody views it. powermetrics needs its sudo rule.',
   },
   applePowerIntervalMs: {
     title: 'Measure power every',
@@ -199,7 +199,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   energyLedger: {
     title: 'Keep an energy ledger',
-    help: 'Fills the chart under Activity, also while nobody looks.',
+    help: 'Fills the chart under Activity, even while nobody views it.',
     more: 'Measures power every 10s and counts tokens every minute.',
   },
   energyPricePerKwh: { title: 'Price of a kilowatt-hour', help: 'Such as 0.32. Left empty: no costs are shown.' },

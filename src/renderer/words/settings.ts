@@ -139,7 +139,7 @@ export const settingWords = {
   } satisfies Record<ByteUnit, string>,
   /** What the number and its unit come to. */
   isBytes: (bytes: number) => `= ${size(bytes)}.`,
-  byStartFile: 'A value that is set here wins over start-settings.json.',
+  byStartFile: 'A value set here wins over start-settings.json.',
   byFlag: 'The agent was started with this flag, which wins. Start the agent without it to set the value here.',
   needsShell: 'A page in a browser cannot change this. Run in a terminal on this Mac:',
   command: (spelled: string) => `metal-agent settings set ${spelled} VALUE`,

@@ -15,9 +15,9 @@ interface StartSettingText {
 export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingText>> = {
   context: {
     title: 'Context at the start',
-    help: 'The context of the kubeconfig that is served.',
+    help: 'The kubeconfig context whose cluster this machine serves.',
     none: 'the one that was served last',
-    elsewhere: 'Choose the context under Cluster; one that is given at the start can only be changed there.',
+    elsewhere: 'Choose the context under Cluster. A context that is set at the start can be changed only there.',
   },
   inferenceServiceAllowlist: {
     title: 'Services this machine may claim',
@@ -34,11 +34,11 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'Where this machine stands, such as office. Its Lease tells the cluster.',
     none: 'none',
   },
-  modelStore: { title: 'Folder of models', help: 'Downloads go there.' },
+  modelStore: { title: 'Model store', help: 'Downloads go there.' },
   allowedModelRoots: {
     title: 'Folders a Model may name',
-    help: 'A Model may use files below these folders, and no others of this machine.',
-    none: 'only the folder of models',
+    help: 'A Model may use files in these folders and no other files of this machine.',
+    none: 'only the model store',
   },
   allowedDownloadHosts: {
     title: 'Private hosts to download from',
@@ -87,7 +87,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   memoryWatchdogIntervalMs: {
     title: 'Check memory every',
-    help: '0s = only when a server starts, ends or waits, or somebody looks.',
+    help: '0s = only when a server starts, ends or waits, or when somebody views it.',
   },
   memoryPressureWarning: {
     title: 'Memory is short below',
@@ -100,31 +100,31 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   hostIp: {
     title: 'Address at the start',
     help: 'The IPv4 or IPv6 address at which the cluster reaches this machine.',
-    none: 'chosen among those of this machine',
-    elsewhere: 'Choose the address under Network; one that is given at the start can only be changed there.',
+    none: 'chosen from the addresses of this machine',
+    elsewhere: 'Choose the address under Network. An address that is set at the start can be changed only there.',
   },
   powermetrics: {
     title: 'Path of powermetrics',
-    help: 'Any path but the one of macOS turns measuring off.',
-    more: 'The sudo rule names the one of macOS and no other.',
+    help: 'Any path other than that of macOS turns measuring off.',
+    more: 'The sudo rule allows only the powermetrics of macOS.',
   },
   port: {
     title: 'Port of health and metrics',
-    help: '/healthz, /readyz and /metrics, for this machine alone. 0 = none.',
+    help: '/healthz, /readyz and /metrics, only for this machine. 0 = none.',
   },
   clientPort: {
     title: 'Port of the client proxy',
     help: 'Programs of this machine reach every model there. 0 = none.',
-    more: 'It listens at 127.0.0.1. An agent of the command has it, one of the app not yet.',
+    more: "It listens at 127.0.0.1. The agent of the command has it; the app's agent does not have it yet.",
   },
   ingressPort: {
     title: 'Port of the relay ingress',
     help: 'The relays of LLMKube 0.10 reach models there, with a token and TLS.',
-    more: 'It listens at every address, and only while a service is published by relay.',
+    more: 'It listens at every address, but only while a service is published through a relay.',
   },
   uiPort: {
     title: 'Port of this page',
-    help: 'For browsers on this machine alone. 0 = any free port.',
+    help: 'For browsers on this machine only. 0 = any free port.',
     none: 'opened when asked, by metal-agent ui',
   },
   metricsAddress: {
@@ -151,5 +151,5 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'A log file that reaches this size is closed, and a new one begins.',
   },
   logFileCount: { title: 'Agent log files to keep', help: 'The current one is counted.' },
-  logFormat: { title: "Format of the agent's log", help: 'With auto: text in a terminal, JSON anywhere else.' },
+  logFormat: { title: "Format of the agent's log", help: 'With auto, text in a terminal and JSON everywhere else.' },
 } as const satisfies Words

@@ -29,7 +29,7 @@ export const windowWords = {
 export const requestWords = {
   dismiss: 'Dismiss',
   tryAgain: 'Try again',
-  unknown: 'It is not known whether this was done. Trying again does it only once.',
+  unknown: 'It is not known whether this was done. If you try again, it is still done only once.',
   refusedBy: (by: 'cluster' | 'agent') => (by === 'cluster' ? 'The cluster refused' : 'Refused'),
   command: 'Command',
   copyCommand: 'Copy command',

@@ -258,7 +258,7 @@ export class AgentClient implements AgentLink, AsyncDisposable {
       this.#fail(
         new LinkError(
           'misunderstood',
-          `The running agent (version ${version}) speaks protocol ${protocol} and this command ${protocolVersion}: use the metal-agent of the same version.`,
+          `The running agent (version ${version}) speaks protocol ${protocol}, but this command speaks ${protocolVersion}: use the metal-agent of the same version.`,
         ),
       )
     } else {
@@ -280,7 +280,7 @@ export class AgentClient implements AgentLink, AsyncDisposable {
 }
 
 const noAnswer = (cause?: unknown) =>
-  new LinkError('misunderstood', 'The agent sent something that is not an answer.', { cause })
+  new LinkError('misunderstood', 'The agent sent something that is not a valid answer.', { cause })
 
 const toLinkError = (error: unknown): LinkError => {
   if (error instanceof LinkError) return error

@@ -60,7 +60,7 @@ export function checkOrigin(headers: IncomingHttpHeaders): void {
   throw new HttpRefusal({
     status: 403,
     code: 'refused',
-    message: "Another web page asked for this, and only Metalbar's own may.",
+    message: "Another web page asked for this; only Metalbar's own page may.",
   })
 }
 
@@ -77,7 +77,7 @@ export function checkMethod(method: string | undefined, allowed: readonly string
   throw new HttpRefusal({
     status: 405,
     code: 'misunderstood',
-    message: `Here is answered: ${allow}.`,
+    message: `This path answers only ${allow}.`,
     headers: { allow },
   })
 }

@@ -302,7 +302,7 @@ const noSession = () =>
   new HttpRefusal({
     status: 401,
     code: 'refused',
-    message: 'This window is not connected, or no longer: metal-agent ui prints a new address for it.',
+    message: 'This window has no access to the agent, or no longer has it: metal-agent ui prints a new address.',
     headers: { 'www-authenticate': 'Bearer' },
   })
 
@@ -310,7 +310,7 @@ const usedToken = () =>
   new HttpRefusal({
     status: 401,
     code: 'refused',
-    message: 'This address of the window was used before or is too old: metal-agent ui prints a new one.',
+    message: 'This address of the window was already used or is too old: metal-agent ui prints a new one.',
     headers: { 'www-authenticate': 'Bearer' },
   })
 

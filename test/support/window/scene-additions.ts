@@ -30,7 +30,7 @@ export const argo: ManagerView = {
 export const withDeletion = (managers: ManagerView[]) => () => {
   const agent = withServices([ready])()
   const [comesBack] = managers.map(
-    ({ tool, evidence }) => `${tool} keeps it (${evidence}) and will bring it back: delete it there. `,
+    ({ tool, evidence }) => `${tool} manages it (${evidence}) and will bring it back: delete it there. `,
   )
   const message =
     'The Model phi-4-mini-q4 is deleted with it, since no other service uses it; downloaded files stay on this machine.'
@@ -158,7 +158,7 @@ export const refusedAddition: CommandResult = {
   outcome: 'refused',
   by: 'cluster',
   message:
-    'default/phi is not added: models.inference.llmkube.dev is forbidden: user "me" cannot create it in namespace "default". Nothing was created.',
+    'default/phi was not added: models.inference.llmkube.dev is forbidden: user "me" cannot create it in namespace "default". Nothing was created.',
   yaml: applicationYaml({ namespace: 'default', name: 'phi', source: phi }),
 }
 

@@ -70,7 +70,7 @@ test('a change of somebody else in between is read and kept; a conflict that nev
   expect(await room.run({ name: 'start', service: room.service })).toEqual({
     outcome: 'refused',
     by: 'cluster',
-    message: `${room.world.namespace}/tiny is not started: the cluster refused it (the object has been modified).`,
+    message: `${room.world.namespace}/tiny was not started: the cluster refused it (the object has been modified).`,
   })
   endless.remove()
 })
@@ -108,7 +108,7 @@ test('the words of a quota webhook are shown, with the stop on this machine as t
   expect(await room.run({ name: 'stop', service: room.service })).toMatchObject({
     outcome: 'refused',
     by: 'cluster',
-    message: `${room.world.namespace}/tiny is not stopped: the cluster refused it (${message}).`,
+    message: `${room.world.namespace}/tiny was not stopped: the cluster refused it (${message}).`,
     instead: { command: { name: 'stop', scope: 'here' } },
   })
 })

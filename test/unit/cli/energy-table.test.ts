@@ -21,7 +21,7 @@ const view: EnergyView = {
 test('energy is a table with units, shares are called estimates, and what is not known is not reported', () => {
   const lines = renderEnergy(view).split('\n')
   expect(lines[0]).toBe('Machine  1.00 kWh (CPU, GPU and ANE), 0.32 EUR, 100 Wh of it while no service worked')
-  expect(lines[1]).toMatch(/^Time {5}since 2026-11-01 \d\d:\d\d\. Measured in 3 h 20 min of 24 h\.$/)
+  expect(lines[1]).toMatch(/^Time {5}since 2026-11-01 \d\d:\d\d\. Measured for 3 h 20 min of 24 h\.$/)
   expect(lines[2]).toMatch(/^Note {5}The shares of services are estimates/)
   expect(lines.slice(3)).toEqual([
     '         Power is measured all the time.',

@@ -56,7 +56,7 @@ Overhead             200 MB  ·························�
 Total               51.2 GB  ██████████████████████████····
 Budget              60.0 GB  60.0 GB (55.9 GiB): the setting
 Available now       55.0 GB
-Of it on the GPU    48.0 GB
+  of it on the GPU  48.0 GB
 
 It fits.
 A note.
@@ -83,7 +83,7 @@ Available now       50.0 GB
 It does not fit: it needs 3.2 GB more than the budget and 1.2 GB more than is available now. What would help:
   - Use a context of 8192 tokens: needs 45.0 GB.
   - Quit Xcode.
-This is a guess. The header could not be read.
+This estimate is a guess. The header could not be read.
 Sized somehow.
 `)
 })
@@ -102,8 +102,8 @@ describe('beside what runs', () => {
       'Budget              80.0 GB  60.0 GB (55.9 GiB): the setting',
       'Held by servers     18.0 GB  default/large 12.0 GB, default/new 6.0 GB',
       'Available now       70.0 GB',
-      'Of it promised       5.0 GB  to servers that start',
-      'Of it on the GPU    48.0 GB',
+      '  of it promised     5.0 GB  to servers that start',
+      '  of it on the GPU  48.0 GB',
       '',
     ])
   })
@@ -138,12 +138,12 @@ describe('beside what runs', () => {
     [
       'a server that nobody measured gives nothing back for certain',
       { budget: 90e9, available: 50e9, holders: [{ ...small, residentBytes: 0 }] },
-      'It does not fit, even with everything stopped: it would still need 1.2 GB more than would be available. Nothing on this machine would make it fit.',
+      'It does not fit, even with every model stopped: it would still need 1.2 GB more than would be available. Nothing on this machine would make it fit.',
     ],
     [
       'more than the whole budget fits beside nothing and not alone',
       { budget: 50e9, available: 90e9, holders: [large], waysToFit },
-      'It does not fit, even with everything stopped: it would still need 1.2 GB more than the budget. What would help:',
+      'It does not fit, even with every model stopped: it would still need 1.2 GB more than the budget. What would help:',
     ],
   ])('%s', (_, circumstances, verdict) => {
     expect(verdictOf(rendered(circumstances))).toBe(verdict)
@@ -155,7 +155,7 @@ describe('beside what runs', () => {
     expect(text.split('\n\n')[1]?.split('\n')).toEqual([
       'It fits beside what runs.',
       'Memory pressure is critical: nothing new is started until it has passed.',
-      'default/a and default/b are already waiting for memory: it is given by priority, then by age.',
+      'default/a and default/b are already waiting for memory: it goes by priority, then by age.',
       'A note.',
       'Sized somehow.',
       '',

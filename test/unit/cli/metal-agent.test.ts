@@ -110,7 +110,7 @@ test('status of an agent that speaks another protocol exits with 1 and names bot
     exitCode: 1,
     stdout: '',
     stderr:
-      'metal-agent: The running agent (version 9.0.0) speaks protocol 99 and this command 1: use the metal-agent of the same version.',
+      'metal-agent: The running agent (version 9.0.0) speaks protocol 99, but this command speaks 1: use the metal-agent of the same version.',
   })
 })
 
@@ -206,7 +206,7 @@ test('what stands for a value says what it is, and is no value that reads like t
   const { stdout } = await metalAgent('--help')
   const values = [...stdout.matchAll(/^ {2}--[\w-]+ (\S+)/gm)].map(([, value]) => value)
   expect([...new Set(values)].toSorted()).toEqual(['BYTES', 'DURATION', 'N', 'TEXT', 'X'])
-  expect(stdout).toContain('A DURATION is such\nas 10s')
+  expect(stdout).toContain('A DURATION is\nwritten as 10s')
 })
 
 test.each([{ args: ['--help'] }, { args: ['-h'] }, { args: ['help'] }])('$args lists the flags', async ({ args }) => {

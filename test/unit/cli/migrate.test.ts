@@ -86,7 +86,7 @@ test('a plist edited by hand is told with the flag that is wrong', async () => {
   await writeFile(file, build({ Label: 'com.llmkube.metal-agent', ProgramArguments: words }))
   const { stdout } = await machine.run({})
   expect(stdout).toContain(
-    `${file} has a flag that the Go agent does not take either. There is no flag --memory-fracton: did you mean --memory-fraction?`,
+    `${file} has a flag that the Go agent does not know. There is no flag --memory-fracton: did you mean --memory-fraction?`,
   )
 })
 

@@ -112,7 +112,7 @@ test('on Linux what makes sense there is asked, and what is for a Mac is named',
   const { code, out, err } = await selftest('linux', { json: false }, { isTTY: true })
   expect(out).toMatch(/^metal-agent selftest \S+ on Linux /)
   expect(out).toMatch(
-    /^as expected {4}a port that somebody has on loopback counts as taken \(port-free\)\n {2}expected {5}taken\n {2}found {8}taken$/m,
+    /^as expected {4}a port that another program has on loopback counts as taken \(port-free\)\n {2}expected {5}taken\n {2}found {8}taken$/m,
   )
   expect(out).toMatch(
     /^\d+ as expected, 0 different, \d not here, 0 could not be asked\.\nFor a Mac only: cores, metal, .*footprint-mapped\.$/m,

@@ -43,7 +43,7 @@ test('where the cluster allows too little, the line after its reason is the way 
   const denied = sampleSnapshot({ cluster: { ...two.cluster, state: 'denied', message: 'These credentials may not.' } })
   expect(renderStatus(denied, plain).split('\n').slice(1, 3)).toEqual([
     '         These credentials may not.',
-    '         What gives it its rights, for an administrator: metal-agent rights',
+    '         For an administrator, to grant the rights: metal-agent rights',
   ])
   expect(renderStatus(two, plain)).not.toContain('rights')
 })

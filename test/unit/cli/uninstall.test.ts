@@ -85,7 +85,7 @@ test('--dry-run changes nothing, --keep leaves a kind, and a word that is no kin
   const before = await treeOf(there.home)
   expect((await uninstall(there, ['--dry-run', '--yes'])).code).toBe(0)
   const wrong = await uninstall(there, ['--yes', '--keep', 'modles'])
-  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('--keep "modles" is none of the kinds: ')])
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('--keep "modles" is not one of the kinds: ')])
   expect(await treeOf(there.home)).toEqual(before)
   expect((await uninstall(there, ['--yes', '--keep', 'settings'])).code).toBe(0)
   expect(await readdir(there.stateDir)).toEqual(['settings.json'])
@@ -121,7 +121,7 @@ test('without HOME it is not known what is whose', async () => {
   const { code, stderr } = await uninstall(there, ['--yes'], { homeDir: '' })
   expect([code, stderr]).toEqual([
     1,
-    'metal-agent: HOME names no folder, so it is not known what belongs to whom: set it, and run this again.\n',
+    'metal-agent: HOME names no folder, so it is not known which files are yours: set HOME, and run this again.\n',
   ])
 })
 

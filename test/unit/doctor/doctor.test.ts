@@ -144,7 +144,7 @@ WARNING  agent  It is [2J paused.
                 More: metal-agent doctor --page agent
 -        metal  No.
 
-1 in order, 1 warning, 0 failures, 1 not applicable; asked in 1.2 s.
+1 in order, 1 warning, 0 failures, 1 not applicable; took 1.2 s.
 `)
   expect(summaryWords.doctor([])).toBe('0 in order, 0 warnings, 0 failures, 0 not applicable')
 })

@@ -79,7 +79,7 @@ const well = '0 Connecting to tiny.models (10.96.0.7:8080)'
 describe('what wget says inside a Pod, BusyBox and GNU alike', () => {
   test.each([
     ['both answer', well, well, 'reached', /^A Pod in models reached tiny\.models:8080/],
-    ['BusyBox knows no name', "1 wget: bad address 'tiny.models:8080'", well, 'dns', /does not find the name/],
+    ['BusyBox knows no name', "1 wget: bad address 'tiny.models:8080'", well, 'dns', /cannot resolve the name/],
     ['GNU knows no name', "4 wget: unable to resolve host address 'tiny.models'", well, 'dns', /DNS of the cluster/],
     [
       'the Service forwards nowhere',

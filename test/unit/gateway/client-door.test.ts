@@ -163,7 +163,7 @@ describe('a request goes', () => {
       '5',
     ])
     expect(errorOf(await post('/v1/chat/completions', { model: 'gpt-4' }))).toEqual([
-      ...[404, 'model_not_found', 'No service here answers to the model "gpt-4". Here are: two.'],
+      ...[404, 'model_not_found', 'No service here answers to the model "gpt-4". Available: two.'],
     ])
     expect(errorOf(await post('/v1/chat/completions', { model: 'two' }))[2]).toContain(
       'two did not answer: its engine has ended',

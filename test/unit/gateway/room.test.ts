@@ -397,7 +397,7 @@ describe('a gateway of another version', () => {
   test.each([
     ['cannot be started', () => ['/nowhere/metal-agent'], 'ENOENT'],
     ['ends at once', () => ['/bin/sh', '-c', 'exit 7'], 'it ended with code 7'],
-    ['is named by no path', () => ['metal-agent'], 'metal-agent is no absolute path'],
+    ['is named by no path', () => ['metal-agent'], 'metal-agent is not an absolute path'],
   ])('keeps serving where the next one %s, and a notice says so', async (_how, command, why) => {
     const old = await earlier()
     const next = room({ version: '2', command: () => Promise.resolve(command() as [string]) })

@@ -27,12 +27,12 @@ describe('the model of a request names', () => {
     [
       'chat',
       400,
-      'Several services here answer to the model "chat": say which by namespace/name. Here are: default/chat, code, team/chat.',
+      'Several services here answer to the model "chat": name one as namespace/name. Available: default/chat, code, team/chat.',
     ],
     ['qwen', 400, 'Several services here answer to the model "qwen"'],
-    ['gpt-4', 404, 'No service here answers to the model "gpt-4". Here are: default/chat, code, team/chat.'],
+    ['gpt-4', 404, 'No service here answers to the model "gpt-4". Available: default/chat, code, team/chat.'],
     ['x'.repeat(10_000), 404, `No service here answers to the model "${'x'.repeat(200)}…"`],
-    [undefined, 400, 'put "model" first, or the service in the path, such as /default/chat/v1/chat/completions.'],
+    [undefined, 400, 'put "model" first, or name the service in the path, such as /default/chat/v1/chat/completions.'],
     ['', 400, 'The request names no model'],
   ])('nothing for sure: %j', (model, status, message) => {
     expect(() => table.routeOf(model)).toThrow(
@@ -42,7 +42,7 @@ describe('the model of a request names', () => {
 
   test('nothing, and there is one service', () => {
     expect(new RouteTable([code]).routeOf(undefined)).toBe(code)
-    expect(() => new RouteTable([code]).routeOf('other')).toThrow('Here are: code.')
+    expect(() => new RouteTable([code]).routeOf('other')).toThrow('Available: code.')
     expect(() => new RouteTable([]).routeOf('code')).toThrow('No model serves on this machine')
   })
 
@@ -83,7 +83,7 @@ describe('a path', () => {
 
   test('of a service that is not here says which are', () => {
     expect(() => table.directionOf(target('/default/gone/health'))).toThrow(
-      'There is no service default/gone on this machine. Here are: default/chat, code, team/chat.',
+      'There is no service default/gone on this machine. Available: default/chat, code, team/chat.',
     )
   })
 })

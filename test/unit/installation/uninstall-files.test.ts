@@ -124,7 +124,7 @@ test('what this process has open is left for its end, and said to be', async () 
   await write(path.join(stateDir, 'node.json'))
   const removals = await removeTraces(await there.parts({ inUse: ['metalbar.log'] }), silently)
   expect(removals.map(({ kind, isGone, message }) => [kind, isGone, message])).toEqual([
-    ['logs', true, `${log} goes when the app has ended.`],
+    ['logs', true, `${log} is removed once the app has ended.`],
     ['state', true, expect.stringMatching(/^Removed, \d+ B\.$/)],
   ])
   expect(await readdir(stateDir)).toEqual(['metalbar.log'])

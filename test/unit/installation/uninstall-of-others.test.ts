@@ -85,7 +85,7 @@ test('the file of a LaunchDaemon that only root may read is named to others with
     expect([look.places, look.stays]).toEqual([
       [],
       [
-        `${file} may be read by root alone, so it is not known whose service it is: sudo metal-agent uninstall removes it.`,
+        `${file} may be read only by root, so it is not known whose service it is: sudo metal-agent uninstall removes it.`,
       ],
     ])
     const deeds = [

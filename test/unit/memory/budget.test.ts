@@ -70,7 +70,7 @@ describe('overrides', () => {
   test('a budget beyond all memory is cut to it', () => {
     expect(resolved({ totalBytes: 16 * gib, modelBudget: '1Ti' })).toMatchObject({
       bytes: 16 * gib,
-      how: '17.2 GB (16 GiB): memoryBudget 1Ti of the Model, capped at all the memory there is',
+      how: '17.2 GB (16 GiB): memoryBudget 1Ti of the Model, capped at all the memory of this machine',
     })
   })
 

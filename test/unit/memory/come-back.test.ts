@@ -45,7 +45,7 @@ describe('an evicted service', () => {
     [
       'pressure was normal for long enough',
       question([evicted('a')]),
-      { bringBack: 'a', sentence: 'Memory pressure was normal for 2 min, so a comes back.' },
+      { bringBack: 'a', sentence: 'Memory pressure has been normal for 2 min, so a comes back.' },
     ],
     [
       'pressure was normal for too short a time',
@@ -58,12 +58,12 @@ describe('an evicted service', () => {
         level: 'warning',
         levelForMs: 100 * minute,
       }),
-      { wait: 'a comes back after memory pressure was normal for 8 min.' },
+      { wait: 'a comes back once memory pressure has been normal for 8 min.' },
     ],
     [
       'memory cannot be read',
       question([evicted('a')], { level: 'unknown', levelForMs: 100 * minute }),
-      { wait: 'a comes back after memory pressure was normal for 2 min.' },
+      { wait: 'a comes back once memory pressure has been normal for 2 min.' },
     ],
     [
       'another one is coming back',

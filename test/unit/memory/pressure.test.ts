@@ -208,9 +208,9 @@ test.each([
   [{ warning: 0, critical: 0 }, undefined],
   [{ warning: 0.1, critical: 0.1 }, 'must be above --memory-pressure-critical (0.1)'],
   [{ warning: 0.1, critical: 0.2 }, 'must be above --memory-pressure-critical (0.2)'],
-  [{ warning: 20, critical: 0.1 }, 'must be a fraction of all memory from 0 to below 1, such as 0.2'],
-  [{ warning: 0.2, critical: -0.1 }, 'must be a fraction of all memory from 0 to below 1, such as 0.2'],
-  [{ warning: Number.NaN, critical: 0.1 }, 'must be a fraction of all memory from 0 to below 1, such as 0.2'],
+  [{ warning: 20, critical: 0.1 }, 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'],
+  [{ warning: 0.2, critical: -0.1 }, 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'],
+  [{ warning: Number.NaN, critical: 0.1 }, 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'],
 ])('thresholds %j: %s', (thresholds, problem) => {
   expect(thresholdProblem(thresholds)).toBe(problem)
 })

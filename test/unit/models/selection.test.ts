@@ -66,7 +66,7 @@ describe('the file that spec.quantization means', () => {
   test('a part of one name alone is taken, and said', () => {
     expect(select(['M-Q4_0.gguf', 'M-Q8_0.gguf'], { quantization: 'Q4' })).toEqual({
       files: ['M-Q4_0.gguf'],
-      notes: ['spec.quantization Q4 was taken for Q4_0.'],
+      notes: ['spec.quantization Q4 was read as Q4_0.'],
     })
   })
 
@@ -164,7 +164,7 @@ describe('spec.files and spec.mmproj', () => {
   test('a projector that nobody asked for is not taken, but mentioned', () => {
     expect(select(all.slice(1, 3))).toEqual({
       files: ['M-F16.gguf'],
-      notes: ['org/repo also has the projector mmproj-F16.gguf: set spec.mmproj to it for a model that sees images.'],
+      notes: ['org/repo also has the projector mmproj-F16.gguf: set spec.mmproj to it if the model should see images.'],
     })
   })
 

@@ -588,7 +588,8 @@ test('what another model is downloading is not removed by the name of the model 
   expect([...kept, await world.models.remove('one'), await partials()]).toEqual([
     {
       removed: false,
-      message: 'What the store has of the model one is being downloaded for another model: cancel that first.',
+      message:
+        'The files of the model one in the store are being downloaded for another model: cancel that download first.',
     },
     [['one', 'partial']],
     { removed: true, bytes: expect.any(Number) as number },

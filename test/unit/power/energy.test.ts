@@ -192,7 +192,7 @@ test('what is missing is said with what to turn on, and nothing is shown as 0', 
   expect(view).toEqual({ until: view.until, measuredMs: 0, services: [], message: view.message })
   expect(view.message).toMatch(/^Power is not measured: `metal-agent settings set apple-power-enabled on` /)
   it.state.power = { state: 'idle', message: 'Power is not measured while nobody views it.' }
-  expect(await message()).toMatch(/only while someone views it: `metal-agent settings set energy-ledger on` /)
+  expect(await message()).toMatch(/only while somebody views it: `metal-agent settings set energy-ledger on` /)
   it.state.settings = { isKept: true, price: {} }
   expect(await message()).toBe('Power is measured all the time.')
   it.state.power = { state: 'failed', message: 'sudo asks for a password.' }

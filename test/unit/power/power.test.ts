@@ -277,9 +277,7 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     await it.standIns.print({ cpu: 4_000, gpu: 8_000, ane: 0, combined: 12_000 })
     await eventually(() => it.power.figures?.combinedWatts === 12)
     expect(await it.standIns.calls()).toHaveLength(1)
-    expect(it.log.warnings.map(({ message }) => message)).toEqual(
-      Array(2).fill('a defect of what takes a reading of power'),
-    )
+    expect(it.log.warnings.map(({ message }) => message)).toEqual(Array(2).fill('a defect in the reader of power'))
     await it.power[Symbol.asyncDispose]()
     await it.nothingRuns()
   })

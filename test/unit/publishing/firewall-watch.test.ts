@@ -46,7 +46,7 @@ test('a firewall that does not allow the program is told once with what to do, a
   await watch.look()
   await watch.look()
   expect(watch.notice).toContain(`does not allow ${file}, so Pods may get no answer`)
-  expect([facts.changes, facts.warnings]).toEqual([1, ['the firewall is in the way']])
+  expect([facts.changes, facts.warnings]).toEqual([1, ['the firewall blocks clients']])
   facts.answer = { state: 'byProgram', allowed: new Set([file]) }
   await watch.look()
   expect([watch.notice, facts.changes, facts.warnings.length]).toEqual([undefined, 2, 1])
@@ -80,7 +80,7 @@ test('macOS is asked only while something serves, and where it does not answer t
   await watch.look()
   await watch.look()
   expect(watch.notice).toContain('blocks all')
-  expect(facts.warnings).toEqual(['the firewall is in the way', 'the firewall was not asked'])
+  expect(facts.warnings).toEqual(['the firewall blocks clients', 'firewall not checked'])
   facts.answer = undefined
   await watch.look()
   facts.answer = new Error('socketfilterfw hangs again')

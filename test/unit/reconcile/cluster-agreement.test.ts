@@ -9,7 +9,7 @@ const model = (phase: string) => parseModel({ metadata, spec: { source: 's' }, s
 
 test.each<[phase: string, replicas: number, modelPhase: string, kind: string, says: RegExp | undefined]>([
   ['Ready', 1, 'Ready', 'agrees', undefined],
-  ['', 1, 'Ready', 'noController', /^No controller seen/],
+  ['', 1, 'Ready', 'noController', /^No controller has written the status/],
   ['Progressing', 1, 'Ready', 'pending', /^The cluster still says Progressing\.$/],
   ['Progressing', 2, 'Ready', 'disagrees', /Set replicas to 1\.$/],
   ['Progressing', 1, 'Pending', 'disagrees', /does not call Model tiny ready \(Pending\)/],

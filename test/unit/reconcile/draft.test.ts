@@ -102,11 +102,11 @@ test.each<[string, object, object, DraftChoice['kind'], RegExp]>([
     { draftModel: 'd.gguf' },
     small,
     'refused',
-    /names "d.gguf", which is none of spec.files/,
+    /names "d.gguf", which is not among spec.files/,
   ],
-  ['a path out of the folder', { draftModel: '../../etc/passwd' }, small, 'refused', /none of spec.files/],
+  ['a path out of the folder', { draftModel: '../../etc/passwd' }, small, 'refused', /not among spec.files/],
   ['the model itself', { draftModel: 'm.gguf' }, small, 'refused', /the first of spec.files/],
-  ['a file that is no GGUF', { draftModel: 'notes.txt' }, small, 'refused', /\.gguf files alone/],
+  ['a file that is no GGUF', { draftModel: 'notes.txt' }, small, 'refused', /only with \.gguf files/],
 ])('does not draft with %s, and says so', (_what, field, found, kind, message) => {
   expect(choose({ type: 'draft', ...field }, { found })).toMatchObject({
     kind,

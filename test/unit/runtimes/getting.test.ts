@@ -120,7 +120,7 @@ test('by the real pip it is installed, brought up to date, gone back from and re
   expect(await here.find()).toEqual({ kind: 'found', path: path.join(here.ownFolder, 'mlx_lm.server') })
 
   await expect(here.do('install')).rejects.toThrow('It is already installed: run metal-agent runtimes update mlx-lm')
-  await expect(here.do('update', { by: 'brew' })).rejects.toThrow('remove it first, then install it by Homebrew')
+  await expect(here.do('update', { by: 'brew' })).rejects.toThrow('remove it first, then install it with Homebrew')
   await here.takes('0.33.0')
   expect(await here.do('update')).toMatch(/^mlx-lm 0\.33\.0 is installed\. /)
   const list = await verb(here, ['list'])
@@ -202,7 +202,7 @@ test('Homebrew comes first, updates and removes what it installed, and its own w
 })
 
 test.each([
-  ['tensorfold', 'install', undefined, /^It is installed by hand\. tensorfold is not on PATH/],
+  ['tensorfold', 'install', undefined, /^It cannot be installed from here\. tensorfold is not on PATH/],
   [
     'ollama',
     'install',

@@ -47,7 +47,7 @@ test('of two that disagree the later one waits, and is told with whom, about wha
     conflicts: [
       [
         'ns/b',
-        'spec.hotCacheMaxSize is 4GB here and 8GB in ns/a, and one oMLX serves both and has one for all its models: it waits until both have the same value or ns/a is gone. Change one of them, or serve one by another runtime.',
+        'spec.hotCacheMaxSize is 4GB here and 8GB in ns/a, and one oMLX serves both and has only one value for all its models: it waits until both have the same value or ns/a is gone. Change one of them, or serve one with another runtime.',
       ],
     ],
   })

@@ -530,7 +530,7 @@ describe('a client meets', () => {
 
   test('an agent whose answer it cannot read', async () => {
     expect(await strangerSaying('{"type":"hello","protocol":1,"version":"x"}\n{"type":"snapshot","id":"1"}\n')).toBe(
-      'The agent sent something that is not an answer.',
+      'The agent sent something that is not a valid answer.',
     )
   })
 })

@@ -131,7 +131,7 @@ describe('a token', () => {
       401,
       {
         code: 'refused',
-        message: 'This address of the window was used before or is too old: metal-agent ui prints a new one.',
+        message: 'This address of the window was already used or is too old: metal-agent ui prints a new one.',
       },
     ])
   })

@@ -230,7 +230,7 @@ test.each<[string, Answer[], unknown[]]>([
   [
     'cannot be asked by this process',
     ['silent', ...times(8, 'cannotAsk'), 'silent', 200],
-    ['could not ask a server whether it is well'],
+    ['could not check the health of a server'],
   ],
   ['comes back, and goes again', [...times(3, 'silent'), 200, ...times(3, 500)], ['silent', true, 'failing']],
 ])('a server that %s', async (_, answers, news) => {

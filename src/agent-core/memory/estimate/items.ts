@@ -50,7 +50,7 @@ export function estimateOf(items: MemoryItems, rest: Omit<Estimate, 'items' | 't
   }
   const total = Object.values(whole).reduce((sum, bytes) => sum + bytes, 0)
   if (!Number.isSafeInteger(total) || Object.values(whole).some((bytes) => bytes < 0)) {
-    throw new RangeError('The header of the model is wrong: its numbers ask for more memory than there is.')
+    throw new RangeError('The header of the model is wrong: its numbers ask for more memory than any machine has.')
   }
   return { items: whole, total, ...rest }
 }

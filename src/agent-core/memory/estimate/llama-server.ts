@@ -383,7 +383,7 @@ function withoutHeader(inputs: LlamaServerInputs, server: ServerArguments): Esti
     return estimateOf(
       { ...items, kv, overhead: goOverhead },
       {
-        guess: `${why}: the cache is estimated from layers and width alone, which may be up to eight times too much.`,
+        guess: `${why}: the cache is estimated only from layers and width, which may be up to eight times too much.`,
         notes: [],
         contextTokens: context,
         slots: server.slots,

@@ -245,7 +245,7 @@ async function startOver({ partial, progress, learned, shown, options }: Job, wh
     if (learned.changes > maxChanges) {
       throw ModelError.untilRepairedThere(
         'RemoteChanged',
-        `${shown} changes on the server while it is downloaded: the agent tries again when that may be over.`,
+        `${shown} keeps changing on the server during the download: the agent tries again later.`,
       )
     }
     const text = `${shown} changed on the server: the download starts over.`

@@ -60,7 +60,7 @@ export class PrefixHash implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#fail(new Error('The hash is given up.'))
+    this.#fail(new Error('The hash was cancelled.'))
     await this.#worker.terminate()
   }
 

@@ -161,6 +161,6 @@ function notAllowed(hostname: string): ModelError {
   const host = bare(hostname)
   return ModelError.untilRepairedThere(
     'DownloadHostNotAllowed',
-    `No model is fetched from ${host}, which is not a public address outside this machine's own network: let a person on this machine start the agent with --allowed-download-hosts ${host}, or give a public address.`,
+    `No model is fetched from ${host}, which is not a public address outside this machine's own network: have the owner of this machine start the agent with --allowed-download-hosts ${host}, or give a public address.`,
   )
 }

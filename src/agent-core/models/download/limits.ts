@@ -181,7 +181,7 @@ export class DiskSpace {
     const forOthers = others > 0 ? `, other downloads need ${formatBytes(others)}` : ''
     const todo =
       deletable > 0
-        ? `deleting models that nobody uses would free ${formatBytes(deletable)}; or make room there another way`
+        ? `delete models that no service uses, which frees ${formatBytes(deletable)}, make room there another way,`
         : 'make room there'
     throw ModelError.untilRepairedHere(
       'DiskFull',

@@ -373,11 +373,11 @@ export async function forgetPartial(partialPath: string): Promise<void> {
 function otherFile(record: PartialRecord, { urlSha256, wanted }: Identity): string | undefined {
   const { sha256, sizeBytes, etag } = wanted
   const known = sha256 !== undefined && record.wanted.sha256 !== undefined
-  if (known && sha256 !== record.wanted.sha256) return 'it is of a file with another checksum'
-  if (!known && urlSha256 !== record.urlSha256) return 'it is of another address'
+  if (known && sha256 !== record.wanted.sha256) return 'it belongs to a file with another checksum'
+  if (!known && urlSha256 !== record.urlSha256) return 'it came from another address'
   if (!known && etag !== record.wanted.etag) return 'the file changed on the server'
   const size = record.remote.sizeBytes ?? record.wanted.sizeBytes
-  if (sizeBytes !== undefined && size !== undefined && size !== sizeBytes) return 'it is of a file of another size'
+  if (sizeBytes !== undefined && size !== undefined && size !== sizeBytes) return 'it belongs to a file of another size'
   return undefined
 }
 

@@ -112,7 +112,7 @@ function tokenIn(secret: SourceSecret): HubToken | undefined {
     if (key === 'token' && secret.isForHub !== true && !value.startsWith('hf_')) {
       throw ModelError.untilRepairedHere(
         'SecretHasNoToken',
-        `What ${from}, which spec.sourceSecretRef names, has under the key token does not begin with hf_, so it is not sent to the Hub: put the Hub's token under the key HF_TOKEN, or label the Secret ${hubTokenLabel}=true.`,
+        `The key token of ${from}, which spec.sourceSecretRef names, holds a value that does not begin with hf_, so it is not sent to the Hub: put the Hub's token under the key HF_TOKEN, or label the Secret ${hubTokenLabel}=true.`,
       )
     }
     return usable({ value, from })
@@ -164,7 +164,7 @@ function usable(token: HubToken): HubToken {
   if (/^[\x21-\x7e]{1,1000}$/.test(token.value)) return token
   throw ModelError.untilRepairedThere(
     'AccessDenied',
-    `The Hugging Face token from ${token.from} is not one: it has spaces or characters that no token has, so replace it.`,
+    `The Hugging Face token from ${token.from} is not valid: it has spaces or other characters that no token has, so replace it.`,
   )
 }
 

@@ -130,7 +130,9 @@ export class Inventory {
     const gone = await deleted(entries)
     return gone.length > 0
       ? { removed: true, bytes: sum(gone) }
-      : refused(`What the store has of the model ${model} is being downloaded for another model: cancel that first.`)
+      : refused(
+          `The files of the model ${model} in the store are being downloaded for another model: cancel that download first.`,
+        )
   }
 
   /** Puts down that a server was started with the model at `path`, and deletes what it replaced: see {@link dropOlder}. */

@@ -409,7 +409,7 @@ export class Store {
     if (stored) return stored
     throw ModelError.untilRepairedHere(
       'StoreUnusable',
-      `What was just written to ${folder} is gone: check whether something else clears the model store ${this.directory}.`,
+      `The files that were just written to ${folder} are gone: check whether something else clears the model store ${this.directory}.`,
     )
   }
 

@@ -40,7 +40,7 @@ export async function judgeStoreFolder(
         () => false,
       ))
     const outcome = isMended
-      ? '; now this user alone may'
+      ? '; the agent has restricted it to this user'
       : isOurs
         ? ': choose a --model-store on a volume that keeps permissions'
         : `: fix that with "${shellCommand(['sudo', 'chmod', 'go-w', directory])}"`

@@ -150,7 +150,7 @@ export function whyRestarted(observed: Observation, { digest }: Running): string
   if (isMisplaced(observed)) return 'The address of this machine changed: the server is restarted to listen at it'
   if (observed.restartAsked) return 'The server is restarted on request'
   if (digest !== unknownDigest) return 'The specification changed: the server is restarted with it'
-  return 'The agent cannot tell what the running server was started with: it is restarted'
+  return 'The agent cannot tell what the running server was started with, so it restarts it'
 }
 
 export function whyStopped(observed: Observation, server: Running): string {

@@ -17,7 +17,7 @@ export function clusterAgreement(service: InferenceService | undefined, model: M
   const phase = service?.status.phase ?? ''
   if (phase === 'Ready') return { kind: 'agrees' }
   if (phase === '') {
-    const message = 'No controller seen: nobody in the cluster has written the status of this service.'
+    const message = "No controller has written the status of this service: check that LLMKube's controller runs."
     return { kind: 'noController', message }
   }
   const replicas = service?.spec.value.replicas ?? 1

@@ -409,7 +409,7 @@ function moveStep(observed: Observation, server: Running): Plan | undefined {
   if (isOpenNeedlessly !== true || server.kind !== 'ready' || fetch.kind !== 'done') return undefined
   if (beside !== undefined && !beside.allowed) return undefined
   const step: Step = beside === undefined ? { do: 'sizeUp' } : { do: 'startBeside' }
-  const why = "Only LLMKube's relay reaches it now: a server that listens on this machine alone takes its place."
+  const why = "Only LLMKube's relay reaches it now: a server that listens only on this machine takes its place."
   return act(step, ...shownAs(observed, server), why)
 }
 

@@ -126,7 +126,7 @@ export const firstRunScenes = {
     height: 760,
   },
   'choose-production': {
-    says: ['prod-eu (https://prod-eu.lan:6443) is called production', 'Yes, serve it', 'Stay'],
+    says: ['prod-eu (https://prod-eu.lan:6443) has production in its name', 'Yes, serve it', 'Stay'],
     agent: onFirstRun({
       cluster: {
         ...away,
@@ -193,7 +193,7 @@ export const firstRunScenes = {
   'no-rights-unfolded': {
     says: ['ADMIN=context-of-an-administrator', 'kind: ClusterRole', 'rolebinding metalbar-agent'],
     agent: denied,
-    unfold: ['What these commands say'],
+    unfold: ['The commands'],
     height: 1_100,
   },
   'no-runtime': {

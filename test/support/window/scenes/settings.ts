@@ -27,7 +27,7 @@ export const settingsScenes = {
     page: 'Network',
   },
   'settings-models': {
-    says: ['412 GB free on the disk of the models', 'from the variable HF_TOKEN', 'Folder of models'],
+    says: ['412 GB free on the disk of the models', 'from the variable HF_TOKEN', 'Model store'],
     ...shown,
     page: 'Models',
   },
@@ -67,7 +67,7 @@ export const settingsScenes = {
     ...shown,
     agent: withStartFile,
     page: 'Models',
-    tell: ['Downloads at the same time', 'Folder of models'],
+    tell: ['Downloads at the same time', 'Model store'],
     height: 1_400,
   },
   'settings-start': {
@@ -244,7 +244,11 @@ export const settingsScenes = {
     textScale: 2,
   },
   'settings-production': {
-    says: ['prod-eu (https://prod.example.com) is called production', 'The models of the current cluster stop', 'Stay'],
+    says: [
+      'prod-eu (https://prod.example.com) has production in its name',
+      'The models of the current cluster stop',
+      'Stay',
+    ],
     ...shown,
     page: 'Cluster',
     press: ['Serve prod-eu'],

@@ -53,7 +53,7 @@ export const viewScenes = {
   energy: {
     says: [
       '2.08 kWh · 0.75 EUR',
-      'Measured in',
+      'Measured for',
       'about 932 Wh · 0.34 EUR',
       'J per generated token',
       'While no service worked',

@@ -62,7 +62,7 @@ test('what is left out is said with the reason', () => {
   expect(leftOut(command)).toEqual([
     '--max-watch-failures is left out: a cluster that does not answer never ends this agent.',
     '--state-dir is left out: the identity by which relays know this machine is copied from there.',
-    '"stray --port 1" is left out: the Go agent ignored it, because it follows a word that is not a flag.',
+    '"stray --port 1" is left out: the Go agent ignored it, because it comes after a word that is not a flag.',
   ])
 })
 

@@ -88,7 +88,7 @@ test('the smallest model goes first; each is told with its one restart, and so i
   expect(text).toContain('Process 42 (port 5002) serves nothing that is published and is ended.')
   expect(text).toContain('Models: 5.0 GB in 2 files get a second name in /Users/me/models')
   expect(text).not.toContain('In the way')
-  const why = 'A server of the Go agent cannot be taken over as it runs'
+  const why = 'A running server of the Go agent cannot be taken over'
   expect([text, planText(planMigration(findings({ cluster: cluster([]) })))].map((one) => one.includes(why))).toEqual([
     true,
     false,
@@ -133,7 +133,7 @@ test('that services may be published for relays from then on is announced, excep
 test('what the Go agent was told otherwise is no default that differs', () => {
   const args = ['--allowed-download-hosts', 'nas.lan', '--kube-context', 'lab', '--allow-unsafe-extra-args']
   const { changed } = planMigration(findings({ command: readGoAgentCommand(args) }))
-  const about = /models are fetched from any address|current at each start|every argument of spec.extraArgs/
+  const about = /models are downloaded from any address|current at each start|every argument of spec.extraArgs/
   expect([
     changed.filter((one) => about.test(one)),
     planMigration(findings()).changed.filter((one) => about.test(one)),
@@ -181,7 +181,7 @@ test('in relay mode the servers are found behind the ingress and end together, a
   ])
   expect([plan.strays, plan.notes]).toEqual([[], []])
   expect(plan.kept).toContain('Identity by which relays know this machine: certificate and key of /Users/me/ingress.')
-  expect(planText(plan)).toContain('it ends, with all of them, in a moment without a request')
+  expect(planText(plan)).toContain('At a moment without requests the Go agent ends with all of them')
   expect(planned(['another']).notes).toEqual([
     expect.stringContaining('The cluster knows another key than the one in /Users/me/ingress'),
   ])

@@ -35,7 +35,7 @@ test('what does not fit beside the reserve is refused before a byte is written, 
     kind: 'transient',
     reason: 'DiskFull',
     message: expect.stringMatching(
-      /^The model needs 9\.4 MB and 1,000,000 TB stay in reserve, but the volume of \S+ has [\d.]+ .B free: deleting models that nobody uses would free 3\.0 GB; or make room there another way or choose another --model-store\.$/,
+      /^The model needs 9\.4 MB and 1,000,000 TB stay in reserve, but the volume of \S+ has [\d.]+ .B free: delete models that no service uses, which frees 3\.0 GB, make room there another way, or choose another --model-store\.$/,
     ) as unknown,
     retryAfterMs: localRepairMs,
     files: [],

@@ -37,7 +37,7 @@ test('where the token comes from is told in the order in which it is looked for,
     { tokenSource: 'none', problem: expect.stringContaining('(locked)') as string },
     { tokenSource: 'file', where: ofSetting },
     { tokenSource: 'none', problem: expect.stringContaining(`${none} of the setting hub-token-file`) as string },
-    { tokenSource: 'none', problem: expect.stringContaining('from HF_TOKEN is not one') as string },
+    { tokenSource: 'none', problem: expect.stringContaining('from HF_TOKEN is not valid') as string },
   ])
   expect(JSON.stringify(all)).not.toContain(secret)
   for (const view of all) expect(hubLoginView.parse(view)).toEqual(view)

@@ -54,7 +54,7 @@ describe('the token of the Hub', () => {
   test('with a line break is refused and not shown', async () => {
     const refused = hubToken({ env: { HF_TOKEN: 'hf_a\r\nX-Evil: 1' }, home: '/none' })
     await expect(refused).rejects.toThrow(
-      'The Hugging Face token from HF_TOKEN is not one: it has spaces or characters that no token has, so replace it.',
+      'The Hugging Face token from HF_TOKEN is not valid: it has spaces or other characters that no token has, so replace it.',
     )
   })
 
