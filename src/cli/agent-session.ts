@@ -126,7 +126,7 @@ export function serviceNamed(
   }
   if (another !== undefined) {
     const choices = matches.map(({ namespace, name }) => `${namespace}/${name}`).join(' or ')
-    throw new VerbError(`Several services are called ${text}: say ${choices}.`)
+    throw new VerbError(`Several services are called ${text}: use ${choices}.`)
   }
   return { namespace: match.namespace, name: match.name }
 }
@@ -151,7 +151,7 @@ export function agentVerb(name: string, description: string, context: VerbContex
 /** The namespace of the service that a verb names, as kubectl takes it. */
 export const namespaceOption = [
   '-n, --namespace <namespace>',
-  'namespace of the service, where its name is ambiguous',
+  'namespace of the service, if its name is ambiguous',
 ] as const
 
 const namespaceGiven = z.object({ namespace: z.string().optional() })

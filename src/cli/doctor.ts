@@ -194,7 +194,7 @@ function adviceOf({ id, verdict, action }: DoctorFinding, indent: string): strin
 
 /** Why an InferenceService of the cluster is not served here. */
 export const whyVerb = (context: VerbContext): Command =>
-  agentVerb('why', 'why an InferenceService of the cluster is not served by this machine', context)
+  agentVerb('why', 'say why this machine does not serve an InferenceService of the cluster', context)
     .argument('[service]', 'its name, or namespace/name; default: every one')
     .option(...namespaceOption)
     .action((name: string | undefined, options: unknown) =>
@@ -227,7 +227,7 @@ export const whyVerb = (context: VerbContext): Command =>
 
 /** Every Mac of the cluster that tells of itself. */
 export const fleetVerb = (context: VerbContext): Command =>
-  agentVerb('fleet', 'every Mac of the cluster, with its runtimes, memory and models', context).action(
+  agentVerb('fleet', 'list every Mac of the cluster, with its runtimes, memory and models', context).action(
     (options: unknown) =>
       run(context, options, async (agent, { json }) => {
         const answer = await agent.query({ name: 'fleet' })

@@ -98,7 +98,7 @@ const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster 
 
 Usage:
   metal-agent [flags]        run the agent
-  metal-agent <verb> …       talk to the running agent, that of a terminal or of the app
+  metal-agent <verb> …       talk to the running agent, started in a terminal or by the app
 `
 
 const flagIntro = `

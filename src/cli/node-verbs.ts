@@ -50,7 +50,7 @@ export function nodeVerbCommands(context: VerbContext): Command[] {
 }
 
 function contextCommand(context: VerbContext): Command {
-  const list = agentVerb('list', 'the contexts of the kubeconfig', context).action((options: unknown) =>
+  const list = agentVerb('list', 'list the contexts of the kubeconfig', context).action((options: unknown) =>
     run(context, options, async (agent, { json }) => {
       const answer = await agent.query({ name: 'contexts' })
       const rows = answer.contexts.map(({ name, server, inUse, isDefault }) => [
@@ -63,7 +63,7 @@ function contextCommand(context: VerbContext): Command {
     }),
   )
   const use = agentVerb('use', 'serve the cluster of another context', context)
-    .argument('<context>', 'its name in the kubeconfig')
+    .argument('<context>', 'name of the context in the kubeconfig')
     .option(
       '--anyway',
       'even if its name says production, its cluster does not answer, or LLMKube is not installed there',
@@ -80,7 +80,7 @@ function contextCommand(context: VerbContext): Command {
 }
 
 function hostAddressCommand(context: VerbContext): Command {
-  const list = agentVerb('list', 'the addresses of this machine', context).action((options: unknown) =>
+  const list = agentVerb('list', 'list the addresses of this machine', context).action((options: unknown) =>
     run(context, options, async (agent, { json }) => {
       const answer = await agent.query({ name: 'hostAddresses' })
       const rows = answer.addresses.map(({ address, interface: from, inUse, unfit = '' }) => [
@@ -120,7 +120,7 @@ const serviceVerbs: readonly ServiceVerb[] = [
     option: ['--here', 'only on this machine, whatever the cluster says'],
     command: (service, { here }) => ({ name: 'stop', service, scope: here ? 'here' : 'cluster' }),
   },
-  { name: 'start', does: 'undo a stop', command: (service) => ({ name: 'start', service }) },
+  { name: 'start', does: 'start a stopped service again', command: (service) => ({ name: 'start', service }) },
   {
     name: 'restart',
     does: 'replace the server by a new one; requests in flight finish',
@@ -131,7 +131,11 @@ const serviceVerbs: readonly ServiceVerb[] = [
     does: 'take a model out of memory on this machine, until it is brought back',
     command: (service) => ({ name: 'evict', service }),
   },
-  { name: 'bring-back', does: 'undo an eviction', command: (service) => ({ name: 'bringBack', service }) },
+  {
+    name: 'bring-back',
+    does: 'bring an evicted model back into memory',
+    command: (service) => ({ name: 'bringBack', service }),
+  },
   {
     name: 'protect',
     does: 'never evict this model',
@@ -154,7 +158,11 @@ const serviceVerbs: readonly ServiceVerb[] = [
     option: ['--even-if-managed', 'even if a tool such as Argo CD manages it, which will bring it back'],
     command: (service, { evenIfManaged }) => ({ name: 'deleteModel', service, evenIfManaged }),
   },
-  { name: 'release', does: 'let another machine serve it', command: (service) => ({ name: 'release', service }) },
+  {
+    name: 'release',
+    does: 'give up the claim of this machine, so that another one can serve it',
+    command: (service) => ({ name: 'release', service }),
+  },
 ]
 
 export function serviceVerbCommands(context: VerbContext): Command[] {

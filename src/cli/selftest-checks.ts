@@ -180,7 +180,7 @@ const uncompressed: Check = {
 const gpuLimit: Check = {
   id: 'gpu-limit',
   asks: 'the GPU limit can be read without root',
-  expected: 'mebibytes, or 0 where macOS decides',
+  expected: 'mebibytes, or 0 if macOS decides',
   isForMacs: true,
   answer: async ({ run }) => {
     const answer = await run(darwinCommands.sysctl, ['-n', 'iogpu.wired_limit_mb'])
@@ -190,7 +190,7 @@ const gpuLimit: Check = {
 
 const ownFootprint: Check = {
   id: 'footprint-own',
-  asks: 'footprint tells what a process of ours holds',
+  asks: 'footprint reports what a process of ours holds',
   expected: 'bytes, within a second',
   isForMacs: true,
   answer: async (asker) => {
@@ -388,8 +388,8 @@ const connections: Check = {
 
 const hostAddress: Check = {
   id: 'host-address',
-  asks: 'which interface is published where the API server is on this machine',
-  expected: 'a network card such as en0, or Tailscale where there is none',
+  asks: 'which interface is published if the API server is on this machine',
+  expected: 'a network card such as en0, or Tailscale if there is none',
   isForMacs: false,
   answer: ({ platform }) => Promise.resolve(publishedInterface(platform.interfaces())),
 }
@@ -409,7 +409,7 @@ export const networkChecks: readonly Check[] = [portBeside, portFree, listeners,
 
 const psUsage: Check = {
   id: 'ps-usage',
-  asks: 'ps tells memory and processor time of a process',
+  asks: 'ps reports the memory and processor time of a process',
   expected: 'kilobytes and minutes, without an entitlement',
   isForMacs: true,
   answer: async ({ run }) => {
@@ -423,7 +423,7 @@ const closeMs = 5_000
 
 const startTime: Check = {
   id: 'start-time',
-  asks: 'ps tells by the clock of UTC when a process began',
+  asks: 'ps reports in UTC when a process began',
   expected: 'when this command was started, to 5 s',
   isForMacs: true,
   answer: async ({ platform }) => {
@@ -580,7 +580,7 @@ const plain = (folder: string): string => folder.replace(/^\/private/, '').repla
 
 const llamaServer: Check = {
   id: 'llama-server',
-  asks: 'which llama-server serves models where no flag names one',
+  asks: 'which llama-server serves models if no flag names one',
   expected: 'a program that Homebrew or PATH has',
   isForMacs: false,
   answer: async ({ platform, env }) => {

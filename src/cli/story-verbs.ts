@@ -27,7 +27,7 @@ export function storyVerbCommands(context: VerbContext): Command[] {
 }
 
 function historyVerb(context: VerbContext): Command {
-  return agentVerb('history', 'what happened on this machine, newest first', context)
+  return agentVerb('history', 'list what happened on this machine, newest first', context)
     .argument('[service]', 'only of this service')
     .option(...namespaceOption)
     .option(...limitOption)
@@ -58,7 +58,7 @@ function historyVerb(context: VerbContext): Command {
 }
 
 function eventsVerb(context: VerbContext): Command {
-  return agentVerb('events', "the services' Events in the cluster, newest first", context)
+  return agentVerb('events', 'list the Events of the services in the cluster, newest first', context)
     .argument('[service]', 'only of this service')
     .option(...namespaceOption)
     .option(...limitOption)
@@ -142,7 +142,7 @@ function print({ lines, gap, ...rest }: LogChunk, io: CliIo, json: boolean): voi
 const given = z.object({ since: z.string().optional(), output: z.string().optional() })
 
 export function energyVerb(context: VerbContext): Command {
-  return agentVerb('energy', 'energy and tokens of this machine and of each service', context)
+  return agentVerb('energy', 'show the energy and tokens of this machine and of each service', context)
     .option('--since <time>', 'such as 24h, 7d or 2026-11-01; default: all that is kept')
     .option('-o, --output <format>', 'json is the same as --json')
     .action(async (options: Record<string, unknown>) => {
@@ -160,7 +160,7 @@ export function energyVerb(context: VerbContext): Command {
 }
 
 const estimate =
-  'The shares of services are estimates, by the tokens that each had while power was measured: nothing reports the power of one process.'
+  'The shares of services are estimates from the tokens of each while power was measured: nothing reports the power of one process.'
 const notReported = 'not reported'
 
 /** What was drawn and done in a time, for people: a few lines about the machine, then a table of its services. */

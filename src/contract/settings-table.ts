@@ -121,7 +121,7 @@ export const clusterRows = {
     section: 'Cluster',
     flag: 'kubeconfig',
     flagTakes: {
-      what: 'a relative path counts from the folder that the agent is started in',
+      what: 'a relative path starts at the folder in which the agent is started',
       why: 'the Go agent takes any path',
       schema: nonEmpty,
     },
@@ -153,7 +153,7 @@ export const serverRows = {
     flag: 'llama-server',
     aliases: ['llama-server-bin'],
     flagTakes: {
-      what: 'a name without a slash is looked for in PATH',
+      what: 'a name without a slash is searched for in PATH',
       why: 'the Go agent starts whatever is given without checking it',
       schema: nonEmpty,
     },
@@ -169,7 +169,7 @@ export const serverRows = {
     prominence: 'advanced',
     flag: 'mlx-lm-bin',
     flagTakes: {
-      what: 'a name without a slash is looked for in PATH',
+      what: 'a name without a slash is searched for in PATH',
       why: 'so does --llama-server',
       schema: nonEmpty,
     },
@@ -197,7 +197,7 @@ export const serverRows = {
     prominence: 'advanced',
     flag: 'mlx-server-bin',
     flagTakes: {
-      what: 'a name without a slash is looked for in PATH',
+      what: 'a name without a slash is searched for in PATH',
       why: 'so does --llama-server',
       schema: nonEmpty,
     },
@@ -225,7 +225,7 @@ export const serverRows = {
     prominence: 'advanced',
     flag: 'vllm-swift-bin',
     flagTakes: {
-      what: 'a name without a slash is looked for in PATH',
+      what: 'a name without a slash is searched for in PATH',
       why: 'so does --llama-server',
       schema: nonEmpty,
     },
@@ -253,7 +253,7 @@ export const serverRows = {
     prominence: 'advanced',
     flag: 'tensorfold-bin',
     flagTakes: {
-      what: 'a name without a slash is looked for in PATH',
+      what: 'a name without a slash is searched for in PATH',
       why: 'so does --llama-server',
       schema: nonEmpty,
     },
@@ -281,7 +281,7 @@ export const serverRows = {
     prominence: 'advanced',
     flag: 'ollama-bin',
     flagTakes: {
-      what: 'a name without a slash is looked for in PATH',
+      what: 'a name without a slash is searched for in PATH',
       why: 'so does --llama-server',
       schema: nonEmpty,
     },
@@ -307,7 +307,7 @@ export const serverRows = {
     prominence: 'advanced',
     flag: 'omlx-bin',
     flagTakes: {
-      what: 'a name without a slash is looked for in PATH',
+      what: 'a name without a slash is searched for in PATH',
       why: 'so does --llama-server',
       schema: nonEmpty,
     },
@@ -379,7 +379,7 @@ export const publishingRows = {
     default: 'all',
     section: 'Network',
     flag: 'listen',
-    help: 'where model servers listen: all (every address of this machine, open to its networks without a password), published (only the published address, just as open), or gateway (only this machine; the gateway listens at the published address, checks each request and asks for an API key where a service names one)',
+    help: 'where model servers listen: all (every address of this machine, open to its networks without a password), published (only the published address, just as open), or gateway (only this machine; the gateway listens at the published address, checks each request and asks for an API key if a service names one)',
     counts: 'nextServer',
     // It opens models to a network.
     trust: 'shell',
@@ -672,7 +672,7 @@ export const powerRows = {
     prominence: 'advanced',
     flag: 'macmon-bin',
     flagTakes: {
-      what: 'a name without a slash is looked for in PATH',
+      what: 'a name without a slash is searched for in PATH',
       why: 'so does --llama-server',
       schema: nonEmpty,
     },

@@ -88,7 +88,7 @@ export const actionWords = {
   restart: { label: 'Restart', pending: 'Restarting…' },
   evict: { label: 'Evict from memory', pending: 'Evicting…' },
   protect: { label: 'Protect', pending: 'Protecting…' },
-  unprotect: { label: 'Unprotect', pending: 'Taking protection off…' },
+  unprotect: { label: 'Unprotect', pending: 'Removing protection…' },
   cancelDownload: { label: 'Cancel download', pending: 'Cancelling…' },
   skipDrain: { label: 'Skip the wait', pending: 'Ending…' },
   release: { label: 'Release to other machines', pending: 'Releasing…' },

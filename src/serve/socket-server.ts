@@ -159,7 +159,7 @@ class Session {
     if (this.#open.has(id)) {
       this.#closeWith(idInUse(id))
     } else if (this.#open.size >= maxOpen) {
-      const message = `A connection follows at most ${maxOpen} things at once: end one, or open another connection.`
+      const message = `A connection can follow at most ${maxOpen} streams at once: end one, or open another connection.`
       this.#sendError(id, new LinkError('refused', message))
     } else {
       const { door, socket } = this.#options

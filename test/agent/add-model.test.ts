@@ -308,7 +308,7 @@ describe('on a real API server', () => {
       { object: 'InferenceService', tool: 'Argo CD', evidence: 'annotation argocd.argoproj.io/tracking-id: mac :x' },
       { object: 'Model', tool: 'Flux', evidence: 'label kustomize.toolkit.fluxcd.io/name: models' },
     ])
-    expect(deletion.message).toMatch(/^Argo CD keeps it \(.*\) and will bring it back: delete it there\./)
+    expect(deletion.message).toMatch(/^Argo CD manages it \(.*\) and will bring it back: delete it there\./)
 
     const refusal = await run(agent, { name: 'deleteModel', service })
     expect(refusal).toMatchObject({

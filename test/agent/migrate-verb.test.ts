@@ -112,7 +112,7 @@ test('metal-agent migrate installs the service, which serves after one start of 
     '',
     [
       'Ending this agent, which gives its services back.',
-      'The service is gone, and with it:',
+      'The service was removed, and with it:',
       '  FOLDER/home/Library/LaunchAgents/dev.metalbar.llmkube-metal-agent.plist',
       '  FOLDER/home/Library/Logs/Metalbar/metal-agent.err.log',
       '  FOLDER/home/Library/Logs/Metalbar/metal-agent.log',

@@ -231,7 +231,7 @@ export class Agent {
     await memory.start()
     await this.#makeModelStore()
     models.start()
-    const notLooked = (error: unknown) => log.warn('runtimes not looked at', { error })
+    const notLooked = (error: unknown) => log.warn('runtimes not checked', { error })
     // Before the first service is read: a model that names no runtime gets one that is here.
     await installed.find().catch(notLooked)
     installed.look().catch(notLooked)
@@ -262,7 +262,7 @@ export class Agent {
     const rules = (runtime: ServerRuntime) => launchRules(this.#settings, runtimes[runtime])
     const onBoot = fuse.booted.bind(fuse)
     this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules, onBoot }))
-    servers.sweepRuns().catch((error: unknown) => log.warn('output of earlier servers not looked through', { error }))
+    servers.sweepRuns().catch((error: unknown) => log.warn('output of earlier servers not read', { error }))
   }
 
   #warn(notices: readonly string[]): void {

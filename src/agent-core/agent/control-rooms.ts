@@ -557,7 +557,7 @@ async function nodeFacts(
   const { identity, version, log } = options
   const { models, servers, memory, power, installed } = rooms
   const onDisk = models.onDisk().catch((error: unknown) => {
-    log.debug('models on disk not told', { error })
+    log.debug('models on disk not listed', { error })
     return []
   })
   const [load = 0] = loadavg()

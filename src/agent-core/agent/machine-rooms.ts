@@ -145,7 +145,7 @@ function runtimeWorkRoom({ options, snapshots, ends }: RoomContext, installed: I
       ...{ platform, log, env, stateDir: settings.stateDir, system: platform.name },
       onChange: () => snapshots.changed(),
       onDone: () => {
-        installed.look({ again: true }).catch((error: unknown) => log.warn('runtimes not looked at', { error }))
+        installed.look({ again: true }).catch((error: unknown) => log.warn('runtimes not checked', { error }))
       },
     }),
   )
@@ -175,7 +175,7 @@ function daemonRoom(
       session()?.reconciler.enqueueAll()
       installed()
         .look()
-        .catch((error: unknown) => log.warn('runtimes not looked at', { error }))
+        .catch((error: unknown) => log.warn('runtimes not checked', { error }))
     },
   })
   snapshots.register(() => ({ notices: daemons.notices() }))

@@ -49,11 +49,11 @@ function obstacleTo(
   const parsed = parseModelSource(source)
   if (parsed.kind === 'unsupported') return parsed.message
   if (cluster.namespace !== undefined && cluster.namespace !== namespace) {
-    return `This machine watches only the namespace ${cluster.namespace}, so it would not serve ${refKey(application)}.`
+    return `This machine watches only the namespace ${cluster.namespace}, so it would not serve ${refKey(application)}: choose that namespace.`
   }
   const { inferenceServiceAllowlist: allowed } = settings.current
   if (allowed.length > 0 && !allowed.includes(name)) {
-    return `This machine serves only ${allowed.join(', ')} (--inference-service-allowlist), so it would not serve ${name}.`
+    return `This machine serves only ${allowed.join(', ')} (--inference-service-allowlist), so it would not serve ${name}: choose one of these names.`
   }
   const sharer = [...cluster.inferenceServices.values()].find(
     ({ metadata }) =>

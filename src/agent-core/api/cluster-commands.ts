@@ -27,7 +27,7 @@ export async function selectContext(rooms: Rooms, command: Extract<Command, { na
     }
     await settings.chooseContext(name)
     history.add({
-      ...{ kind: 'settingsChanged', message: `Context "${name}" (${context.server}) was chosen by a person.` },
+      ...{ kind: 'settingsChanged', message: `A person chose context "${name}" (${context.server}).` },
       ...(present && { undo: { name: 'selectContext', context: present.name, accept: [] } }),
     })
     link.moveTo(context, `the cluster of context "${name}"`)

@@ -11,13 +11,13 @@ interface PauseTexts {
 const pauseTexts: Readonly<Record<'pauseNode' | 'resumeNode', PauseTexts>> = {
   pauseNode: {
     already: 'This machine is already paused.',
-    history: 'This machine was paused by a person.',
+    history: 'A person paused this machine.',
     done: 'This machine is paused: its addresses are withdrawn, its models stay in memory, and nothing is started.',
     undo: { name: 'resumeNode' },
   },
   resumeNode: {
     already: 'This machine is not paused.',
-    history: 'This machine was resumed by a person.',
+    history: 'A person resumed this machine.',
     done: 'This machine serves again: servers that answer are published.',
     undo: { name: 'pauseNode' },
   },

@@ -33,7 +33,7 @@ export async function stop(
     if (known.personsHold) {
       return done(`${key} is already held back on this machine. ${known.personsHold.message}`)
     }
-    const message = 'Stopped only on this machine, by a person; Start brings it back.'
+    const message = 'A person stopped it only on this machine; Start brings it back.'
     await holdHere(rooms, known, 'stopped', message)
     return done(`${key} is stopped on this machine; the cluster still asks for it, and another machine may take it.`)
   }
@@ -59,7 +59,7 @@ export async function start(rooms: Rooms, known: Known, { service }: Extract<Com
   const wasHeld = known.report.hold !== undefined
   if (wasHeld) {
     await dropHold(rooms, known)
-    rooms.history.add({ kind: 'broughtBack', service, message: 'Brought back on this machine, by a person.' })
+    rooms.history.add({ kind: 'broughtBack', service, message: 'A person brought it back on this machine.' })
   }
   try {
     const { changed, service: now } = await startInCluster(known.session.cluster, service)
@@ -143,7 +143,7 @@ export async function setContextSize(
     }
     if (!changed) return done(`${key} has ${context} already.`)
     rooms.history.add({
-      ...{ kind: 'settingsChanged', service, message: `Set to ${context}, by a person.` },
+      ...{ kind: 'settingsChanged', service, message: `A person set it to ${context}.` },
       undo: { name: 'setContextSize', service, contextSize: before },
     })
     const [manager] = managersOf('InferenceService', now.metadata)
@@ -238,9 +238,9 @@ export async function evict(rooms: Rooms, known: Known, { service }: Extract<Com
     rooms,
     known,
     'evicted',
-    'Evicted from the memory of this machine, by a person, until it is brought back.',
+    'A person evicted it from the memory of this machine; it stays out until it is brought back.',
   )
-  rooms.history.add({ kind: 'evicted', service, message: 'Evicted by a person.' })
+  rooms.history.add({ kind: 'evicted', service, message: 'A person evicted it from memory.' })
   return done(`${key} leaves the memory of this machine once its requests have finished; another machine may take it.`)
 }
 
@@ -254,7 +254,7 @@ export async function bringBack(
   if (known.session.reconciler.wake(key)) return done(`${key} is started on this machine.`)
   if (!known.report.hold) return done(`${key} is not held back on this machine.`)
   await dropHold(rooms, known)
-  rooms.history.add({ kind: 'broughtBack', service, message: 'Brought back on this machine, by a person.' })
+  rooms.history.add({ kind: 'broughtBack', service, message: 'A person brought it back on this machine.' })
   return done(`${key} may be served by this machine again.`)
 }
 
@@ -278,7 +278,7 @@ export async function protect(rooms: Rooms, known: Known, command: Extract<Comma
       ...{
         kind: 'settingsChanged',
         service,
-        message: `${wanted ? 'Protected' : 'No longer protected'} here, by a person.`,
+        message: `A person ${wanted ? 'protected it here' : 'removed its protection here'}.`,
       },
       undo: { name: 'protect', service, protect: !wanted },
     })
@@ -297,12 +297,7 @@ export async function release(rooms: Rooms, known: Known): Outcome {
   if (!hold && claim !== 'ours' && claim !== 'uncertain') {
     return refused(`${key} is not released: this machine has no claim on it. ${message}`.trim())
   }
-  await holdHere(
-    rooms,
-    known,
-    'released',
-    'Released for other machines, by a person; bringing it back claims it again.',
-  )
+  await holdHere(rooms, known, 'released', 'A person released it for other machines; bringing it back claims it again.')
   return done(`${key} is withdrawn here and free for other machines; if none takes it, nobody serves it.`)
 }
 

@@ -155,7 +155,7 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
   await settings.chooseHostAddress(wanted)
   const what = wanted === undefined ? 'chosen automatically' : `set to ${wanted}`
   history.add({
-    ...{ kind: 'settingsChanged', message: `The host address was ${what}, by a person.` },
+    ...{ kind: 'settingsChanged', message: `A person changed the host address: it is ${what}.` },
     undo: { name: 'setHostAddress', address: now.by === 'person' ? now.address : 'automatic' },
   })
   await published.check()

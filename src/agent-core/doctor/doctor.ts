@@ -186,7 +186,7 @@ async function bounded(examination: Examination, answer: Check['answer'], limitM
     limitMs,
   )
   const asked = async () => answer(examination)
-  const failed = (error: unknown) => warn(`It could not be asked: ${messageOf(error)}.`)
+  const failed = (error: unknown) => warn(`This check could not run: ${messageOf(error)}.`)
   try {
     return await Promise.race([asked().catch(failed), late.promise])
   } finally {

@@ -133,7 +133,7 @@ const unscheduled = ({ status }: Pod): string | undefined =>
 const podTrouble = (why: string): FromClusterView => ({
   hop: 'pod',
   isReached: false,
-  says: `The Pod could not ask: ${sentence(why.trim(), maxSaidBytes)}.`,
+  says: `The Pod could not send its requests: ${sentence(why.trim(), maxSaidBytes)}.`,
 })
 
 /** Which part of the way failed, by what wget of BusyBox or GNU says of both dials; undefined where the text is none of the script's. Pure. */

@@ -16,7 +16,7 @@ import { type Check, type Examination, fail, notApplicable, pass, warn } from '.
 
 const runtimes: Check = {
   id: 'runtimes',
-  asks: 'Is a program that serves models installed, and does it run?',
+  asks: 'Is a runtime installed, and does it run?',
   page: 'runtimes.md',
   answer: async (examination) => {
     const views = await examination.runtimes()
@@ -24,7 +24,7 @@ const runtimes: Check = {
     const ready = named('ready').map(({ name, version = '' }) => `${name} ${version}`.trim())
     const broken = named('unverified').map(({ message = '' }) => message)
     if (ready.length === 0) {
-      const says = broken[0] ?? views[0]?.message ?? 'No runtime is looked for.'
+      const says = broken[0] ?? views[0]?.message ?? 'This machine offers no runtime.'
       return fail(says, { text: 'Install one.', shell: 'metal-agent runtimes install llama-server' })
     }
     if (broken.length > 0) return warn(`${ready.join(', ')} can serve; ${broken.join(' ')}`)

@@ -113,11 +113,11 @@ async function pinShown(
   try {
     await once(socket, 'secureConnect', { signal: AbortSignal.any([signal, limit]) })
     const certificate = socket.getPeerX509Certificate()
-    return certificate ? { pin: pinOf(certificate) } : { problem: 'shows no certificate' }
+    return certificate ? { pin: pinOf(certificate) } : { problem: 'presents no certificate' }
   } catch (error) {
     signal.throwIfAborted()
     if (limit.aborted) return { problem: `did not answer within ${connectLimitMs / 1_000} s` }
-    return { problem: `shows no certificate: ${messageOf(error)}` }
+    return { problem: `presents no certificate: ${messageOf(error)}` }
   } finally {
     socket.destroy()
   }

@@ -323,7 +323,7 @@ export class Gateway implements AsyncDisposable {
         await link.end()
         return true
       }
-      const text = `The client proxy keeps running in version ${link.version}, because version ${version} could not be started: ${problem}. The agent tries again later.`
+      const text = `The client proxy still runs version ${link.version}, because version ${version} could not be started: ${problem}. The agent tries again later.`
       if (text !== this.#notReplaced.problem) log.warn('gateway not replaced', { text })
       this.#notReplaced = { problem: text, failures: this.#notReplaced.failures + 1 }
       this.#options.onChange()

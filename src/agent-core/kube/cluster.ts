@@ -213,7 +213,7 @@ export class Cluster {
       ignored === undefined
         ? []
         : [
-            `Some ${kind} that ${this.api.context.server} returns are ignored, such as ${ignored}, because Kubernetes allows no such name or metadata: check that it is the API server that you mean.`,
+            `Some ${kind} that ${this.api.context.server} returns are ignored, such as ${ignored}, because Kubernetes does not allow their names or metadata: check that this is the right API server.`,
           ],
     )
   }

@@ -205,7 +205,7 @@ export class KubeconfigWatch {
     // Watched before it is read: what is written in between is seen.
     await this.#watchFolders(files)
     const digest = await digestOf(files).catch((error: unknown) => {
-      this.#options.log.warn('kubeconfig not looked at', { error })
+      this.#options.log.warn('kubeconfig not checked', { error })
       return this.#digest
     })
     const before = this.#digest

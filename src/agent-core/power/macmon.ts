@@ -7,9 +7,8 @@ const wanted = {
   name: 'macmon',
   flag: '--macmon-bin',
   notInstalled: {
-    darwin:
-      'macmon is not installed here: install it with "brew install macmon", or say where it is with --macmon-bin.',
-    linux: 'macmon is not on PATH: say where it is with --macmon-bin.',
+    darwin: 'macmon is not installed here: install it with "brew install macmon", or give its path with --macmon-bin.',
+    linux: 'macmon is not on PATH: give its path with --macmon-bin.',
   },
 }
 

@@ -119,7 +119,7 @@ export class Sleep {
     try {
       await within(lookLimitMs, refresh?.())
     } catch (error) {
-      log.error('not looked at after a sleep', { error })
+      log.error('not checked after a sleep', { error })
     }
   }
 

@@ -457,7 +457,7 @@ export class EndpointsUpkeep implements Disposable {
       this.#asksForEach = !(await endpoints.lookAtAll(namespace))
     } catch (error) {
       if (signal.aborted) return
-      log.debug('Endpoints not looked at', { error })
+      log.debug('Endpoints not checked', { error })
     }
     await Promise.all(slices.held().map((target) => this.#mend(target)))
   }

@@ -62,7 +62,7 @@ export class RelayAdoption implements Disposable {
       try {
         await this.#lookAt(key, target)
       } catch (error) {
-        log.debug('adoption not looked at', { key, error })
+        log.debug('adoption not checked', { key, error })
       }
     }
   }

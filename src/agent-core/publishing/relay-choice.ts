@@ -206,7 +206,7 @@ export class RelayChoice implements Disposable {
       if (this.#known === 'relay') await this.#lookAtAll(held())
       if (this.#known === 'direct') await this.#lookAtSchema()
     } catch (error) {
-      if (!this.#stopped.signal.aborted) log.debug('relay not looked at', { error })
+      if (!this.#stopped.signal.aborted) log.debug('relay not checked', { error })
     }
   }
 
@@ -267,7 +267,7 @@ export class RelayChoice implements Disposable {
       } catch (error) {
         // The others are looked at all the same.
         if (!isApiError(error)) throw error
-        this.#options.log.debug('relay not looked at', { key: refKey(one.target), error })
+        this.#options.log.debug('relay not checked', { key: refKey(one.target), error })
       }
       if (this.#known !== 'relay') return
     }

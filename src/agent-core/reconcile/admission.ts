@@ -146,7 +146,7 @@ class Displacements implements Disposable {
     this.#looksAgain = setTimeout(() => {
       memory.look().then(
         () => this.review(),
-        (error: unknown) => log.error('memory not looked at', { error }),
+        (error: unknown) => log.error('available memory not read', { error }),
       )
     }, placeWithinMs + 1)
     this.#looksAgain.unref()

@@ -89,7 +89,7 @@ function loadOf(port: number, isFound: boolean): Telling {
   if (isFound) return { history: { kind: 'started', message: 'The model was found in the memory of its daemon.' } }
   return {
     log: { level: 'info', message: 'started inference service', fields: { port } },
-    event: normal('Started', `The daemon was asked to load the model; it is reached on port ${port}.`),
+    event: normal('Started', `The daemon was asked to load the model, which answers on port ${port}.`),
     history: { kind: 'started', message: 'The daemon was asked to load the model.' },
   }
 }

@@ -64,7 +64,7 @@ export function leftOutNotice(
     ...(fromPod.length === 0
       ? []
       : [
-          `It runs without ${listed(fromPod)} of spec.env, whose valueFrom only a Pod can read: give a literal value where it is needed.`,
+          `It runs without ${listed(fromPod)} of spec.env, whose valueFrom only a Pod can read: give a literal value if the server needs it.`,
         ]),
     ...(notAllowed.length === 0
       ? []

@@ -50,7 +50,7 @@ export function judgeArguments(
   const misspelt = flags.isStrict === true ? args.find((argument) => /^--[\w-]*_/.test(argument)) : undefined
   if (misspelt !== undefined) {
     return {
-      message: `spec.extraArgs: ${shown(misspelt)} is refused: flags are written as ${flags.program} --help does, with dashes. Correct it.`,
+      message: `spec.extraArgs: ${shown(misspelt)} is refused: write flags with dashes, as ${flags.program} --help does.`,
       loadsCode,
     }
   }

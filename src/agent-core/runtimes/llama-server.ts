@@ -14,9 +14,9 @@ const program = {
   flag: '--llama-server',
   notInstalled: {
     darwin:
-      'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
+      'llama-server is not installed here: install it with "brew install llama.cpp", or give its path with --llama-server.',
     linux:
-      'llama-server is not on PATH: install llama.cpp, with "brew install llama.cpp" or as a package, or say where it is with --llama-server.',
+      'llama-server is not on PATH: install llama.cpp, with "brew install llama.cpp" or as a package, or give its path with --llama-server.',
   },
 }
 

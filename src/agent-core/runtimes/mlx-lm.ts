@@ -64,9 +64,9 @@ export const mlxLmRuntime: ProcessRuntime = {
     flag: '--mlx-lm-bin',
     notInstalled: {
       darwin:
-        'mlx-lm is not installed here: install it with "metal-agent runtimes install mlx-lm", or say with --mlx-lm-bin where another installer put mlx_lm.server, as uv does in ~/.local/bin.',
+        'mlx-lm is not installed here: install it with "metal-agent runtimes install mlx-lm", or give the path of mlx_lm.server with --mlx-lm-bin, such as ~/.local/bin/mlx_lm.server.',
       linux:
-        'mlx_lm.server is not on PATH: install it with "metal-agent runtimes install mlx-lm", or say where it is with --mlx-lm-bin.',
+        'mlx_lm.server is not on PATH: install it with "metal-agent runtimes install mlx-lm", or give its path with --mlx-lm-bin.',
     },
   },
   flags: { table: flags, program: 'mlx_lm.server', product: 'mlx-lm', isStrict: true },

@@ -44,9 +44,9 @@ export const mlxServerRuntime: ProcessRuntime = {
     flag: '--mlx-server-bin',
     notInstalled: {
       darwin:
-        'mlx-server is not installed here: install it from https://github.com/defilantech/mlx-server with the folders that come beside its program, or say where it is with --mlx-server-bin.',
+        'mlx-server is not installed here: install it from https://github.com/defilantech/mlx-server with the folders that come beside its program, or give its path with --mlx-server-bin.',
       linux:
-        'mlx-server is not on PATH, and runs only on a Mac with Apple silicon: choose mlx-lm, or say where it is with --mlx-server-bin.',
+        'mlx-server is not on PATH, and runs only on a Mac with Apple silicon: choose mlx-lm, or give its path with --mlx-server-bin.',
     },
   },
   flags: { table: flags, program: 'mlx-server', product: 'mlx-server', isStrict: true },

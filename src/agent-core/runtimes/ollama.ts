@@ -32,7 +32,7 @@ export const ollamaRuntime: DaemonRuntime = {
   port: 'ollamaPort',
   portFlag: '--ollama-port',
   howToStart:
-    'open the Ollama app, run "ollama serve", have the agent start it (--ollama-start), or say with --ollama-port where it listens; "brew install ollama" installs it',
+    'open the Ollama app, run "ollama serve", have the agent start it (--ollama-start), or give its port with --ollama-port; "brew install ollama" installs it',
   start: {
     setting: { name: 'ollamaStart', flag: '--ollama-start', program: 'ollamaBin' },
     program: {
@@ -40,9 +40,9 @@ export const ollamaRuntime: DaemonRuntime = {
       flag: '--ollama-bin',
       notInstalled: {
         darwin:
-          'ollama is not installed here, so --ollama-start cannot start it: install it with "brew install ollama" or as https://ollama.com/download says, or say with --ollama-bin where it is.',
+          'ollama is not installed here, so --ollama-start cannot start it: install it with "brew install ollama" or as https://ollama.com/download says, or give its path with --ollama-bin.',
         linux:
-          'ollama is not on PATH, so --ollama-start cannot start it: install it as https://ollama.com/download says, or say with --ollama-bin where it is.',
+          'ollama is not on PATH, so --ollama-start cannot start it: install it as https://ollama.com/download says, or give its path with --ollama-bin.',
       },
     },
     // Without a server that answers it warns, and says the version of the client.

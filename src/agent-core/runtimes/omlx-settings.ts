@@ -71,7 +71,7 @@ export function cacheFolderProblem(spec: OmlxFields, modelRoots: readonly string
 export const folderRefused = (folder: string, modelFolder?: string): string =>
   modelFolder !== undefined
     ? `spec.pagedSSDCacheDir: ${folder} is refused: ${modelFolder} is the folder of a model, and oMLX must keep its cache neither inside nor around it. Name a folder separate from all models, or remove it.`
-    : `spec.pagedSSDCacheDir: ${folder} is refused: oMLX may only have a folder of its own below the model store or a folder of --allowed-model-roots, empty or made as its cache. Name such a folder, or remove it.`
+    : `spec.pagedSSDCacheDir: ${folder} is refused: the cache of oMLX needs a folder of its own in the model store or in a folder of --allowed-model-roots, empty or made as its cache. Name such a folder, or remove it.`
 
 /** What one service asks of the oMLX that this agent starts. */
 export interface OmlxClaim {

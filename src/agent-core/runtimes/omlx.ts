@@ -17,7 +17,7 @@ export const omlxRuntime: DaemonRuntime = {
   port: 'omlxPort',
   portFlag: '--omlx-port',
   howToStart:
-    'open the oMLX app, run "omlx serve", have the agent start it (--omlx-start), or say with --omlx-port where it listens; https://github.com/jundot/omlx says how to install it',
+    'open the oMLX app, run "omlx serve", have the agent start it (--omlx-start), or give its port with --omlx-port; https://github.com/jundot/omlx says how to install it',
   // Servers under development have this port too: they are not asked on a machine that never had an oMLX.
   mayRun: async (port) => port !== defaultOmlxPort || (await isThere(omlxBasePath())),
   start: {
@@ -27,8 +27,8 @@ export const omlxRuntime: DaemonRuntime = {
       flag: '--omlx-bin',
       notInstalled: {
         darwin:
-          'omlx is not installed here, so --omlx-start cannot start it: install it as https://github.com/jundot/omlx says, or say with --omlx-bin where it is.',
-        linux: 'omlx is not on PATH, so --omlx-start cannot start it: say with --omlx-bin where it is.',
+          'omlx is not installed here, so --omlx-start cannot start it: install it as https://github.com/jundot/omlx says, or give its path with --omlx-bin.',
+        linux: 'omlx is not on PATH, so --omlx-start cannot start it: give its path with --omlx-bin.',
       },
     },
     version: { args: ['--version'], shownBy: /(?:^|\s)v?(\d+\.\d\S*)/ },

@@ -54,9 +54,9 @@ export const tensorfoldRuntime: ProcessRuntime = {
     flag: '--tensorfold-bin',
     notInstalled: {
       darwin:
-        'tensorfold is not installed here: install it as https://github.com/ashhart/TensorFold says, or say with --tensorfold-bin where it is, such as ~/.local/bin/tensorfold.',
+        'tensorfold is not installed here: install it as https://github.com/ashhart/TensorFold says, or give its path with --tensorfold-bin, such as ~/.local/bin/tensorfold.',
       linux:
-        'tensorfold is not on PATH, and runs only on a Mac with Apple silicon: choose mlx-lm, or say where it is with --tensorfold-bin.',
+        'tensorfold is not on PATH, and runs only on a Mac with Apple silicon: choose mlx-lm, or give its path with --tensorfold-bin.',
     },
   },
   flags: { table: flags, program: 'tensorfold', product: 'TensorFold', isStrict: true },

@@ -131,9 +131,9 @@ export const vllmSwiftRuntime: ProcessRuntime = {
     flag: '--vllm-swift-bin',
     notInstalled: {
       darwin:
-        'vllm-swift is not installed here: install it with "brew install TheTom/tap/vllm-swift" and "vllm-swift setup", or say where it is with --vllm-swift-bin.',
+        'vllm-swift is not installed here: install it with "brew install TheTom/tap/vllm-swift" and "vllm-swift setup", or give its path with --vllm-swift-bin.',
       linux:
-        'vllm-swift is not on PATH, and runs only on a Mac with Apple silicon: choose mlx-lm, or say where it is with --vllm-swift-bin.',
+        'vllm-swift is not on PATH, and runs only on a Mac with Apple silicon: choose mlx-lm, or give its path with --vllm-swift-bin.',
     },
   },
   flags: { table: flags, program: 'vllm-swift', product: 'vllm-swift', isStrict: true },

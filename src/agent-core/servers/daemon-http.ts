@@ -102,7 +102,7 @@ export class DaemonHttp {
     const { address, product, flag } = this.#options
     return new DaemonError(
       'stranger',
-      `What answers at ${address.host}:${address.port} is not ${product} (${path}: status ${status}): stop that program, or say with ${flag} where ${product} listens.`,
+      `What answers at ${address.host}:${address.port} is not ${product} (${path}: status ${status}): stop that program, or give the port of ${product} with ${flag}.`,
     )
   }
 }

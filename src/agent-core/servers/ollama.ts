@@ -72,7 +72,7 @@ export class Ollama implements Daemon {
       () => true,
       () => false,
     )
-    return hasOne ? `in ${ofApp}` : 'where it was started, or in "journalctl -u ollama" where it is a service of Linux'
+    return hasOne ? `in ${ofApp}` : 'where it was started, or in "journalctl -u ollama" if it is a Linux service'
   }
 
   async version(signal: AbortSignal): Promise<string> {

@@ -253,7 +253,7 @@ export function uninstall(
         tell: workOf(io).tell,
         agents: keepServing ? agentsOf(io) : undefined,
       })
-      io.stdout.write(`The service is gone, and with it:\n${removed.map((file) => `  ${file}\n`).join('')}`)
+      io.stdout.write(`The service was removed, and with it:\n${removed.map((file) => `  ${file}\n`).join('')}`)
       if (keptAt !== undefined) io.stdout.write(`What was changed by hand is kept as ${keptAt}.\n`)
       if (keepServing)
         io.stdout.write('Its model servers keep running until the next agent on its state folder ends.\n')

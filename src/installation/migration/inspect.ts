@@ -105,7 +105,7 @@ export async function inspect(world: MigrationWorld, options: InspectOptions): P
   if (job) problems.push(...(await jobProblem(host, job)))
   if (begun === undefined && (await world.ownAgent()) !== undefined) {
     problems.push(
-      `An agent of Metalbar already runs on ${stateDir}: stop it with metal-agent shutdown, or with metal-agent uninstall where it is a service.`,
+      `An agent of Metalbar already runs on ${stateDir}: stop it with metal-agent shutdown, or with metal-agent uninstall if it is a service.`,
     )
   }
   const chosenStore = storeGiven(ownFlags)

@@ -306,7 +306,7 @@ function changedDefaults({ command, totalBytes, job, ownLog, identity }: Finding
       }),
     identity === undefined &&
       given('legacy-direct-endpoints') !== true &&
-      differs('services are published directly', "for LLMKube's relay where the cluster has one", {
+      differs('services are published directly', "for LLMKube's relay if the cluster has one", {
         ...{ flag: 'publish', keep: '--publish direct' },
       }),
     given('kube-context') === '' &&

@@ -122,7 +122,7 @@ export const addWords = {
   contextEffect: 'Longer conversations are cut off.',
   unload: (name: string, bytes: number) => `Evict ${name}: frees ${formatBytes(bytes)}`,
   budget: (bytes: number) => `Budget ${formatBytes(bytes)}`,
-  names: 'What it is called',
+  names: 'Its name',
   name: 'Name',
   nameHelp: 'The name of the Model and the InferenceService; pods reach it by this name.',
   namespace: 'Namespace',

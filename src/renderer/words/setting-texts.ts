@@ -21,7 +21,7 @@ const loadTimeout = (name: string) => ({
 const mlxRuntime = (name: string) => ({
   title: `Path of ${name}`,
   help: 'Serves MLX models.',
-  more: 'Left empty: looked for where llama-server is.',
+  more: 'Left empty: searched for where llama-server is.',
 })
 
 /** What a person reads of each setting that may be changed while the agent runs. The command line has help of its own in the table of settings. */
@@ -39,7 +39,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   llamaServer: {
     title: 'Path of llama-server',
     help: 'Serves GGUF models.',
-    more: 'Left empty: looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
+    more: 'Left empty: searched for in /opt/homebrew/bin, then /usr/local/bin, and on Linux in PATH and Homebrew’s folder.',
   },
   mlxLm: mlxRuntime('mlx-lm'),
   mlxLmStartupStallMs: loadTimeout('mlx-lm'),
@@ -51,8 +51,8 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   tensorfoldStartupStallMs: loadTimeout('tensorfold'),
   ollamaBin: {
     title: 'Path of ollama',
-    help: 'Started where the agent keeps Ollama running.',
-    more: 'Left empty: looked for where llama-server is.',
+    help: 'Started when the agent keeps Ollama running.',
+    more: 'Left empty: searched for where llama-server is.',
   },
   ollamaStart: {
     title: 'Keep Ollama running',
@@ -61,8 +61,8 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   omlxBin: {
     title: 'Path of omlx',
-    help: 'Started where the agent keeps oMLX running.',
-    more: 'Left empty: looked for where llama-server is.',
+    help: 'Started when the agent keeps oMLX running.',
+    more: 'Left empty: searched for where llama-server is.',
   },
   omlxStart: {
     title: 'Keep oMLX running',
@@ -154,7 +154,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   listen: {
     title: 'Where models listen',
     help: 'Requests are checked only behind the gateway.',
-    more: 'At all addresses, a model is open to every network of this machine, without a password. At the published address, it is open to everyone who can reach that address. Behind the gateway, models listen only on this machine; the gateway listens at the published address, checks each request, and asks for an API key where the service names one.',
+    more: 'At all addresses, a model is open to every network of this machine, without a password. At the published address, it is open to everyone who can reach that address. Behind the gateway, models listen only on this machine; the gateway listens at the published address, checks each request, and asks for an API key if the service names one.',
     choices: { all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' },
   },
   publish: {
@@ -194,8 +194,8 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   macmon: {
     title: 'Path of macmon',
-    help: 'Started where macmon measures power.',
-    more: 'Left empty: looked for where llama-server is.',
+    help: 'Started when macmon measures power.',
+    more: 'Left empty: searched for where llama-server is.',
   },
   energyLedger: {
     title: 'Keep an energy ledger',

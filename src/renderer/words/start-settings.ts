@@ -95,7 +95,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   memoryPressureCritical: {
     title: 'Memory is critically short below',
-    help: 'A fraction of all memory. Below it nothing starts, and models are evicted where that is on.',
+    help: 'A fraction of all memory. Below it nothing starts, and models are evicted if eviction is on.',
   },
   hostIp: {
     title: 'Address at the start',

@@ -138,7 +138,7 @@ export class LastingLink implements AgentLink, AsyncDisposable {
       if (client.isOpen || !(error instanceof LinkError) || error.code !== 'gone') throw error
       const again = await this.#current().catch(() => undefined)
       if (again?.bootId === bootId) return await again.client.command(command, requestId)
-      const message = `The agent went away while it was asked to ${command.name}: check whether it did before you ask again.`
+      const message = `The agent went away during the command ${command.name}: check whether it was carried out before you repeat it.`
       throw new LinkError('gone', message, { cause: error })
     }
   }

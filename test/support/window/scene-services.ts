@@ -89,7 +89,7 @@ export const withoutOllama = sampleService({
   runtime: 'ollama',
   runtimeFrom: 'the source of its Model',
   message:
-    'Ollama does not run at 127.0.0.1:11434: open the Ollama app, run "ollama serve", have the agent start it (--ollama-start), or say with --ollama-port where it listens; "brew install ollama" installs it.',
+    'Ollama does not run at 127.0.0.1:11434: open the Ollama app, run "ollama serve", have the agent start it (--ollama-start), or give its port with --ollama-port; "brew install ollama" installs it.',
   steps: { fetched: done, started: { status: 'failed' }, healthy: waiting, published: waiting, clusterAgrees: waiting },
 })
 

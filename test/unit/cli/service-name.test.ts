@@ -31,7 +31,7 @@ test('a namespace that contradicts the name, or has no such service, is refused'
 })
 
 test.each([
-  ['phi', services, 'Several services are called phi: say default/phi or team/phi.'],
+  ['phi', services, 'Several services are called phi: use default/phi or team/phi.'],
   ['llama', services, 'There is no service llama on this machine; it has default/phi, team/phi, team/qwen.'],
   ['default/qwen', services.slice(0, 1), 'There is no service default/qwen on this machine; it has default/phi.'],
   ['phi', [], 'There is no service phi on this machine; it has none.'],

@@ -102,7 +102,7 @@ test.for([
 ] as const)('%o with the answer %o ends models that serve, and the service is gone', async ([words, answer, said]) => {
   await using service = await serving()
   const { code, stdout, isThere } = await service.run(words, answer)
-  expect([code, stdout.startsWith(`${said}The service is gone`), isThere]).toEqual([0, true, false])
+  expect([code, stdout.startsWith(`${said}The service was removed`), isThere]).toEqual([0, true, false])
   const asked = (await service.there.called()).map((call) => call.replace(/^.*--no-pager /, ''))
   expect(asked.filter((call) => !call.startsWith('show '))).toEqual([
     ...['disable llmkube-metal-agent.service', 'stop --no-block llmkube-metal-agent.service'],

@@ -53,7 +53,7 @@ describe('a question', () => {
   test('whose answer fails could not be asked, and says why', async () => {
     expect(await asked(() => Promise.reject(new Error('the disk is on fire')))).toMatchObject({
       verdict: 'warn',
-      says: 'It could not be asked: the disk is on fire.',
+      says: 'This check could not run: the disk is on fire.',
     })
     expect(
       await asked(() => {

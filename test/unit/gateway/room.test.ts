@@ -402,7 +402,7 @@ describe('a gateway of another version', () => {
     const old = await earlier()
     const next = room({ version: '2', command: () => Promise.resolve(command() as [string]) })
     const notice = await eventually(() => next.notice)
-    expect(notice).toMatch(/^The client proxy keeps running in version 1, because version 2 could not be started: /)
+    expect(notice).toMatch(/^The client proxy still runs version 1, because version 2 could not be started: /)
     expect(notice).toContain(why)
     expect([next.url, await status(), said('took over the gateway')[0]?.['pid']]).toEqual([
       `http://127.0.0.1:${port}`,
@@ -442,7 +442,7 @@ describe('a gateway of another version', () => {
       command: () => Promise.resolve([process.execPath, '--import', stated('2'), hanging]),
     })
     expect(await eventually(() => next.notice)).toBe(
-      'The client proxy keeps running in version 1, because version 2 could not be started: it did not answer within 5 s. The agent tries again later.',
+      'The client proxy still runs version 1, because version 2 could not be started: it did not answer within 5 s. The agent tries again later.',
     )
     await eventually(() => said('took over the gateway').some((line) => line['version'] === '2'))
     await listening(next)

@@ -17,7 +17,7 @@ test('only variables that a person allowed are passed on, and a person is told o
   const allowed = ['PLAIN', 'EMPTY']
   expect([environmentOf(spec, allowed), leftOutNotice(spec, allowed)]).toEqual([
     { PLAIN: 'x', EMPTY: '', GGML_METAL_BF16_DISABLE: '1' },
-    'It runs without TOKEN, NODE of spec.env, whose valueFrom only a Pod can read: give a literal value where it is needed. It runs without OTHER of spec.env: this machine allows variables by name, with --allowed-env.',
+    'It runs without TOKEN, NODE of spec.env, whose valueFrom only a Pod can read: give a literal value if the server needs it. It runs without OTHER of spec.env: this machine allows variables by name, with --allowed-env.',
   ])
 })
 

@@ -63,7 +63,7 @@ test('PATH is searched on Linux, and on macOS only when asked', async () => {
   expect(await findLlamaServer({ ...nowhere, system: 'darwin', path })).toEqual({
     kind: 'missing',
     message:
-      'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
+      'llama-server is not installed here: install it with "brew install llama.cpp", or give its path with --llama-server.',
   })
 })
 

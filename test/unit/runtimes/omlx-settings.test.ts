@@ -112,7 +112,8 @@ test.each([
 ])('a folder for its cache may be below the model roots alone: %s', (folder, isAllowed) => {
   const problem = cacheFolderProblem(inferenceServiceSpec.parse({ pagedSSDCacheDir: folder }), ['/store', '/lent'])
   expect(problem === undefined).toBe(isAllowed)
-  if (problem !== undefined) expect(problem).toContain(`${folder} is refused: oMLX may only have a folder of its own`)
+  if (problem !== undefined)
+    expect(problem).toContain(`${folder} is refused: the cache of oMLX needs a folder of its own`)
 })
 
 test('a folder for its cache that has to do with a model’s is refused in a sentence that names that one', () => {

@@ -195,6 +195,6 @@ test('where another program has the port nothing is started, with one sentence',
   const daemons = there.agent()
   await begin(daemons)
   const [notice] = await eventually(() => (daemons.notices().length > 0 ? daemons.notices() : undefined))
-  expect(notice).toMatch(/is not Ollama .*: stop that program, or say with --ollama-port/)
+  expect(notice).toMatch(/is not Ollama .*: stop that program, or give the port of Ollama with --ollama-port/)
   expect(await there.listener()).toBe(process.pid)
 })

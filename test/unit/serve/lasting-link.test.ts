@@ -163,7 +163,7 @@ describe('a command whose connection breaks', () => {
   const stop = { name: 'stop', service, scope: 'cluster' } as const
   const unknown = new LinkError(
     'gone',
-    'The agent went away while it was asked to stop: check whether it did before you ask again.',
+    'The agent went away during the command stop: check whether it was carried out before you repeat it.',
   )
 
   test.each([

@@ -214,7 +214,12 @@ test('a connection follows sixteen things at once, and another one when one of t
   agent.follow(late)
   await eventually(() => late.items.length === 1)
   expect([heard[16]?.ends, world.door.followers]).toEqual([
-    [new LinkError('refused', 'A connection follows at most 16 things at once: end one, or open another connection.')],
+    [
+      new LinkError(
+        'refused',
+        'A connection can follow at most 16 streams at once: end one, or open another connection.',
+      ),
+    ],
     16,
   ])
 })

@@ -299,7 +299,9 @@ export function strangerSuite(runtime: DaemonRuntimeName, asked: string): void {
     expect(await said(0)).toContain(`${portFlag} 0`)
     const page = await stranger((_request, response) => void response.end('<html>Ollama is running</html>'))
     const other = String.raw`What answers at \S+ is not ${product} \(${asked}: status `
-    expect(await said(page)).toEqual(like(`${other}200\\): stop that program, or say with ${portFlag}`))
+    expect(await said(page)).toEqual(
+      like(`${other}200\\): stop that program, or give the port of ${product} with ${portFlag}`),
+    )
     const broken = await stranger((_request, response) => void response.writeHead(500).end('<h1>500</h1>'))
     expect(await said(broken)).toEqual(like(`${other}500`))
     expect(await said(await stranger(json({ version: 7, status: 7 })))).toEqual(like(other))

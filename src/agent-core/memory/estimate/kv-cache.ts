@@ -130,7 +130,7 @@ export function promptCacheSize(server: ServerArguments, cache: CacheSize): Prom
     bytes: counted + checkpoints,
     cacheRamThatHolds,
     notes: [
-      `The prompt cache is counted as ${formatBytes(counted)}, but llama-server lets it grow to ${formatBytes(defaultLimit)} in time: --cache-ram ${cacheRamThatHolds} limits it, and the agent passes that flag where llama-server knows it.`,
+      `The prompt cache is counted as ${formatBytes(counted)}, but llama-server lets it grow to ${formatBytes(defaultLimit)} in time: --cache-ram ${cacheRamThatHolds} limits it, and the agent passes that flag if llama-server knows it.`,
     ],
   }
 }

@@ -44,7 +44,7 @@ const onFirstRun =
               name: 'llama-server',
               formats: ['gguf'],
               message:
-                'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
+                'llama-server is not installed here: install it with "brew install llama.cpp", or give its path with --llama-server.',
             }
           : {
               name: 'llama-server',

@@ -132,7 +132,7 @@ export const serviceScenes = {
     press: ['Delete phi-4-mini…'],
   },
   'delete-managed': {
-    says: ['Argo CD keeps it', 'will bring it back', 'Delete phi-4-mini anyway'],
+    says: ['Argo CD manages it', 'will bring it back', 'Delete phi-4-mini anyway'],
     agent: withDeletion([argo]),
     open: 'phi-4-mini',
     press: ['Delete phi-4-mini…'],

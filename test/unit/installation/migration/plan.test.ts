@@ -123,7 +123,7 @@ test('that services may be published for relays from then on is announced, excep
   const command = readGoAgentCommand(['--legacy-direct-endpoints'])
   expect([about(), about({ identity }), about({ command })]).toEqual([
     [
-      '--publish: there services are published directly, here for LLMKube\'s relay where the cluster has one; "-- --publish direct" keeps it.',
+      '--publish: there services are published directly, here for LLMKube\'s relay if the cluster has one; "-- --publish direct" keeps it.',
     ],
     [],
     [],
