@@ -144,10 +144,6 @@ interface WaitingStart {
   readonly key: string
   /** 1 = the next; absent for a start that would not even fit alone or cannot be judged. */
   readonly place?: number
-  readonly needBytes: number
-  readonly priority: StartRequest['priority']
-  readonly since: number
-  readonly reason: Refusal['reason']
 }
 
 /** Strangers decide how many starts wait, so their order and places are worked out once for each change, and not once for each start. */
@@ -189,10 +185,9 @@ function placesOf(ranked: readonly WaitingRequest[], machine: MachineMemory): Re
   let place = 0
   return new Map(
     ranked.map((entry) => {
-      const { key, needBytes, priority, since } = entry
-      const reason = reasonToWait(entry, machine)
-      const counted = reason !== 'MemoryCheckFailed' && fitsAlone(entry, machine)
-      return [key, { key, ...(counted && { place: ++place }), needBytes, priority, since, reason }]
+      const { key } = entry
+      const counted = reasonToWait(entry, machine) !== 'MemoryCheckFailed' && fitsAlone(entry, machine)
+      return [key, { key, ...(counted && { place: ++place }) }]
     }),
   )
 }
@@ -401,7 +396,6 @@ export interface BookOutlook extends ForeseenStarts {
 }
 
 interface MemoryBookState {
-  readonly machine: MachineMemory
   readonly committedBytes: number
   readonly promisedBytes: number
   readonly held: readonly HeldMemory[]
@@ -576,7 +570,7 @@ export class MemoryBook {
 
   state(): MemoryBookState {
     const { committedBytes, promisedBytes } = this.#holds
-    return { machine: this.#machine, committedBytes, promisedBytes, held: this.held(), waiting: this.places() }
+    return { committedBytes, promisedBytes, held: this.held(), waiting: this.places() }
   }
 
   held(): readonly HeldMemory[] {

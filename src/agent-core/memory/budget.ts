@@ -127,10 +127,7 @@ export interface Budget {
   readonly bytes: number
   /** One sentence: where the number comes from, and what keeps it from being larger. */
   readonly how: string
-  /** Set by the Model itself: it replaces the machine's budget for this Model. */
-  readonly fromModel: boolean
   readonly gpuLimitBytes?: number
-  readonly cappedByGpu: boolean
   /** What a person runs to raise the GPU's limit as far as the budget would go; not kept over a restart of the Mac. */
   readonly raiseCommand?: string
 }
@@ -176,7 +173,6 @@ export function resolveBudget(inputs: BudgetInputs): BudgetResult {
 interface Wanted {
   readonly bytes: number
   readonly source: string
-  readonly fromModel: boolean
 }
 
 function wantedBudget(inputs: BudgetInputs): Wanted | { readonly message: string } {
@@ -184,16 +180,12 @@ function wantedBudget(inputs: BudgetInputs): Wanted | { readonly message: string
   if (modelBudget !== undefined) {
     const message = quantityProblem('spec.hardware.memoryBudget', modelBudget)
     if (message !== undefined) return { message: `${message} in the Model` }
-    return {
-      bytes: parseQuantity(modelBudget) ?? 0,
-      source: `memoryBudget ${modelBudget} of the Model`,
-      fromModel: true,
-    }
+    return { bytes: parseQuantity(modelBudget) ?? 0, source: `memoryBudget ${modelBudget} of the Model` }
   }
   if (modelFraction !== undefined) {
     const message = fractionProblem('spec.hardware.memoryFraction', modelFraction)
     if (message !== undefined) return { message: `${message} in the Model` }
-    return { ...share(modelFraction, totalBytes, 'memoryFraction of the Model'), fromModel: true }
+    return share(modelFraction, totalBytes, 'memoryFraction of the Model')
   }
   if (settingBytes !== undefined) {
     if (!Number.isFinite(settingBytes) || settingBytes < mib) {
@@ -201,17 +193,17 @@ function wantedBudget(inputs: BudgetInputs): Wanted | { readonly message: string
         message: `The memory budget must be at least 1 MiB, not ${settingBytes} bytes: change it in the settings`,
       }
     }
-    return { bytes: Math.floor(settingBytes), source: 'the setting', fromModel: false }
+    return { bytes: Math.floor(settingBytes), source: 'the setting' }
   }
   if (settingFraction !== undefined && settingFraction !== 0) {
     const message = fractionProblem('The memory fraction', settingFraction)
     if (message !== undefined) return { message: `${message} in the settings (0 = automatic)` }
-    return { ...share(settingFraction, totalBytes, 'the setting'), fromModel: false }
+    return share(settingFraction, totalBytes, 'the setting')
   }
-  return { ...share(defaultFraction(totalBytes), totalBytes, 'the default for this size'), fromModel: false }
+  return share(defaultFraction(totalBytes), totalBytes, 'the default for this size')
 }
 
-function share(fraction: number, totalBytes: number, source: string): { bytes: number; source: string } {
+function share(fraction: number, totalBytes: number, source: string): Wanted {
   return {
     bytes: Math.floor(totalBytes * fraction),
     source: `${formatShare(fraction, 1)} of ${formatGib(totalBytes)}, ${source}`,
@@ -235,15 +227,13 @@ function fractionProblem(name: string, fraction: number): string | undefined {
 /** Neither more than the machine has, nor more than its GPU may hold. */
 function capped(wanted: Wanted, inputs: BudgetInputs): Budget {
   const { totalBytes, gpuLimitBytes, platform } = inputs
-  const { fromModel } = wanted
   const bytes = Math.min(wanted.bytes, totalBytes)
   const size = formatMemory(bytes)
   const origin = bytes < wanted.bytes ? `${wanted.source}, capped at all the memory of this machine` : wanted.source
-  if (gpuLimitBytes === undefined) return { bytes, how: `${size}: ${origin}`, fromModel, cappedByGpu: false }
+  if (gpuLimitBytes === undefined) return { bytes, how: `${size}: ${origin}` }
   const limit = formatMemory(gpuLimitBytes)
   if (bytes <= gpuLimitBytes) {
-    const how = `${size}: ${origin}; the GPU may hold ${limit}`
-    return { bytes, how, fromModel, gpuLimitBytes, cappedByGpu: false }
+    return { bytes, how: `${size}: ${origin}; the GPU may hold ${limit}`, gpuLimitBytes }
   }
   const advised = Math.min(bytes, largestBudget(totalBytes))
   const raiseCommand = platform === 'darwin' && advised > gpuLimitBytes ? raiseGpuLimit(advised) : undefined
@@ -251,9 +241,7 @@ function capped(wanted: Wanted, inputs: BudgetInputs): Budget {
   return {
     bytes: gpuLimitBytes,
     how: `${limit}, as much as the GPU may hold, instead of ${size}: ${origin}${raise}`,
-    fromModel,
     gpuLimitBytes,
-    cappedByGpu: true,
     ...(raiseCommand !== undefined && { raiseCommand }),
   }
 }

@@ -51,8 +51,6 @@ export interface ForeignClaim {
   /** `unclaimed`: written by an agent that knows no claims. `overwritten`: it wrote over ours. */
   readonly kind: 'foreign' | 'unclaimed' | 'overwritten'
   readonly holder: string
-  /** Without a new heartbeat, on our own monotonic clock. */
-  readonly silentMs: number
   /** When the claim would count as dead if the holder stays silent. */
   readonly deadInMs: number
   readonly message: string
@@ -170,7 +168,7 @@ function foreign(
         ? `InferenceService ${service} is claimed here but ${holder} keeps overwriting it; leave ${target.name} out of that agent's --inference-service-allowlist.`
         : `InferenceService ${service} is claimed here but ${holder}, which does not know about claims, overwrote it; ${wait}.`,
   }[kind]
-  return { kind, holder, silentMs, deadInMs, message }
+  return { kind, holder, deadInMs, message }
 }
 
 const takenMessage = (slice: EndpointSlice, owningService: string | undefined): string =>
@@ -239,7 +237,7 @@ export class ClaimMemory {
     const silentMs = this.#now() - goneAt
     if (silentMs >= holderGraceMs) return { kind: 'absent' }
     const message = `The EndpointSlice of InferenceService ${refKey(target)} is gone; for ${holderGraceMs / 1000} s only ${rival.holder}, which held it, may take it again.`
-    return { kind: 'foreign', holder: rival.holder, silentMs, deadInMs: holderGraceMs - silentMs, message }
+    return { kind: 'foreign', holder: rival.holder, deadInMs: holderGraceMs - silentMs, message }
   }
 
   /** To be called before the request, whose answer may get lost. */

@@ -234,11 +234,6 @@ export class UnloadReasons {
     return this.#displaced.get(uid) ?? this.#value.absences.find((one) => one.uid === uid)?.absence
   }
 
-  /** Services of a cluster that are unloaded; displaced ones are left out. */
-  in(cluster: string): readonly (UnloadTarget & { readonly absence: KeptUnloadReason })[] {
-    return this.#value.absences.filter((one) => one.cluster === cluster)
-  }
-
   /** As a person asks. Throws StateFileError; then nothing has changed. */
   async hold(target: UnloadTarget, reason: Extract<KeptUnloadReason, { kind: 'held' }>): Promise<void> {
     await this.#change(withReason(target, reason))

@@ -27,9 +27,7 @@ describe('the budget of a machine', () => {
     [192, 172.8],
     [512, 460.8],
   ])('of %d GiB is %d GiB', (total, budget) => {
-    const { bytes, fromModel, cappedByGpu } = resolved({ totalBytes: total * gib })
-    expect(Number((bytes / gib).toFixed(1))).toBe(budget)
-    expect({ fromModel, cappedByGpu }).toEqual({ fromModel: false, cappedByGpu: false })
+    expect(Number((resolved({ totalBytes: total * gib }).bytes / gib).toFixed(1))).toBe(budget)
   })
 
   test('takes the larger share from the first byte above 36 GiB, and the largest from 128 GiB', () => {
@@ -57,10 +55,8 @@ describe('overrides', () => {
     const { modelBudget: _budget, ...withoutBudget } = all
     const { modelFraction: _fraction, ...settings } = withoutBudget
     const { settingBytes: _bytes, ...settingFraction } = settings
-    expect(resolved(all)).toMatchObject({ bytes: 24 * gib, fromModel: true })
-    expect(resolved(withoutBudget)).toMatchObject({ bytes: 32 * gib, fromModel: true })
-    expect(resolved(settings)).toMatchObject({ bytes: 20 * gib, fromModel: false })
-    expect(resolved(settingFraction)).toMatchObject({ bytes: 16 * gib, fromModel: false })
+    const bytes = [all, withoutBudget, settings, settingFraction].map((given) => resolved(given).bytes / gib)
+    expect(bytes).toEqual([24, 32, 20, 16])
   })
 
   test('a setting of 0 means automatic, as the flag says', () => {
@@ -149,22 +145,20 @@ describe("the GPU's limit", () => {
     expect(resolved({ totalBytes: 128 * gib, gpuLimitBytes: 96 * gib })).toEqual({
       bytes: 96 * gib,
       how: '103 GB (96 GiB), as much as the GPU may hold, instead of 124 GB (115.2 GiB): 90 % of 128 GiB, the default for this size; sudo sysctl iogpu.wired_limit_mb=117965 raises that until the Mac is restarted',
-      fromModel: false,
       gpuLimitBytes: 96 * gib,
-      cappedByGpu: true,
       raiseCommand: 'sudo sysctl iogpu.wired_limit_mb=117965',
     })
   })
 
   test('caps what a Model asks for too', () => {
     const budget = resolved({ totalBytes: 64 * gib, modelBudget: '56Gi', gpuLimitBytes: 48 * gib })
-    expect(budget).toMatchObject({ bytes: 48 * gib, fromModel: true, cappedByGpu: true })
+    expect(budget).toMatchObject({ bytes: 48 * gib, gpuLimitBytes: 48 * gib })
     expect(budget.raiseCommand).toBe('sudo sysctl iogpu.wired_limit_mb=57344')
   })
 
   test('changes nothing where it is the larger one, and is shown', () => {
     const budget = resolved({ totalBytes: 48 * gib, gpuLimitBytes: 36 * gib })
-    expect(budget).toMatchObject({ bytes: 36 * gib, cappedByGpu: false, gpuLimitBytes: 36 * gib })
+    expect(budget).toMatchObject({ bytes: 36 * gib, gpuLimitBytes: 36 * gib })
     expect(budget.how).toContain('the GPU may hold 38.7 GB (36 GiB)')
     expect(budget.raiseCommand).toBeUndefined()
   })
@@ -177,7 +171,7 @@ describe("the GPU's limit", () => {
 
   test('has no such command on Linux', () => {
     const budget = resolved({ totalBytes: 128 * gib, gpuLimitBytes: 96 * gib, platform: 'linux' })
-    expect(budget).toMatchObject({ bytes: 96 * gib, cappedByGpu: true })
+    expect(budget.bytes).toBe(96 * gib)
     expect(budget.how).not.toContain('sysctl')
   })
 })

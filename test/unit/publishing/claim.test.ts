@@ -65,7 +65,7 @@ describe('whose slice it is', () => {
       {},
       { kind: 'unclaimed' },
     ],
-    ['of another node', theirs, {}, { kind: 'foreign', holder: 'node-b', silentMs: 0, deadInMs: 180_000 }],
+    ['of another node', theirs, {}, { kind: 'foreign', holder: 'node-b', deadInMs: 180_000 }],
     ['of another node, silent for a while', theirs, { silentMs: 170_000 }, { kind: 'foreign', deadInMs: 10_000 }],
     ['of another node, silent for 180 s', theirs, { silentMs: 180_000 }, { kind: 'dead', epoch: 5, ready: true }],
     ['without a claim', unclaimed, {}, { kind: 'unclaimed', holder: 'the agent at 192.0.2.7' }],

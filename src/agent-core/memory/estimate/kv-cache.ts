@@ -20,7 +20,6 @@ const bytesPerElement: Readonly<Record<string, number>> = {
 const bytesPerCustomElement: Readonly<Record<string, number>> = { turbo4: 0.53125, turbo3: 0.40625 }
 
 interface CacheType {
-  readonly name: string
   readonly bytes: number
   /** Neither llama.cpp nor LLMKube says how large it is: counted as f16, which no such type exceeds. */
   readonly isUnknown: boolean
@@ -28,7 +27,7 @@ interface CacheType {
 
 export function cacheType(name = 'f16'): CacheType {
   const bytes = bytesPerElement[name] ?? bytesPerCustomElement[name]
-  return { name, bytes: bytes ?? 2, isUnknown: bytes === undefined }
+  return { bytes: bytes ?? 2, isUnknown: bytes === undefined }
 }
 
 export interface CacheSize {
@@ -42,9 +41,8 @@ export interface CacheSize {
   readonly contextTokens: number
   /** Tokens that one slot can hold. */
   readonly slotTokens: number
-  /** Cells of a layer that attends to everything, and of a windowed one: in each of the streams. */
+  /** Cells of a layer that attends to everything, and of a windowed one: in each stream. */
   readonly cells: { readonly full: number; readonly windowed: number }
-  readonly streams: number
 }
 
 /** Recurrent state is kept in f32 (llama_memory_recurrent). */
@@ -62,7 +60,7 @@ export function cacheSize(shape: ModelShape, server: ServerArguments): CacheSize
   const full = isUnified ? asked : roundedUp(Math.floor(asked / slots))
   const needed = shape.window * (isUnified ? slots : 1) + microBatchOf(server, asked)
   const windowed = server.fullSlidingWindow ? full : roundedUp(Math.min(full, needed))
-  const sizes = { contextTokens: full * streams, slotTokens: full, cells: { full, windowed }, streams }
+  const sizes = { contextTokens: full * streams, slotTokens: full, cells: { full, windowed } }
   if (!shape.hasCache) return { ...sizes, attentionBytes: 0, stateBytes: 0, checkpointBytes: 0 }
 
   const keyBytes = cacheType(server.cacheTypeK).bytes

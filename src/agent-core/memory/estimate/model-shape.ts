@@ -142,7 +142,6 @@ interface LayerShape {
 
 /** What a model's memory depends on. */
 export interface ModelShape {
-  readonly architecture: string
   /** Those of the trunk: blocks that only predict further tokens are left out, as llama-server leaves them. */
   readonly layers: readonly LayerShape[]
   /** Blocks of the file, also those that only predict further tokens. */
@@ -213,7 +212,6 @@ export function shapeOf(header: ModelHeader): ModelShape | undefined {
   })
   const expertsUsed = read.largest('expert_used_count') ?? 0
   return {
-    architecture,
     layers,
     blocks,
     trainedContext: read.number('context_length') ?? 0,

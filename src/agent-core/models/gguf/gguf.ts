@@ -16,24 +16,8 @@ export interface GgufTensor {
 export interface GgufFields {
   /** Empty in the further shards of a split file, which leave it to the first. */
   readonly architecture: string
-  readonly name?: string
   readonly quantization?: string
   readonly contextLength?: number
-  readonly embeddingLength?: number
-  readonly blockCount?: number
-  /** One per layer where they differ. */
-  readonly headCount?: number | readonly number[]
-  readonly headCountKv?: number | readonly number[]
-  readonly keyLength?: number
-  readonly valueLength?: number
-  readonly slidingWindow?: number
-  readonly expertCount?: number
-  readonly expertUsedCount?: number
-  readonly vocabularySize?: number
-  readonly hasChatTemplate: boolean
-  readonly splitCount?: number
-  /** The first shard's is 0. */
-  readonly splitIndex?: number
 }
 
 export interface GgufHeader extends GgufFields {
