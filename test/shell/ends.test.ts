@@ -13,9 +13,7 @@ async function serving(script: SampleScript = { tokenMs }) {
   await using stack = new AsyncDisposableStack()
   const world = stack.use(await servingWorld())
   const app = stack.use(await ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences }))
-  world.apply('tiny', script)
-  await app.icon('serving')
-  const pid = await app.serverOf('tiny')
+  const pid = await app.serve(world, 'tiny', script)
   const owned = stack.move()
   return { world, app, pid, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }

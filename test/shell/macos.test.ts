@@ -153,9 +153,7 @@ describe('the app on a Mac', () => {
   test('a process of Chromium that goes touches no model, and is logged', async () => {
     await using world = await servingWorld()
     await using app = await ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences })
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     for (const reason of ['crashed', 'killed', 'clean-exit']) await app.ask({ do: 'helperGone', type: 'GPU', reason })
     const lines = (await app.log()).split('\n').filter((line) => line.includes('a helper process of the app ended'))
     expect([lines.length, await app.serverOf('tiny'), lives(pid)]).toEqual([2, pid, true])
@@ -334,9 +332,7 @@ test('where a metal-agent runs this machine, the app says so, and takes its plac
   await using beside = await agentBesideApp(world)
   const { agent, folder } = beside
   await using app = await ShellApp.start({ folder, preferences: world.preferences })
-  world.apply('tiny')
-  await app.icon('serving')
-  const pid = await app.serverOf('tiny')
+  const pid = await app.serve(world, 'tiny')
   const before = JSON.stringify(await app.menu())
   await app.choose('Run the agent in this app…')
   await app.press('Cancel')

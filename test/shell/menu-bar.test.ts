@@ -144,9 +144,7 @@ describe('the icon and its menu', () => {
   test('Stop ends the server and says so in the cluster, Start brings it back', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     await app.choose('● tiny', 'Stop')
     await app.icon('idle')
     await eventually(() => !lives(pid))
@@ -159,9 +157,7 @@ describe('the icon and its menu', () => {
   test('Quit withdraws and stops what is served, and leaves nothing', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     const code = await app.quit()
     expect({
       code,
@@ -183,9 +179,7 @@ describe('the icon and its menu', () => {
       await using folder = await temporaryFolder()
       const options = { folder: folder.dir, kubeconfig: world.sim.kubeconfig(), preferences: world.preferences }
       await using app = await ShellApp.start(options)
-      world.apply('tiny')
-      await app.icon('serving')
-      const pid = await app.serverOf('tiny')
+      const pid = await app.serve(world, 'tiny')
       await app.ask({ do: 'fail', message: 'a defect', how }).catch(() => undefined)
       const code = await app.exited
       const messages = await app.messages()
@@ -207,9 +201,7 @@ describe('the icon and its menu', () => {
     async (keeps) => {
       await using world = await servingWorld()
       await using app = await startApp(world)
-      world.apply('tiny')
-      await app.icon('serving')
-      const pid = await app.serverOf('tiny')
+      const pid = await app.serve(world, 'tiny')
       await using client = await connectToAgent({
         socketPath: socketPathFor(app.stateDir, tmpdir()),
         stateDir: app.stateDir,
@@ -309,9 +301,7 @@ describe('what is chosen in the menu', () => {
       earlier: { ...world.preferences, hostIp: '100.64.0.10' },
       env: { NODE_OPTIONS: statedInterfaces({ en0: '192.168.1.20', utun4: '100.64.0.10' }) },
     })
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     const untilSentTo = (address: string) =>
       eventually(
         () => {
@@ -342,9 +332,7 @@ describe('what is chosen in the menu', () => {
   test('Evict takes the model out of memory, and Bring back loads it again', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     await app.choose('● tiny', 'Evict from memory')
     await eventually(() => !lives(pid))
     await eventually(() => world.published('tiny') === undefined, { what: 'the withdrawal' })
@@ -364,9 +352,7 @@ describe('what is chosen in the menu', () => {
   test('Protect keeps the model from an eviction from then on, and Restart gives it another process', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     await app.choose('● tiny', 'Protect')
     await eventually(async () => (await app.service('tiny')).memory?.isProtected, { what: 'the protection' })
     await app.choose('● tiny', 'Restart')
@@ -392,9 +378,7 @@ describe('what is chosen in the menu', () => {
   test('Pause withdraws the model and keeps its process, Resume publishes it again; its URL and its log are at hand', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     await app.choose('● tiny', 'Copy URL')
     await app.choose('● tiny', 'Show log')
     const opened = z.array(z.string()).parse(
@@ -431,9 +415,7 @@ describe('Quit', () => {
   test('asks while models run here: they may be kept, and the answer may be remembered', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     await app.choose('Quit…')
     await app.press('Keep in menu bar')
     expect(lives(pid)).toBe(true)
@@ -450,9 +432,7 @@ describe('Quit', () => {
   test('what was chosen is done although it cannot be remembered, and the menu says so', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     const file = path.join(app.stateDir, 'preferences.json')
     // An installed app has remembered by then that it offered to be opened at login.
     if (isDrivenPacked())
@@ -469,9 +449,7 @@ describe('Quit', () => {
   test('a shutdown of the system is given time, withdraws and stops what is served, and asks nothing', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     const isDelayed = await app.ask({ do: 'power', event: 'shutdown' })
     expect([isDelayed, await app.exited, lives(pid), world.published('tiny')]).toEqual([true, 0, false, undefined])
   })

@@ -75,9 +75,7 @@ describe.concurrent('a laptop', () => {
     const { world, app, plug, set } = shown
     const why = 'This machine is on battery and is set to pause on battery'
     const saysWhy = async () => JSON.stringify(await app.menu()).includes(why)
-    world.apply('tiny')
-    await app.icon('serving')
-    const pid = await app.serverOf('tiny')
+    const pid = await app.serve(world, 'tiny')
     await set({ pauseOnBattery: true })
     expect([await saysWhy(), world.published('tiny')]).toEqual([false, '192.0.2.10'])
     await plug('battery')

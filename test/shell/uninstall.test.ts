@@ -49,9 +49,7 @@ test('where another program runs the agent, that ends first, and what it served 
   await using beside = await agentBesideApp(world)
   const { agent, folder } = beside
   await using app = await ShellApp.start({ folder })
-  world.apply('tiny')
-  await app.icon('serving')
-  const pid = await app.serverOf('tiny')
+  const pid = await app.serve(world, 'tiny')
   asks(app, 'uninstall', ['state']).catch(() => undefined)
   await app.press('Uninstall')
   await app.press('Quit')

@@ -252,9 +252,7 @@ test('a page that loads itself again is followed again, and goes nowhere else', 
 test('a page that crashes is made anew once; twice within a minute it stays closed, the menu says so, and what serves goes on', async () => {
   await using shell = await shellWorld()
   const { world, app } = shell
-  world.apply('tiny')
-  await app.icon('serving')
-  const pid = await app.serverOf('tiny')
+  const pid = await app.serve(world, 'tiny')
   await app.choose('Open Metalbar')
   await untilVisible(app)
   await app.ask({ do: 'crashPage' })

@@ -17,6 +17,8 @@ import { StandInProcess } from './electron-stand-in/stand-in-process.ts'
 import { eventually } from './eventually.ts'
 import { ElectronProcess } from './real-electron/electron-process.ts'
 import { electronAt, electronProgram, isOnElectron } from './real-electron/find-electron.ts'
+import type { SampleScript } from './sample-servers/sample.ts'
+import type { ServingWorld } from './serving-world.ts'
 import type { ShellProcess } from './shell-process.ts'
 
 export interface ShellAppOptions {
@@ -216,6 +218,13 @@ export class ShellApp implements AsyncDisposable {
     const found = (await this.snapshot()).services.find((service) => service.name === name)
     if (!found) throw new Error(`There is no service ${name}.`)
     return found
+  }
+
+  /** Has the world's model served; answers with the process that does. */
+  async serve(world: Pick<ServingWorld, 'apply'>, name: string, script?: SampleScript): Promise<number> {
+    world.apply(name, script)
+    await this.icon('serving')
+    return this.serverOf(name)
   }
 
   /** The process that serves. */
