@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { loadAllYaml } from '@kubernetes/client-node'
 import { z } from 'zod'
-import { AgentProcess } from '../support/agent-process.ts'
+import { AgentProcess, type AgentProcessOptions } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { apiWorlds, type World } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -21,18 +21,8 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     await using relays = new Relays(world)
     await using controllers = new Controllers(api().connection, world, relays)
     await controllers.be('0.9')
-    const ingressPort = await freePort()
-    await using agent = await AgentProcess.start({
-      folder: join(world.folder, 'agent'),
-      kubeconfig: await kubeconfigOf(api(), world.folder),
-      args: [
-        ...['--namespace', world.namespace, '--llama-server', sampleServerPath],
-        ...['--ingress-port', String(ingressPort)],
-      ],
-    })
-    relays.ingressPort = ingressPort
-    await world.applyModel('tiny')
-    await world.applyService('tiny')
+    await using agent = await agentBehind(relays, world, { kubeconfig: await kubeconfigOf(api(), world.folder) })
+    const { ingressPort } = relays
     const { pid } = await agent.service('tiny', 'ready')
     await using client = new Client(api().connection, world)
     await client.served(5)
@@ -72,20 +62,11 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     await using relays = new Relays(world)
     await using controllers = new Controllers(api().connection, world, relays)
     await controllers.be('0.10')
-    const ingressPort = await freePort()
-    await using agent = await AgentProcess.start({
-      folder: join(world.folder, 'agent'),
+    await using agent = await agentBehind(relays, world, {
       kubeconfig: await readFile(await writeKubeconfig(join(world.folder, 'kubeconfig'), api().connection), 'utf8'),
       // The published address is one of this machine's.
       env: { NODE_OPTIONS: statedInterfaces({ en0: '192.0.2.10' }) },
-      args: [
-        ...['--namespace', world.namespace, '--llama-server', sampleServerPath],
-        ...['--ingress-port', String(ingressPort)],
-      ],
     })
-    relays.ingressPort = ingressPort
-    await world.applyModel('tiny')
-    await world.applyService('tiny')
     const { pid, port = 0 } = await agent.service('tiny', 'ready')
     await using client = new Client(api().connection, world)
     expect(await answersAt('127.0.0.2', port)).toBe(true)
@@ -107,6 +88,23 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     expect(client.failures).toEqual([])
   })
 })
+
+/** An agent that the relays reach, and a model for it to serve. */
+async function agentBehind(
+  relays: Relays,
+  world: AgentWorld,
+  options: Pick<AgentProcessOptions, 'kubeconfig' | 'env'>,
+): Promise<AgentProcess> {
+  relays.ingressPort = await freePort()
+  const ports = ['--ingress-port', String(relays.ingressPort)]
+  const agent = await AgentProcess.start({
+    folder: join(world.folder, 'agent'),
+    args: ['--namespace', world.namespace, '--llama-server', sampleServerPath, ...ports],
+    ...options,
+  })
+  await world.apply('tiny')
+  return agent
+}
 
 const answersAt = (host: string, port: number): Promise<boolean> =>
   fetch(`http://${host}:${port}/health`).then(

@@ -33,6 +33,12 @@ const rules = [
   },
 ]
 
+async function restrictedAgent(folder: string, ...flags: readonly string[]): Promise<AgentProcess> {
+  const { kubeconfig } = await cluster().restrictedKubeconfig(rules)
+  const usual = ['--namespace', cluster().namespace, '--llama-server', sampleServerPath, '--log-level', 'debug']
+  return AgentProcess.start({ folder, kubeconfig: await readFile(kubeconfig, 'utf8'), args: [...usual, ...flags] })
+}
+
 test('the token of a Secret opens a private model at the Hub alone, and stands nowhere; a Secret that is of no use is told and looked for again', async ({
   skip,
 }) => {
@@ -44,15 +50,7 @@ test('the token of a Secret opens a private model at the Hub alone, and stands n
   await using hub = await startFakeHub({ identity, tokens: [token] })
   const caFile = join(folder.dir, 'ca.pem')
   await writeFile(caFile, identity.certificate)
-  const user = await cluster().restrictedKubeconfig(rules)
-  await using agent = await AgentProcess.start({
-    folder: folder.dir,
-    kubeconfig: await readFile(user.kubeconfig, 'utf8'),
-    args: [
-      ...['--namespace', namespace, '--llama-server', sampleServerPath, '--log-level', 'debug'],
-      ...['--hub-endpoint', hub.endpoint, '--ca-file', caFile],
-    ],
-  })
+  await using agent = await restrictedAgent(folder.dir, '--hub-endpoint', hub.endpoint, '--ca-file', caFile)
   const secret = (name: Name, stringData: Record<string, string>) =>
     admin.create({ apiVersion: 'v1', kind: 'Secret', metadata: { name: `hub-${name}` }, stringData })
   await secret('found', { HF_TOKEN: token })
@@ -105,15 +103,7 @@ test('the keys of a Secret open a bucket of S3, and stand nowhere, also where th
   await using folder = await temporaryFolder()
   await using s3 = await startS3Server(keys)
   s3.objects.set('models/found.gguf', modelOf('found'))
-  const user = await cluster().restrictedKubeconfig(rules)
-  await using agent = await AgentProcess.start({
-    folder: folder.dir,
-    kubeconfig: await readFile(user.kubeconfig, 'utf8'),
-    args: [
-      ...['--namespace', namespace, '--llama-server', sampleServerPath, '--log-level', 'debug'],
-      ...['--allowed-download-hosts', '127.0.0.1'],
-    ],
-  })
+  await using agent = await restrictedAgent(folder.dir, '--allowed-download-hosts', '127.0.0.1')
   const usual = { AWS_ACCESS_KEY_ID: keys.accessKeyId, AWS_ENDPOINT_URL: s3.origin, AWS_REGION: s3Region }
   for (const [name, secretAccessKey] of Object.entries({
     's3-found': keys.secretAccessKey,

@@ -7,9 +7,6 @@ import { Agent } from '../../src/agent-core/agent/agent.ts'
 import type { AgentOptions as CoreOptions } from '../../src/agent-core/agent/agent-options.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { HostInterface } from '../../src/agent-core/platform/platform.ts'
-import type { FuseTimings } from '../../src/agent-core/power/panic-fuse.ts'
-import type { LivenessTimings } from '../../src/agent-core/servers/liveness.ts'
-import type { ShutdownRequest } from '../../src/agent-core/api/command.ts'
 import { agentSettings, type AgentSettings } from '../../src/agent-core/settings/settings.ts'
 import { loadNodeId } from '../../src/agent-core/state/node-id.ts'
 import { AdminClient, type ClusterConnection, type KubeObject } from './control-plane/admin-client.ts'
@@ -38,7 +35,21 @@ export const fakeGguf = Buffer.from('GGUF and nothing more')
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
 const platform = hostPlatform()
 
-export interface AgentOptions {
+/** What the agent's own options have for tests, and no others. */
+type TrialOptions = Pick<
+  CoreOptions,
+  | 'onShutdown'
+  | 'liveness'
+  | 'random'
+  | 'idleMinuteMs'
+  | 'leaveLimitMs'
+  | 'memoryClock'
+  | 'fuseTrial'
+  | 'supplyEveryMs'
+  | 'powerTrial'
+>
+
+export interface AgentOptions extends TrialOptions {
   /** Of the state folder, and what others call this agent; the same name again is the same agent at its next start. */
   readonly name?: string
   readonly hostIp?: string
@@ -54,22 +65,12 @@ export interface AgentOptions {
   readonly settings?: Partial<AgentSettings>
   /** What is asked of it then is done as soon as it can be. */
   readonly beforeStart?: (agent: RunningAgent) => void
-  readonly onShutdown?: (request: ShutdownRequest) => void
   readonly llamaServer?: string
-  readonly liveness?: LivenessTimings
   readonly drainTimeoutMs?: number
-  /** Jitter of the back-off after crashes. */
-  readonly random?: () => number
-  readonly idleMinuteMs?: number
-  readonly leaveLimitMs?: number
   /** Shorter than a person may set it. */
   readonly refreshEveryMs?: number
   /** Absent = far more memory than any test needs. */
   readonly memory?: StatedMemory
-  readonly memoryClock?: () => number
-  readonly fuseTrial?: Partial<FuseTimings>
-  readonly supplyEveryMs?: number
-  readonly powerTrial?: CoreOptions['powerTrial']
 }
 
 export interface ServiceOptions {
@@ -179,6 +180,7 @@ export class AgentWorld implements AsyncDisposable {
     const log = new Recorder()
     const { platform } = options.memory ?? new StatedMemory()
     const agent = new Agent({
+      ...options,
       settings,
       // The address that is published where a test says nothing else is this machine's.
       platform: statedPlatform(platform, {
@@ -189,15 +191,6 @@ export class AgentWorld implements AsyncDisposable {
       env: process.env,
       log,
       notices: [],
-      ...(options.liveness && { liveness: options.liveness }),
-      ...(options.memoryClock && { memoryClock: options.memoryClock }),
-      ...(options.supplyEveryMs !== undefined && { supplyEveryMs: options.supplyEveryMs }),
-      ...(options.powerTrial && { powerTrial: options.powerTrial }),
-      ...(options.fuseTrial && { fuseTrial: options.fuseTrial }),
-      ...(options.random && { random: options.random }),
-      ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),
-      ...(options.leaveLimitMs !== undefined && { leaveLimitMs: options.leaveLimitMs }),
-      ...(options.onShutdown && { onShutdown: options.onShutdown }),
     })
     const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })
     // As an icon, for which nothing is measured.
