@@ -6,12 +6,15 @@ import {
   blocksAll,
   countEstablished,
   parseAllowedPrograms,
+  parseBattery,
   parseDisplays,
   parseFirewallState,
   parseFootprints,
+  parseLowPowerMode,
   parsePeers,
   parsePositiveInteger,
   parsePressureLevel,
+  parseSleepMinutes,
   parseVmStat,
 } from './darwin-output.ts'
 import {
@@ -26,7 +29,6 @@ import {
 } from './darwin-ps.ts'
 import { attemptAt, deniedSentence, isDenied, unreachableAddress } from './local-network.ts'
 import { hasPanicReportSince, panicReportFolder } from './panic-reports.ts'
-import { parseBattery, parseLowPowerMode, parseSleepMinutes } from './pmset-output.ts'
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import {
   hostInterfaces,
