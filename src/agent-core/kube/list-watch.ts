@@ -190,17 +190,15 @@ const backOff = { firstMs: 500, maxMs: 30_000 }
 /** Heals whatever event was lost on the way, once in this time. */
 const relistEveryMs = 600_000
 
-interface ListWatchOptions<T extends KubeObject> {
-  readonly api: KubeApi
-  readonly resource: Resource
+interface ListWatchOptions<T extends KubeObject> extends Pick<
+  WatchHealthOptions,
+  'api' | 'resource' | 'log' | 'whyUnreachable'
+> {
   /** Absent = all namespaces. */
   readonly namespace: string | undefined
   readonly labelSelector?: string
   readonly parse: (raw: unknown) => T
   readonly cache: ObjectCache<T>
-  readonly log: Logger
-  /** One sentence where it is this machine that keeps us from the API server. */
-  readonly whyUnreachable?: (error: unknown) => Promise<string | undefined>
   /** Called after every change of `state()` and whenever a gap in the watch has ended with a new list. */
   readonly onState: (state: ListWatchState) => void
   /** For people. */

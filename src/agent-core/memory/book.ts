@@ -5,7 +5,6 @@ import {
   fits,
   isHeldAlready,
   limitOf,
-  type Priority,
   priorityWeights,
   type Room,
   type Shortage,
@@ -14,22 +13,11 @@ import {
 import { formatBytes } from '../../contract/format.ts'
 
 /** A server that asks for memory. */
-export interface StartRequest {
-  readonly key: string
+export interface StartRequest extends HeldServer {
   /** Uid of the InferenceService: one re-created under the same name starts at the end of the queue. */
   readonly uid: string
-  /** The estimate of all it will hold; absent where none could be made. */
-  readonly needBytes: number | undefined
   /** Why there is no estimate, one sentence. */
   readonly whyUnknown?: string
-  /** See `HeldServer`. */
-  readonly mappedBytes?: number
-  /** See `HeldServer`. */
-  readonly sharedAs?: string | undefined
-  readonly weightsAs?: string | undefined
-  readonly priority: Priority
-  /** Protected from eviction. */
-  readonly isProtected?: boolean
   /** When it began to wait, ms since the epoch. */
   readonly since: number
   /** Set where its Model brings a budget of its own: it replaces the machine's, see `limitOf`. */

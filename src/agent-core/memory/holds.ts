@@ -18,7 +18,9 @@ export interface HeldMemory extends Evictable {
 
 /** A server that memory is reserved for. */
 export type HeldServer = Pick<HeldMemory, 'key' | 'priority'> & {
+  /** Protected from eviction. */
   readonly isProtected?: boolean
+  /** The estimate of all it will hold; absent where none could be made. */
   readonly needBytes: number | undefined
   /** The part of its need that is mapped from files, where the system leaves such pages out when it measures. */
   readonly mappedBytes?: number

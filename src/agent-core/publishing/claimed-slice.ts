@@ -199,17 +199,16 @@ function withdrawStep({ claim, slice, target }: SliceFacts): HoldStep {
 const keepStep = (claim: ClaimJudgement, target: PublishTarget): HoldStep =>
   isHeld(claim) ? { do: 'renew', epoch: claim.epoch } : { do: 'stop', result: lostTo(claim, target) }
 
-export interface ClaimedSliceOptions {
+export interface ClaimedSliceOptions extends Pick<
+  HeldClaimOptions,
+  'log' | 'monotonicNow' | 'random' | 'pulse' | 'onChange'
+> {
   readonly api: KubeApi
   readonly slices: WatchedKind<EndpointSlice>
   /** The name of a slice by that of its InferenceService. */
   readonly nameOf: (inferenceService: string) => string
   /** Our node id. */
   readonly node: string
-  readonly log: Logger
-  readonly monotonicNow: () => number
-  readonly random: () => number
-  readonly pulse: HeartbeatPulse
   readonly signal: AbortSignal
   /** What to write; without an epoch it carries no claim. */
   readonly publication: (
@@ -218,8 +217,6 @@ export interface ClaimedSliceOptions {
     epoch: number | undefined,
   ) => Publication
   readonly onRenewed: (target: PublishTarget, slice: EndpointSlice) => void
-  /** Something changed that no watch delivers: the claim was lost, or could not be renewed. */
-  readonly onChange: (key: string) => void
 }
 
 /** What the cache says of one slice. */

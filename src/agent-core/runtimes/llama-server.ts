@@ -7,7 +7,7 @@ import { findExecutable, type Executable, type ExecutableSearch } from '../util/
 import { textProblem, withLocalFiles } from './argument-policy.ts'
 import type { Dialect } from './dialect.ts'
 import { flagsIn, llamaServerFlags } from './llama-server-flags.ts'
-import type { ProcessRuntime } from './runtime.ts'
+import type { CommandInput, ProcessRuntime } from './runtime.ts'
 
 const program = {
   name: 'llama-server',
@@ -99,21 +99,13 @@ export interface LlamaServerSpec {
   readonly extraArgs?: readonly string[] | undefined
 }
 
-export interface LlamaServerInput {
+export interface LlamaServerInput extends Pick<
+  CommandInput,
+  'modelPath' | 'host' | 'port' | 'alias' | 'performanceCores' | 'draft'
+> {
   readonly spec: LlamaServerSpec
-  /** Absolute path of the GGUF file. */
-  readonly modelPath: string
-  /** Where it listens; absent = everywhere, as for a digest. */
-  readonly host?: string | undefined
-  readonly port: number
-  /** The model's name towards clients, as LLMKube's agent passes it; absent = llama-server's default, the path. */
-  readonly alias?: string | undefined
   /** `Model.spec.hardware.gpu.layers`; absent or 0 = all of them, negative is passed on. */
   readonly gpuLayers?: number | undefined
-  /** Absent where cores do not come in two kinds. */
-  readonly performanceCores?: number | undefined
-  /** Absolute path of the draft weights; absent for a digest. */
-  readonly draft?: string | undefined
   /** Flag dialect of the binary that is started; absent = the classic one, as for a digest. */
   readonly dialect?: Dialect
 }
