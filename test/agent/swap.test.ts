@@ -22,10 +22,7 @@ describe('a changed specification', () => {
       script: { loadMs: 500, tokenMs: 50 },
     })
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
-    await eventually(() => published.now === before.port, {
-      timeoutMs: patienceMs,
-      what: 'the first address in the slice',
-    })
+    await published.until(before.port)
     const clients = new AsyncDisposableStack()
     const requests = Array.from({ length: 3 }, () => clients.use(askAgainAndAgain(() => published.now)))
     const stream = completion(before.port, 160)
@@ -67,10 +64,7 @@ describe('a changed specification', () => {
     await using world = await open()
     const { agent, ...before } = await world.serving('tiny', { script: { loadMs: 300 } })
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
-    await eventually(() => published.now === before.port, {
-      timeoutMs: patienceMs,
-      what: 'the first address in the slice',
-    })
+    await published.until(before.port)
     const service = { namespace: world.namespace, name: 'tiny' }
     const restart = () => agent.command({ name: 'restart', service })
     await restart()
@@ -87,10 +81,7 @@ describe('a changed specification', () => {
     await using world = await open()
     const { agent, ...before } = await world.serving('tiny', { random: () => 0.5 })
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
-    await eventually(() => published.now === before.port, {
-      timeoutMs: patienceMs,
-      what: 'the first address in the slice',
-    })
+    await published.until(before.port)
     await using requests = askAgainAndAgain(() => published.now)
     await world.applyService('tiny', { script: { crashAtStart: { message: 'error: no such layer' } } })
     const view = await agent.until('tiny', ({ message }) => message.includes('cannot be started'))
@@ -204,10 +195,7 @@ describe('a changed specification', () => {
     await using world = await open()
     const { agent, ...before } = await world.serving('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
-    await eventually(() => published.now === before.port, {
-      timeoutMs: patienceMs,
-      what: 'the first address in the slice',
-    })
+    await published.until(before.port)
     await using requests = askAgainAndAgain(() => published.now)
     await world.patchSpec('tiny', { extraArgs: ['--sample-script', '{"loadMs":3000}'] })
     await agent.until('tiny', ({ message }) => message.includes('is loading the model'))
@@ -242,10 +230,7 @@ describe('the real llama-server', () => {
     await world.applyService('llama', { spec: { parallelSlots: 2 } })
     const before = await agent.untilReady('llama')
     await using published = new PublishedPort(api().connection, world.namespace, 'llama')
-    await eventually(() => published.now === before.port, {
-      timeoutMs: patienceMs,
-      what: 'the first address in the slice',
-    })
+    await published.until(before.port)
     const requests = askAgainAndAgain(() => published.now)
     const stream = completion(before.port, 150)
     await eventually(() => stream.text.length > 0, { timeoutMs: patienceMs })

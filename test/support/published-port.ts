@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import type { ClusterConnection } from './control-plane/admin-client.ts'
 import { KubeHttp } from './controller-stand-in/kube-http.ts'
+import { eventually } from './eventually.ts'
+import { patienceMs } from './running-agent.ts'
 
 const event = z.object({
   type: z.string(),
@@ -28,6 +30,13 @@ export class PublishedPort implements AsyncDisposable {
 
   get now(): number | undefined {
     return this.history.at(-1)
+  }
+
+  async until(port: number): Promise<void> {
+    await eventually(() => this.now === port, {
+      timeoutMs: patienceMs,
+      what: `the address with port ${port} in the slice`,
+    })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
