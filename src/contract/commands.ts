@@ -116,8 +116,6 @@ export type Command = z.output<typeof command>
 export type CommandInput = z.input<typeof command>
 export type CommandName = Command['name']
 
-export const commandNames = command.options.map((option) => option.shape.name.value)
-
 /** A request that is repeated with the same id is carried out once, and answered the same. */
 export const commandRequest = z.object({ requestId: z.uuid(), command })
 export type CommandRequest = z.output<typeof commandRequest>

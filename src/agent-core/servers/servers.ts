@@ -263,11 +263,6 @@ export class Servers implements AsyncDisposable {
     return this.#of(key)?.folder?.logFile
   }
 
-  /** How often it was started again since it is known. */
-  restarts(key: string): number {
-    return this.#services.get(key)?.restarts ?? 0
-  }
-
   /** The present server of each key. */
   state(): ReadonlyMap<string, ServerState> {
     const found = [...this.#services.keys()].map((key) => [key, this.get(key)] as const)

@@ -100,7 +100,6 @@ export class ServiceServers {
   #successor: ServedModel | undefined
   /** The replaced server, kept until all its processes are gone. */
   #retiring: ServedModel | undefined
-  #starts = 0
   #lastFailure: Exited | undefined
   #backOff: Failure | undefined
 
@@ -241,10 +240,6 @@ export class ServiceServers {
     return this.#all().filter(({ state }) => !isOver(state)).length
   }
 
-  get restarts(): number {
-    return Math.max(0, this.#starts - 1)
-  }
-
   get lastFailure(): Exited | undefined {
     return this.#lastFailure
   }
@@ -333,7 +328,6 @@ export class ServiceServers {
     if (role === 'current') this.#current = server
     else if (role === 'successor') this.#successor = server
     else this.#retiring = server
-    this.#starts += 1
     server.start()
     return server
   }

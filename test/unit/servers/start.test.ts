@@ -160,10 +160,7 @@ describe('a start that fails', () => {
       const { retryAt = 0 } = await room.reached('failedToSpawn', { from })
       delays.push(retryAt - 1_000_000)
     }
-    expect({ delays, restarts: room.servers.restarts('a/b') }).toEqual({
-      delays: [500, 1000, 2000, 500, 1000],
-      restarts: 4,
-    })
+    expect(delays).toEqual([500, 1000, 2000, 500, 1000])
   })
 })
 

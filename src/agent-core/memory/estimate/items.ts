@@ -1,5 +1,3 @@
-import { formatBytes, formatTokens } from '../../../contract/format.ts'
-
 /** What a model server will hold, in bytes. */
 export interface MemoryItems {
   readonly weights: number
@@ -65,15 +63,4 @@ export const itemNames: Readonly<Record<keyof MemoryItems, string>> = {
   draft: 'draft model',
   adapters: 'adapters',
   overhead: 'overhead',
-}
-
-/** `needs 44.1 GB: weights 40.1 GB, KV cache 2.5 GB at 32,768 tokens, …`; what is empty is left out. */
-export function summarise({ items, total, contextTokens, guess }: Estimate): string {
-  const parts = (Object.keys(itemNames) as (keyof MemoryItems)[]).flatMap((item) => {
-    const { [item]: bytes = 0 } = items
-    if (bytes === 0) return []
-    const tokens = item === 'kv' && contextTokens !== undefined ? ` at ${formatTokens(contextTokens)}` : ''
-    return [`${itemNames[item]} ${formatBytes(bytes)}${tokens}`]
-  })
-  return `needs ${formatBytes(total)}${guess === undefined ? '' : ' (a guess)'}: ${parts.join(', ')}`
 }

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { estimateLlamaServer } from '../../../../src/agent-core/memory/estimate/llama-server.ts'
 import { noMatches, type TensorMatches } from '../../../../src/agent-core/memory/estimate/server-arguments.ts'
-import { summarise } from '../../../../src/agent-core/memory/estimate/items.ts'
 import { llamaServerArgv, type LlamaServerSpec } from '../../../../src/agent-core/runtimes/llama-server.ts'
 import { headerWith } from '../../../support/memory/header.ts'
 
@@ -238,15 +237,6 @@ test('numbers in a header that no computer could hold are refused', () => {
   ).toMatch(/does not describe its structure/)
 })
 
-test('one sentence says what a model needs', () => {
-  const items = { weights: 40.1e9, kv: 2.5e9, compute: 0.6e9, promptCache: 0.5e9, mmproj: 0, overhead: 0.2e9 }
-  const estimate = { items, total: 43.9e9, notes: [], contextTokens: 32_768 }
-  expect(summarise(estimate)).toBe(
-    'needs 43.9 GB: weights 40.1 GB, KV cache 2.5 GB at 32,768 tokens, compute buffers 600 MB, prompt cache 500 MB, overhead 200 MB',
-  )
-  expect(summarise({ ...estimate, guess: 'Nobody knows.' })).toMatch(/^needs 43.9 GB \(a guess\): /)
-})
-
 test('a draft model counts as a model of its own, in the context and the slots of the one that it drafts for', () => {
   const argv = ['-c', '4096', '-np', '2', '-md', '/draft.gguf', '-ctkd', 'q8_0', '-ctk', 'q4_0']
   const estimate = (draft?: { fileBytes: number; header?: typeof header }) =>
@@ -266,7 +256,6 @@ test('a draft model counts as a model of its own, in the context and the slots o
   const unread = estimate({ fileBytes: gibibyte })
   expect(unread.items.draft).toBe(Math.ceil(1.2 * gibibyte) + 512 * mebibyte)
   expect(unread.guess).toMatch(/^The header of the draft model could not be read/)
-  expect(summarise(drafted)).toContain(', draft model ')
 })
 
 test('adapters and control vectors count with their files, and a file that cannot be looked at is named', () => {
