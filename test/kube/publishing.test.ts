@@ -337,9 +337,9 @@ describe('publishing', () => {
     other.clock.now += 100_000
     other.publisher.setWatchLive(false)
     other.clock.now += 400_000
-    expect(other.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', silentMs: 0 })
+    expect(other.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', deadInMs: 180_000 })
     other.publisher.setWatchLive(true)
-    expect(other.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', silentMs: 100_000 })
+    expect(other.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', deadInMs: 80_000 })
   })
 
   test('a released claim is free for another agent at once', async () => {
