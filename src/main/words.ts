@@ -165,7 +165,7 @@ export const questionWords = {
   hiddenIcon: {
     message: 'The icon of Metalbar is not in the menu bar.',
     detail:
-      'The menu bar has no room for it, or its settings hide it. Metalbar runs all the same: open the app to get a window with an icon in the Dock. You are told this once.',
+      'The menu bar has no room for it, or its settings hide it. Metalbar is running anyway: open the app to get a window with an icon in the Dock. You are told this once.',
   },
   cannotStart: 'Metalbar cannot start.',
   takeOver: {
@@ -273,17 +273,17 @@ export const doctorWords = {
   loginItem: {
     enabled: 'Metalbar opens at login.',
     'requires-approval': 'Metalbar should open at login, but macOS waits for your permission.',
-    'not-registered': 'Metalbar does not open at login, so nothing is served after a restart until somebody opens it.',
+    'not-registered': 'Metalbar does not open at login, so nothing is served after a restart until you open it.',
     unavailable: sharedWords.onlyInstalled,
   } satisfies Words<LoginItemState>,
-  allowLoginItem: 'Allow it in System Settings, General, Login Items.',
+  allowLoginItem: 'Allow Metalbar in System Settings, General, Login Items.',
   switchOn: 'Switch on Open at login, in Settings or in the menu of the icon.',
   service: 'A system service starts the agent, with or without this app.',
   icon: 'Can the icon of Metalbar be seen?',
   icons: {
-    shown: 'It is in the menu bar.',
-    hidden: 'macOS has no room for it in the menu bar, or it is behind the camera of the display.',
-    unknown: 'This system does not say where icons are.',
+    shown: 'The icon is in the menu bar.',
+    hidden: 'macOS has no room for the icon in the menu bar, or it is behind the camera of the display.',
+    unknown: 'This system does not report where icons are.',
   },
   makeRoom:
     'Quit apps whose icons you do not need, or move theirs with the Command key held. Opening Metalbar once more opens its window.',
