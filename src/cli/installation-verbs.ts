@@ -194,7 +194,7 @@ const powerGiven = z.object({
   dryRun: z.boolean().default(false),
 })
 
-/** Leave to measure power: a rule of sudo, which needs no agent. */
+/** Permission to measure power: a rule of sudo, which needs no agent. */
 export function powerVerb({ io, end }: VerbContext): Command {
   const verb = (name: string, description: string): Command =>
     new Command(name)

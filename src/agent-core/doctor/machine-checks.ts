@@ -207,7 +207,7 @@ const lowPower: Check = {
 const powerRule: Check = {
   id: 'power-rule',
   asks: 'May the agent measure power as root, and run nothing else?',
-  page: 'power.md#leave-to-measure',
+  page: 'power.md#permission-to-measure',
   answer: async ({ patient }) => {
     const { state, message, file } = await patient.powerRule()
     switch (state) {
