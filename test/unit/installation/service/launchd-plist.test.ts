@@ -83,8 +83,8 @@ test('a change by hand is noticed and named by its key, whatever made it', () =>
 })
 
 test.for([
-  ['', /written only in part/],
-  [launchdPlist(examplePlan('launchAgent')).slice(0, 700), /written only in part/],
+  ['', /is truncated/],
+  [launchdPlist(examplePlan('launchAgent')).slice(0, 700), /is truncated/],
   ['<plist version="1.0"><dict><key>Label</key></plist>', /property list|job of launchd/],
   [
     '<plist version="1.0"><dict><key>Label</key><string>x</string></dict></plist>',
