@@ -123,7 +123,7 @@ const serviceVerbs: readonly ServiceVerb[] = [
   { name: 'start', does: 'start a stopped service again', command: (service) => ({ name: 'start', service }) },
   {
     name: 'restart',
-    does: 'replace the server by a new one; requests in flight finish',
+    does: 'replace the server with a new one; requests in flight may finish',
     command: (service) => ({ name: 'restart', service }),
   },
   {
@@ -133,7 +133,7 @@ const serviceVerbs: readonly ServiceVerb[] = [
   },
   {
     name: 'bring-back',
-    does: 'bring an evicted model back into memory',
+    does: 'bring back what was stopped, evicted or released on this machine',
     command: (service) => ({ name: 'bringBack', service }),
   },
   {

@@ -33,7 +33,7 @@ export const stateWords = {
 
 /** Why a service does not serve, in two or three words; its message says it in full. Without one here, the state says enough. */
 export const reasonWords: Readonly<Partial<Record<ServiceReason, string>>> = {
-  FetchFailed: 'Download failed',
+  FetchFailed: 'Fetch failed',
   StartFailed: 'Start failed',
   Suspended: 'Suspended',
   Idle: 'Idle',
@@ -50,9 +50,9 @@ export const reasonWords: Readonly<Partial<Record<ServiceReason, string>>> = {
   ModelMissing: 'Model missing',
   ServiceNameTaken: 'Name taken',
   ServiceNameTooLong: 'Name too long',
-  NoHostAddress: 'No address',
+  NoHostAddress: 'Address problem',
   NoGateway: 'No gateway',
-  NoApiKey: 'No API key',
+  NoApiKey: 'API key problem',
 } as const satisfies Words
 
 /** What a person, or memory that ran out, did to it. */

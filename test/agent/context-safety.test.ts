@@ -87,7 +87,7 @@ test('a context that is called production is asked about first, and is not asked
   await agent.untilCluster('live')
   expect(await run(agent, { name: 'selectContext', context: 'prod-eu' })).toMatchObject({
     outcome: 'refused',
-    message: expect.stringContaining('has production in its name') as unknown,
+    message: expect.stringContaining('looks like production by its name') as unknown,
     instead: { label: 'Serve "prod-eu"', command: { accept: ['production'] } },
   })
   expect(prod.requests.matching()).toEqual([])
@@ -110,7 +110,9 @@ test('another kubeconfig is asked about as another context is, before anything s
   const asked = await run(agent, input)
   expect(asked).toMatchObject({
     outcome: 'refused',
-    message: expect.stringMatching(/^Nothing is changed\. Context "prod" .* has production in its name/) as unknown,
+    message: expect.stringMatching(
+      /^Nothing is changed\. Context "prod" .* looks like production by its name/,
+    ) as unknown,
     instead: { label: 'Serve "prod"', command: { ...input, accept: ['production'] } },
   })
   expect(prod.requests.matching()).toEqual([])

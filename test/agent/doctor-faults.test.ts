@@ -438,7 +438,7 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
     expect(await wrong.isReady()).toBe(false)
     expect((await asked())['relays']).toMatchObject({
       verdict: 'warn',
-      says: '1 relay connected, none with the token of the Secret llmkube-metal-relay.',
+      says: 'Relays asked 1 time, never with the token of the Secret llmkube-metal-relay.',
       action: { shell: expect.stringContaining('get secret llmkube-metal-relay') as string },
     })
     const right = await relay({ pin: await pin() })

@@ -150,7 +150,7 @@ export async function doubtInMove(
   if (looksLikeProduction(name) && !accept.includes('production')) {
     return {
       doubt: 'production',
-      message: `Context "${name}" (${server}) has production in its name: this machine would claim and serve its InferenceServices, and what runs here for the current cluster would stop.`,
+      message: `Context "${name}" (${server}) looks like production by its name: this machine would claim and serve its InferenceServices, and what runs here for the current cluster would stop.`,
       label: `Serve "${name}"`,
     }
   }

@@ -214,7 +214,7 @@ const powerRule: Check = {
       case 'notHere':
         return notApplicable('Only macOS needs a sudo rule to measure power.')
       case 'installed':
-        return pass(`${file} allows powermetrics, and nothing else.`)
+        return pass(`sudo lets the agent run powermetrics, by ${file}.`)
       case 'missing':
         return patient.settings.applePowerEnabled
           ? warn('There is no sudo rule for powermetrics, although it is set to measure power.', installRule)

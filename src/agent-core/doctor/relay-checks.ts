@@ -117,7 +117,7 @@ async function pinShown(
   } catch (error) {
     signal.throwIfAborted()
     if (limit.aborted) return { problem: `did not answer within ${connectLimitMs / 1_000} s` }
-    return { problem: `presents no certificate: ${messageOf(error)}` }
+    return { problem: `presents no certificate (${messageOf(error)})` }
   } finally {
     socket.destroy()
   }
@@ -156,7 +156,7 @@ const relays: Check = {
     if (admitted > 0) return pass(`Relays asked ${admitted} ${admitted === 1 ? 'time' : 'times'}${from}.`)
     if (refused > 0)
       return warn(
-        `${refused} ${refused === 1 ? 'relay' : 'relays'} connected${from}, none with the token of the Secret llmkube-metal-relay.`,
+        `Relays asked ${refused} ${refused === 1 ? 'time' : 'times'}${from}, never with the token of the Secret llmkube-metal-relay.`,
         {
           text: 'Check whether the Secret that relays have is the one of their namespace.',
           shell: shellCommand(ofSecret),

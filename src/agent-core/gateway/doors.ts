@@ -80,7 +80,7 @@ export class Doors implements Disposable {
     this.#onChange()
   }
 
-  /** Call it when no gateway can be started. `why` is the end of the sentence "Nobody listens at ADDRESS: …". */
+  /** Call it when no gateway can be started. `why` is the end of the sentence "Nothing is listening at ADDRESS: …". */
   failed(why: string): void {
     this.#why = why
     this.#away()

@@ -275,7 +275,7 @@ async function digestOf(files: readonly string[]): Promise<string> {
 /** 0 where it cannot be told. */
 const writtenAt = (file: string): Promise<bigint> =>
   stat(file, { bigint: true }).then(
-    ({ mtimeNs }) => mtimeNs,
+    ({ ctimeNs }) => ctimeNs,
     (error: unknown) => {
       if (errorCode(error) === undefined) throw error
       return 0n

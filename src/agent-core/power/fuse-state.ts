@@ -192,7 +192,7 @@ export function turnSentence(state: FuseState, behind: string | undefined): stri
 export function fuseSentence(state: FuseState, held: readonly string[]): string {
   if (state.held === null) return `${howItEnded(state)}: ${oneByOne}`
   const waiting = held.length === 0 ? '' : ` Waiting: ${held.join(', ')}.`
-  return `${howItEnded(state)}: models that need more than half of the memory budget do not start until you start them.${waiting}`
+  return `${howItEnded(state)}: models that need more than half of the memory budget do not start until you run metal-agent serve-again or choose Serve again.${waiting}`
 }
 
 /** For the history, once, when the end is noticed. */

@@ -266,7 +266,7 @@ class FlagTrial {
 const unknownFlagCode = 2
 
 /** Many programs repeat their command line when they start, which says nothing about why they end. */
-const saysError = /\b(error|invalid)\b/i
+const saysError = /error\b|\binvalid\b/i
 
 /** Whether a line of output says that a flag is wrong, named as in the command line or as in a file of settings. */
 const isFault = (flags: ReadonlyMap<string, string>, line: string): boolean =>

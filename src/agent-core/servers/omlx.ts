@@ -222,8 +222,9 @@ export class Omlx implements Daemon {
   async #ask(question: Question): Promise<Answer> {
     const { signal } = question
     if (!this.#isOmlx) await this.#requireOmlx(signal)
-    const saved = AbortSignal.any([signal, AbortSignal.timeout(keySavedWithinMs)])
-    for (let keys: readonly Key[] | undefined = this.#keys(); keys; keys = await this.#changedKeys(keys, saved)) {
+    let saved: AbortSignal | undefined
+    let keys: readonly Key[] | undefined = this.#keys()
+    while (keys) {
       for (const { file, key } of keys) {
         const answer = await this.#http.ask({ ...question, headers: { ...question.headers, ...bearer(key) } })
         if (answer.status === 401) continue
@@ -231,7 +232,10 @@ export class Omlx implements Daemon {
         this.#settingsFiles = [file, ...this.#settingsFiles.filter((one) => one !== file)]
         return answer
       }
+      saved ??= AbortSignal.any([signal, AbortSignal.timeout(keySavedWithinMs)])
+      keys = await this.#changedKeys(keys, saved)
     }
+    signal.throwIfAborted()
     const theirs = settingsIn(omlxBasePath())
     const problem =
       apiKeyIn(theirs) === undefined

@@ -171,7 +171,7 @@ export async function endGroup({ group, killAt, isLetGo, onLeft }: GroupEnd): Pr
     await group.signal('SIGKILL')
     members = await group.gone(performance.now() + (left === undefined ? killLimitMs : killAgainMs))
     if (members.length === 0) break
-    const sentence = `Its processes ${members.map(({ pid }) => pid).join(', ')} were killed but have not exited.`
+    const sentence = `Of its processes, ${members.map(({ pid }) => pid).join(', ')} were killed but have not exited.`
     if (isLetGo()) return sentence
     if (sentence !== left) onLeft(sentence)
     left = sentence

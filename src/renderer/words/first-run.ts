@@ -75,7 +75,7 @@ export const placeWords = {
   serveOne: (context: string) => `Serve ${context}`,
   serveSure: 'The models of the current cluster stop, and this machine serves the other cluster.',
   production: (context: string, server: string) =>
-    `${context}${server === '' ? '' : ` (${server})`} has production in its name: this machine would claim and serve its InferenceServices.`,
+    `${context}${server === '' ? '' : ` (${server})`} looks like production by its name: this machine would claim and serve its InferenceServices.`,
   serveNow: 'Yes, serve it',
   stay: 'Stay',
   contextNeedsShell: 'A page in a browser cannot choose the cluster. Run in a terminal on this Mac:',

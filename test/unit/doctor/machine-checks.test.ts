@@ -215,7 +215,7 @@ test('an ingress that shows no key says whether it is silent or what it answers'
   expect(await at(plain)).toMatchObject({
     verdict: 'fail',
     says: expect.stringMatching(
-      `^The ingress at port ${plain} presents no certificate: .*(SSL|wrong version number)`,
+      `^The ingress at port ${plain} presents no certificate \\(.*(SSL|wrong version number)`,
     ) as string,
   })
 })

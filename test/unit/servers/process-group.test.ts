@@ -21,7 +21,7 @@ test('processes that do not end are killed again and again, and told once until 
   const { group, kills } = hangingGroup([[7, 8], [7, 8], [7, 8], [7, 8], [8]])
   const told: string[] = []
   const left = await endGroup({ group, killAt: 0, isLetGo: () => false, onLeft: (sentence) => told.push(sentence) })
-  const sentence = (pids: string) => `Its processes ${pids} were killed but have not exited.`
+  const sentence = (pids: string) => `Of its processes, ${pids} were killed but have not exited.`
   expect([left, told, kills]).toEqual([undefined, [sentence('7, 8'), sentence('8')], Array(5).fill('SIGKILL')])
 })
 
@@ -29,7 +29,7 @@ test('what another agent is to look after is killed once and left to it', async 
   const { group, kills } = hangingGroup([[7], [7]])
   const told: string[] = []
   const left = await endGroup({ group, killAt: 0, isLetGo: () => true, onLeft: (sentence) => told.push(sentence) })
-  expect([left, told, kills]).toEqual(['Its processes 7 were killed but have not exited.', [], ['SIGKILL']])
+  expect([left, told, kills]).toEqual(['Of its processes, 7 were killed but have not exited.', [], ['SIGKILL']])
 })
 
 test('the memory at its end is that of the whole, also where its first process is gone before that is known', async () => {

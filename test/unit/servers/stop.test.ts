@@ -110,7 +110,7 @@ test('what is left of a server that ended is told, and nothing takes its place b
   await room.reached('ready')
   void room.servers.stop('a/b')
   const { left } = await room.reached('exited', { where: (state) => state.left !== undefined })
-  expect(left).toBe('Its processes 1 were killed but have not exited.')
+  expect(left).toBe('Of its processes, 1 were killed but have not exited.')
   expect(() => room.start()).toThrow('still has a server')
   expect(room.changes.filter(({ state }) => isUnendable(state))).toMatchObject([{ state: { left } }])
   isLeft = false

@@ -126,7 +126,7 @@ export const firstRunScenes = {
     height: 760,
   },
   'choose-production': {
-    says: ['prod-eu (https://prod-eu.lan:6443) has production in its name', 'Yes, serve it', 'Stay'],
+    says: ['prod-eu (https://prod-eu.lan:6443) looks like production by its name', 'Yes, serve it', 'Stay'],
     agent: onFirstRun({
       cluster: {
         ...away,

@@ -70,7 +70,7 @@ export const machineScenes = {
             state: 'held',
             since: '2026-01-02T03:00:00.000Z',
             message:
-              'This machine went down with a kernel panic while models were running: models that need more than half of the memory budget do not start until you start them. Waiting: default/llama-70b.',
+              'This machine went down with a kernel panic while models were running: models that need more than half of the memory budget do not start until you run metal-agent serve-again or choose Serve again. Waiting: default/llama-70b.',
           },
           supply: { source: 'battery', charge: 0.84, lowPowerMode: true, isPaused: false, isKeptAwake: false },
         }),

@@ -245,7 +245,7 @@ export const settingsScenes = {
   },
   'settings-production': {
     says: [
-      'prod-eu (https://prod.example.com) has production in its name',
+      'prod-eu (https://prod.example.com) looks like production by its name',
       'The models of the current cluster stop',
       'Stay',
     ],
