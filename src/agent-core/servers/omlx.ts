@@ -235,7 +235,6 @@ export class Omlx implements Daemon {
       saved ??= AbortSignal.any([signal, AbortSignal.timeout(keySavedWithinMs)])
       keys = await this.#changedKeys(keys, saved)
     }
-    signal.throwIfAborted()
     const theirs = settingsIn(omlxBasePath())
     const problem =
       apiKeyIn(theirs) === undefined

@@ -127,9 +127,9 @@ describe('what is known', () => {
   test('a hold keeps its cause when the ends that led to it are forgotten, and a panic says more than two ends', () => {
     const afterPanic = outlived(withReport(afterOne, at('11:02')), at('11:30'), 'two')
     expect(fuseSentence(afterPanic, [])).toMatch(
-      /^This machine went down with a kernel panic while models were running:.* you start them\.$/,
+      /^This machine went down with a kernel panic while models were running:.* or choose Serve again\.$/,
     )
-    expect(fuseSentence(afterPanic, ['a/one', 'a/two'])).toMatch(/ you start them\. Waiting: a\/one, a\/two\.$/)
+    expect(fuseSentence(afterPanic, ['a/one', 'a/two'])).toMatch(/ or choose Serve again\. Waiting: a\/one, a\/two\.$/)
     const afterTwo = withEnd(afterOne, [startIn('two', '11:10')], { noticedAt: at('11:20'), hasReport: false })
     expect(fuseSentence(outlived(afterTwo, at('12:00'), 'two'), [])).toContain('more than once')
     expect(withReport(afterTwo, at('11:21')).held).toEqual({ since: at('11:20'), because: 'panic' })
