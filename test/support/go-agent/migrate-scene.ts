@@ -34,7 +34,8 @@ const requestOf = (deed: MigrateRequest['deed']): MigrateRequest => ({
   anyway: false,
   stopsOthers: false,
   plist: undefined,
-  flags: [],
+  // Agents of other tests may hold the port that relays ask, and with it what this one would show there.
+  flags: deed === 'migrate' ? ['--publish', 'direct'] : [],
 })
 
 /** What a verb in this process may know; what it says is in `said` and `complained`. */
