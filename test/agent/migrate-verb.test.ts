@@ -88,6 +88,7 @@ test('metal-agent migrate installs the service, which serves after one start of 
     `--log-file=${log}`,
     ...[`--namespace=${scene.cluster.namespace}`, `--llama-server=${sampleServerPath}`],
     ...[`--port=${scene.healthPort}`, '--client-port=0', '--host-ip=192.0.2.10', `--kubeconfig=${scene.kubeconfig}`],
+    '--publish=direct',
   ])
   // The second agent, which has the port of /healthz, goes on with the server of the first.
   const started = await ownServers(log, 'started inference service')
