@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import path from 'node:path'
-import { errorCode } from '../../src/agent-core/util/error-code.ts'
+import { hasCode } from '../../src/agent-core/util/files.ts'
 
 /** Everything below a folder: folders by their names, files with a digest of their content, links with where they lead, which is not followed. */
 export async function treeOf(folder: string, below = ''): Promise<string[]> {
@@ -18,9 +18,9 @@ export async function treeOf(folder: string, below = ''): Promise<string[]> {
   return (await Promise.all(lines)).flat().sort()
 }
 
-/** Undefined where it is gone by now: a file that is written anew has another name until it is whole. */
+/** Undefined where the file is gone by now: an agent that replaces a file writes a temporary one, and renames that. */
 const contentOf = (file: string): Promise<Buffer | undefined> =>
   readFile(file).catch((error: unknown) => {
-    if (errorCode(error) === 'ENOENT') return undefined
+    if (hasCode(error, 'ENOENT')) return undefined
     throw error
   })

@@ -126,6 +126,8 @@ async function pinShown(
 /** Answers with these statuses may come before a relay's token is checked, so they do not show that it was let in. */
 const answeredWithoutToken: readonly string[] = ['400', '401', '408', '431', '499']
 
+const asked = (count: number): string => `Relays asked ${count} ${count === 1 ? 'time' : 'times'}`
+
 const relays: Check = {
   id: 'relays',
   asks: 'Have relays of the cluster connected, and did the ingress accept them?',
@@ -153,15 +155,12 @@ const relays: Check = {
         shell: shellCommand(ofSecret),
       })
     const from = await lastHost(agent)
-    if (admitted > 0) return pass(`Relays asked ${admitted} ${admitted === 1 ? 'time' : 'times'}${from}.`)
+    if (admitted > 0) return pass(`${asked(admitted)}${from}.`)
     if (refused > 0)
-      return warn(
-        `Relays asked ${refused} ${refused === 1 ? 'time' : 'times'}${from}, never with the token of the Secret llmkube-metal-relay.`,
-        {
-          text: 'Check whether the Secret that relays have is the one of their namespace.',
-          shell: shellCommand(ofSecret),
-        },
-      )
+      return warn(`${asked(refused)}${from}, never with the token of the Secret llmkube-metal-relay.`, {
+        text: 'Check whether the Secret that relays have is the one of their namespace.',
+        shell: shellCommand(ofSecret),
+      })
     const { name = '' } = ownerOf(first) ?? {}
     const selector = `inference.llmkube.dev/metal-relay=${name}`
     return warn(`No relay has connected to port ${agent.ingress.port} yet${from}.`, {

@@ -94,7 +94,7 @@ async function newIdentity(folder: string): Promise<RelayIdentity> {
   return identityIn(folder)
 }
 
-/** Writes the certificate before the key, so that a crash in between leaves no key that relays were never told of. */
+/** Writes the certificate first: after a crash in between, the next start reports that the key is missing, and relays know of neither. */
 export async function writeRelayIdentity(
   folder: string,
   { certificate, key }: Omit<RelayIdentity, 'pin'>,

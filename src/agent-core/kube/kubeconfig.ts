@@ -6,7 +6,7 @@ import { type Cluster, dumpYaml, KubeConfig, loadYaml, type RequestContext, type
 import { Agent } from 'undici'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
-import { errorCode, ownFailure } from '../util/error-code.ts'
+import { ownFailure } from '../util/error-code.ts'
 import { hasCode, readBounded } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 
@@ -262,28 +262,23 @@ function nearestFolder(file: string): string {
   return folder
 }
 
-/**
- * Another one after every write, also of what was there before: whoever reads the file after a change may have read what it said in between. A
- * file that is not there or not ours to read counts as empty. Throws where this process cannot look, such as for want of a file descriptor.
- */
+/** Throws where this process cannot look, such as for want of a file descriptor. */
 async function digestOf(files: readonly string[]): Promise<string> {
   const hash = createHash('sha256')
-  for (const file of files) hash.update(`${file}\0${await writtenAt(file)}\0${await textIfReadable(file)}\0`)
+  for (const file of files) hash.update(`${file}\0${await versionOf(file)}\0`)
   return hash.digest('hex')
 }
 
-/** 0 where it cannot be told. */
-const writtenAt = (file: string): Promise<bigint> =>
-  stat(file, { bigint: true }).then(
-    ({ ctimeNs }) => ctimeNs,
-    (error: unknown) => {
-      if (errorCode(error) === undefined) throw error
-      return 0n
-    },
-  )
-
-const textIfReadable = (file: string): Promise<string> =>
-  kubeconfigText(file).catch((error: unknown) => {
+/**
+ * When the file was last written, and its text. The time makes a file that was changed and changed back differ too: the agent may have read it
+ * in between. Empty for a file that is not there or that this user may not read.
+ */
+async function versionOf(file: string): Promise<string> {
+  try {
+    const { ctimeNs } = await stat(file, { bigint: true })
+    return `${ctimeNs}\0${await kubeconfigText(file)}`
+  } catch (error) {
     if (ownFailure(error) === undefined || hasCode(error, 'EACCES') || hasCode(error, 'EPERM')) return ''
     throw error
-  })
+  }
+}

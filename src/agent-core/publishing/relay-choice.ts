@@ -18,7 +18,7 @@ const usualLookEveryMs = 5_000
 const lookAgainMs = 60_000
 /** A controller that writes for so long, and takes nothing up, knows no relay. */
 const takesUpWithinMs = 60_000
-/** A relay whose Pod is not ready for so long is not waited for: its image, its token or a firewall is in the way. */
+/** The agent gives up on a relay whose Pod has not been ready for this long: its image, its token or a firewall keeps it from starting. */
 const readyWithinMs = 300_000
 /** A controller may be updated without anybody telling this machine. */
 const tryAgainMs = 1_800_000
@@ -219,7 +219,7 @@ export class RelayChoice implements Disposable {
     return this.#options.monotonicNow() - this.#decidedAt >= triedEveryMs
   }
 
-  /** Published both ways for so long that its relay is not waited for. */
+  /** The service has been published both ways for longer than the agent waits for its relay. */
   #isLate(key: string): boolean {
     const now = this.#options.monotonicNow()
     const since = this.#bothSince.get(key) ?? now

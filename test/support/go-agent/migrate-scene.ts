@@ -34,7 +34,7 @@ const requestOf = (deed: MigrateRequest['deed']): MigrateRequest => ({
   anyway: false,
   stopsOthers: false,
   plist: undefined,
-  // Agents of other tests may hold the port that relays ask, and with it what this one would show there.
+  // A trial with a relay needs the ingress port, which agents of other tests may hold.
   flags: deed === 'migrate' ? ['--publish', 'direct'] : [],
 })
 
