@@ -7,7 +7,7 @@ import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
 import { writeGguf, writeLlamaGguf } from '../support/gguf-writer.ts'
-import { maxHeldMs, watchedAgent } from '../support/event-loop/health-watch.ts'
+import { maxHeld, watchedAgent } from '../support/event-loop/health-watch.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -19,7 +19,7 @@ const perFile = 32_750
 const numbered = (index: number, count: number) =>
   `many-F16-${String(index).padStart(5, '0')}-of-${String(count).padStart(5, '0')}.gguf`
 
-test(`a pasted repository of many files with many tensors never holds the event loop for ${maxHeldMs} ms, and is refused where they are too many`, async () => {
+test('a pasted repository of many files with many tensors never holds the event loop, and is refused where they are too many', async () => {
   await using folder = await temporaryFolder()
   await using sim = await KubeSim.start()
   await using hub = await startFakeHub()
@@ -54,10 +54,10 @@ test(`a pasted repository of many files with many tensors never holds the event 
   await expect(client.query({ name: 'fit', source: 'hf://org/too-many' })).rejects.toThrow(
     /^The 6 files claim more than 131072 tensors or 64 MiB of GGUF headers together, which no model has/,
   )
-  expect(await watched.health.longestMs()).toBeLessThan(maxHeldMs)
+  expect(await watched.health.longest()).toBeLessThan(maxHeld)
 }, 150_000)
 
-test(`as many overrides as are taken, of a model with as many tensors as there may be, never hold the event loop for ${maxHeldMs} ms`, async () => {
+test('as many overrides as are taken, of a model with as many tensors as there may be, never hold the event loop', async () => {
   await using folder = await temporaryFolder()
   await using sim = await KubeSim.start()
   const store = path.join(folder.dir, 'models')
@@ -93,5 +93,5 @@ test(`as many overrides as are taken, of a model with as many tensors as there m
       `the need of ${name}`,
     )
   }
-  expect(await watched.health.longestMs()).toBeLessThan(maxHeldMs)
+  expect(await watched.health.longest()).toBeLessThan(maxHeld)
 }, 150_000)

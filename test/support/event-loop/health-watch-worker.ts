@@ -5,10 +5,14 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { z } from 'zod'
 
 const askEveryMs = 50
+/** Between two measurements of the machine, so that they take a fortieth of a processor. */
+const calibrateEveryMs = 1_000
 const { pid, port } = z.object({ pid: z.number(), port: z.number() }).parse(workerData)
 const connection = new Agent({ keepAlive: true, maxSockets: 1 })
 
 let longestMs = 0
+let unitMs = 0
+let calibratedAt = -Infinity
 let hasAnswered = false
 /** Why the last question has no answer. */
 let failure: string | undefined
@@ -31,7 +35,20 @@ function waitedMs(): number {
   return asked === undefined ? 0 : performance.now() - asked.atMs - (queuedMs() - asked.queuedMs)
 }
 
+/** The unit of a wait: the processor time of a fixed computation, the slowest so far; some 25 ms on a machine of these years. */
+function calibrate(): void {
+  if (performance.now() - calibratedAt < calibrateEveryMs) return
+  const before = process.threadCpuUsage()
+  let value = 1
+  for (let at = 0; at < 20_000_000; at += 1) value = (Math.imul(value, 1_664_525) + 1_013_904_223) | 0
+  const { user, system } = process.threadCpuUsage(before)
+  calibratedAt = performance.now()
+  // The value is used, so that no compiler leaves the computation out.
+  if (value !== 0) unitMs = Math.max(unitMs, (user + system) / 1_000)
+}
+
 function ask(): void {
+  calibrate()
   const atMs = performance.now()
   asked = { atMs, queuedMs: queuedMs() }
   const done = (problem: string | undefined): void => {
@@ -49,6 +66,6 @@ function ask(): void {
 }
 
 parentPort?.on('message', () => {
-  parentPort?.postMessage({ longestMs: Math.max(longestMs, waitedMs()), failure })
+  parentPort?.postMessage({ longest: Math.max(longestMs, waitedMs()) / unitMs, failure })
 })
 ask()

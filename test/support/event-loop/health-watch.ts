@@ -4,8 +4,11 @@ import { z } from 'zod'
 import { AgentProcess, type AgentProcessOptions } from '../agent-process.ts'
 import { freePort } from '../free-port.ts'
 
-/** Whatever strangers write, nobody waits longer for the agent: a person notices more, and so does a probe of another server. */
-export const maxHeldMs = 250
+/**
+ * Whatever strangers write, nobody waits longer for the agent, in units of a fixed computation on the same machine, see the worker. A
+ * person notices more, and so does a probe of another server.
+ */
+export const maxHeld = 15
 
 /**
  * Asks `/healthz` of a running agent every 50 ms and keeps the longest wait for an answer. Time in which the machine gave the agent or
@@ -13,7 +16,7 @@ export const maxHeldMs = 250
  *
  *     await using watched = await watchedAgent({ kubeconfig, args })
  *     … the attack …
- *     expect(await watched.health.longestMs()).toBeLessThan(maxHeldMs)
+ *     expect(await watched.health.longest()).toBeLessThan(maxHeld)
  */
 export class HealthWatch implements AsyncDisposable {
   readonly #worker: Worker
@@ -29,13 +32,13 @@ export class HealthWatch implements AsyncDisposable {
     return new HealthWatch(worker)
   }
 
-  /** The longest wait since the start, that of a question without an answer yet among them. Rejects where the last one failed. */
-  async longestMs(): Promise<number> {
+  /** The longest wait since the start in units, that of a question without an answer yet among them. Rejects where the last one failed. */
+  async longest(): Promise<number> {
     const answer = once(this.#worker, 'message')
     this.#worker.postMessage('report')
-    const { longestMs, failure } = report.parse((await answer)[0])
+    const { longest, failure } = report.parse((await answer)[0])
     if (failure !== undefined) throw new Error(`/healthz is not answered: ${failure}`)
-    return longestMs
+    return longest
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -58,4 +61,4 @@ export async function watchedAgent({
   return { agent, health, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
 
-const report = z.object({ longestMs: z.number(), failure: z.string().optional() })
+const report = z.object({ longest: z.number(), failure: z.string().optional() })

@@ -587,8 +587,8 @@ describe('what other rules would mean', () => {
 })
 
 describe('thousands of waiting starts', () => {
-  const count = 2_000
-  const limitMs = 250
+  const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
+
   const cpuMs = (work: () => void): number => {
     const before = process.threadCpuUsage()
     work()
@@ -596,34 +596,32 @@ describe('thousands of waiting starts', () => {
     return (user + system) / 1_000
   }
 
-  test.each([
-    ['of which few fit', 10],
-    ['that all fit', 10 * count],
-  ])(`%s, hold the event loop for less than ${limitMs} ms, whatever is asked of them`, (_, budget) => {
+  /** What it takes to ask for every place, and to hear that pressure has passed, in milliseconds of processor time. */
+  function timesOf(count: number, budget: number): readonly [places: number, news: number] {
     const { book, freed } = bookWith({ budget, available: 10 * count, pressure: 'critical' })
     for (let at = 0; at < count; at += 1) book.admit(request(`ns/${at}`, 1, { since: at }))
     const keys = book.places().map(({ key }) => key)
-    expect(keys).toHaveLength(count)
-    const rules = { budgetBytes: budget * gb, enforcement: 'enforce', mayEvict: true } as const
-    let places: (number | undefined)[] = []
-    expect(cpuMs(() => (places = keys.map((key) => book.placeOf(key))))).toBeLessThan(limitMs)
-    expect(places).toEqual(keys.map((_, at) => at + 1))
-    expect(cpuMs(() => book.observe({ pressure: 'normal' }))).toBeLessThan(limitMs)
-    expect(freed.at(-1)).toHaveLength(Math.min(count, budget))
-    let starts = 0
-    expect(cpuMs(() => (starts = book.outlook(rules, []).starts.length))).toBeLessThan(limitMs)
-    expect(starts).toBe(Math.min(count, budget))
-  })
+    const runs = Array.from({ length: 9 }, () => {
+      book.observe({ pressure: 'critical' })
+      let places: (number | undefined)[] = []
+      const ofPlaces = cpuMs(() => (places = keys.map((key) => book.placeOf(key))))
+      expect(places).toEqual(keys.map((_, at) => at + 1))
+      const ofNews = cpuMs(() => book.observe({ pressure: 'normal' }))
+      expect(freed.at(-1)).toHaveLength(Math.min(count, budget))
+      return [ofPlaces, ofNews] as const
+    })
+    return [median(runs.map(([ofPlaces]) => ofPlaces)), median(runs.map(([, ofNews]) => ofNews))]
+  }
 
-  test(`a start that would have four of two hundred servers evicted holds it no longer either`, () => {
-    const { book } = bookWith({ budget: 200 })
-    for (let at = 0; at < 200; at += 1) book.admit(request(`ns/${at}`, 1, { priority: 'low' }))
-    let evicted: readonly string[] = []
-    const ask = (): void => {
-      const answer = book.admit(request('ns/high', 4, { priority: 'high', mayEvict: true }))
-      if (!answer.admitted) evicted = answer.evictFirst
+  test.each([
+    ['of which few fit', 10],
+    ['that all fit', 10_000],
+  ])('%s, take time as they are many, and not as their square', (_, budget) => {
+    const before = timesOf(500, budget)
+    const ofFourTimesAsMany = timesOf(2_000, budget)
+    // What takes less than half a millisecond is not told from noise.
+    for (const [asked, ms] of ofFourTimesAsMany.entries()) {
+      expect(ms / Math.max(0.5, before[asked] ?? 0)).toBeLessThan(10)
     }
-    expect(cpuMs(ask)).toBeLessThan(limitMs)
-    expect(evicted).toHaveLength(4)
   })
 })
