@@ -1,9 +1,11 @@
-# Every target works on a fresh clone. It takes any Node.js with npm from version 20 on: where that is older than 24,
-# npm brings the one that everything below then uses (Linux x64; elsewhere install Node.js 24).
+# Every target works on a fresh clone with Node.js 24 and npm. On Linux x64 with glibc any Node.js from version 20 on will do:
+# npm brings the newer one that everything below then uses.
 SHELL := /bin/bash
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 
 installed := node_modules/.installed
+node_is_new := Number(process.versions.node.split(".")[0]) >= 24
+npm_brings_node := process.platform === "linux" && process.arch === "x64" && process.report.getReport().header.glibcVersionRuntime
 
 .PHONY: setup build demo test soak lint bench bench-long package audit clean \
   build-metal-agent install-metal-agent uninstall-metal-agent install-powermetrics-sudo uninstall-powermetrics-sudo
@@ -69,8 +71,8 @@ clean:
 
 $(installed): package-lock.json
 	@command -v npm >/dev/null || { echo 'npm is missing: install Node.js 24 from https://nodejs.org/en/download' >&2; exit 1; }
-	@echo 'npm ci …'
-	@npm ci --loglevel error
-	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 24 ? 0 : 1)' || \
+	@node -e '$(node_is_new) || $(npm_brings_node) || process.exit(1)' || \
 	  { echo "Node.js 24 or newer is needed and this is $$(node --version): get it from https://nodejs.org/en/download" >&2; exit 1; }
+	@echo 'npm ci …'
+	@PATH="$${PATH#*:}" node -e '$(node_is_new) || process.exit(1)'; own=$$?; npm ci --loglevel error && { [ $$own != 0 ] || rm -f node_modules/.bin/node; }
 	@touch $@

@@ -1,9 +1,5 @@
 /** A Model and the InferenceService that serves it, as a person would apply them. */
-export function sampleObjects(
-  name: string,
-  source: string,
-  { contextSize = 512, format = 'gguf' }: { contextSize?: number; format?: 'gguf' | 'mlx' } = {},
-) {
+export function sampleObjects(name: string, source: string, { contextSize = 512 }: { contextSize?: number } = {}) {
   const metadata = { name, namespace: 'default' }
   const apiVersion = 'inference.llmkube.dev/v1alpha1'
   return [
@@ -11,7 +7,7 @@ export function sampleObjects(
       apiVersion,
       kind: 'Model',
       metadata,
-      spec: { source, format, hardware: { accelerator: 'metal' } },
+      spec: { source, format: 'gguf', hardware: { accelerator: 'metal' } },
     },
     {
       apiVersion,

@@ -9,8 +9,14 @@ const slice = z.object({
 })
 const completion = z.object({ choices: z.array(z.object({ message: z.object({ content: z.string() }) })) })
 
-/** A model of random weights answers in bytes; this makes letters of them where the server knows grammars. */
-const words = 'root ::= [a-z] [a-z ]*'
+/** Makes letters of the bytes that a model of random weights answers with. */
+const letters = 'root ::= [a-z] [a-z ]*'
+
+export interface Question {
+  readonly question: string
+  /** Whether the model is one of random weights. */
+  readonly isRandom: boolean
+}
 
 export interface Answer {
   /** Where the slice sends it. */
@@ -22,7 +28,7 @@ export interface Answer {
  * A Pod's request for `http://<name>:8080` as the cluster passes it on: to the slice's ready address and its port, with the name that the Pod
  * asked for as its Host.
  */
-export async function askLikeAPod(cluster: KubeSim, name: string, question: string): Promise<Answer> {
+export async function askLikeAPod(cluster: KubeSim, name: string, question: Question): Promise<Answer> {
   const [found] = cluster.list('endpointslices', { labelSelector: `kubernetes.io/service-name=${name}` })
   const { endpoints, ports } = slice.parse(found)
   const address = endpoints.find(({ conditions }) => conditions.ready)?.addresses[0]
@@ -36,7 +42,7 @@ export async function askLikeAPod(cluster: KubeSim, name: string, question: stri
 export async function askAt(
   url: string,
   name: string,
-  question: string,
+  { question, isRandom }: Question,
   headers: Readonly<Record<string, string>> = {},
 ): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<{ status: number | undefined; body: unknown }>()
@@ -52,9 +58,9 @@ export async function askAt(
     JSON.stringify({
       model: name,
       messages: [{ role: 'user', content: question }],
-      max_tokens: 24,
+      max_tokens: isRandom ? 24 : 48,
       temperature: 0,
-      grammar: words,
+      ...(isRandom && { grammar: letters }),
     }),
   )
   const { status, body } = await promise

@@ -3,7 +3,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buildOnce, partFolder } from './cache.ts'
 import type { Part } from './part.ts'
-import { findProgram, onPath, run } from './tools.ts'
+import { findProgram } from './tools.ts'
+import { installWheels, missingPython } from './wheels.ts'
 
 const version = '0.32.2'
 /** mlx-lm with everything it imports, as wheels for Linux and for Macs with Apple silicon. */
@@ -25,23 +26,13 @@ export const mlxLmPart: Part = {
   about: `mlx-lm ${version}'s server; a minute and 400 MB, once`,
   required: true,
   find: () => findProgram(program, { variable: 'METALBAR_MLX', builtFolder: builtFolder() }),
-  lacks: () => Promise.resolve(missingTool()),
+  lacks: () => missingPython('install mlx-lm'),
   build: (logFile) => buildOnce(builtFolder(), (folder) => build(folder, logFile)),
 }
 
 const builtFolder = (): string => partFolder('mlx-lm', version, inputs)
 
-const missingTool = (): string | undefined =>
-  onPath('python3') === undefined
-    ? 'Python 3.10 or newer is needed to run it: get it from https://www.python.org/downloads/, or install mlx-lm'
-    : undefined
-
 async function build(folder: string, logFile: string): Promise<void> {
-  const venv = join(folder, 'venv')
-  await run('python3', ['-m', 'venv', venv], { logFile })
-  const pip = ['-m', 'pip', '--no-input', '--disable-pip-version-check', 'install', '--no-cache-dir']
-  await run(join(venv, 'bin', 'python'), [...pip, '--only-binary', ':all:', '--require-hashes', '-r', requirements], {
-    logFile,
-  })
+  await installWheels(folder, requirements, logFile)
   for (const [name, script] of Object.entries(programs)) await writeFile(join(folder, name), script, { mode: 0o755 })
 }

@@ -5,6 +5,7 @@ import { mlxLmPart } from './mlx-lm.ts'
 import { nodesForMacsPart } from './nodes-for-macs.ts'
 import { ollamaPart } from './ollama.ts'
 import type { Part } from './part.ts'
+import { smallEnginePart, smallModelPart } from './small-parts.ts'
 
 /** Everything the tests need beside npm's packages. */
 export const parts: readonly Part[] = [
@@ -13,5 +14,7 @@ export const parts: readonly Part[] = [
   mlxLmPart,
   ollamaPart,
   chromiumPart,
+  smallEnginePart,
+  smallModelPart,
   nodesForMacsPart,
 ]
