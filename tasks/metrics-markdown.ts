@@ -9,7 +9,7 @@ export function metricsMarkdown(): string {
     'series: it is never 0 in its place, and never an old one. Services that are gone lose their series at the next scrape, and at most 100',
     'have any: `metrics_services_left_out` says how many have none. This page is made by `node tasks/docs.ts` from the table of metrics.',
     '',
-    'Power is measured, and runtimes are asked for their figures, only while somebody looks; a scrape counts as a look. For a Prometheus on this',
+    'Power is measured more often, and runtimes are asked for their figures, while somebody looks; a scrape counts as a look. For a Prometheus on this',
     'Mac, or at the end of `ssh -L 9090:127.0.0.1:9090`:',
     '',
     '```yaml',

@@ -18,7 +18,7 @@ const names = isForReadme ? ['power'] : process.argv.slice(2)
 /** One of each view. */
 const viewScenes: ReadonlySet<SceneName> = new Set([
   ...(['services', 'memory', 'work', 'does-not-fit', 'crash', 'add', 'add-fits'] as const),
-  ...(['models', 'energy', 'settings', 'settings-memory', 'no-runtime', 'help'] as const),
+  ...(['models', 'activity', 'settings', 'settings-memory', 'no-runtime', 'help'] as const),
 ])
 const usual = [
   { ending: 'light', wishes: {} },

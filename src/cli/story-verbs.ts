@@ -3,9 +3,7 @@ import { z } from 'zod'
 import { cleanText } from '../contract/clean-text.ts'
 import type { AgentLink } from '../contract/client.ts'
 import type { ServiceRef } from '../contract/commands.ts'
-import { formatCost, formatCount, formatEnergy, formatPerToken } from '../contract/format.ts'
 import { maxLogLines, type LogChunk, type LogCursor } from '../contract/log.ts'
-import { coverageLine, type EnergyView, type ServiceEnergy } from '../contract/power.ts'
 import { maxPage } from '../contract/queries.ts'
 import {
   agentVerb,
@@ -137,109 +135,4 @@ function print({ lines, gap, ...rest }: LogChunk, io: CliIo, json: boolean): voi
   }
   if (gap !== undefined) io.stderr.write(`metal-agent: ${gap}\n`)
   io.stdout.write(lines.map((line) => `${cleanText(line)}\n`).join(''))
-}
-
-const given = z.object({ since: z.string().optional(), output: z.string().optional() })
-
-export function energyVerb(context: VerbContext): Command {
-  return agentVerb('energy', 'show the energy and tokens of this machine and of each service', context)
-    .option('--since <time>', 'such as 24h, 7d or 2026-11-01; default: all that is kept')
-    .option('-o, --output <format>', 'json is the same as --json')
-    .action(async (options: Record<string, unknown>) => {
-      const { since, output } = given.parse(options)
-      if (output !== undefined && output !== 'json')
-        throw new VerbError(`-o must be json, not ${JSON.stringify(output)}.`)
-      const from = since === undefined ? undefined : parseSince(since, new Date()).toISOString()
-      await run(context, options, async (agent, { json }) => {
-        const view = await agent.query({ name: 'energy', ...(from !== undefined && { since: from }) })
-        const isJson = json || output === 'json'
-        context.io.stdout.write(isJson ? `${JSON.stringify(view, null, 2)}\n` : renderEnergy(view))
-        return 0
-      })
-    })
-}
-
-const estimate =
-  'The shares of services are estimates from the tokens of each while power was measured: nothing reports the power of one process.'
-const notReported = 'not reported'
-
-/** What was drawn and done in a time, for people: a few lines about the machine, then a table of its services. */
-export function renderEnergy(view: EnergyView): string {
-  const { joules, ownJoules, cost, currency, services, message } = view
-  const money = (value: number | undefined) => (value === undefined ? '' : `, ${formatCost(value, currency)}`)
-  const own = ownJoules === undefined ? '' : `, ${formatEnergy(ownJoules)} of it while no service worked`
-  const head = [
-    [
-      'Machine',
-      joules === undefined ? 'not measured' : `${formatEnergy(joules)} (CPU, GPU and ANE)${money(cost)}${own}`,
-    ],
-    ['Time', view.from === undefined ? coverageLine(view) : `since ${localTime(view.from)}. ${coverageLine(view)}`],
-    ...(services.length > 0 && joules !== undefined ? [['Note', estimate]] : []),
-    ['', message],
-  ]
-  const lines = head.map(([label = '', text = '']) => `${label.padEnd(9)}${cleanText(text)}\n`).join('')
-  return services.length === 0 ? lines : `${lines}\n${table(view)}`
-}
-
-function table({ services, joules, currency }: EnergyView): string {
-  const hasCost = services.some(({ cost }) => cost !== undefined)
-  // llama-server does not count them.
-  const hasRequests = services.some(({ requests }) => requests !== undefined)
-  const headings = ['NAME', 'NAMESPACE', 'ENERGY', 'J/TOKEN', 'PROMPT', 'GENERATED']
-  const rows = services.map((service) => [
-    ...cellsOf(service, joules !== undefined),
-    ...(hasRequests ? [countOf(service.requests)] : []),
-    ...(hasCost ? [service.cost === undefined ? '-' : formatCost(service.cost, currency)] : []),
-  ])
-  return columns([...headings, ...(hasRequests ? ['REQUESTS'] : []), ...(hasCost ? ['COST'] : [])], rows)
-}
-
-function cellsOf(service: ServiceEnergy, isMeasured: boolean): string[] {
-  const { namespace, name, joules, joulesPerGeneratedToken: perToken, promptTokens, generatedTokens } = service
-  return [
-    name === '' ? 'other services' : name,
-    namespace === '' ? '-' : namespace,
-    isMeasured ? `~${formatEnergy(joules)}` : 'not measured',
-    perToken === undefined ? '-' : `~${formatPerToken(perToken)}`,
-    countOf(promptTokens),
-    countOf(generatedTokens),
-  ]
-}
-
-const countOf = (count: number | undefined): string => (count === undefined ? notReported : formatCount(count))
-
-/** As people here read it, by the minute. */
-function localTime(iso: string): string {
-  const at = new Date(iso)
-  const two = (value: number) => String(value).padStart(2, '0')
-  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`
-  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`
-}
-
-const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
-/** Longer ago than anything is kept, and short of where dates end. */
-const longestMs = 100 * 366 * 86_400_000
-
-/** The beginning of a time that is given as `24h`, `7d`, `2026-11-01` (from midnight here) or an RFC 3339 time. Throws VerbError. */
-export function parseSince(text: string, now: Date): Date {
-  const span = /^(\d{1,9})([mhdw])$/.exec(text)
-  const ms = Number(span?.[1]) * (unitMs[span?.[2] ?? ''] ?? NaN)
-  if (ms <= longestMs) return new Date(now.getTime() - ms)
-  const date = dateOf(text)
-  if (date === undefined)
-    throw new VerbError(
-      `--since must be a time such as 24h, 7d, 2026-11-01 or 2026-11-01T08:00:00Z, not ${JSON.stringify(text)}.`,
-    )
-  if (date > now) throw new VerbError(`--since ${text} lies in the future: nothing has been counted yet.`)
-  return date
-}
-
-function dateOf(text: string): Date | undefined {
-  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(text)
-  if (!isDay && !/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/.test(text)) return undefined
-  // 30 February would be 2 March.
-  const day = new Date(`${text.slice(0, 10)}T00:00:00Z`)
-  if (Number.isNaN(day.getTime()) || day.toISOString().slice(0, 10) !== text.slice(0, 10)) return undefined
-  const date = new Date(isDay ? `${text}T00:00:00` : text)
-  return Number.isNaN(date.getTime()) ? undefined : date
 }

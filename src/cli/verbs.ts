@@ -6,7 +6,7 @@ import { exitCodes, type CliIo } from './io.ts'
 import { addVerb, modelsVerb } from './model-verbs.ts'
 import { completionVerb } from './completion-verb.ts'
 import { diagnoseVerb, doctorVerb, fleetVerb, whyVerb } from './doctor.ts'
-import { energyVerb, logVerb, storyVerbCommands } from './story-verbs.ts'
+import { logVerb, storyVerbCommands } from './story-verbs.ts'
 import {
   fitVerb,
   headlessVerb,
@@ -54,7 +54,6 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     ...nodeVerbCommands(context),
     rightsVerb(context),
     powerVerb(context),
-    energyVerb(context),
     doctorVerb(context),
     diagnoseVerb(context),
     whyVerb(context),

@@ -53,23 +53,6 @@ export const formatWatts = (watts: number | undefined): string =>
 export const formatRoundWatts = (watts: number): string =>
   `${watts < 9.95 ? Number(watts.toPrecision(2)) : formatCount(watts)} W`
 
-/** Such as "0.25 Wh", "41.3 Wh" or "1.20 kWh"; at least three digits where it is not less than one. */
-export function formatEnergy(joules: number): string {
-  const wattHours = joules / 3_600
-  if (wattHours > 0 && wattHours < 0.01) return '<0.01 Wh'
-  return wattHours < 999.5 ? `${threeDigits(wattHours)} Wh` : `${threeDigits(wattHours / 1_000)} kWh`
-}
-
-const threeDigits = (value: number): string =>
-  value < 99.95 ? value.toFixed(value < 9.995 ? 2 : 1) : formatCount(value)
-
-export const formatCost = (cost: number, currency: string | undefined): string =>
-  `${cost > 0 && cost < 0.01 ? '<0.01' : cost.toFixed(2)}${currency === undefined ? '' : ` ${currency}`}`
-
-/** In joules, such as "0.85", "8.1" or "123". */
-export const formatPerToken = (joules: number): string =>
-  joules < 1 ? joules.toPrecision(2) : joules.toFixed(joules < 9.95 ? 1 : 0)
-
 /** `5 s`, `12 min`, `3 h 20 min`, `2 days`; never less than nothing. */
 export function formatSpan(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1_000))

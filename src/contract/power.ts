@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { formatSpan, formatWatts } from './format.ts'
+import { formatWatts } from './format.ts'
 
 /** How measuring power goes; absent in a snapshot while nobody asked for it. */
 export const powerView = z.object({
-  /** `unavailable`: not on this machine, or not as it is set. `idle`: nobody looks. `failed`: it is tried again. */
-  state: z.enum(['unavailable', 'idle', 'starting', 'measuring', 'failed']),
+  /** `unavailable`: not on this machine, or not as it is set. `failed`: it is tried again. */
+  state: z.enum(['unavailable', 'starting', 'measuring', 'failed']),
   /** One sentence. */
   message: z.string(),
   /** What measures, by its name: powermetrics, macmon or a sample source; absent from an agent that knows one source only. */
@@ -42,63 +42,6 @@ export const powerRuleView = z.object({
   message: z.string().max(1_000).optional(),
 })
 export type PowerRuleView = z.infer<typeof powerRuleView>
-
-const amount = z.number().nonnegative()
-const count = amount.optional()
-
-/** The share of a service is an estimate: no source tells the power of a process. What is not known is absent, never 0. */
-export const serviceEnergy = z.object({
-  /** Both empty: services of long ago, and those beyond the number that is kept apart. */
-  namespace: z.string(),
-  name: z.string(),
-  joules: amount,
-  promptTokens: count,
-  generatedTokens: count,
-  requests: count,
-  joulesPerGeneratedToken: count,
-  cost: count,
-})
-export type ServiceEnergy = z.infer<typeof serviceEnergy>
-
-/** An hour or a day. */
-export const energySpan = z.object({
-  /** Its beginning. */
-  from: z.iso.datetime(),
-  measuredMs: amount,
-  /** As in the whole. */
-  joules: count,
-  cost: count,
-  services: z.array(serviceEnergy),
-})
-export type EnergySpan = z.infer<typeof energySpan>
-
-export const energyView = z.object({
-  /** Beginning of the first hour or day that is counted; absent where nothing is kept of the time. */
-  from: z.iso.datetime().optional(),
-  until: z.iso.datetime(),
-  /** How much of the time power was measured. */
-  measuredMs: amount,
-  /** Energy of CPU, GPU and ANE together, other programs included, while power was measured; absent if it never was. */
-  joules: count,
-  /** The part that no service has a share of. */
-  ownJoules: count,
-  cost: count,
-  /** What the costs are in; absent where it is not set. */
-  currency: z.string().optional(),
-  /** The largest share first. */
-  services: z.array(serviceEnergy),
-  /** Where they are asked for: each one of the time, in order, also those of which nothing is kept. */
-  spans: z.array(energySpan).optional(),
-  /** How energy is measured now, and what to turn on for more: one sentence or two. */
-  message: z.string(),
-})
-export type EnergyView = z.infer<typeof energyView>
-
-/** "Measured in 3 h 20 min of 24 h." */
-export const coverageLine = ({ measuredMs, from, until }: EnergyView): string =>
-  from === undefined
-    ? 'No figures are kept for this time.'
-    : `Measured for ${formatSpan(measuredMs)} of ${formatSpan(Math.max(measuredMs, Date.parse(until) - Date.parse(from)))}.`
 
 /** What the machine runs on, and what follows from it; absent in a snapshot where nothing of it matters. */
 export const supplyView = z.object({

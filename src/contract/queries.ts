@@ -7,7 +7,7 @@ import { evictionPreviewQuery, evictionPreviewView, sizingView } from './memory.
 import { deletionView } from './model-application.ts'
 import { hubLoginView, modelStoreView } from './models.ts'
 import { isLocalSource } from './names.ts'
-import { energyView, powerRuleView } from './power.ts'
+import { powerRuleView } from './power.ts'
 import type { EditableRow } from './settings-table.ts'
 import { daemonStartSettings, settingsPatch, settingView, startSettingView } from './settings.ts'
 
@@ -148,16 +148,6 @@ export const query = z.discriminatedUnion('name', [
   evictionPreviewQuery,
   /** What `deleteModel` would delete. */
   z.object({ name: z.literal('deletion'), service: serviceRef }),
-  /** Energy and tokens of a time; hours, and of long ago days, that reach into it count as a whole. */
-  z.object({
-    name: z.literal('energy'),
-    since: z.iso.datetime().optional(),
-    until: z.iso.datetime().optional(),
-    /** Splits the time into the hours or days of the asker; of long ago only days by UTC are kept, and each counts where its noon lies. */
-    per: z.enum(['hour', 'day']).optional(),
-    /** What the asker's clock is ahead of UTC. */
-    utcOffsetMinutes: z.int().min(-1_440).max(1_440).optional(),
-  }),
 ])
 export type Query = z.output<typeof query>
 export type QueryInput = z.input<typeof query>
@@ -246,7 +236,6 @@ export const answers = {
   evictionPreview: evictionPreviewView,
   fit: fitView,
   deletion: deletionView,
-  energy: energyView,
 } satisfies Record<QueryName, z.ZodType>
 
 export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>

@@ -603,8 +603,6 @@ export const memoryRows = {
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
-const currencyMessage = 'must be at most 8 letters or signs such as EUR or €'
-
 export const sleepPolicies = ['never', 'on-mains', 'while-serving'] as const
 export type SleepPolicy = (typeof sleepPolicies)[number]
 
@@ -636,7 +634,7 @@ export const powerRows = {
     default: false,
     section: 'Power',
     flag: 'apple-power-enabled',
-    help: 'measure the power of this Mac while somebody views it; powermetrics needs a sudo rule, which metal-agent power install installs',
+    help: 'measure the power of this Mac; powermetrics needs a sudo rule, which metal-agent power install installs',
     counts: 'now',
     // It has root run a program, though none that it chooses.
     trust: 'shell',
@@ -679,36 +677,6 @@ export const powerRows = {
     help: 'path of the macmon binary',
     counts: 'now',
     trust: 'shell',
-  },
-  energyLedger: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
-    section: 'Power',
-    flag: 'energy-ledger',
-    help: 'measure power even while nobody views it (every 10s, if measuring is on) and count tokens every minute, for metal-agent energy',
-    counts: 'now',
-    // As the switch of power itself.
-    trust: 'shell',
-  },
-  energyPricePerKwh: {
-    kind: 'number',
-    schema: number(0, 1_000_000, 'must be a price from 0 to 1000000'),
-    defaultMeans: 'no costs are shown',
-    section: 'Power',
-    flag: 'energy-price',
-    help: 'price of a kilowatt-hour, such as 0.32',
-    counts: 'now',
-    trust: 'page',
-  },
-  energyCurrency: {
-    kind: 'text',
-    schema: z.string({ error: currencyMessage }).regex(/^[\p{L}\p{Sc}.]{1,8}$/u, currencyMessage),
-    section: 'Power',
-    flag: 'energy-currency',
-    help: 'currency of the price, such as EUR',
-    counts: 'now',
-    trust: 'page',
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 

@@ -19,7 +19,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const status = (text: string) => /^Power {4}(.*)$/m.exec(text)?.[1]
 const inWatts = '0.2 W (CPU 0.2 W, GPU 0.0 W, ANE 0.0 W), by powermetrics'
 
-test('power that a person asks for is in status and in the metrics, and only while somebody looks', async () => {
+test('power that a person asks for is in status and in the metrics, and ends when they no longer ask', async () => {
   await using it = await poweredAgent()
   expect(status(await it.run('status'))).toBeUndefined()
   expect(await it.run('settings', 'set', 'apple-power-enabled', 'on')).toMatch(/takes effect at once/)
@@ -44,8 +44,9 @@ test('power that a person asks for is in status and in the metrics, and only whi
 
 test('a scrape alone is a look, and the end of the agent that of powermetrics', async () => {
   await using it = await poweredAgent({ applePowerEnabled: true })
-  expect(await it.standIns.calls()).toEqual([])
+  await eventually(async () => (await it.standIns.calls()).at(-1)?.endsWith(' 10000'), { what: 'seldom samples' })
   await eventually(async () => (await it.metrics()).length === 4, { what: 'watts in the metrics' })
+  expect(await it.standIns.calls()).toEqual([expect.stringMatching(/ 10000$/), expect.stringMatching(/ 1000$/)])
   expect(await it.standIns.living()).toBe(2)
   await it.stop()
   await eventually(async () => (await it.standIns.living()) === 0, { what: 'powermetrics to be gone' })
@@ -58,7 +59,7 @@ test("the app's icon follows without looking, in this process and over the socke
     const view = createAgentView()
     const stop = keepShowing(link, view)
     await eventually(() => view.getState().snapshot, { what: 'the icon to show something' })
-    expect(view.getState().snapshot?.power?.state).toBe('idle')
+    expect(view.getState().snapshot?.power?.message).toMatch(/^Power is measured every 10 s\./)
     stop()
   }
   let state: string | undefined

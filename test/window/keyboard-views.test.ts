@@ -17,7 +17,7 @@ const views = {
   'add-files': 'bf16 · 2 parts',
   'add-does-not-fit': 'Add and wait for memory',
   models: 'architecture not reported',
-  energy: 'Show more',
+  activity: 'Show more',
   settings: 'Check for updates once a day',
   'settings-advanced': 'Path of powermetrics',
   'settings-about': 'Copy line for Model store',
@@ -68,7 +68,7 @@ test.each([
   },
 )
 
-test.each(['models', 'energy', 'settings', 'services', 'no-runtime'] as const)(
+test.each(['models', 'activity', 'settings', 'services', 'no-runtime'] as const)(
   'Escape in %s, where nothing is open, is for the window',
   async (scene) => {
     await using window = await show(scenes[scene])

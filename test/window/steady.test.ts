@@ -15,7 +15,7 @@ test.each([
   { scene: 'work', words: 'llama-server --model' },
   { scene: 'add-fits', words: '4.6 GB with a context of 8,192 tokens' },
   { scene: 'models', words: 'architecture not reported' },
-  { scene: 'energy', words: 'Show more' },
+  { scene: 'activity', words: 'Show more' },
   { scene: 'settings-models', words: '412 GB free on the disk' },
 ] as const satisfies readonly { scene: SceneName; words: string }[])(
   'nothing of $scene moves while its figures change',

@@ -163,53 +163,6 @@ test('activity is filtered by words and by what went wrong', async () => {
   await page.getByText('Nothing in the list matches.').waitFor()
 })
 
-test('energy is asked for anew each minute, for the time that a person chose, and has a table', async () => {
-  await using window = await show(scenes.energy)
-  const { page, agent } = window
-  const asks = () => agent.queriesOf('energy').length
-  await page.getByText('2.08 kWh · 0.75 EUR').waitFor()
-  const begin = Date.parse(agent.shown.now)
-  const at = (ms: number) => agent.show({ ...agent.shown, now: new Date(begin + ms).toISOString() })
-  for (let second = 1; second < 20; second += 1) at(second * 1_000)
-  await page.getByRole('radio', { name: '30 days' }).click()
-  await eventually(() => asks() === 2)
-  for (let second = 20; second < 50; second += 1) at(second * 1_000)
-  const inTheMinute = asks()
-  at(61_000)
-  await eventually(() => asks() === 3)
-  await page.getByText('As a table').click()
-  const table = page.getByRole('table')
-  const rows = (await table.getByRole('row').allTextContents()).slice(0, 4)
-  expect({ inTheMinute, rows }).toEqual({
-    inTheMinute: 2,
-    rows: [
-      'DayWhoseEnergy',
-      'Saturday 27 DecemberThis Mac310 Wh · 0.11 EUR',
-      'phi-4-miniabout 120 Wh · 0.04 EUR',
-      'qwen3-30b-a3b-instruct-2507-q4-k-m-with-a-very-long-nameabout 90.0 Wh · 0.03 EUR',
-    ],
-  })
-})
-
-test('the part of one service is seen in the bars once it is chosen', async () => {
-  await using window = await show(scenes.energy)
-  const { page } = window
-  const heights = () => page.locator('rect').evaluateAll((bars) => bars.map((bar) => bar.getAttribute('height')))
-  await page.getByText('2.08 kWh').waitFor()
-  const before = await heights()
-  await page.getByRole('button', { name: 'Show nomic-embed in the bars' }).click()
-  await page.getByText('services', { exact: true }).waitFor({ state: 'detached' })
-  const after = await heights()
-  const [all, part] = [0, 1].map((first) => (list: readonly unknown[]) => list.filter((_, n) => n % 2 === first))
-  expect({
-    all: all?.(after),
-    isLess: part?.(after).every((height, n) => Number(height) < Number(part(before)[n])),
-  }).toEqual({
-    all: all?.(before),
-    isLess: true,
-  })
-})
-
 test('every view is reached with the keyboard', async () => {
   await using window = await show(scenes.models)
   const { page } = window

@@ -149,7 +149,6 @@ export async function openControlRooms(context: ControlContext): Promise<Control
   const link = linkRoom(context, { ...besides, ...below })
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
-  const energyNotice = await rooms.energy.open()
   const notices = [
     ...settings.notices,
     pin.notice,
@@ -157,7 +156,6 @@ export async function openControlRooms(context: ControlContext): Promise<Control
     learnt.notice,
     history.notice,
     fuse.notice,
-    energyNotice,
     ...unloadReasons.notices,
   ].filter((notice) => notice !== undefined)
   const reached: Rooms = {

@@ -3,14 +3,7 @@ import type { AgentOptions } from './agent-options.ts'
 import { memoryFiguresOf } from './snapshot-views.ts'
 import type { SnapshotStore } from './snapshot.ts'
 import type { Rooms } from '../api/command.ts'
-import {
-  downloadSettings,
-  energySettings,
-  memorySettings,
-  offered,
-  outputLimits,
-  powerSettings,
-} from '../api/settings.ts'
+import { downloadSettings, memorySettings, offered, outputLimits, powerSettings } from '../api/settings.ts'
 import type { ClusterSession } from '../cluster/cluster-session.ts'
 import { parseRecommendedWorkingSet } from '../memory/budget.ts'
 import { Memory } from '../memory/memory.ts'
@@ -24,7 +17,7 @@ import {
   serviceMetricsFeed,
   sessionMetricsFeed,
   setPower,
-  SpendingMetrics,
+  countEnergy,
   startMetricsFeed,
 } from '../observability/metric-feeds.ts'
 import { Energy } from '../power/energy.ts'
@@ -86,26 +79,20 @@ function macmon({ options: { platform, env }, settings }: RoomContext): Promise<
 /** The rooms that outlive a session: every session with a cluster finds them as the session before left them. */
 export interface MachineRooms extends Pick<
   Rooms,
-  'servers' | 'memory' | 'models' | 'power' | 'energy' | 'dialects' | 'daemons' | 'installed' | 'runtimeWork'
+  'servers' | 'memory' | 'models' | 'power' | 'dialects' | 'daemons' | 'installed' | 'runtimeWork'
 > {
   readonly ledger: Ledger
   readonly figures: RuntimeFigures
-  readonly spending: SpendingMetrics
+  readonly energy: Energy
 }
 
 export function machineRooms(context: RoomContext): MachineRooms {
   const { settings, platform, log, energyTrial } = context.options
-  const spending = new SpendingMetrics(context.metrics)
-  // Before power and the figures, so that it ends after them and counts what was done last.
   const energy: Energy = context.ends.use(
     new Energy({
-      file: join(settings.stateDir, 'energy.json'),
-      log,
-      settings: () => energySettings(context.settings()),
-      power: () => power.view,
       totals: () => figures.totals(),
       countWork: () => figures.refresh(),
-      onSpending: (spent) => spending.count(spent),
+      onSpending: (spent) => countEnergy(context.metrics, spent),
       ...energyTrial,
     }),
   )
@@ -130,7 +117,6 @@ export function machineRooms(context: RoomContext): MachineRooms {
     power,
     figures,
     energy,
-    spending,
     dialects,
     daemons,
     installed,
@@ -312,7 +298,7 @@ function powerRoom(context: RoomContext, energy: Energy): Power {
 /** What is brought up to date only for a scrape, which is a look at the agent as a window's is. */
 export function followForScrapes(
   { metrics, snapshots, session }: RoomContext,
-  { figures, spending }: Pick<MachineRooms, 'figures' | 'spending'>,
+  { figures }: Pick<MachineRooms, 'figures'>,
   gateway: Parameters<typeof gatewayMetricsFeed>[1],
 ): void {
   const services = serviceMetricsFeed(metrics)
@@ -324,6 +310,5 @@ export function followForScrapes(
     services(snapshot)
     ofSession()
     await Promise.all([runtimes(snapshot.services), ofGateway(snapshot.services)])
-    spending.show(snapshot.services)
   })
 }

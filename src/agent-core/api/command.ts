@@ -11,7 +11,6 @@ import type { LoginSources } from '../models/hub/token.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import type { Energy } from '../power/energy.ts'
 import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { Power, PowerOptions } from '../power/power.ts'
 import type { Supply } from '../power/supply.ts'
@@ -48,7 +47,6 @@ export interface Rooms {
   readonly memory: Memory
   readonly power: Power
   readonly supply: Supply
-  readonly energy: Energy
   readonly address: PublishedAddress
   readonly leftPods: LeftPods
   readonly relays: RelayIngress

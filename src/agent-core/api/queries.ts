@@ -96,8 +96,6 @@ async function answerTo(rooms: Rooms, query: Query, signal: AbortSignal): Promis
         reports: link.session?.reconciler.reports() ?? [],
         settings: memorySettings(settings.with(query.settings)),
       })
-    case 'energy':
-      return rooms.energy.view(query)
     case 'server':
       return serverDetails(rooms, query.service)
     case 'log':

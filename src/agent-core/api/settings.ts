@@ -8,7 +8,6 @@ import { accepted, done, type Outcome, refused, refusedSetting, type Rooms } fro
 import { KubeconfigError } from '../kube/pinned-context.ts'
 import type { MemorySettings } from '../memory/memory.ts'
 import type { DownloadSettings } from '../models/remote.ts'
-import type { EnergySettings } from '../power/energy.ts'
 import type { PowerSettings } from '../power/power.ts'
 import { explicitHostAddress } from '../publishing/host-address.ts'
 import type { EvictionSettings } from '../reconcile/pressure-eviction.ts'
@@ -83,10 +82,6 @@ const admission: Receiver = ({ memory, link }) => {
 const evictions: Receiver = ({ memory }) => void memory.look()
 const supply: Receiver = (rooms) => rooms.supply.settingsChanged()
 const power: Receiver = (rooms) => rooms.power.settingsChanged()
-const energy: Receiver = (rooms) => {
-  rooms.energy.settingsChanged()
-  rooms.power.settingsChanged()
-}
 const ways: Receiver = ({ link: { session } }) => {
   session?.publisher.modeChanged()
   session?.reconciler.enqueueAll()
@@ -124,9 +119,6 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   applePowerIntervalMs: power,
   powerSource: power,
   macmon: power,
-  energyLedger: energy,
-  energyPricePerKwh: answers,
-  energyCurrency: answers,
   logLevel: log,
 }
 
@@ -210,16 +202,10 @@ export const downloadSettings = (settings: AgentSettings): DownloadSettings => (
 
 export const powerSettings = (settings: AgentSettings): PowerSettings => ({
   isEnabled: settings.applePowerEnabled,
-  isContinuous: settings.energyLedger,
   intervalMs: settings.applePowerIntervalMs,
   source: settings.powerSource,
   powermetrics: settings.powermetrics,
   macmon: settings.macmon,
-})
-
-export const energySettings = (settings: AgentSettings): EnergySettings => ({
-  isKept: settings.energyLedger,
-  price: { perKwh: settings.energyPricePerKwh, currency: settings.energyCurrency },
 })
 
 export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({

@@ -280,58 +280,16 @@ export function setPower(metrics: AgentMetrics, figures: PowerFigures | undefine
   metrics.set('apple_power_ane_watts', figures?.aneWatts)
 }
 
-/** What was drawn in a span of time, and what services had of it. */
+/** What was drawn in a span of time, and the services' shares in joules, by key. */
 interface Spent {
-  readonly measured: { readonly joules: number; readonly ms: number }
-  /** By key: every service that has ever worked, gone ones included. */
-  readonly services: ReadonlyMap<string, { readonly joules: number; readonly measuredTokens?: number | undefined }>
+  readonly measured: { readonly joules: number }
+  readonly services: ReadonlyMap<string, number>
 }
 
-interface Totals {
-  readonly joules: number
-  /** Only of the spans whose tokens were counted: the others would make them look dear. */
-  readonly counted?: { readonly joules: number; readonly tokens: number } | undefined
-}
-
-/** What was spent since the agent began. Where nothing was measured there is no energy, not energy of 0. */
-export class SpendingMetrics {
-  readonly #metrics: AgentMetrics
-  #totals: ReadonlyMap<string, Totals> = new Map()
-
-  constructor(metrics: AgentMetrics) {
-    this.#metrics = metrics
+/** A service without a share gets no series, so that one that is gone does not come back. */
+export function countEnergy(metrics: AgentMetrics, { measured, services }: Spent): void {
+  metrics.add('energy_joules_total', measured.joules)
+  for (const [key, joules] of services) {
+    if (joules > 0) metrics.add('service_energy_joules_total', joules, splitKey(key))
   }
-
-  count({ measured, services }: Spent): void {
-    if (measured.ms <= 0) return
-    this.#metrics.add('energy_joules_total', measured.joules)
-    this.#totals = new Map([...services].map(([key, spent]) => [key, plus(this.#totals.get(key), spent)]))
-  }
-
-  /** Writes the series of the services that exist. Those of deleted services are forgotten, so that a scrape does not bring them back. */
-  show(present: readonly ServiceKey[]): void {
-    const kept = new Map<string, Totals>()
-    for (const service of present) {
-      const key = refKey(service)
-      const totals = this.#totals.get(key)
-      if (totals) kept.set(key, totals)
-      const { joules = 0, tokens = 0 } = totals?.counted ?? {}
-      this.#metrics.setTotal('service_energy_joules_total', totals?.joules, service)
-      this.#metrics.setTotal('measured_tokens_total', totals?.counted?.tokens, service)
-      this.#metrics.set('joules_per_generated_token', tokens > 0 ? joules / tokens : undefined, service)
-    }
-    this.#totals = kept
-  }
-}
-
-function plus(
-  before: Totals = { joules: 0 },
-  { joules, measuredTokens }: { joules: number; measuredTokens?: number | undefined },
-): Totals {
-  const { counted } = before
-  const next =
-    measuredTokens === undefined
-      ? counted
-      : { joules: (counted?.joules ?? 0) + joules, tokens: (counted?.tokens ?? 0) + measuredTokens }
-  return { joules: before.joules + joules, counted: next }
 }

@@ -300,19 +300,6 @@ export const metricTable = {
     startsAbsent: true,
     help: 'Estimated part of a service in the energy of this machine',
   },
-  measured_tokens_total: {
-    type: 'counter',
-    origin: 'ours',
-    perService: true,
-    startsAbsent: true,
-    help: 'Tokens generated while the energy of a service was measured: energy divided by these is joules per token',
-  },
-  joules_per_generated_token: {
-    type: 'gauge',
-    origin: 'ours',
-    perService: true,
-    help: 'Energy per generated token of a service, both counted while power was measured, since the agent started',
-  },
   gateway_requests_total: {
     type: 'counter',
     origin: 'ours',

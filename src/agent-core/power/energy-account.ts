@@ -45,12 +45,11 @@ export class EnergyMeter {
 export interface WorkTotals {
   readonly promptTokens?: number | undefined
   readonly generatedTokens?: number | undefined
-  readonly requests?: number | undefined
   /** Runs of the model, each over one batch. */
   readonly decodes?: number | undefined
 }
 
-const workCounts = ['promptTokens', 'generatedTokens', 'requests', 'decodes'] as const
+const workCounts = ['promptTokens', 'generatedTokens', 'decodes'] as const
 
 /**
  * A prompt token takes about a tenth of the GPU time of a generated one, since prompt tokens are computed many at once: llama.cpp's table
@@ -81,19 +80,12 @@ function risesOf(now: WorkTotals, before: WorkTotals = {}): WorkTotals {
   return Object.fromEntries(rises)
 }
 
-/** What one service did, and its share of the energy: an estimate. */
-export interface ServiceSpending extends Omit<WorkTotals, 'decodes'> {
-  readonly joules: number
-  /** The part of the generated tokens that the energy belongs to: some are generated while nothing is measured. */
-  readonly measuredTokens?: number | undefined
-}
-
-/** What was drawn and done in a span of time. */
+/** What was drawn in a span of time. */
 export interface Spending {
-  /** By CPU, GPU and ANE, other programs included. The shares of the services are part of it; the rest is the machine's own. */
+  /** By CPU, GPU and ANE, other programs included. */
   readonly measured: Measured
-  /** By key. */
-  readonly services: ReadonlyMap<string, ServiceSpending>
+  /** The estimated share of each service in joules, by key. The rest is the machine's own. */
+  readonly services: ReadonlyMap<string, number>
 }
 
 /** A sample below this multiple of what the machine drew while no service worked is not work of a service. */
@@ -109,8 +101,6 @@ export class EnergyAccount {
   #samples: Measured[] = []
   #totals: ReadonlyMap<string, WorkTotals> = new Map()
   #closedAtMs: number
-  /** How much longer the samples were than the spans they came in. */
-  #aheadMs = 0
   /** What the machine drew when it was last measured while no service worked. */
   #ownWatts: number | undefined
 
@@ -133,26 +123,13 @@ export class EnergyAccount {
     const work = new Map([...totals].map(([key, now]) => [key, risesOf(now, this.#totals.get(key))] as const))
     const samples = this.#samples
     const measured = sum(samples)
-    const measuredPart = this.#measuredPart(measured.ms, Math.max(1, nowMs - this.#closedAtMs))
     this.#totals = new Map(totals)
     this.#samples = []
     this.#closedAtMs = nowMs
     const hasWork = [...work.values()].some((done) => weightOf(done) > 0)
     if (isComplete && !hasWork && measured.ms > 0) this.#ownWatts = wattsOf(measured)
     const shares = sharesOf(this.#workIn(samples).joules, work)
-    const services = [...work].map(([key, { promptTokens, generatedTokens, requests }]) => {
-      const measuredTokens = generatedTokens === undefined ? undefined : generatedTokens * measuredPart
-      const joules = shares.get(key) ?? 0
-      return [key, { joules, promptTokens, generatedTokens, requests, measuredTokens }] as const
-    })
-    return { measured, services: new Map(services) }
-  }
-
-  /** Looks and samples come at times of their own: what was measured beyond one span belongs to the next. */
-  #measuredPart(measuredMs: number, spanMs: number): number {
-    const knownMs = measuredMs === 0 ? 0 : measuredMs + this.#aheadMs
-    this.#aheadMs = Math.min(measuredMs, Math.max(0, knownMs - spanMs))
-    return Math.min(1, knownMs / spanMs)
+    return { measured, services: new Map([...work.keys()].map((key) => [key, shares.get(key) ?? 0])) }
   }
 
   #workIn(samples: readonly Measured[]): Measured {

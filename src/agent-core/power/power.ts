@@ -16,8 +16,7 @@ import { macCommands, powermetricsSource, type PowerCommands } from './powermetr
 
 export interface PowerSettings {
   readonly isEnabled: boolean
-  /** Also while nobody looks, then as seldom as possible. */
-  readonly isContinuous: boolean
+  /** While somebody looks; else as seldom as possible. */
   readonly intervalMs: number
   readonly source: 'powermetrics' | 'macmon'
   /** As it was stated; any other than that of macOS switches off measuring with it. */
@@ -76,7 +75,7 @@ const soundSamples = 10
 /** A sample is known to be whole when the next one begins, and a machine that swaps is late. */
 const stallLimitMs = (intervalMs: number): number => 3 * intervalMs + 5_000
 
-/** The power this machine draws, measured only while it is enabled, and while somebody looks or it is wanted all the time. */
+/** The power this machine draws, measured while it is enabled: seldom, and as often as is set while somebody looks. */
 export class Power {
   readonly #options: PowerOptions
   #sampling: Sampling | undefined
@@ -141,15 +140,14 @@ export class Power {
   #progress(): Pick<PowerView, 'state' | 'message'> {
     const unavailable = this.#whyUnavailable()
     if (unavailable !== undefined) return { state: 'unavailable', message: unavailable }
-    if (!this.#sampling) return { state: 'idle', message: 'Power is not measured while nobody views it.' }
     if (this.#failure) {
       const { message, isFinal } = this.#failure
       return { state: 'failed', message: isFinal ? message : `${message} The agent tries again.` }
     }
     const every = howOften(this.#wantedMs)
     if (this.#figures) return { state: 'measuring', message: every }
-    const { source, intervalMs } = this.#sampling
-    return { state: 'starting', message: `${every} The first figures take ${seconds(source.firstAfter * intervalMs)}.` }
+    const firstMs = this.#source().firstAfter * nextIntervalMs(this.#wantedMs)
+    return { state: 'starting', message: `${every} The first figures take ${seconds(firstMs)}.` }
   }
 
   #source(): PowerSource {
@@ -166,9 +164,8 @@ export class Power {
 
   /** Undefined where nothing is to be measured. Two that differ need another program, or the same one started again. */
   get #wantedChoice(): string | undefined {
-    const { isEnabled, isContinuous, source, macmon } = this.#options.settings()
+    const { isEnabled, source, macmon } = this.#options.settings()
     if (this.#isEnding || !isEnabled || this.#whyUnavailable() !== undefined) return undefined
-    if (!isContinuous && !this.#lookTimer) return undefined
     return JSON.stringify([source, source === 'macmon' ? macmon : undefined, nextIntervalMs(this.#wantedMs)])
   }
 

@@ -29,7 +29,7 @@ const traceTable: Readonly<Record<TraceKind, Pick<Trace, 'what' | 'isChosen'>>> 
   appData: { what: 'Windows, caches and downloaded updates of the app', isChosen: true },
   logs: { what: 'Logs of the agent and of its servers', isChosen: true },
   settings: { what: 'Settings and preferences', isChosen: true },
-  state: { what: 'State: identity, history, energy, holds', isChosen: true },
+  state: { what: 'State: identity, history, holds', isChosen: true },
 }
 
 /** One sentence: what was not removed, why, and what to do. */

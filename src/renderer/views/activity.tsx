@@ -23,7 +23,6 @@ import {
 import { useLink, useSnapshot, useTrust, useWindow } from '../store.ts'
 import { activityWords } from '../words/activity.ts'
 import { Answer, AskButton } from './answer.tsx'
-import { Energy } from './energy.tsx'
 import styles from './activity.module.css'
 
 /** What happened on this machine, newest first; new entries appear while it is open. */
@@ -39,8 +38,6 @@ export function Activity() {
   const shown = entries.filter((entry) => matches(entry, text) && (!problemsOnly || isProblem(entry)))
   return (
     <ViewPage id="activity" title={activityWords.title}>
-      <Energy />
-      <h3 className={styles['part']}>{activityWords.history}</h3>
       <div className={styles['filter']}>
         <TextInput
           label={activityWords.filter}

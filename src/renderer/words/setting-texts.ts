@@ -180,7 +180,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   applePowerEnabled: {
     title: 'Measure power',
-    help: 'While somebody views it. powermetrics needs its sudo rule.',
+    help: 'powermetrics needs its sudo rule.',
   },
   applePowerIntervalMs: {
     title: 'Measure power every',
@@ -196,17 +196,6 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Path of macmon',
     help: 'Started when macmon measures power.',
     more: 'Left empty: searched for where llama-server is.',
-  },
-  energyLedger: {
-    title: 'Keep an energy ledger',
-    help: 'Fills the chart under Activity, even while nobody views it.',
-    more: 'Measures power every 10s and counts tokens every minute.',
-  },
-  energyPricePerKwh: { title: 'Price of a kilowatt-hour', help: 'Such as 0.32. Left empty: no costs are shown.' },
-  energyCurrency: {
-    title: 'Currency',
-    help: 'Of that price, such as EUR. Left empty: costs are shown without one.',
-    wants: 'at most 8 letters or signs such as EUR or €',
   },
   serverLogBytes: {
     title: 'Size of a server log file',

@@ -132,15 +132,6 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       contexts: [{ name: 'lab', server: 'https://10.0.0.1:6443', inUse: true, isDefault: false }],
     },
   },
-  energy: {
-    ask: { name: 'energy', since: at },
-    asked: { name: 'energy', since: at },
-    answer: {
-      ...{ from: at, until: at, measuredMs: 60_000, joules: 900, ownJoules: 300, cost: 0.08, currency: 'EUR' },
-      services: [{ ...service, joules: 600, generatedTokens: 400, joulesPerGeneratedToken: 1.5, cost: 0.05 }],
-      message: 'Power is measured all the time.',
-    },
-  },
   runtimes: {
     ask: { name: 'runtimes' },
     asked: { name: 'runtimes' },

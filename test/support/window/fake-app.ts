@@ -57,7 +57,7 @@ const sampleTraces: TraceList = {
     },
     {
       kind: 'state',
-      what: 'State: identity, history, energy, holds',
+      what: 'State: identity, history, holds',
       isChosen: true,
       places: [{ path: '/Users/anna/Library/Application Support/Metalbar/node.json', bytes: 72 }],
       stays: [],

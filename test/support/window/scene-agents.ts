@@ -154,7 +154,6 @@ const out: ServiceView = { ...evicted, name: 'phi-3-medium' }
 
 export function withHistory(): FakeAgent {
   const agent = withServices([...every, out])()
-  agent.known.energy = { until: agent.shown.now, measuredMs: 0, services: [], spans: [], message: 'Off.' }
   const service = { namespace: 'default', name: 'phi-4-mini' }
   const evictedOne = { namespace: 'default', name: out.name }
   const entry = (id: number, at: string, kind: HistoryEntry['kind'], message: string, of?: typeof service) => ({

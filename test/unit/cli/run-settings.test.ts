@@ -73,7 +73,6 @@ const fromDefaults = {
   applePowerEnabled: false,
   applePowerIntervalMs: 1_000,
   powerSource: 'powermetrics',
-  energyLedger: false,
   powermetrics: '/usr/bin/powermetrics',
   logLevel: 'info',
   logFileBytes: 10_485_760,

@@ -59,7 +59,7 @@ test('without a terminal and without --yes everything is listed and nothing remo
   expect(stdout.split('\n').filter((line) => line.startsWith('['))).toEqual([
     expect.stringMatching(/^\[x\] 1 {2}Logs of the agent and of its servers {2}\d+ B$/),
     expect.stringMatching(/^\[x\] 2 {2}Settings and preferences {2}\d+ B$/),
-    expect.stringMatching(/^\[x\] 3 {2}State: identity, history, energy, holds {2}\d+ B$/),
+    expect.stringMatching(/^\[x\] 3 {2}State: identity, history, holds {2}\d+ B$/),
   ])
   expect(await treeOf(there.home)).toEqual(before)
 })
@@ -69,7 +69,7 @@ test('a person changes ticks by number until "remove", which removes what is tic
   const { code, stdout, stderr, asked } = await uninstall(there, [], { answers: ['2 9', '1, 3', '3', 'remove'] })
   expect([code, asked.length]).toEqual([0, 4])
   expect(stderr).toContain('metal-agent: "9" is not a number in the list.\n')
-  expect(stdout).toMatch(/^done {2}State: identity, history, energy, holds: Removed, \d+ B\.$/m)
+  expect(stdout).toMatch(/^done {2}State: identity, history, holds: Removed, \d+ B\.$/m)
   expect(await readdir(there.stateDir)).toEqual(['metalbar.log', 'settings.json'])
 })
 

@@ -9,7 +9,7 @@ import {
   serviceMetricsFeed,
   sessionCounters,
   sessionMetricsFeed,
-  SpendingMetrics,
+  countEnergy,
   startMetricsFeed,
 } from '../../../src/agent-core/observability/metric-feeds.ts'
 import { firstByteBounds, perTokenBounds, tokenBounds, type GatewayCounts } from '../../../src/contract/gateway.ts'
@@ -128,76 +128,29 @@ test('a start is measured from its beginning until the server is ready, once, an
   ])
 })
 
-function shownSpending(present: () => (typeof qwen)[]) {
-  const spending = new SpendingMetrics(metrics)
-  metrics.beforeRender(() => {
-    metrics.keepServices(present())
-    spending.show(present())
-  })
-  return (spent: Parameters<typeof spending.count>[0]) => spending.count(spent)
-}
-
-test('a service that is gone has no energy any more, though its work is counted on, and begins anew when it comes back', async () => {
+test('energy of the machine and of each service adds up, and a service that is gone has none until it draws some again', async () => {
   let present = [qwen]
-  const countSpending = shownSpending(() => present)
+  metrics.beforeRender(() => metrics.keepServices(present))
+  const seen = () => figures(/joules/)
   const spend = (joules: number) =>
-    countSpending({
-      measured: { joules: 9, ms: 1_000 },
-      services: new Map([['default/qwen', { joules, measuredTokens: joules }]]),
-    })
-  const seen = async () => Object.values(await figures(/service_energy|measured_tokens|per_generated/))
+    countEnergy(metrics, { measured: { joules: 9 }, services: new Map([['default/qwen', joules]]) })
+  const before = await seen()
   spend(5)
+  spend(0)
+  spend(2)
   const there = await seen()
   present = []
-  const gone = [await seen()]
-  spend(0)
-  gone.push(await seen())
+  await seen()
   spend(0)
   present = [qwen]
+  const gone = await seen()
   spend(3)
-  expect([there, gone, await seen()]).toEqual([
-    [5, 5, 1],
-    [[], []],
-    [3, 3, 1],
-  ])
-})
-
-test('energy is counted while power is measured, of the machine and of each service, with the tokens it belongs to', async () => {
-  const countSpending = shownSpending(() => [qwen])
-  countSpending({ measured: { joules: 0, ms: 0 }, services: new Map([['default/qwen', { joules: 0 }]]) })
-  const unmeasured = await figures(/joules|measured/)
-  const services = new Map([['default/qwen', { joules: 40, measuredTokens: 80 }]])
-  countSpending({ measured: { joules: 100, ms: 1_000 }, services })
-  countSpending({
-    measured: { joules: 50, ms: 500 },
-    services: new Map([['default/qwen', { joules: 0, measuredTokens: 0 }]]),
-  })
-  expect([unmeasured, await figures(/joules|measured/)]).toEqual([
+  expect([before, there, gone, await seen()]).toEqual([
     {},
-    {
-      energy_joules_total: 150,
-      [`service_energy_joules_total${labels}`]: 40,
-      [`measured_tokens_total${labels}`]: 80,
-      [`joules_per_generated_token${labels}`]: 0.5,
-    },
+    { energy_joules_total: 27, [`service_energy_joules_total${labels}`]: 7 },
+    { energy_joules_total: 36 },
+    { energy_joules_total: 45, [`service_energy_joules_total${labels}`]: 3 },
   ])
-})
-
-test('what a token costs is known once one was generated, and is that of the whole time tokens were counted', async () => {
-  const countSpending = shownSpending(() => [qwen])
-  const spans = [
-    { joules: 7 },
-    { joules: 30, measuredTokens: 0 },
-    { joules: 30, measuredTokens: 20 },
-    { joules: 0, measuredTokens: 0 },
-    { joules: 40, measuredTokens: 30 },
-  ]
-  const seen = []
-  for (const span of spans) {
-    countSpending({ measured: { joules: 50, ms: 1_000 }, services: new Map([['default/qwen', span]]) })
-    seen.push((await figures(/per_generated/))[`joules_per_generated_token${labels}`])
-  }
-  expect(seen).toEqual([undefined, undefined, 3, 3, 2])
 })
 
 test('a model that leaves memory without a person is counted by why', async () => {

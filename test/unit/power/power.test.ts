@@ -28,7 +28,6 @@ class Trial implements AsyncDisposable {
     this.settings = {
       ...{
         isEnabled: true,
-        isContinuous: false,
         intervalMs: 1_000,
         source: 'powermetrics',
         powermetrics: '/usr/bin/powermetrics',
@@ -93,20 +92,15 @@ async function trial({ source, mode, settings = {}, options = {} }: Given = {}):
   return new Trial(standIns, { ...(source && { source, macmon: standIns.macmon }), ...settings }, options)
 }
 
-describe('power is measured only while it is asked for and somebody looks', () => {
+describe('power is measured while it is asked for: seldom, and as often as is set while somebody looks', () => {
   test('it is off until somebody asks for it', async () => {
     await using it = await trial({ settings: { isEnabled: false } })
     it.power.look()
     expect([it.power.view, it.power.figures, await it.standIns.calls()]).toEqual([undefined, undefined, []])
   })
 
-  test('with the first look it begins, by the exact command line that the rule of sudo names', async () => {
+  test('with the first look it is measured as often as is set, by the exact command line that the rule of sudo names', async () => {
     await using it = await trial({ options: { stallMs: undefined } })
-    expect(it.power.view).toEqual({
-      state: 'idle',
-      message: 'Power is not measured while nobody views it.',
-      source: 'powermetrics',
-    })
     it.power.look()
     it.power.look()
     expect(it.power.view).toEqual({
@@ -119,21 +113,6 @@ describe('power is measured only while it is asked for and somebody looks', () =
     expect(await it.standIns.calls()).toEqual(['-n powermetrics --samplers cpu_power,gpu_power -i 1000'])
   })
 
-  test('when nobody has looked for a while it ends, its processes too, and its figures are gone rather than old', async () => {
-    await using it = await trial({ options: { lookMs: 200 } })
-    it.hasReaders = true
-    it.power.look()
-    await it.measures()
-    it.hasReaders = false
-    await it.state('idle')
-    expect([it.power.figures, it.told.at(-1)]).toEqual([undefined, undefined])
-    await it.nothingRuns()
-    it.hasReaders = true
-    it.power.look()
-    await it.measures()
-    expect(await it.standIns.calls()).toHaveLength(2)
-  })
-
   test('it goes on for who follows, however long ago the last look was', async () => {
     await using it = await trial({ options: { lookMs: 50 } })
     it.hasReaders = true
@@ -143,11 +122,11 @@ describe('power is measured only while it is asked for and somebody looks', () =
     await eventually(() => it.power.figures?.combinedWatts === 12)
     expect(await it.standIns.calls()).toHaveLength(1)
     it.hasReaders = false
-    await it.state('idle')
+    await eventually(() => it.power.intervalMs === 10_000, { what: 'nobody to look any more' })
   })
 
-  test('where it is asked for all the time, it is measured every 10 s, and as often as is set while somebody looks', async () => {
-    await using it = await trial({ settings: { isContinuous: true }, options: { lookMs: 200 } })
+  test('it is measured every 10 s while nobody looks, until it is not asked for any more', async () => {
+    await using it = await trial({ options: { lookMs: 200 } })
     it.power.settingsChanged()
     await it.measures()
     expect([it.power.intervalMs, it.power.view?.message]).toEqual([10_000, 'Power is measured every 10 s.'])
@@ -158,7 +137,7 @@ describe('power is measured only while it is asked for and somebody looks', () =
     it.hasReaders = false
     await eventually(() => it.power.intervalMs === 10_000, { what: 'nobody to look any more' })
     await it.measures()
-    it.settings = { ...it.settings, isContinuous: false }
+    it.settings = { ...it.settings, isEnabled: false }
     it.power.settingsChanged()
     await it.nothingRuns()
     const every = (ms: number) => `-n powermetrics --samplers cpu_power,gpu_power -i ${ms}`

@@ -86,7 +86,6 @@ describe('what a field asks for', () => {
     ['serverLogBytes', 'It must be a size from 65.5 kB to 10.7 GB (10 GiB), as a number with its unit.'],
     ['downloadsAtOnce', 'It must be a whole number from 1 to 16.'],
     ['evictionShare', 'It must be a fraction from 0 to 1, such as 0.75.'],
-    ['energyPricePerKwh', 'It must be a number from 0 to 1,000,000, such as 0.32.'],
     ['llamaServer', 'It must be an absolute path, which begins with /, of at most 1000 characters.'],
   ])('%s: %s', (name, problem) => expect(settingWords.problem(name)).toBe(problem))
 })

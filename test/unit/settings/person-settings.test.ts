@@ -55,9 +55,6 @@ const kept = {
     applePowerIntervalMs: 5_000,
     powerSource: 'macmon',
     macmon: '/opt/macmon',
-    energyLedger: true,
-    energyPricePerKwh: 0.32,
-    energyCurrency: 'EUR',
     logLevel: 'debug',
   },
   context: 'lab',
@@ -167,10 +164,10 @@ test('what a person had set is known before it is set anew, and null where that 
   const file = path.join(folder.dir, 'settings.json')
   await writeFile(file, JSON.stringify(kept))
   const settings = await PersonSettings.open(started(), file)
-  const before = settings.personsOf({ drainLimitMs: 9, energyLedger: false })
+  const before = settings.personsOf({ drainLimitMs: 9, evictionEnabled: false })
   await settings.update({ drainLimitMs: null })
   expect([before, settings.personsOf({ drainLimitMs: 9 }), settings.personsOf({})]).toEqual([
-    { drainLimitMs: 1, energyLedger: true },
+    { drainLimitMs: 1, evictionEnabled: true },
     { drainLimitMs: null },
     {},
   ])

@@ -77,7 +77,7 @@ describe('the table of settings', () => {
     const onlyByShell = settingNames.filter(
       (name) => trustOf({ name: 'updateSettings', settings: { [name]: null } }) === 'shell',
     )
-    const power = ['applePowerEnabled', 'powerSource', 'macmon', 'energyLedger']
+    const power = ['applePowerEnabled', 'powerSource', 'macmon']
     const shell = [
       'kubeconfig',
       'namespace',

@@ -1,5 +1,4 @@
 import { withHistory, withModels } from '../scene-agents.ts'
-import { energyOff, noEnergyYet, tokensOnly, weekOfEnergy } from '../scene-energy.ts'
 import type { StatedScene } from './scene.ts'
 
 export const viewScenes = {
@@ -49,45 +48,6 @@ export const viewScenes = {
     then: (agent) =>
       agent.answer({ outcome: 'done', message: 'default/deepseek-r1-8b may be served by this machine again.' }),
     height: 980,
-  },
-  energy: {
-    says: [
-      '2.08 kWh · 0.75 EUR',
-      'Measured for',
-      'about 932 Wh · 0.34 EUR',
-      'J per generated token',
-      'While no service worked',
-      'rest of this Mac',
-      'is an estimate from its tokens',
-      'As a table',
-    ],
-    agent: weekOfEnergy,
-    view: 'activity',
-    height: 980,
-  },
-  'energy-service': {
-    says: ['rest of this Mac', 'phi-4-mini'],
-    agent: weekOfEnergy,
-    view: 'activity',
-    press: ['Show phi-4-mini in the bars'],
-    width: 700,
-    height: 980,
-  },
-  'energy-off': {
-    says: ['Energy is known only while power is measured.', 'Turn on', 'No figures are kept for this time.'],
-    agent: energyOff,
-    view: 'activity',
-  },
-  'energy-empty': {
-    says: ['No figures are kept for this time.', 'Power is measured all the time.'],
-    agent: noEnergyYet,
-    view: 'activity',
-  },
-  'energy-tokens': {
-    says: ['Energy not reported', 'energy not reported', '4,100 tokens generated', 'tokens not reported'],
-    agent: tokensOnly,
-    view: 'activity',
-    height: 760,
   },
   'large-text-models': {
     says: ['phi-4-mini-q4', 'Fetch a model'],
