@@ -7,7 +7,7 @@ installed := node_modules/.installed
 node_is_new := Number(process.versions.node.split(".")[0]) >= 24
 npm_brings_node := process.platform === "linux" && process.arch === "x64" && process.report.getReport().header.glibcVersionRuntime
 
-.PHONY: setup build demo test soak lint bench bench-long package audit clean \
+.PHONY: setup build demo test soak lint bench bench-long package clean \
   build-metal-agent install-metal-agent uninstall-metal-agent install-powermetrics-sudo uninstall-powermetrics-sudo
 
 setup: $(installed)
@@ -39,10 +39,6 @@ bench-long: $(installed)
 # What people install, as far as this machine can build it, in out/package.
 package: $(installed)
 	@node tasks/package/main.ts
-
-# Whether an advisory concerns what people install; ends with 2 where the registry cannot be asked.
-audit: $(installed)
-	@node tasks/audit/main.ts
 
 # The targets of LLMKube's guide, by the verbs of this agent: a service of launchd or systemd, and sudo's rule for powermetrics.
 # FLAGS='--namespace team-a' are flags of the agent; models and settings stay where it is removed.

@@ -1,17 +1,10 @@
 import { mkdir, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
-import { packageVersion } from '../build-info.ts'
-import { nodesForMacsPart } from '../setup/nodes-for-macs.ts'
-import { setUp } from '../setup/set-up.ts'
-import { packagesOfApp } from './app/app-build.ts'
 import { checksums } from './archive.ts'
-import type { BundledPackage } from './bundled-packages.ts'
 import { packCommand } from './command-archive.ts'
-import { buildCommand, buildMacCommandsHere } from './command.ts'
-import { electronFoundations, nodeFoundation } from './foundations.ts'
+import { buildCommand } from './command.ts'
 import { buildNpmPackage } from './npm-package.ts'
-import { lockedIntegrity, softwareBillOfMaterials } from './sbom.ts'
 
 const root = path.join(import.meta.dirname, '../..')
 const folder = path.join(root, 'out/package')
@@ -36,32 +29,18 @@ const command = path.join(folder, name, 'metal-agent')
 const packages = await step('building the self-contained command', () => buildCommand(command))
 if (process.platform === 'darwin') await execa('codesign', ['--sign', '-', '--force', command])
 const { stdout } = await execa(command, ['--version'], { env: {}, extendEnv: false })
-const files = await step('packing it with its licences and bill of materials', async () => [
-  ...(await packCommand({ folder: path.join(folder, name), packages, node: process.execPath })),
-])
+const files = [await step('packing it with its licences', () => packCommand(path.join(folder, name), packages))]
 files.push(await step('building the package for npm', () => buildNpmPackage(folder)))
 
 const quietly = { cwd: root, preferLocal: true, all: true } as const
 await step('building the app', () =>
   execa('npm', ['run', '--silent', 'build'], { ...quietly, env: { NODE_ENV: undefined } }),
 )
-files.push(await billOfApp(packages))
 await writeFile(path.join(folder, 'SHA256SUMS'), await checksums(files))
-await (process.platform === 'darwin' ? packApp() : checkMacCommands())
+if (process.platform === 'darwin') await packApp()
 await listed(command, `, runs with nothing beside it: ${stdout.split('\n')[0] ?? ''}`)
 for (const file of files) await listed(file)
 whatIsLeft()
-
-async function billOfApp(ofCommand: readonly BundledPackage[]): Promise<string> {
-  const file = path.join(folder, 'Metalbar.cdx.json')
-  const ofApp = await packagesOfApp(root)
-  const all = new Map([...ofCommand, ...ofApp].map((one) => [`${one.name}@${one.version}`, one]))
-  const foundations = [...(await electronFoundations(root)), await nodeFoundation(process.execPath, process.version)]
-  const integrity = await lockedIntegrity(root)
-  const described = { name: 'Metalbar', version: packageVersion(), foundations, packages: [...all.values()], integrity }
-  await writeFile(file, softwareBillOfMaterials(described))
-  return file
-}
 
 async function packApp(): Promise<void> {
   const options = ['--arch', process.arch]
@@ -69,22 +48,6 @@ async function packApp(): Promise<void> {
     execa(process.execPath, ['tasks/package/build-app.ts', ...options], quietly),
   )
   say('out/app: the disk image and the zip, signed for this Mac alone: macOS opens them on no other one.')
-}
-
-/** Not for people: no Mac has signed them, and they are of another Node.js than a release. */
-async function checkMacCommands(): Promise<void> {
-  const [missing] = await setUp([nodesForMacsPart], say)
-  if (missing === undefined) {
-    const checked = path.join(folder, 'checked')
-    for (const file of await step('building the command for both kinds of Mac', () => buildMacCommandsHere(checked))) {
-      await listed(
-        file,
-        ', checked as a Mac would load it; it starts on no Mac before it is signed there, and is not for people',
-      )
-    }
-  } else {
-    say(`The commands for Macs are not built: ${missing.reason}`)
-  }
 }
 
 function whatIsLeft(): void {

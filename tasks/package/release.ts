@@ -3,10 +3,9 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { execa } from 'execa'
 import { packageVersion } from '../build-info.ts'
-import { checksums, sha256 } from './archive.ts'
+import { checksums } from './archive.ts'
 import { packCommand } from './command-archive.ts'
 import { buildCommand, buildCommandFor, packagesOfCommand } from './command.ts'
-import { homebrewFiles } from './homebrew.ts'
 import { checkFiles, checkVersion, filesOf, ReleaseError, stepsOf, type Step } from './release/steps.ts'
 
 /** `node tasks/package/release.ts [STEP]`, all of them without one; `--dry-run` tells what each would do and what this machine lacks for it. */
@@ -94,15 +93,15 @@ async function buildFor(wanted: 'arm64' | 'x64'): Promise<void> {
   const node = nodeFor(wanted)
   const output = path.join(root, 'out/package', `metal-agent-darwin-${wanted}`, 'metal-agent')
   await mkdir(path.dirname(output), { recursive: true })
-  await (wanted === process.arch ? buildCommand(output) : buildCommandFor(wanted, node, output))
+  await (wanted === process.arch ? buildCommand(output) : buildCommandFor(node, output))
 }
 
 async function packFor(wanted: 'arm64' | 'x64'): Promise<void> {
   const folder = path.join(root, 'out/package', `metal-agent-darwin-${wanted}`)
-  await packCommand({ folder, packages: await packagesOfCommand(), node: nodeFor(wanted) })
+  await packCommand(folder, await packagesOfCommand())
 }
 
-/** Everything people get, in `out/release`, with its hashes and what Homebrew is told. */
+/** Everything people get, in `out/release`, with its hashes. */
 async function collect(): Promise<void> {
   await rm(collected, { recursive: true, force: true })
   await mkdir(collected, { recursive: true })
@@ -115,17 +114,7 @@ async function collect(): Promise<void> {
     }
   }
   checkFiles(version, found)
-  const hash = (name: string): Promise<string> => sha256(path.join(collected, name))
-  const downloads = process.env['METALBAR_DOWNLOADS']
-  const homepage = process.env['METALBAR_HOMEPAGE']
-  if (downloads === undefined || homepage === undefined) {
-    throw new ReleaseError(
-      'METALBAR_DOWNLOADS and METALBAR_HOMEPAGE must name where people find the files and the project.',
-    )
-  }
-  const release = { version, downloads, homepage }
   await writeFile(path.join(collected, 'SHA256SUMS'), await checksums(found.map((name) => path.join(collected, name))))
-  for (const [name, text] of await homebrewFiles(release, hash)) await writeFile(path.join(collected, name), text)
   for (const name of (await readdir(collected)).sort()) say(name)
 }
 

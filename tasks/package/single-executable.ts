@@ -3,12 +3,11 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { packageVersion } from '../build-info.ts'
 import type { CommandBundle } from './command-bundle.ts'
-import { commandInfo, infoSection, commandId } from './mach-o/command-troubles.ts'
-import { addTextSection, writeUuid } from './mach-o/parse.ts'
+import { addTextSection, commandId, commandInfo, infoSection, writeUuid } from './mach-o.ts'
 
 const launcher = path.join(import.meta.dirname, '../../bin/metal-agent')
 /** Node.js looks for its blob where this text is followed by `:1`: https://nodejs.org/docs/latest-v24.x/api/single-executable-applications.html */
-export const sentinel = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2'
+const sentinel = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2'
 
 /** Writes what Node.js finds in a self-contained command. `node` makes it, and only Node.js of the same version reads it; answers the file. */
 export async function writeBlob(bundle: CommandBundle, node: string): Promise<string> {

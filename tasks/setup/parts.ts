@@ -2,7 +2,6 @@ import { chromiumPart } from './chromium.ts'
 import { controlPlanePart } from './control-plane.ts'
 import { llamaServerPart } from './llama-server.ts'
 import { mlxLmPart } from './mlx-lm.ts'
-import { nodesForMacsPart } from './nodes-for-macs.ts'
 import { ollamaPart } from './ollama.ts'
 import type { Part } from './part.ts'
 import { smallEnginePart, smallModelPart } from './small-parts.ts'
@@ -16,5 +15,4 @@ export const parts: readonly Part[] = [
   chromiumPart,
   smallEnginePart,
   smallModelPart,
-  nodesForMacsPart,
 ]

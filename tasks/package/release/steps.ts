@@ -134,8 +134,7 @@ export const filesOf = (version: string): readonly string[] => [
     `Metalbar-${version}-${arch}.zip.blockmap`,
   ]),
   'latest-mac.yml',
-  'Metalbar.cdx.json',
-  ...archs.flatMap((arch) => [`metal-agent-darwin-${arch}.tar.gz`, `metal-agent-darwin-${arch}.cdx.json`]),
+  ...archs.map((arch) => `metal-agent-darwin-${arch}.tar.gz`),
   `metalbar-${version}.tgz`,
 ]
 

@@ -31,11 +31,11 @@ test('the command lies in its archive beside its licences, by the name of LLMKub
   const command = path.join(folder.dir, 'metal-agent-linux-x64')
   await mkdir(command)
   await writeFile(path.join(command, 'metal-agent'), '#!/bin/sh\necho started\n', { mode: 0o755 })
-  const [archive = ''] = await packCommand({ folder: command, packages: [], node: process.execPath })
+  const archive = await packCommand(command, [])
   const { stdout: listing } = await execa('tar', ['-tzf', archive])
   // In this order whatever the disk says, and no folder above them.
   expect(listing.split('\n')).toEqual(
-    ['LICENSE', 'README.md', 'THIRD_PARTY_NOTICES', 'llmkube-metal-agent', 'metal-agent', 'metal-agent.1'].map(
+    ['LICENSE', 'README.md', 'THIRD_PARTY_NOTICES', 'llmkube-metal-agent', 'metal-agent'].map(
       (name) => `metal-agent-linux-x64/${name}`,
     ),
   )

@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { execa } from 'execa'
 import { expect, test } from 'vitest'
 import { flavourConfig } from '../../../tasks/package/app/flavours.ts'
 import { checkFiles, checkVersion, filesOf, ReleaseError, stepsOf } from '../../../tasks/package/release/steps.ts'
@@ -73,13 +72,6 @@ test.each(['arm64', 'x64'])('what people download for %s is known to Apple befor
   expect([inOrder.includes(-1), inOrder]).toEqual([false, inOrder.toSorted((one, other) => one - other)])
 })
 
-test('a command for the other kind of Mac is made of Node.js for that, which has to be named', async () => {
-  const script = path.join(root, 'tasks/package/release.ts')
-  const other = process.arch === 'arm64' ? 'x64' : 'arm64'
-  const run = execa(process.execPath, [script, '--build-command', other], { env: { METALBAR_OTHER_NODE: '' } })
-  await expect(run).rejects.toThrow(`METALBAR_OTHER_NODE must name the node ${process.version} of darwin ${other}.`)
-})
-
 test('the tests on Electron drive the package for tests, packed just before, and no Electron that is told which app', () => {
   const commands = stepsOf('1.2.3').find(({ name }) => name === 'electron')?.commands ?? []
   const [pack = [], verify = [], drive = []] = commands
@@ -89,16 +81,4 @@ test('the tests on Electron drive the package for tests, packed just before, and
   expect(program).toBe(`${verify.at(-1)}/Contents/MacOS/${flavourConfig.e2e.productName}`)
   // Where Electron counts an app as installed, so that it offers to move nowhere.
   expect([program.startsWith(`${folder}/`), folder.split('/').includes('Applications')]).toEqual([true, true])
-})
-
-test('a dry run tells every step, and only a Mac may carry out what needs one', async () => {
-  const script = path.join(root, 'tasks/package/release.ts')
-  const { stdout } = await execa(process.execPath, [script, '--dry-run'], { env: { RELEASE_TAG: '' } })
-  for (const { name, about } of stepsOf('1.2.3')) expect(stdout).toContain(`${name}: ${about}\n`)
-  expect(stdout).toContain('not set: $RELEASE_TAG')
-  // To be copied into a shell, although there are spaces in it.
-  expect(stdout).toMatch(/^ {2}env 'ELECTRON_PATH=[^']+ E2E' npx vitest run --project electron$/m)
-  if (process.platform === 'darwin') return
-  await expect(execa(process.execPath, [script, 'assess'])).rejects.toThrow('Only a Mac can do the step assess.')
-  await expect(execa(process.execPath, [script, 'nothing'])).rejects.toThrow('No such step: nothing.')
 })

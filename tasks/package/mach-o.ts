@@ -1,33 +1,30 @@
 import { createHash } from 'node:crypto'
 import { open, readFile, writeFile } from 'node:fs/promises'
+import { build } from 'plist'
 
-/** What of a Mach-O file of 64 bits is looked at here: https://github.com/apple-oss-distributions/xnu/blob/main/EXTERNAL_HEADERS/mach-o/loader.h */
-export interface MachO {
-  readonly arch: 'arm64' | 'x64'
-  readonly isExecutable: boolean
-  readonly segments: readonly Segment[]
-  /** Paths of the libraries that are loaded at the start, by whatever command. */
-  readonly libraries: readonly string[]
-  /** Folders that `@rpath` in a path of a library stands for. */
-  readonly libraryFolders: readonly string[]
-  /** The oldest macOS that starts it, as `13.5`; undefined where it is made for something else, or says nothing. */
-  readonly minimumMacOS: string | undefined
-  /** Whether there is room for a signature, which may be void. */
-  readonly isSigned: boolean
-  /** 32 hexadecimal digits; undefined where it has none. */
-  readonly uuid: string | undefined
-}
+/**
+ * Two changes to programs for a Mac, so that macOS asks a person about the local network and keeps the answer. The format:
+ * https://github.com/apple-oss-distributions/xnu/blob/main/EXTERNAL_HEADERS/mach-o/loader.h
+ */
 
-export interface Segment {
-  readonly name: string
-  readonly sections: readonly Section[]
-}
+/** Bundle id of the command, of which its UUID is made too. Never changed: macOS would forget what a person allowed. */
+export const commandId = 'dev.metalbar.metal-agent'
 
-export interface Section {
-  readonly name: string
-  /** Its bytes in the file; empty where it takes room in memory alone. */
-  readonly bytes: Uint8Array
-}
+/** Section of the segment `__TEXT` where macOS reads the Info.plist of a program that is in no bundle. */
+export const infoSection = '__info_plist'
+
+/** Without a bundle id macOS does not know whom a person permitted, and without a reason it asks nobody about the local network. */
+export const commandInfo = (version: string): string =>
+  build({
+    CFBundleIdentifier: commandId,
+    CFBundleName: 'metal-agent',
+    CFBundleExecutable: 'metal-agent',
+    CFBundleInfoDictionaryVersion: '6.0',
+    CFBundleShortVersionString: version,
+    CFBundleVersion: version,
+    NSLocalNetworkUsageDescription:
+      'metal-agent talks to your Kubernetes cluster, and pods of the cluster ask the models on this Mac for completions.',
+  })
 
 export class MachOError extends Error {
   override readonly name = 'MachOError'
@@ -35,56 +32,14 @@ export class MachOError extends Error {
 
 const magic = 0xfeedfacf
 const headerBytes = 32
-const executable = 2
-const archOf: Readonly<Record<number, MachO['arch']>> = { 0x0100000c: 'arm64', 0x01000007: 'x64' }
-
-const command = {
-  symbols: 0x2,
-  segment: 0x19,
-  uuid: 0x1b,
-  signature: 0x1d,
-  minimumMacOS: 0x24,
-  buildVersion: 0x32,
-  libraryFolder: 0x8000001c,
-} as const
-/** LC_LOAD_DYLIB, and as weak, exported again, lazy or upward. */
-const libraryCommands: ReadonlySet<number> = new Set([0xc, 0x80000018, 0x8000001f, 0x20, 0x80000023])
-const platformMacOS = 1
-
+const archOf: Readonly<Record<number, 'arm64' | 'x64'>> = { 0x0100000c: 'arm64', 0x01000007: 'x64' }
+const command = { symbols: 0x2, segment: 0x19, uuid: 0x1b } as const
 const segmentBytes = 72
 const sectionBytes = 80
 const symbolBytes = 16
+const uuidBytes = 16
 /** The lowest byte of a section's flags; these have no bytes in the file. */
 const zeroFilled: ReadonlySet<number> = new Set([0x1, 0xc, 0x12])
-
-/** Throws MachOError where the file is none, or names places outside of itself. */
-export function parseMachO(file: Uint8Array): MachO {
-  const header = reader(file)
-  const arch = archIn(header)
-  const found = { segments: [] as Segment[], libraries: [] as string[], libraryFolders: [] as string[] }
-  let minimumMacOS: string | undefined
-  let isSigned = false
-  let uuid: string | undefined
-  for (const { type, at } of commands(file)) {
-    if (type === command.segment) found.segments.push(segment(at, file))
-    else if (libraryCommands.has(type)) found.libraries.push(at.text(at.u32(8)))
-    else if (type === command.libraryFolder) found.libraryFolders.push(at.text(at.u32(8)))
-    else if (type === command.minimumMacOS) minimumMacOS = version(at.u32(8))
-    else if (type === command.buildVersion && at.u32(8) === platformMacOS) minimumMacOS = version(at.u32(12))
-    else if (type === command.signature) isSigned = true
-    else if (type === command.uuid) uuid = Buffer.from(at.bytes(8, uuidBytes)).toString('hex')
-  }
-  return { arch, isExecutable: header.u32(12) === executable, ...found, minimumMacOS, isSigned, uuid }
-}
-
-const uuidBytes = 16
-
-/** The UUID that `writeUuid` gives: the same for every version of one program. */
-export const uuidOf = (id: string, arch: MachO['arch']): string =>
-  createHash('sha256')
-    .update(`${id} ${arch}`)
-    .digest('hex')
-    .slice(0, 2 * uuidBytes)
 
 /**
  * Gives a program a UUID of its own, which voids a signature. macOS 15 and later keep the permission for the local network by the UUID of
@@ -99,7 +54,7 @@ export async function writeUuid(file: string, id: string): Promise<void> {
   const arch = archIn(reader(bytes))
   const place = [...commands(bytes)].find(({ type }) => type === command.uuid)
   if (!place) throw new MachOError(`${file} has no UUID that could be replaced.`)
-  await handle.write(Buffer.from(uuidOf(id, arch), 'hex'), 0, uuidBytes, place.offset + 8)
+  await handle.write(createHash('sha256').update(`${id} ${arch}`).digest(), 0, uuidBytes, place.offset + 8)
 }
 
 /**
@@ -164,7 +119,7 @@ function moveSymbols(bytes: Buffer, all: readonly LoadCommand[], before: number)
 /** Load commands are at the start of a file: those of Electron and of Node.js take less than 8 KiB. */
 const startBytes = 256 * 1024
 
-function archIn(header: Reader): MachO['arch'] {
+function archIn(header: Reader): 'arm64' | 'x64' {
   if (header.u32(0) !== magic) throw new MachOError('It is no Mach-O file of 64 bits for one processor.')
   const cpu = header.u32(4)
   const arch = archOf[cpu]
@@ -226,21 +181,4 @@ function* commands(file: Uint8Array): Generator<LoadCommand> {
     yield { type, at: reader(here.bytes(0, size)), offset: headerBytes + offset }
     offset += size
   }
-}
-
-function segment(at: Reader, file: Uint8Array): Segment {
-  const whole = reader(file)
-  const sections: Section[] = []
-  for (let index = 0; index < at.u32(64); index++) {
-    const section = reader(at.bytes(segmentBytes + index * sectionBytes, sectionBytes))
-    const isEmpty = zeroFilled.has(section.u32(64) & 0xff)
-    const bytes = isEmpty ? new Uint8Array() : whole.bytes(section.u32(48), section.u64(40))
-    sections.push({ name: section.text(0, 16), bytes })
-  }
-  return { name: at.text(8, 16), sections }
-}
-
-function version(packed: number): string {
-  const [major, minor, patch] = [packed >>> 16, (packed >>> 8) & 0xff, packed & 0xff]
-  return patch === 0 ? `${major}.${minor}` : `${major}.${minor}.${patch}`
 }
