@@ -3,7 +3,7 @@ import { command, installer, runtimeDeed, serviceRef } from './commands.ts'
 import { diagnosticFile, doctorReport, fleetMember, fromClusterView, unservedView } from './doctor.ts'
 import { fitQuery, fitView } from './fit.ts'
 import { logPage, logQuery } from './log.ts'
-import { evictionPreviewQuery, evictionPreviewView, sizingView } from './memory.ts'
+import { sizingView } from './memory.ts'
 import { deletionView } from './model-application.ts'
 import { hubLoginView, modelStoreView } from './models.ts'
 import { isLocalSource } from './names.ts'
@@ -145,7 +145,6 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('powerRule') }),
   z.object({ name: z.literal('sizing') }),
   fitQuery,
-  evictionPreviewQuery,
   /** What `deleteModel` would delete. */
   z.object({ name: z.literal('deletion'), service: serviceRef }),
 ])
@@ -233,7 +232,6 @@ export const answers = {
   hubLogin: hubLoginView,
   powerRule: powerRuleView,
   sizing: sizingView,
-  evictionPreview: evictionPreviewView,
   fit: fitView,
   deletion: deletionView,
 } satisfies Record<QueryName, z.ZodType>

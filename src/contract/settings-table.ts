@@ -580,16 +580,6 @@ export const memoryRows = {
     counts: 'now',
     trust: 'page',
   },
-  evictionAtAdmission: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
-    section: 'Memory',
-    flag: 'eviction-at-admission',
-    help: 'let a start of higher priority evict models of lower priority',
-    counts: 'now',
-    trust: 'page',
-  },
   comeBackMs: {
     kind: 'duration',
     schema: number(1_000, dayMs, 'must be from 1s to 24h'),

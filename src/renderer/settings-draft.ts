@@ -101,19 +101,6 @@ function valueOf(name: SettingName, text: string | null): { readonly value?: unk
   return parsed?.success === true ? { value: parsed.data, isRight: true } : { isRight: false }
 }
 
-/** What settings about memory do to the services can be known before they are applied. */
-const previewable = ['memoryFraction', 'memoryBudgetBytes', 'memoryCheckMode', 'evictionAtAdmission'] as const
-
-/** The part of the draft that can be previewed, and at which field it is shown; undefined where there is none, or a field of it is not right. */
-export function previewOfDraft(draft: Draft) {
-  const entries = previewable.flatMap((name) => (draft[name] === undefined ? [] : [[name, draft[name]] as const]))
-  const result = patchOfDraft(Object.fromEntries(entries))
-  const [first] = entries
-  if (first === undefined || !result.ok) return undefined
-  const settings: Pick<SettingsPatch, (typeof previewable)[number]> = result.patch
-  return { below: first[0], settings }
-}
-
 /** As Kubernetes writes them, from the smallest to the largest; the first is of single bytes. */
 export const byteUnits = ['', 'k', 'Ki', 'M', 'Mi', 'G', 'Gi', 'T', 'Ti'] as const
 export type ByteUnit = (typeof byteUnits)[number]

@@ -80,38 +80,6 @@ describe('memory', () => {
     expect(agent.starts).toBe(2)
   })
 
-  test('is given to a higher priority by a lower one only where that is allowed', async () => {
-    await using world = await open()
-    const { agent, ...low } = await world.serving('low', {
-      settings: { ...forOne, evictionAtAdmission: true },
-      spec: { priority: 'low' },
-    })
-    await world.apply('high', { spec: { priority: 'high' } })
-    await agent.untilReady('high')
-    await untilGone(low.pid)
-    const after = await agent.until('low', ({ memory }) => memory?.place === 1)
-    expect(after.reason).toBe('InsufficientMemory')
-    await soon('the Event', async () => (await world.eventReasons('low')).includes('Evicted'))
-  })
-
-  test('is given up by what an earlier agent left running as well, once nobody protects it', async () => {
-    await using world = await open()
-    const settings = { ...forOne, evictionAtAdmission: true }
-    const { agent, ...low } = await world.serving('low', { settings, spec: { priority: 'low' } })
-    const service = { namespace: world.namespace, name: 'low' }
-    expect(await command(agent, 'protect', service)).toMatchObject({ outcome: 'done' })
-    await agent.leave()
-
-    const next = await world.startAgent({ settings })
-    await next.untilReady('low')
-    await world.apply('high', { spec: { priority: 'high' } })
-    await next.until('high', ({ reason }) => reason === 'InsufficientMemory')
-    expect(next.view('low')).toMatchObject({ state: 'ready', pid: low.pid })
-    expect(await command(next, 'protect', service, false)).toMatchObject({ outcome: 'done' })
-    await next.untilReady('high')
-    await untilGone(low.pid)
-  })
-
   test('that nobody can tell refuses a start, or lets it pass with the mode warn', async () => {
     await using world = await open()
     const memory = new StatedMemory()
@@ -299,29 +267,6 @@ test('that was short brings back what it evicted, but for what a person then sto
     ['person', 'released'],
     undefined,
   ])
-})
-
-test('is not taken from what a person protects, also where the cluster keeps the agent from noting it', async () => {
-  await using sim = await KubeSim.start()
-  await using world = await AgentWorld.open(sim.connection())
-  const agent = await world.startAgent({ settings: { ...forOne, evictionAtAdmission: true } })
-  const publication = { verb: 'patch', resource: 'endpointslices', name: 'low' }
-  const stalled = sim.faults.add({ on: publication, fault: { kind: 'stall' }, times: Infinity })
-  await world.apply('low', { spec: { priority: 'low' } })
-  await soon('the publication that stalls', () => stalled.hits > 0)
-  const { pid } = await agent.until('low', ({ steps }) => steps.healthy.status === 'done')
-  const protect = { name: 'protect', service: { namespace: world.namespace, name: 'low' }, protect: true } as const
-  await agent.command(protect)
-  await world.apply('high', { spec: { priority: 'high' } })
-  await agent.until('high', ({ reason }) => reason === 'InsufficientMemory')
-  expect(agent.log.infos.map(({ message }) => message)).not.toContain('evicted')
-
-  await sim.stop()
-  stalled.remove()
-  await sim.start()
-  expect(await agent.untilReady('low')).toMatchObject({ pid, memory: { isProtected: true } })
-  await agent.until('high', ({ reason }) => reason === 'InsufficientMemory')
-  expect(agent.starts).toBe(1)
 })
 
 async function pressureReason(world: AgentWorld, name: string): Promise<string | undefined> {

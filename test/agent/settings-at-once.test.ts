@@ -152,10 +152,6 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     file: 'memory.test.ts',
     title: 'that nobody can tell refuses a start, or lets it pass with the mode warn',
   },
-  evictionAtAdmission: {
-    file: 'eviction-preview.test.ts',
-    title: 'the service that a preview says has to give way is the one that does, once it is applied',
-  },
   memoryMarginBytes: async () => {
     const { agent, set } = scene
     const { message } = await agent.untilReady('keeper')

@@ -224,7 +224,7 @@ const flags = [
     '--drain-timeout',
     '1s',
   ],
-  ...['--eviction-enabled', '--eviction-share', '0', '--eviction-at-admission', '--memory-fraction', '0.95'],
+  ...['--eviction-enabled', '--eviction-share', '0', '--memory-fraction', '0.95'],
   ...['--memory-watchdog-interval', '1s', '--come-back-after', '2s', '--refresh-interval', '10s'],
 ]
 

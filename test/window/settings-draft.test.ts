@@ -108,38 +108,30 @@ test('what was set elsewhere is seen at once, and what a person has written stay
   })
 })
 
-test('the budget is moved with the keyboard, and what it would do is said before it is applied, never that of another value', async () => {
+test('the budget is moved with the keyboard', async () => {
   await using window = await show(scenes['settings-wide'])
   const { page, agent } = window
   const slider = page.getByRole('slider', { name: 'Memory for models' })
   const field = page.getByLabel('Fraction of memory for models', { exact: true })
-  const preview = page.getByRole('region', { name: 'Once applied' })
-  const before = { preview: await preview.count(), value: await slider.inputValue() }
-  const nothing = { modelsBytes: 1e9, starts: [], evicted: [], unfit: [], waits: [] }
-  agent.known.evictionPreview = { ...nothing, budgetBytes: 77.8e9, budgetHow: '77.8 GB: 81 %' }
+  const before = await slider.inputValue()
   await slider.focus()
   await page.keyboard.press('ArrowRight')
-  await preview.getByText('Budget 77.8 GB: 81 %.').waitFor()
+  await eventually(async () => (await field.inputValue()) !== '')
   const moved = await field.inputValue()
-  agent.known.evictionPreview = { ...nothing, budgetBytes: 78.7e9, budgetHow: '78.7 GB: 82 %' }
-  await page.keyboard.press('ArrowRight')
-  const meanwhile = await preview.textContent()
-  await preview.getByText('Budget 78.7 GB: 82 %.').waitFor()
   await page.keyboard.press('Home')
   await page.keyboard.press('PageUp')
   const asked = agent.asked.length
   await field.fill('0.5')
   await eventually(async () => (await slider.inputValue()) === '0.5')
   await field.fill('5')
-  await preview.waitFor({ state: 'detached' })
+  await page.getByText('100 % ·').waitFor()
   const tooMuch = await page.getByText('% ·').textContent()
   await field.fill('0.5')
   await page.getByRole('button', { name: 'Apply' }).click()
   await eventually(() => agent.asked.length === 1)
-  expect({ before, moved, meanwhile, tooMuch, asked, command: agent.asked[0]?.command }).toEqual({
-    before: { preview: 0, value: '0.8' },
+  expect({ before, moved, tooMuch, asked, command: agent.asked[0]?.command }).toEqual({
+    before: '0.8',
     moved: '0.81',
-    meanwhile: 'Checking what that would do…',
     tooMuch: '100 % · 96.0 GB (89.4 GiB)',
     asked: 0,
     command: { name: 'updateSettings', settings: { memoryFraction: 0.5 } },

@@ -1,17 +1,15 @@
 import { userInfo } from 'node:os'
 import type { Rooms } from './command.ts'
 import type { HeldMemory } from '../memory/holds.ts'
-import type { Memory, MemorySettings, SizedRequest } from '../memory/memory.ts'
 import { countedOnce } from '../memory/room.ts'
 import type { PowerCommands } from '../power/powermetrics.ts'
 import { fragmentFile, fragmentFor, hasRuleFile, leaveOf, ruleState } from '../power/sudoers.ts'
 import { chooseHostAddress, type HostAddress, type HostCandidate } from '../publishing/host-address.ts'
-import type { ServiceReport } from '../reconcile/service-report.ts'
 import { ProgramError } from '../util/ask-program.ts'
 import { splitKey } from '../util/object-key.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { LinkError } from '../../contract/client.ts'
-import type { EvictionPreview, HolderView, PreviewedService, SizingView } from '../../contract/memory.ts'
+import type { HolderView, SizingView } from '../../contract/memory.ts'
 import type { PowerRuleView } from '../../contract/power.ts'
 import type { Answer } from '../../contract/queries.ts'
 
@@ -57,55 +55,6 @@ function holdersOf(held: readonly HeldMemory[]): HolderView[] {
     }
   })
   return holders.sort((a, b) => b.committedBytes - a.committedBytes)
-}
-
-interface EvictionPreviewSources {
-  readonly memory: Pick<Memory, 'fresh' | 'outlook' | 'isHeld' | 'view' | 'problem'>
-  readonly reports: readonly ServiceReport[]
-  /** The settings that are previewed. */
-  readonly settings: MemorySettings
-}
-
-/** What the memory room itself would decide with other settings. Throws LinkError where it does not know. */
-export async function evictionPreview({ memory, reports, settings }: EvictionPreviewSources): Promise<EvictionPreview> {
-  await memory.fresh()
-  const running = reports.filter(({ key }) => memory.isHeld(key)).flatMap((report) => requestOf(report) ?? [])
-  const outlook = memory.outlook(settings, running)
-  if ('message' in outlook) throw new LinkError('refused', `${outlook.message}.`)
-  const { budget, committedBytes, starts, waits, evicted, unfit } = outlook
-  const shown = (key: string, bytes: number, more: Partial<PreviewedService> = {}): PreviewedService => ({
-    ...{ ...splitKey(key), bytes },
-    ...more,
-  })
-  return {
-    budgetBytes: budget.bytes,
-    budgetHow: budget.how,
-    modelsBytes: committedBytes,
-    starts: starts.map(({ key, needBytes }) => shown(key, needBytes)),
-    evicted: evicted.map(({ key, bytes, winner }) => shown(key, bytes, { winner })),
-    unfit: unfit.map(({ key, needBytes, fitsAlone }) => shown(key, needBytes, { isTooLarge: !fitsAlone })),
-    waits: waits.map(({ key, needBytes, fitsAlone }) => shown(key, needBytes, { isTooLarge: !fitsAlone })),
-  }
-}
-
-/** What it would ask for if it were started again; undefined while its object is not known. */
-function requestOf({
-  key,
-  uid,
-  service,
-  model,
-  needBytes,
-  admission,
-  isProtected,
-  since,
-}: ServiceReport): SizedRequest | undefined {
-  if (uid === undefined || service === undefined) return undefined
-  const { memoryBudget: modelBudget, memoryFraction: modelFraction } = model?.spec.value.hardware ?? {}
-  const need = admission.need?.estimate?.total ?? needBytes
-  return {
-    ...{ key, uid, needBytes: need, priority: service.spec.value.priority, isProtected, since },
-    ...{ modelBudget, modelFraction, ...admission.need?.daemonMemory },
-  }
 }
 
 export interface PowerRuleSources {

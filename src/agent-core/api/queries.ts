@@ -5,9 +5,8 @@ import { diagnostics } from './diagnostics.ts'
 import { deletion } from './delete-model.ts'
 import { fit } from './fit-query.ts'
 import { fromCluster } from './from-cluster.ts'
-import { evictionPreview, hostAddresses, powerRule, sizing } from './machine-queries.ts'
+import { hostAddresses, powerRule, sizing } from './machine-queries.ts'
 import { logPage, serverDetails } from './server-queries.ts'
-import { memorySettings } from './settings.ts'
 import { doctorChecks } from '../doctor/checks.ts'
 import { examine, type Patient } from '../doctor/doctor.ts'
 import { hubLogin, type LoginSources } from '../models/hub/token.ts'
@@ -27,7 +26,7 @@ export async function answer(rooms: Rooms, query: Query, signal = new AbortContr
 }
 
 async function answerTo(rooms: Rooms, query: Query, signal: AbortSignal): Promise<Answer> {
-  const { history, settings, link, memory, models, address, platform, env } = rooms
+  const { history, settings, link, models, address, platform, env } = rooms
   switch (query.name) {
     case 'history':
       return history.page(query)
@@ -90,12 +89,6 @@ async function answerTo(rooms: Rooms, query: Query, signal: AbortSignal): Promis
       return sizing(rooms)
     case 'fit':
       return fit(rooms, query, signal)
-    case 'evictionPreview':
-      return evictionPreview({
-        memory,
-        reports: link.session?.reconciler.reports() ?? [],
-        settings: memorySettings(settings.with(query.settings)),
-      })
     case 'server':
       return serverDetails(rooms, query.service)
     case 'log':

@@ -106,7 +106,6 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   memoryFraction: admission,
   memoryBudgetBytes: admission,
   memoryCheckMode: admission,
-  evictionAtAdmission: admission,
   memoryMarginBytes: evictions,
   evictionEnabled: evictions,
   evictionShare: evictions,
@@ -180,7 +179,6 @@ export const memorySettings = (settings: AgentSettings): MemorySettings => ({
   fraction: settings.memoryFraction,
   budgetBytes: settings.memoryBudgetBytes,
   enforcement: settings.memoryCheckMode,
-  mayEvict: settings.evictionAtAdmission,
 })
 
 export const evictionSettings = (settings: AgentSettings): EvictionSettings => ({

@@ -1,7 +1,6 @@
 import { type HeldMemory, type HeldRole, type HeldServer, Holds } from './holds.ts'
 import {
   beyondShared,
-  fewestEvictions,
   fits,
   isHeldAlready,
   limitOf,
@@ -24,8 +23,6 @@ export interface StartRequest extends HeldServer {
   readonly ownBudgetBytes?: number
   /** Whether a start is refused or let pass where its need, or the room for it, is not known. */
   readonly enforcement: 'enforce' | 'warn'
-  /** Whether servers of lower priority may be evicted for this one. */
-  readonly mayEvict?: boolean
 }
 
 /** A request as it waits; a need that is unknown counts as 0. */
@@ -56,8 +53,6 @@ export interface Refusal {
   readonly shortage: Shortage
   /** Whether it would fit the budget if nothing else ran. */
   readonly fitsAlone: boolean
-  /** What would have to be evicted for it, all of lower priority; empty where that is off or would not do. */
-  readonly evictFirst: readonly string[]
 }
 
 /** A sentence without its full stop. */
@@ -136,13 +131,9 @@ interface WaitingStart {
 
 /** Strangers decide how many starts wait, so their order and places are worked out once for each change, and not once for each start. */
 class WaitingQueue {
-  readonly #entries: Map<string, WaitingRequest>
+  readonly #entries = new Map<string, WaitingRequest>()
   #ranked: readonly WaitingRequest[] | undefined
   #places: { readonly machine: MachineMemory; readonly byKey: ReadonlyMap<string, WaitingStart> } | undefined
-
-  constructor(entries: Iterable<WaitingRequest> = []) {
-    this.#entries = new Map([...entries].map((entry) => [entry.key, entry]))
-  }
 
   get(key: string): WaitingRequest | undefined {
     return this.#entries.get(key)
@@ -197,8 +188,6 @@ function whyUnchecked({ needBytes, whyUnknown }: StartRequest, machine: MachineM
 /** The starts that would be admitted if they asked now, in order. */
 interface Served {
   readonly keys: readonly string[]
-  /** What they take together, in bytes. */
-  readonly takenBytes: number
   /** What a start may take that asks before them, so that each of them still fits when it asks in its turn; in bytes. */
   readonly spareBytes: number
 }
@@ -237,14 +226,12 @@ class Judgement {
     const { key, needBytes } = entry
     const room = this.roomFor(entry)
     const place = this.#waiting.places(this.#machine).get(key)?.place
-    const evictFirst = reason === 'InsufficientMemory' && entry.mayEvict === true ? this.#lowerThan(entry) : []
     const facts = {
       reason,
       needBytes,
       room,
       shortage: shortageOf(needBytes, room),
       fitsAlone: fitsAlone(entry, this.#machine),
-      evictFirst,
       ...(place !== undefined && { place }),
     }
     return { ...facts, message: unchecked ?? describeRefusal(facts) }
@@ -283,17 +270,7 @@ class Judgement {
       spareBytes = Math.min(spareBytes, leftBy(entry, room) - takenBytes)
       takenBytes += beyondShared(entry.needBytes, room)
     }
-    return { keys, takenBytes, spareBytes }
-  }
-
-  /** The servers of lower priority whose eviction would make room. */
-  #lowerThan(entry: WaitingRequest): readonly string[] {
-    const room = withTaken(this.roomFor(entry), this.#served(entry).takenBytes)
-    const lower = this.#holds.list().filter(({ key, priority, shared }) => {
-      const isOther = key !== entry.key && (shared === undefined || shared.name !== entry.sharedAs)
-      return isOther && priorityWeights[priority] < priorityWeights[entry.priority]
-    })
-    return [...new Set(fewestEvictions(entry.needBytes, room, lower)?.map(({ key }) => key))]
+    return { keys, spareBytes }
   }
 }
 
@@ -309,10 +286,6 @@ function leftBy({ needBytes }: WaitingRequest, room: Room): number {
   return Math.min(limitOf(room) - committedBytes, availableBytes - promisedBytes) - beyondShared(needBytes, room)
 }
 
-function withTaken(room: Room, taken: number): Room {
-  return { ...room, committedBytes: room.committedBytes + taken, promisedBytes: room.promisedBytes + taken }
-}
-
 /** Whether it would fit if nothing else ran. */
 function fitsAlone({ needBytes, ownBudgetBytes }: WaitingRequest, { budgetBytes }: MachineMemory): boolean {
   return fits(needBytes, {
@@ -323,65 +296,12 @@ function fitsAlone({ needBytes, ownBudgetBytes }: WaitingRequest, { budgetBytes 
   })
 }
 
-/** Each start with its key. */
-interface ForeseenStarts {
-  /** They would be admitted, at once or in the place of others. */
-  readonly starts: readonly WaitingRequest[]
-  readonly waits: readonly (Refusal & { readonly key: string })[]
-  /** Servers that run now and would give way, each to the first that takes its place. */
-  readonly evicted: readonly { readonly key: string; readonly winner: string }[]
-}
-
-/** What becomes of the waiting starts when each asks in its turn: what one was given, or has evicted, is gone for the next. */
-function foreseenStarts({ machine: now, holds: held, waiting }: Situation): ForeseenStarts {
-  const starts: WaitingRequest[] = []
-  const waits: (Refusal & { readonly key: string })[] = []
-  const evicted: { readonly key: string; readonly winner: string }[] = []
-  const left = new WaitingQueue(waiting.ranked)
-  let machine: MachineMemory = now
-  let { holds } = held.without([])
-  let judgement = new Judgement({ machine, holds, waiting: left })
-  for (const entry of waiting.ranked) {
-    const unchecked = whyUnchecked(entry, machine)
-    const reason = judgement.reasonAgainst(entry, unchecked)
-    const refusal = reason && judgement.refusal(entry, reason, unchecked)
-    if (refusal && refusal.evictFirst.length === 0) {
-      waits.push({ key: entry.key, ...refusal })
-      continue
-    }
-    if (refusal) {
-      const { evictFirst } = refusal
-      evicted.push(...evictFirst.map((key) => ({ key, winner: entry.key })))
-      const without = holds.without(evictFirst)
-      holds = without.holds
-      if (machine.availableBytes !== undefined) {
-        machine = { ...machine, availableBytes: machine.availableBytes + without.freedBytes }
-      }
-    }
-    // What is only foreseen gives way to nobody: its place is decided by its rank.
-    holds.reserve({ ...entry, isProtected: true }, 'current')
-    starts.push(entry)
-    left.delete(entry.key)
-    judgement = new Judgement({ machine, holds, waiting: left })
-  }
-  return { starts, waits, evicted }
-}
-
 type Admission =
   /** `warning` says what could not be checked. */
   { readonly admitted: true; readonly warning?: string } | ({ readonly admitted: false } & Refusal)
 
 /** `why`: the second half of a sentence. */
 export type BesideVerdict = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
-
-/** What a person may set about admission. */
-type BookRules = Pick<MachineMemory, 'budgetBytes'> & Required<Pick<StartRequest, 'enforcement' | 'mayEvict'>>
-
-export interface BookOutlook extends ForeseenStarts {
-  readonly committedBytes: number
-  /** They run now, and would not be admitted again beside the others. */
-  readonly unfit: readonly (Refusal & { readonly key: string })[]
-}
 
 interface MemoryBookState {
   readonly committedBytes: number
@@ -460,9 +380,9 @@ export class MemoryBook {
     this.#tell()
   }
 
-  /** What its object says now of the key's servers; false where nothing of that is new, or nothing is held. */
-  know(...about: Parameters<Holds['know']>): boolean {
-    return this.#holds.know(...about)
+  /** What its object says now of the key's servers. */
+  know(...about: Parameters<Holds['know']>): void {
+    this.#holds.know(...about)
   }
 
   /** The server has loaded: what it holds is no longer promised, once the next `observe` has seen it. */
@@ -505,28 +425,10 @@ export class MemoryBook {
 
   /** Why a new server would not fit even if what runs for its key were gone; undefined where it would. */
   refusalInstead(request: StartRequest): Refusal | undefined {
-    return this.#refusalInstead(request, this.#machine)
-  }
-
-  /** What other rules would mean for what waits and for what runs. Changes nothing. */
-  outlook({ budgetBytes, ...rules }: BookRules, running: readonly StartRequest[]): BookOutlook {
-    const machine = { ...this.#machine, budgetBytes }
-    const waiting = new WaitingQueue(this.#waiting.ranked.map((entry) => ({ ...entry, ...rules })))
-    return {
-      committedBytes: this.#holds.committedBytes,
-      ...foreseenStarts({ machine, holds: this.#holds, waiting }),
-      unfit: running.flatMap((request) => {
-        const refusal = this.#refusalInstead(request, machine)
-        return refusal !== undefined && refusal.shortage.budget > 0 ? [{ key: request.key, ...refusal }] : []
-      }),
-    }
-  }
-
-  #refusalInstead(request: StartRequest, now: MachineMemory): Refusal | undefined {
-    const { holds, freedBytes } = this.#holds.without([request.key])
-    const { availableBytes } = now
+    const { holds, freedBytes } = this.#holds.without(request.key)
+    const { availableBytes } = this.#machine
     const available = availableBytes === undefined ? {} : { availableBytes: availableBytes + freedBytes }
-    const machine = { ...now, ...available }
+    const machine = { ...this.#machine, ...available }
     const judgement = new Judgement({ machine, holds, waiting: this.#waiting })
     const unchecked = whyUnchecked(request, machine)
     // Services that share weights are often changed one after the other: if each kept its old server for the others none would ever change.

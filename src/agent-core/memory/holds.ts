@@ -73,15 +73,9 @@ export class Holds {
     this.#holds.set(idOf(server.key, role), holdOf(server, role, phase, seenBytes))
   }
 
-  /** What its object says now of the key's servers; false where nothing of that is new, or nothing is held. */
-  know(key: string, { priority, isProtected }: Pick<HeldMemory, 'priority' | 'isProtected'>): boolean {
-    let isNews = false
-    for (const [id, hold] of this.#holds) {
-      if (hold.key !== key || (hold.priority === priority && hold.isProtected === isProtected)) continue
-      this.#holds.set(id, { ...hold, priority, isProtected })
-      isNews = true
-    }
-    return isNews
+  /** What its object says now of the key's servers. */
+  know(key: string, rank: Pick<HeldMemory, 'priority' | 'isProtected'>): void {
+    for (const [id, hold] of this.#holds) if (hold.key === key) this.#holds.set(id, { ...hold, ...rank })
   }
 
   /** The server has loaded. */
@@ -123,11 +117,11 @@ export class Holds {
     return true
   }
 
-  /** What would be held, and what the system would get back, if the servers of the keys were gone. */
-  without(keys: readonly string[]): { readonly holds: Holds; readonly freedBytes: number } {
-    const gone = this.#all().filter(({ key }) => keys.includes(key))
+  /** What would be held, and what the system would get back, if the servers of the key were gone. */
+  without(key: string): { readonly holds: Holds; readonly freedBytes: number } {
+    const gone = this.#all().filter((hold) => hold.key === key)
     const freedBytes = freedBy(gone).reduce((sum, hold) => sum + (hold.measuredBytes ?? hold.seenBytes), 0)
-    return { holds: new Holds([...this.#holds].filter(([, { key }]) => !keys.includes(key))), freedBytes }
+    return { holds: new Holds([...this.#holds].filter(([, hold]) => hold.key !== key)), freedBytes }
   }
 
   list(): readonly HeldMemory[] {

@@ -1,5 +1,5 @@
-import { type BesideVerdict, type BookOutlook, MemoryBook, type Refusal, type StartRequest } from './book.ts'
-import { type Budget, type BudgetResult, GpuLimit, resolveBudget } from './budget.ts'
+import { type BesideVerdict, MemoryBook, type Refusal, type StartRequest } from './book.ts'
+import { type Budget, GpuLimit, resolveBudget } from './budget.ts'
 import { type ExcessQuestion, type GrowingServer, GrowthWatch } from './growth.ts'
 import { type HeldMemory, type HeldRole, idOf } from './holds.ts'
 import { countedOnce, fits } from './room.ts'
@@ -8,21 +8,6 @@ import { type Misfit, waysToFit, type WayToFit } from './ways-to-fit.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
 import { splitKey } from '../util/object-key.ts'
-
-/** See `Memory.outlook`. */
-interface MemoryOutlook extends Omit<BookOutlook, 'evicted'> {
-  readonly budget: Budget
-  readonly evicted: readonly (BookOutlook['evicted'][number] & { readonly bytes: number })[]
-}
-
-/** What the book foresees, with what the servers that give way have. */
-function memoryOutlook(outlook: BookOutlook, holders: ReturnType<MemoryBook['held']>, budget: Budget): MemoryOutlook {
-  const held = Map.groupBy(holders, ({ key }) => key)
-  const bytesOf = (key: string) => (held.get(key) ?? []).reduce((sum, one) => sum + one.committedBytes, 0)
-  const evicted = outlook.evicted.map((one) => ({ ...one, bytes: bytesOf(one.key) }))
-  const unfit = outlook.unfit.filter(({ key }) => !evicted.some((one) => one.key === key))
-  return { ...outlook, budget, unfit, evicted }
-}
 
 interface BudgetSettings {
   readonly fraction: number
@@ -61,22 +46,18 @@ class CurrentBudget {
     return this.#problem
   }
 
-  /** What the budget would be with these settings. */
-  with({ fraction, budgetBytes }: BudgetSettings, totalBytes: number, gpuLimitBytes: number | undefined): BudgetResult {
-    return resolveBudget({
+  resolve(totalBytes: number, gpuLimitBytes: number | undefined): void {
+    const { settings, log, platform } = this.#options
+    // What the machine has does not change; a look that failed does not unsay it.
+    if (totalBytes === 0 && this.#budget) return
+    const { fraction, budgetBytes } = settings()
+    const result = resolveBudget({
       totalBytes,
       settingFraction: fraction,
       ...(budgetBytes !== undefined && { settingBytes: budgetBytes }),
       ...(gpuLimitBytes !== undefined && { gpuLimitBytes }),
-      platform: this.#options.platform.name,
+      platform: platform.name,
     })
-  }
-
-  resolve(totalBytes: number, gpuLimitBytes: number | undefined): void {
-    const { settings, log } = this.#options
-    // What the machine has does not change; a look that failed does not unsay it.
-    if (totalBytes === 0 && this.#budget) return
-    const result = this.with(settings(), totalBytes, gpuLimitBytes)
     const before = this.#problem ?? this.#budget?.how
     this.#budget = result.ok ? result.budget : undefined
     this.#problem = result.ok ? undefined : `${result.message}.`
@@ -130,11 +111,9 @@ export interface MemorySettings {
   readonly fraction: number
   readonly budgetBytes: number | undefined
   readonly enforcement: 'enforce' | 'warn'
-  /** Whether a start of higher priority may evict servers of lower priority. */
-  readonly mayEvict: boolean
 }
 
-export type SizedRequest = Omit<StartRequest, 'ownBudgetBytes' | 'enforcement' | 'mayEvict'> & {
+export type SizedRequest = Omit<StartRequest, 'ownBudgetBytes' | 'enforcement'> & {
   /** `Model.spec.hardware`. */
   readonly modelBudget?: string | undefined
   readonly modelFraction?: number | undefined
@@ -191,23 +170,6 @@ class StartAnswers {
     return refusal && { ...refusal, ways: this.#ways(request, refusal, changeable) }
   }
 
-  /**
-   * What the settings would do, were they these: which waiting starts would be admitted, what would have to give way to the others, and
-   * which of the running servers would not start again. Decides nothing.
-   */
-  outlook(settings: MemorySettings, running: readonly SizedRequest[]): MemoryOutlook | { readonly message: string } {
-    const { enforcement, mayEvict } = settings
-    const result = this.#options.budget.with(settings, this.#options.totalBytes() ?? 0, this.#options.gpu.bytes)
-    if (!result.ok) return { message: result.message }
-    const requests = running.flatMap((request) => {
-      const complete = this.#complete(request)
-      return 'message' in complete ? [] : [complete]
-    })
-    const { budget } = result
-    const outlook = this.#options.book.outlook({ budgetBytes: budget.bytes, enforcement, mayEvict }, requests)
-    return memoryOutlook(outlook, this.#options.book.held(), budget)
-  }
-
   /** Whether it would be admitted as things are; true as well where that is not known. */
   fitsNow(request: SizedRequest): boolean {
     const complete = this.#complete(request)
@@ -218,9 +180,9 @@ class StartAnswers {
   #complete(request: SizedRequest): StartRequest | { readonly message: string } {
     const { modelBudget, modelFraction, ...given } = request
     const rest = { ...given, mappedBytes: leftOut(this.#options.platform, request) }
-    const { enforcement, mayEvict } = this.#options.settings()
+    const { enforcement } = this.#options.settings()
     const totalBytes = this.#options.totalBytes()
-    const complete: StartRequest = { ...rest, enforcement, mayEvict }
+    const complete: StartRequest = { ...rest, enforcement }
     if ((modelBudget === undefined && modelFraction === undefined) || totalBytes === undefined) return complete
     const result = resolveBudget({
       totalBytes,
@@ -267,7 +229,6 @@ function badBudget(request: SizedRequest, message: string, budgetBytes: number):
     room: { budgetBytes, committedBytes: 0, promisedBytes: 0 },
     shortage: { own: 0, budget: 0, available: 0 },
     fitsAlone: false,
-    evictFirst: [],
     ways: [],
   }
 }
@@ -505,20 +466,15 @@ export class Memory implements AsyncDisposable {
     return this.#starts.instead(request, changeable)
   }
 
-  /** What the settings would do, were they these; decides nothing. */
-  outlook(...asked: Parameters<StartAnswers['outlook']>): ReturnType<StartAnswers['outlook']> {
-    return this.#starts.outlook(...asked)
-  }
-
   /** A server that was found running, whatever it holds. */
   adopt(server: Parameters<MemoryBook['adopt']>[0]): void {
     this.#growth.begin()
     this.#book.adopt({ ...server, mappedBytes: leftOut(this.#options.platform.name, server) })
   }
 
-  /** What its object says now; true where that may change the queue for the memory that its servers hold. */
-  know(...about: Parameters<MemoryBook['know']>): boolean {
-    return this.#book.know(...about)
+  /** What its object says now of the key's servers. */
+  know(...about: Parameters<MemoryBook['know']>): void {
+    this.#book.know(...about)
   }
 
   ready(key: string, role: HeldRole): void {

@@ -80,10 +80,10 @@ export function startMetricsFeed(metrics: AgentMetrics): (key: string, state: Se
 }
 
 /** Which transitions take a model out of memory without a person, and why. */
-const unloads = { evicted: 'pressure', displaced: 'displaced', idle: 'idle' } as const
+const unloads = { evicted: 'pressure', idle: 'idle' } as const
 
 export function countUnload(metrics: AgentMetrics, { kind }: { readonly kind: string }): void {
-  if (kind === 'evicted' || kind === 'displaced' || kind === 'idle') {
+  if (kind === 'evicted' || kind === 'idle') {
     metrics.add('unloads_total', 1, { reason: unloads[kind] })
   }
 }

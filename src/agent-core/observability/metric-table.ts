@@ -248,8 +248,8 @@ export const metricTable = {
   unloads_total: {
     type: 'counter',
     origin: 'ours',
-    labels: { reason: ['pressure', 'displaced', 'idle'] },
-    help: 'Models that the agent unloaded: for lack of memory, for a service of higher priority, or for lack of requests',
+    labels: { reason: ['pressure', 'idle'] },
+    help: 'Models that the agent unloaded: for lack of memory, or for lack of requests',
   },
   tokens_total: {
     type: 'counter',

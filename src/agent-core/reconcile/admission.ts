@@ -3,12 +3,7 @@ import type { Logger } from '../observability/logger.ts'
 import type { Narrator } from './narrator.ts'
 import type { Beside, MemoryReason } from './plan/observation.ts'
 import { desiredKey, type DesiredServer } from './reading.ts'
-import { isOnItsWay } from './server-view.ts'
 import type { Need } from './sizing.ts'
-import type { UnloadReasons, UnloadTarget } from './unload-reasons.ts'
-import { isOver, isUnendable, type ServerState } from '../servers/server-state.ts'
-import type { Servers } from '../servers/servers.ts'
-import { wallTimeOf } from '../util/steady-clock.ts'
 
 /** A sentence is read to its end where it names few. */
 const waysNamed = 2
@@ -23,160 +18,15 @@ function refusalSentence({ message, ways }: MemoryRefusal): string {
 const insteadSentence = (refusal: MemoryRefusal): string =>
   `The specification changed, but the new server would not fit, so the previous one keeps serving: ${refusalSentence(refusal)}`
 
-interface DisplacementsOptions {
-  readonly memory: Pick<Memory, 'look' | 'now'>
-  readonly servers: Pick<Servers, 'get' | 'successor' | 'retiring'>
-  readonly unloadReasons: Pick<UnloadReasons, 'of' | 'unload' | 'end'>
-  readonly narrator: Pick<Narrator, 'tell'>
+export interface AdmissionOptions {
+  readonly memory: Memory
+  readonly narrator: Pick<Narrator, 'notStarted' | 'mayStart'>
   readonly log: Logger
-  /** The object as it is now; undefined if it is gone. */
-  readonly targetOf: (key: string) => (UnloadTarget & { readonly isProtected: boolean }) | undefined
-  /** It waits for memory. */
-  readonly isQueued: (key: string) => boolean
-  /** Its last request for memory was refused; false again when the request is about to be repeated. */
-  readonly isRefused: (key: string) => boolean
+  /** Protected from eviction. */
+  readonly isProtected: (key: string) => boolean
   /** The answer for this key may have changed. */
   readonly enqueue: (key: string) => void
   readonly now: () => number
-  /** How long after the end of all that gave way to it a service may still get its place. */
-  readonly placeWithinMs?: number
-}
-
-/** The system may need a moment to count what a process held as available. */
-const defaultPlaceWithinMs = 10_000
-
-/** A service that gave way, and since when nothing of it is left; on the clock of `Memory`. */
-interface Displacement {
-  readonly target: UnloadTarget
-  freedAt: number | undefined
-}
-
-/**
- * The services that gave way to one of higher priority, the winner. They ask for memory again once the winner has its place, wants it no
- * more, or does not get it although they are gone.
- */
-class Displacements implements Disposable {
-  readonly #options: DisplacementsOptions
-  readonly #displaced = new Map<string, Displacement>()
-  /** Winners that did not fit although others had given way: no further service gives way while they wait. */
-  readonly #inVain = new Set<string>()
-  #looksAgain: NodeJS.Timeout | undefined
-
-  constructor(options: DisplacementsOptions) {
-    this.#options = options
-  }
-
-  /** Services that gave way may be wanted in another cluster, where the services they gave way to do not exist. */
-  [Symbol.dispose](): void {
-    clearTimeout(this.#looksAgain)
-    for (const { target } of this.#displaced.values()) this.#options.unloadReasons.end(target.uid)
-  }
-
-  makeWay(winner: string, losers: readonly string[]): void {
-    if (this.#inVain.has(winner)) return
-    for (const loser of losers) this.#displace(loser, winner)
-  }
-
-  /** The winner has its memory, or no longer asks for any. */
-  winnerWaitsNoMore(key: string): void {
-    this.#inVain.delete(key)
-  }
-
-  forget(key: string): void {
-    this.#inVain.delete(key)
-    const displaced = this.#displaced.get(key)
-    if (displaced) this.#options.unloadReasons.end(displaced.target.uid)
-    this.review()
-  }
-
-  /** Once nothing is left of a displaced service, the winner is answered first, with what that made free. */
-  async serverOver(key: string): Promise<void> {
-    const { memory, unloadReasons } = this.#options
-    if (!this.#displaced.has(key) || this.#leftOf(key).length > 0) return
-    await memory.look()
-    const displacement = this.#displaced.get(key)
-    const unloadReason = unloadReasons.of(displacement?.target.uid)
-    if (displacement && unloadReason?.kind === 'displaced') {
-      displacement.freedAt = memory.now()
-      unloadReasons.unload(displacement.target, { ...unloadReason, isFreed: true })
-      this.#lookAgain()
-    }
-    this.review()
-  }
-
-  /** Displaced services ask for memory again where their winner has got it, wants it no more, or does not get it all the same. */
-  review(): void {
-    const { unloadReasons, enqueue, isQueued } = this.#options
-    const inVain = this.#winnersInVain()
-    for (const [key, { target }] of this.#displaced) {
-      const unloadReason = unloadReasons.of(target.uid)
-      const isOngoing = unloadReason?.kind === 'displaced'
-      const isWaitedFor = isOngoing && isQueued(unloadReason.winner)
-      if (isOngoing && (!unloadReason.isFreed || (isWaitedFor && !inVain.has(unloadReason.winner)))) continue
-      this.#displaced.delete(key)
-      if (!isOngoing) continue
-      unloadReasons.end(target.uid)
-      enqueue(key)
-    }
-  }
-
-  #displace(key: string, winner: string): void {
-    const { servers, unloadReasons, narrator, enqueue, now } = this.#options
-    // Protection may have come since the book was asked.
-    const target = this.#options.targetOf(key)
-    if (!target || target.isProtected || unloadReasons.of(target.uid) || !isOnItsWay(servers.get(key))) return
-    const message = `Evicted so that ${winner}, which has a higher priority, can start.`
-    const since = wallTimeOf(now()).toISOString()
-    this.#displaced.set(key, { target, freedAt: undefined })
-    unloadReasons.unload(target, { kind: 'displaced', since, message, winner, isFreed: false })
-    narrator.tell(key, { kind: 'displaced', winner, message })
-    enqueue(key)
-  }
-
-  #leftOf(key: string): ServerState[] {
-    const { servers } = this.#options
-    const states = [servers.get(key), servers.successor(key), servers.retiring(key)]
-    return states.filter((state): state is ServerState => state !== undefined && !isOver(state))
-  }
-
-  /** Looks again when the time is over in which the winner must have taken its place. */
-  #lookAgain(): void {
-    const { memory, log, placeWithinMs = defaultPlaceWithinMs } = this.#options
-    clearTimeout(this.#looksAgain)
-    this.#looksAgain = setTimeout(() => {
-      memory.look().then(
-        () => this.review(),
-        (error: unknown) => log.error('available memory not read', { error }),
-      )
-    }, placeWithinMs + 1)
-    this.#looksAgain.unref()
-  }
-
-  /** All that gave way to them and can be ended is gone for long enough, and they still wait: the freed memory went elsewhere. */
-  #winnersInVain(): ReadonlySet<string> {
-    const { unloadReasons, memory, isRefused, placeWithinMs = defaultPlaceWithinMs } = this.#options
-    const losers = Map.groupBy(this.#displaced, ([, { target }]) => {
-      const unloadReason = unloadReasons.of(target.uid)
-      return unloadReason?.kind === 'displaced' ? unloadReason.winner : undefined
-    })
-    const winners = new Set<string>()
-    for (const [winner, gone] of losers) {
-      const isGone = ({ freedAt }: Displacement): boolean =>
-        freedAt !== undefined && memory.now() - freedAt >= placeWithinMs
-      const isAllGone =
-        gone.some(([, displacement]) => isGone(displacement)) &&
-        gone.every(([key, displacement]) => isGone(displacement) || this.#leftOf(key).some(isUnendable))
-      if (winner === undefined || !isRefused(winner) || !isAllGone) continue
-      this.#inVain.add(winner)
-      winners.add(winner)
-    }
-    return winners
-  }
-}
-
-export interface AdmissionOptions extends Omit<DisplacementsOptions, 'isQueued' | 'isRefused'> {
-  readonly memory: Memory
-  readonly narrator: Pick<Narrator, 'notStarted' | 'mayStart' | 'tell'>
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
   /** Called with each answer to a start. */
@@ -225,23 +75,14 @@ interface Entry {
   isQueued: boolean
 }
 
-/**
- * Decides with the memory book which servers may start, and remembers each answer for as long as it holds. A start of higher priority
- * may displace running services, where a person allowed that: see {@link Displacements}.
- */
+/** Decides with the memory book which servers may start, and remembers each answer for as long as it holds. */
 export class Admission implements Disposable {
   readonly #options: AdmissionOptions
   readonly #entries = new Map<string, Entry>()
-  readonly #displacements: Displacements
   readonly #unsubscribe: () => void
 
   constructor(options: AdmissionOptions) {
     this.#options = options
-    this.#displacements = new Displacements({
-      ...options,
-      isQueued: (key) => this.#entries.get(key)?.isQueued === true,
-      isRefused: (key) => this.#entries.get(key)?.refusal !== undefined,
-    })
     this.#unsubscribe = options.memory.listen({
       onFreed: (keys) => this.#askAgain(keys),
       onSample: () => this.#memorySeen(),
@@ -253,7 +94,6 @@ export class Admission implements Disposable {
   [Symbol.dispose](): void {
     this.#unsubscribe()
     for (const [key, { isQueued }] of this.#entries) if (isQueued) this.#options.memory.release(key)
-    this.#displacements[Symbol.dispose]()
   }
 
   /** The answer for this very spec: an answer for another one says nothing. */
@@ -279,12 +119,9 @@ export class Admission implements Disposable {
     }
   }
 
-  /**
-   * Called when a priority or a protection changed: which service may be evicted for which follows from it, so waiting services ask again.
-   */
+  /** What its object says now of the key's servers. */
   know(key: string, rank: { readonly priority: SizedRequest['priority']; readonly isProtected: boolean }): void {
-    const { memory } = this.#options
-    if (memory.know(key, rank)) this.#askAgain(memory.book.places().map((waiting) => waiting.key))
+    this.#options.memory.know(key, rank)
   }
 
   /** What the server will hold; worked out once for each server. */
@@ -329,7 +166,6 @@ export class Admission implements Disposable {
     if (admission.admitted) {
       entry.refusal = undefined
       entry.waitingSince = undefined
-      this.#displacements.winnerWaitsNoMore(key)
       narrator.mayStart(key)
       if (admission.warning !== undefined) log.warn('memory not checked', { key, text: admission.warning })
       return true
@@ -337,7 +173,6 @@ export class Admission implements Disposable {
     entry.refusal = { ...admission, of: desiredKey(desiredServer) }
     entry.waitingSince = request.since
     narrator.notStarted(key, admission.reason, this.#eventSentence(admission))
-    this.#displacements.makeWay(key, admission.evictFirst)
     return false
   }
 
@@ -360,7 +195,6 @@ export class Admission implements Disposable {
     if (!entry) return
     entry.refusal = undefined
     entry.waitingSince = undefined
-    this.#displacements.winnerWaitsNoMore(key)
     if (!entry.isQueued) return
     entry.isQueued = false
     this.#options.memory.release(key)
@@ -370,7 +204,6 @@ export class Admission implements Disposable {
   forget(key: string): void {
     if (this.#entries.get(key)?.isQueued === true) this.#options.memory.release(key)
     this.#entries.delete(key)
-    this.#displacements.forget(key)
   }
 
   /** A server has ended, so that there may be room for changes that did not fit. */
@@ -380,11 +213,6 @@ export class Admission implements Disposable {
       entry.comparison = undefined
       this.#options.enqueue(key)
     }
-  }
-
-  /** Nothing is left of a server of this service. */
-  serverOver(key: string): Promise<void> {
-    return this.#displacements.serverOver(key)
   }
 
   /** Settings that decide about memory have changed: everything is asked again. */
@@ -417,7 +245,7 @@ export class Admission implements Disposable {
       ...(need.whyUnknown !== undefined && { whyUnknown: need.whyUnknown }),
       ...need.daemonMemory,
       priority: spec.priority,
-      isProtected: this.#options.targetOf(key)?.isProtected ?? false,
+      isProtected: this.#options.isProtected(key),
       since: this.#entry(key).waitingSince ?? this.#options.now(),
       modelBudget,
       modelFraction,
@@ -452,7 +280,6 @@ export class Admission implements Disposable {
 
   /** Requeues services whose queue position changed, so that what they report of it is true. */
   #placesMoved(): void {
-    this.#displacements.review()
     const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))
     for (const [key, entry] of this.#entries) {
       if (!entry.isQueued || entry.refusal === undefined || places.get(key) === entry.refusal.place) continue

@@ -13,7 +13,7 @@ import { type Durations, noDurations, read, type Reading, specsOf } from './read
 import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
-import { type UnloadReason, unloadTarget, type UnloadTarget, holdOf, isShedding } from './unload-reasons.ts'
+import { type UnloadReason, holdOf, isShedding } from './unload-reasons.ts'
 import { isOver, lifeOf, type ServerRole, type ServerState } from '../servers/server-state.ts'
 import { splitKey } from '../util/object-key.ts'
 
@@ -188,11 +188,9 @@ export class ManagedService {
     return { key: this.key, message: this.#last.plan.message, names: [service?.spec.value.modelRef ?? '', ...files] }
   }
 
-  /** The service as others may have to take it out of memory. */
-  target(): (UnloadTarget & { readonly isProtected: boolean }) | undefined {
-    const { cluster, unloadReasons } = this.#rooms
-    const service = cluster.inferenceServices.get(this.#namespace, this.#name)
-    return service && { ...unloadTarget(cluster, service.metadata), isProtected: isProtected(unloadReasons, service) }
+  get isProtected(): boolean {
+    const service = this.#rooms.cluster.inferenceServices.get(this.#namespace, this.#name)
+    return service !== undefined && isProtected(this.#rooms.unloadReasons, service)
   }
 
   /** Whether this machine has a claim on it that its last word would be about. */
@@ -240,7 +238,6 @@ export class ManagedService {
 
   serverChanged(state: ServerState, role: ServerRole): void {
     if (state.kind === 'exited' && state.settled && state.cause !== 'stopped' && role === 'current') this.#restarts += 1
-    if (isOver(state)) void this.#rooms.admission.serverOver(this.key)
     this.#starts.changed(state)
     this.#rooms.enqueue(this.key)
     if (this.#isBusy) void this.#withdrawAtOnce()

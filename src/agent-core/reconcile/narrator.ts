@@ -65,7 +65,6 @@ export type Transition =
       readonly reason: 'InsufficientMemory' | 'MemoryCheckFailed' | 'RespawnBlocked' | 'HeldAfterPanic'
       readonly message: string
     }
-  | { readonly kind: 'displaced'; readonly winner: string; readonly message: string }
   | { readonly kind: 'evicted'; readonly why: string; readonly message: string; readonly priority: string }
   | { readonly kind: 'broughtBack'; readonly why: string }
   | { readonly kind: 'evictionSkipped'; readonly message: string }
@@ -156,14 +155,6 @@ export function tellingOf(transition: Transition): Telling {
       return { event: warning('Refused', transition.message) }
     case 'notStarted':
       return { event: warning(transition.reason, transition.message) }
-    case 'displaced': {
-      const { winner, message } = transition
-      return {
-        log: { level: 'info', message: 'evicted', fields: { for: winner } },
-        event: warning('Evicted', message),
-        history: { kind: 'evicted', message },
-      }
-    }
     case 'evicted': {
       const { why, message, priority } = transition
       return {

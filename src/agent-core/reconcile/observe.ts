@@ -86,7 +86,7 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
     unreached: notReached,
     stopReason: starts.stopReason,
     publication,
-    unloaded: unloadReason?.kind === 'idle' || unloadReason?.kind === 'displaced' ? unloadReason : undefined,
+    unloaded: unloadReason?.kind === 'idle' ? unloadReason : undefined,
     restartAsked: starts.isRestartAsked,
     paused: unloadReasons.pausedSince !== undefined,
     silence: silenceOf(key),

@@ -76,17 +76,15 @@ export class Reconciler {
     { readonly hold: Extract<UnloadReason, { kind: 'held' }>; readonly isLeft: (key: string) => boolean } | undefined
 
   constructor(options: ReconcilerOptions) {
-    const { memory, servers, launches, unloadReasons, narrator, log, onPass, onAdmission } = options
+    const { memory, launches, narrator, log, onPass, onAdmission } = options
     const { now = steadyNow, random = Math.random } = options
     const enqueue = (key: string): void => this.enqueue(key)
     this.#options = options
     this.#admission = new Admission({
       memory,
-      servers,
-      unloadReasons,
       narrator,
       log,
-      targetOf: (key) => this.#services.get(key)?.target(),
+      isProtected: (key) => this.#services.get(key)?.isProtected ?? false,
       enqueue,
       onChange: options.onChange,
       ...(onAdmission && { onDecision: onAdmission }),

@@ -26,23 +26,9 @@ const evicted = z.object({ kind: z.literal('evicted'), ...why })
 /** No request came for as long as its annotation says: it would be as idle elsewhere, so the claim stays. */
 const idle = z.object({ kind: z.literal('idle'), ...why })
 
-/** Unload reasons that are kept over restarts of the agent. */
-const keptReason = z.discriminatedUnion('kind', [held, evicted, idle])
-export type KeptUnloadReason = z.infer<typeof keptReason>
-
-/** It gives way to a service of higher priority, and keeps its claim, since it asks for memory again right after that one. */
-export interface Displaced {
-  readonly kind: 'displaced'
-  readonly since: string
-  readonly message: string
-  /** The key of the service it gives way to. */
-  readonly winner: string
-  /** Memory was looked at after all of it had ended, so that the winner can be answered truly. */
-  readonly isFreed: boolean
-}
-
-/** Why a service is out of memory on this machine although the cluster wants it. */
-export type UnloadReason = KeptUnloadReason | Displaced
+/** Why a service is out of memory on this machine although the cluster wants it; kept over restarts of the agent. */
+const unloadReason = z.discriminatedUnion('kind', [held, evicted, idle])
+export type UnloadReason = z.infer<typeof unloadReason>
 
 /** The reason as clients see it; only for services that another machine may take meanwhile. */
 export function holdOf(reason: UnloadReason | undefined): Hold | undefined {
@@ -58,8 +44,7 @@ export function holdOf(reason: UnloadReason | undefined): Hold | undefined {
 }
 
 /** Memory is short, so its requests get less time to finish. */
-export const isShedding = (reason: UnloadReason | undefined): boolean =>
-  reason?.kind === 'evicted' || reason?.kind === 'displaced'
+export const isShedding = (reason: UnloadReason | undefined): boolean => reason?.kind === 'evicted'
 
 const place = {
   namespace: z.string(),
@@ -80,7 +65,7 @@ const reasonFile = z.object({
   schema: z.literal(1),
   /** Since when this machine is paused; null = it is not. */
   pausedSince: z.iso.datetime().nullable(),
-  absences: z.array(z.object({ ...target, absence: keptReason })),
+  absences: z.array(z.object({ ...target, absence: unloadReason })),
   /** Uids of services that a person protects from eviction on this machine. */
   protected: z.array(z.string()),
   /** Where these services are, by uid; earlier versions did not put it down. */
@@ -143,7 +128,7 @@ async function removeEarlierFiles(stateDir: string): Promise<void> {
   for (const file of ['holds.json', 'memory.json']) await rm(join(stateDir, file), { force: true })
 }
 
-const reasonOf = ({ cause, since, message, by }: z.infer<typeof hold>): KeptUnloadReason =>
+const reasonOf = ({ cause, since, message, by }: z.infer<typeof hold>): UnloadReason =>
   by === 'pressure' ? { kind: 'evicted', since, message } : { kind: 'held', cause, since, message }
 
 interface Place {
@@ -190,8 +175,6 @@ export class UnloadReasons {
   readonly #file: StateFile<ReasonFile>
   readonly #log: Logger
   #value: ReasonFile
-  /** By uid. They end with the agent: the next one decides for itself which services fit. */
-  readonly #displaced = new Map<string, Displaced>()
   readonly #retryMs: number
   #isUnwritten = false
   #retry: NodeJS.Timeout | undefined
@@ -231,13 +214,12 @@ export class UnloadReasons {
 
   of(uid: string | undefined): UnloadReason | undefined {
     if (uid === undefined) return undefined
-    return this.#displaced.get(uid) ?? this.#value.absences.find((one) => one.uid === uid)?.absence
+    return this.#value.absences.find((one) => one.uid === uid)?.absence
   }
 
   /** As a person asks. Throws StateFileError; then nothing has changed. */
-  async hold(target: UnloadTarget, reason: Extract<KeptUnloadReason, { kind: 'held' }>): Promise<void> {
-    await this.#change(withReason(target, reason))
-    this.#displaced.delete(target.uid)
+  hold(target: UnloadTarget, reason: Extract<UnloadReason, { kind: 'held' }>): Promise<void> {
+    return this.#change(withReason(target, reason))
   }
 
   /** As {@link hold}. `now` by the wall clock, in milliseconds. */
@@ -252,13 +234,11 @@ export class UnloadReasons {
   /** At once; on disk as soon as the disk takes it. What is held stays held. */
   unload(target: UnloadTarget, reason: UnloadReason): void {
     if (this.of(target.uid)?.kind === 'held') return
-    if (reason.kind === 'displaced') this.#displaced.set(target.uid, reason)
-    else this.#note(withReason(target, reason))
+    this.#note(withReason(target, reason))
   }
 
   /** As {@link unload}. */
   end(uid: string): void {
-    this.#displaced.delete(uid)
     this.#note(without(uid))
   }
 
@@ -373,7 +353,7 @@ export class UnloadReasons {
 }
 
 const withReason =
-  (target: UnloadTarget, reason: KeptUnloadReason) =>
+  (target: UnloadTarget, reason: UnloadReason) =>
   (value: ReasonFile): ReasonFile => {
     const { uid, namespace, name, cluster } = target
     const others = value.absences.filter((one) => one.uid !== uid)

@@ -36,14 +36,12 @@ interface SettingFieldProps {
   readonly isPending: boolean
   /** Drawn above the field, for a value that is seen better than written. */
   readonly scale?: (text: string, onChange: (text: string) => void) => ReactNode
-  /** Drawn below the field: what the change would do. */
-  readonly preview?: ReactNode
   /** Undefined = the draft is dropped, and the current value stays. */
   readonly onChange: (text: string | null | undefined) => void
 }
 
 export function SettingField(props: SettingFieldProps) {
-  const { view, written, isFound, isPending, scale, preview, onChange } = props
+  const { view, written, isFound, isPending, scale, onChange } = props
   const { name, from } = view
   const trust = useTrust()
   const spelled = spellingOf(name)
@@ -92,9 +90,7 @@ export function SettingField(props: SettingFieldProps) {
   return (
     <Row name={name} title={title} about={about} isFound={isFound} isChanged={written !== undefined}>
       {scale?.(written === undefined ? textOf(view) : (written.text ?? ''), onChange)}
-      {scale !== undefined && preview}
       <Field {...props} />
-      {scale === undefined && preview}
       {written !== undefined && !isPending && isConflict(written, view) && (
         <Conflict view={view} onTake={() => onChange(undefined)} />
       )}

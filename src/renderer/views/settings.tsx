@@ -4,12 +4,11 @@ import { Slider, SliderOutput, SliderThumb, SliderTrack } from 'react-aria-compo
 import { Input } from 'react-aria-components/Input'
 import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
 import { SearchField } from 'react-aria-components/SearchField'
-import type { QueryInput } from '../../contract/queries.ts'
 import { settingNames, type SettingView } from '../../contract/settings.ts'
 import { settingSections } from '../../contract/settings-table.ts'
 import { Note, ViewPage } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
-import { classNames, Spoken } from '../components/text.tsx'
+import { classNames } from '../components/text.tsx'
 import { focusOn } from '../focus.ts'
 import {
   advancedId,
@@ -23,7 +22,6 @@ import {
   pageOf,
   pageOfId,
   patchOfDraft,
-  previewOfDraft,
   problemsIn,
   sectionOf,
   type SettingPage,
@@ -289,7 +287,6 @@ function Rows({ settings, views, changed, startFile, led }: RowsProps) {
   const isPending = useWindow(({ requests }) => requests[about]?.state === 'pending')
   const write = useWindow((state) => state.write)
   const problems = problemsIn(changed)
-  const preview = previewOfDraft(changed)
   const hasBytes = views.some((view) => view.name === 'memoryBudgetBytes' && textIn(changed, view) !== '')
   const scaleOf = (text: string, onChange: (text: string) => void) => (
     <MemorySlider
@@ -310,7 +307,6 @@ function Rows({ settings, views, changed, startFile, led }: RowsProps) {
         isPending={isPending}
         problem={problems.includes(view.name) ? settingWords.problem(view.name) : undefined}
         {...(view.name === 'memoryFraction' && { scale: scaleOf })}
-        {...(view.name === preview?.below && { preview: <MemoryPreview settings={preview.settings} /> })}
         onChange={(text) => write((before) => withWritten(before, view, text))}
       />
     ),
@@ -385,14 +381,8 @@ function MemorySlider({ fraction, isOverruled, onChange }: MemorySliderProps) {
   const total = useSnapshot(({ memory }) => memory?.totalBytes)
   const budget = useSnapshot(({ memory }) => memory?.budgetBytes)
   const gpuLimit = useSnapshot(({ memory }) => memory?.gpuLimitBytes)
-  // What automatic would be, which is not the present budget while another one is set.
-  const automatic = useAnswer(
-    { name: 'evictionPreview', settings: { memoryFraction: null, memoryBudgetBytes: null } },
-    [fraction > 0, total, gpuLimit],
-  ).answer?.budgetBytes
   if (total === undefined) return null
-  const bytes = (isOverruled ? undefined : automatic) ?? budget ?? 0
-  const value = Math.max(least, Math.min(1, fraction > 0 ? fraction : bytes / total))
+  const value = Math.max(least, Math.min(1, fraction > 0 ? fraction : (budget ?? 0) / total))
   return (
     <Slider
       className={classNames(styles['slider'])}
@@ -432,46 +422,4 @@ function MemorySlider({ fraction, isOverruled, onChange }: MemorySliderProps) {
       {isOverruled && <p className={styles['memorySliderNote']}>{budgetWords.bytesCount}</p>}
     </Slider>
   )
-}
-
-interface MemoryPreviewProps {
-  /** What is written and not applied yet. */
-  readonly settings: Extract<QueryInput, { name: 'evictionPreview' }>['settings']
-}
-
-/** What settings about memory would do to the services, by the agent's own decision. */
-function MemoryPreview({ settings }: MemoryPreviewProps) {
-  const memory = useSnapshot((snapshot) => snapshot.memory)
-  const services = useSnapshot((snapshot) => snapshot.services)
-  const { answer, problem, isCurrent } = useAnswer({ name: 'evictionPreview', settings }, [memory, services])
-  const lines = problem !== undefined ? [problem] : answer && isCurrent ? budgetWords.lines(answer) : undefined
-  const said = useCalm(lines?.join(' '))
-  return (
-    <section className={styles['preview']} aria-label={budgetWords.preview}>
-      <Spoken live>{said}</Spoken>
-      {lines === undefined ? (
-        <p>{budgetWords.looking}</p>
-      ) : (
-        <ul>
-          {lines.map((line) => (
-            <li key={line}>{line}</li>
-          ))}
-        </ul>
-      )}
-    </section>
-  )
-}
-
-/** Long enough that a person who types or slides has come to an end, in milliseconds. */
-const calmMs = 1_200
-
-/** What has been so for a while: the rest would be spoken at every key. */
-function useCalm(text: string | undefined): string | undefined {
-  const [calm, setCalm] = useState<string>()
-  useEffect(() => {
-    if (text === undefined) return
-    const timer = setTimeout(() => setCalm(text), calmMs)
-    return () => clearTimeout(timer)
-  }, [text])
-  return calm
 }

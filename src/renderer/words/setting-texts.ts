@@ -143,10 +143,6 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     help: 'A fraction of all memory: 0.5 is half.',
     more: 'While models use less than this, other applications are the cause and no model is evicted.',
   },
-  evictionAtAdmission: {
-    title: 'Let important models displace others',
-    help: 'A model that does not fit may evict models of lower priority.',
-  },
   comeBackMs: {
     title: 'Bring evicted models back after',
     help: 'Memory pressure must be normal for this long first.',

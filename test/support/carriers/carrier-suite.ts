@@ -204,17 +204,6 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       modelStore: '/models',
     },
   },
-  evictionPreview: {
-    ask: { name: 'evictionPreview', settings: { memoryFraction: 0.5 } },
-    asked: { name: 'evictionPreview', settings: { memoryFraction: 0.5 } },
-    answer: {
-      ...{ budgetBytes: 32e9, budgetHow: '32.0 GB (29.8 GiB): 50 % of 59.6 GiB, the setting', modelsBytes: 40e9 },
-      starts: [{ ...service, bytes: 4e9 }],
-      evicted: [{ ...service, bytes: 8e9, winner: 'default/large' }],
-      unfit: [{ ...service, bytes: 40e9, isTooLarge: true }],
-      waits: [],
-    },
-  },
   fit: {
     ask: { name: 'fit', source: 'hf://org/tiny', contextSize: 4_096 },
     asked: { name: 'fit', source: 'hf://org/tiny', contextSize: 4_096 },

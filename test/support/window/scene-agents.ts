@@ -317,18 +317,3 @@ export function setElsewhere(agent: FakeAgent): void {
   }
   agent.show({ ...agent.shown, revision: agent.shown.revision + 1, settingsRevision: 2 })
 }
-
-export function withPreview(): FakeAgent {
-  const agent = withSettings()
-  const service = (name: string, bytes: number) => ({ namespace: 'default', name, bytes: bytes * gigabyte })
-  agent.known.evictionPreview = {
-    budgetBytes: 38.4 * gigabyte,
-    budgetHow: '38.4 GB (35.8 GiB): 40 % of 89.4 GiB, the setting; the GPU may hold 77.3 GB (72.0 GiB)',
-    modelsBytes: 45.6 * gigabyte,
-    starts: [service('whisper', 2.1), service('nomic-embed', 0.3)],
-    evicted: [{ ...service('smollm-360m', 0.5), winner: 'default/whisper' }],
-    unfit: [service('phi-4-mini', 9.8), { ...service('llama-3.3-70b', 43.9), isTooLarge: true }],
-    waits: [service('gemma-3-12b', 10.4)],
-  }
-  return agent
-}

@@ -64,7 +64,6 @@ const fromDefaults = {
   memoryPressureCritical: 0.1,
   evictionEnabled: false,
   evictionShare: 0.5,
-  evictionAtAdmission: false,
   comeBackMs: 120_000,
   listen: 'all',
   publish: 'auto',

@@ -51,13 +51,7 @@ describe('admission', () => {
     book.ready('ns/a')
     book.observe({ availableBytes: 20 * gb })
     const ready = held()
-    const evictFirstFor = (key: string, gigabytes: number) => {
-      const answer = book.admit(request(key, gigabytes, { priority: 'high', mayEvict: true }))
-      return answer.admitted ? 'admitted' : answer.evictFirst
-    }
     expect([whileItStarts, ready]).toEqual([[[gb, gb]], [[20 * gb, gb]]])
-    expect(evictFirstFor('ns/b', 25)).toEqual([])
-    expect(evictFirstFor('ns/c', 20.5)).toEqual(['ns/a'])
     book.measured('ns/a', 21 * gb)
     expect(held()).toEqual([[21 * gb, 21 * gb]])
   })
@@ -233,26 +227,14 @@ describe('memory that several services share', () => {
     expect(book.placeOf('ns/b')).toBe(1)
   })
 
-  test('comes back with the last service that has it: for a start of higher priority all of them go, or none', () => {
+  test('comes back with the last service that has it', () => {
     const { book, freed } = bookWith({ budget: 36, available: 16 })
     const low = { priority: 'low', ...shared } as const
     for (const key of ['ns/a', 'ns/b']) {
       book.adopt(request(key, 20, low))
       book.measured(key, 20 * gb)
     }
-    const evictFirst = () => {
-      const answer = book.admit(request('ns/c', 30, { priority: 'high', mayEvict: true }))
-      return answer.admitted ? 'admitted' : answer.evictFirst
-    }
-    expect(evictFirst()).toEqual(['ns/a', 'ns/b'])
-    expect(book.outlook({ budgetBytes: 36 * gb, enforcement: 'enforce', mayEvict: true }, [])).toMatchObject({
-      evicted: [
-        { key: 'ns/a', winner: 'ns/c' },
-        { key: 'ns/b', winner: 'ns/c' },
-      ],
-    })
-    book.know('ns/b', { priority: 'low', isProtected: true })
-    expect(evictFirst()).toEqual([])
+    expect(book.admit(request('ns/c', 30))).toMatchObject({ admitted: false })
     freed.length = 0
     book.release('ns/a')
     book.observe({ availableBytes: 16 * gb })
@@ -274,10 +256,6 @@ describe('memory that several services share', () => {
       reason: 'InsufficientMemory',
       message:
         'Needs 30.0 GB, ns/a, ns/b have the same weights in that daemon with different settings, and the daemon holds them only once: give all the same contextSize, or choose llama-server (1st waiting)',
-      evictFirst: [],
-    })
-    expect(book.admit(request('ns/c', 30, { ...large, mayEvict: true }))).toMatchObject({
-      evictFirst: ['ns/a', 'ns/b'],
     })
     expect(book.canRunBeside(request('ns/a', 30, large))).toMatchObject({ allowed: false })
     expect(book.refusalInstead(request('ns/a', 30, large))).toBeUndefined()
@@ -446,53 +424,6 @@ describe('the queue', () => {
   })
 })
 
-describe('eviction for a higher priority', () => {
-  const held = () => {
-    const { book } = bookWith({ budget: 36 })
-    book.adopt(request('ns/low', 10, { priority: 'low' }))
-    book.adopt(request('ns/normal', 12))
-    book.adopt(request('ns/kept', 14, { priority: 'batch', isProtected: true }))
-    for (const { key, committedBytes } of book.held()) book.measured(key, committedBytes)
-    return book
-  }
-
-  test('is named only where the setting allows it', () => {
-    expect(held().admit(request('ns/vip', 10, { priority: 'high' }))).toMatchObject({ evictFirst: [] })
-    const mayEvict = { priority: 'high', mayEvict: true } as const
-    expect(held().admit(request('ns/vip', 10, mayEvict))).toMatchObject({ evictFirst: ['ns/low'] })
-    expect(held().admit(request('ns/vip', 11, mayEvict))).toMatchObject({ evictFirst: ['ns/normal'] })
-    expect(held().admit(request('ns/vip', 20, mayEvict))).toMatchObject({ evictFirst: ['ns/low', 'ns/normal'] })
-  })
-
-  test('goes by what is known of them now, of a server that was found running as of any other', () => {
-    const { book } = bookWith({ budget: 36 })
-    book.adopt(request('ns/a', 30))
-    book.measured('ns/a', 30 * gb)
-    const vip = request('ns/vip', 10, { mayEvict: true })
-    const named = () => book.admit(vip)
-    expect(named()).toMatchObject({ evictFirst: [] })
-    expect(book.know('ns/a', { priority: 'low', isProtected: false })).toBe(true)
-    expect(named()).toMatchObject({ evictFirst: ['ns/a'] })
-    expect(book.know('ns/a', { priority: 'low', isProtected: true })).toBe(true)
-    expect(book.know('ns/a', { priority: 'low', isProtected: true })).toBe(false)
-    expect(named()).toMatchObject({ evictFirst: [] })
-    expect(book.know('ns/unknown', { priority: 'low', isProtected: true })).toBe(false)
-  })
-
-  test('counts on no more available memory than was measured', () => {
-    const { book } = bookWith({ budget: 36, available: 5 })
-    book.adopt(request('ns/low', 20, { priority: 'low' }))
-    book.measured('ns/low', 6 * gb)
-    expect(book.admit(request('ns/vip', 12, { mayEvict: true }))).toMatchObject({ evictFirst: [] })
-    expect(book.admit(request('ns/vip', 11, { mayEvict: true }))).toMatchObject({ evictFirst: ['ns/low'] })
-  })
-
-  test('never names protected ones, nor the same priority, nor anybody in vain', () => {
-    expect(held().admit(request('ns/vip', 23, { priority: 'high', mayEvict: true }))).toMatchObject({ evictFirst: [] })
-    expect(held().admit(request('ns/vip', 12, { mayEvict: true }))).toMatchObject({ evictFirst: [] })
-  })
-})
-
 describe('a swap without a gap', () => {
   test('reserves the second server beside the first, and gives back the first when it is gone', () => {
     const { book, freed } = bookWith({ budget: 36 })
@@ -541,48 +472,6 @@ describe('a swap without a gap', () => {
     book.admitBeside(request('ns/a', 20))
     book.release('ns/a')
     expect(book.state().held).toEqual([])
-  })
-})
-
-describe('what other rules would mean', () => {
-  const rules = { budgetBytes: 20 * gb, enforcement: 'enforce', mayEvict: true } as const
-  const high = (key: string, need: number, since: number) => request(key, need, { priority: 'high', since })
-
-  test('one that gives way makes room for one start only: the next waits, or takes the place of another', () => {
-    const { book } = bookWith({ budget: 20 })
-    book.adopt(request('ns/low', 20, { priority: 'low' }))
-    for (const [at, key] of ['ns/first', 'ns/second'].entries()) book.admit(high(key, 15, at))
-    const { starts, waits, evicted } = book.outlook(rules, [])
-    expect([starts.map(({ key }) => key), waits.map(({ key, place }) => [key, place]), evicted]).toEqual([
-      ['ns/first'],
-      [['ns/second', 1]],
-      [{ key: 'ns/low', winner: 'ns/first' }],
-    ])
-
-    book.adopt(request('ns/other', 15, { priority: 'low' }))
-    const wider = book.outlook({ ...rules, budgetBytes: 35 * gb }, [])
-    expect([wider.starts.map(({ key }) => key), wider.waits, wider.evicted]).toEqual([
-      ['ns/first', 'ns/second'],
-      [],
-      [
-        { key: 'ns/other', winner: 'ns/first' },
-        { key: 'ns/low', winner: 'ns/second' },
-      ],
-    ])
-  })
-
-  test('what one leaves over goes to the next, and what starts gives way to nobody', () => {
-    const { book } = bookWith({ budget: 20 })
-    book.adopt(request('ns/low', 20, { priority: 'low' }))
-    book.admit(high('ns/first', 15, 0))
-    book.admit(request('ns/second', 5, { since: 1 }))
-    book.admit(request('ns/third', 1, { since: 2, priority: 'low' }))
-    const { starts, waits, evicted } = book.outlook(rules, [])
-    expect([starts.map(({ key }) => key), waits.map(({ key }) => key), evicted]).toEqual([
-      ['ns/first', 'ns/second'],
-      ['ns/third'],
-      [{ key: 'ns/low', winner: 'ns/first' }],
-    ])
   })
 })
 

@@ -15,7 +15,7 @@ let memory: Memory | undefined
 async function begin(more: Partial<MemoryOptions> = {}): Promise<Memory> {
   memory = new Memory({
     platform: machine.platform,
-    settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce', mayEvict: false }),
+    settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce' }),
     thresholds: defaultThresholds,
     intervalMs: 0,
     servers: () => [],

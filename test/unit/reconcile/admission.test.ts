@@ -2,76 +2,55 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { parseInferenceService, type InferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
 import { Memory } from '../../../src/agent-core/memory/memory.ts'
 import { defaultThresholds, defaultWatchdogIntervalMs } from '../../../src/agent-core/memory/watchdog.ts'
-import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import { UnloadReasons } from '../../../src/agent-core/reconcile/unload-reasons.ts'
 import { Admission } from '../../../src/agent-core/reconcile/admission.ts'
 import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
 import type { Need } from '../../../src/agent-core/reconcile/sizing.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { StatedMemory } from '../../support/stated-memory.ts'
-import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const gigabyte = 1e9
-const placeWithinMs = 50
 
-let folder: Awaited<ReturnType<typeof temporaryFolder>>
 let machine: StatedMemory
 let memory: Memory
-let unloadReasons: UnloadReasons
 let admission: Admission
-let mayEvict: boolean
-let running: Map<string, ServerState>
-let isProtected: Set<string>
 let enqueued: Set<string>
-/** Of noMemory and of transitions, with the key. */
+/** Why each was not started, with the key. */
 let told: string[]
 
 beforeEach(async () => {
-  folder = await temporaryFolder()
   machine = new StatedMemory()
-  mayEvict = false
-  running = new Map()
-  isProtected = new Set()
   enqueued = new Set()
   told = []
   memory = new Memory({
     platform: machine.platform,
-    settings: () => ({ fraction: 0, budgetBytes: 30 * gigabyte, enforcement: 'enforce', mayEvict }),
+    settings: () => ({ fraction: 0, budgetBytes: 30 * gigabyte, enforcement: 'enforce' }),
     thresholds: defaultThresholds,
     intervalMs: 0,
     servers: () => [],
     log: silentLog,
   })
   await memory.start()
-  unloadReasons = await UnloadReasons.open({ stateDir: folder.dir, log: silentLog })
   admission = new Admission({
     memory,
-    servers: { get: (key) => running.get(key), successor: () => undefined, retiring: () => undefined },
-    unloadReasons,
     narrator: {
       notStarted: (key, reason) => void told.push(`${reason} ${key}`),
       mayStart: () => undefined,
-      tell: (key, { kind }) => void told.push(`${kind} ${key}`),
     },
     log: silentLog,
-    targetOf: (key) => ({ uid: uidOf(key), ...splitName(key), cluster: 'c', isProtected: isProtected.has(key) }),
+    isProtected: () => false,
     enqueue: (key) => void enqueued.add(key),
     onChange: () => undefined,
     now: () => 0,
-    placeWithinMs,
   })
 })
 afterEach(async () => {
   vi.useRealTimers()
   admission[Symbol.dispose]()
   await memory[Symbol.asyncDispose]()
-  await unloadReasons.flush()
-  await folder[Symbol.asyncDispose]()
 })
 
 const uidOf = (key: string): string => `uid of ${key}`
-const splitName = (key: string) => ({ namespace: 'ns', name: key.slice(3) })
 
 function desiredServer(key: string, spec: Partial<InferenceServiceSpec> = {}, digest = 'd1'): DesiredServer {
   const service = parseInferenceService({
@@ -102,16 +81,12 @@ const needing = (gigabytes: number): Need => ({
 })
 
 function starts(key: string, gigabytes: number, spec: Partial<InferenceServiceSpec> = {}): boolean {
-  const isAdmitted = admission.admit(key, desiredServer(key, spec), needing(gigabytes))
-  if (isAdmitted) running.set(key, { kind: 'starting', since: 0 })
-  return isAdmitted
+  return admission.admit(key, desiredServer(key, spec), needing(gigabytes))
 }
 
-async function ends(key: string): Promise<void> {
-  running.delete(key)
+function ends(key: string): void {
   memory.gone(key, 'all')
   admission.serverEnded()
-  await admission.serverOver(key)
 }
 
 const view = (key: string, spec: Partial<InferenceServiceSpec> = {}, digest = 'd1') =>
@@ -136,11 +111,11 @@ describe('a start', () => {
     expect(admission.view('ns/b', undefined).noMemory).toBeUndefined()
   })
 
-  test('is asked for again when memory is freed', async () => {
+  test('is asked for again when memory is freed', () => {
     starts('ns/a', 20)
     starts('ns/b', 20)
     enqueued.clear()
-    await ends('ns/a')
+    ends('ns/a')
     expect([...enqueued]).toContain('ns/b')
     expect(view('ns/b').noMemory).toBeUndefined()
     expect(starts('ns/b', 20)).toBe(true)
@@ -247,132 +222,6 @@ describe('a change', () => {
     expect(memory.book.held()).toHaveLength(1)
     expect(admission.admitBeside('ns/a', desiredServer('ns/a'), needing(10))).toBe(true)
     expect(memory.book.held()).toHaveLength(2)
-  })
-})
-
-describe('a start of higher priority', () => {
-  beforeEach(() => {
-    mayEvict = true
-  })
-
-  const displaced = (key: string) => unloadReasons.of(uidOf(key))?.kind === 'displaced'
-
-  test('displaces what runs with a lower one, which comes back once the winner was answered', async () => {
-    starts('ns/low', 20, { priority: 'low' })
-    expect(starts('ns/high', 20, { priority: 'high' })).toBe(false)
-    expect([displaced('ns/low'), told]).toEqual([true, ['InsufficientMemory ns/high', 'displaced ns/low']])
-    enqueued.clear()
-    await ends('ns/low')
-    expect([displaced('ns/low'), [...enqueued]]).toEqual([true, ['ns/high']])
-    expect(starts('ns/high', 20, { priority: 'high' })).toBe(true)
-    await expect.poll(() => displaced('ns/low')).toBe(false)
-    expect([...enqueued]).toContain('ns/low')
-  })
-
-  test('lets it come back when what was freed went elsewhere, and displaces nothing again while it waits', async () => {
-    starts('ns/low', 10, { priority: 'low' })
-    starts('ns/high', 25, { priority: 'high' })
-    Object.assign(machine, { totalBytes: 40 * gigabyte, availableBytes: 22 * gigabyte })
-    await ends('ns/low')
-    expect([displaced('ns/low'), starts('ns/high', 25, { priority: 'high' })]).toEqual([true, false])
-    enqueued.clear()
-    await expect.poll(() => displaced('ns/low')).toBe(false)
-    expect([...enqueued]).toContain('ns/low')
-    expect(starts('ns/low', 10, { priority: 'low' })).toBe(true)
-    expect(starts('ns/high', 25, { priority: 'high' })).toBe(false)
-    expect(displaced('ns/low')).toBe(false)
-  })
-
-  test('that waits for one that cannot be ended lets the others come back', async () => {
-    for (const key of ['ns/one', 'ns/two']) starts(key, 10, { priority: 'low' })
-    starts('ns/high', 25, { priority: 'high' })
-    running.set('ns/two', { kind: 'stopping', since: 0, cause: 'stopped', hangs: 'Process 7 did not end.' })
-    await ends('ns/one')
-    expect(starts('ns/high', 25, { priority: 'high' })).toBe(false)
-    await expect.poll(() => displaced('ns/one')).toBe(false)
-    expect([enqueued.has('ns/one'), displaced('ns/two')]).toEqual([true, true])
-    expect(starts('ns/one', 10, { priority: 'low' })).toBe(true)
-  })
-
-  test('lets none of several come back before all of them are gone for long enough', async () => {
-    for (const key of ['ns/low-1', 'ns/low-2']) starts(key, 10, { priority: 'low' })
-    starts('ns/high', 30, { priority: 'high' })
-    Object.assign(machine, { totalBytes: 40 * gigabyte, availableBytes: 12 * gigabyte })
-    await ends('ns/low-1')
-    const placeIsDueAt = memory.now() + placeWithinMs
-    await eventually(async () => {
-      const isRefused = !starts('ns/high', 30, { priority: 'high' })
-      await memory.look()
-      return isRefused && memory.now() > placeIsDueAt
-    })
-    expect(displaced('ns/low-1')).toBe(true)
-    await ends('ns/low-2')
-    expect(starts('ns/high', 30, { priority: 'high' })).toBe(false)
-    await expect.poll(() => displaced('ns/low-1') || displaced('ns/low-2')).toBe(false)
-  })
-
-  test('displaces again when it was not wanted meanwhile', async () => {
-    starts('ns/low', 10, { priority: 'low' })
-    starts('ns/high', 25, { priority: 'high' })
-    Object.assign(machine, { totalBytes: 40 * gigabyte, availableBytes: 22 * gigabyte })
-    await ends('ns/low')
-    starts('ns/high', 25, { priority: 'high' })
-    await expect.poll(() => displaced('ns/low')).toBe(false)
-    admission.leaveQueue('ns/high')
-    Object.assign(machine, { availableBytes: 40 * gigabyte })
-    await memory.look()
-    expect(starts('ns/low', 10, { priority: 'low' })).toBe(true)
-    expect(starts('ns/high', 25, { priority: 'high' })).toBe(false)
-    expect(displaced('ns/low')).toBe(true)
-  })
-
-  test('lets it come back when the winner is not wanted any more', async () => {
-    starts('ns/low', 20, { priority: 'low' })
-    starts('ns/high', 20, { priority: 'high' })
-    await ends('ns/low')
-    admission.forget('ns/high')
-    expect(displaced('ns/low')).toBe(false)
-  })
-
-  test('is told once, however often it asks', () => {
-    starts('ns/low', 20, { priority: 'low' })
-    for (const _again of [1, 2]) starts('ns/high', 20, { priority: 'high' })
-    expect(told.filter((one) => one === 'displaced ns/low')).toHaveLength(1)
-  })
-
-  test.each<[what: string, before: () => void]>([
-    ['what a person protected since', () => isProtected.add('ns/low')],
-    [
-      'what is on its way out of memory already',
-      () => running.set('ns/low', { kind: 'stopping', since: 0, cause: 'stopped' }),
-    ],
-    [
-      'what left for another reason',
-      () =>
-        unloadReasons.unload(
-          { uid: uidOf('ns/low'), namespace: 'ns', name: 'low', cluster: 'c' },
-          { kind: 'idle', since: new Date(0).toISOString(), message: 'Idle.' },
-        ),
-    ],
-  ])('does not displace %s', (_what, before) => {
-    starts('ns/low', 20, { priority: 'low' })
-    before()
-    starts('ns/high', 20, { priority: 'high' })
-    expect(displaced('ns/low')).toBe(false)
-  })
-
-  test('displaces nothing where no person allowed that', () => {
-    mayEvict = false
-    starts('ns/low', 20, { priority: 'low' })
-    starts('ns/high', 20, { priority: 'high' })
-    expect(displaced('ns/low')).toBe(false)
-  })
-
-  test('leaves nothing displaced behind when the cluster is left', () => {
-    starts('ns/low', 20, { priority: 'low' })
-    starts('ns/high', 20, { priority: 'high' })
-    admission[Symbol.dispose]()
-    expect(displaced('ns/low')).toBe(false)
   })
 })
 

@@ -196,11 +196,6 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     { events: ['HeldAfterPanic: It ended.'] },
   ],
   [
-    'a service that gives way',
-    { kind: 'displaced', winner: 'default/big', message: 'For big.' },
-    { log: ['evicted'], events: ['Evicted: For big.'], history: ['evicted: For big.'] },
-  ],
-  [
     'an eviction',
     { kind: 'evicted', why: 'It is idle.', message: 'Evicted: it is idle.', priority: 'low' },
     {

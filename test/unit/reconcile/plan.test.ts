@@ -103,13 +103,6 @@ const notFitting: Observation['beside'] = { allowed: false, why: 'two do not fit
 const obstacle = { reason: 'InsufficientMemory', message: 'Needs 24.0 GB, 18.7 GB left.' } as const
 const since = new Date(now).toISOString()
 const unused: Observation['unloaded'] = { kind: 'idle', since, message: 'Idle.' }
-const unloaded: Observation['unloaded'] = {
-  kind: 'displaced',
-  since,
-  message: 'Evicted so that ns/b can start.',
-  winner: 'ns/b',
-  isFreed: false,
-}
 const instead = 'The new server does not fit.'
 const changed: Partial<Observation> = {
   desired: { ...serve, digest: 'd2' },
@@ -870,16 +863,6 @@ const stories: Readonly<Record<string, Story>> = {
       'dropSuccessor, ready',
     ],
     'nothing is begun for it': [{ desired: unreadable, publication: claimed, server: crashed }, 'unpublish, stopping'],
-    'one that gives way is withdrawn': [{ ...shown, unloaded, desired: unreadable }, 'withdraw, stopping'],
-    'and stopped': [{ unloaded, desired: unreadable, publication: withdrawn, server: ready }, 'stop, stopping'],
-    'as is one whose Model is gone': [
-      { unloaded, desired: modelMissing, publication: withdrawn, server: ready },
-      'stop, stopping',
-    ],
-    'and one that a rule spares': [
-      { unloaded, desired: spared, publication: withdrawn, server: ready },
-      'stop, stopping',
-    ],
     'and it says why': [{ desired: unreadable }, 'rest, refused'],
     'not where nobody knows whether it is for a Mac': [{ desired: unreadableElsewhere }, 'rest, stopped'],
   },
@@ -915,26 +898,6 @@ const stories: Readonly<Record<string, Story>> = {
       ],
     },
   ),
-  'it gives way to a service of higher priority': given(
-    { unloaded, fetch: fetched },
-    {
-      'it is withdrawn first': [shown, 'withdraw, stopping'],
-      'then it is stopped': [{ publication: withdrawn, server: ready }, 'stop, stopping'],
-      'while it still loads as well': [{ publication: claimed, server: starting }, 'stop, stopping'],
-      'with the server that was to take its place': [
-        { publication: withdrawn, server: stopping, successor: next },
-        'stop, stopping',
-      ],
-      'its requests finish': [{ publication: withdrawn, server: stopping }, 'rest, stopping'],
-      'without the cluster too, as the memory is needed': [{ ...shown, clusterRetry: outage }, 'stop, stopping'],
-      'and nothing is started before the other one was answered': [{ publication: withdrawn }, 'rest, waiting'],
-      'nor tried again, should it have failed meanwhile': [{ publication: withdrawn, server: due }, 'rest, waiting'],
-      'once it is down it waits for memory, and keeps its claim': [
-        { obstacle, publication: withdrawn },
-        'rest, waiting',
-      ],
-    },
-  ),
   'a change is weighed before anything is stopped for it': {
     'how much the new server needs is found out': [{ ...changed, beside: undefined }, 'sizeUp, ready'],
     'of a Restart as well': [{ ...serving, restartAsked: true, beside: undefined }, 'sizeUp, ready'],
@@ -967,7 +930,6 @@ const otherSource = { ...serve, source: 'https://models.example/b.gguf' }
 test.each<[what: string, facts: Partial<Observation>, isKept: boolean]>([
   ['serves', { publication: shownReady, server: ready }, true],
   ['is not known to be wanted yet', { desired: unknown }, true],
-  ['gave way to another', { unloaded, publication: withdrawn }, true],
   ['is deleted', { desired: gone }, false],
   ['is suspended', { desired: { ...stopped, reason: 'Suspended' } }, false],
   ['is scaled to zero', { desired: stopped }, false],
@@ -1024,11 +986,6 @@ test.each<[what: string, facts: Partial<Observation>, message: string]>([
     'a change that does not fit is told beside what serves',
     { ...changed, instead },
     'Serving at 192.0.2.7:5001. The new server does not fit.',
-  ],
-  [
-    'what gives way says to whom, and what it waits for',
-    { unloaded, server: stopping },
-    'Evicted so that ns/b can start. Waiting for it to end.',
   ],
 ])('%s', (_what, facts, message) => {
   expect(plan({ ...idle, publication: withdrawn, fetch: fetched, ...facts }).message).toBe(message)

@@ -69,7 +69,7 @@ beforeEach(async () => {
   now = 0
   memory = new Memory({
     platform: machine.platform,
-    settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce', mayEvict: false }),
+    settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce' }),
     thresholds: defaultThresholds,
     intervalMs: 0,
     servers: () => servers,

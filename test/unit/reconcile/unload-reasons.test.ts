@@ -2,12 +2,7 @@ import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { evictedOnceMore } from '../../../src/agent-core/memory/eviction.ts'
-import {
-  UnloadReasons,
-  type Displaced,
-  holdOf,
-  type KeptUnloadReason,
-} from '../../../src/agent-core/reconcile/unload-reasons.ts'
+import { UnloadReasons, holdOf, type UnloadReason } from '../../../src/agent-core/reconcile/unload-reasons.ts'
 import { StateFileError } from '../../../src/agent-core/state/state-file.ts'
 import { eventually } from '../../support/eventually.ts'
 import { Recorder } from '../../support/running-agent.ts'
@@ -15,10 +10,9 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const since = '2026-11-22T00:00:00.000Z'
 const target = (name: string) => ({ uid: `uid of ${name}`, namespace: 'ns', name, cluster: 'https://c' })
-const held: KeptUnloadReason & { kind: 'held' } = { kind: 'held', cause: 'stopped', since, message: 'Stopped here.' }
-const evicted: KeptUnloadReason = { kind: 'evicted', since, message: 'Evicted.' }
-const idle: KeptUnloadReason = { kind: 'idle', since, message: 'Idle.' }
-const displaced: Displaced = { kind: 'displaced', since, message: 'For big.', winner: 'ns/big', isFreed: false }
+const held: UnloadReason & { kind: 'held' } = { kind: 'held', cause: 'stopped', since, message: 'Stopped here.' }
+const evicted: UnloadReason = { kind: 'evicted', since, message: 'Evicted.' }
+const idle: UnloadReason = { kind: 'idle', since, message: 'Idle.' }
 
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
 let log: Recorder
@@ -32,22 +26,20 @@ beforeEach(async () => {
 })
 afterEach(() => folder[Symbol.asyncDispose]())
 
-test('each unload reason is there again after a restart of the agent, but for what gave way: that is decided again', async () => {
+test('each unload reason is there again after a restart of the agent', async () => {
   const before = await open()
   await before.hold(target('held'), held)
   before.unload(target('exceeded'), { ...held, exceededBy: '3 u 1' })
   before.unload(target('evicted'), evicted)
   before.unload(target('idle'), idle)
-  before.unload(target('displaced'), displaced)
   before.remember('uid of evicted', { evictions: 2, evictedAt: 7 })
   await before.protect(target('idle'), true)
   await before.pause(since)
   await before.flush()
 
   const after = await open()
-  const names = ['held', 'evicted', 'idle', 'displaced']
-  expect(names.map((name) => after.of(target(name).uid)?.kind)).toEqual(['held', 'evicted', 'idle', undefined])
-  expect(before.of('uid of displaced')).toEqual(displaced)
+  const names = ['held', 'evicted', 'idle']
+  expect(names.map((name) => after.of(target(name).uid)?.kind)).toEqual(['held', 'evicted', 'idle'])
   expect(after.of('uid of exceeded')).toMatchObject({ kind: 'held', exceededBy: '3 u 1' })
   expect([...new Set(after.placesIn('https://c').map(({ name }) => name))]).toEqual([
     'held',
@@ -63,19 +55,10 @@ test('each unload reason is there again after a restart of the agent, but for wh
   ])
 })
 
-test('what a person stops while it gives way to another stays stopped when that one has its place', async () => {
-  const unloadReasons = await open()
-  unloadReasons.unload(target('small'), displaced)
-  await unloadReasons.hold(target('small'), held)
-  expect(unloadReasons.of('uid of small')).toEqual(held)
-  await unloadReasons.bringBack('uid of small')
-  expect(unloadReasons.of('uid of small')).toBeUndefined()
-})
-
 test('neither memory pressure nor idleness takes the place of what a person holds', async () => {
   const unloadReasons = await open()
   await unloadReasons.hold(target('tiny'), held)
-  for (const reason of [evicted, idle, displaced]) unloadReasons.unload(target('tiny'), reason)
+  for (const reason of [evicted, idle]) unloadReasons.unload(target('tiny'), reason)
   expect(unloadReasons.of('uid of tiny')).toEqual(held)
 })
 
@@ -181,10 +164,9 @@ test('evictions of more than a day ago are forgotten, and no later ones', async 
 })
 
 test('people are told of what another machine may take meanwhile, and of nothing else', () => {
-  expect([held, evicted, idle, displaced, undefined].map((reason) => holdOf(reason)?.by)).toEqual([
+  expect([held, evicted, idle, undefined].map((reason) => holdOf(reason)?.by)).toEqual([
     'person',
     'pressure',
-    undefined,
     undefined,
     undefined,
   ])

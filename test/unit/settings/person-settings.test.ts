@@ -44,7 +44,6 @@ const kept = {
     memoryCheckMode: 'warn',
     evictionEnabled: true,
     evictionShare: 0.25,
-    evictionAtAdmission: true,
     comeBackMs: 1_000,
     listen: 'gateway',
     publish: 'relay',

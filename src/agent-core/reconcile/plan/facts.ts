@@ -64,8 +64,8 @@ export const isForeign = ({ claim }: PublicationView): boolean =>
   claim === 'foreign' || claim === 'unclaimed' || claim === 'overwritten'
 
 /**
- * Whether the fetch, and the look for newer content that follows it, is of a model that this machine is to serve. One that gave way to
- * another service asks for memory again soon, and wants its model then; an idle one finds it in the store.
+ * Whether the fetch, and the look for newer content that follows it, is of a model that this machine is to serve. An idle one
+ * finds it in the store.
  */
 export const isModelWanted = ({ desired, publication, unloaded, fetch }: ModelFacts): boolean =>
   desired.kind === 'unknown' ||
@@ -73,7 +73,7 @@ export const isModelWanted = ({ desired, publication, unloaded, fetch }: ModelFa
     (fetch.kind === 'none' || fetch.source === desired.source) &&
     !isForeign(publication) &&
     takenBy(publication) === undefined &&
-    unloaded?.kind !== 'idle')
+    unloaded === undefined)
 
 export type ModelFacts = Pick<Observation, 'desired' | 'publication' | 'unloaded' | 'fetch'>
 

@@ -196,7 +196,7 @@ export interface Observation {
   /** Absent = requests reach it. */
   readonly unreached?: { readonly server?: Unreached | undefined; readonly successor?: Unreached | undefined }
   /** It will leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
-  readonly unloaded: Extract<UnloadReason, { kind: 'idle' | 'displaced' }> | undefined
+  readonly unloaded: Extract<UnloadReason, { kind: 'idle' }> | undefined
   /** Why the server was asked to stop; empty where it was not. */
   readonly stopReason: string
   readonly publication: PublicationView

@@ -155,11 +155,8 @@ function held(observed: Observation, { reason, message: why }: HeldBack): Plan {
   return clear(observed, 'release', why) ?? rest('stopped', reason, `${why}${elsewhere}`)
 }
 
-/** It leaves memory and keeps the claim: on another machine it would be as idle, and memory that was freed is the winner's. */
-function staysAway(observed: Observation, { kind, message: why }: NonNullable<Observation['unloaded']>): Plan {
-  if (kind === 'displaced') {
-    return leaveMemory(observed, why) ?? rest('waiting', 'InsufficientMemory', why)
-  }
+/** It leaves memory and keeps the claim: on another machine it would be as idle. */
+function staysAway(observed: Observation, { message: why }: NonNullable<Observation['unloaded']>): Plan {
   const { publication, server } = observed
   const isShown = publication.shown?.ready === true && server.kind === 'ready'
   // Nothing is short: where it cannot be withdrawn from the cluster, it stays for now.
@@ -464,8 +461,6 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
   if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
   const quiet = quietOf(observed)
   if (quiet) return whileQuiet(observed, quiet)
-  // The service it gave way to waits for its memory.
-  if (observed.unloaded?.kind === 'displaced') return staysAway(observed, observed.unloaded)
   const taken = takeOverStep(observed)
   if (taken) return { ...taken, message: why }
   if (isSwapped || !serves) return rest(...shownAs(observed, server), why)

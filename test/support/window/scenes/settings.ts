@@ -1,4 +1,4 @@
-import { setElsewhere, withPreview, withRuntimes, withSettings, withStartFile } from '../scene-agents.ts'
+import { setElsewhere, withRuntimes, withSettings, withStartFile } from '../scene-agents.ts'
 import type { StatedScene } from './scene.ts'
 
 const shown = { agent: withSettings, view: 'settings', height: 980 } as const
@@ -218,25 +218,16 @@ export const settingsScenes = {
     then: setElsewhere,
   },
   'settings-memory': {
-    says: [
-      '40 % · 38.4 GB (35.8 GiB)',
-      'GPU limit 77.3 GB (72 GiB)',
-      'memory 96.0 GB (89.4 GiB)',
-      'nomic-embed (300 MB) starts.',
-      'smollm-360m (500 MB) leaves memory, so that whisper (2.1 GB) can start.',
-      'gemma-3-12b (10.4 GB) waits',
-      'phi-4-mini (9.8 GB) keeps running, but would not start again beside the others.',
-      'not start again at all',
-    ],
-    agent: withPreview,
+    says: ['40 % · 38.4 GB (35.8 GiB)', 'GPU limit 77.3 GB (72 GiB)', 'memory 96.0 GB (89.4 GiB)'],
+    agent: withSettings,
     view: 'settings',
     page: 'Memory',
     fill: { 'Fraction of memory for models': '0.4' },
     height: 1_400,
   },
   'settings-memory-large-text': {
-    says: ['40 % · 38.4 GB', 'nomic-embed (300 MB) starts.'],
-    agent: withPreview,
+    says: ['40 % · 38.4 GB'],
+    agent: withSettings,
     view: 'settings',
     page: 'Memory',
     fill: { 'Fraction of memory for models': '0.4' },
