@@ -9,7 +9,7 @@ import type { AgentSnapshot } from '../src/contract/snapshot.ts'
 import { connectToAgent, type AgentClient } from '../src/serve/client/agent-client.ts'
 import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
 import { poll, secondsSince } from './poll.ts'
-import { childrenOf, commandLineOf, threadSeconds } from './proc.ts'
+import { childrenOf, commandLineOf } from './proc.ts'
 import { freePort } from '../test/support/free-port.ts'
 
 /** Of the block that is set apart for examples: published, and never asked. */
@@ -74,12 +74,8 @@ export class AgentProcess implements AsyncDisposable {
     return secondsSince(this.startedAt)
   }
 
-  get socketPath(): string {
-    return socketPathFor(this.#stateDir, tmpdir())
-  }
-
   connect(): Promise<AgentClient> {
-    return connectToAgent({ socketPath: this.socketPath, stateDir: this.#stateDir })
+    return connectToAgent({ socketPath: socketPathFor(this.#stateDir, tmpdir()), stateDir: this.#stateDir })
   }
 
   async snapshot(): Promise<AgentSnapshot> {
@@ -96,12 +92,6 @@ export class AgentProcess implements AsyncDisposable {
       if (error instanceof LinkError && error.code === 'gone') return undefined
       throw error
     }
-  }
-
-  /** So far, of the threads that live. Throws with the end of its log where it has ended. */
-  cpuSeconds(): number {
-    this.#ensureRunning()
-    return threadSeconds(this.pid)
   }
 
   /** As the kernel does when memory is short: child processes are left behind. */

@@ -7,7 +7,6 @@ import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { execa } from 'execa'
 import { Gateway, nodeOptionsOfGateway, ofOneFile, type GatewayCommand } from '../src/agent-core/gateway/gateway.ts'
 import { relayIdentity } from '../src/agent-core/gateway/relay-identity.ts'
 import { ingressHost, type GatewayRoute, type RelayIngressTold } from '../src/contract/gateway.ts'
@@ -18,7 +17,6 @@ import { cpuShares, memoryOf, threadSeconds } from './proc.ts'
 import type { Group, Row } from './row.ts'
 import { statisticsOf } from './statistics.ts'
 import { packageVersion } from '../tasks/build-info.ts'
-import { isExecutable, onPath } from '../tasks/setup/tools.ts'
 
 const batches = 9
 const requestsPerBatch = 300
@@ -58,7 +56,7 @@ interface GatewayWay extends Way {
   onChange(tell: () => void): void
 }
 
-/** What the gateway adds to an engine that answers at once, beside Go's reverse proxy; in turns, so that all have the same load. */
+/** What the gateway adds to an engine that answers at once; in turns, so that all have the same load. */
 export const gateway: Group = {
   name: 'gateway',
   measure: async (world, { emptySeconds }) => {
@@ -82,10 +80,7 @@ export const gateway: Group = {
         },
       ),
     )
-    const go = await startGo(engine.port)
-    if (go) stack.use(go)
-    if (!go) console.log(`${goName} is left out: Go is not on this machine.`)
-    const ways = [byNode, oneFile, forRelays, ...(go ? [go] : [])]
+    const ways = [byNode, oneFile, forRelays]
     const measured = new Map<Way, Round[]>([engine, ...ways].map((way) => [way, []]))
     for (let batch = -1; batch < batches; batch += 1) {
       for (const [way, rounds] of measured) {
@@ -108,20 +103,19 @@ async function rowsOf(
   direct: readonly Round[],
   idleSeconds: number,
 ): Promise<Row[]> {
-  const isOurs = way.name !== goName
   const added = (of: (round: Round) => number): number[] =>
     rounds.map((round, index) => of(round) - of(direct[index] ?? round))
   const pid = way.pid ?? 0
   const broken = rounds.reduce((sum, round) => sum + round.broken, 0)
-  if (isOurs && broken > 0) throw new Error(`${broken} streams through the ${way.name} broke off.`)
+  if (broken > 0) throw new Error(`${broken} streams through the ${way.name} broke off.`)
   const resident = memoryOf(pid).residentMiB
-  const cpu = isOurs ? await cpuShares(pid, idleSeconds, idleParts, threadSeconds) : []
+  const cpu = await cpuShares(pid, idleSeconds, idleParts, threadSeconds)
   const median = (of: (round: Round) => number): string => statisticsOf(direct.map(of)).median.toFixed(2)
   return [
     {
       what: `${way.name}: added to a request`,
       ...{ unit: 'ms', values: added(({ requestMs }) => requestMs) },
-      ...(isOurs && { goal: way.relay ? 0.3 : 0.25 }),
+      goal: way.relay ? 0.3 : 0.25,
       note: `median of ${requestsPerBatch} on one connection; ${median(({ requestMs }) => requestMs)} ms directly`,
     },
     {
@@ -138,11 +132,11 @@ async function rowsOf(
       what: `${way.name}: added to the time of ${streams} streams`,
       unit: '%',
       values: rounds.map(({ streamsMs }, index) => 100 * (streamsMs / (direct[index]?.streamsMs ?? streamsMs) - 1)),
-      ...(isOurs && { goal: 5 }),
-      note: `${tokens} tokens in each, one every ${everyMs} ms${broken > 0 ? `; ${broken} streams broke off` : ''}`,
+      goal: 5,
+      note: `${tokens} tokens in each, one every ${everyMs} ms`,
     },
-    { what: `${way.name}: resident memory`, unit: 'MiB', values: [resident], ...(isOurs && { goal: 70 }) },
-    ...(isOurs ? [{ what: `${way.name}: CPU while nothing asks`, unit: '%' as const, values: cpu, goal: 0.05 }] : []),
+    { what: `${way.name}: resident memory`, unit: 'MiB', values: [resident], goal: 70 },
+    { what: `${way.name}: CPU while nothing asks`, unit: '%', values: cpu, goal: 0.05 },
   ]
 }
 
@@ -292,25 +286,5 @@ async function ingressIn(folder: string): Promise<Omit<RelayIngressTold, 'port'>
   return {
     ...{ certificate, key },
     tokens: [{ namespace: 'default', token: createHash('sha256').update(relayToken).digest('hex') }],
-  }
-}
-
-const usualGo = ['/usr/local/go/bin/go', '/opt/homebrew/bin/go']
-const goName = "Go's reverse proxy"
-
-/** Undefined where there is no Go. */
-async function startGo(enginePort: number): Promise<Way | undefined> {
-  const go = onPath('go') ?? usualGo.find(isExecutable)
-  if (go === undefined) return undefined
-  const folder = await mkdtemp(path.join(tmpdir(), 'metalbar-go-'))
-  const program = path.join(folder, 'proxy')
-  await execa(go, ['build', '-o', program, path.join(import.meta.dirname, 'go-proxy/main.go')])
-  const way = await startChild(goName, program, [`http://127.0.0.1:${enginePort}`])
-  return {
-    ...way,
-    async [Symbol.asyncDispose]() {
-      await way[Symbol.asyncDispose]()
-      await rm(folder, { recursive: true, force: true })
-    },
   }
 }

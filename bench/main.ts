@@ -1,41 +1,20 @@
 import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
-import { carriers } from './carriers.ts'
 import { gateway } from './gateway.ts'
 import { idle } from './idle.ts'
 import { life } from './life.ts'
 import { lookedAt } from './looked-at.ts'
 import { models } from './models.ts'
-import { resources } from './resources.ts'
 import type { Extent, Row } from './row.ts'
-import { scrape } from './scrape.ts'
-import { shell } from './shell.ts'
 import { start } from './start.ts'
 import { statisticsOf } from './statistics.ts'
 import { supervision } from './supervision.ts'
 import { isMet, table } from './table.ts'
-import { thousand } from './thousand.ts'
 import { together } from './together.ts'
-import { window } from './window.ts'
 import { World } from './world.ts'
 
-const groups = [
-  start,
-  life,
-  together,
-  supervision,
-  idle,
-  lookedAt,
-  carriers,
-  gateway,
-  window,
-  shell,
-  scrape,
-  models,
-  thousand,
-  resources,
-]
+const groups = [start, life, together, supervision, idle, lookedAt, gateway, models]
 
 const groupNames = groups.map(({ name }) => name).join(', ')
 
@@ -48,17 +27,9 @@ const usual: Extent = {
   supervisedSeconds: 60,
   idleSeconds: 90,
   emptySeconds: 30,
-  commandCalls: 200,
-  fanOutRuns: 3,
   headerRuns: 9,
   downloadRuns: 5,
   downloadKills: 10,
-  thousandRuns: 3,
-  windowRuns: 7,
-  windowSeconds: 45,
-  windowUnseenSeconds: 12,
-  shellRuns: 5,
-  lives: 0,
 }
 const long: Extent = {
   startRuns: 20,
@@ -69,17 +40,9 @@ const long: Extent = {
   supervisedSeconds: 300,
   idleSeconds: 900,
   emptySeconds: 300,
-  commandCalls: 2_000,
-  fanOutRuns: 20,
   headerRuns: 50,
   downloadRuns: 15,
   downloadKills: 25,
-  thousandRuns: 10,
-  windowRuns: 20,
-  windowSeconds: 600,
-  windowUnseenSeconds: 90,
-  shellRuns: 20,
-  lives: 1_000,
 }
 
 const { values: options } = parseArgs({
@@ -118,10 +81,6 @@ async function measureAll(): Promise<void> {
     say(`\n${name} (${index + 1} of ${wanted.length}, after ${seconds()} s) …`)
     try {
       const measured = await measure(world, options.long ? long : usual)
-      if ('skipped' in measured) {
-        say(`${name} skipped: ${measured.skipped}`)
-        continue
-      }
       rows.push(...measured)
       say(table(measured))
     } catch (error) {

@@ -1,7 +1,7 @@
 import type { World } from './world.ts'
 
-/** `more`: a count that grew; empty for other units. */
-export type Unit = '' | 's' | 'ms' | '%' | 'MiB' | 'MB' | 'kB' | '/min' | 'more'
+/** Empty for a plain count. */
+export type Unit = '' | 's' | 'ms' | '%' | 'MiB' | '/min'
 
 /** One line of the table. */
 export interface Row {
@@ -30,30 +30,13 @@ export interface Extent {
   /** Heartbeats come every 45 s: a multiple of it counts them evenly. */
   readonly idleSeconds: number
   readonly emptySeconds: number
-  readonly commandCalls: number
-  readonly fanOutRuns: number
   readonly headerRuns: number
   readonly downloadRuns: number
   readonly downloadKills: number
-  readonly thousandRuns: number
-  /** Pages that are opened. */
-  readonly windowRuns: number
-  /** So long a page is told of changes. */
-  readonly windowSeconds: number
-  /** So long the agent is watched for each state of a window that nobody sees. */
-  readonly windowUnseenSeconds: number
-  readonly shellRuns: number
-  /** Starts and stops of servers; 0 = not measured. */
-  readonly lives: number
-}
-
-/** What this machine has not what it takes for, and why. */
-export interface Skipped {
-  readonly skipped: string
 }
 
 /** Rows that are measured together. */
 export interface Group {
   readonly name: string
-  readonly measure: (world: World, extent: Extent) => Promise<Row[] | Skipped>
+  readonly measure: (world: World, extent: Extent) => Promise<Row[]>
 }

@@ -41,6 +41,6 @@ function cellsOf(row: Row): string[] {
 
 const figure = (value: number, unit: Unit): string => `${number(value, unit)} ${unit}`.trimEnd()
 
-const decimals: Record<Unit, number> = { '': 0, s: 3, ms: 2, '%': 2, MiB: 1, MB: 2, kB: 1, '/min': 1, more: 0 }
+const decimals: Record<Unit, number> = { '': 0, s: 3, ms: 2, '%': 2, MiB: 1, '/min': 1 }
 
 const number = (value: number, unit: Unit): string => value.toFixed(decimals[unit])

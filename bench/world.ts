@@ -9,7 +9,6 @@ import { AgentProcess } from './agent-process.ts'
 import { installAgent } from './installed-agent.ts'
 import { RequestCounter } from './request-count.ts'
 import { buildCommand } from '../tasks/package/command.ts'
-import { buildWindow } from '../test/support/window/build-window.ts'
 import { SliceWatch } from '../test/support/slice-watch.ts'
 
 /** One real API server and the built agent, for everything that is measured. */
@@ -38,13 +37,6 @@ export class World implements AsyncDisposable {
     return new World(folder, launcher, modelFile, apiServer)
   }
 
-  /** As `make build` does, beside the command, which serves it. Answers its folder. */
-  async buildWindow(): Promise<string> {
-    const folder = join(this.#folder, 'installed/out/renderer')
-    await buildWindow(folder)
-    return folder
-  }
-
   /** What the launcher starts with Node.js. */
   get bundle(): string {
     return join(this.#folder, 'installed/out/cli/metal-agent.js')
@@ -57,8 +49,8 @@ export class World implements AsyncDisposable {
     return file
   }
 
-  /** A namespace of its own with a user for the agent, and LLMKube's controller unless told otherwise. */
-  async openSite({ controller = true }: { controller?: boolean } = {}): Promise<Site> {
+  /** A namespace of its own with a user for the agent, and LLMKube's controller. */
+  async openSite(): Promise<Site> {
     await using opening = new AsyncDisposableStack()
     const cluster = opening.use(await TestCluster.open(this.#apiServer.connection))
     const { connection, namespace, admin } = cluster
@@ -66,9 +58,7 @@ export class World implements AsyncDisposable {
     const user = await cluster.restrictedKubeconfig(everything, { clusterRules: everything })
     const [account] = await admin.list({ apiVersion: 'v1', kind: 'ServiceAccount' })
     const slices = opening.use(new SliceWatch(connection, namespace))
-    if (controller) {
-      opening.use(await startControllerStandIn({ connection, namespace, allowedHostPathRoots: [this.#folder] }))
-    }
+    opening.use(await startControllerStandIn({ connection, namespace, allowedHostPathRoots: [this.#folder] }))
     const folder = join(this.#folder, namespace)
     await mkdir(folder)
     const { kubeconfig } = user
