@@ -2,9 +2,8 @@ import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
 import { serviceStates, type ServiceView } from '../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
 import type { AgentView } from '../../src/main/agent/agent-view.ts'
-import { appMenuScenes } from './app-menu-scenes.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
-import { withSnapshot } from './sample-view.ts'
+import { sampleView, withSnapshot } from './sample-view.ts'
 import { sampleService, sampleSnapshot } from './sample-snapshot.ts'
 
 const memory = {
@@ -69,14 +68,6 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
   'every state of a model': withSnapshot({
     services: services(serviceStates.map((state) => ({ name: state, state, message: `It is ${state}.` }))),
   }),
-  'a download of unknown size, one that is checked, one that waits': withSnapshot({
-    services: services(['unknown', 'checked', 'waits', 'begins'].map((name) => ({ name, state: 'fetching' }))),
-    figures: {
-      'uid-0': { progress: { doneBytes: 5e9, bytesPerSecond: 1e6 } },
-      'uid-1': { progress: { doneBytes: 996, totalBytes: 1_000, bytesPerSecond: 0, phase: 'verifying' } },
-      'uid-2': { progress: { doneBytes: 10, totalBytes: 1_000, bytesPerSecond: 0, phase: 'waiting' } },
-    },
-  }),
   'a model in a crash loop': withSnapshot({
     services: services([
       {
@@ -116,24 +107,6 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
       { name: 'protected', memory: { priority: 'normal', isProtected: true } },
     ]),
   }),
-  'held after a panic, on battery': withSnapshot({
-    services: services([
-      {
-        name: 'llama-70b',
-        state: 'waiting',
-        reason: 'HeldAfterPanic',
-        message:
-          'This machine went down with a kernel panic while models were running, so it is not started by itself.',
-      },
-    ]),
-    panicFuse: {
-      state: 'held',
-      since: '2026-01-02T03:03:05.000Z',
-      message: 'This machine went down with a kernel panic while models were running. Waiting: default/llama-70b.',
-    },
-    supply: { source: 'battery', charge: 0.84, lowPowerMode: true, isPaused: false, isKeptAwake: false },
-  }),
-  'two namespaces': withSnapshot({ services: services([{}, { namespace: 'team-b' }]) }),
   'long names': withSnapshot(
     {
       ...cluster({ context: `arn:aws:eks:eu-central-1:123456789012:cluster/${'x'.repeat(60)}-blue` }),
@@ -154,27 +127,6 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
       },
     },
   ),
-  '30 models and 45 contexts': withSnapshot(
-    {
-      services: services(
-        Array.from({ length: 30 }, (_, index) => ({
-          name: `model-${index}`,
-          state: index === 29 ? ('refused' as const) : ('ready' as const),
-        })),
-      ),
-    },
-    {
-      contexts: {
-        kubeconfig: '/k',
-        contexts: Array.from({ length: 45 }, (_, index) => ({
-          name: `context-${index}`,
-          server: '',
-          inUse: index === 0,
-          isDefault: false,
-        })),
-      },
-    },
-  ),
   'hostile text': withSnapshot(
     {
       ...cluster({ state: 'offline', message: hostileText }),
@@ -189,14 +141,10 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
       answer: { outcome: 'failed', message: hostileText.repeat(40) },
     },
   ),
-  'many notices': withSnapshot({ notices: ['One.', 'Two.', 'Three.', 'Four.', 'Five.', 'Six.'] }),
   'nothing to serve': withSnapshot({ services: [] }),
   paused: withSnapshot({
     host: { ...sampleSnapshot().host, paused: true },
     services: services([{ state: 'unready', reason: 'Paused', message: 'This machine is paused.' }]),
-  }),
-  'the machine sleeps': withSnapshot({
-    services: services([{ state: 'unready', reason: 'Asleep', message: 'This machine sleeps.' }]),
   }),
   'memory is critically short': withSnapshot({ memory: { ...memory, pressure: 'critical' } }),
   'memory is short': withSnapshot({ memory: { ...memory, pressure: 'warning' } }),
@@ -208,11 +156,6 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
     { memory, ...measuring, powerFigures: { combinedWatts: 41.3 } },
     { preferences: { ...defaultPreferences, showTitle: true } },
   ),
-  'power that is not reported': withSnapshot({ memory, ...measuring, powerFigures: {} }, { isMac: true }),
-  'power that sudo does not allow': withSnapshot(
-    { power: { state: 'failed', message: '', source: 'powermetrics' } },
-    { isMac: true },
-  ),
   'the cluster is away': withSnapshot(cluster({ state: 'offline', message: 'The API server does not answer.' })),
   'macOS keeps the agent from the local network': withSnapshot(
     cluster({ state: 'offline', cause: 'localNetwork', message: deniedSentence('192.168.1.10') }),
@@ -223,32 +166,6 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
       services: [],
     },
     { contexts: { problem: 'There is no kubeconfig at /home/me/.kube/config.' } },
-  ),
-  'lists that were not answered yet': withSnapshot({}, { contexts: undefined, hostAddresses: undefined }),
-  'a host address that a person chose': withSnapshot(
-    {},
-    {
-      hostAddresses: {
-        automatic: false,
-        message: '100.64.0.10: chosen by a person.',
-        addresses: [
-          { address: '192.168.1.20', interface: 'en0', inUse: false },
-          { address: '100.64.0.10', interface: 'utun4', inUse: true },
-        ],
-      },
-    },
-  ),
-  'no host address': withSnapshot(
-    {},
-    {
-      hostAddresses: {
-        automatic: true,
-        message: 'No address can be published: this machine is in no network.',
-        addresses: [
-          { address: '127.0.0.1', interface: 'lo0', inUse: false, unfit: 'no other machine can answer to it' },
-        ],
-      },
-    },
   ),
   'a command that was refused': withSnapshot(
     { services: [] },
@@ -264,5 +181,32 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
       },
     },
   ),
-  ...appMenuScenes,
+  'the agent is another program': withSnapshot({ services: [] }, { isHere: false }),
+  'the first model serves, and the login item is offered': withSnapshot(
+    {},
+    { loginItem: 'not-registered', offersLoginItem: true },
+  ),
+  'a newer app is downloaded': withSnapshot(
+    { services: [] },
+    {
+      update: {
+        step: 'downloading',
+        version: '1.2.3',
+        doneBytes: 52_400_000,
+        totalBytes: 131_000_000,
+        bytesPerSecond: 9_000_000,
+      },
+    },
+  ),
+  'its command is linked': withSnapshot(
+    { services: [] },
+    { commandLink: { state: 'linked', file: '/usr/local/bin/metal-agent' } },
+  ),
+  'no agent answers': sampleView({ snapshot: undefined, problem: 'No agent is running on the state folder.' }),
+  'preferences that cannot be used': sampleView({
+    snapshot: undefined,
+    isBroken: true,
+    preferences: undefined,
+    problem: `The preferences /state/preferences.json cannot be used: "showTitle" must be true or false; ${'repair it, '.repeat(10)}or choose Reset preferences in the menu.`,
+  }),
 }

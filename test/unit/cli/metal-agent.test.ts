@@ -5,6 +5,7 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { afterEach, expect, test } from 'vitest'
 import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
+import { main } from '../../../src/cli/main.ts'
 import { LinkError } from '../../../src/contract/client.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import { serveOnSocket } from '../../../src/serve/socket-server.ts'
@@ -19,20 +20,24 @@ afterEach(async () => {
 
 const root = path.resolve(import.meta.dirname, '../../..')
 
-/** The command as a process of its own, with nothing of our environment. */
-async function metalAgent(...args: string[]) {
-  const { exitCode, stdout, stderr } = await execa(
-    process.execPath,
-    [path.join(root, 'src/cli/metal-agent.ts'), ...args],
-    {
-      reject: false,
-      extendEnv: false,
-      env: { HOME: '/nowhere', PATH: '/nowhere', LANG: 'C.UTF-8', TMPDIR: tmpdir() },
-      stdin: 'ignore',
-    },
-  )
-  return { exitCode, stdout, stderr }
+/** The command in this process, with nothing of our environment but what is given. */
+async function metalAgentWith(env: NodeJS.ProcessEnv, ...args: string[]) {
+  let stdout = ''
+  let stderr = ''
+  const exitCode = await main(args, {
+    stdout: { write: (text: string) => void (stdout += text) },
+    stderr: { write: (text: string) => void (stderr += text) },
+    env,
+    platform: process.platform,
+    homeDir: '/nowhere',
+    temporaryDir: tmpdir(),
+    cwd: '/',
+    windowFolder: '/no/window',
+  })
+  return { exitCode, stdout: stdout.replace(/\n$/, ''), stderr: stderr.replace(/\n$/, '') }
 }
+
+const metalAgent = (...args: string[]) => metalAgentWith({ PATH: '/nowhere', LANG: 'C.UTF-8' }, ...args)
 
 async function agentIn(
   stateDir: string,
@@ -166,6 +171,12 @@ test.each([{ args: ['--version'] }, { args: ['-version'] }, { args: ['version'] 
   },
 )
 
+test('as a process of its own it says the same, and ends with the exit code', async () => {
+  const command = path.join(root, 'src/cli/metal-agent.ts')
+  const { exitCode, stdout, stderr } = await execa(process.execPath, [command, 'statsu'], { reject: false })
+  expect({ exitCode, stdout, stderr }).toEqual(await metalAgent('statsu'))
+})
+
 test('rights and add --yaml print without an agent: for what they are told, or for the current context', async () => {
   await using folder = await temporaryFolder()
   const nobody = ['--state-dir', folder.dir]
@@ -178,26 +189,23 @@ test('rights and add --yaml print without an agent: for what they are told, or f
   }
   await writeFile(kubeconfig, JSON.stringify({ apiVersion: 'v1', kind: 'Config', 'current-context': 'lab', ...parts }))
   const told = await metalAgent('rights', ...nobody, '--context', 'the rack', '--namespace', 'team-a')
-  const current = await execa(process.execPath, [path.join(root, 'src/cli/metal-agent.ts'), 'rights', ...nobody], {
-    env: { KUBECONFIG: kubeconfig },
-  })
-  const neither = await metalAgent('rights', ...nobody)
+  const current = await metalAgentWith({ KUBECONFIG: kubeconfig }, 'rights', ...nobody)
+  const neither = await metalAgentWith({ KUBECONFIG: path.join(folder.dir, 'none') }, 'rights', ...nobody)
   const added = await metalAgent('add', 'llama-3.1-8b', '--yaml', ...nobody)
   expect([told.exitCode, told.stdout]).toEqual([
     0,
     expect.stringMatching(/--context 'the rack' [^]*--namespace team-a rolebinding/),
   ])
   expect(current.stdout).toMatch(/kubectl --context lab auth whoami[^]*--namespace default rolebinding/)
-  expect([neither.exitCode, neither.stderr]).toEqual([2, expect.stringContaining('/nowhere/.kube/config')])
+  expect([neither.exitCode, neither.stderr]).toEqual([
+    2,
+    expect.stringContaining(`There is no kubeconfig at ${folder.dir}/none`),
+  ])
   expect([added.exitCode, added.stderr, added.stdout]).toEqual([0, '', expect.stringContaining('namespace: default')])
 })
 
 test.skipIf(process.getuid?.() !== 0)('the rule of sudo is for who called sudo, and never for root', async () => {
-  const dryRun = (SUDO_USER: string) =>
-    execa(process.execPath, [path.join(root, 'src/cli/metal-agent.ts'), 'power', 'install', '--dry-run'], {
-      env: { SUDO_USER },
-      reject: false,
-    })
+  const dryRun = (SUDO_USER: string) => metalAgentWith({ SUDO_USER }, 'power', 'install', '--dry-run')
   expect((await dryRun('nobody')).stdout).toMatch(/^nobody ALL/m)
   for (const name of ['', 'root', 'no such user']) expect((await dryRun(name)).exitCode).toBe(2)
 })
