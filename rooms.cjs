@@ -111,7 +111,6 @@ const faces = {
   power: [
     'energy',
     'macmon',
-    'panic-fuse',
     'power',
     'power-source',
     'powermetrics',
@@ -146,6 +145,7 @@ const faces = {
     'runtime-choice',
     'server-launches',
     'service-report',
+    'start-turns',
     'unload-reasons',
   ],
   runtimes: [

@@ -23,7 +23,7 @@ const builtAgent = ['test/support/built-agent/global-setup.ts']
 
 /**
  * Of the others: `popover`, `quit`, `waits` and `questions` run parts of the app inside of the test; `updates`, `first-start` and `first-run`
- * need an app that is installed and signed, and a macOS that puts another one in its place; `panic-fuse` and `supply` see notifications and
+ * need an app that is installed and signed, and a macOS that puts another one in its place; `supply` sees
  * blockers, which Electron tells nobody; `package` and `carriers` are about the package and the agent's carriers themselves.
  */
 const suitesOnElectron = [

@@ -29,11 +29,6 @@ export function nodeVerbCommands(context: VerbContext): Command[] {
     agentVerb('resume', 'undo a pause', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resumeNode' }),
     ),
-    agentVerb(
-      'serve-again',
-      'start the models that the agent holds back since this machine went down while models were running',
-      context,
-    ).action((options: unknown) => sendPlain(context, options, { name: 'serveAgain' })),
     agentVerb('resync', 'read everything in the cluster again', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resync' }),
     ),

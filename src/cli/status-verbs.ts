@@ -111,7 +111,7 @@ const shapes: Readonly<
 }
 
 function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
-  const { cluster, host, version, startedAt, now, notices, memory, power, powerFigures, supply, panicFuse } = snapshot
+  const { cluster, host, version, startedAt, now, notices, memory, power, powerFigures, supply } = snapshot
   const state = `${cluster.state} for ${formatAge(cluster.since, now)}`
   const place = host.address === undefined ? host.message : `published as ${host.address}`
   return [
@@ -130,9 +130,6 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ...(memory ? [['Memory', summaryWords.memory(memory)] satisfies [string, string]] : []),
     ...(power ? [['Power', powerLine(power, powerFigures)] satisfies [string, string]] : []),
     ...(supply ? [['Supply', supplyLine(supply)] satisfies [string, string]] : []),
-    ...(panicFuse
-      ? [['Held', `${panicFuse.message} To start them now: metal-agent serve-again`] satisfies [string, string]]
-      : []),
     ...notices.map((notice): [string, string] => ['Note', notice]),
   ]
 }

@@ -63,7 +63,6 @@ export const command = z.discriminatedUnion('name', [
   z.object({ name: z.literal('pauseNode') }),
   z.object({ name: z.literal('resumeNode') }),
   /** After the machine ended in disorder while models ran: lifts the hold that this caused, and starts all at once. */
-  z.object({ name: z.literal('serveAgain') }),
   z.object({
     name: z.literal('selectContext'),
     context: z.string().min(1).max(500),

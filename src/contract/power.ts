@@ -70,13 +70,3 @@ export const supplyLine = ({ source, charge, lowPowerMode, isPaused, isKeptAwake
 /** Whether it is worth a place where there is little: a battery that is charged is not. */
 export const isSupplyNews = ({ source, lowPowerMode, isKeptAwake }: SupplyView): boolean =>
   source === 'battery' || lowPowerMode || isKeptAwake
-
-/** Set while models start with care, since this machine ended in disorder while they ran. */
-export const panicFuseView = z.object({
-  /** `inTurn`: one after the other, the smallest first. `held`: those above half of the memory budget wait for a person as well. */
-  state: z.enum(['inTurn', 'held']),
-  since: z.iso.datetime(),
-  /** How it ended, and what that means for models now. */
-  message: z.string(),
-})
-export type PanicFuseView = z.infer<typeof panicFuseView>

@@ -33,7 +33,6 @@ export const serviceReasons = [
   'MemoryCheckFailed',
   'MemoryPressure',
   'MemoryExceeded',
-  'HeldAfterPanic',
   'StartsInTurn',
   'Held',
   'Paused',

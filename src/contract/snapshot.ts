@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { clusterView } from './cluster.ts'
 import { memoryFigures, memoryView } from './memory.ts'
 import { downloadView } from './models.ts'
-import { panicFuseView, powerFigures, powerView, supplyView } from './power.ts'
+import { powerFigures, powerView, supplyView } from './power.ts'
 import { runtimeView, runtimeWorkView } from './queries.ts'
 import { serviceFigures, serviceView } from './service.ts'
 
@@ -48,7 +48,6 @@ export const agentSnapshot = z.object({
   /** Absent where the system does not say, and nothing follows from it. */
   supply: supplyView.optional(),
   /** Absent while models start as usual. */
-  panicFuse: panicFuseView.optional(),
   /** What serves models here, as of the last look; absent before the first, and of an agent that does not tell. */
   runtimes: z.array(runtimeView).optional(),
   /** What is done with a runtime now, or was done last; absent where nothing was. */

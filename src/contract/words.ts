@@ -41,7 +41,6 @@ export const reasonWords: Readonly<Partial<Record<ServiceReason, string>>> = {
   MemoryCheckFailed: 'Need unknown',
   MemoryPressure: 'Memory is short',
   MemoryExceeded: 'Outgrew memory',
-  HeldAfterPanic: 'Waits for you',
   StartsInTurn: 'Waits its turn',
   Paused: 'Paused',
   Asleep: 'Asleep',
@@ -124,8 +123,6 @@ export const clusterWords = {
 export const sharedWords = {
   app: 'Metalbar',
   pause: 'Pause this machine',
-  serveAgain: 'Serve again',
-  startAll: 'Start all at once',
   ownWindow: 'Open in its own window',
   loginItem: 'Open at login',
   moveToApplications: 'Move to Applications',

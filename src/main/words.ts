@@ -216,7 +216,6 @@ export const questionWords = {
 
 /** Notifications: what icon and menu say too, and what is said once. */
 export const newsWords = {
-  held: 'Large models wait for you',
   titles: {
     crashes: (name: string) => `${name} keeps crashing`,
     exceeds: (name: string) => `${name} took more memory than it was granted`,

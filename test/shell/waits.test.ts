@@ -114,15 +114,6 @@ test('of the links that came before the app was ready the newest is followed', (
   expect(seen).toEqual([{ kind: 'view', view: 'models' }])
 })
 
-test('that models wait for a person is told although the first snapshot comes before the preferences', async () => {
-  const view = createAgentView('linux')
-  tellNews({ view, log: silentLog, prefer: () => Promise.resolve(), onAction: () => undefined })
-  const panicFuse = { state: 'held', since: '2026-11-23T10:00:00.000Z', message: 'It ended with a panic.' } as const
-  view.setState({ snapshot: sampleSnapshot({ panicFuse }) })
-  view.setState({ preferences: defaultPreferences })
-  await vi.waitFor(() => expect([...notifications.keys()]).toEqual(['held']), { timeout: 5_000 })
-})
-
 test.for(['will-redirect', 'will-attach-webview'])('a page is led nowhere by %s', (event) => {
   securePages()
   const { webContents } = new BrowserWindow({ width: 400, height: 300, show: false, webPreferences: { preload: '' } })

@@ -44,7 +44,7 @@ type TrialOptions = Pick<
   | 'idleMinuteMs'
   | 'leaveLimitMs'
   | 'memoryClock'
-  | 'fuseTrial'
+  | 'turnsTrial'
   | 'supplyEveryMs'
   | 'powerTrial'
 >

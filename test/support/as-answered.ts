@@ -46,8 +46,6 @@ async function isAsAnswered(agent: RunningAgent, command: Command, message: stri
       return agent.snapshot.host.paused
     case 'resumeNode':
       return !agent.snapshot.host.paused
-    case 'serveAgain':
-      return agent.snapshot.panicFuse === undefined
     case 'setHostAddress': {
       const answer = await agent.agent.query({ name: 'hostAddresses' })
       const isAutomatic = command.address === 'automatic'

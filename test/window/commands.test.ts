@@ -57,7 +57,6 @@ test.each([
   { scene: 'hold', button: 'Start', command: 'start' },
   { scene: 'crash', button: 'Restart', command: 'restart' },
   { scene: 'paused', button: 'Resume', command: 'resumeNode' },
-  { scene: 'held-after-panic', button: 'Serve again', command: 'serveAgain' },
 ] as const)('$button asks for $command', async ({ scene, button, command }) => {
   await using window = await show(scenes[scene])
   await window.page.getByRole('button', { name: button }).click()

@@ -3,7 +3,7 @@ import type { ShutdownRequest } from '../api/command.ts'
 import type { GatewayCommand } from '../gateway/gateway.ts'
 import type { EnergyOptions } from '../power/energy.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { FuseTimings } from '../power/panic-fuse.ts'
+import type { StartTurnsOptions } from '../reconcile/start-turns.ts'
 import type { Platform } from '../platform/platform.ts'
 import type { PowerOptions } from '../power/power.ts'
 import type { LivenessTimings } from '../servers/liveness.ts'
@@ -45,8 +45,8 @@ export interface AgentOptions {
   readonly idleMinuteMs?: number
   /** For tests and demonstrations: what is measured with, how long a look counts, and when its program hangs. */
   readonly powerTrial?: Partial<Pick<PowerOptions, 'platform' | 'commands' | 'source' | 'lookMs' | 'stallMs'>>
-  /** For tests: how long a machine has to live on after a start, and how soon models start after a disorderly end. */
-  readonly fuseTrial?: Partial<FuseTimings>
+  /** For tests: how soon models start after an unclean boot, and how long each serves before the next. */
+  readonly turnsTrial?: Pick<StartTurnsOptions, 'gatherMs' | 'servedMs'>
   /** For tests: how often work is counted while nobody looks. */
   readonly energyTrial?: Pick<EnergyOptions, 'countEveryMs'>
 }

@@ -173,9 +173,9 @@ export class Agent {
   }
 
   async #stop(): Promise<void> {
-    const { narrator, link, fuse, gateway } = this.#kept ?? {}
+    const { narrator, link, gateway } = this.#kept ?? {}
     narrator?.leave()
-    await fuse?.leaving()
+    await this.#rooms.ledger.leaving()
     await link?.stopDeciding()
     await link?.withdraw({ hasServers: this.#runningServers().length > 0 })
     await Promise.all([this.#rooms.servers.stopAll(), link?.sayStopped(this.#options.identity.displayName)])
@@ -193,7 +193,7 @@ export class Agent {
   }
 
   async #leave(): Promise<void> {
-    await this.#kept?.fuse.leaving()
+    await this.#rooms.ledger.leaving()
     await this.#kept?.link.stopDeciding()
     const kept = this.#runningServers()
     await Promise.all([this.#rooms.servers.letGo(), this.#rooms.daemons.letGo()])
@@ -255,13 +255,16 @@ export class Agent {
     }
   }
 
-  async #adopt({ fuse }: ControlRooms): Promise<void> {
+  async #adopt({ turns, history }: ControlRooms): Promise<void> {
     const { platform, log, settings } = this.#options
     const { ledger, servers } = this.#rooms
     const { stateDir } = settings
     const rules = (runtime: ServerRuntime) => launchRules(this.#settings, runtimes[runtime])
-    const onBoot = fuse.booted.bind(fuse)
-    this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules, onBoot }))
+    const onUncleanBoot = () => {
+      turns.begin()
+      history.add({ kind: 'machineEnded', message: turns.notice ?? '' })
+    }
+    this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules, onUncleanBoot }))
     servers.sweepRuns().catch((error: unknown) => log.warn('output of earlier servers not read', { error }))
   }
 

@@ -19,7 +19,6 @@ import { LeftPods } from '../doctor/from-cluster.ts'
 import { KubeconfigWatch } from '../kube/kubeconfig.ts'
 import { kubeconfigFiles, type PinnedContext } from '../kube/pinned-context.ts'
 import { countUnload, sessionCounters } from '../observability/metric-feeds.ts'
-import { PanicFuse } from '../power/panic-fuse.ts'
 import { Sleep } from '../power/sleep.ts'
 import { Supply } from '../power/supply.ts'
 import { servicePortsOf } from '../publishing/objects.ts'
@@ -31,6 +30,7 @@ import { type LearntFile, openLearnt } from '../publishing/relay-choice.ts'
 import { Visitors } from '../publishing/visitors.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { MemoryGuard } from '../reconcile/memory-guard.ts'
+import { StartTurns } from '../reconcile/start-turns.ts'
 import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
@@ -49,21 +49,13 @@ import { seesFigures } from '../../contract/client.ts'
 /** What a session with a cluster stands on, beside the machine's rooms. */
 interface SessionRooms extends Pick<
   Rooms,
-  | 'settings'
-  | 'unloadReasons'
-  | 'leftPods'
-  | 'history'
-  | 'address'
-  | 'fuse'
-  | 'supply'
-  | 'relays'
-  | 'gateway'
-  | 'visitors'
+  'settings' | 'unloadReasons' | 'leftPods' | 'history' | 'address' | 'supply' | 'relays' | 'gateway' | 'visitors'
 > {
   readonly pin: ContextPin
   readonly learnt: LearntFile
   readonly narrator: Narrator
   readonly guard: MemoryGuard
+  readonly turns: StartTurns
   readonly sleep: Sleep
   readonly apiKeys: ApiKeys
 }
@@ -129,7 +121,7 @@ export async function openControlRooms(context: ControlContext): Promise<Control
   evictionRoom(context, { unloadReasons, narrator })
   const address = addressRoom(context, { settings, history }, () => gateway?.routesChanged())
   firewallRoom(context)
-  const fuse = await fuseRoom(context, history)
+  const turns = turnsRoom(context)
   const supply = await supplyRoom(context)
   const sleep = sleepRoom(context, () => Promise.all([address.check(), supply.changed()]))
   const apiKeys = apiKeyRoom(context, () => gateway)
@@ -144,8 +136,8 @@ export async function openControlRooms(context: ControlContext): Promise<Control
       onChange: () => snapshots.changed(),
     }),
   )
-  const besides = { pin, learnt, narrator, guard, sleep, apiKeys }
-  const below = { settings, unloadReasons, leftPods, history, address, fuse, supply, relays, gateway, visitors }
+  const besides = { pin, learnt, narrator, guard, turns, sleep, apiKeys }
+  const below = { settings, unloadReasons, leftPods, history, address, supply, relays, gateway, visitors }
   const link = linkRoom(context, { ...besides, ...below })
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
@@ -155,7 +147,6 @@ export async function openControlRooms(context: ControlContext): Promise<Control
     leftPods.notice,
     learnt.notice,
     history.notice,
-    fuse.notice,
     ...unloadReasons.notices,
   ].filter((notice) => notice !== undefined)
   const reached: Rooms = {
@@ -347,21 +338,17 @@ function firewallRoom(context: ControlContext): void {
   snapshots.register(() => ({ notices: [firewall.notice] }))
 }
 
-/** Throws StateFileError. */
-async function fuseRoom(
-  { options, ends, snapshots, session, rooms: { servers, memory } }: ControlContext,
-  history: History,
-): Promise<PanicFuse> {
-  const { settings, platform, log, fuseTrial } = options
-  const fuse = ends.use(
-    await PanicFuse.open({
-      ...{ stateDir: settings.stateDir, platform, servers, memory, history, log, timings: fuseTrial },
+function turnsRoom({ options, ends, snapshots, session, rooms: { servers } }: ControlContext): StartTurns {
+  const turns = ends.use(
+    new StartTurns({
+      servers,
       enqueue: (key) => session()?.reconciler.enqueue(key),
       onChange: () => snapshots.changed(),
+      ...options.turnsTrial,
     }),
   )
-  snapshots.register(() => ({ panicFuse: fuse.view }))
-  return fuse
+  snapshots.register(() => ({ notices: [turns.notice] }))
+  return turns
 }
 
 async function supplyRoom(context: ControlContext): Promise<Supply> {
@@ -414,7 +401,7 @@ function linkRoom(context: ControlContext, kept: SessionRooms): ClusterLink {
     namespace: () => settings().namespace,
     onLeft: (isLeft) => {
       kept.narrator.forgetWhere(isLeft)
-      kept.fuse.forgetWhere(isLeft)
+      kept.turns.forgetWhere(isLeft)
       kept.apiKeys.forgetWhere(isLeft)
       kept.relays.forgetWhere(isLeft)
     },
@@ -465,7 +452,7 @@ function linkRoom(context: ControlContext, kept: SessionRooms): ClusterLink {
 
 function openSession(
   context: ControlContext,
-  { unloadReasons, narrator, guard, address, sleep, fuse, supply, gateway, apiKeys, relays, learnt }: SessionRooms,
+  { unloadReasons, narrator, guard, address, sleep, turns, supply, gateway, apiKeys, relays, learnt }: SessionRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -526,7 +513,7 @@ function openSession(
     servers,
     memory,
     unloadReasons,
-    fuse,
+    turns,
     narrator,
     launches,
     settings: {

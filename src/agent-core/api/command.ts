@@ -11,7 +11,6 @@ import type { LoginSources } from '../models/hub/token.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { Power, PowerOptions } from '../power/power.ts'
 import type { Supply } from '../power/supply.ts'
 import type { PublishedAddress } from '../publishing/host-address.ts'
@@ -35,7 +34,6 @@ import type { AgentSnapshot } from '../../contract/snapshot.ts'
 /** The rooms of the agent that commands and queries reach. */
 export interface Rooms {
   readonly unloadReasons: UnloadReasons
-  readonly fuse: PanicFuse
   readonly history: History
   readonly settings: PersonSettings
   readonly servers: Servers

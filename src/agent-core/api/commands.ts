@@ -4,7 +4,7 @@ import { reloadKubeconfig, selectContext } from './cluster-commands.ts'
 import { failed, type Known, knownService, type Outcome, refused, type Rooms } from './command.ts'
 import { deleteModel } from './delete-model.ts'
 import { cancelPull, pruneModels, pullModel, removeModel } from './model-commands.ts'
-import { cancelRuntimeChange, changeRuntime, pauseOrResume, resync, serveAgain, shutdown } from './node-commands.ts'
+import { cancelRuntimeChange, changeRuntime, pauseOrResume, resync, shutdown } from './node-commands.ts'
 import {
   bringBack,
   cancelDownload,
@@ -139,8 +139,6 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
     case 'pauseNode':
     case 'resumeNode':
       return pauseOrResume(rooms, command.name)
-    case 'serveAgain':
-      return serveAgain(rooms)
     case 'selectContext':
       return selectContext(rooms, command)
     case 'reloadKubeconfig':

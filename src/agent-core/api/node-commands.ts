@@ -36,13 +36,6 @@ export async function pauseOrResume(rooms: Rooms, name: 'pauseNode' | 'resumeNod
   return done(texts.done)
 }
 
-/** Lifts the hold that follows a crash of the machine while models ran. */
-export async function serveAgain({ fuse, history }: Rooms): Outcome {
-  if (!(await fuse.serveAgain())) return done('No model is held back: models start as usual.')
-  history.add({ kind: 'settingsChanged', message: 'Models that were held back are served again, on request.' })
-  return done('Models are served again: what was held back starts now, as far as memory allows.')
-}
-
 /** Looks at everything again, as after a wake. It begins once the answer is sent, which it would delay. */
 export function resync({ link }: Rooms): Outcome {
   if (!link.session) return Promise.resolve(refused(`There is no cluster to look at: ${link.view().message}`))

@@ -28,7 +28,6 @@ import {
   sessionColumns,
 } from './darwin-ps.ts'
 import { attemptAt, deniedSentence, isDenied, unreachableAddress } from './local-network.ts'
-import { hasPanicReportSince, panicReportFolder } from './panic-reports.ts'
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import {
   hostInterfaces,
@@ -220,10 +219,6 @@ export class DarwinPlatform implements Platform {
     const { stdout } = await this.#run(darwinCommands.sysctl, ['-n', 'kern.bootsessionuuid'])
     if (stdout.trim() === '') throw new PlatformError('sysctl does not say which boot this is.')
     return stdout.trim()
-  }
-
-  hasPanicReportSince(time: Date): Promise<boolean> {
-    return hasPanicReportSince(panicReportFolder, time)
   }
 
   async loginSession(): Promise<string | undefined> {

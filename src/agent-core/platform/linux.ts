@@ -173,10 +173,6 @@ export class LinuxPlatform implements Platform {
     })
   }
 
-  hasPanicReportSince(): Promise<boolean> {
-    return Promise.resolve(false)
-  }
-
   loginSession(): Promise<string | undefined> {
     return Promise.resolve(undefined)
   }

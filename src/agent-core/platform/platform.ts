@@ -127,8 +127,6 @@ export interface Platform {
   awakeProgram(): AwakeProgram | undefined
   /** Another after every boot: pids and start times of an earlier one mean nothing. */
   bootId(): Promise<string>
-  /** Whether the system reports a kernel panic at this time or later; false where it writes no such reports. */
-  hasPanicReportSince(time: Date): Promise<boolean>
   /** Another after every login at the screen; undefined where no user is logged in there. */
   loginSession(): Promise<string | undefined>
   /** `host`: only those that may get what is sent to this address; absent or 0.0.0.0 = all. */

@@ -390,8 +390,8 @@ export class ManagedService {
   }
 
   async #rest(reading: Reading, next: Plan, observed: Observation): Promise<Rest> {
-    const { unloadReasons, admission, fuse, publisher, servers, narrator, apiKeys } = this.#rooms
-    if (next.state !== 'starting' && !waitsForFuse.has(next.reason)) fuse.forget(this.key)
+    const { unloadReasons, admission, turns, publisher, servers, narrator, apiKeys } = this.#rooms
+    if (next.state !== 'starting' && next.reason !== 'StartsInTurn') turns.forget(this.key)
     if (next.forget && observed.desired.kind === 'gone') {
       admission.forget(this.key)
       publisher.forget(this.key)
@@ -466,8 +466,6 @@ const memoryReasons: ReadonlySet<string> = new Set<MemoryReason>([
   'MemoryCheckFailed',
   'MemoryPressure',
 ])
-
-const waitsForFuse: ReadonlySet<string> = new Set<StartObstacle>(['HeldAfterPanic', 'StartsInTurn'])
 
 /** Desired states in which a running server stays. */
 const keepsServing: ReadonlySet<Desired['kind']> = new Set(['serve', 'modelMissing', 'unreadable'])

@@ -62,7 +62,7 @@ export type Transition =
   | { readonly kind: 'modelMissing'; readonly message: string }
   | {
       readonly kind: 'notStarted'
-      readonly reason: 'InsufficientMemory' | 'MemoryCheckFailed' | 'RespawnBlocked' | 'HeldAfterPanic'
+      readonly reason: 'InsufficientMemory' | 'MemoryCheckFailed' | 'RespawnBlocked'
       readonly message: string
     }
   | { readonly kind: 'evicted'; readonly why: string; readonly message: string; readonly priority: string }
@@ -212,7 +212,6 @@ const troubles = new Set<ServiceReason>([
   'NoApiKey',
   'ClaimOverwritten',
   'ClusterDisagrees',
-  'HeldAfterPanic',
   'MemoryExceeded',
 ])
 

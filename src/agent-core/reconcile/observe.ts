@@ -37,7 +37,7 @@ type Rooms = Pick<
   | 'servers'
   | 'unloadReasons'
   | 'admission'
-  | 'fuse'
+  | 'turns'
   | 'hostAddress'
   | 'apiKeys'
   | 'door'
@@ -127,13 +127,13 @@ interface StartInputs {
 
 function startView(
   { desired, desiredServer, now }: Reading,
-  { settings, servers, admission, fuse }: Rooms,
+  { settings, servers, admission, turns }: Rooms,
   { key, starts }: ObservedService,
   { server, reach, isMoved }: StartInputs,
 ): Pick<Observation, 'beside' | 'instead' | 'obstacle'> {
   const cannotListen = listenObstacle(reach, now)
   const { beside, instead = cannotListen?.message, noMemory } = admission.view(key, desiredServer)
-  const obstacle = fuse.obstacleOf(key, desiredServer?.digest) ?? cannotListen ?? noMemory
+  const obstacle = turns.obstacleOf(key, desiredServer?.digest) ?? cannotListen ?? noMemory
   const runs = server.kind === 'ready' || server.kind === 'starting'
   const isReplaced =
     runs && desired.kind === 'serve' && (server.digest !== desired.digest || starts.isRestartAsked || isMoved)

@@ -1,7 +1,6 @@
 import { access, stat } from 'node:fs/promises'
 import type { Model } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { PanicFuse } from '../power/panic-fuse.ts'
 import type { Admission } from './admission.ts'
 import { scaledToZero } from './desired.ts'
 import type { ServerFiles } from './model-request.ts'
@@ -11,6 +10,7 @@ import type { ServerView } from './plan/observation.ts'
 import type { DesiredServer, Reading } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
 import { isOnItsWay, serverView, type StartFailure } from './server-view.ts'
+import type { StartTurns } from './start-turns.ts'
 import type { Need } from './sizing.ts'
 import { unknownDigest } from '../servers/adoption.ts'
 import type { StopOptions } from '../servers/served-model.ts'
@@ -45,8 +45,8 @@ export interface ServerStartsOptions {
     'need' | 'prepare' | 'wouldFit' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'
   >
   readonly omlxClaims: Pick<OmlxClaims, 'admitted'>
-  readonly fuse: Pick<PanicFuse, 'ask' | 'isNews' | 'forget'>
-  readonly narrator: Pick<Narrator, 'tell' | 'startFailed' | 'notStarted'>
+  readonly turns: Pick<StartTurns, 'ask' | 'forget'>
+  readonly narrator: Pick<Narrator, 'tell' | 'startFailed'>
   readonly log: Logger
   readonly enqueue: () => void
   /** The agent is ending and decides nothing more. */
@@ -147,12 +147,14 @@ export class ServerStarts {
     const need = await this.#needOf(prepared)
     // What asks now would wait, or have its turn, for ever.
     if (this.#options.isStopped()) return true
-    if (role === 'current' && this.#isHeldBack(desiredServer, need.estimate?.total)) return true
+    // A server beside one that serves was safe before.
+    const mayWait = role === 'current'
+    if (mayWait && this.#options.turns.ask(key, desiredServer.digest, need.estimate?.total)) return true
     try {
       await this.#startWhereItFits(role, prepared, executable, need)
     } catch (error) {
       // It has its turn, which others wait for.
-      this.#options.fuse.forget(key)
+      this.#options.turns.forget(key)
       throw error
     }
     return true
@@ -257,16 +259,6 @@ export class ServerStarts {
     const { key, launches, admission } = this.#options
     const of = await launches.needKey(prepared)
     return admission.need(key, of, () => launches.sizeUp(prepared, of))
-  }
-
-  /** After the machine ended in disorder; a server beside one that serves was safe before. */
-  #isHeldBack({ digest }: DesiredServer, needBytes: number | undefined): boolean {
-    const { key, fuse, narrator } = this.#options
-    const obstacle = fuse.ask(key, digest, needBytes)
-    if (obstacle?.reason === 'HeldAfterPanic' && fuse.isNews(key)) {
-      narrator.notStarted(key, obstacle.reason, obstacle.message)
-    }
-    return obstacle !== undefined
   }
 
   #failed(role: 'current' | 'successor', digest: string, startFailure: StartFailure): void {

@@ -5,7 +5,7 @@ import type { ApiKeys } from '../gateway/api-keys.ts'
 import type { DoorState } from '../gateway/doors.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { PanicFuse } from '../power/panic-fuse.ts'
+import type { StartTurns } from './start-turns.ts'
 import type { PortPolicy } from '../servers/launch.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { WaysToPublish } from '../publishing/ways.ts'
@@ -38,7 +38,7 @@ export interface ServiceRooms {
   readonly memory: Pick<Memory, 'view'>
   readonly unloadReasons: UnloadReasons
   readonly admission: Admission
-  readonly fuse: Pick<PanicFuse, 'ask' | 'isNews' | 'obstacleOf' | 'forget'>
+  readonly turns: Pick<StartTurns, 'ask' | 'obstacleOf' | 'forget'>
   readonly narrator: Narrator
   readonly launches: ServerLaunches
   readonly names: Pick<ServiceNames, 'sharing'>

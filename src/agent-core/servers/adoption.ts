@@ -28,8 +28,8 @@ export interface AdoptionOptions {
   readonly log: Logger
   readonly stateDir: string
   readonly rules: (runtime: ServerRuntime) => GeneralRules
-  /** What the ledger had, before anything of it is forgotten. */
-  readonly onBoot?: (boot: { readonly bootId: string; readonly starts: LedgerContent['entries'] }) => Promise<void>
+  /** Servers ran when the machine went down, and the agent had not been asked to end before. */
+  readonly onUncleanBoot?: () => void
 }
 
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */
@@ -41,9 +41,10 @@ const killLimitMs = 2_000
  */
 export async function adoptServers(options: AdoptionOptions): Promise<string[]> {
   const { ledger, servers, log, rules } = options
-  const { entries, notice } = await loaded(options)
+  const content = await loaded(options)
+  const { entries, notice } = content
   const notices = notice === undefined ? [] : [notice]
-  await options.onBoot?.({ bootId: (await ledger.host()).bootId, starts: entries })
+  if (wasCutShort(content, await ledger.host())) options.onUncleanBoot?.()
   let sight: Sight
   try {
     sight = await look(options)
@@ -66,6 +67,10 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
   const left = await Promise.all(reap.map((leftover) => ended(leftover, options)))
   return [...notices, ...left.filter((sentence) => sentence !== undefined)]
 }
+
+/** Where the system does not identify its boots, nothing is known of their ends. */
+const wasCutShort = ({ entries, leftIn }: LedgerContent, now: HostSession): boolean =>
+  now.bootId !== '' && entries.some(({ bootId }) => !['', now.bootId, leftIn].includes(bootId))
 
 async function loaded({ ledger, log }: AdoptionOptions): Promise<LedgerContent> {
   try {

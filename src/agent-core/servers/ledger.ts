@@ -86,7 +86,12 @@ export const ledgersIn = (stateDir: string) => ({
   daemons: join(daemonsFolder(stateDir), 'ledger.json'),
 })
 
-const ledgerFile = z.object({ schema: z.literal(1), servers: z.array(ledgerEntry) })
+const ledgerFile = z.object({
+  schema: z.literal(1),
+  servers: z.array(ledgerEntry),
+  /** The boot in which the agent was asked to end while servers ran, as an orderly shutdown does. */
+  leftIn: z.string().max(200).optional(),
+})
 
 /** The servers that a ledger names with their processes; none where its text cannot be understood. */
 export const ledgerProcesses = (text: string) =>
@@ -108,6 +113,8 @@ export interface LedgerOptions {
 
 export interface LedgerContent {
   readonly entries: readonly LedgerEntry[]
+  /** See the file's `leftIn`. */
+  readonly leftIn?: string | undefined
   /** What a person should know, such as that the file could not be read. */
   readonly notice: string | undefined
 }
@@ -130,6 +137,8 @@ export class Ledger {
   #host: Promise<HostSession> | undefined
   #writing: Promise<void> = Promise.resolve()
   #next: Promise<void> | undefined
+  /** Written with every change from then on. */
+  #leftIn: string | undefined
   #closed = false
   #failing = false
 
@@ -147,7 +156,7 @@ export class Ledger {
     const notice =
       aside &&
       `The ledger of running servers ${file} could not be read and was set aside as ${aside}: the agent searched the running processes instead.`
-    return { entries, notice }
+    return { entries, leftIn: value?.leftIn, notice }
   }
 
   /** Boot and login of this host; read once. */
@@ -238,6 +247,16 @@ export class Ledger {
     this.#inBackground(this.#save())
   }
 
+  /**
+   * The agent was asked to end: an end of the machine that follows is an orderly one. Resolves when it is written, since a machine that is
+   * shut down may not wait for more. Never rejects.
+   */
+  async leaving(): Promise<void> {
+    if (this.#entries.size === 0) return
+    this.#leftIn = (await this.host()).bootId
+    await this.#save().catch((error: unknown) => this.#complain(error))
+  }
+
   /** Writes what is not written yet; nothing is written afterwards. */
   async close(): Promise<void> {
     this.#closed = true
@@ -273,7 +292,11 @@ export class Ledger {
 
   async #write(): Promise<void> {
     const { file } = this.#options
-    const content: z.infer<typeof ledgerFile> = { schema: 1, servers: [...this.#entries.values()] }
+    const content: z.infer<typeof ledgerFile> = {
+      schema: 1,
+      servers: [...this.#entries.values()],
+      leftIn: this.#leftIn,
+    }
     await writeFileAtomic(file, `${JSON.stringify(content)}\n`, { mode: 0o600 })
     await syncFolder(dirname(file))
     this.#failing = false

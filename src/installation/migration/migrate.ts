@@ -262,7 +262,7 @@ async function untilLive({ ownAgent, signal }: MigrationWorld): Promise<void> {
 /** A server that cannot start for one of these reasons does not serve a minute later either. */
 const failures = new Set<ServiceReason>([
   ...(['FetchFailed', 'StartFailed', 'CrashLooping', 'Refused', 'ExtraArgsRejected', 'EnvironmentRejected'] as const),
-  ...(['ModelMissing', 'ServiceNameTaken', 'NoHostAddress', 'HeldAfterPanic', 'MemoryExceeded'] as const),
+  ...(['ModelMissing', 'ServiceNameTaken', 'NoHostAddress', 'MemoryExceeded'] as const),
   'ClaimOverwritten',
 ])
 

@@ -25,7 +25,7 @@ export const stateNames = {
       'holds.json',
       'memory.json',
     ],
-    ...['history.jsonl', 'panic-fuse.json', 'model-store.json', 'log-file.json', 'update.json', 'probes.json'],
+    ...['history.jsonl', 'model-store.json', 'log-file.json', 'update.json', 'probes.json'],
     // `versions` has the copies of the command that the service starts.
     // `runtimes` has those that were installed below this folder.
     // `daemons` has what belongs to those that the agent starts.

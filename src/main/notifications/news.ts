@@ -37,8 +37,6 @@ export interface Watched {
     /** When a loss of the cluster was last reported, this one or an earlier one. */
     readonly lossReportedAt?: number
   }
-  /** Since when large models wait for a person, after this machine ended in disorder. */
-  readonly heldSince: string | undefined
 }
 
 /** A router that restarts, or a connection that is re-established, is no reason to notify a person. */
@@ -54,7 +52,7 @@ export const lossDueAt = ({
 }: Watched['cluster']): number | undefined =>
   lostAt === undefined || isLossReported ? undefined : Math.max(lostAt + lossAfterMs, lossReportedAt + lossAgainMs)
 
-/** What is new since the last snapshot. What is there when the first one comes is no news, but for models that wait for a person. */
+/** What is new since the last snapshot. What is there when the first one comes is no news. */
 export function newsIn(
   before: Watched | undefined,
   snapshot: AgentSnapshot,
@@ -62,25 +60,14 @@ export function newsIn(
 ): { readonly watched: Watched; readonly news: readonly News[] } {
   const troubles = troublesAfter(before, snapshot)
   const cluster = clusterAfter(before, snapshot, nowMs)
-  const heldSince = snapshot.panicFuse?.state === 'held' ? snapshot.panicFuse.since : undefined
-  const watched: Watched = { bootId: snapshot.bootId, troubles, cluster, heldSince }
-  const held = heldSince === undefined || heldSince === before?.heldSince ? [] : [heldNews(snapshot)]
-  if (!before) return { watched, news: held }
+  const watched: Watched = { bootId: snapshot.bootId, troubles, cluster }
+  if (!before) return { watched, news: [] }
   const news = snapshot.services.flatMap((service) => {
     const trouble = troubles.get(service.uid)
     return trouble === undefined || trouble === before.troubles.get(service.uid) ? [] : [newsOf(service, trouble)]
   })
-  return { watched, news: [...held, ...news, ...clusterNews(before.cluster, cluster, snapshot)] }
+  return { watched, news: [...news, ...clusterNews(before.cluster, cluster, snapshot)] }
 }
-
-/** Shown from the first snapshot on, since the machine has restarted in between. */
-const heldNews = ({ panicFuse }: AgentSnapshot): News => ({
-  id: 'held',
-  title: newsWords.held,
-  body: sentence(panicFuse?.message ?? '', maxBodyBytes),
-  click: { kind: 'open' },
-  button: { label: sharedWords.serveAgain, action: { kind: 'command', command: { name: 'serveAgain' } } },
-})
 
 function troublesAfter(before: Watched | undefined, snapshot: AgentSnapshot): Map<string, Trouble> {
   const after = new Map<string, Trouble>()

@@ -102,7 +102,6 @@ const troublingReasons: ReadonlySet<ServiceReason> = new Set([
   'ClusterDisagrees',
   'InsufficientMemory',
   'MemoryCheckFailed',
-  'HeldAfterPanic',
   'MemoryExceeded',
 ])
 

@@ -28,7 +28,6 @@ export function menuOf(view: AgentView): MenuEntry[] {
     answerEntries(view),
     loginOfferEntries(view),
     snapshot ? modelEntries(snapshot) : [],
-    snapshot ? fuseEntries(snapshot) : [],
     snapshot ? nodeEntries(view, snapshot.host.paused) : [],
     appEntries(view),
   ])
@@ -61,13 +60,6 @@ function answerEntries({ answer }: AgentView): MenuEntry[] {
     ...lines(answer.message),
     ...(instead ? [line(instead.label, { kind: 'command', command: instead.command })] : []),
   ]
-}
-
-/** The machine ended in disorder while models ran. */
-function fuseEntries({ panicFuse }: AgentSnapshot): MenuEntry[] {
-  if (panicFuse === undefined) return []
-  const label = panicFuse.state === 'held' ? sharedWords.serveAgain : sharedWords.startAll
-  return [...lines(panicFuse.message), line(label, { kind: 'command', command: { name: 'serveAgain' } })]
 }
 
 function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {

@@ -19,7 +19,6 @@ export function Banners() {
   return (
     <>
       {host.paused && <Paused />}
-      <HeldAfterPanic />
       <Answer about="node" />
       {host.address === undefined && (
         <Banner tone="warn">
@@ -32,24 +31,6 @@ export function Banners() {
         </Banner>
       ))}
     </>
-  )
-}
-
-/** Models start with care, since this machine ended while they ran. */
-function HeldAfterPanic() {
-  const fuse = useSnapshot((snapshot) => snapshot.panicFuse)
-  if (fuse === undefined) return null
-  return (
-    <Banner
-      tone="warn"
-      actions={
-        <AskButton look="prominent" about="node" command={{ name: 'serveAgain' }}>
-          {fuse.state === 'held' ? sharedWords.serveAgain : sharedWords.startAll}
-        </AskButton>
-      }
-    >
-      <Sentence text={fuse.message} />
-    </Banner>
   )
 }
 

@@ -34,7 +34,6 @@ const commands: { readonly [N in CommandName]: Extract<CommandInput, { name: N }
   resync: { name: 'resync' },
   pauseNode: { name: 'pauseNode' },
   resumeNode: { name: 'resumeNode' },
-  serveAgain: { name: 'serveAgain' },
   selectContext: { name: 'selectContext', context: 'lab «zwei» ✓' },
   reloadKubeconfig: { name: 'reloadKubeconfig' },
   setHostAddress: { name: 'setHostAddress', address: '192.168.1.20' },

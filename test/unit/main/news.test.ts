@@ -113,28 +113,6 @@ describe('of a service', () => {
   })
 })
 
-describe('of models that wait for a person after a panic', () => {
-  const fuse = (state: 'held' | 'inTurn', since: string) =>
-    sampleSnapshot({
-      services: [],
-      panicFuse: { state, since: `2026-01-0${since}T00:00:00.000Z`, message: 'It ended.' },
-    })
-
-  test('is told from the first snapshot on, once each time, with what ends it', () => {
-    const none = sampleSnapshot({ services: [] })
-    const first = fuse('held', '1')
-    expect(told([first, first, none, fuse('inTurn', '2'), fuse('held', '3')])).toEqual(
-      Array.from({ length: 2 }, () => ({
-        id: 'held',
-        title: 'Large models wait for you',
-        body: 'It ended.',
-        click: { kind: 'open' },
-        button: { label: 'Serve again', action: { kind: 'command', command: { name: 'serveAgain' } } },
-      })),
-    )
-  })
-})
-
 describe('of the cluster', () => {
   const [live, away] = [withCluster('live'), withCluster('offline')]
   test.for<[string, readonly (readonly [AgentSnapshot, number])[], readonly string[]]>([

@@ -1,8 +1,7 @@
-import { mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { DarwinPlatform } from '../../../src/agent-core/platform/darwin.ts'
-import { hasPanicReportSince } from '../../../src/agent-core/platform/panic-reports.ts'
 import { powerSupply } from '../../../src/agent-core/platform/sysfs-power.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -117,27 +116,4 @@ describe('what a machine with Linux runs on', () => {
       wanted,
     )
   })
-})
-
-test('a panic is reported by a file of its kind that is no older than what is asked for', async () => {
-  await using folder = await temporaryFolder()
-  const since = new Date('2026-11-23T06:00:00Z')
-  const has = () => hasPanicReportSince(folder.dir, since)
-  const add = async (name: string, at: string) => {
-    await writeFile(join(folder.dir, name), '{}')
-    await utimes(join(folder.dir, name), new Date(at), new Date(at))
-  }
-  await add('panic-full-2026-11-23-055900.0002.panic', '2026-11-23T05:59:00Z')
-  await add('llama-server-2026-11-23-060100.ips', '2026-11-23T06:01:00Z')
-  expect(await has()).toBe(false)
-  await add('panic-full-2026-11-23-060100.0002.panic', '2026-11-23T06:01:00Z')
-  expect(await has()).toBe(true)
-  expect(await hasPanicReportSince(join(folder.dir, 'nowhere'), since)).toBe(false)
-})
-
-test('a report that is gone by the time it is looked at keeps no other from being seen', async () => {
-  await using folder = await temporaryFolder()
-  await symlink(join(folder.dir, 'nowhere'), join(folder.dir, 'Kernel_2026-11-23-055900_mac.panic'))
-  await writeFile(join(folder.dir, 'panic-full-2026-11-23-060100.0002.panic'), '{}')
-  expect(await hasPanicReportSince(folder.dir, new Date('2026-11-23T06:00:00Z'))).toBe(true)
 })

@@ -191,11 +191,6 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     { events: ['InsufficientMemory: Needs 24 GB.'] },
   ],
   [
-    'a large model after a panic',
-    { kind: 'notStarted', reason: 'HeldAfterPanic', message: 'It ended.' },
-    { events: ['HeldAfterPanic: It ended.'] },
-  ],
-  [
     'an eviction',
     { kind: 'evicted', why: 'It is idle.', message: 'Evicted: it is idle.', priority: 'low' },
     {

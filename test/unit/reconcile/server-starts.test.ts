@@ -47,8 +47,8 @@ const optionsIn = (room: ServerRoom): ServerStartsOptions => ({
     notStarted: () => undefined,
   },
   omlxClaims: { admitted: () => undefined },
-  fuse: { ask: () => undefined, isNews: () => true, forget: () => undefined },
-  narrator: { tell: () => undefined, startFailed: () => undefined, notStarted: () => undefined },
+  turns: { ask: () => undefined, forget: () => undefined },
+  narrator: { tell: () => undefined, startFailed: () => undefined },
   log: silentLog,
   enqueue: () => undefined,
   isStopped: () => false,
@@ -78,8 +78,8 @@ test('a restart that was under way is still asked for when its new server is dro
 
 test('where nothing is decided any more no start asks for its turn', async () => {
   await using room = await ServerRoom.create()
-  const ask = vi.fn<ServerStartsOptions['fuse']['ask']>()
-  const starts = startsIn(room, { fuse: { ask, isNews: () => true, forget: () => undefined }, isStopped: () => true })
+  const ask = vi.fn<ServerStartsOptions['turns']['ask']>()
+  const starts = startsIn(room, { turns: { ask, forget: () => undefined }, isStopped: () => true })
   await starts.start('current', { model }, desiredServer('digest-1'), file)
   expect(ask).not.toHaveBeenCalled()
 })
@@ -88,13 +88,13 @@ test.each(['prepare', 'admit'] as const)(
   'a start that breaks at %s gives back its turn, which others wait for',
   async (part) => {
     await using room = await ServerRoom.create()
-    const forget = vi.fn<ServerStartsOptions['fuse']['forget']>()
+    const forget = vi.fn<ServerStartsOptions['turns']['forget']>()
     const { admission } = optionsIn(room)
     const breaks = () => {
       throw new Error('It breaks.')
     }
     const starts = startsIn(room, {
-      fuse: { ask: () => undefined, isNews: () => true, forget },
+      turns: { ask: () => undefined, forget },
       admission: { ...admission, [part]: breaks },
     })
     await expect(starts.start('current', { model }, desiredServer('digest-1'), file)).rejects.toThrow('It breaks.')

@@ -151,7 +151,7 @@ export interface PublicationView {
 export type MemoryReason = Extract<ServiceReason, 'InsufficientMemory' | 'MemoryCheckFailed' | 'MemoryPressure'>
 
 /** Why a server may not be started now. */
-export type StartObstacle = MemoryReason | 'HeldAfterPanic' | 'StartsInTurn'
+export type StartObstacle = MemoryReason | 'StartsInTurn'
 
 /** Where it would listen, a server would be of no use, or open to all. */
 export type ListenObstacle = 'NoHostAddress' | 'NoApiKey'

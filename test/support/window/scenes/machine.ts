@@ -60,18 +60,12 @@ export const machineScenes = {
         }),
       ),
   },
-  'held-after-panic': {
-    says: ['This machine went down with a kernel panic', 'Serve again', 'on battery, 84 %, Low Power Mode'],
+  'on-battery': {
+    says: ['on battery, 84 %, Low Power Mode'],
     agent: () =>
       new FakeAgent(
         sampleSnapshot({
           services: [ready],
-          panicFuse: {
-            state: 'held',
-            since: '2026-01-02T03:00:00.000Z',
-            message:
-              'This machine went down with a kernel panic while models were running: models that need more than half of the memory budget do not start until you run metal-agent serve-again or choose Serve again. Waiting: default/llama-70b.',
-          },
           supply: { source: 'battery', charge: 0.84, lowPowerMode: true, isPaused: false, isKeptAwake: false },
         }),
       ),
