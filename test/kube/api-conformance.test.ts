@@ -233,20 +233,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       })
     })
 
-    test('a Service may start with a digit, and have at most 63 characters', async () => {
-      expect((await post('services', service(fresh('7b')))).status).toBe(201)
-      const name = 'x'.repeat(64)
-      expect(refusal(await post('services', service(name)))).toMatchObject({
-        status: 422,
-        message: `Service "${name}" is invalid: metadata.name: Invalid value: "${name}": must be no more than 63 characters`,
-      })
-    })
-
-    test('an InferenceService may have a name that no Service can have', async () => {
-      const name = `${'long-name.'.repeat(6)}${fresh('isvc')}`
-      expect((await post('inferenceservices', inferenceService(name))).status).toBe(201)
-    })
-
     test('a dry run answers like the real thing and leaves nothing', async () => {
       const name = fresh('slice')
       const answer = await post('endpointslices', slice(name), 'dryRun=All')
@@ -267,16 +253,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
         reason: 'Invalid',
         message: `EndpointSlice.discovery.k8s.io "${name}" is invalid: endpoints[0].addresses[0]: Invalid value: "${address}": ${why}`,
       })
-    })
-
-    test('one without endpoints and ports is fine', async () => {
-      expect((await post('endpointslices', slice(fresh('slice')))).status).toBe(201)
-    })
-
-    test('two names for one port number are fine', async () => {
-      const ports = ['http', 'metrics'].map((name) => ({ name, port: 40_000, protocol: 'TCP' }))
-      const name = fresh('slice')
-      expect((await post('endpointslices', { ...slice(name, '192.0.2.1'), ports })).status).toBe(201)
     })
 
     test('the address type cannot be changed', async () => {
@@ -361,33 +337,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
         versionOf(once),
       )
     })
-
-    test('a JSON patch whose test of the uid fails is refused', async () => {
-      const name = fresh('isvc')
-      await post('inferenceservices', inferenceService(name))
-      const answer = await world().http.request({
-        method: 'PATCH',
-        path: `${collection('inferenceservices')}/${name}`,
-        contentType: 'application/json-patch+json',
-        body: [
-          { op: 'test', path: '/metadata/uid', value: staleUid },
-          { op: 'replace', path: '/spec/replicas', value: 0 },
-        ],
-      })
-      expect([answer.status, bodyOf(await get('inferenceservices', name)).spec]).toMatchObject([422, { replicas: 1 }])
-    })
-
-    test('an unknown kind of patch is refused', async () => {
-      const name = fresh('isvc')
-      await post('inferenceservices', inferenceService(name))
-      const answer = await world().http.request({
-        method: 'PATCH',
-        path: `${collection('inferenceservices')}/${name}`,
-        contentType: 'application/strategic-merge-patch+json',
-        body: {},
-      })
-      expect([answer.status, bodyOf(answer).reason]).toEqual([415, 'UnsupportedMediaType'])
-    })
   })
 
   describe('PUT', () => {
@@ -396,23 +345,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       const created = await post('inferenceservices', inferenceService(name))
       await merge('inferenceservices', name, { spec: { replicas: 2 } })
       expect((await put('inferenceservices', name, created.body)).status).toBe(409)
-    })
-
-    test('a custom resource needs a resourceVersion', async () => {
-      const name = fresh('isvc')
-      await post('inferenceservices', inferenceService(name))
-      const answer = await put('inferenceservices', name, inferenceService(name))
-      expect([answer.status, bodyOf(answer).message]).toEqual([
-        422,
-        expect.stringContaining('metadata.resourceVersion: Invalid value: 0'),
-      ])
-    })
-
-    test('a Service keeps its address', async () => {
-      const name = fresh('service')
-      const created = await post('services', service(name))
-      const answer = await put('services', name, { ...service(name), metadata: { name, labels: { a: 'b' } } })
-      expect([answer.status, bodyOf(answer).spec?.['clusterIP']]).toEqual([200, bodyOf(created).spec?.['clusterIP']])
     })
   })
 
@@ -424,19 +356,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
         metadata: { name, resourceVersion: '12345' },
       })
       expect([answer.status, (await get('endpointslices', name)).status]).toEqual([201, 200])
-    })
-
-    test('with a uid it creates nothing', async () => {
-      const name = fresh('slice')
-      expect(
-        refusal(await apply('endpointslices', name, { ...slice(name), metadata: { name, uid: staleUid } })),
-      ).toMatchObject({
-        status: 409,
-        reason: 'Conflict',
-        message: expect.stringContaining(
-          `uid mismatch: the provided object specified uid ${staleUid}, and no existing object was found`,
-        ) as string,
-      })
     })
 
     test('a stale resourceVersion is a conflict, another uid without one is invalid', async () => {
@@ -454,13 +373,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       expect([stale.status, foreign.status]).toEqual([409, 422])
     })
 
-    test('two agents under one field manager overwrite each other silently', async () => {
-      const name = fresh('slice')
-      await apply('endpointslices', name, slice(name, '192.0.2.1'))
-      const answer = await apply('endpointslices', name, slice(name, '192.0.2.2'))
-      expect(answer.body).toMatchObject({ endpoints: [{ addresses: ['192.0.2.2'] }] })
-    })
-
     test('after a POST by the same manager it conflicts with that POST; force takes over, a stale resourceVersion does not', async () => {
       const name = fresh('slice')
       const { resourceVersion } = metadataOf(await post('endpointslices', slice(name, '192.0.2.1')))
@@ -476,29 +388,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       expect(bodyOf(conflict).message).toBe(
         'Apply failed with 1 conflict: conflict with "metalbar" using discovery.k8s.io/v1: .endpoints',
       )
-    })
-
-    test('what a manager no longer applies goes, unless another has it too', async () => {
-      const name = fresh('slice')
-      const labelled = (labels: Record<string, string>) => ({ ...slice(name, '192.0.2.1'), metadata: { name, labels } })
-      await apply('endpointslices', name, labelled({ mine: '1', shared: '1' }))
-      await apply('endpointslices', name, labelled({ shared: '1' }), { manager: 'other' })
-      const answer = await apply('endpointslices', name, labelled({}))
-      expect(metadataOf(answer).labels).toEqual({ shared: '1' })
-    })
-
-    test('without a field manager it is refused', async () => {
-      const name = fresh('slice')
-      const answer = await world().http.request({
-        method: 'PATCH',
-        path: `${collection('endpointslices')}/${name}`,
-        body: slice(name),
-        contentType: 'application/apply-patch+yaml',
-      })
-      expect([answer.status, bodyOf(answer).message]).toEqual([
-        422,
-        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-      ])
     })
 
     test('the same again makes no new version', async () => {
@@ -591,44 +480,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
         { type: 'MetalAgent', status: 'True', reason: 'Serving' },
       ])
     })
-
-    test('another manager’s condition can only be changed by force', async () => {
-      const name = fresh('isvc')
-      await post('inferenceservices', inferenceService(name))
-      await apply('inferenceservices', name, applied(name, [condition('MetalAgent', 'Serving')]), { door: '/status' })
-      const theirs = applied(name, [condition('MetalAgent', 'Held')])
-      const refused = await apply('inferenceservices', name, theirs, { door: '/status', manager: 'other' })
-      const forced = await apply('inferenceservices', name, theirs, { door: '/status', manager: 'other', force: true })
-      expect([refused.status, forced.status]).toEqual([409, 200])
-      expect(bodyOf(refused).message).toBe(
-        'Apply failed with 1 conflict: conflict with "metalbar" with subresource "status": .status.conditions[type="MetalAgent"].reason',
-      )
-    })
-
-    test('a condition without its required fields is refused', async () => {
-      const name = fresh('isvc')
-      await post('inferenceservices', inferenceService(name))
-      const answer = await mergeStatus('inferenceservices', name, {
-        status: { conditions: [{ type: 'MetalAgent', status: 'True' }] },
-      })
-      expect(answer.status).toBe(422)
-    })
-
-    test('the scale door shows and sets the replicas', async () => {
-      const name = fresh('isvc')
-      await post('inferenceservices', inferenceService(name))
-      const path = `${collection('inferenceservices')}/${name}/scale`
-      const answer = await world().http.request({
-        method: 'PATCH',
-        path,
-        body: { spec: { replicas: 0 } },
-        contentType: 'application/merge-patch+json',
-      })
-      expect([answer.body, (await get('inferenceservices', name)).body]).toMatchObject([
-        { kind: 'Scale', spec: {} },
-        { spec: { replicas: 0 }, metadata: { generation: 2 } },
-      ])
-    })
   })
 
   describe('deleting', () => {
@@ -673,15 +524,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     })
   })
 
-  test('writing Endpoints answers with a warning', async () => {
-    const name = fresh('endpoints')
-    const answer = await post('endpoints', { apiVersion: 'v1', kind: 'Endpoints', metadata: { name }, subsets: [] })
-    expect([answer.status, answer.headers['warning']]).toEqual([
-      201,
-      '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"',
-    ])
-  })
-
   test('an Event must be in the namespace of what it is about', async () => {
     const about = (namespace: string) => ({
       apiVersion: 'v1',
@@ -716,10 +558,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       ]).toEqual([names.slice(0, 2), names.slice(2), undefined, true])
     })
 
-    test('a continue token that cannot be read is refused', async () => {
-      expect((await list('endpointslices', 'limit=1&continue=nonsense')).status).toBe(400)
-    })
-
     test.each([
       ['set=x', ['one']],
       ['set!=x,tier', ['two']],
@@ -745,24 +583,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
           .items?.map(({ metadata }) => metadata.name)
           .sort(),
       ).toEqual(expected.map((name) => `${group}-${name}`))
-    })
-
-    test('the field selector metadata.name is understood, others of a custom resource are not', async () => {
-      const name = fresh('isvc')
-      await post('inferenceservices', inferenceService(name))
-      const answers = [
-        await list('inferenceservices', `fieldSelector=metadata.name%3D${name}`),
-        await list('inferenceservices', 'fieldSelector=spec.modelRef%3Dtiny'),
-      ]
-      expect([answers.map(({ status }) => status), answers.map((answer) => bodyOf(answer).items?.length)]).toEqual([
-        [200, 400],
-        [1, undefined],
-      ])
-    })
-
-    test('a version of the future is refused with the word to try again', async () => {
-      const answer = await list('inferenceservices', 'resourceVersion=999999999')
-      expect([answer.status, bodyOf(answer).reason]).toEqual([504, 'Timeout'])
     })
   })
 
@@ -801,14 +621,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
         `MODIFIED ${name}`,
         `DELETED ${name}`,
       ])
-    })
-
-    test('without a version it begins with what is there, and a bookmark says where that ends', async () => {
-      const name = fresh('slice')
-      await post('endpointslices', slice(name))
-      const query = `fieldSelector=metadata.name%3D${name}&allowWatchBookmarks=true`
-      const all = await watched('endpointslices', query, ({ length }) => length === 2)
-      expect(all).toEqual([`ADDED ${name}`, 'BOOKMARK'])
     })
 
     test('from a version that is forgotten it ends with a 410 in the stream', async () => {

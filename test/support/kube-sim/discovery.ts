@@ -18,7 +18,7 @@ export function discoveryDocument(path: string, kinds: readonly Kind[]): JsonObj
   return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion, resources: served.flatMap(resourceEntries) }
 }
 
-function resourceEntries({ plural, kind, namespaced, hasStatus, hasScale }: Kind): JsonObject[] {
+function resourceEntries({ plural, kind, namespaced, hasStatus }: Kind): JsonObject[] {
   const entry = (name: string, entryVerbs: string[]) => ({
     name,
     singularName: '',
@@ -29,7 +29,6 @@ function resourceEntries({ plural, kind, namespaced, hasStatus, hasScale }: Kind
   return [
     { ...entry(plural, verbs), singularName: kind.toLowerCase() },
     ...(hasStatus ? [entry(`${plural}/status`, ['get', 'patch', 'update'])] : []),
-    ...(hasScale ? [entry(`${plural}/scale`, ['get', 'patch', 'update'])] : []),
   ]
 }
 

@@ -88,3 +88,14 @@ export const timestamp = (epochMs: number): string => new Date(epochMs).toISOStr
 /** A shallow copy that lacks these members. */
 export const without = (object: JsonObject, ...names: readonly string[]): JsonObject =>
   Object.fromEntries(Object.entries(object).filter(([name]) => !names.includes(name)))
+
+/** RFC 7386: null removes, lists are replaced whole. */
+export function mergePatch(target: Json | undefined, patch: Json): Json {
+  if (!isObject(patch)) return patch
+  const merged = isObject(target) ? { ...target } : {}
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) Reflect.deleteProperty(merged, key)
+    else merged[key] = mergePatch(merged[key], value)
+  }
+  return merged
+}

@@ -26,7 +26,6 @@ export interface Kind {
   readonly namespaced: boolean
   /** Served at `/status`; without it `status` is a field like any other. */
   readonly hasStatus: boolean
-  readonly hasScale: boolean
   /** Which kinds count generations, and what lets it rise. */
   readonly generation: 'spec' | 'everything' | 'none'
   readonly custom: boolean
@@ -57,7 +56,6 @@ export const metadataSchema: Schema = {
 const builtIn = {
   namespaced: true,
   hasStatus: false,
-  hasScale: false,
   generation: 'none',
   custom: false,
   unconditionalUpdate: true,
@@ -182,7 +180,7 @@ const definition = z.object({
           schema: z.object({
             openAPIV3Schema: z.custom<Schema>((value) => typeof value === 'object' && value !== null),
           }),
-          subresources: z.object({ status: z.unknown().optional(), scale: z.unknown().optional() }).default({}),
+          subresources: z.object({ status: z.unknown().optional() }).default({}),
         }),
       )
       .min(1),
@@ -209,7 +207,6 @@ function readDefinition(raw: Json): Kind {
     kind: names.kind,
     namespaced: scope === 'Namespaced',
     hasStatus: version.subresources.status !== undefined,
-    hasScale: version.subresources.scale !== undefined,
     generation: 'spec',
     custom: true,
     unconditionalUpdate: false,

@@ -1,8 +1,7 @@
 import { applyConfig, trackUpdate, type Writer } from './apply.ts'
 import { allocateClusterIp } from './defaults.ts'
-import { childOf, isSame, timestamp, type Json, type JsonObject, type KubeObject, type ObjectMeta } from './json.ts'
+import { isSame, mergePatch, timestamp, type Json, type KubeObject, type ObjectMeta } from './json.ts'
 import { apiVersionOf, builtInKinds, type Kind, kindFromDefinition } from './kinds.ts'
-import { jsonPatch, mergePatch } from './patch.ts'
 import {
   fillKindDefaults,
   newObject,
@@ -25,8 +24,8 @@ import {
 } from './status-error.ts'
 import type { Store } from './store.ts'
 
-export type PatchType = 'merge' | 'json' | 'apply'
-export type Subresource = '' | 'status' | 'scale'
+export type PatchType = 'merge' | 'apply'
+export type Subresource = '' | 'status'
 
 export interface WriteOptions {
   readonly manager: string
@@ -94,9 +93,6 @@ export class Operations {
   update(target: Target, body: Json, options: WriteOptions): { object: KubeObject; isNew: boolean } {
     const { kind, namespace, name } = target
     const existing = this.#store.get(kind, namespace, name)
-    if (options.subresource === 'scale') {
-      return { object: this.#scale(this.get(target), childOf(body, 'spec')['replicas'], target, options), isNew: false }
-    }
     const given = readObject(kind, namespace, body)
     if (given.metadata.name !== name) {
       throw badRequest(`the name of the object (${given.metadata.name}) does not match the name on the URL (${name})`)
@@ -124,11 +120,7 @@ export class Operations {
     const existing = this.#store.get(kind, namespace, name)
     if (type === 'apply') return this.#apply(target, existing, patch, options)
     if (!existing) throw notFound(kind, name)
-    if (options.subresource === 'scale') {
-      return { object: this.#scale(existing, childOf(patch, 'spec')['replicas'], target, options), isNew: false }
-    }
-    const patched = type === 'merge' ? mergePatch(existing, patch) : jsonPatch(existing, patch)
-    const given = readObject(kind, namespace, structuredClone(patched))
+    const given = readObject(kind, namespace, structuredClone(mergePatch(existing, patch)))
     return { object: this.#replace(target, existing, given, options), isNew: false }
   }
 
@@ -160,21 +152,6 @@ export class Operations {
     }
     if (metadata.generation !== undefined) metadata.generation += 1
     return this.#store.put(kind, { ...existing, metadata })
-  }
-
-  /** The autoscaling/v1 view of an object that has one. */
-  scaleOf(object: KubeObject): JsonObject {
-    const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata
-    const replicas = childOf(object, 'spec')['replicas'] ?? 0
-    const hasReplicas = replicas !== 0
-    return {
-      kind: 'Scale',
-      apiVersion: 'autoscaling/v1',
-      metadata: { name, namespace: namespace ?? '', uid, resourceVersion, creationTimestamp },
-      // Go leaves out a 0 here, and not there.
-      spec: hasReplicas ? { replicas } : {},
-      status: { replicas: childOf(object, 'status')['replicas'] ?? 0 },
-    }
   }
 
   #apply(
@@ -243,12 +220,6 @@ export class Operations {
     const isFinished =
       managed.metadata.deletionTimestamp !== undefined && (managed.metadata.finalizers ?? []).length === 0
     return isFinished ? this.#remove(kind, managed) : this.#store.put(kind, managed)
-  }
-
-  #scale(existing: KubeObject, replicas: Json | undefined, target: Target, options: WriteOptions): KubeObject {
-    if (typeof replicas !== 'number') return existing
-    const spec = { ...childOf(existing, 'spec'), replicas }
-    return this.#replace(target, existing, { ...existing, spec }, { ...options, subresource: '' })
   }
 
   #remove(kind: Kind, object: KubeObject): KubeObject {

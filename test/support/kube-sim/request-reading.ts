@@ -65,15 +65,13 @@ export function patchType(contentType: string): PatchType {
   switch (type.trim()) {
     case 'application/merge-patch+json':
       return 'merge'
-    case 'application/json-patch+json':
-      return 'json'
     case 'application/apply-patch+yaml':
       return 'apply'
     default:
       throw new StatusError(
         415,
         'UnsupportedMediaType',
-        'the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml',
+        'the body of the request was in an unknown format - accepted media types include: application/merge-patch+json, application/apply-patch+yaml',
       )
   }
 }

@@ -48,7 +48,7 @@ function namespaceParts(path: string): Record<string, string> {
 }
 
 const isServed = (kind: Kind, subresource: string): subresource is Subresource =>
-  subresource === '' || (subresource === 'status' && kind.hasStatus) || (subresource === 'scale' && kind.hasScale)
+  subresource === '' || (subresource === 'status' && kind.hasStatus)
 
 function verbOf(method: string, isNamed: boolean, query: URLSearchParams): string {
   switch (method) {

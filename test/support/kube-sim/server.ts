@@ -141,10 +141,9 @@ export class ApiServer {
     const target = { kind, namespace: route.namespace ?? '', name }
     const options = writeOptions(request, url, subresource)
     const headers = kind.warning === undefined ? {} : { warning: `299 - ${JSON.stringify(kind.warning)}` }
-    const shown = (object: KubeObject) => (subresource === 'scale' ? operations.scaleOf(object) : object)
     switch (verb) {
       case 'get':
-        return { code: 200, body: shown(operations.get(target)), headers }
+        return { code: 200, body: operations.get(target), headers }
       case 'list':
         return {
           code: 200,
@@ -155,12 +154,12 @@ export class ApiServer {
         return { code: 201, body: operations.create(target, body ?? null, options), headers }
       case 'update': {
         const { object, isNew } = operations.update(target, body ?? null, options)
-        return { code: isNew ? 201 : 200, body: shown(object), headers }
+        return { code: isNew ? 201 : 200, body: object, headers }
       }
       case 'patch': {
         const type = patchType(request.headers['content-type'] ?? '')
         const { object, isNew } = operations.patch(target, type, body ?? null, options)
-        return { code: isNew ? 201 : 200, body: shown(object), headers }
+        return { code: isNew ? 201 : 200, body: object, headers }
       }
       case 'delete': {
         const asked = childOf(body, 'preconditions')
