@@ -240,32 +240,6 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     })
   })
 
-  describe('EndpointSlices', () => {
-    test.each([
-      ['127.0.0.1', 'may not be in the loopback range (127.0.0.0/8, ::1/128)'],
-      ['169.254.1.1', 'may not be in the link-local range (169.254.0.0/16, fe80::/10)'],
-      ['0.0.0.0', 'may not be unspecified (0.0.0.0)'],
-    ])('the address %s is refused', async (address, why) => {
-      const name = fresh('slice')
-      expect(refusal(await post('endpointslices', slice(name, address)))).toEqual({
-        status: 422,
-        code: 422,
-        reason: 'Invalid',
-        message: `EndpointSlice.discovery.k8s.io "${name}" is invalid: endpoints[0].addresses[0]: Invalid value: "${address}": ${why}`,
-      })
-    })
-
-    test('the address type cannot be changed', async () => {
-      const name = fresh('slice')
-      await post('endpointslices', slice(name))
-      const answer = await merge('endpointslices', name, { addressType: 'IPv6' })
-      expect([answer.status, refusal(answer).message]).toEqual([
-        422,
-        `EndpointSlice.discovery.k8s.io "${name}" is invalid: addressType: Invalid value: "IPv6": field is immutable`,
-      ])
-    })
-  })
-
   describe('merge patches with preconditions', () => {
     test('uid and resourceVersion as they are: the write counts', async () => {
       const name = fresh('slice')

@@ -8,14 +8,7 @@ import {
 } from './defaults.ts'
 import type { Schema } from './schema.ts'
 import type { FieldError } from './status-error.ts'
-import {
-  validateEndpoints,
-  validateEndpointSlice,
-  validateEvent,
-  validateLabelName,
-  validateServiceSpec,
-  validateSubdomain,
-} from './validation.ts'
+import { validateEvent, validateLabelName, validateSubdomain } from './validation.ts'
 
 /** One resource type and how its objects are treated. */
 export interface Kind {
@@ -100,7 +93,6 @@ export const builtInKinds: readonly Kind[] = [
     },
     validateName: validateLabelName,
     fillDefaults: fillServiceDefaults,
-    validate: validateServiceSpec,
   },
   {
     ...builtIn,
@@ -111,7 +103,6 @@ export const builtInKinds: readonly Kind[] = [
     createOnUpdate: true,
     warning: 'v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice',
     fillDefaults: fillEndpointsDefaults,
-    validate: validateEndpoints,
   },
   {
     ...builtIn,
@@ -140,7 +131,6 @@ export const builtInKinds: readonly Kind[] = [
     kind: 'EndpointSlice',
     generation: 'everything',
     fillDefaults: fillEndpointSliceDefaults,
-    validate: validateEndpointSlice,
   },
   { ...builtIn, group: 'coordination.k8s.io', version: 'v1', plural: 'leases', kind: 'Lease' },
   {
