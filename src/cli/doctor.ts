@@ -32,7 +32,6 @@ import {
 } from './agent-session.ts'
 import { type CliIo, columns, exitCodes, isYes } from './io.ts'
 import { patientHere, type PatientWish } from './patient.ts'
-import { untilStopped } from './stop-signals.ts'
 
 const given = z.object({
   json: z.boolean().default(false),
@@ -40,7 +39,6 @@ const given = z.object({
   kubeconfig: z.string().optional(),
   context: z.string().optional(),
   namespace: z.string().optional(),
-  selftest: z.boolean().default(false),
   page: z.string().optional(),
   fix: z.string().optional(),
   yes: z.boolean().default(false),
@@ -58,7 +56,6 @@ export function doctorVerb(context: VerbContext): Command {
     .option('--fix <id>', 'apply the fix that the agent offers for this finding')
     .option('--yes', 'do not ask for confirmation')
     .option('--from-cluster <service>', 'test this service from a Pod in the cluster; needs --probe-image of the agent')
-    .option('--selftest', 'also run the checks of metal-agent selftest, which takes up to a minute')
     .option('--page <id>', 'print the documentation of this check')
     .option('--kubeconfig <file>', 'without a running agent: the kubeconfig to use')
     .option('--context <context>', 'without a running agent: the context to use')
@@ -83,10 +80,7 @@ async function examined(
   const { io } = context
   return sayingLinkErrors(io, async () => {
     const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'doctor' }))
-    const looked = asked ?? (await examineHere(io, { stateDir: wish.stateDir, flags: flagsOf(wish) }))
-    const selftest = wish.selftest ? await selftested(io) : []
-    if (!selftest) return exitCodes.failed
-    const report = { ...looked, findings: [...looked.findings, ...selftest] }
+    const report = asked ?? (await examineHere(io, { stateDir: wish.stateDir, flags: flagsOf(wish) }))
     io.stdout.write(wish.json ? `${JSON.stringify(report, null, 2)}\n` : renderReport(report, io))
     return report.findings.some(({ verdict }) => verdict === 'fail') ? exitCodes.failed : exitCodes.done
   })
@@ -144,18 +138,12 @@ async function examineHere(io: CliIo, wish: PatientWish): Promise<DoctorReport> 
   return examine(await patientHere(io, wish), doctorChecks)
 }
 
-/** What the selftest finds out about this machine, as answers of the doctor; undefined where it was stopped. */
-async function selftested(io: CliIo): Promise<DoctorFinding[] | undefined> {
-  const { askSelftest, asFinding } = await import('./selftest.ts')
-  return untilStopped(async (stop) => (await askSelftest(io, { stop }))?.lines.map(asFinding))
-}
-
 /** Where `docs/` says more about an answer, as it is written there. */
 async function pageOf(id: string): Promise<string> {
   const { doctorChecks } = await import('../agent-core/doctor/checks.ts')
   const { docsPage } = await import('./docs-page.ts')
   const all = doctorChecks.flatMap(([, checks]) => checks)
-  const page = id.startsWith('selftest-') ? 'doctor.md' : all.find((check) => check.id === id)?.page
+  const page = all.find((check) => check.id === id)?.page
   if (page !== undefined) return docsPage(page)
   throw new VerbError(
     `There is no check ${JSON.stringify(id)}: it is one of ${all.map((check) => check.id).join(', ')}.`,
@@ -255,7 +243,6 @@ function fleetRow(member: FleetMember, now: number): string[] {
 const wishedReport = z.object({
   output: z.string().optional(),
   yes: z.boolean().default(false),
-  selftest: z.boolean().default(false),
   stateDir: z.string(),
 })
 
@@ -264,7 +251,6 @@ export const diagnoseVerb = (context: VerbContext): Command =>
   agentVerb('diagnose', 'write a report for whoever helps you: contains no secrets, and is shown to you first', context)
     .option('--output <file>', 'file to write; default: metalbar-report-DATE.zip in this folder')
     .option('--yes', 'do not ask for confirmation')
-    .option('--selftest', 'include the result of metal-agent selftest, which takes up to a minute')
     .action(async (options: unknown) => {
       const wish = wishedReport.parse(options)
       context.end(await sayingLinkErrors(context.io, () => writeReport(context, options, wish)))
@@ -277,8 +263,7 @@ async function writeReport(
 ): Promise<number> {
   const { io } = context
   const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'diagnostics' }))
-  const selftest = wish.selftest ? await selftestReport(io) : undefined
-  const files = await withSelftest(io, wish.stateDir, { found: asked?.files, selftest })
+  const files = asked?.files ?? (await filesHere(io, wish.stateDir))
   const file = path.resolve(io.cwd, wish.output ?? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`)
   const rows = files.map(({ name, text }) => [name, formatBytes(Buffer.byteLength(text))])
   io.stdout.write(
@@ -300,13 +285,8 @@ async function writeReport(
   return exitCodes.done
 }
 
-/** What an agent found, or what is found here where none runs, and the selftest: all without what this machine logs in with. */
-async function withSelftest(
-  io: CliIo,
-  stateDir: string,
-  { found, selftest }: { readonly found: readonly DiagnosticFile[] | undefined; readonly selftest: unknown },
-): Promise<readonly DiagnosticFile[]> {
-  if (found && selftest === undefined) return found
+/** What is found here where no agent runs, without what this machine logs in with. */
+async function filesHere(io: CliIo, stateDir: string): Promise<readonly DiagnosticFile[]> {
   const [{ diagnosticFiles }, { secretsOf }, { examine }, { doctorChecks }] = await Promise.all([
     import('../agent-core/doctor/diagnostics.ts'),
     import('../agent-core/api/diagnostics.ts'),
@@ -315,16 +295,8 @@ async function withSelftest(
   ])
   const patient = await patientHere(io, { stateDir, flags: [] })
   const about = { version: buildInfo.version, node: process.version, system: `${io.platform} ${release()}` }
-  const parts = {
-    ...(!found && { 'about.json': about, 'doctor.json': await examine(patient, doctorChecks) }),
-    ...(selftest !== undefined && { 'selftest.json': selftest }),
-  }
   const { hubTokenFile } = patient.settings
   const values = await secretsOf(patient, { env: io.env, home: io.homeDir, hubTokenFile })
-  return [...(found ?? []), ...diagnosticFiles(parts, { values, home: io.homeDir })]
-}
-
-async function selftestReport(io: CliIo): Promise<unknown> {
-  const { askSelftest } = await import('./selftest.ts')
-  return (await untilStopped((stop) => askSelftest(io, { stop }))) ?? 'It was stopped.'
+  const parts = { 'about.json': about, 'doctor.json': await examine(patient, doctorChecks) }
+  return diagnosticFiles(parts, { values, home: io.homeDir })
 }

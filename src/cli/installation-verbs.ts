@@ -4,7 +4,6 @@ import { z } from 'zod'
 import { traceKinds, type TraceKind } from '../contract/uninstall.ts'
 import { group, VerbError, type VerbContext } from './agent-session.ts'
 import type { CliIo } from './io.ts'
-import { stoppedCode, untilStopped } from './stop-signals.ts'
 
 const installGiven = z.object({
   daemon: z.boolean().default(false),
@@ -230,24 +229,6 @@ export function powerVerb({ io, end }: VerbContext): Command {
 function onlyOnMacs({ platform }: CliIo): void {
   if (platform !== 'darwin') throw new VerbError('Power is read from powermetrics, which only macOS has.')
 }
-
-const selftestGiven = z.object({ json: z.boolean().default(false) })
-
-/** What the agent relies on of this machine, asked of the machine itself; needs no agent. */
-export const selftestVerb = ({ io, end }: VerbContext): Command =>
-  new Command('selftest')
-    .description(
-      'check everything that the agent relies on from this machine, and print a report to paste into an issue',
-    )
-    .option('--json', 'print the report as JSON')
-    .action(async (options: unknown) => {
-      const { runSelftest } = await import('./selftest.ts')
-      const code = await untilStopped(async (stop) => {
-        const ended = await runSelftest(io, { ...selftestGiven.parse(options), stop })
-        return stoppedCode(stop) ?? ended
-      })
-      end(code)
-    })
 
 const count = (option: string) =>
   z

@@ -13,7 +13,6 @@ import {
   installVerb,
   migrateVerb,
   powerVerb,
-  selftestVerb,
   uninstallVerb,
 } from './installation-verbs.ts'
 import { nodeVerbCommands, rightsVerb, serviceVerbCommands, uiVerb } from './node-verbs.ts'
@@ -58,7 +57,6 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     diagnoseVerb(context),
     whyVerb(context),
     fleetVerb(context),
-    selftestVerb(context),
     installVerb(context),
     headlessVerb(context),
     uninstallVerb(context),

@@ -10,7 +10,7 @@ export interface CoreLevel {
 /** Three are known; a number beyond is no number of levels. */
 const mostLevels = 8
 
-export const knownLevels: readonly string[] = ['Super', 'Performance', 'Standard', 'Efficiency']
+const knownLevels: readonly string[] = ['Super', 'Performance', 'Standard', 'Efficiency']
 
 /** The levels, fastest first. `sysctl` answers what `sysctl -n` prints for a name. */
 export async function coreLevels(sysctl: (name: string) => Promise<string>): Promise<readonly CoreLevel[]> {

@@ -156,7 +156,7 @@ const lowerFirst = (text: string): string => `${text.slice(0, 1).toLowerCase()}$
 const isBridge = ({ name }: HostCandidate): boolean => bridges.test(name)
 
 /** One of them may be the cluster's, but seldom is. */
-export const isVirtual = ({ name }: HostCandidate): boolean => bridges.test(name) || tunnels.test(name)
+const isVirtual = ({ name }: HostCandidate): boolean => bridges.test(name) || tunnels.test(name)
 
 const isInTailnet = ({ address }: HostCandidate): boolean => {
   const ip = ipaddr.parse(address)
