@@ -78,7 +78,6 @@ export async function send(
 /** How the command that is left is written. */
 const repeatedWith: Partial<Record<CommandName, string>> = {
   stop: '--here',
-  deleteModel: '--even-if-managed',
   selectContext: '--anyway',
   updateSettings: '--anyway',
 }

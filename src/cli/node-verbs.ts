@@ -105,7 +105,6 @@ interface ServiceVerb {
 const switches = z.object({
   here: z.boolean().default(false),
   off: z.boolean().default(false),
-  evenIfManaged: z.boolean().default(false),
 })
 
 const serviceVerbs: readonly ServiceVerb[] = [
@@ -150,8 +149,7 @@ const serviceVerbs: readonly ServiceVerb[] = [
   {
     name: 'delete',
     does: 'delete a service from the cluster, and its Model if both were added together and no other service uses it',
-    option: ['--even-if-managed', 'even if a tool such as Argo CD manages it, which will bring it back'],
-    command: (service, { evenIfManaged }) => ({ name: 'deleteModel', service, evenIfManaged }),
+    command: (service) => ({ name: 'deleteModel', service }),
   },
   {
     name: 'release',

@@ -100,8 +100,6 @@ export const command = z.discriminatedUnion('name', [
     ...service,
     /** As the query `deletion` gave it: another service of this name is not deleted. */
     uid: z.string().min(1).max(100).optional(),
-    /** Also where a tool keeps it, which will bring it back. */
-    evenIfManaged: z.boolean().default(false),
   }),
   /** In the cluster: whoever serves it starts it again with so many tokens; null gives it back to the default. */
   z.object({ name: z.literal('setContextSize'), ...service, contextSize: contextSize.nullable() }),

@@ -169,16 +169,6 @@ function scalar(text: string): string {
 /** Words of YAML 1.1, which Kubernetes' tools read. */
 const reserved = /^(?:y|yes|n|no|true|false|on|off|null)$/i
 
-/** What brings an object back, or changes it again, when somebody deletes it by hand. */
-export const manager = z.object({
-  object: z.enum(['InferenceService', 'Model']),
-  /** Such as `Argo CD`. */
-  tool: z.string(),
-  /** Which label, annotation or owner says so. */
-  evidence: z.string(),
-})
-export type ManagerView = z.infer<typeof manager>
-
 /** What `deleteModel` would delete, as of now. */
 export const deletionView = z.object({
   /** Uid of the InferenceService: sent along with the deletion, so that only the object that was shown is deleted. */
@@ -192,8 +182,6 @@ export const deletionView = z.object({
       message: z.string(),
     })
     .optional(),
-  /** Empty where no tool is known to keep them. */
-  managers: z.array(manager),
   /** What a person is asked before: one sentence or two. */
   message: z.string(),
 })

@@ -83,7 +83,6 @@ describe('on a real API server', () => {
         isDeleted: true,
         message: saying(/is deleted with it, since no other service uses it/),
       },
-      managers: [],
       message: saying(
         /is deleted in the cluster, whichever machine serves it\. The Model tiny-1\.1b is deleted with it/,
       ),
@@ -290,42 +289,27 @@ describe('on a real API server', () => {
     expect(await modelOf(world, 'a-b')).toBeUndefined()
   })
 
-  test('what a tool keeps is deleted only when that is said, and another service of the name never', async () => {
+  test('a deletion names the tool that may bring the service back, and another service of the name is never deleted', async () => {
     await using world = await open()
     const agent = await world.startAgent()
     const { application, service } = asked(world)
     await run(agent, { name: 'applyModel', application })
-    const { uid } = await agent.untilReady('tiny')
-    const many = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`a.example/${at}`, 'x']))
+    await agent.untilReady('tiny')
     await world.admin.patch(inferenceService('tiny'), {
-      metadata: { annotations: { ...many, 'argocd.argoproj.io/tracking-id': 'mac\u202e:x' } },
+      metadata: { labels: { 'app.kubernetes.io/managed-by': 'Helm' } },
     })
-    await world.admin.patch(modelNamed('tiny'), {
-      metadata: { labels: { 'kustomize.toolkit.fluxcd.io/name': 'models' } },
-    })
-    const deletion = await deletionOf(agent, service)
-    expect(deletion.managers).toEqual([
-      { object: 'InferenceService', tool: 'Argo CD', evidence: 'annotation argocd.argoproj.io/tracking-id: mac :x' },
-      { object: 'Model', tool: 'Flux', evidence: 'label kustomize.toolkit.fluxcd.io/name: models' },
-    ])
-    expect(deletion.message).toMatch(/^Argo CD manages it \(.*\) and will bring it back: delete it there\./)
-
-    const refusal = await run(agent, { name: 'deleteModel', service })
-    expect(refusal).toMatchObject({
-      outcome: 'refused',
-      by: 'agent',
-      message: saying(/was not deleted\. Argo CD manages it/),
-      instead: { label: 'Delete anyway', command: { name: 'deleteModel', uid, evenIfManaged: true } },
-    })
-    expect(agent.view('tiny')?.state).toBe('ready')
-    expect(await run(agent, { name: 'deleteModel', service, uid: randomUUID(), evenIfManaged: true })).toMatchObject({
+    expect((await deletionOf(agent, service)).message).toMatch(
+      /^Helm manages it and may bring it back: delete it there\./,
+    )
+    expect(await run(agent, { name: 'deleteModel', service, uid: randomUUID() })).toMatchObject({
       outcome: 'refused',
       message: saying(/is now another InferenceService of the same name/),
     })
     expect(await serviceOf(world, 'tiny')).toBeDefined()
-
-    if (refusal.outcome !== 'refused' || !refusal.instead) throw new Error('no other way')
-    expect((await run(agent, refusal.instead.command)).outcome).toBe('done')
+    expect(await run(agent, { name: 'deleteModel', service })).toMatchObject({
+      outcome: 'done',
+      message: saying(/tiny was deleted\. Helm manages it and may bring it back/),
+    })
     await agent.untilNotShown('tiny')
     await eventually(async () => (await modelOf(world, 'tiny')) === undefined, { timeoutMs: patienceMs })
   })

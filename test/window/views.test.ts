@@ -28,7 +28,7 @@ test.each([
   {
     scene: 'delete',
     press: ['Delete phi-4-mini'],
-    command: { name: 'deleteModel', service: service('phi-4-mini'), uid: 'ready', evenIfManaged: false },
+    command: { name: 'deleteModel', service: service('phi-4-mini'), uid: 'ready' },
   },
   { scene: 'evicted', press: ['Bring back'], command: { name: 'bringBack', service: service('deepseek-r1-8b') } },
   { scene: 'draining', press: ['Skip the wait'], command: { name: 'skipDrain', service: service('smollm-360m') } },
@@ -109,11 +109,11 @@ test('what a service needs and what is left is said in the words of the agent al
 })
 
 test('what came of a deletion is told in the list, once the service is gone, and the focus goes there', async () => {
-  await using window = await show(scenes['delete-managed'])
+  await using window = await show(scenes.delete)
   const { page, agent } = window
-  await page.getByRole('button', { name: 'Delete phi-4-mini anyway' }).click()
+  await page.getByRole('button', { name: 'Delete phi-4-mini', exact: true }).click()
   await eventually(() => agent.asked.length === 1)
-  expect(agent.asked[0]?.command).toMatchObject({ name: 'deleteModel', evenIfManaged: true })
+  expect(agent.asked[0]?.command).toMatchObject({ name: 'deleteModel' })
   agent.show(sampleSnapshot({ revision: 2, services: [held] }))
   await page.getByRole('region', { name: 'Overview' }).and(page.locator(':focus')).waitFor()
   agent.answer({ outcome: 'done', message: 'default/phi-4-mini was deleted.' })

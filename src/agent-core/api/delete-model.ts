@@ -15,7 +15,7 @@ import { refKey } from '../util/object-key.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { Command, ServiceRef } from '../../contract/commands.ts'
-import { createdBy, type DeletionView, type ManagerView } from '../../contract/model-application.ts'
+import { createdBy, type DeletionView } from '../../contract/model-application.ts'
 
 /** Others write the same objects all the time, so each attempt reads them again. */
 const maxAttempts = 10
@@ -24,19 +24,22 @@ type DeleteModel = Extract<Command, { name: 'deleteModel' }>
 
 /** The InferenceService first, so that what it runs on is not taken from it; then its Model, where that is ours to delete. */
 export async function deleteModel(rooms: Rooms, known: Known, command: DeleteModel): Outcome {
-  const { service: ref, uid, evenIfManaged } = command
+  const { service: ref, uid } = command
   const { key } = known.report
   const { api } = known.session.cluster
   const asked = uid ?? known.uid
   try {
     const deleted = await whileItChanges(async () => {
       const plan = await planDeletion(api, ref)
-      if (plan.service.metadata.uid !== asked || (plan.managers.length > 0 && !evenIfManaged)) return { plan }
+      if (plan.service.metadata.uid !== asked) return undefined
       await deleteService(api, plan.service)
-      return { plan, service: plan.service }
+      return plan.service
     })
-    if (!deleted.service) return notDeleted(key, deleted.plan, { ...command, uid: asked })
-    const message = `${key} was deleted. ${await deleteItsModel(api, deleted.service)}`.trim()
+    if (!deleted) {
+      return refused(`${key} is now another InferenceService of the same name: check it again before you delete it.`)
+    }
+    const sentences = [`${key} was deleted.`, ...keptSentence(deleted), await deleteItsModel(api, deleted)]
+    const message = sentences.join(' ').trim()
     rooms.history.add({ kind: 'deleted', service: ref, message })
     return done(message)
   } catch (error) {
@@ -84,16 +87,6 @@ async function isLeaving(api: KubeApi, { metadata: { namespace, name, uid } }: I
   }
 }
 
-function notDeleted(key: string, plan: DeletionPlan, command: DeleteModel) {
-  if (plan.service.metadata.uid !== command.uid) {
-    return refused(`${key} is now another InferenceService of the same name: check it again before you delete it.`)
-  }
-  return refused(`${key} was not deleted. ${deletionViewOf(plan).message}`, {
-    command: { ...command, evenIfManaged: true },
-    label: 'Delete anyway',
-  })
-}
-
 /** What became of it, in a sentence; the service is gone whatever that is. */
 async function deleteItsModel(api: KubeApi, service: InferenceService): Promise<string> {
   const { namespace } = service.metadata
@@ -138,7 +131,6 @@ async function whileItChanges<T>(attempt: () => Promise<T>): Promise<T> {
 interface DeletionPlan {
   readonly service: InferenceService
   readonly model: PlannedModel | undefined
-  readonly managers: readonly ManagerView[]
 }
 
 interface PlannedModel {
@@ -151,15 +143,7 @@ interface PlannedModel {
 /** Throws ApiError. */
 async function planDeletion(api: KubeApi, { namespace, name }: ServiceRef): Promise<DeletionPlan> {
   const service = parseInferenceService(await api.get(resources.inferenceServices, namespace, name))
-  const model = await planModel(api, service)
-  return {
-    service,
-    model,
-    managers: [
-      ...managersOf('InferenceService', service.metadata),
-      ...(model?.isDeleted === true ? managersOf('Model', model.object.metadata) : []),
-    ],
-  }
+  return { service, model: await planModel(api, service) }
 }
 
 /** Whether the service's Model is deleted with it; undefined if there is no Model. The service itself may already be gone. Throws ApiError. */
@@ -207,87 +191,38 @@ async function servicesNaming(api: KubeApi, namespace: string, model: string, ex
   return naming.sort()
 }
 
-function deletionViewOf({ service, model, managers }: DeletionPlan): DeletionView {
+function keptSentence({ metadata }: InferenceService): string[] {
+  const keeper = keeperOf(metadata)
+  return keeper === undefined ? [] : [`${keeper} manages it and may bring it back: delete it there.`]
+}
+
+function deletionViewOf({ service, model }: DeletionPlan): DeletionView {
   const key = refKey(service.metadata)
-  const [manager] = managers
-  const comesBack =
-    manager === undefined
-      ? []
-      : [`${manager.tool} manages ${nameOf(manager)} (${manager.evidence}) and will bring it back: delete it there.`]
   return {
     uid: service.metadata.uid,
     ...(model && {
       model: { name: model.object.metadata.name, isDeleted: model.isDeleted, message: model.message },
     }),
-    managers: [...managers],
     message: [
-      ...comesBack,
+      ...keptSentence(service),
       `The InferenceService ${key} is deleted in the cluster, whichever machine serves it.`,
       ...(model ? [model.message] : []),
     ].join(' '),
   }
 }
 
-const nameOf = ({ object }: ManagerView): string => (object === 'Model' ? 'its Model' : 'it')
+/** Longest name of a tool or owner that is quoted in a sentence. */
+const maxKeeperBytes = 200
 
-interface Sign {
-  readonly tool: string
-  readonly labels?: readonly string[]
-  readonly annotations?: readonly string[]
-  /** Matches the value of `app.kubernetes.io/managed-by`. */
-  readonly managedBy?: RegExp
+/** The tool or owner that may bring the object back or change it again, as its label `managed-by` or its ownerReference says. */
+export function keeperOf({
+  labels,
+  ownerReferences,
+}: Pick<ObjectMeta, 'labels' | 'ownerReferences'>): string | undefined {
+  const owner = ownerReferences.find(({ controller }) => controller === true)
+  const keeper = labels['app.kubernetes.io/managed-by'] || (owner && `${owner.kind} ${owner.name}`)
+  return keeper === undefined ? undefined : sentence(keeper, maxKeeperBytes)
 }
-
-/** How tools that keep objects as a repository has them mark those objects. */
-const signs: readonly Sign[] = [
-  { tool: 'Argo CD', labels: ['argocd.argoproj.io/instance'], annotations: ['argocd.argoproj.io/tracking-id'] },
-  {
-    tool: 'Flux',
-    labels: ['kustomize.toolkit.fluxcd.io/name', 'helm.toolkit.fluxcd.io/name'],
-    managedBy: /^flux/i,
-  },
-  { tool: 'Helm', annotations: ['meta.helm.sh/release-name'], managedBy: /^(?:helm|tiller)$/i },
-  {
-    tool: 'kustomize',
-    annotations: ['config.kubernetes.io/origin', 'kustomize.config.k8s.io/id'],
-    managedBy: /^kustomize/i,
-  },
-  { tool: 'kapp', labels: ['kapp.k14s.io/app'] },
-  { tool: 'Rancher Fleet', annotations: ['objectset.rio.cattle.io/id'], labels: ['objectset.rio.cattle.io/hash'] },
-  { tool: 'Config Sync', annotations: ['configmanagement.gke.io/managed', 'configsync.gke.io/resource-id'] },
-  { tool: 'Crossplane', annotations: ['crossplane.io/composition-resource-name'] },
-]
-
-const managedByLabel = 'app.kubernetes.io/managed-by'
-/** Longest label or annotation of another tool that is quoted in a sentence. */
-const maxEvidenceBytes = 200
-
-/** The tools that would bring the object back or change it again, by their labels and annotations, which may also be copies. */
-export function managersOf(
-  object: ManagerView['object'],
-  { labels, annotations, ownerReferences }: Pick<ObjectMeta, 'labels' | 'annotations' | 'ownerReferences'>,
-): ManagerView[] {
-  const by = labels[managedByLabel]
-  const byTools = signs.flatMap(({ tool, labels: ofLabels = [], annotations: ofAnnotations = [], managedBy }) => {
-    const [evidence] = [
-      ...ofLabels.filter((name) => labels[name] !== undefined).map((name) => marked('label', name, labels)),
-      ...ofAnnotations
-        .filter((name) => annotations[name] !== undefined)
-        .map((name) => marked('annotation', name, annotations)),
-      ...(by !== undefined && managedBy?.test(by) === true ? [marked('label', managedByLabel, labels)] : []),
-    ]
-    return evidence === undefined ? [] : [{ object, tool, evidence }]
-  })
-  const owners = ownerReferences
-    .filter(({ controller }) => controller === true)
-    .map(({ kind, name }) => ({ object, tool: said(`${kind} ${name}`), evidence: 'its owner' }))
-  return [...byTools, ...owners]
-}
-
-const marked = (what: string, name: string, values: Readonly<Record<string, string>>): string =>
-  said(`${what} ${name}: ${values[name] ?? ''}`)
-
-const said = (text: string): string => sentence(text, maxEvidenceBytes)
 
 /** What goes with the service where it is deleted. Throws LinkError where the cluster does not tell. */
 export async function deletion(api: KubeApi, service: ServiceRef, isShown: boolean): Promise<DeletionView> {

@@ -9,7 +9,7 @@ import {
   refusedByCluster,
   type Rooms,
 } from './command.ts'
-import { managersOf } from './delete-model.ts'
+import { keeperOf } from './delete-model.ts'
 import { ApiError, isApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import {
@@ -146,8 +146,8 @@ export async function setContextSize(
       ...{ kind: 'settingsChanged', service, message: `A person set it to ${context}.` },
       undo: { name: 'setContextSize', service, contextSize: before },
     })
-    const [manager] = managersOf('InferenceService', now.metadata)
-    const undone = manager === undefined ? '' : ` ${manager.tool} manages it (${manager.evidence}) and may set it back.`
+    const keeper = keeperOf(now.metadata)
+    const undone = keeper === undefined ? '' : ` ${keeper} manages it and may set it back.`
     return done(`${key} is started with ${context} (spec.contextSize).${undone}`)
   } catch (error) {
     if (!isApiError(error)) throw error

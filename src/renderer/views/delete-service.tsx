@@ -1,6 +1,5 @@
 import { useState } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
-import { Banner } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
 import { Sentence } from '../components/text.tsx'
@@ -53,8 +52,6 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
   const service = { namespace, name }
   const [tries, setTries] = useState(0)
   const { answer, problem } = useAnswer({ name: 'deletion', service }, [tries])
-  const [manager, ...others] = answer?.managers ?? []
-  const isManaged = manager !== undefined
   return (
     <>
       <div role="status">
@@ -64,20 +61,10 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
             <ProgressBar label={deleteWords.asking} percent={undefined} />
           </>
         )}
-        {answer !== undefined && !isManaged && (
+        {answer !== undefined && (
           <p>
             <Sentence text={answer.message} />
           </p>
-        )}
-        {answer !== undefined && isManaged && (
-          <Banner tone="warn">
-            <p>
-              <Sentence text={answer.message} />
-            </p>
-            {others.map((other) => (
-              <p key={`${other.object}/${other.tool}`}>{deleteWords.manager(other)}</p>
-            ))}
-          </Banner>
         )}
         {problem !== undefined && <p>{problem}</p>}
       </div>
@@ -87,10 +74,10 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
             disabled={disabled}
             onPress={() => {
               onAnswer()
-              void ask({ name: 'deleteModel', service, uid: answer.uid, evenIfManaged: isManaged })
+              void ask({ name: 'deleteModel', service, uid: answer.uid })
             }}
           >
-            {isManaged ? deleteWords.anyway(name) : deleteWords.now(name)}
+            {deleteWords.now(name)}
           </Button>
         )}
         {answer === undefined && problem !== undefined && (

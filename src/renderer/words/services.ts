@@ -10,7 +10,6 @@ import {
   formatWatts,
 } from '../../contract/format.ts'
 import type { MemoryStateView } from '../../contract/memory.ts'
-import type { ManagerView } from '../../contract/model-application.ts'
 import type { PowerFigures } from '../../contract/power.ts'
 import type { EventView } from '../../contract/queries.ts'
 import {
@@ -353,9 +352,7 @@ export const deleteWords = {
   askOne: (name: string) => `Delete ${name}…`,
   title: 'Delete',
   asking: 'Checking what would be deleted…',
-  manager: ({ tool, object, evidence }: ManagerView) => `${tool} also manages its ${object} (${evidence}).`,
   now: (name: string) => `Delete ${name}`,
-  anyway: (name: string) => `Delete ${name} anyway`,
   keep: 'Keep',
   again: 'Try again',
   pending: 'Deleting…',

@@ -233,7 +233,6 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     answer: {
       uid: 'uid-1',
       model: { name: 'tiny', isDeleted: true, message: 'It goes.' },
-      managers: [{ object: 'Model', tool: 'Flux', evidence: 'label a/b: c' }],
       message: 'It comes back.',
     },
   },

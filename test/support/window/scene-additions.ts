@@ -1,5 +1,5 @@
 import { LinkError } from '../../../src/contract/client.ts'
-import { applicationYaml, type ManagerView } from '../../../src/contract/model-application.ts'
+import { applicationYaml } from '../../../src/contract/model-application.ts'
 import type { CommandResult } from '../../../src/contract/commands.ts'
 import type { FitView, FittedModelView } from '../../../src/contract/fit.ts'
 import type { FakeAgent } from './fake-agent.ts'
@@ -21,24 +21,14 @@ export const withWays = (answers: FakeAgent['answers']) => () => {
   return agent
 }
 
-export const argo: ManagerView = {
-  object: 'InferenceService',
-  tool: 'Argo CD',
-  evidence: 'label argocd.argoproj.io/instance: models',
-}
-
-export const withDeletion = (managers: ManagerView[]) => () => {
+export const withDeletion = () => {
   const agent = withServices([ready])()
-  const [comesBack] = managers.map(
-    ({ tool, evidence }) => `${tool} manages it (${evidence}) and will bring it back: delete it there. `,
-  )
   const message =
     'The Model phi-4-mini-q4 is deleted with it, since no other service uses it; downloaded files stay on this machine.'
   agent.known.deletion = {
     uid: 'ready',
     model: { name: 'phi-4-mini-q4', isDeleted: true, message },
-    managers,
-    message: `${comesBack ?? ''}The InferenceService default/phi-4-mini is deleted in the cluster, whichever machine serves it. ${message}`,
+    message: `The InferenceService default/phi-4-mini is deleted in the cluster, whichever machine serves it. ${message}`,
   }
   return agent
 }

@@ -1,6 +1,6 @@
 import { LinkError } from '../../../../src/contract/client.ts'
 import { answering, refusal, withServices } from '../scene-agents.ts'
-import { argo, withDeletion, withWays } from '../scene-additions.ts'
+import { withDeletion, withWays } from '../scene-additions.ts'
 import { every, evicted, fetching, held, longest, ready, starting, stopping } from '../scene-services.ts'
 import type { StatedScene } from './scene.ts'
 
@@ -127,13 +127,7 @@ export const serviceScenes = {
   },
   delete: {
     says: ['is deleted in the cluster', 'is deleted with it', 'Delete phi-4-mini', 'Keep'],
-    agent: withDeletion([]),
-    open: 'phi-4-mini',
-    press: ['Delete phi-4-mini…'],
-  },
-  'delete-managed': {
-    says: ['Argo CD manages it', 'will bring it back', 'Delete phi-4-mini anyway'],
-    agent: withDeletion([argo]),
+    agent: withDeletion,
     open: 'phi-4-mini',
     press: ['Delete phi-4-mini…'],
   },
