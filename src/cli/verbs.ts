@@ -7,14 +7,7 @@ import { addVerb, modelsVerb } from './model-verbs.ts'
 import { completionVerb } from './completion-verb.ts'
 import { diagnoseVerb, doctorVerb, fleetVerb, whyVerb } from './doctor.ts'
 import { logVerb, storyVerbCommands } from './story-verbs.ts'
-import {
-  fitVerb,
-  headlessVerb,
-  installVerb,
-  migrateVerb,
-  powerVerb,
-  uninstallVerb,
-} from './installation-verbs.ts'
+import { fitVerb, headlessVerb, installVerb, migrateVerb, powerVerb, uninstallVerb } from './installation-verbs.ts'
 import { nodeVerbCommands, rightsVerb, serviceVerbCommands, uiVerb } from './node-verbs.ts'
 import { settingsVerb } from './settings-verbs.ts'
 import { statusVerbCommands } from './status-verbs.ts'
