@@ -59,7 +59,7 @@ export function Activity() {
       )}
       {daysOf(shown).map(({ day, entries: ofDay }) => (
         <section key={day} className={styles['day']} aria-label={day}>
-          <h4 className={styles['date']}>{day}</h4>
+          <h3 className={styles['date']}>{day}</h3>
           <ol className={styles['entries']}>
             {ofDay.map((entry) => (
               <HistoryItem key={entry.id} entry={entry} undo={undos.get(entry.id)} />

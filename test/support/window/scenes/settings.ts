@@ -37,7 +37,7 @@ export const settingsScenes = {
     page: 'Runtimes',
   },
   'settings-power': {
-    says: ['Install the rule…', 'Pause on battery', 'Price of a kilowatt-hour'],
+    says: ['Install the rule…', 'Pause on battery'],
     ...shown,
     page: 'Power',
   },
