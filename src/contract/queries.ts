@@ -48,8 +48,8 @@ export type HistoryEntry = z.infer<typeof historyEntry>
 /** A program that serves models, as it is found on the agent's machine now. */
 export const runtimeView = z.object({
   name: z.string(),
-  /** The formats of Models that it serves; an agent of an earlier build does not tell them. */
-  formats: z.array(z.string()).default([]),
+  /** The formats of Models that it serves. */
+  formats: z.array(z.string()),
   /** Absent where it is not found; `message` says what to do. */
   path: z.string().optional(),
   /** As the program tells it; absent where it does not. */
@@ -58,7 +58,7 @@ export const runtimeView = z.object({
   message: z.string().optional(),
   /** The setting by which the agent starts it and keeps it running; absent where it runs or is started already, or cannot be. */
   start: z.enum(daemonStartSettings).optional().catch(undefined),
-  /** What a person can have done with it now; only in the answer to the query, and not of an agent of an earlier build. */
+  /** What a person can have done with it now; only in the answer to the query. */
   deeds: z.array(runtimeDeed).optional().catch(undefined),
 })
 export type RuntimeView = z.infer<typeof runtimeView>
@@ -198,7 +198,7 @@ export const hostAddressView = z.object({
 export const serverView = z.object({
   /** The command line of the process that runs, quoted for a shell unless `isUnquoted`; secrets in it are hidden. Absent where none runs. */
   commandLine: z.string().optional(),
-  /** Not to be pasted: it lost its quotes, since an agent of an earlier build started it, or is cut. */
+  /** Not to be pasted: it lost its quotes, or is cut. */
   isUnquoted: z.boolean().optional(),
   /** What the server that crashed last printed last, oldest first. */
   crashLines: z.array(z.string()),
@@ -214,8 +214,8 @@ export const answers = {
   server: serverView,
   settings: z.object({
     settings: z.array(settingView),
-    /** Those that count only from the start; an agent of an earlier build does not tell them. */
-    start: z.array(startSettingView).default([]),
+    /** Those that count only from the start. */
+    start: z.array(startSettingView),
     /** The app's start file, which stands in for flags; absent if the agent is started with flags. */
     startFile: z.string().optional(),
   }),

@@ -122,7 +122,6 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     holdAwake,
     ...(app.isPackaged && { gateway: { temporaryDir: tmpdir(), command: gatewayCommand() } }),
     onPreferences: (preferences) => view.setState({ preferences }),
-    onMoved: (movedKeys) => view.setState({ movedKeys }),
     onHosting: (hosting) => view.setState(hosting),
   })
   const popover = new Popover({

@@ -2,7 +2,6 @@ import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { AppPreferences } from '../contract/app-bridge.ts'
-import { agentKeys, type AgentKeys } from './agent/agent-keys.ts'
 import { readOwnFile } from './system/own-file.ts'
 import { machineWords } from './words.ts'
 
@@ -18,7 +17,7 @@ export const preferenceKeys = {
   updateChannel: z.enum(['latest', 'beta'], { error: wants.channel }),
 } satisfies { readonly [K in keyof AppPreferences]: z.ZodType<AppPreferences[K]> }
 
-const shellKeys = z.object({
+const shellKeys = z.strictObject({
   showTitle: preferenceKeys.showTitle.default(false),
   onQuit: preferenceKeys.onQuit.default('ask'),
   notifications: preferenceKeys.notifications.default(true),
@@ -44,29 +43,18 @@ export const setByPerson = ({
   updateChannel,
 }: ShellPreferences): AppPreferences => ({ showTitle, onQuit, notifications, looksForUpdates, updateChannel })
 
-/** An earlier build kept there what its agent was started with. */
-const content = z.strictObject({ ...shellKeys.shape, ...agentKeys.partial().shape })
-
 export type ReadPreferences =
-  /** `agent`: keys of an earlier build, which are to be moved to the agent's settings. */
-  | { readonly ok: true; readonly preferences: ShellPreferences; readonly agent: Partial<AgentKeys> }
+  | { readonly ok: true; readonly preferences: ShellPreferences }
   | { readonly ok: false; readonly file: string; readonly message: string }
 
 export async function readPreferences(stateDir: string): Promise<ReadPreferences> {
-  const read = await readOwnFile(fileIn(stateDir), files.preferences, content)
-  if (!read.ok) return read
-  const entries = Object.entries(read.value)
-  const agent = entries.filter(([name]) => !(name in shellKeys.shape) && read.keys.includes(name))
-  return { ok: true, preferences: shellKeys.parse(read.value), agent: Object.fromEntries(agent) }
+  const read = await readOwnFile(fileIn(stateDir), files.preferences, shellKeys)
+  return read.ok ? { ok: true, preferences: read.value } : read
 }
 
-/** Without `agent` no key of an earlier build is left in the file. Throws what the disk answers. */
-export async function writePreferences(
-  stateDir: string,
-  preferences: ShellPreferences,
-  agent: Partial<AgentKeys> = {},
-): Promise<void> {
-  await writeFileAtomic(fileIn(stateDir), `${JSON.stringify({ ...agent, ...preferences }, null, 2)}\n`, { mode: 0o600 })
+/** Throws what the disk answers. */
+export async function writePreferences(stateDir: string, preferences: ShellPreferences): Promise<void> {
+  await writeFileAtomic(fileIn(stateDir), `${JSON.stringify(preferences, null, 2)}\n`, { mode: 0o600 })
 }
 
 const fileIn = (stateDir: string): string => path.join(stateDir, 'preferences.json')

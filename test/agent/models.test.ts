@@ -320,29 +320,6 @@ test('what services run is not deleted when their Model is gone, by this agent a
   expect(await tidied(next)).toEqual(kept)
 })
 
-test('a server that an earlier version started is taken over as it is, and replaced when its source has another content', async () => {
-  const { hub, start, apply, folder } = await world()
-  const repo = await hub.addRepo('org/moving', { 'm.gguf': await weights(folder, 7) })
-  const first = await start()
-  apply('moving', { source: 'hf://org/moving', refreshPolicy: 'OnChange' })
-  const before = await first.service('moving', 'ready')
-  first.signal('SIGKILL')
-  await first.exited
-  // Earlier versions put down nothing of the content.
-  const ledger = join(folder, 'state/ledger.json')
-  const kept = await readFile(ledger, 'utf8')
-  const earlier = kept.replace(/\+[0-9a-f]{16}"/g, '"')
-  await writeFile(ledger, earlier)
-  await repo.commit({ 'm.gguf': await weights(folder, 8) })
-  const next = await start()
-  const adopted = await next.logged('adopted server')
-  const after = await next.shows(
-    ({ services: [service] }) => service?.state === 'ready' && service.pid !== before.pid && service,
-    'a new server',
-  )
-  expect([earlier === kept, adopted['pid'] === before.pid, after.pid === before.pid]).toEqual([false, true, false])
-})
-
 test('a store that the agent makes is left out of backups, once: what was there before, or is not there now, is left alone', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())

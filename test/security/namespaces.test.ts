@@ -97,7 +97,7 @@ describe('what one namespace fetched with its Secret another gets only with its 
     expect(await ensure(asked('a', { source: path }))).toMatchObject({ path })
   })
 
-  test('not by its path in a store that an earlier version left', async () => {
+  test('not by its path in a store that another agent left', async () => {
     const { path } = await ensure(asked('a'))
     const record = `${path}.metalbar.json`
     const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
@@ -105,7 +105,7 @@ describe('what one namespace fetched with its Secret another gets only with its 
     expect(await failure(ensure(asked('b', { source: path })))).toMatchObject({ reason: 'ModelSourceNotAllowed' })
   })
 
-  test('a store that an earlier version left is used without a new fetch, by who has access', async () => {
+  test('a store that another agent left is used without a new fetch, by who has access', async () => {
     const { path } = await ensure(asked('a'))
     const record = `${path}.metalbar.json`
     const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
@@ -308,7 +308,7 @@ test('a file that the Go agent left counts for a Model whose login its source ac
 describe('what is stored stays in use when its file is gone upstream', () => {
   const gone = { 'other.gguf': gguf('other') }
   const options = { private: true, grantedTo: [tokens.a] }
-  /** As an earlier version recorded it. */
+  /** As it is recorded of what was found. */
   const forget = async (path: string): Promise<void> => {
     const record = `${path}.metalbar.json`
     const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
@@ -317,8 +317,8 @@ describe('what is stored stays in use when its file is gone upstream', () => {
   const cdnRequests = () => hub.requests.filter(({ server }) => server === 'cdn').length
 
   test.each([
-    { kept: 'by an earlier version', repo: options },
-    { kept: 'by an earlier version, gated', repo: { gated: true, grantedTo: [tokens.a] } },
+    { kept: 'by another agent', repo: options },
+    { kept: 'by another agent, gated', repo: { gated: true, grantedTo: [tokens.a] } },
   ])('$kept, for who may read the repository, and nobody else', async ({ repo }) => {
     const files = await hub.addRepo('org/kept', { 'm.gguf': gguf('kept') }, repo)
     const named = { source: 'hf://org/kept/m.gguf' }

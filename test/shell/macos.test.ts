@@ -56,41 +56,6 @@ describe('a notification', () => {
       count: 1,
     })
   })
-
-  test('tells once which settings of an earlier build were moved, as menu and window do, and opens Settings', async ({
-    skip,
-  }) => {
-    skip(isOnElectron, needsMacos)
-    await using browser = await startShellBrowser()
-    await using folder = await temporaryFolder()
-    const notice = /Moved from preferences\.json to Settings, with the same values: Model store, /
-    const isInMenu = async (app: ShellApp) => notice.test(JSON.stringify(await app.menu()))
-    const start = { folder: folder.dir, chromium: browser.endpoint }
-    {
-      await using app = await ShellApp.start({ ...start, earlier: {} })
-      await app.icon('disconnected', 'kubeconfig')
-      const told = await notificationsOf(app)
-      await app.ask({ do: 'clickNotification', title: 'Your settings moved', button: 'Open Settings' })
-      const page = await browser.window()
-      await page.getByRole('tab', { name: 'Settings', selected: true }).waitFor()
-      await page.getByRole('tab', { name: 'Services' }).click()
-      await page.getByText(notice).waitFor()
-      expect([told, await isInMenu(app), await app.json('preferences.json')]).toEqual([
-        [
-          {
-            title: 'Your settings moved',
-            body: 'They are in Settings now, with the same values: Model store, Private hosts to download from, Port of health and metrics.',
-            actions: ['Open Settings'],
-          },
-        ],
-        true,
-        expect.not.objectContaining({ port: 0 }),
-      ])
-    }
-    await using next = await ShellApp.start(start)
-    await next.icon('disconnected', 'kubeconfig')
-    expect([await notificationsOf(next), await isInMenu(next)]).toEqual([[], false])
-  })
 })
 
 describe('the app on a Mac', () => {

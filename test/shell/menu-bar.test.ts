@@ -226,10 +226,10 @@ describe('the icon and its menu', () => {
   })
 
   test('preferences that cannot be used start no agent and are named, until Reset sets them aside', async () => {
-    await using app = await ShellApp.start({ earlier: { hostIp: '127.0.0.1' } })
+    await using app = await ShellApp.start({ preferences: { showTitle: 'yes' } })
     const { toolTip } = await app.icon('disconnected', 'preferences.json')
     expect(toolTip.replace(app.stateDir, '…')).toBe(
-      'Metalbar\nThe preferences …/preferences.json cannot be used: "hostIp" must be an address that the cluster can reach, and this is a loopback address; repair the file and open Metalbar again, or choose Reset preferences in the menu.',
+      'Metalbar\nThe preferences …/preferences.json cannot be used: "showTitle" must be true or false; repair the file and open Metalbar again, or choose Reset preferences in the menu.',
     )
     const before = await app.messages()
     await app.choose('Reset preferences')
@@ -291,14 +291,13 @@ describe('what is chosen in the menu', () => {
     expect(z.object({ context: z.string() }).parse(await app.json('settings.json')).context).toBe('prod-eu')
   })
 
-  test('an address is where pods are sent from then on, although an earlier build kept one in its preferences, and the process stays', async ({
-    skip,
-  }) => {
+  test('an address is where pods are sent from then on, and the process stays', async ({ skip }) => {
     skip(isOnElectron, 'on the stand-in alone: Node.js, which runs it, says which addresses the machine has')
     await using world = await servingWorld()
+    const { hostIp: _, ...preferences } = world.preferences
     await using app = await ShellApp.start({
       kubeconfig: world.sim.kubeconfig(),
-      earlier: { ...world.preferences, hostIp: '100.64.0.10' },
+      preferences,
       env: { NODE_OPTIONS: statedInterfaces({ en0: '192.168.1.20', utun4: '100.64.0.10' }) },
     })
     const pid = await app.serve(world, 'tiny')
@@ -317,12 +316,9 @@ describe('what is chosen in the menu', () => {
     }
     const said = (line: string) => eventually(async () => (await chosen()) === line, { what: line })
     const service = () => world.sim.get({ resource: 'services', name: 'tiny' })
-    await untilSentTo('100.64.0.10')
-    await said('✓ 100.64.0.10   utun4')
-    const before = service()
-    await app.choose('Host address', 'Automatic')
     await untilSentTo('192.168.1.20')
     await said('✓ Automatic (192.168.1.20, en0)')
+    const before = service()
     await app.choose('Host address', '100.64.0.10')
     await untilSentTo('100.64.0.10')
     await said('✓ 100.64.0.10   utun4')

@@ -27,8 +27,6 @@ export interface ShellAppOptions {
   readonly kubeconfig?: string
   /** What a person has set in the app and for its agent. */
   readonly preferences?: Readonly<Record<string, unknown>>
-  /** The same as an earlier build kept it, all in `preferences.json`. */
-  readonly earlier?: Readonly<Record<string, unknown>>
   /** Endpoint of the Chromium that draws its windows. */
   readonly chromium?: string
   /** Of what runs it in place of the stand-in, driven as Electron is. */
@@ -111,10 +109,6 @@ export class ShellApp implements AsyncDisposable {
     if (!existsSync(startFile)) await writeFile(startFile, JSON.stringify({ clientPort: options.clientPort ?? 0 }))
     const ofTests = { port: 0, modelStore: path.join(folder, 'models'), allowedDownloadHosts: ['127.0.0.1'] }
     if (options.preferences) await writeAppState(stateDir, { ...ofTests, ...options.preferences })
-    if (options.earlier) {
-      const content = JSON.stringify({ ...ofTests, ...options.earlier })
-      await writeFile(path.join(stateDir, 'preferences.json'), content)
-    }
     const start = { folder, env: environment(folder, options) }
     const named = options.electron === undefined ? undefined : electronAt(options.electron)
     const electron = named ?? (isOnElectron ? electronProgram() : undefined)

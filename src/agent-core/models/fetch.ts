@@ -264,7 +264,7 @@ export class Fetcher {
 
   /**
    * Lets the namespace have a stored model. Where another namespace fetched it, its source is first asked with the login of this one. Files
-   * that an earlier version or another agent left have no recorded namespace: they go to the first namespace that their source would give
+   * that another agent left have no recorded namespace: they go to the first namespace that their source would give
    * them to, and to every Model that names them where the source cannot be reached at all. Undefined where the source gives the namespace
    * something that is not proven to be what is stored. Throws ModelError where the source refuses.
    */

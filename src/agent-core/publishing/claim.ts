@@ -97,8 +97,9 @@ export function judgeClaim(slice: EndpointSlice | undefined, facts: ClaimFacts):
   if (claim && !isClaim(claim)) {
     if (published?.ready !== true) return { kind: 'released' }
     // A release withdraws: an address that is ready again comes from an agent that did not read the claim, or from no agent.
-    const isAgents = claim.heartbeat === undefined || hasOtherHeartbeat(slice, claim.heartbeat)
-    return isAgents ? foreign('unclaimed', slice, undefined, facts) : readyUnheld(target)
+    return hasOtherHeartbeat(slice, claim.heartbeat)
+      ? foreign('unclaimed', slice, undefined, facts)
+      : readyUnheld(target)
   }
   const epoch = claim?.epoch ?? epochOfStripped(slice, facts)
   if (epoch === undefined) return foreign('unclaimed', slice, undefined, facts)

@@ -412,9 +412,9 @@ const claim = z.object({
 export type Claim = z.infer<typeof claim>
 
 const released = z.strictObject({
-  /** The slice's heartbeat when the claim was given up; slices of earlier builds do not say it. */
-  heartbeat: z.string().optional(),
-  /** The node id of the agent that gave it up, by which an uninstall knows its own; slices of earlier builds do not say it. */
+  /** The slice's heartbeat when the claim was given up. */
+  heartbeat: z.string(),
+  /** The node id of the agent that gave it up, by which an uninstall knows its own; absent where none of ours did. */
   releasedBy: z.string().min(1).optional(),
 })
 type Released = z.infer<typeof released>

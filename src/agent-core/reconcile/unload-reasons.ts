@@ -1,11 +1,10 @@
-import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import type { Cluster } from '../kube/cluster.ts'
 import type { EvictionRecord } from '../memory/eviction.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StateFile } from '../state/state-file.ts'
-import { type Hold, hold, holdCauses } from '../../contract/service.ts'
+import { type Hold, holdCauses } from '../../contract/service.ts'
 
 const why = {
   since: z.iso.datetime(),
@@ -66,10 +65,8 @@ const reasonFile = z.object({
   /** Since when this machine is paused; null = it is not. */
   pausedSince: z.iso.datetime().nullable(),
   absences: z.array(z.object({ ...target, absence: unloadReason })),
-  /** Uids of services that a person protects from eviction on this machine. */
-  protected: z.array(z.string()),
-  /** Where these services are, by uid; earlier versions did not put it down. */
-  protectedAt: z.record(z.string(), z.object(place)).optional(),
+  /** Services that a person protects from eviction on this machine. */
+  protected: z.array(z.object(target)),
   /** By uid. */
   evictions: z.record(z.string(), evictionRecord),
 })
@@ -82,54 +79,6 @@ const noReasons: ReasonFile = {
   protected: [],
   evictions: {},
 }
-
-/** `holds.json` and `memory.json`, which held the same before. */
-const holdsFile = z.object({
-  schema: z.literal(1),
-  pausedSince: z.iso.datetime().nullable(),
-  holds: z.array(z.object({ ...target, hold })),
-})
-const memoryFile = z.object({
-  schema: z.literal(1),
-  protected: z.array(z.string()),
-  evictions: z.record(z.string(), evictionRecord),
-})
-
-/** What an agent before this file wrote in the state folder; undefined where there is nothing. Throws StateFileError. */
-async function earlierFiles(
-  stateDir: string,
-): Promise<{ readonly found: ReasonFile; readonly notices: readonly string[] } | undefined> {
-  const holds = await StateFile.open<z.infer<typeof holdsFile> | undefined>({
-    file: join(stateDir, 'holds.json'),
-    schema: holdsFile,
-    initial: undefined,
-    keeps: 'what was stopped, evicted or paused only on this machine',
-  })
-  const memory = await StateFile.open<z.infer<typeof memoryFile> | undefined>({
-    file: join(stateDir, 'memory.json'),
-    schema: memoryFile,
-    initial: undefined,
-    keeps: 'which services are protected from eviction, and how often each was evicted',
-  })
-  const notices = [holds.notice, memory.notice].filter((notice) => notice !== undefined)
-  if (!holds.value && !memory.value && notices.length === 0) return undefined
-  const found = {
-    ...noReasons,
-    pausedSince: holds.value?.pausedSince ?? null,
-    absences: (holds.value?.holds ?? []).map(({ hold: before, ...rest }) => ({ ...rest, absence: reasonOf(before) })),
-    protected: memory.value?.protected ?? [],
-    evictions: memory.value?.evictions ?? {},
-  }
-  return { found, notices }
-}
-
-/** To be called once their content is written elsewhere. */
-async function removeEarlierFiles(stateDir: string): Promise<void> {
-  for (const file of ['holds.json', 'memory.json']) await rm(join(stateDir, file), { force: true })
-}
-
-const reasonOf = ({ cause, since, message, by }: z.infer<typeof hold>): UnloadReason =>
-  by === 'pressure' ? { kind: 'evicted', since, message } : { kind: 'held', cause, since, message }
 
 interface Place {
   readonly namespace: string
@@ -181,14 +130,13 @@ export class UnloadReasons {
 
   private constructor(
     file: StateFile<ReasonFile>,
-    notices: readonly string[],
     isNew: boolean,
     { log, retryMs = defaultRetryMs }: Pick<UnloadReasonsOptions, 'log' | 'retryMs'>,
   ) {
     this.#file = file
     this.#retryMs = retryMs
     this.#value = file.value
-    this.notices = notices
+    this.notices = file.notice === undefined ? [] : [file.notice]
     this.isNew = isNew
     this.#log = log
   }
@@ -203,13 +151,7 @@ export class UnloadReasons {
       keeps: 'what was stopped, evicted, protected or paused only on this machine',
     })
     const isNew = file.value === noReasons
-    const earlier = isNew ? await earlierFiles(stateDir) : undefined
-    if (earlier) {
-      await file.update(() => earlier.found)
-      await removeEarlierFiles(stateDir)
-    }
-    const notices = [...(file.notice === undefined ? [] : [file.notice]), ...(earlier?.notices ?? [])]
-    return new UnloadReasons(file, notices, isNew, options)
+    return new UnloadReasons(file, isNew, options)
   }
 
   of(uid: string | undefined): UnloadReason | undefined {
@@ -244,8 +186,7 @@ export class UnloadReasons {
 
   /** Where the agent has to look whether what is kept is still of an object that is there. */
   placesIn(cluster: string): readonly Place[] {
-    const { absences: kept, protectedAt = {} } = this.#value
-    return [...kept, ...Object.values(protectedAt)].filter((place) => place.cluster === cluster)
+    return [...this.#value.absences, ...this.#value.protected].filter((place) => place.cluster === cluster)
   }
 
   /**
@@ -253,27 +194,20 @@ export class UnloadReasons {
    * re-created under its name starts over.
    */
   listed(uid: string | undefined, place: Place): void {
-    const { absences: kept, protectedAt = {} } = this.#value
-    for (const other of kept) if (other.uid !== uid && isAt(other, place)) this.end(other.uid)
-    for (const [other, at] of Object.entries(protectedAt)) if (other !== uid && isAt(at, place)) this.forget(other)
-    // Earlier versions put down no place.
-    if (uid === undefined || !this.isProtected(uid) || uid in protectedAt) return
-    this.#note((value) => ({ ...value, protectedAt: { ...value.protectedAt, [uid]: place } }))
+    const isGone = (other: UnloadTarget) => other.uid !== uid && isAt(other, place)
+    const { absences: kept, protected: spared } = this.#value
+    for (const other of kept) if (isGone(other)) this.end(other.uid)
+    for (const other of spared) if (isGone(other)) this.forget(other.uid)
   }
 
   /** The object is gone: nothing is remembered of it. */
   forget(uid: string): void {
     this.end(uid)
     this.#note((value) => {
-      if (!value.protected.includes(uid) && !(uid in value.evictions)) return value
+      const others = value.protected.filter((one) => one.uid !== uid)
+      if (others.length === value.protected.length && !(uid in value.evictions)) return value
       const { [uid]: _gone, ...evictions } = value.evictions
-      return {
-        ...withProtected(
-          value,
-          value.protected.filter((one) => one !== uid),
-        ),
-        evictions,
-      }
+      return { ...value, protected: others, evictions }
     })
   }
 
@@ -287,16 +221,15 @@ export class UnloadReasons {
   }
 
   isProtected(uid: string): boolean {
-    return this.#value.protected.includes(uid)
+    return this.#value.protected.some((one) => one.uid === uid)
   }
 
   /** Throws StateFileError. */
   protect({ uid, namespace, name, cluster }: UnloadTarget, isProtected: boolean): Promise<void> {
     return this.#change((value) => {
-      const others = value.protected.filter((one) => one !== uid)
-      if (!isProtected) return withProtected(value, others)
-      const protectedAt = { ...value.protectedAt, [uid]: { namespace, name, cluster } }
-      return withProtected({ ...value, protectedAt }, [...others, uid].slice(-mostProtected))
+      const others = value.protected.filter((one) => one.uid !== uid)
+      const own = isProtected ? [{ uid, namespace, name, cluster }] : []
+      return { ...value, protected: [...others, ...own].slice(-mostProtected) }
     })
   }
 
@@ -366,12 +299,6 @@ const without =
     value.absences.some((one) => one.uid === uid)
       ? { ...value, absences: value.absences.filter((one) => one.uid !== uid) }
       : value
-
-/** With the places of these and of no others. */
-function withProtected(value: ReasonFile, uids: readonly string[]): ReasonFile {
-  const places = Object.entries(value.protectedAt ?? {}).filter(([uid]) => uids.includes(uid))
-  return { ...value, protected: [...uids], protectedAt: Object.fromEntries(places) }
-}
 
 const isAt = (a: Place, b: Place): boolean =>
   a.name === b.name && a.namespace === b.namespace && a.cluster === b.cluster

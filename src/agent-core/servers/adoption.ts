@@ -84,7 +84,7 @@ async function loaded({ ledger, log }: AdoptionOptions): Promise<LedgerContent> 
 
 async function look({ platform, ledger, log, stateDir }: AdoptionOptions): Promise<Sight> {
   const named = serverFolders(stateDir)
-  const [host, processes, workplaces, runs, work, logs] = await Promise.all([
+  const [host, processes, workplaces, runs] = await Promise.all([
     ledger.host(),
     platform.processes(),
     platform.workplaces().catch((error: unknown) => {
@@ -93,10 +93,8 @@ async function look({ platform, ledger, log, stateDir }: AdoptionOptions): Promi
       return []
     }),
     realPath(named.runs),
-    realPath(named.work),
-    realPath(named.logs),
   ])
-  const folders = { runs, work, logs }
+  const folders = { runs }
   const inside = workplaces.filter((place) => runOfPlace(place, folders) !== undefined)
   const digests = await Promise.all(
     inside.map(async ({ pid }) => [pid, (await platform.variableOf(pid, digestVariable)) ?? ''] as const),

@@ -25,7 +25,7 @@ const ledgerEntry = z.object({
   /** Absent = llama-server. */
   runtime: z.enum(serverRuntimes).optional().catch(undefined),
   executable: z.string(),
-  /** The arguments of the executable; absent where they are too long to be noted, and in ledgers of agents that did not note them. */
+  /** The arguments of the executable; absent where they are too long to be noted. */
   argv: z.array(z.string()).optional(),
   workingDirectory: z.string(),
   logFile: z.string(),
@@ -35,11 +35,9 @@ const ledgerEntry = z.object({
   sleepsWhenIdle: z.boolean(),
   /** What it is expected to hold, as estimated at its start. */
   needBytes: z.number().nonnegative().optional(),
-  /** Its model is mapped from the file; absent where it is not, and of agents that did not note it. */
+  /** How much of it is mapped from the model's file; absent where nothing is. */
   mappedBytes: z.number().nonnegative().optional(),
-  /** As versions before `mappedBytes` read and wrote it. */
-  isMapped: z.boolean().optional(),
-  /** What it loads: see `ServerLaunch.files`. Absent of agents that did not note it. */
+  /** What it loads: see `ServerLaunch.files`. */
   files: z.array(z.string()).optional(),
   /** Empty where the system did not say. */
   bootId: z.string(),
@@ -64,7 +62,6 @@ const ledgerEntry = z.object({
       port: z.int().positive(),
       model: z.string().max(1_000),
       isOurs: z.boolean(),
-      /** Absent of agents that did not say it. */
       cacheBits: z.number().positive().optional(),
     })
     .optional(),
@@ -182,7 +179,7 @@ export class Ledger {
     }
     const memory = {
       ...(needBytes !== undefined && { needBytes }),
-      ...(mappedBytes > 0 && { mappedBytes, isMapped: true }),
+      ...(mappedBytes > 0 && { mappedBytes }),
     }
     const what = { ...place, uid, digest, ...files, ...memory, ...(loaded && { files: [...loaded] }) }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }

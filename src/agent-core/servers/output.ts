@@ -10,12 +10,10 @@ import { messageOf } from '../util/message-of.ts'
 import { untilNextMs } from '../util/pause.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
 import {
-  earlierRuns,
   newRunName,
   runFolder,
   runNumber,
   serviceFolderName,
-  type KeptRun,
   type RunFolder,
   type ServerFolders,
 } from './run-folder.ts'
@@ -94,7 +92,7 @@ export class ServiceOutput implements ReadableOutput {
   /** By the name of the run. */
   readonly #runs = new Map<string, RunOutput>()
   /** Oldest first. */
-  #kept: readonly KeptRun[] | undefined
+  #kept: readonly RunFolder[] | undefined
 
   constructor(options: ServiceOutputOptions) {
     this.#options = options
@@ -106,8 +104,8 @@ export class ServiceOutput implements ReadableOutput {
   }
 
   /**
-   * A folder for another run. Of the runs before it one is kept: that of the server that it is started `beside`, or the run that wrote
-   * last. Throws OutputError.
+   * A folder for another run. Of the runs before it one is kept: that of the server that it is started `beside`, or the newest
+   * that wrote something. Throws OutputError.
    */
   begin(beside?: RunFolder): Promise<RunFolder> {
     return this.#turns.add(async () => {
@@ -120,7 +118,7 @@ export class ServiceOutput implements ReadableOutput {
   }
 
   /** The same object for the same run. */
-  run({ name, logFile: file }: KeptRun): RunOutput {
+  run({ name, logFile: file }: RunFolder): RunOutput {
     const { limits, log } = this.#options
     const known = this.#runs.get(name)
     const run = known ?? new RunOutput({ file, limits, log, turns: this.#turns, files: () => this.#files() })
@@ -165,7 +163,7 @@ export class ServiceOutput implements ReadableOutput {
   async #begin(beside: RunFolder | undefined): Promise<RunFolder> {
     const { key, folders, limits, now } = this.#options
     const kept = await this.#list()
-    const previous = beside ? kept.find(({ name }) => name === beside.name) : (await inOrderOfWriting(kept)).at(-1)
+    const previous = beside ? kept.find(({ name }) => name === beside.name) : await lastWritten(kept)
     if (previous) await this.run(previous).bound()
     const gone = await Promise.all(kept.map(async (run) => run !== previous && (await this.#remove(run))))
     const left = kept.filter((_, index) => gone[index] !== true)
@@ -174,7 +172,7 @@ export class ServiceOutput implements ReadableOutput {
     const number = Math.max(0, ...kept.map((run) => runNumber(run.name) ?? 0)) + 1
     const folder = runFolder(folders, `${serviceFolderName(key)}/${newRunName(wallTimeOf(now()), number)}`)
     await mkdir(dirname(folder.logFile), { recursive: true, mode: 0o700 })
-    this.#kept = [...left, keptIn(folder)]
+    this.#kept = [...left, folder]
     return folder
   }
 
@@ -190,22 +188,19 @@ export class ServiceOutput implements ReadableOutput {
     return (await this.#list()).map(({ logFile }) => logFile)
   }
 
-  async #list(): Promise<readonly KeptRun[]> {
+  async #list(): Promise<readonly RunFolder[]> {
     if (this.#kept) return this.#kept
     const { key, folders } = this.#options
-    const earlier = await inOrderOfWriting(earlierRuns(folders, key))
     const names = (await namesIn(this.#folder)).filter((name) => runNumber(name) !== undefined)
     const inOrder = names.toSorted((a, b) => (runNumber(a) ?? 0) - (runNumber(b) ?? 0))
-    const runs = inOrder.map((name) => keptIn(runFolder(folders, `${serviceFolderName(key)}/${name}`)))
-    return (this.#kept ??= [...earlier, ...runs])
+    const runs = inOrder.map((name) => runFolder(folders, `${serviceFolderName(key)}/${name}`))
+    return (this.#kept ??= runs)
   }
 
   /** False where it could not be removed, which the next run tries again. */
-  async #remove(run: KeptRun): Promise<boolean> {
+  async #remove(run: RunFolder): Promise<boolean> {
     try {
-      const pieces = await olderPieces(run.logFile)
-      for (const path of [...pieces.map((piece) => piece.path), run.logFile]) await rm(path, { force: true })
-      if (run.folder !== undefined) await rm(run.folder, { recursive: true, force: true })
+      await rm(dirname(run.logFile), { recursive: true, force: true })
       this.#runs.delete(run.name)
       return true
     } catch (error) {
@@ -219,15 +214,9 @@ export class ServiceOutput implements ReadableOutput {
   }
 }
 
-const keptIn = ({ name, logFile }: RunFolder): KeptRun => ({ name, logFile, folder: dirname(logFile) })
-
-/** Those with a file. A time that has not come yet is of a clock that was ahead, and older than any other. */
-async function inOrderOfWriting(runs: readonly KeptRun[]): Promise<KeptRun[]> {
-  const times = await Promise.all(runs.map(async (run) => ({ run, at: await changedAt(run.logFile) })))
-  const there = times.filter(({ at }) => at > 0)
-  const now = Date.now()
-  const age = (at: number): number => (at > now ? 0 : at)
-  return there.toSorted((a, b) => age(a.at) - age(b.at)).map(({ run }) => run)
+async function lastWritten(runs: readonly RunFolder[]): Promise<RunFolder | undefined> {
+  const times = await Promise.all(runs.map(({ logFile }) => changedAt(logFile)))
+  return runs.findLast((_, index) => (times[index] ?? 0) > 0)
 }
 
 interface RunOutputOptions {

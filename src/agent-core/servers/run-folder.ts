@@ -2,24 +2,16 @@ import { basename, dirname, join, sep } from 'node:path'
 import type { Workplace } from '../platform/platform.ts'
 import { pathBelow } from '../util/is-below.ts'
 
-/** Parents of what belongs to one server each. */
 export interface ServerFolders {
   /** Has a folder for each service, and in it one for each run. */
   readonly runs: string
-  /** Working directories and output files of servers that were started before each run had a folder. */
-  readonly work: string
-  readonly logs: string
 }
 
-export const serverFolders = (stateDir: string): ServerFolders => ({
-  runs: join(stateDir, 'runs'),
-  work: join(stateDir, 'work'),
-  logs: join(stateDir, 'logs'),
-})
+export const serverFolders = (stateDir: string): ServerFolders => ({ runs: join(stateDir, 'runs') })
 
 /** What one server of a service has to itself, from its start to its end. */
 export interface RunFolder {
-  /** `NAMESPACE.NAME/RUN`; without a run where it was started before each had a folder. */
+  /** `NAMESPACE.NAME/RUN`. */
   readonly name: string
   readonly workingDirectory: string
   readonly logFile: string
@@ -28,28 +20,23 @@ export interface RunFolder {
 const workName = 'work'
 const outputName = 'output.log'
 
-/** Ended the names of the second of two servers of a service, before each run had a folder. No name in Kubernetes has a tilde. */
-const second = '~2'
-
 /** Namespaces have no dots, so that no two keys share a name. */
 export const serviceFolderName = (key: string): string => key.replace('/', '.')
 
-export function runFolder({ runs, work, logs }: ServerFolders, name: string): RunFolder {
+export function runFolder({ runs }: ServerFolders, name: string): RunFolder {
   const folder = pathBelow(runs, name)
-  return name.includes('/')
-    ? { name, workingDirectory: join(folder, workName), logFile: join(folder, outputName) }
-    : { name, workingDirectory: pathBelow(work, name), logFile: pathBelow(logs, `${name}.log`) }
+  return { name, workingDirectory: join(folder, workName), logFile: join(folder, outputName) }
 }
 
 /** The name of the run that works there, whatever the state folder is called. */
 export function runOf(workingDirectory: string): string {
-  const [service = '', run = '', last] = workingDirectory.split(sep).slice(-3)
-  return last === workName ? `${service}/${run}` : basename(workingDirectory)
+  const [service = '', run = ''] = workingDirectory.split(sep).slice(-3)
+  return `${service}/${run}`
 }
 
 export function keyOfRun(name: string): string {
   const [service = ''] = name.split('/')
-  return (service.endsWith(second) ? service.slice(0, -second.length) : service).replace('.', '/')
+  return service.replace('.', '/')
 }
 
 /** Which run a process belongs to. A shell that a person opened in the folder does not write into our output files. */
@@ -74,20 +61,3 @@ export function runNumber(name: string): number | undefined {
   const digits = runName.exec(basename(name))?.[1]
   return digits === undefined ? undefined : Number(digits)
 }
-
-/** A run of which there may be output, and what is removed with its log file. */
-export interface KeptRun {
-  readonly name: string
-  readonly logFile: string
-  readonly folder?: string
-}
-
-/** What a build before the folders of runs may have left of a service: two servers, and what is kept of the run before each. */
-export const earlierRuns = (folders: ServerFolders, key: string): KeptRun[] =>
-  ['', second].flatMap((suffix) => {
-    const { name, logFile, workingDirectory } = runFolder(folders, serviceFolderName(key) + suffix)
-    return [
-      { name: `${name}.previous`, logFile: `${logFile}.previous` },
-      { name, logFile, folder: workingDirectory },
-    ]
-  })

@@ -357,7 +357,7 @@ export class ServiceServers {
 const retryDelayMs = (failures: number, servedMs: number, random: () => number): number =>
   failures === 1 && servedMs > 0 ? 0 : jitteredMs(crashBackOff, failures, random)
 
-type FactsNoted = Pick<LedgerEntry, 'digest' | 'needBytes' | 'mappedBytes' | 'isMapped'> & {
+type FactsNoted = Pick<LedgerEntry, 'digest' | 'needBytes' | 'mappedBytes'> & {
   readonly host?: string
   readonly files?: readonly string[] | undefined
   readonly engine?: DaemonEngine
@@ -368,12 +368,11 @@ const isModel = (entry: AdoptableServer): entry is AdoptableModel => entry.daemo
 const since = (readySince: string | undefined) =>
   readySince === undefined ? {} : { readySince: Date.parse(readySince) }
 
-/** The ledger of an earlier version has the whole need of a mapped server alone: then all of it counts as mapped. */
 const factsIn = ({ digest, host = everyAddress, files, engine, ...need }: FactsNoted): ServerFacts => ({
   digest,
   host,
   needBytes: need.needBytes,
-  mappedBytes: need.mappedBytes ?? (need.isMapped === true ? (need.needBytes ?? 0) : 0),
+  mappedBytes: need.mappedBytes ?? 0,
   files,
   ...(engine && { engine }),
 })

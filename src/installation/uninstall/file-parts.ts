@@ -10,8 +10,7 @@ export const stateNames = {
   settings: ['preferences.json', 'settings.json', 'start-settings.json', 'cluster.json'],
   token: ['hub-token.encrypted'],
   appData: ['chromium'],
-  // `work` had the servers of earlier builds, when runs had no folder of their own.
-  logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'work', 'logs', 'service', 'gateway.log'],
+  logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'service', 'gateway.log'],
   state: [
     ...[
       'agent.lock',
@@ -22,8 +21,6 @@ export const stateNames = {
       'relay.json',
       'ledger.json',
       'absences.json',
-      'holds.json',
-      'memory.json',
     ],
     ...['history.jsonl', 'model-store.json', 'log-file.json', 'update.json', 'probes.json'],
     // `versions` has the copies of the command that the service starts.

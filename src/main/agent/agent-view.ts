@@ -6,8 +6,7 @@ import { LinkError, type AgentLink, type Listener, type Looker, type Unsubscribe
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { type AgentSnapshot, mirrored } from '../../contract/snapshot.ts'
 import { iconWords, machineWords } from '../words.ts'
-import { readPreferences, writePreferences, type ShellPreferences } from '../preferences.ts'
-import type { MovedKeys } from './agent-keys.ts'
+import { writePreferences, type ShellPreferences } from '../preferences.ts'
 
 export type ListName = 'contexts' | 'hostAddresses'
 
@@ -33,8 +32,6 @@ export interface AgentView {
   readonly hostAddresses: Listed<'hostAddresses'>
   /** Absent while their file cannot be used. */
   readonly preferences: ShellPreferences | undefined
-  /** Settings of an earlier build that were moved at this start. */
-  readonly movedKeys: MovedKeys | undefined
   /** As it was when the menu was last opened. */
   readonly loginItem: LoginItemState
   /** It was offered just now, for the first and last time. */
@@ -64,7 +61,6 @@ export const createAgentView = (platform: NodeJS.Platform = process.platform): A
     contexts: undefined,
     hostAddresses: undefined,
     preferences: undefined,
-    movedKeys: undefined,
     loginItem: 'unavailable',
     offersLoginItem: false,
     update: { step: 'unavailable', why: 'source' },
@@ -164,9 +160,7 @@ export function keepPreferences(stateDir: string, view: AgentViewStore) {
     if (!before) throw new LinkError('refused', machineWords.noPreferences)
     const stated = Object.entries(changes).filter(([, value]) => value !== undefined)
     const preferences = { ...before, ...Object.fromEntries(stated) }
-    // While another program runs the agent, what an earlier build kept there waits for the app's own to take it over.
-    const there = await readPreferences(stateDir)
-    await writePreferences(stateDir, preferences, there.ok ? there.agent : {})
+    await writePreferences(stateDir, preferences)
     view.setState({ preferences })
   }
   // One after the other, so that none is lost.

@@ -2,24 +2,14 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { ServersAtEnd } from '../../serve/host-agent.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { buildInfo } from '../../agent-core/agent/build-info.ts'
-import { acquireLock, startTimeOf } from '../../agent-core/state/lock.ts'
 import { socketPathFor } from '../../agent-core/state/socket-path.ts'
-import { openStateFolder } from '../../agent-core/state/state-folder.ts'
 import { LinkError, type AgentLink } from '../../contract/client.ts'
 import type { CommandResult } from '../../contract/commands.ts'
 import type { HostOptions, HostResult } from '../../serve/host-agent.ts'
-import {
-  keyNames,
-  moveAgentKeys,
-  readStartSettings,
-  type AppPlaces,
-  type MovedKeys,
-  type MoveOptions,
-} from './agent-keys.ts'
+import { readStartSettings, type AppPlaces } from './start-settings.ts'
 import type { AgentView } from './agent-view.ts'
 import { lazyLink } from './lazy-link.ts'
-import { movedNotice } from '../notifications/news.ts'
-import { readPreferences, type ReadPreferences, type ShellPreferences, writePreferences } from '../preferences.ts'
+import { readPreferences, type ShellPreferences } from '../preferences.ts'
 import { setAside } from '../../agent-core/state/state-file.ts'
 
 export interface ShownAgent {
@@ -49,8 +39,6 @@ export interface ShownAgentOptions
   readonly isPrepared: Promise<Prepared>
   /** Undefined where they cannot be used. */
   readonly onPreferences: (preferences: ShellPreferences | undefined) => void
-  /** Called with settings that were moved to the agent, for a notification. */
-  readonly onMoved: (keys: MovedKeys) => void
   readonly onHosting: (hosting: Pick<AgentView, 'isHere' | 'isBroken'>) => void
 }
 
@@ -139,9 +127,6 @@ async function host(options: ShownAgentOptions): Promise<Hosting> {
   const read = await readPreferences(stateDir)
   onPreferences(read.ok ? read.preferences : undefined)
   if (!read.ok) return { ...read, reason: 'broken' }
-  const before = await readStartSettings(options)
-  if (!before.ok) return { ...before, reason: 'broken' }
-  const moved = await moveKeys(options, read, before.settings)
   const start = await readStartSettings(options)
   if (!start.ok) return { ...start, reason: 'broken' }
   const { hostAgent } = await import('../../serve/host-agent.ts')
@@ -150,45 +135,8 @@ async function host(options: ShownAgentOptions): Promise<Hosting> {
     settings: start.settings,
     platform: hostPlatform(),
     version: buildInfo.version,
-    notices: [...(problem === undefined ? [] : [problem]), ...(moved.length === 0 ? [] : [movedNotice(moved)])],
+    notices: problem === undefined ? [] : [problem],
   })
-}
-
-/** Moves settings to the agent; answers which were moved. */
-async function moveKeys(
-  options: ShownAgentOptions,
-  { agent: keys, preferences }: Extract<ReadPreferences, { ok: true }>,
-  settings: MoveOptions['settings'],
-): Promise<MovedKeys> {
-  const { stateDir, log, onMoved } = options
-  const names = keyNames(keys)
-  const ownAddresses = hostPlatform()
-    .interfaces()
-    .map(({ address }) => address)
-  const move = () => moveAgentKeys(stateDir, { keys, settings, ownAddresses })
-  if (names.length === 0 || !(await whileFree(options, move))) return []
-  await writePreferences(stateDir, preferences)
-  log.info('moved out of preferences.json', { keys: names })
-  onMoved(names)
-  return names
-}
-
-/** False where an agent uses the state folder: it has its settings in memory, and would write over ours. */
-async function whileFree({ stateDir }: ShownAgentOptions, work: () => Promise<void>): Promise<boolean> {
-  const state = await openStateFolder(stateDir)
-  if (!state.ok) return false
-  const platform = hostPlatform()
-  const locked = await acquireLock({
-    file: state.folder.lockFile,
-    processStartTime: (pid) => startTimeOf(platform, pid),
-  })
-  if (!locked.ok) return false
-  try {
-    await work()
-  } finally {
-    await locked.lock.release()
-  }
-  return true
 }
 
 async function open(result: Hosting, { stateDir, temporaryDir }: ShownAgentOptions): Promise<AgentLink> {

@@ -1,4 +1,3 @@
-import type { MovedKeys } from '../agent/agent-keys.ts'
 import { actionsFor, sharedWords } from '../../contract/words.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { CommandName } from '../../contract/commands.ts'
@@ -160,21 +159,4 @@ export function grouped(news: readonly News[]): readonly News[] {
       click: { kind: 'open' },
     },
   ]
-}
-
-const titlesOf = (keys: MovedKeys): string => keys.map((key) => newsWords.moved.titles[key]).join(', ')
-
-/** In the menu, the window and `metal-agent status`, until the app ends. */
-export const movedNotice = (keys: MovedKeys): string => newsWords.moved.notice(titlesOf(keys))
-
-/** Where a person looks at none of them meanwhile. */
-export const movedNews = (keys: MovedKeys): News => {
-  const settings = { kind: 'open', at: { view: 'settings' } } as const
-  return {
-    id: 'settings moved',
-    title: newsWords.moved.title,
-    body: sentence(newsWords.moved.body(titlesOf(keys)), maxBodyBytes),
-    click: settings,
-    button: { label: newsWords.moved.open, action: settings },
-  }
 }

@@ -2,11 +2,11 @@ import { Notification } from 'electron'
 import type { Logger } from '../../agent-core/observability/logger.ts'
 import type { LoginItemState } from '../../contract/app-bridge.ts'
 import { sharedWords } from '../../contract/words.ts'
-import { onceKnown, type AgentView, type AgentViewStore } from '../agent/agent-view.ts'
+import type { AgentView, AgentViewStore } from '../agent/agent-view.ts'
 import type { ShellPreferences } from '../preferences.ts'
 import { loginItemState } from '../system/macos.ts'
 import type { MenuAction } from '../tray/menu-entries.ts'
-import { movedNews, type News } from './news.ts'
+import type { News } from './news.ts'
 import { PacedNews } from './paced-news.ts'
 import { newsWords } from '../words.ts'
 
@@ -41,10 +41,6 @@ export function tellNews({ view, log, prefer, onAction }: TellNewsOptions): () =
     if (state.snapshot === before.snapshot && before.preferences) return
     paced.next(state.snapshot)
     offerLogin()
-  })
-  const moved = (now: AgentView) => now.movedKeys
-  onceKnown(view, moved, (keys) => {
-    if (isWanted()) showNews(movedNews(keys), log, onAction)
   })
   return () => paced.woke()
 }

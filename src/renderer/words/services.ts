@@ -167,7 +167,7 @@ export const holdWords = {
 export const serverWords = {
   commandLine: 'Command line',
   copyCommandLine: 'Copy command line',
-  unquoted: 'Do not paste this: it is cut short, or an earlier version lost its quotes.',
+  unquoted: 'Do not paste this: it is cut short, or lost its quotes.',
 } as const satisfies Words
 
 export const nodeWords = {

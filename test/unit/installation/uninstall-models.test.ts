@@ -14,7 +14,7 @@ type World = Awaited<ReturnType<typeof uninstallWorld>>
 async function stored({ write }: World, folder: string, { origin = 'downloaded', sizeBytes = 5 } = {}): Promise<void> {
   await write(path.join(folder, 'model.gguf'), 'GGUF.')
   const record = {
-    schema: 2,
+    schema: 1,
     source: 'https://example.org/model.gguf',
     sourceSha256: 'a'.repeat(64),
     completedAt: '2026-11-23T13:00:00.000Z',
@@ -115,7 +115,7 @@ test('a record that leads out of its folder removes nothing there', async () => 
   await there.write(
     path.join(store, 'evil/model.gguf.metalbar.json'),
     JSON.stringify({
-      schema: 2,
+      schema: 1,
       source: 'x',
       sourceSha256: 'a'.repeat(64),
       completedAt: '2026-11-23T13:00:00.000Z',

@@ -32,7 +32,7 @@ test('a file arrives byte for byte, with a record of its source', async () => {
     record: {
       source: url,
       sourceSha256: sourceDigest(`${url}?token=secret`),
-      schema: 2,
+      schema: 1,
       sequence: 1,
       files: [{ path: 'x.gguf', sizeBytes: 3_000_000, sha256: createHash('sha256').update(content).digest('hex') }],
       primary: 'x.gguf',

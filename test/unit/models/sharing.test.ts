@@ -406,32 +406,6 @@ test('a clock that was ahead at the first download makes no later content the ol
   ])
 })
 
-test.each([
-  ['a clock that was right', '2026-10-01T00:00:00.000Z', '2026-11-01T00:00:00.000Z'],
-  ['a clock that was ahead at first', '2027-06-01T00:00:00.000Z', '2026-11-01T00:00:00.000Z'],
-])(
-  'contents that an earlier version kept by %s are told apart, and none is fetched again',
-  async (_clock, ...times) => {
-    const now = () => Date.parse('2026-11-23T00:00:00Z')
-    const wanted = request(serve('v1').url)
-    const earlier = world.restarted({ now })
-    const old = await earlier.ensure(wanted, staying())
-    const changed = serve('v2')
-    const fresh = await earlier.refresh(wanted, old, staying())
-    for (const [at, { path }] of [old, fresh ?? old].entries()) {
-      const record = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8')) as Record<string, unknown>
-      await writeFile(
-        `${path}.metalbar.json`,
-        JSON.stringify({ ...record, sequence: undefined, completedAt: times[at] }),
-      )
-    }
-    const models = world.restarted({ now })
-    const found = await models.ensure(wanted, staying())
-    const same = await models.refresh(wanted, found, staying())
-    expect([await label(found), same, gets(changed)]).toEqual(['v2', undefined, 1])
-  },
-)
-
 test('a source that goes back to a content that is still here is served with that, without a download', async () => {
   const wanted = request(serve('v1').url)
   const first = await world.models.ensure(wanted, staying())
@@ -651,7 +625,7 @@ test('a store that may not be written is a sentence, and works again by itself',
 
 test.each([
   { kept: 'a person pulled', forget: [''] },
-  { kept: 'an earlier version left', forget: ['namespace', 'access'] },
+  { kept: 'another agent left', forget: ['namespace', 'access'] },
 ])(
   'what $kept, or another namespace has, is not deleted when a newer content of its source serves',
   async ({ forget }) => {

@@ -87,7 +87,7 @@ describe('the file is read whole where the stamp', () => {
 
   test('is a file that a server sent for another model', async () => {
     const path = await leftByGoAgent(right, stampFor(right))
-    const record = { schema: 2, source: 'http://a/b', sourceSha256: 'ab'.repeat(32), origin: 'downloaded' }
+    const record = { schema: 1, source: 'http://a/b', sourceSha256: 'ab'.repeat(32), origin: 'downloaded' }
     const files = [{ path: 'x.gguf.sha256', sizeBytes: (await stat(`${path}.sha256`)).size }]
     const all = { ...record, files, primary: 'x.gguf.sha256', completedAt: '2026-01-02T03:04:05.000Z' }
     await writeFile(`${path}.sha256.metalbar.json`, JSON.stringify(all))

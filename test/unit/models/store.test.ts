@@ -73,7 +73,7 @@ test('a record of the first versions is understood, and written as of today', as
     'tiny/x.gguf',
     0,
     {
-      schema: 2,
+      schema: 1,
       source: url,
       sourceSha256: sourceDigest(url),
       completedAt: old.completedAt,
@@ -406,13 +406,6 @@ describe('what cannot be trusted is fetched again', () => {
     await placed(url)
     await rm(join(world.store, 'tiny/x.gguf'))
     expect([await placed(url), requests.length]).toEqual(['tiny/x.gguf', 2])
-  })
-
-  test('a partial file that a killed agent left', async () => {
-    await put('tiny/x.gguf.metalbar.partial', gguf('P', 9999))
-    const { url } = world.server.serve('/x.gguf', gguf('A'))
-    await placed(url)
-    expect(await filesBelow(world.store)).toEqual({ 'tiny/x.gguf': 'AAAAAAAA' })
   })
 
   test.each([

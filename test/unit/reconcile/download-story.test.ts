@@ -48,8 +48,8 @@ test.each<[string, string | undefined, string | undefined, string, boolean?]>([
   ['the content is not known yet: what runs has the right one', 'spec+aaa', undefined, 'spec+aaa'],
   ['the content is the same', 'spec+aaa', 'aaa', 'spec+aaa'],
   ['the content is another one', 'spec+aaa', 'bbb', 'spec+bbb'],
-  ['an earlier version started it', 'spec', 'aaa', 'spec'],
-  ['an earlier version started it, and its source changed since', 'spec', 'bbb', 'spec+bbb', true],
+  ['it started before its content was known', 'spec', 'aaa', 'spec'],
+  ['it started before its content was known, and its source changed since', 'spec', 'bbb', 'spec+bbb', true],
   ['it runs with another spec', 'other+aaa', 'aaa', 'spec+aaa'],
   ['another spec begins alike', 'specific', undefined, 'spec'],
 ])('the digest of a server where %s', (_, server, revision, wanted, isNewer = false) => {

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { evictedOnceMore } from '../../../src/agent-core/memory/eviction.ts'
@@ -71,23 +71,6 @@ test('a service that a person brought back and that stayed for long is evicted a
   const soon = evictedOnceMore(unloadReasons.eviction('uid of tiny'), 1.5 * hourMs)
   const late = evictedOnceMore(unloadReasons.eviction('uid of tiny'), 20 * hourMs)
   expect([soon.evictions, late.evictions, unloadReasons.of('uid of tiny')]).toEqual([2, 1, undefined])
-})
-
-test('what the agent before this file kept is read once, and its files are gone', async () => {
-  const kept = (name: string, hold: object) => ({ ...target(name), hold: { since, message: 'Why.', ...hold } })
-  const holds = [kept('a', { cause: 'stopped', by: 'person' }), kept('b', { cause: 'evicted', by: 'pressure' })]
-  await writeFile(join(folder.dir, 'holds.json'), JSON.stringify({ schema: 1, pausedSince: since, holds }))
-  const evictions = { 'uid of b': { evictions: 3, evictedAt: 5 } }
-  await writeFile(join(folder.dir, 'memory.json'), JSON.stringify({ schema: 1, protected: ['uid of a'], evictions }))
-
-  for (const _start of ['first', 'second']) {
-    const unloadReasons = await open()
-    expect(unloadReasons.of('uid of a')).toEqual({ kind: 'held', cause: 'stopped', since, message: 'Why.' })
-    expect(unloadReasons.of('uid of b')).toEqual({ kind: 'evicted', since, message: 'Why.' })
-    expect([unloadReasons.eviction('uid of b')?.evictions, unloadReasons.isProtected('uid of a')]).toEqual([3, true])
-    expect(unloadReasons.pausedSince).toBe(since)
-    expect(await readdir(folder.dir)).toEqual(['absences.json'])
-  }
 })
 
 test('a broken file is set aside and told, and nothing is held back', async () => {
@@ -190,16 +173,4 @@ test('what a complete list does not have takes its unload reason and its protect
     undefined,
     ['there'],
   ])
-})
-
-test('a protection that an earlier version kept without its place has one as soon as its service is seen', async () => {
-  await writeFile(
-    file(),
-    JSON.stringify({ schema: 1, pausedSince: null, absences: [], protected: ['uid of a'], evictions: {} }),
-  )
-  const unloadReasons = await open()
-  const { uid, ...place } = target('a')
-  unloadReasons.listed(uid, place)
-  unloadReasons.listed(undefined, place)
-  expect([unloadReasons.isProtected(uid), unloadReasons.placesIn('https://c')]).toEqual([false, []])
 })

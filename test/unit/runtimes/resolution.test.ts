@@ -283,7 +283,7 @@ test('a server keeps its digest where the flag that named its program goes, and 
   ]).toEqual([byFlag, byNobody, byNobody, byNobody])
 })
 
-// As the build of 24 November 2026 wrote them into its ledger. Where one changes, an update restarts the servers of everybody: what is
+// Where one changes, an update restarts the servers of everybody: what is
 // added to a command line is left out of the digest instead.
 test.each<[string, object, string]>([
   ['that says nothing', {}, '4393d79674835ad2bda70a53c3a2762fe5e6d8c09bee3362b7deff47cb252aa2'],
@@ -293,7 +293,7 @@ test.each<[string, object, string]>([
     { mode: 'embedding', extraArgs },
     '8547348daf88c087ea388b910349ee5a82eb74cc001a40e81a1c3b9db2792f2b',
   ],
-])('a spec %s has the digest that earlier builds gave it', (_, spec, recorded) => {
+])('a spec %s has the digest that the ledger of a running server names', (_, spec, recorded) => {
   const policy = { allowsUnsafe: true, modelRoots: [], allowedEnv: [] }
   const choose = chooseRuntime({
     defaultRuntime: undefined,

@@ -68,7 +68,6 @@ test('a server is noted before it is spawned, identified after it, and forgotten
     sleepsWhenIdle: false,
     needBytes: 5_000,
     mappedBytes: 4_000,
-    isMapped: true,
     bootId: await platform.bootId(),
     intendedAt: text,
   }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Dirent } from 'node:fs'
 import { readFile, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { dirname, join } from 'node:path'
 import PQueue from 'p-queue'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
@@ -44,7 +44,7 @@ const headerSummary = z.object({
   contextLength: z.number().optional(),
 })
 
-/** Which namespaces the source gave the content to; absent in records of an earlier version and of another agent. */
+/** Which namespaces the source gave the content to; absent where another agent or a person put it there. */
 const access = z.object({
   /** Without any login. */
   isPublic: z.boolean(),
@@ -57,7 +57,9 @@ const access = z.object({
 })
 export type Access = z.infer<typeof access>
 
-const shared = {
+/** Our record of one model, beside its main file as `<file>.metalbar.json`. Fields we do not know are left to later versions. */
+const manifestSchema = z.object({
+  schema: z.literal(1),
   /** For people: without credentials and query. */
   source: z.string(),
   /** What tells sources apart: see `selectionDigest`. */
@@ -66,15 +68,9 @@ const shared = {
   completedAt: z.iso.datetime(),
   /** `adopted`: found without a record under the Go agent's name, so that only the name speaks for this source. */
   origin: z.enum(['downloaded', 'adopted']),
-}
-
-/** Our record of one model, beside its main file as `<file>.metalbar.json`. Fields we do not know are left to later versions. */
-const manifestSchema = z.object({
-  ...shared,
-  schema: z.literal(2),
   /**
-   * The newest of several contents of one source has the highest. Absent in records of earlier versions and of files that were found here,
-   * which are older than all that have one.
+   * The newest of several contents of one source has the highest. Absent in records of files that were found here, which are older than
+   * all that have one.
    */
   sequence: z.int().nonnegative().optional(),
   /** The Hub's commit, or what else the server calls this content; tells contents of one source apart. */
@@ -87,22 +83,19 @@ const manifestSchema = z.object({
   header: headerSummary.optional(),
   /**
    * The namespace of the Model that the files belong to; a Model of another namespace never replaces or deletes them. `''` = they are a person's. Absent =
-   * not known yet: an earlier version left them, or they were found here.
+   * not known yet: they were found here.
    */
   namespace: z.string().max(253).optional(),
   access: access.optional(),
 })
 export type Manifest = z.infer<typeof manifestSchema>
 
-/** What the first versions wrote: of one file, beside it. */
-const firstSchema = z.object({ ...shared, schema: z.undefined().optional(), sizeBytes: z.int().positive() })
-
 export type ManifestState = { kind: 'absent' } | { kind: 'valid'; manifest: Manifest } | { kind: 'broken'; why: string }
 
 /** Thousands of files take less. */
 const maxManifestBytes = 4 * 1024 * 1024
 
-/** Reads the record at `path`; one of an earlier version is read as what it would be now, and without the digest of a file that may be another now. */
+/** Reads the record at `path`, without the digest of a file that may be another now. */
 export async function readManifest(path: string): Promise<ManifestState> {
   const found = await lstatIfThere(path)
   if (found?.isFile() === false) return { kind: 'broken', why: 'it is not a regular file' }
@@ -111,8 +104,7 @@ export async function readManifest(path: string): Promise<ManifestState> {
   if (text === undefined) return { kind: 'absent' }
   const content = parseJson(text)
   if (content === undefined) return { kind: 'broken', why: 'it is not JSON' }
-  const old = firstSchema.safeParse(content)
-  const parsed = manifestSchema.safeParse(old.success ? upgraded(old.data, path) : content)
+  const parsed = manifestSchema.safeParse(content)
   if (!parsed.success) return { kind: 'broken', why: z.prettifyError(parsed.error) }
   const manifest = parsed.data
   const files = await Promise.all(manifest.files.map((file) => withValidDigest(file, manifest.origin, dirname(path))))
@@ -127,11 +119,6 @@ async function withValidDigest(file: ManifestFile, origin: Manifest['origin'], f
   return state === hashedState ? file : rest
 }
 
-function upgraded({ sizeBytes, ...old }: z.infer<typeof firstSchema>, path: string): Manifest {
-  const file = basename(path).slice(0, -manifestSuffix.length)
-  return { ...old, schema: 2, files: [{ path: file, sizeBytes }], primary: file }
-}
-
 export const manifestSuffix = '.metalbar.json'
 
 /** A broken record is kept under this name, for a person to look at. While it lies beside a file without record, nothing is known about that file. */
@@ -143,18 +130,8 @@ export function contentRevision(files: readonly ManifestFile[]): string {
   return createHash('sha256').update(JSON.stringify(known)).digest('hex')
 }
 
-/**
- * Sorts contents of one source, newest first. Records of earlier versions have a time instead of a sequence. A time in the future was
- * written by a clock that was ahead, so it counts as older than any time in the past.
- */
-export function newestFirst(a: Manifest, b: Manifest, now: number): number {
-  const age = ({ sequence, completedAt }: Manifest): readonly [number, number, number] => {
-    const at = Date.parse(completedAt)
-    return sequence === undefined ? [0, at > now ? 0 : 1, at] : [sequence, 1, at]
-  }
-  const [of, than] = [age(a), age(b)]
-  return than[0] - of[0] || than[1] - of[1] || than[2] - of[2]
-}
+/** Sorts contents of one source, newest first. */
+export const newestFirst = (a: Manifest, b: Manifest): number => (b.sequence ?? -1) - (a.sequence ?? -1)
 
 /** Whether the bytes may be given to the namespace without asking their source once more. `''` is the person at this machine. */
 export const isOpenTo = ({ access }: Pick<Manifest, 'access'>, namespace: string): boolean =>

@@ -98,7 +98,7 @@ interface Place {
  *
  * That layout knows neither namespace nor source, so every model of ours has a record that names its source and files, and a file
  * serves that source alone. Another source that wants the same place, or the Model of another namespace, gets
- * `<store>/<model>/<short digest>/`. A record of an earlier version and of a file that was found here names no namespace, until its
+ * `<store>/<model>/<short digest>/`. A record of a file that was found here names no namespace, until its
  * source would give it to one.
  * A file without a record is taken only under the very name the Go agent gives this source, and is recorded then, so
  * that no second source can take it. Nothing we have not recorded is ever overwritten or deleted, empty files aside.
@@ -268,8 +268,7 @@ export class Store {
     const records = await this.#records.of(folder)
     const meant = records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)
     const stored = await Promise.all(meant.map((record) => this.#stored(model, record)))
-    const now = this.#now()
-    return stored.filter((one) => one !== undefined).sort((a, b) => newestFirst(a.manifest, b.manifest, now))
+    return stored.filter((one) => one !== undefined).sort((a, b) => newestFirst(a.manifest, b.manifest))
   }
 
   /** Undefined where the files are not what the record says. */
@@ -366,7 +365,7 @@ export class Store {
   async #isFree(wanted: Wanted, { folder, beside }: Place, paths: readonly string[]): Promise<boolean> {
     await requireInside(this.directory, folder)
     const records = await this.#records.in(folder)
-    // Files without a named owner were left by an earlier version, or found here: the first Model of that name takes them over.
+    // Files without a named owner were found here: the first Model of that name takes them over.
     if (records.some(({ manifest: { namespace = wanted.namespace } }) => namespace !== wanted.namespace)) return false
     for (const path of paths) {
       const owner = records.find((record) => record.path === path || isNamedBy(record, path))
@@ -401,8 +400,6 @@ export class Store {
       await moveTo(to)
       if (isStated === true) await this.stamp(to, sha256)
       await syncFolder(dirname(to))
-      // As earlier versions left them.
-      await rm(`${to}.metalbar.partial`, { force: true })
     }
     await rm(record + brokenSuffix, { force: true })
     const stored = await this.#stored(wanted.model, { path: record, manifest })
@@ -416,7 +413,7 @@ export class Store {
   /** What a record says of any model. */
   #facts({ source, digest }: Wanted, origin: Manifest['origin']) {
     const completedAt = new Date(this.#now()).toISOString()
-    return { schema: 2, source: shownSource(source), sourceSha256: digest, completedAt, origin } as const
+    return { schema: 1, source: shownSource(source), sourceSha256: digest, completedAt, origin } as const
   }
 
   /**
