@@ -55,45 +55,14 @@ test('what was fetched is used without a request, also after a restart', async (
   expect([places, requests.length]).toEqual([['tiny/x.gguf', 'tiny/x.gguf', 'tiny/x.gguf'], 1])
 })
 
-test('a record of the first versions is understood, and written as of today', async () => {
+test('a record of another version does not count: the model is fetched again', async () => {
   const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
-  await put('tiny/x.gguf', gguf('B'))
-  const old = {
-    source: url,
-    sourceSha256: sourceDigest(url),
-    completedAt: '2026-01-02T03:04:05.000Z',
-    origin: 'downloaded',
-    sizeBytes: 4096,
-  }
-  await put('tiny/x.gguf.metalbar.json', JSON.stringify(old))
-  const model = await world.models.ensure(request(url), staying())
-  await world.models.markUsed(request(url), model)
-  const record: unknown = JSON.parse(await readFile(join(world.store, 'tiny/x.gguf.metalbar.json'), 'utf8'))
-  expect([relative(world.store, model.path), requests.length, record]).toEqual([
-    'tiny/x.gguf',
-    0,
-    {
-      schema: 1,
-      source: url,
-      sourceSha256: sourceDigest(url),
-      completedAt: old.completedAt,
-      origin: 'downloaded',
-      files: [{ path: 'x.gguf', sizeBytes: 4096 }],
-      primary: 'x.gguf',
-      namespace: 'default',
-      access: { isPublic: false, namespaces: ['default'] },
-      lastUsedAt: expect.stringMatching(/^20/) as string,
-    },
-  ])
-})
-
-test('a record of the first versions that has no file in its name is set aside, and the store stays usable', async () => {
-  const { url } = world.server.serve('/x.gguf', gguf('A'))
   const source = { source: url, sourceSha256: sourceDigest(url), completedAt: '2026-01-02T03:04:05.000Z' }
-  await put('tiny/.metalbar.json', JSON.stringify({ ...source, origin: 'downloaded', sizeBytes: 4096 }))
+  const files = [{ path: 'x.gguf', sizeBytes: 4096 }]
+  const later = { ...source, schema: 2, origin: 'downloaded', files, primary: 'x.gguf' }
+  await put('tiny/x.gguf.metalbar.json', JSON.stringify(later))
   const { path } = await world.models.ensure(request(url), staying())
-  expect(relative(world.store, path)).toBe('tiny/x.gguf')
-  expect(await readdir(join(world.store, 'tiny'))).toContain('.metalbar.json.broken')
+  expect([relative(world.store, path), requests.length]).toEqual(['tiny/x.gguf', 1])
 })
 
 describe('what the store deletes', () => {

@@ -28,15 +28,19 @@ describe('which processes are taken over', () => {
     cpuMs: 0,
     suspended: false,
   }
-  const workplace = { pid: 70, workingDirectory: '/state/work/team.a.b', output: '/state/logs/team.a.b.log' }
+  const workplace = {
+    pid: 70,
+    workingDirectory: '/state/runs/team.a.b/2026-01-02T03-04-05Z-1/work',
+    output: '/state/runs/team.a.b/2026-01-02T03-04-05Z-1/output.log',
+  }
   const noted = { pid: 70, startTime: 't1', commandLineDigest: digestOf(commandLine) }
   const intent: LedgerEntry = {
     key: 'team/a.b',
     uid: 'uid-1',
     digest: 'digest-1',
     executable: '/bin/server',
-    workingDirectory: '/state/work/team.a.b',
-    logFile: '/state/logs/team.a.b.log',
+    workingDirectory: '/state/runs/team.a.b/2026-01-02T03-04-05Z-1/work',
+    logFile: '/state/runs/team.a.b/2026-01-02T03-04-05Z-1/output.log',
     outputOffset: 12,
     port: 5001,
     sleepsWhenIdle: false,
@@ -143,7 +147,7 @@ describe('which processes are taken over', () => {
     ['none that was only intended and is not there', [intent], { processes: [], workplaces: [] }, nothing],
     ['none that was only intended, by its port alone', [intent], nowhere, nothing],
     ['no shell in the folder', [], { workplaces: [{ ...workplace, output: '/dev/pts/1' }] }, nothing],
-    ['nobody beside the folder', [], { workplaces: [{ ...workplace, workingDirectory: '/state/work' }] }, nothing],
+    ['nobody beside the folder', [], { workplaces: [{ ...workplace, workingDirectory: '/state/runs' }] }, nothing],
     [
       'what a dead server left is ended',
       [],

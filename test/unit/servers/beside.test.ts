@@ -87,8 +87,8 @@ const entry: LedgerEntry & { process: typeof process } = {
   uid: 'uid-1',
   digest: 'digest-1',
   executable: '/bin/server',
-  workingDirectory: '/state/work/team.a',
-  logFile: '/state/logs/team.a.log',
+  workingDirectory: '/state/runs/team.a/2026-01-02T03-04-05Z-1/work',
+  logFile: '/state/runs/team.a/2026-01-02T03-04-05Z-1/output.log',
   outputOffset: 0,
   port: 5001,
   sleepsWhenIdle: false,
@@ -100,8 +100,8 @@ const entry: LedgerEntry & { process: typeof process } = {
 const second: typeof entry = {
   ...entry,
   digest: 'digest-2',
-  workingDirectory: '/state/work/team.a~2',
-  logFile: '/state/logs/team.a~2.log',
+  workingDirectory: '/state/runs/team.a/2026-01-02T03-04-05Z-2/work',
+  logFile: '/state/runs/team.a/2026-01-02T03-04-05Z-2/output.log',
   port: 5002,
   process: { ...process, pid: 71 },
 }

@@ -17,8 +17,8 @@ const entry: LedgerEntry = {
   uid: 'uid-1',
   digest: 'digest-1',
   executable: '/bin/server',
-  workingDirectory: '/state/work/a.b',
-  logFile: '/state/logs/a.b.log',
+  workingDirectory: '/state/runs/a.b/1/work',
+  logFile: '/state/runs/a.b/1/output.log',
   outputOffset: 0,
   port: 5001,
   sleepsWhenIdle: false,
@@ -113,9 +113,9 @@ test('changes of one moment are one write', async () => {
   await using folder = await temporaryFolder()
   const ledger = open(folder.dir)
   await ledger.load()
-  const nameOf = (key: string) => key.replace('/', '.')
+  const nameOf = (key: string) => `${key.replace('/', '.')}/1`
   const keys = Array.from({ length: 50 }, (_, number) => `a/s${number}`)
-  for (const key of keys) ledger.keep({ ...entry, key, workingDirectory: `/state/work/${nameOf(key)}` })
+  for (const key of keys) ledger.keep({ ...entry, key, workingDirectory: `/state/runs/${nameOf(key)}/work` })
   ledger.forget(nameOf('a/s7'))
   await ledger.close()
   ledger.keep(entry)
@@ -134,7 +134,7 @@ test('a process that ended before it was looked at is not identified, and nobody
   ledger.keep(entry)
   const child = spawn(process.execPath, ['--version'])
   await once(child, 'close')
-  await ledger.identify('a.b', child.pid ?? 0)
+  await ledger.identify('a.b/1', child.pid ?? 0)
   await ledger.close()
   const { entries } = await open(folder.dir).load()
   expect([entries, warnings]).toEqual([[entry], []])
@@ -144,12 +144,12 @@ test('a note that could not be written is in no later one', async () => {
   await using room = await ServerRoom.create()
   const file = join(room.folder, 'ledger.json')
   await mkdir(file)
-  const run = { name: 'a.b', workingDirectory: join(room.folder, 'run'), logFile: join(room.folder, 'run.log') }
+  const run = { name: 'a.b/1', workingDirectory: join(room.folder, 'run'), logFile: join(room.folder, 'run.log') }
   const where = { key: 'a/b', port: 5001, outputOffset: 0, role: 'current' } as const
   const note = room.ledger.intend(run, room.launch(), where)
   await expect(note).rejects.toThrow('could not be recorded')
   await rm(file, { recursive: true })
-  room.ledger.keep({ ...entry, key: 'a/other', workingDirectory: '/state/work/a.other' })
+  room.ledger.keep({ ...entry, key: 'a/other', workingDirectory: '/state/runs/a.other/1/work' })
   await room.ledger.close()
   const { entries } = await open(room.folder).load()
   expect(entries.map(({ key }) => key)).toEqual(['a/other'])
