@@ -40,7 +40,7 @@ bench-long: $(installed)
 package: $(installed)
 	@node tasks/package/main.ts
 
-# The targets of LLMKube's guide, by the verbs of this agent: a service of launchd or systemd, and sudo's rule for powermetrics.
+# The targets of LLMKube's guide, by the verbs of this agent: a service of launchd, and sudo's rule for powermetrics.
 # FLAGS='--namespace team-a' are flags of the agent; models and settings stay where it is removed.
 METAL_AGENT := out/command/metal-agent
 

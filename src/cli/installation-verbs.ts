@@ -9,30 +9,22 @@ const installGiven = z.object({
   daemon: z.boolean().default(false),
   user: z.string().min(1).max(255).optional(),
   env: z.array(z.string()).default([]),
-  force: z.boolean().default(false),
   dryRun: z.boolean().default(false),
-  platform: z.enum(['darwin', 'linux']).optional(),
 })
 
-/** The headless service: launchd or systemd starts the agent and keeps it. */
+/** The headless service: launchd starts the agent and keeps it. */
 export function installVerb({ io, end }: VerbContext): Command {
   return new Command('install')
-    .description(
-      'run the agent as a service of launchd or systemd, or change the installed service; models keep serving',
-    )
+    .description('run the agent as a service of launchd, or change or update the installed one; models keep serving')
     .argument('[flags...]', 'flags of the agent, after --')
-    .option('--daemon', 'on a Mac: run as a LaunchDaemon, even with nobody logged in; needs sudo')
+    .option('--daemon', 'run as a LaunchDaemon, even with nobody logged in; needs sudo')
     .option('--user <name>', 'with --daemon: the user to run the agent as; default: the user who called sudo')
     .option('--env <name=value>', 'an environment variable for the agent; may be repeated', collected)
-    .option('--force', 'replace a file that was changed by hand; a copy is kept')
     .option('--dry-run', 'print the file and do nothing')
-    .addOption(
-      new Option('--platform <system>', 'with --dry-run: the file of another system').choices(['darwin', 'linux']),
-    )
     .action(async (flags: string[], options: unknown) => {
-      const { env, user, platform, ...switches } = installGiven.parse(options)
+      const { env, user, ...switches } = installGiven.parse(options)
       const { install } = await import('./service/install.ts')
-      end(await install({ ...switches, user, platform, flags, env: Object.fromEntries(env.map(variable)) }, io))
+      end(await install({ ...switches, user, flags, env: Object.fromEntries(env.map(variable)) }, io))
     })
 }
 
@@ -70,15 +62,6 @@ export function headlessVerb({ io, end }: VerbContext): Command {
       const { restart: begin } = await import('./service/service.ts')
       end(await begin(io))
     })
-  const set = new Command('set')
-    .description('change one flag of the service, and restart it; its model servers keep running')
-    .allowUnknownOption()
-    .argument('<flag>', 'a flag of the agent, with or without its dashes')
-    .argument('<value>', 'a value, or "default" to remove the flag')
-    .action(async (flag: string, value: string) => {
-      const { setFlag } = await import('./service/service.ts')
-      end(await setFlag(flag, value, io))
-    })
   const logs = new Command('logs')
     .description("print the service's own log")
     .option('-f, --follow', 'keep printing new lines')
@@ -89,7 +72,7 @@ export function headlessVerb({ io, end }: VerbContext): Command {
       const { logs: print } = await import('./service/service.ts')
       end(await print(io, parsed.data))
     })
-  return group('service', 'show, restart or change the service that install made', [status, restart, set, logs])
+  return group('service', 'show or restart the service that install made, or print its log', [status, restart, logs])
 }
 
 const uninstallGiven = z.object({ keepServing: z.boolean().default(false), yes: z.boolean().default(false) })
@@ -145,45 +128,26 @@ function traceKind(word: string): TraceKind {
 }
 
 const migrateGiven = z.object({
-  plan: z.boolean().default(false),
+  dryRun: z.boolean().default(false),
   yes: z.boolean().default(false),
-  anyway: z.boolean().default(false),
-  stopOthers: z.boolean().default(false),
   plist: z.string().min(1).optional(),
   undo: z.boolean().default(false),
-  confirm: z.boolean().default(false),
 })
 
 /** From LLMKube's Go agent to this one, and back. */
 export function migrateVerb({ io, end }: VerbContext): Command {
   return new Command('migrate')
-    .description(
-      "move this Mac from LLMKube's Go agent to this agent: shows what would be done, asks, then restarts each model once",
-    )
+    .description("replace LLMKube's Go agent with this agent: prints the settings that it becomes, and asks")
     .argument('[flags...]', 'flags of this agent, after --; they win over those of the Go agent')
-    .option('--plan', 'show what would be done, and change nothing')
+    .option('--dry-run', 'only print what would be done')
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--plist <file>', 'plist of the Go agent; default: the one that launchd would load')
-    .option('--stop-others', 'end other Go agents of this user first')
-    .option('--anyway', 'go ahead even if this agent refuses a service, which then stays unserved')
-    .addOption(new Option('--undo', 'go back to the Go agent').conflicts(['plan', 'confirm']))
-    .addOption(new Option('--confirm', 'remove what is kept for --undo').conflicts(['plan']))
+    .addOption(new Option('--undo', 'go back to the Go agent').conflicts(['dryRun', 'plist']))
     .action(async (flags: string[], options: unknown) => {
-      const { plan, yes, anyway, stopOthers, plist, undo, confirm } = migrateGiven.parse(options)
+      const { yes, plist, ...switches } = migrateGiven.parse(options)
       const { migrateHere } = await import('./migrate.ts')
-      end(
-        await migrateHere(
-          {
-            deed: undo ? 'undo' : confirm ? 'confirm' : plan ? 'plan' : 'migrate',
-            isConfirmed: yes,
-            anyway,
-            stopsOthers: stopOthers,
-            plist: plist === undefined ? undefined : path.resolve(io.cwd, plist),
-            flags,
-          },
-          io,
-        ),
-      )
+      const file = plist === undefined ? undefined : path.resolve(io.cwd, plist)
+      end(await migrateHere({ ...switches, isConfirmed: yes, plist: file, flags }, io))
     })
 }
 

@@ -101,7 +101,7 @@ async function flagsOfService({ platform, env, homeDir }: CliIo, stateDir: strin
   if ((platform !== 'darwin' && platform !== 'linux') || !path.isAbsolute(homeDir)) return []
   const [{ hostOfThisUser, InstallationError }, { installedServices }] = await Promise.all([
     import('../installation/installation-host.ts'),
-    import('../installation/service/installed-service.ts'),
+    import('../installation/service/service.ts'),
   ])
   try {
     const services = await installedServices(hostOfThisUser({ platform, env, homeDir }))

@@ -14,7 +14,7 @@ import { hasCode } from '../agent-core/util/files.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { LinkError } from '../contract/client.ts'
 import { serviceVariable } from '../installation/service/service-plan.ts'
-import { onceCopied } from '../installation/versioned-copy.ts'
+import { onceCopied } from '../installation/command-copy.ts'
 import { hostAgent, type HostedAgent, type HostOptions, type HostResult } from '../serve/host-agent.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
@@ -72,7 +72,7 @@ async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform,
 function gatewayCommand(self: NonNullable<CliIo['self']>, stateDir: string): GatewayCommand {
   const [program, ...args] = self
   if (!isSelfContained()) return () => Promise.resolve([program, ...nodeOptionsOfGateway, ...args])
-  const copy = onceCopied({ command: program, version: buildInfo.version, stateDir, inUse: [program] })
+  const copy = onceCopied({ command: program, stateDir })
   return async () => ofOneFile(await copy())
 }
 

@@ -15,7 +15,7 @@ export interface InstallationHost {
   readonly isRoot: boolean
   /** `/`, but in tests. */
   readonly systemRoot: string
-  /** Folders in which launchctl, systemctl and their like are looked for. */
+  /** Folders in which launchctl and its like are looked for. */
   readonly programFolders: readonly string[]
 }
 
@@ -35,11 +35,9 @@ export function hostOfThisUser({
   const { username, uid, gid } = userInfo()
   const isRoot = uid === 0
   const folders = isRoot && platform === 'darwin' ? rootPath : (env['PATH'] ?? '')
-  // A shell that was opened by su or cron does not say where systemd of its user listens.
-  const runtimeDir = env['XDG_RUNTIME_DIR'] || `/run/user/${uid}`
   return {
     platform,
-    env: { ...env, XDG_RUNTIME_DIR: runtimeDir },
+    env,
     isRoot,
     systemRoot: '/',
     programFolders: folders.split(path.delimiter),
@@ -64,7 +62,7 @@ export async function attempt<T>(failure: string, work: () => Promise<T>): Promi
 /** sudo of macOS leaves PATH as it is, by which a planted launchctl would run as root. */
 const rootPath = '/usr/bin:/bin:/usr/sbin:/sbin'
 
-/** How long launchd or systemd may take to answer. The end of an agent may take longer and is waited for elsewhere. */
+/** How long launchd may take to answer. The end of an agent may take longer and is waited for elsewhere. */
 const askLimitMs = 60_000
 
 export interface SystemAnswer {
@@ -89,7 +87,11 @@ export async function askSystem(
     const { exitCode, stdout, stderr } = await askProgram({
       command,
       args,
-      env: { PATH: programFolders.join(path.delimiter), LC_ALL: 'C', ...sessionOf(env) },
+      env: {
+        PATH: programFolders.join(path.delimiter),
+        LC_ALL: 'C',
+        ...(env['HOME'] !== undefined && { HOME: env['HOME'] }),
+      },
       timeLimitMs: askLimitMs,
     })
     return { exitCode: exitCode ?? 1, stdout, stderr }
@@ -97,17 +99,6 @@ export async function askSystem(
     if (error instanceof ProgramError) throw new InstallationError(error.message, { cause: error })
     throw error
   }
-}
-
-/** What a program needs to find the session of its user; nothing else of the environment is passed on. */
-function sessionOf(env: Readonly<NodeJS.ProcessEnv>): Record<string, string> {
-  const names = ['HOME', 'XDG_RUNTIME_DIR', 'XDG_CONFIG_HOME', 'DBUS_SESSION_BUS_ADDRESS']
-  return Object.fromEntries(
-    names.flatMap((name) => {
-      const value = env[name]
-      return value === undefined ? [] : [[name, value] as const]
-    }),
-  )
 }
 
 /** Undefined where none of the folders has it. */

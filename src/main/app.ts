@@ -11,7 +11,7 @@ import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import { cleanLines } from '../contract/clean-text.ts'
 import { sharedWords } from '../contract/words.ts'
-import { onceCopied } from '../installation/versioned-copy.ts'
+import { onceCopied } from '../installation/command-copy.ts'
 import { createAgentView, keepPreferences, keepShowing } from './agent/agent-view.ts'
 import { appFindings } from './system/app-doctor.ts'
 import { installedApp } from './system/installed-app.ts'
@@ -79,7 +79,7 @@ const packedCommand = (): string => path.join(process.resourcesPath, 'bin/metal-
 
 /** The gateway outlives an update of the app, which replaces everything in it. */
 function gatewayCommand(): GatewayCommand {
-  const copy = onceCopied({ command: packedCommand(), version: buildInfo.version, stateDir })
+  const copy = onceCopied({ command: packedCommand(), stateDir })
   return async () => ofOneFile(await copy())
 }
 

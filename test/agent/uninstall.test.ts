@@ -1,7 +1,6 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { execa } from 'execa'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
@@ -10,7 +9,6 @@ import { main } from '../../src/cli/main.ts'
 import type { TraceKind } from '../../src/contract/uninstall.ts'
 import { kindInStateFolder } from '../../src/installation/uninstall/file-parts.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
-import { agentEntryVariable } from '../support/built-agent/entry.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
@@ -19,7 +17,6 @@ import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
-import { writeSystemctl } from '../support/systemctl-stand-in.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { treeOf } from '../support/tree-of.ts'
 
@@ -35,7 +32,7 @@ async function world() {
   await using stack = new AsyncDisposableStack()
   const { dir: folder } = stack.use(await temporaryFolder())
   const home = path.join(folder, 'home')
-  for (const usual of ['.local/state', '.local/share', '.config/systemd/user', '.kube', 'Documents']) {
+  for (const usual of ['.local/state', '.local/share', '.kube', 'Documents']) {
     await mkdir(path.join(home, usual), { recursive: true })
   }
   const sim = stack.use(await KubeSim.start())
@@ -51,9 +48,6 @@ async function world() {
   await writeFile(path.join(home, 'Documents/mine.txt'), 'mine')
   const before = await treeOf(home)
   const stateDir = path.join(home, '.local/state/metalbar')
-  const unit = path.join(home, '.config/systemd/user/llmkube-metal-agent.service')
-  const bin = path.join(folder, 'bin')
-  const { calls } = await writeSystemctl(bin, unit)
   const args = ['--llama-server', sampleServerPath, '--port', '0', '--client-port', '0', '--host-ip', '192.0.2.10']
   const flags = [...args, '--allowed-download-hosts', '127.0.0.1', '--log-file', path.join(home, 'metal-agent.log')]
   const ask = async <T>(question: (client: Awaited<ReturnType<typeof connectToAgent>>) => Promise<T>): Promise<T> => {
@@ -82,17 +76,11 @@ async function world() {
       },
       { what: 'tiny served' },
     )
-  const installed = () =>
-    execa(process.execPath, [process.env[agentEntryVariable] ?? '', 'install', '--', ...flags.slice(0, -2)], {
-      env: { HOME: home, PATH: bin },
-      extendEnv: false,
-      cwd: folder,
-    })
   const owned = stack.move()
   const start = async (...more: string[]) =>
     owned.use(await AgentProcess.start({ folder, usualFlags: false, args: [...flags, ...more] }))
   const dispose = () => owned.disposeAsync()
-  return { home, stateDir, before, sim, calls, start, installed, ask, verb, serves, [Symbol.asyncDispose]: dispose }
+  return { home, stateDir, before, sim, start, ask, verb, serves, [Symbol.asyncDispose]: dispose }
 }
 
 type World = Awaited<ReturnType<typeof world>>
@@ -150,21 +138,6 @@ test('what an agent writes is in the table, and after an uninstall of everything
 
 const order = ['servers', 'cluster', 'models', 'logs', 'settings', 'state']
 const byOrder = (a: string, b: string): number => order.indexOf(a) - order.indexOf(b)
-
-test('a service that was installed and has served is gone after it without a trace', async () => {
-  await using there = await world()
-  const { stdout } = await there.installed()
-  expect(stdout).toContain('service')
-  await there.serves()
-  const { stdout: dry } = await there.verb('uninstall', '--everything', '--dry-run', '--json')
-  expect(listing.parse(JSON.parse(dry)).traces.map(({ kind }) => kind)[0]).toBe('service')
-  const said = await there.verb('uninstall', '--everything', '--yes', '--models')
-  expect([said.code, said.stdout.match(/LEFT.*/)]).toEqual([0, null])
-  expect(await treeOf(there.home)).toEqual(there.before)
-  expect(published(there)).toEqual([])
-  const asked = (await readFile(there.calls, 'utf8')).split('\n')
-  expect(asked).toContain('--user --no-pager disable llmkube-metal-agent.service')
-})
 
 test('models stay unless they are asked for, and servers that a killed agent left are ended', async () => {
   await using there = await world()

@@ -37,19 +37,9 @@ export const identityFolder = (stateDir: string): string => path.join(stateDir, 
  */
 export async function relayIdentity(stateDir: string): Promise<RelayIdentity> {
   const folder = identityFolder(stateDir)
-  return usable(folder, async () => {
-    await ensurePrivateFolder(folder)
-    return (await wholeIdentity(folder)) ?? newIdentity(folder)
-  })
-}
-
-/** The identity in a folder of ours or of LLMKube's own agent; undefined where there is nothing of one. Throws RelayIdentityError. */
-export const readRelayIdentity = (folder: string): Promise<RelayIdentity | undefined> =>
-  usable(folder, () => wholeIdentity(folder))
-
-async function usable<T>(folder: string, read: () => Promise<T>): Promise<T> {
   try {
-    return await read()
+    await ensurePrivateFolder(folder)
+    return (await wholeIdentity(folder)) ?? (await newIdentity(folder))
   } catch (error) {
     throw new RelayIdentityError(
       `The identity by which relays know this machine, in ${folder}, cannot be used: ${messageOf(error)}. Restore its two files, readable by this user only (chmod 600), or delete the folder to get a new identity, which the cluster picks up automatically.`,

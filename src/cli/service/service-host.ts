@@ -1,7 +1,9 @@
 import path from 'node:path'
+import { z } from 'zod'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { lockHolder, startTimeOf } from '../../agent-core/state/lock.ts'
 import { lockFileIn } from '../../agent-core/state/state-folder.ts'
+import { parseJson, readIfThere } from '../../agent-core/util/files.ts'
 import { LinkError } from '../../contract/client.ts'
 import {
   askSystem,
@@ -10,7 +12,7 @@ import {
   type InstallationHost,
   type InstallationUser,
 } from '../../installation/installation-host.ts'
-import type { Agents, ServiceWork } from '../../installation/service/change-service.ts'
+import type { Agents, ServiceWork } from '../../installation/service/service.ts'
 import type { ServicePlan } from '../../installation/service/service-plan.ts'
 import { connect, VerbError } from '../agent-session.ts'
 import { exitCodes, type CliIo } from '../io.ts'
@@ -19,7 +21,7 @@ import { exitCodes, type CliIo } from '../io.ts'
 export async function serviceHost(io: CliIo, userName?: string): Promise<InstallationHost> {
   const { platform, env, homeDir } = io
   if (platform !== 'darwin' && platform !== 'linux')
-    throw new VerbError('Only launchd and systemd can run the service.')
+    throw new VerbError(`Metalbar runs on macOS and Linux, not on ${platform}.`)
   const host = hostOfThisUser({ platform, env, homeDir })
   const { isRoot, user } = host
   const sudoer = env['SUDO_USER']
@@ -36,6 +38,14 @@ export async function serviceHost(io: CliIo, userName?: string): Promise<Install
   return host
 }
 
+/** The same, where launchd runs a service. Throws VerbError and InstallationError. */
+export function launchdHost(io: CliIo, userName?: string): Promise<InstallationHost> {
+  if (io.platform === 'darwin') return serviceHost(io, userName)
+  throw new VerbError(
+    'A service needs launchd, which only macOS has: on Linux run metal-agent in the foreground, or under a service manager of your own.',
+  )
+}
+
 /** The same for the user as whom a service runs: root's own shell does not say who that is. Throws VerbError and InstallationError. */
 export const hostOf = (
   plan: Pick<ServicePlan, 'userName'> | undefined,
@@ -46,29 +56,33 @@ export const hostOf = (
     ? serviceHost(io, plan.userName)
     : Promise.resolve(host)
 
-/**
- * A line of `id -P` of macOS, name:password:uid:gid:class:change:expire:full name:home:shell, or of getent, which leaves out the three after
- * gid. Undefined where it is neither.
- */
+/** A line of `id -P` of macOS, name:password:uid:gid:class:change:expire:full name:home:shell. Undefined where it is none. */
 export function userOfLine(name: string, line: string): InstallationUser | undefined {
   const fields = line.trim().split(':')
-  const [id, groupId] = [fields[2] ?? '', fields[3] ?? '']
-  const homeDir = fields.at(-2) ?? ''
-  const isUser = fields.length >= 7 && [id, groupId].every((one) => /^\d{1,10}$/.test(one)) && path.isAbsolute(homeDir)
+  const [id, groupId, homeDir] = [fields[2] ?? '', fields[3] ?? '', fields[8] ?? '']
+  const isUser =
+    fields.length === 10 && [id, groupId].every((one) => /^\d{1,10}$/.test(one)) && path.isAbsolute(homeDir)
   return isUser ? { name, id: Number(id), groupId: Number(groupId), homeDir } : undefined
 }
 
 async function otherUser(
-  host: Pick<InstallationHost, 'programFolders' | 'env' | 'platform'>,
+  host: Pick<InstallationHost, 'programFolders' | 'env'>,
   name: string,
 ): Promise<InstallationUser> {
-  const isMac = host.platform === 'darwin'
   const { exitCode, stdout } = name.startsWith('-')
     ? { exitCode: 1, stdout: '' }
-    : await askSystem(host, isMac ? 'id' : 'getent', isMac ? ['-P', name] : ['passwd', name])
+    : await askSystem(host, 'id', ['-P', name])
   const user = exitCode === 0 ? userOfLine(name, stdout) : undefined
   if (!user) throw new InstallationError(`There is no user ${JSON.stringify(name)} on this machine.`)
   return user
+}
+
+const lockContent = z.object({ pid: z.int().positive() })
+
+/** The process that has the lock of a state folder. */
+export async function agentPid(stateDir: string): Promise<number | undefined> {
+  const text = await readIfThere(lockFileIn(stateDir))
+  return lockContent.safeParse(parseJson(text ?? '')).data?.pid
 }
 
 /** Agents by the sockets of their state folders. */

@@ -1,21 +1,19 @@
 import path from 'node:path'
-import { buildInfo } from '../../agent-core/agent/build-info.ts'
 import { defaultModelStore } from '../../agent-core/models/default-store.ts'
 import { allRows, type AgentSettings } from '../../agent-core/settings/settings.ts'
 import { defaultStateDir } from '../../agent-core/state/state-folder.ts'
 import { isSelfContained } from '../../agent-core/util/embedded.ts'
 import { FlagError, parseGoFlags } from '../../agent-core/util/go-flags.ts'
 import type { SettingRow } from '../../contract/settings-table.ts'
-import { asOwner, type InstallationHost } from '../../installation/installation-host.ts'
+import type { InstallationHost } from '../../installation/installation-host.ts'
 import {
   exitTimeoutS,
   serviceEnvironment,
   serviceLogFolder,
-  stateDirOf,
   type ServiceKind,
   type ServicePlan,
 } from '../../installation/service/service-plan.ts'
-import { serviceCommandIn, versionedCopyOf } from '../../installation/versioned-copy.ts'
+import { copiedCommand } from '../../installation/command-copy.ts'
 import { VerbError } from '../agent-session.ts'
 import { flagTable, type FlagDefaults } from '../flags.ts'
 import { parseRunArguments } from '../run-settings.ts'
@@ -36,7 +34,7 @@ export function planOf({ kind, host, cwd, args, stated }: PlanRequest): {
   readonly leftOut: readonly string[]
 } {
   const { name, homeDir } = host.user
-  const { flags, settings } = serviceFlags(args, { kind, homeDir, defaults: defaultsOf(host), cwd })
+  const { flags, settings } = serviceFlags(args, { homeDir, defaults: defaultsOf(host), cwd })
   const { variables, leftOut } = serviceEnvironment(kind, host, stated)
   const plan: ServicePlan = {
     kind,
@@ -44,7 +42,7 @@ export function planOf({ kind, host, cwd, args, stated }: PlanRequest): {
     flags,
     environment: variables,
     workingDirectory: homeDir,
-    errorFile: path.join(serviceLogFolder(kind, homeDir, settings.stateDir), 'metal-agent.err.log'),
+    errorFile: path.join(serviceLogFolder(homeDir), 'metal-agent.err.log'),
     exitTimeoutS: exitTimeoutS(settings.drainLimitMs),
     ...(kind === 'launchDaemon' && { userName: name }),
   }
@@ -60,22 +58,11 @@ export const defaultsOf = ({ platform, env, user }: InstallationHost): FlagDefau
 /** This command as a service starts it: where it is self-contained from a place of its own, which is the same for every version. */
 const programIn = (stateDir: string): readonly string[] =>
   isSelfContained()
-    ? [serviceCommandIn(stateDir)]
+    ? [copiedCommand(stateDir)]
     : [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? '')]
 
-/**
- * Copies this command below the state folder, where it outlives the app; answers the copy, which is yet to take the service's place. Undefined
- * where the command is not one file. Throws InstallationError.
- */
-export async function copyFor(
-  plan: ServicePlan,
-  host: InstallationHost,
-  inUse: readonly string[],
-): Promise<string | undefined> {
-  if (!isSelfContained()) return undefined
-  const request = { command: process.execPath, version: buildInfo.version, stateDir: stateDirOf(plan), inUse }
-  return asOwner(host, () => versionedCopyOf(request))
-}
+/** This command, where it is one file that is copied to where the service starts it. */
+export const ownCommand = (): string | undefined => (isSelfContained() ? process.execPath : undefined)
 
 export interface ServiceFlags {
   /** By name, without dashes; what a service is started with. */
@@ -84,7 +71,6 @@ export interface ServiceFlags {
 }
 
 interface Where {
-  readonly kind: ServiceKind
   readonly homeDir: string
   readonly defaults: FlagDefaults
   readonly cwd: string
@@ -92,7 +78,7 @@ interface Where {
 
 /** The agent's own parser judges them, before anything is written. Throws VerbError. */
 export function serviceFlags(args: readonly string[], where: Where): ServiceFlags {
-  const { kind, homeDir, defaults, cwd } = where
+  const { homeDir, defaults, cwd } = where
   try {
     const request = parseRunArguments(args, defaults, cwd)
     if (request.kind !== 'run') {
@@ -100,7 +86,7 @@ export function serviceFlags(args: readonly string[], where: Where): ServiceFlag
     }
     const { settings } = request
     const { stateDir, modelStore } = settings
-    const logFile = settings.logFile ?? path.join(serviceLogFolder(kind, homeDir, stateDir), 'metal-agent.log')
+    const logFile = settings.logFile ?? path.join(serviceLogFolder(homeDir), 'metal-agent.log')
     const own = { 'state-dir': stateDir, 'model-store': modelStore, 'log-file': logFile }
     const others = [...parseGoFlags(flagTable(defaults), args).texts].filter(([name]) => !(name in own))
     const flags = new Map([
@@ -113,9 +99,6 @@ export function serviceFlags(args: readonly string[], where: Where): ServiceFlag
     throw error
   }
 }
-
-export const asArguments = (flags: ReadonlyMap<string, string>): string[] =>
-  [...flags].map(([name, text]) => `--${name}=${text}`)
 
 const rows = new Map(Object.values<SettingRow>(allRows).map((row) => [row.flag, row]))
 
@@ -135,7 +118,7 @@ export function placeWarnings({ flags }: Pick<ServiceFlags, 'flags'>): string[] 
     const place = flags.get(name) ?? ''
     if (wiped.test(place))
       return [`--${name} ${place} is in a folder that the system empties: what is kept there is lost.`]
-    if (!/^\/(?:Volumes|media|mnt)\//.test(place)) return []
+    if (!/^\/Volumes\//.test(place)) return []
     return [
       `--${name} ${place} is on another volume: if it is not mounted when the service starts, the agent exits and restarts every 10 s until it is.`,
     ]

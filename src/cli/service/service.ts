@@ -1,52 +1,42 @@
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import { buildInfo } from '../../agent-core/agent/build-info.ts'
-import { hostPlatform } from '../../agent-core/platform/host.ts'
-import type { Platform } from '../../agent-core/platform/platform.ts'
 import { ledgerProcesses } from '../../agent-core/servers/ledger.ts'
 import { askProgram, ProgramError } from '../../agent-core/util/ask-program.ts'
 import { readIfThere } from '../../agent-core/util/files.ts'
-import { nearest } from '../../agent-core/util/go-flags.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { cleanText } from '../../contract/clean-text.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
-import { standingOf } from '../../installation/migration/record.ts'
-import { installService, restartService, uninstallService } from '../../installation/service/change-service.ts'
-import { installedServices, type InstalledService } from '../../installation/service/installed-service.ts'
-import { exitTimeoutS, stateDirOf } from '../../installation/service/service-plan.ts'
+import {
+  installedServices,
+  restartService,
+  uninstallService,
+  type InstalledService,
+} from '../../installation/service/service.ts'
+import { stateDirOf } from '../../installation/service/service-plan.ts'
 import { VerbError } from '../agent-session.ts'
-import { flagTable, type FlagDefaults } from '../flags.ts'
 import { exitCodes, isYes, type CliIo } from '../io.ts'
 import { servingText } from '../uninstall.ts'
-import { lastExitText, startedText, report } from './install.ts'
-import { agentsOf, hostOf, saying, serviceHost, workOf } from './service-host.ts'
-import { asArguments, defaultsOf, placeWarnings, serviceFlags } from './service-plan.ts'
+import { lastExitText, startedText } from './install.ts'
+import { agentsOf, hostOf, launchdHost, saying, workOf } from './service-host.ts'
 
 /** What does not answer its version within this is not waited for. */
 const versionLimitMs = 10_000
 
-/** Whose services it is about, and what runs there: this machine, but in tests. */
-interface StatusMachine {
-  readonly host: InstallationHost
-  readonly platform: Pick<Platform, 'processes'>
-}
-
 /** `metal-agent service status`; 0 where it runs. */
-export function status(io: CliIo, json: boolean, given: Partial<StatusMachine> = {}): Promise<number> {
+export function status(io: CliIo, json: boolean, given?: InstallationHost): Promise<number> {
   return saying(io, async () => {
-    const { host = await serviceHost(io), platform = hostPlatform() } = given
+    const host = given ?? (await launchdHost(io))
     const services = await installedServices(host)
-    const migration = await standingOf(defaultsOf(host).stateDir, platform)
-    const after = migration === undefined ? '' : `\n${migration}\n`
     if (services.length === 0) {
       const message = 'No service is installed: metal-agent install installs one.'
-      io.stdout.write(json ? `${JSON.stringify({ installed: [], message, migration })}\n` : `${message}\n${after}`)
+      io.stdout.write(json ? `${JSON.stringify({ installed: [], message })}\n` : `${message}\n`)
       return exitCodes.noAgent
     }
     const found = await Promise.all(services.map((service) => statusOf(service, host, io)))
-    if (json) io.stdout.write(`${JSON.stringify({ installed: found, migration })}\n`)
-    else io.stdout.write(`${found.map((one) => `${linesOf(one).join('\n')}\n`).join('\n')}${after}`)
+    if (json) io.stdout.write(`${JSON.stringify({ installed: found })}\n`)
+    else io.stdout.write(found.map((one) => `${linesOf(one).join('\n')}\n`).join('\n'))
     return found.some(({ pid }) => pid !== undefined) ? exitCodes.done : exitCodes.failed
   })
 }
@@ -56,7 +46,7 @@ async function statusOf(
   { isRoot, user }: InstallationHost,
   io: CliIo,
 ) {
-  const { isLoaded, pid, lastExit, restarts } = await manager.state()
+  const { isLoaded, pid, lastExit } = await manager.state()
   const look = plan && pid !== undefined ? await agentsOf(io).look(stateDirOf(plan)) : undefined
   const isOwn = look?.pid === pid
   // The command lies where its user can replace it: root does not run it.
@@ -73,7 +63,6 @@ async function statusOf(
     runningSince: isOwn ? look?.startedAt : undefined,
     waitsFor: isOwn ? undefined : look?.pid,
     lastExit: lastExit && lastExitText(lastExit),
-    restarts,
     command: content ? shellCommand(content.words) : undefined,
     version,
     isVersionAsked: !isOthers,
@@ -90,7 +79,7 @@ function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
     pid === undefined
       ? 'It does not run'
       : `It runs as process ${pid}${runningSince === undefined ? '' : ` since ${runningSince}`}`
-  const ended = lastExit === undefined ? restartsText(found.restarts) : `last ended with ${lastExit}`
+  const ended = lastExit === undefined ? 'has not ended since it was loaded' : `last ended with ${lastExit}`
   const waits = waitsFor === undefined ? [] : [`It waits: process ${waitsFor} serves from its state folder.`]
   const isOther = version !== undefined && version !== thisVersion
   const versionLine =
@@ -109,12 +98,6 @@ function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
   ]
 }
 
-function restartsText(restarts: number | undefined): string {
-  if (restarts === undefined) return 'has not ended since it was loaded'
-  if (restarts === 0) return 'was not started again after an error'
-  return `was started again ${restarts === 1 ? 'once' : `${restarts} times`} after an error`
-}
-
 /** Undefined where it cannot be run. */
 async function versionOf([command = '', ...args]: readonly string[]): Promise<string | undefined> {
   try {
@@ -130,7 +113,7 @@ async function versionOf([command = '', ...args]: readonly string[]): Promise<st
 export function restart(io: CliIo, given?: InstallationHost): Promise<number> {
   return saying(io, async () => {
     const { servers, started, pidBefore } = await restartService(
-      await theService(given ?? (await serviceHost(io))),
+      await theService(given ?? (await launchdHost(io))),
       workOf(io),
     )
     const before = pidBefore === undefined ? 'It did not run before. ' : ''
@@ -139,51 +122,13 @@ export function restart(io: CliIo, given?: InstallationHost): Promise<number> {
   })
 }
 
-/** `metal-agent service set`: changes one flag of the service, and restarts it with its models serving on. */
-export function setFlag(name: string, value: string, io: CliIo): Promise<number> {
-  return saying(io, async () => {
-    const own = await serviceHost(io)
-    const { plan, manager, problem } = await theService(own)
-    await manager.check()
-    const host = await hostOf(plan, own, io)
-    if (!plan || problem !== undefined) {
-      throw new InstallationError(
-        `${manager.file} ${problem ?? ''}, so no single flag of it is changed: metal-agent install --force replaces it.`,
-      )
-    }
-    const where = { kind: plan.kind, homeDir: host.user.homeDir, defaults: defaultsOf(host), cwd: io.cwd }
-    const flag = flagNamed(name, where.defaults)
-    const stated = value === 'default' ? [] : [`--${flag}=${value}`]
-    // Judged alone first: the sentence is then about what was asked for.
-    serviceFlags(stated, where)
-    const others = [...plan.flags].filter(([one]) => one !== flag)
-    const { flags, settings } = serviceFlags([...asArguments(new Map(others)), ...stated], where)
-    for (const sentence of placeWarnings({ flags })) io.stderr.write(`metal-agent: ${sentence}\n`)
-    const changed = { ...plan, flags, exitTimeoutS: exitTimeoutS(settings.drainLimitMs) }
-    const outcome = await installService(changed, { host, work: workOf(io), force: false })
-    return report(outcome, host, io)
-  })
-}
-
-/** The name that counts of a flag with several; throws VerbError. */
-function flagNamed(given: string, defaults: FlagDefaults): string {
-  const name = given.replace(/^--?/, '')
-  const table = flagTable(defaults)
-  const flag = Object.hasOwn(table, name) ? table[name] : undefined
-  if (flag) return flag.aliasOf ?? name
-  const near = nearest(name, Object.keys(table))
-  throw new VerbError(
-    `There is no flag --${name}: ${near === undefined ? 'metal-agent --help lists all flags.' : `did you mean --${near}?`}`,
-  )
-}
-
 /** `metal-agent service logs`: what the agent of the service wrote, through every change of file. */
 export function logs(
   io: CliIo,
   { follow, lines }: { readonly follow: boolean; readonly lines: number },
 ): Promise<number> {
   return saying(io, async () => {
-    const { plan, manager, problem } = await theService(await serviceHost(io))
+    const { plan, manager, problem } = await theService(await launchdHost(io))
     if (!plan) {
       throw new InstallationError(`${manager.file} ${problem ?? 'names no log: see metal-agent service status'}.`)
     }
@@ -234,7 +179,7 @@ export function uninstall(
   given?: InstallationHost,
 ): Promise<number> {
   return saying(io, async () => {
-    const host = given ?? (await serviceHost(io))
+    const host = given ?? (await launchdHost(io))
     const services = await installedServices(host)
     if (services.length === 0) {
       io.stdout.write('No service is installed, so there is nothing to remove.\n')
@@ -248,13 +193,12 @@ export function uninstall(
       if (serving.length > 0 && !(await mayEnd(serving, io))) return exitCodes.refused
     }
     for (const service of chosen) {
-      const { removed, keptAt } = await uninstallService(service, {
+      const removed = await uninstallService(service, {
         host: await hostOf(service.plan, host, io),
         tell: workOf(io).tell,
         agents: keepServing ? agentsOf(io) : undefined,
       })
       io.stdout.write(`The service was removed, and with it:\n${removed.map((file) => `  ${file}\n`).join('')}`)
-      if (keptAt !== undefined) io.stdout.write(`What was changed by hand is kept as ${keptAt}.\n`)
       if (keepServing)
         io.stdout.write('Its model servers keep running until the next agent on its state folder ends.\n')
     }

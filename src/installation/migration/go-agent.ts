@@ -7,13 +7,13 @@ import { FlagError, parseGoFlags, type FlagSpec, type FlagValue } from '../../ag
 import { formatDuration } from '../../contract/format.ts'
 import { attempt, InstallationError, type InstallationHost } from '../installation-host.ts'
 import { parsePlist, type LaunchdDomain } from '../service/launchd.ts'
-import { serviceLabel, UnitTextError } from '../service/service-plan.ts'
+import { PlistError, serviceLabel } from '../service/service-plan.ts'
 
 /** What becomes of a flag of LLMKube's Go agent here. */
 type Fate =
   /** There is a flag of this name with this meaning. */
   | { readonly kept: true }
-  /** Decided by what is found on the machine: see `plan.ts`. */
+  /** Decided by what is found on the machine: see `migrate.ts`. */
   | { readonly kept: 'planned' }
   /** Completes "--flag is left out: …". */
   | { readonly kept: false; readonly why: string }
@@ -63,7 +63,11 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   version: { kind: 'bool', default: false, kept: false, why: 'it only prints the version' },
   kubeconfig: { ...text, ...kept },
   'ingress-port': { kind: 'int', default: 9443, ...kept },
-  'state-dir': { ...text, kept: false, why: 'the identity by which relays know this machine is copied from there' },
+  'state-dir': {
+    ...text,
+    kept: false,
+    why: 'this agent keeps state of its own, and relays learn its key from the cluster',
+  },
   'legacy-direct-endpoints': { kind: 'bool', default: false, ...kept },
   'allowed-model-roots': { ...text, ...kept },
   'allowed-download-hosts': { ...text, ...kept },
@@ -114,10 +118,7 @@ interface Homes {
 
 const supportFolder = 'Library/Application Support/llmkube'
 
-/** The parent of the folder with the identity by which relays know a Go agent. */
-export const stateDirOf = (command: GoAgentCommand, homes: Homes): string =>
-  folderOf(textOf(command, 'state-dir') || path.join(homes.homeDir, supportFolder, 'metal-agent'), homes)
-
+/** The folder of its models; since 0.10 below the home folder unless it is stated. */
 export function storeOf(command: GoAgentCommand, isNew: boolean, homes: Homes): string {
   const isStated = command.given.has('model-store')
   const stated = textOf(command, 'model-store')
@@ -261,7 +262,7 @@ function parsed(file: string, content: Buffer): unknown {
   try {
     return parsePlist(content)
   } catch (error) {
-    if (!(error instanceof UnitTextError)) throw error
+    if (!(error instanceof PlistError)) throw error
     throw new InstallationError(
       `${file} ${error.message}: "plutil -lint" says where; fix it, or name another with --plist.`,
       { cause: error },
@@ -269,38 +270,17 @@ function parsed(file: string, content: Buffer): unknown {
   }
 }
 
-/** A model server that a Go agent started: it stays in that agent's process group. */
-export interface GoServer extends Pick<ProcessFacts, 'pid' | 'startTime'> {
-  readonly port: number
-}
+/** A running Go agent of this user. */
+export type GoAgentProcess = Pick<ProcessFacts, 'pid' | 'commandLine'>
 
-export interface GoAgentProcess extends Pick<ProcessFacts, 'pid' | 'startTime' | 'commandLine' | 'suspended'> {
-  readonly servers: readonly GoServer[]
-}
-
-export const withServers = ({ servers }: GoAgentProcess): string =>
-  `with ${servers.length} ${servers.length === 1 ? 'server' : 'servers'}`
-
-/**
- * Every Go agent of this user that runs, and what it started. `programs`: what plists start, whatever it is called; `ours`: the pid of our own
- * agent.
- */
+/** Every Go agent that runs. `programs`: what plists start, whatever it is called; `ours`: the pid of our own agent. */
 export async function findGoAgents(
   platform: Pick<Platform, 'processes'>,
   programs: readonly string[],
   ours: number | undefined,
 ): Promise<GoAgentProcess[]> {
   const processes = await platform.processes()
-  const agents = processes.filter(({ pid, commandLine }) => pid !== ours && isGoAgent(commandLine, programs))
-  const pids = new Set(agents.map(({ pid }) => pid))
-  return agents.map(({ pid, startTime, groupId, commandLine, suspended }) => {
-    const servers = processes.flatMap((process) => {
-      const port = portOf(process.commandLine)
-      const isServer = process.groupId === groupId && !pids.has(process.pid) && port !== undefined
-      return isServer ? [{ pid: process.pid, startTime: process.startTime, port }] : []
-    })
-    return { pid, startTime, commandLine, suspended, servers }
-  })
+  return processes.filter(({ pid, commandLine }) => pid !== ours && isGoAgent(commandLine, programs))
 }
 
 function isGoAgent(commandLine: string, programs: readonly string[]): boolean {
@@ -308,18 +288,4 @@ function isGoAgent(commandLine: string, programs: readonly string[]): boolean {
   const [program = '', first = '-'] = commandLine.split(' ')
   // Our own command of that name has verbs; the Go agent has flags alone.
   return path.basename(program) === goAgentProgram && first.startsWith('-')
-}
-
-/** The words behind the program; one with a space in it counts as two, since ps does not tell them apart. */
-export const argsOf = ({ commandLine }: GoAgentProcess): string[] =>
-  commandLine
-    .split(' ')
-    .slice(1)
-    .filter((word) => word !== '')
-
-const portOf = (commandLine: string): number | undefined => {
-  const at = commandLine.indexOf(' --model ')
-  const ports = at === -1 ? [] : [...commandLine.slice(at).matchAll(/ --port (\d{1,5})(?= |$)/g)]
-  const port = ports.at(-1)?.[1]
-  return port === undefined ? undefined : Number(port)
 }

@@ -4,22 +4,19 @@ import { z } from 'zod'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import { askSystem, InstallationError, type InstallationHost, type SystemAnswer } from '../installation-host.ts'
 import {
-  byFlag,
   commandLine,
   hasGivenVariables,
-  marked,
   openFiles,
   ownerOnly,
+  PlistError,
   restartDelayS,
   serviceFile,
   serviceLabel,
-  UnitTextError,
   type LastExit,
+  type PlistContent,
   type ServiceKind,
-  type ServiceManager,
   type ServicePlan,
   type ServiceState,
-  type UnitContent,
 } from './service-plan.ts'
 
 /** What `launchctl print` says of one job. */
@@ -147,9 +144,6 @@ const advices: Readonly<Record<number, string>> = {
     'nobody is logged in at the screen of this Mac as this user; log in there, or install with --daemon, which needs no login',
 }
 
-/** Lines of the file before its first element: the XML declaration and the document type. */
-const linesOfHead = 2
-
 const bundleId = 'dev.metalbar.app'
 
 /** The file of launchd; see launchd.plist(5). */
@@ -178,7 +172,7 @@ export function launchdPlist(plan: ServicePlan): string {
     StandardOutPath: errorFile,
     StandardErrorPath: errorFile,
   })
-  return marked(`${text}\n`, linesOfHead, ['<!-- ', ' -->'])
+  return `${text}\n`
 }
 
 const text = z.string().max(10_000)
@@ -192,51 +186,42 @@ const launchdFile = z.looseObject({
   UserName: text.optional(),
 })
 
-/** Throws UnitTextError. */
-export function readLaunchdPlist(content: string): UnitContent {
+/** Throws PlistError. */
+export function readLaunchdPlist(content: string): PlistContent {
   const parsed = launchdFile.safeParse(parsePlist(content))
   if (!parsed.success) {
     const [issue] = parsed.error.issues
-    throw new UnitTextError(`is no job of launchd (${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''})`)
+    throw new PlistError(`is no job of launchd (${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''})`)
   }
-  const { Label, ProgramArguments, EnvironmentVariables, WorkingDirectory, StandardErrorPath, ExitTimeOut, UserName } =
-    parsed.data
+  const { data } = parsed
   return {
-    label: Label,
-    words: ProgramArguments,
-    environment: EnvironmentVariables,
-    workingDirectory: WorkingDirectory,
-    errorFile: StandardErrorPath,
-    exitTimeoutS: ExitTimeOut,
-    userName: UserName,
-    values: byFlag(new Map(flat(parsed.data as PlistValue)), 'ProgramArguments', ProgramArguments),
+    label: data.Label,
+    words: data.ProgramArguments,
+    environment: data.EnvironmentVariables,
+    workingDirectory: data.WorkingDirectory,
+    errorFile: data.StandardErrorPath,
+    exitTimeoutS: data.ExitTimeOut,
+    userName: data.UserName,
   }
 }
 
-/** XML or binary. Throws UnitTextError where it is no whole property list. */
+/** XML or binary. Throws PlistError where it is no whole property list. */
 export function parsePlist(content: string | Buffer): PlistValue {
   const bytes = Buffer.from(content)
   const isBinary = bytes.subarray(0, 6).toString('latin1') === 'bplist'
   const text = isBinary ? '' : bytes.toString('utf8')
   // The parser reads what is cut off inside an element as if it ended there.
-  if (!isBinary && !/<\/plist>\s*$/.test(text)) throw new UnitTextError('is truncated')
+  if (!isBinary && !/<\/plist>\s*$/.test(text)) throw new PlistError('is truncated')
   try {
     return isBinary ? parse(new Uint8Array(bytes)) : parse(text)
   } catch (error) {
     const [why = ''] = messageOf(error).split('\n')
-    throw new UnitTextError(`is no property list (${why.slice(0, 200)})`, { cause: error })
+    throw new PlistError(`is no property list (${why.slice(0, 200)})`, { cause: error })
   }
 }
 
-function flat(value: PlistValue, path = ''): [string, string][] {
-  if (Array.isArray(value)) return [[path, value.map((one) => flat(one).map(([, text]) => text)).join(' ')]]
-  if (value === null || typeof value !== 'object' || value instanceof Date || value instanceof Uint8Array) {
-    return [[path, String(value)]]
-  }
-  return Object.entries(value).flatMap(([key, one]) => flat(one, path === '' ? key : `${path}.${key}`))
-}
-
-export class LaunchdService implements ServiceManager {
+/** The service of this agent in launchd. Every method that asks launchctl throws InstallationError. */
+export class LaunchdService {
   readonly kind: ServiceKind
   readonly file: string
   readonly name = serviceLabel
@@ -245,7 +230,7 @@ export class LaunchdService implements ServiceManager {
   readonly #host: InstallationHost
   readonly #job: LaunchctlJob
 
-  constructor(kind: 'launchAgent' | 'launchDaemon', host: InstallationHost) {
+  constructor(kind: ServiceKind, host: InstallationHost) {
     const isDaemon = kind === 'launchDaemon'
     this.kind = kind
     this.file = serviceFile(kind, host)
@@ -254,9 +239,6 @@ export class LaunchdService implements ServiceManager {
     this.#host = host
     this.#job = new LaunchctlJob(host, isDaemon ? 'system' : `gui/${host.user.id}`, serviceLabel)
   }
-
-  text = launchdPlist
-  read = readLaunchdPlist
 
   /**
    * launchd takes no file that others may write, and does not ask that they may read it. A LaunchDaemon's tells its user where the log is, and is
@@ -300,10 +282,5 @@ export class LaunchdService implements ServiceManager {
 
   kill(): Promise<void> {
     return this.#job.kill()
-  }
-
-  /** launchd remembers nothing of what is not loaded. */
-  forget(): Promise<void> {
-    return Promise.resolve()
   }
 }

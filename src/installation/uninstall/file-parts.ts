@@ -2,7 +2,6 @@ import path from 'node:path'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import type { TraceKind } from '../../contract/uninstall.ts'
 import { lookAt, namesIn, removeBelow, removeIfEmpty } from '../files.ts'
-import { keepsGoPlist, migrationFolder } from '../migration/record.ts'
 import { bundleId, sized, UninstallError, type Found, type TracePart } from './traces.ts'
 
 /** Every name in the state folder by what it is: a file, or a folder with all that is in it. */
@@ -10,7 +9,7 @@ export const stateNames = {
   settings: ['preferences.json', 'settings.json', 'start-settings.json', 'cluster.json'],
   token: ['hub-token.encrypted'],
   appData: ['chromium'],
-  logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'service', 'gateway.log'],
+  logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'gateway.log'],
   state: [
     ...[
       'agent.lock',
@@ -23,11 +22,11 @@ export const stateNames = {
       'absences.json',
     ],
     ...['history.jsonl', 'model-store.json', 'log-file.json', 'update.json', 'probes.json'],
-    // `versions` has the copies of the command that the service starts.
+    // `command` has the copy of the command that the service and the app start.
     // `runtimes` has those that were installed below this folder.
     // `daemons` has what belongs to those that the agent starts.
     // `ingress` has the key by which the relays of a cluster know this machine.
-    ...['migration', 'versions', 'runtimes', 'daemons', 'ingress'],
+    ...['command', 'runtimes', 'daemons', 'ingress'],
   ],
 } as const satisfies Partial<Record<TraceKind, readonly string[]>>
 
@@ -38,13 +37,11 @@ const kindByName = new Map<string, TraceKind>(
 const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 /** Set aside because it was broken, left by a killed write, or a lock that was just taken. */
 const variant = new RegExp(String.raw`^(.+?)(?:\.broken-\d+|\.\d+|\.(?:stale-)?${uuid})$`)
-/** The file of a service, kept because a person had changed it. */
-const keptAside = /\.(?:plist|service)\.[\dTZ-]+\.kept$/
 
 /** The kind of trace that a name in the state folder is; undefined where it is not ours. */
 export function kindInStateFolder(name: string): TraceKind | undefined {
   const [, base = name] = variant.exec(name) ?? []
-  return kindByName.get(name) ?? kindByName.get(base) ?? (keptAside.test(name) ? 'state' : undefined)
+  return kindByName.get(name) ?? kindByName.get(base)
 }
 
 /** Names in a folder elsewhere in the home folder of a Mac. */
@@ -125,16 +122,13 @@ async function lookAtFiles(kind: TraceKind, places: FilePlaces): Promise<Found> 
   const logs = kind === 'logs' ? (await Promise.all(logFiles.map(partsOfLog))).flat() : []
   const others = isState ? await besidesState(places) : []
   const all = [...new Set([...inState.map((name) => path.join(stateDir, name)), ...inHome, ...logs, ...others])]
-  // The only copy of a plist that is not ours.
-  const keptPlist = isState && (await keepsGoPlist(stateDir)) ? migrationFolder(stateDir) : undefined
   const open = inUse.map((name) => path.join(stateDir, name))
-  const files = all.filter((file) => file !== keptPlist && !open.includes(file))
+  const files = all.filter((file) => !open.includes(file))
   return {
     places: await sized(files),
     stays: [
       ...all.filter((file) => open.includes(file)).map((file) => `${file} is removed once the app has ended.`),
       ...(isState ? await strangers(places) : []),
-      ...(keptPlist === undefined ? [] : [whyKept(keptPlist)]),
     ],
     remove: async () => {
       await removeAll(files)
@@ -162,9 +156,6 @@ async function strangers({ stateDir, stores }: FilePlaces): Promise<string[]> {
   const files = names.map((name) => path.join(stateDir, name)).filter((file) => !isStore(file))
   return files.map((file) => `${file} is not one of Metalbar's files, so it and its folder stay.`)
 }
-
-const whyKept = (folder: string): string =>
-  `${folder} has the plist of LLMKube's Go agent, which metal-agent migrate took out of its place: "metal-agent migrate --undo" puts it back, "metal-agent migrate --confirm" gives it up; then run this again.`
 
 /** A log, its earlier files and its lock. */
 async function partsOfLog(file: string): Promise<string[]> {

@@ -11,8 +11,7 @@ import { signalGroup } from '../../agent-core/util/signal-group.ts'
 import { shellCommand, shellWord } from '../../contract/shell.ts'
 import { lookAt, namesIn } from '../files.ts'
 import { askSystem, type InstallationHost } from '../installation-host.ts'
-import { installedServices, isOurs, type InstalledService } from '../service/installed-service.ts'
-import { uninstallService } from '../service/change-service.ts'
+import { installedServices, uninstallService, type InstalledService } from '../service/service.ts'
 import { filesInMacHome, removeAll } from './file-parts.ts'
 import {
   bundleId,
@@ -186,7 +185,7 @@ export const servicePart = (host: InstallationHost, tell: (sentence: string) => 
   kind: 'service',
   look: async () => {
     const services = await installedServices(host)
-    const isRemoved = (service: InstalledService) => isOurs(service) && !isOfAnother(service, host)
+    const isRemoved = (service: InstalledService) => service.plan !== undefined && !isOfAnother(service, host)
     const ours = services.filter(isRemoved)
     return {
       places: await sized(ours.map(({ manager }) => manager.file)),

@@ -11,7 +11,7 @@ import type { CommandResult } from '../../contract/commands.ts'
 import type { Removal } from '../../contract/uninstall.ts'
 import { lookAt } from '../files.ts'
 import type { InstallationHost } from '../installation-host.ts'
-import { installedServices } from '../service/installed-service.ts'
+import { installedServices } from '../service/service.ts'
 import { applicationsPart, clusterPart } from './cluster-part.ts'
 import { fileParts } from './file-parts.ts'
 import {

@@ -1,21 +1,16 @@
-import { spawn, type ChildProcess } from 'node:child_process'
-import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import path from 'node:path'
 import { build } from 'plist'
-import { relayIdentity } from '../../../src/agent-core/gateway/relay-identity.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
-import type { MigrationWorld, OwnService } from '../../../src/installation/migration/inspect.ts'
 import { serviceLabel } from '../../../src/installation/service/service-plan.ts'
-import { parseRunArguments } from '../../../src/cli/run-settings.ts'
-import { AgentProcess } from '../agent-process.ts'
 import { AgentWorld, fakeGguf } from '../agent-world.ts'
 import type { ClusterConnection } from '../control-plane/admin-client.ts'
 import { writeKubeconfig } from '../control-plane/kubeconfig.ts'
 import { eventually } from '../eventually.ts'
 import { freePort } from '../free-port.ts'
 import { sampleServerPath } from '../sample-servers/sample.ts'
-import { platformOfWorld } from './processes-of-world.ts'
 
 /** Of the documentation network, so that it is no address of this machine. */
 export const goHostIp = '192.0.2.10'
@@ -49,15 +44,9 @@ export class GoAgentWorld implements AsyncDisposable {
   readonly store: string
   readonly plistFile: string
   readonly healthPort: number
-  readonly told: string[] = []
-  /** Every process of our agent, oldest first. */
-  readonly own: AgentProcess[] = []
-  readonly #connection: ClusterConnection
-  readonly #byHand: ChildProcess[] = []
 
-  private constructor(cluster: AgentWorld, connection: ClusterConnection, healthPort: number) {
+  private constructor(cluster: AgentWorld, healthPort: number) {
     this.cluster = cluster
-    this.#connection = connection
     this.healthPort = healthPort
     this.home = path.join(cluster.folder, 'home')
     this.store = path.join(cluster.folder, 'llmkube-models')
@@ -66,7 +55,7 @@ export class GoAgentWorld implements AsyncDisposable {
 
   /** `controller: false` leaves out the stand-in for LLMKube's. */
   static async open(connection: ClusterConnection, { controller = true } = {}): Promise<GoAgentWorld> {
-    const world = new GoAgentWorld(await AgentWorld.open(connection, { controller }), connection, await freePort())
+    const world = new GoAgentWorld(await AgentWorld.open(connection, { controller }), await freePort())
     await mkdir(path.dirname(world.plistFile), { recursive: true })
     await mkdir(world.bin, { recursive: true })
     await writeFile(
@@ -92,14 +81,6 @@ export class GoAgentWorld implements AsyncDisposable {
   get kubeconfig(): string {
     return path.join(this.cluster.folder, 'go.kubeconfig')
   }
-  /** What our agent keeps; `AgentProcess` makes it. */
-  get stateDir(): string {
-    return path.join(this.cluster.folder, 'own', 'state')
-  }
-  get ownStore(): string {
-    return path.join(this.cluster.folder, 'own', 'models')
-  }
-
   get host(): InstallationHost {
     const { uid, gid, username } = userInfo()
     return {
@@ -110,17 +91,6 @@ export class GoAgentWorld implements AsyncDisposable {
       systemRoot: path.join(this.cluster.folder, 'root'),
       programFolders: [this.bin, path.dirname(process.execPath), '/usr/bin', '/bin'],
     }
-  }
-
-  /** The folder with what relays know a Go agent in relay mode by. */
-  get goIdentity(): string {
-    return path.join(this.home, 'Library/Application Support/llmkube/metal-agent/ingress')
-  }
-
-  /** As it makes it at its first start in relay mode. */
-  async makeGoIdentity(): Promise<void> {
-    await mkdir(path.dirname(this.goIdentity), { recursive: true, mode: 0o700 })
-    await relayIdentity(path.dirname(this.goIdentity))
   }
 
   /** A model in the Go agent's store, a Model and the service that serves it. */
@@ -178,15 +148,6 @@ export class GoAgentWorld implements AsyncDisposable {
     for (const name of names) await this.untilPublished(name)
   }
 
-  /** With the flags given, or those of the plist; not a job of launchd. */
-  async startByHand(flags = this.flags()): Promise<number> {
-    const env = this.#environment({})
-    const child = spawn(this.program, flags, { detached: true, stdio: 'ignore', env: { ...env, HOME: this.home } })
-    this.#byHand.push(child)
-    await eventually(() => child.pid !== undefined)
-    return child.pid ?? 0
-  }
-
   async untilPublished(name: string): Promise<number> {
     const published = await eventually(async () => {
       const found = await this.cluster.published(name)
@@ -200,16 +161,6 @@ export class GoAgentWorld implements AsyncDisposable {
     return new Promise((resolve) => child.once('exit', (code) => resolve(code ?? 1)))
   }
 
-  /** Every call of launchctl but questions. */
-  async launchctlCalls(): Promise<string[]> {
-    const text = await readFile(path.join(this.home, 'launchctl.calls'), 'utf8').catch(() => '')
-    return text.split('\n').filter((line) => line !== '')
-  }
-
-  goAgentPid(): Promise<number | undefined> {
-    return this.jobPid(goLabel)
-  }
-
   /** Of the process that launchd started last; undefined where it has no such job. */
   async jobPid(label: string): Promise<number | undefined> {
     const text = await readFile(path.join(this.home, 'launchd', label), 'utf8').catch(() => undefined)
@@ -217,77 +168,8 @@ export class GoAgentWorld implements AsyncDisposable {
     return Number(text.split(' ')[0])
   }
 
-  service(): OwnService {
-    const start = async (flags: readonly string[]): Promise<void> => {
-      const folder = path.join(this.cluster.folder, 'own')
-      await mkdir(folder, { recursive: true })
-      this.own.push(await AgentProcess.start({ folder, args: [...flags] }))
-    }
-    let flagsNow: readonly string[] = []
-    return {
-      install: (flags) => {
-        flagsNow = flags
-        return start(flags)
-      },
-      uninstall: async () => {
-        await this.own.at(-1)?.stop()
-      },
-      restart: async () => {
-        await this.own.at(-1)?.run('shutdown', '--keep-serving')
-        await this.own.at(-1)?.exited
-        await start(flagsNow)
-      },
-    }
-  }
-
-  world(changes: Partial<MigrationWorld> = {}): MigrationWorld {
-    return {
-      host: this.host,
-      platform: this.platform(),
-      service: this.service(),
-      stateDir: this.stateDir,
-      ownStore: this.ownStore,
-      ownLog: path.join(this.home, 'Library/Logs/Metalbar'),
-      ownAgent: async () => {
-        const own = this.own.at(-1)
-        return own && own.exit === undefined ? await own.snapshot().catch(() => undefined) : undefined
-      },
-      checkFlags: (flags) => {
-        parseRunArguments([...flags], { modelStore: this.ownStore, stateDir: this.stateDir }, this.home)
-        return undefined
-      },
-      tell: (sentence) => void this.told.push(sentence),
-      signal: new AbortController().signal,
-      ...changes,
-    }
-  }
-
-  platform(): MigrationWorld['platform'] {
-    return platformOfWorld(this.cluster.folder)
-  }
-
-  async inode(file: string): Promise<number> {
-    return (await stat(file)).ino
-  }
-
-  get connection(): ClusterConnection {
-    return this.#connection
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const own of this.own) await own.stop()
     for (const label of [serviceLabel, goLabel]) await this.launchctl('bootout', `gui/${this.host.user.id}/${label}`)
-    for (const { pid } of this.#byHand) {
-      if (pid !== undefined) killGroup(pid)
-    }
     await this.cluster[Symbol.asyncDispose]()
-  }
-}
-
-function killGroup(pid: number): void {
-  try {
-    process.kill(-pid, 'SIGKILL')
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error
   }
 }

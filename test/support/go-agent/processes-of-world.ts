@@ -1,5 +1,5 @@
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
-import type { MigrationWorld } from '../../../src/installation/migration/inspect.ts'
+import type { MigrationWorld } from '../../../src/installation/migration/migrate.ts'
 
 /** Of all processes, those of the world in this folder: other runs of these tests may be under way on this machine. */
 export function platformOfWorld(folder: string): MigrationWorld['platform'] {
@@ -11,8 +11,6 @@ export function platformOfWorld(folder: string): MigrationWorld['platform'] {
       const groups = new Set(own.map(({ groupId }) => groupId))
       return all.filter(({ groupId }) => groups.has(groupId))
     },
-    isRunning: (process) => platform.isRunning(process),
-    memory: () => platform.memory(),
     interfaces: () => platform.interfaces(),
   }
 }

@@ -2,42 +2,29 @@ import { chmod, mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
-import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
-import { VerbError } from '../../../src/cli/agent-session.ts'
 import type { CliIo } from '../../../src/cli/io.ts'
 import { migrateHere, type MigrateRequest } from '../../../src/cli/migrate.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
-import type { MigrationWorld } from '../../../src/installation/migration/inspect.ts'
+import type { MigrationWorld } from '../../../src/installation/migration/migrate.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
-const plan: MigrateRequest = {
-  deed: 'plan',
-  isConfirmed: false,
-  anyway: false,
-  stopsOthers: false,
-  plist: undefined,
-  flags: [],
-}
+const plan: MigrateRequest = { undo: false, dryRun: true, isConfirmed: false, plist: undefined, flags: [] }
 
 /** No Go agent runs, whatever other tests start on this machine. */
 const platform: MigrationWorld['platform'] = {
   processes: () => Promise.resolve([]),
-  isRunning: () => Promise.resolve(false),
-  memory: () => hostPlatform().memory(),
   interfaces: () => [],
 }
 
-/** A Mac whose launchctl has nothing loaded; `isMac: false` = there is none. */
-async function mac({ isMac = true } = {}) {
+/** A Mac whose launchctl has nothing loaded, and answers `bootout` with this code. */
+async function mac({ bootout = 0 } = {}) {
   const folder = await temporaryFolder()
   const { dir } = folder
   const bin = join(dir, 'bin')
   await mkdir(bin)
   await mkdir(join(dir, 'Library/LaunchAgents'), { recursive: true })
-  if (isMac) {
-    await writeFile(join(bin, 'launchctl'), '#!/bin/sh\nexit 113\n')
-    await chmod(join(bin, 'launchctl'), 0o755)
-  }
+  await writeFile(join(bin, 'launchctl'), `#!/bin/sh\n[ "$1" = bootout ] && exit ${bootout}\nexit 113\n`)
+  await chmod(join(bin, 'launchctl'), 0o755)
   const host: InstallationHost = {
     platform: 'darwin',
     env: { HOME: dir },
@@ -46,7 +33,7 @@ async function mac({ isMac = true } = {}) {
     systemRoot: join(dir, 'root'),
     programFolders: [bin, '/usr/bin', '/bin'],
   }
-  const run = async (changes: Partial<MigrateRequest>, asked: Partial<InstallationHost> = {}) => {
+  const run = async (changes: Partial<MigrateRequest>, asked: Partial<InstallationHost> = {}, machine = platform) => {
     const printed = { stdout: '', stderr: '' }
     const io: CliIo = {
       stdout: { write: (text: string) => (printed.stdout += text) },
@@ -59,24 +46,72 @@ async function mac({ isMac = true } = {}) {
       windowFolder: join(dir, 'no-window'),
     }
     return {
-      code: await migrateHere({ ...plan, ...changes }, io, { host: { ...host, ...asked }, platform }),
+      code: await migrateHere({ ...plan, ...changes }, io, { host: { ...host, ...asked }, platform: machine }),
       ...printed,
     }
   }
   return { dir, run, [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() }
 }
 
-test('where there is no launchd there is no Go agent, in one sentence', async () => {
-  await using machine = await mac({ isMac: false })
-  await expect(machine.run({})).rejects.toThrow(VerbError)
-  await expect(machine.run({})).rejects.toThrow('runs only on macOS')
+test('without a Go agent that is said, and nothing is changed', async () => {
+  await using machine = await mac()
+  const { code, stdout, stderr } = await machine.run({ dryRun: false, isConfirmed: true })
+  expect([code, stderr]).toEqual([4, 'metal-agent: Nothing was changed: see what is in the way.\n'])
+  expect(stdout).toMatch(/In the way:\n {2}There is no Go agent here: /)
 })
 
-test('without a Go agent or a cluster everything that is in the way is said, and nothing is begun', async () => {
+test('a Go agent that was started by hand is named with the command that ends it', async () => {
   await using machine = await mac()
-  const { code, stdout, stderr } = await machine.run({ deed: 'migrate', isConfirmed: true })
-  expect([code, stderr]).toEqual([4, 'metal-agent: Nothing was started: see what is in the way.\n'])
-  expect(stdout).toMatch(/In the way:\n {2}There is no Go agent here: .*\n {2}The cluster does not answer/)
+  const commandLine = '/usr/local/bin/llmkube-metal-agent --namespace models'
+  const running = { pid: 4711, commandLine, groupId: 4711, parentPid: 1, startTime: '1', suspended: false }
+  const there = { ...platform, processes: () => Promise.resolve([running]) }
+  const { code, stdout } = await machine.run({}, {}, there)
+  expect([code, stdout]).toEqual([4, expect.stringContaining(`(${commandLine}): end it with "kill 4711"`)])
+})
+
+test('the settings are printed with what is left out and why, and nothing is asked of launchd', async () => {
+  await using machine = await mac()
+  const store = join(machine.dir, 'models')
+  await mkdir(store)
+  const words = ['/usr/local/bin/llmkube-metal-agent', '--namespace', 'models', '--max-watch-failures=5']
+  const job = {
+    Label: 'com.llmkube.metal-agent',
+    ProgramArguments: [...words, '--model-store', store],
+    EnvironmentVariables: { KUBECONFIG: '/Users/me/kube', GGML_METAL: '1' },
+  }
+  const file = join(machine.dir, 'Library/LaunchAgents/com.llmkube.metal-agent.plist')
+  await writeFile(file, build(job))
+  const { code, stdout } = await machine.run({ flags: ['--listen=gateway'] })
+  expect([code, stdout.replaceAll(machine.dir, 'HOME').split('\n')]).toEqual([
+    0,
+    [
+      'Settings:',
+      '  --namespace=models',
+      '  --kubeconfig=/Users/me/kube',
+      '  --listen=gateway',
+      '',
+      'Left out:',
+      '  --max-watch-failures is left out: a cluster that does not answer never ends this agent.',
+      '  The model store HOME/models is left out: a reboot empties that folder. Models are downloaded again.',
+      "  GGML_METAL of com.llmkube.metal-agent is left out: servers here do not get the agent's variables.",
+      '',
+      'Steps:',
+      '  com.llmkube.metal-agent is unloaded, which ends the Go agent and its models.',
+      '  HOME/Library/LaunchAgents/com.llmkube.metal-agent.plist is kept as com.llmkube.metal-agent.plist.before-metalbar.',
+      '  This agent is installed as a LaunchAgent and starts the models: each is away while it loads.',
+      '',
+    ],
+  ])
+  expect(await readdir(join(machine.dir, 'Library/LaunchAgents'))).toEqual(['com.llmkube.metal-agent.plist'])
+})
+
+test('a Go agent that launchd does not unload keeps its plist', async () => {
+  await using machine = await mac({ bootout: 5 })
+  const file = join(machine.dir, 'Library/LaunchAgents/com.llmkube.metal-agent.plist')
+  await writeFile(file, build({ Label: 'com.llmkube.metal-agent', ProgramArguments: ['/x/llmkube-metal-agent'] }))
+  const { code, stderr } = await machine.run({ dryRun: false, isConfirmed: true })
+  expect([code, stderr]).toEqual([1, expect.stringContaining('launchctl bootout') as string])
+  expect(await readdir(join(machine.dir, 'Library/LaunchAgents'))).toEqual(['com.llmkube.metal-agent.plist'])
 })
 
 test('a plist edited by hand is told with the flag that is wrong', async () => {
@@ -97,11 +132,11 @@ test('a LaunchDaemon is not begun with, and the commands that move it by hand ar
   const words = ['/usr/local/bin/llmkube-metal-agent', '--namespace', 'models']
   const file = join(folder, 'com.llmkube.metal-agent.plist')
   await writeFile(file, build({ Label: 'com.llmkube.metal-agent', ProgramArguments: words }))
-  const { code, stdout } = await machine.run({ deed: 'migrate', isConfirmed: true })
+  const { code, stdout } = await machine.run({ dryRun: false, isConfirmed: true })
   expect([code, stdout]).toEqual([
     4,
     expect.stringContaining(
-      `nothing serves: sudo launchctl bootout system/com.llmkube.metal-agent; sudo mv ${file} ${file}.kept; sudo metal-agent install --daemon --`,
+      `by hand: sudo launchctl bootout system/com.llmkube.metal-agent; sudo mv ${file} ${file}.before-metalbar; sudo metal-agent install --daemon --`,
     ),
   ])
 })
@@ -114,23 +149,7 @@ test('root moves nothing for a user, and leaves no folder of its own in their ho
 
 test('flags that this agent does not take are refused before anything is begun', async () => {
   await using machine = await mac()
+  const file = join(machine.dir, 'Library/LaunchAgents/com.llmkube.metal-agent.plist')
+  await writeFile(file, build({ Label: 'com.llmkube.metal-agent', ProgramArguments: ['/x/llmkube-metal-agent'] }))
   expect((await machine.run({ flags: ['--no-such-flag'] })).stdout).toContain('There is no flag --no-such-flag')
-})
-
-test('another state folder than the one that keeps the way back is refused', async () => {
-  await using machine = await mac()
-  const { stdout } = await machine.run({ flags: ['--state-dir', '/elsewhere'] })
-  expect(stdout).toContain('--state-dir /elsewhere is another folder than ')
-})
-
-test('there is nothing to go back to, nor to confirm, before a move', async () => {
-  await using machine = await mac()
-  expect(await machine.run({ deed: 'undo' })).toMatchObject({
-    code: 1,
-    stderr: 'metal-agent: There is no migration to undo.\n',
-  })
-  expect(await machine.run({ deed: 'confirm' })).toMatchObject({
-    code: 1,
-    stderr: 'metal-agent: There is no finished migration to confirm.\n',
-  })
 })

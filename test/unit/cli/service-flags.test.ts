@@ -1,20 +1,21 @@
-import { access, mkdir, writeFile } from 'node:fs/promises'
+import { access, chmod, mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
 import { main } from '../../../src/cli/main.ts'
 import { notesOfGoAgent } from '../../../src/cli/service/install.ts'
+import { status } from '../../../src/cli/service/service.ts'
+import type { InstallationHost } from '../../../src/installation/installation-host.ts'
 import { serviceFlags } from '../../../src/cli/service/service-plan.ts'
 import { userOfLine } from '../../../src/cli/service/service-host.ts'
-import { readLaunchdPlist } from '../../../src/installation/service/launchd.ts'
-import { isUntouched, serviceEnvironment } from '../../../src/installation/service/service-plan.ts'
-import { systemdUnitText } from '../../../src/installation/service/systemd.ts'
+import { launchdPlist, readLaunchdPlist } from '../../../src/installation/service/launchd.ts'
+import { serviceEnvironment } from '../../../src/installation/service/service-plan.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 import { examplePlan } from '../installation/service/example-plans.ts'
 
 const defaults = { modelStore: '/Users/you/models', stateDir: '/Users/you/state' }
-const where = { kind: 'launchAgent', homeDir: '/Users/you', defaults, cwd: '/elsewhere' } as const
+const where = { homeDir: '/Users/you', defaults, cwd: '/elsewhere' } as const
 const flagsOf = (...args: string[]) => Object.fromEntries(serviceFlags(args, where).flags)
 
 test('a service states its folders and its log, and every path in full', () => {
@@ -49,22 +50,31 @@ test.for([
   expect(() => serviceFlags(args, where)).toThrow(why)
 })
 
-async function metalAgent(args: readonly string[], env: NodeJS.ProcessEnv = {}, homeDir = '/Users/you') {
+async function metalAgent(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+  homeDir = '/Users/you',
+  platform: NodeJS.Platform = 'darwin',
+) {
   const said = { stdout: '', stderr: '' }
   const code = await main(args, {
+    ...ioAt(env, homeDir, platform),
     stdout: { write: (text: string) => (said.stdout += text) },
     stderr: { write: (text: string) => (said.stderr += text) },
-    ...{ env, homeDir, platform: 'linux', temporaryDir: '/tmp', cwd: '/elsewhere', windowFolder: '/none' },
   })
   return { code, ...said }
 }
 
-test('install --dry-run prints the file of a Mac on any system, whole and untouched', async () => {
+const ioAt = (env: NodeJS.ProcessEnv, homeDir: string, platform: NodeJS.Platform) => ({
+  stdout: { write: () => undefined },
+  stderr: { write: () => undefined },
+  ...{ env, homeDir, platform, temporaryDir: '/tmp', cwd: '/elsewhere', windowFolder: '/none' },
+})
+
+test('install --dry-run prints the plist and changes nothing', async () => {
   const { code, stdout, stderr } = await metalAgent([
     'install',
     '--dry-run',
-    '--platform',
-    'darwin',
     '--env',
     'A=<&>',
     '--',
@@ -72,23 +82,32 @@ test('install --dry-run prints the file of a Mac on any system, whole and untouc
     'x',
   ])
   const { label, words, environment } = readLaunchdPlist(stdout)
-  expect([code, isUntouched(stdout), label, words.at(-1), environment['A']]).toEqual([
-    ...[0, true, 'dev.metalbar.llmkube-metal-agent', '--namespace=x', '<&>'],
+  expect([code, label, words.at(-1), environment['A']]).toEqual([
+    ...[0, 'dev.metalbar.llmkube-metal-agent', '--namespace=x', '<&>'],
   ])
   expect(stderr).toMatch(
     /LaunchAgents\/dev\.metalbar\.llmkube-metal-agent\.plist would be written; nothing was changed\./,
   )
 })
 
+test.for([['install'], ['service', 'status']])(
+  'on Linux %s says in one sentence that it needs launchd',
+  async (args) => {
+    expect(await metalAgent(args, {}, '/home/you', 'linux')).toEqual({
+      code: 2,
+      stdout: '',
+      stderr:
+        'metal-agent: A service needs launchd, which only macOS has: on Linux run metal-agent in the foreground, or under a service manager of your own.\n',
+    })
+  },
+)
+
 test.for([
-  [['install', '--platform', 'darwin'], 2, /--platform is for --dry-run/],
-  [['install', '--daemon'], 2, /--daemon is for macOS.*enable-linger/],
   [['install', '--env', 'A'], 2, /--env wants NAME=VALUE, not "A"/],
-  [['install', '--dry-run', '--platform', 'darwin', '--', '--tmp=1'], 2, /There is no flag --tmp/],
+  [['install', '--dry-run', '--', '--tmp=1'], 2, /There is no flag --tmp/],
   [['service', 'logs', '--lines', '0'], 2, /--lines wants a whole number/],
   [['service', 'status'], 3, /^$/],
   [['service', 'restart'], 1, /No service is installed: metal-agent install installs one\./],
-  [['service', 'set', 'port', '1'], 1, /No service is installed/],
 ] as const)('%s ends with its code and one sentence', async ([args, code, said]) => {
   expect(await metalAgent(args, {}, '/nowhere')).toMatchObject({ code, stderr: expect.stringMatching(said) as string })
 })
@@ -132,77 +151,58 @@ test('a Go agent that is installed is named by an installation, with what moves 
   await mkdir(jobs, { recursive: true })
   const job = { Label: 'com.llmkube.metal-agent', ProgramArguments: ['/usr/local/bin/llmkube-metal-agent'] }
   await writeFile(path.join(jobs, 'com.llmkube.metal-agent.plist'), build(job))
-  const args = ['install', '--dry-run', '--platform']
-  expect((await metalAgent([...args, 'darwin'], {}, folder.dir)).stderr).toMatch(
+  expect((await metalAgent(['install', '--dry-run'], {}, folder.dir)).stderr).toMatch(
     /Go agent is installed too \(com\.llmkube\.metal-agent, .*\.plist\); its services are left alone: metal-agent migrate/,
   )
-  expect((await metalAgent([...args, 'linux'], {}, folder.dir)).stderr).not.toContain('Go agent')
 })
 
-test('a Go agent that runs is named by an installation with its process and how it is ended, whether launchd or a person started it', async () => {
+test('a Go agent that a person started is named by an installation with how it is ended, and our own agent is not', async () => {
   await using there = await uninstallWorld({ platform: 'darwin' })
-  const program = '/usr/local/bin/llmkube-metal-agent'
-  const job = { Label: 'com.llmkube.metal-agent', ProgramArguments: [program] }
-  const file = await there.write(
-    path.join(there.home, 'Library/LaunchAgents/com.llmkube.metal-agent.plist'),
-    build(job),
-  )
-  await there.programs({ launchctl: "printf 'x = {\\n\\tpid = 10\\n}\\n'" })
-  const process = (pid: number, groupId: number, commandLine: string) => ({
-    ...{ pid, groupId, commandLine, parentPid: 1, startTime: '1', suspended: false },
+  const process = (pid: number, commandLine: string) => ({
+    ...{ pid, groupId: pid, commandLine, parentPid: 1, startTime: '1', suspended: false },
   })
-  const server = 'llama-server --model /m.gguf --host 0.0.0.0 --port 8081 '
   const processes = [
-    process(10, 10, `${program} --namespace default`),
-    process(11, 10, server),
-    process(20, 20, './llmkube-metal-agent --host-ip 10.0.0.1'),
-    process(30, 30, 'llmkube-metal-agent status'),
-    process(40, 40, 'llmkube-metal-agent --port 0'),
+    process(20, './llmkube-metal-agent --host-ip 10.0.0.1'),
+    process(30, 'llmkube-metal-agent status'),
+    process(40, 'llmkube-metal-agent --port 0'),
   ]
   const platform = { processes: () => Promise.resolve(processes) }
-  expect(await notesOfGoAgent(there.host, { platform, ownPid: 40 })).toEqual([
-    `LLMKube's Go agent is installed too (com.llmkube.metal-agent, ${file}), and runs as process 10 with 1 server; its services are left alone: metal-agent migrate moves them to this agent, with one restart of each model.`,
-    `LLMKube's Go agent runs too, as process 20 with 0 servers, which no plist started (./llmkube-metal-agent --host-ip 10.0.0.1); its services are left alone: metal-agent migrate moves them to this agent, with one restart of each model, and ends it. "kill 20" ends it together with its models.`,
+  expect(await notesOfGoAgent(there.host, platform, 40)).toEqual([
+    'LLMKube\'s Go agent runs too, as process 20; its services are left alone: "kill 20" ends it.',
   ])
 })
 
-test('root runs no command that lies where another user can replace it', async (context) => {
-  if (process.getuid?.() !== 0) context.skip('only root acts for another user')
-  await using folder = await temporaryFolder()
-  const [bin, ran] = [path.join(folder.dir, 'bin'), path.join(folder.dir, 'ran')]
-  const units = path.join(folder.dir, 'systemd/user')
-  for (const one of [bin, units]) await mkdir(one, { recursive: true })
-  const script = (name: string, text: string) =>
-    writeFile(path.join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 })
-  await script('systemctl', "printf 'LoadState=loaded\\nUnitFileState=enabled\\nMainPID=0\\n'")
-  await script('metal-agent', `: > '${ran}'`)
-  const plan = examplePlan('systemdUser', { program: [path.join(bin, 'metal-agent')] })
-  await writeFile(path.join(units, 'llmkube-metal-agent.service'), systemdUnitText(plan))
-  const env = { XDG_CONFIG_HOME: folder.dir, PATH: `${bin}:/usr/bin:/bin` }
-  const isRun = () =>
-    access(ran).then(
+test('root runs no command that lies where another user can replace it', async () => {
+  await using there = await uninstallWorld({ platform: 'darwin' })
+  await there.programs({ launchctl: 'exit 113' })
+  const ran = there.at('ran')
+  const program = await there.write(there.at('bin/metal-agent'), `#!/bin/sh\n: > '${ran}'\n`)
+  await chmod(program, 0o755)
+  const plan = examplePlan('launchAgent', { program: [program] })
+  const file = path.join(there.home, 'Library/LaunchAgents/dev.metalbar.llmkube-metal-agent.plist')
+  await there.write(file, launchdPlist(plan))
+  const statusFor = async (change: Partial<InstallationHost>) => {
+    let said = ''
+    const io = { ...ioAt({}, there.home, 'darwin'), stdout: { write: (text: string) => (said += text) } }
+    await status(io, false, { ...there.host, ...change })
+    const isRun = await access(ran).then(
       () => true,
       () => false,
     )
-  const other = await metalAgent(['service', 'status'], { ...env, SUDO_USER: 'nobody' })
-  expect([await isRun(), /its version/.test(other.stdout), /is installed/.test(other.stdout)]).toEqual([
-    false,
-    false,
-    true,
-  ])
-  await metalAgent(['service', 'status'], env)
-  expect(await isRun()).toBe(true)
+    return [isRun, /its version/.test(said), /is installed/.test(said)]
+  }
+  const nobody = { name: 'nobody', id: 65_534, groupId: 65_534, homeDir: there.home }
+  expect(await statusFor({ isRoot: true, user: nobody })).toEqual([false, false, true])
+  expect((await statusFor({}))[0]).toBe(true)
 })
 
-test('a user is read from what id -P of macOS and getent print', () => {
+test('a user is read from what id -P of macOS prints', () => {
   expect([
     userOfLine('serve', 'serve:********:502:20::0:0:Model Server:/Users/serve:/bin/zsh\n'),
     userOfLine('_www', '_www:*:70:70::0:0:World Wide Web Server:/Library/WebServer:/usr/bin/false\n'),
-    userOfLine('serve', 'serve:x:1001:1001:Model Server,,,:/home/serve:/bin/bash\n'),
   ]).toEqual([
     { name: 'serve', id: 502, groupId: 20, homeDir: '/Users/serve' },
     { name: '_www', id: 70, groupId: 70, homeDir: '/Library/WebServer' },
-    { name: 'serve', id: 1001, groupId: 1001, homeDir: '/home/serve' },
   ])
   // An empty number would be root's.
   const broken = ['', 'id: serve: no such user\n', 'serve:x:::Model Server:/home/serve:/bin/bash', 'serve:x:5:5:::']

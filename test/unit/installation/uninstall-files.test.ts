@@ -32,9 +32,8 @@ test('names that are set aside, half written or being locked count as what they 
     'settings.json.123456789',
     `agent.lock.${uuid}`,
     `agent.lock.stale-${uuid}`,
-    'dev.metalbar.llmkube-metal-agent.plist.2026-11-23T13-00-00-000Z.kept',
   ]
-  expect(names.map(kindInStateFolder)).toEqual(['state', 'settings', 'state', 'state', 'state'])
+  expect(names.map(kindInStateFolder)).toEqual(['state', 'settings', 'state', 'state'])
   const others = ['notes.txt', 'ledger.json.bak', 'toString', 'settings.json~', 'runs.txt', 'my.kept']
   expect(others.map(kindInStateFolder)).toEqual(others.map(() => undefined))
 })

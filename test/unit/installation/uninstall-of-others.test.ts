@@ -1,12 +1,16 @@
-import { chmod, mkdir, readdir, readFile } from 'node:fs/promises'
+import { chmod, readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { build } from 'plist'
 import { expect, test } from 'vitest'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
 import { asOwner } from '../../../src/installation/installation-host.ts'
-import { installService } from '../../../src/installation/service/change-service.ts'
-import { installedServices } from '../../../src/installation/service/installed-service.ts'
 import { launchdPlist } from '../../../src/installation/service/launchd.ts'
-import { restartService, uninstallService } from '../../../src/installation/service/change-service.ts'
+import {
+  installedServices,
+  installService,
+  restartService,
+  uninstallService,
+} from '../../../src/installation/service/service.ts'
 import { servicePart } from '../../../src/installation/uninstall/machine-parts.ts'
 import { listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
 import { placesOfServices } from '../../../src/installation/uninstall/uninstall.ts'
@@ -19,25 +23,19 @@ const work = {
   tell: () => undefined,
   timings: { pollMs: 5, leaveMs: 100, startMs: 100 },
 }
-/** systemd that has the unit enabled and cannot start it. */
-const systemctl = `case "$*" in
-  *Version*) echo Version=257;;
-  *' show '*) printf 'LoadState=loaded\\nUnitFileState=enabled\\nMainPID=0\\n';;
-  *' start '*) echo 'Job for llmkube-metal-agent.service failed.' >&2; exit 1;;
-esac`
-const unitBelow = (home: string) => path.join(home, '.config/systemd/user/llmkube-metal-agent.service')
 
-test('a unit that a person wrote under our name is named and stays, whoever asks for its removal', async () => {
-  await using there = await uninstallWorld()
-  await there.programs({ systemctl })
-  const text = '[Service]\nExecStart=/opt/metal-agent --namespace mars\n[Install]\nWantedBy=default.target\n'
-  const unit = await there.write(unitBelow(there.home), text)
+test('a plist that a person wrote under our name is named and stays, whoever asks for its removal', async () => {
+  await using there = await uninstallWorld({ platform: 'darwin' })
+  await there.programs({ security: 'exit 44', defaults: 'exit 1', launchctl: 'exit 113' })
+  const label = 'dev.metalbar.llmkube-metal-agent'
+  const text = build({ Label: label, ProgramArguments: ['/opt/metal-agent', '--namespace', 'mars'] })
+  const file = await there.write(path.join(there.home, `Library/LaunchAgents/${label}.plist`), `${text}\n`)
   const parts = await there.parts({ tell: work.tell })
   const [listed] = await listTraces(parts)
   expect([listed?.kind, listed?.places, listed?.stays]).toEqual([
     'service',
     [],
-    [`${unit} was changed since metal-agent install wrote it: Metalbar did not write it.`],
+    [`${file} does not start this agent: Metalbar did not write it.`],
   ])
   await removeTraces(parts, silently)
   const [service] = await installedServices(there.host)
@@ -45,7 +43,7 @@ test('a unit that a person wrote under our name is named and stays, whoever asks
   await expect(uninstallService(service, { ...work, host: there.host, agents: undefined })).rejects.toThrow(
     'Metalbar did not write it, so it was left as it is',
   )
-  expect(await readFile(unit, 'utf8')).toBe(text)
+  expect(await readFile(file, 'utf8')).toBe(`${text}\n`)
 })
 
 test('the LaunchDaemon of another user stays, and nothing of that user is looked for', async () => {
@@ -91,7 +89,7 @@ test('the file of a LaunchDaemon that only root may read is named to others with
     const deeds = [
       () => uninstallService(service, { ...work, host, agents: undefined }),
       () => restartService(service, work),
-      () => installService(examplePlan('launchDaemon'), { host, work, force: true }),
+      () => installService(examplePlan('launchDaemon'), { host, work }),
     ]
     for (const deed of deeds) {
       await expect(deed()).rejects.toThrow(
@@ -99,26 +97,6 @@ test('the file of a LaunchDaemon that only root may read is named to others with
       )
     }
   })
-})
-
-test('a service that systemd cannot start is not left to be started again and again', async () => {
-  await using there = await uninstallWorld()
-  await there.programs({ systemctl })
-  const flags = new Map([['state-dir', there.stateDir]])
-  const plan = examplePlan('systemdUser', {
-    flags,
-    errorFile: path.join(there.stateDir, 'service/metal-agent.err.log'),
-  })
-  await expect(installService(plan, { host: there.host, work, force: false })).rejects.toThrow(
-    /start llmkube-metal-agent\.service ended with code 1: Job for .* failed/,
-  )
-  expect((await there.called()).slice(-4).map((call) => call.replace(/^.*--no-pager /, ''))).toEqual([
-    'disable llmkube-metal-agent.service',
-    'stop --no-block llmkube-metal-agent.service',
-    'daemon-reload',
-    'reset-failed llmkube-metal-agent.service',
-  ])
-  expect(await readdir(path.dirname(unitBelow(there.home)))).toEqual([])
 })
 
 test('a folder or a device that was named as a log stays', async () => {
@@ -129,28 +107,4 @@ test('a folder or a device that was named as a log stays', async () => {
   expect(await listTraces(await there.parts({ known: [{ logFile: '/dev/null' }] }))).toEqual([])
   await removeTraces(await there.parts({ known: [{ logFile: folder }] }), silently)
   expect(await readdir(folder)).toEqual(['mine.txt'])
-})
-
-test.for([
-  ['done', true],
-  ['begun', true],
-  ['undone', false],
-] as const)("the Go agent's plist is kept where a move from it is %s: %s", async ([phase, isKept]) => {
-  await using there = await uninstallWorld()
-  const folder = path.join(there.stateDir, 'migration')
-  await mkdir(folder, { recursive: true })
-  const kept = path.join(folder, 'com.llmkube.metal-agent.plist')
-  const migration = {
-    ...{ startedAt: '2026-11-23T13:00:00.000Z', phase, flags: [], isInstalled: true, transferred: [] },
-    job: { file: '/x.plist', label: 'com.llmkube.metal-agent', domain: 'gui/501', kept, program: '/x' },
-    store: { from: '/a', to: '/b', moved: [] },
-  }
-  await there.write(path.join(folder, 'migration.json'), JSON.stringify({ schema: 1, migration }))
-  await there.write(path.join(there.stateDir, 'node.json'))
-  await there.write(kept, 'theirs')
-  const [removal] = await removeTraces(await there.parts(), silently)
-  expect(await readdir(path.dirname(there.stateDir))).toEqual(isKept ? ['metalbar'] : [])
-  if (!isKept) return
-  expect([await readFile(kept, 'utf8'), await readdir(there.stateDir)]).toEqual(['theirs', ['migration']])
-  expect(removal?.message).toContain('"metal-agent migrate --undo" puts it back')
 })

@@ -61,7 +61,7 @@ test('what is left out is said with the reason', () => {
   const command = readGoAgentCommand(['--max-watch-failures=5', '--state-dir', '~/y', 'stray', '--port', '1'])
   expect(leftOut(command)).toEqual([
     '--max-watch-failures is left out: a cluster that does not answer never ends this agent.',
-    '--state-dir is left out: the identity by which relays know this machine is copied from there.',
+    '--state-dir is left out: this agent keeps state of its own, and relays learn its key from the cluster.',
     '"stray --port 1" is left out: the Go agent ignored it, because it comes after a word that is not a flag.',
   ])
 })

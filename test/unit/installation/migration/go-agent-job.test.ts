@@ -102,24 +102,6 @@ test('one that is named is read wherever it lies, and one that is not there is s
   expect(problems).toEqual([expect.stringMatching(/no\.plist cannot be read: ENOENT/)])
 })
 
-test('its servers are the processes of its group that have a model, each with the last port that it was given', async () => {
-  const process = (pid: number, groupId: number, commandLine: string) => ({
-    ...{ pid, groupId, commandLine, startTime: `at ${pid}`, suspended: false, cpuMs: 0 },
-  })
-  const processes = [
-    process(1, 1, '/usr/local/bin/llmkube-metal-agent --namespace default'),
-    process(2, 1, 'llama-server --model /m/a.gguf --port 5001 --alias x --port 5002'),
-    process(3, 1, 'tail -f --port 5003'),
-    process(4, 4, 'llama-server --model /m/a.gguf --port 5004'),
-    process(5, 1, '/usr/local/bin/llmkube-metal-agent --namespace x --model y --port 5005'),
-  ]
-  const found = await findGoAgents({ processes: () => Promise.resolve(processes) }, [], undefined)
-  expect(found.map(({ pid, servers }) => [pid, servers])).toEqual([
-    [1, [{ pid: 2, startTime: 'at 2', port: 5_002 }]],
-    [5, [{ pid: 2, startTime: 'at 2', port: 5_002 }]],
-  ])
-})
-
 test('a Go agent that runs is known by its name and flags, or by what a plist starts, and our own command of that name is none', async () => {
   const lines = [
     '/usr/local/bin/llmkube-metal-agent --namespace default',

@@ -7,17 +7,16 @@ import {
 
 /** As `metal-agent install -- --namespace default` makes them for a user called "you"; the files of assets show them. */
 export function examplePlan(kind: ServiceKind, change: Partial<ServicePlan> = {}): ServicePlan {
-  const isMac = kind !== 'systemdUser'
-  const homeDir = isMac ? '/Users/you' : '/home/you'
-  const stateDir = isMac ? `${homeDir}/Library/Application Support/Metalbar` : `${homeDir}/.local/state/metalbar`
-  const logs = isMac ? `${homeDir}/Library/Logs/Metalbar` : `${stateDir}/service`
+  const homeDir = '/Users/you'
+  const stateDir = `${homeDir}/Library/Application Support/Metalbar`
+  const logs = `${homeDir}/Library/Logs/Metalbar`
   const user = { name: 'you', id: 501, groupId: 20, homeDir }
   return {
     kind,
-    program: [`${stateDir}/versions/current/metal-agent`],
+    program: [`${stateDir}/command/metal-agent`],
     flags: new Map([
       ['state-dir', stateDir],
-      ['model-store', isMac ? `${stateDir}/models` : `${homeDir}/.local/share/metalbar/models`],
+      ['model-store', `${stateDir}/models`],
       ['log-file', `${logs}/metal-agent.log`],
       ['namespace', 'default'],
     ]),

@@ -2,12 +2,7 @@ import path from 'node:path'
 import { parse } from 'plist'
 import { expect, test } from 'vitest'
 import { launchdPlist, readLaunchdPlist } from '../../../../src/installation/service/launchd.ts'
-import {
-  commandLine,
-  differences,
-  isUntouched,
-  UnitTextError,
-} from '../../../../src/installation/service/service-plan.ts'
+import { commandLine, PlistError } from '../../../../src/installation/service/service-plan.ts'
 import { examplePlan, oddTexts } from './example-plans.ts'
 
 const assets = path.join(import.meta.dirname, '../../../../assets/launchd')
@@ -65,21 +60,6 @@ test.for(oddTexts)('%s comes back as it was', (text) => {
     environment: { ODD: text },
     errorFile: text,
   })
-  expect(isUntouched(file)).toBe(true)
-})
-
-test('a change by hand is noticed and named by its key, whatever made it', () => {
-  const before = launchdPlist(examplePlan('launchAgent'))
-  const edited = before.replace('<integer>10</integer>', '<integer>60</integer>').replace('=default<', '=mars<')
-  // As PlistBuddy writes it: without comments.
-  const stripped = before.replace(/<!--.*-->\n/, '')
-  expect([isUntouched(before), isUntouched(edited), isUntouched(stripped)]).toEqual([true, false, false])
-  const values = (text: string) => readLaunchdPlist(text).values
-  expect(differences(values(edited), values(before))).toEqual([
-    '--namespace: mars → default',
-    'ThrottleInterval: 60 → 10',
-  ])
-  expect(differences(values(stripped), values(before))).toEqual([])
 })
 
 test.for([
@@ -92,6 +72,6 @@ test.for([
   ],
   ['<plist version="1.0"><array/></plist>', /no job of launchd/],
 ] as const)('a file that is no job of launchd is refused in one sentence', ([text, why]) => {
-  expect(() => readLaunchdPlist(text)).toThrow(UnitTextError)
+  expect(() => readLaunchdPlist(text)).toThrow(PlistError)
   expect(() => readLaunchdPlist(text)).toThrow(why)
 })
