@@ -26,7 +26,6 @@ const lists: Readonly<Record<string, () => string[]>> = {
   'go flags': goFlagLines,
   'go metrics': () => metricLines('go'),
   'our metrics': () => metricLines('ours'),
-  'otel metrics': () => metricLines('otel'),
 }
 
 const home = '~'

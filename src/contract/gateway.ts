@@ -34,22 +34,17 @@ export const requestReasons = [
 ] as const
 export type RequestReason = (typeof requestReasons)[number]
 
-/** As OpenTelemetry calls them: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/ */
-export const genAiOperations = ['chat', 'text_completion', 'embeddings'] as const
-export type GenAiOperation = (typeof genAiOperations)[number]
-export const tokenTypes = ['input', 'output'] as const
-
-/** Bounds of histograms. Those of tokens are the ones that OpenTelemetry asks for. */
-export const firstByteBounds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120] as const
-export const tokenBounds = Array.from({ length: 14 }, (_, index) => 4 ** index)
-export const perTokenBounds = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5] as const
+/** Bounds of the histograms, in seconds. */
+export const durationBounds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600] as const
 
 const count = z.int().nonnegative()
 
 /** The number of values in each bucket; the last bucket holds those above all bounds. */
-const histogram = (bounds: readonly number[]) =>
-  z.object({ counts: z.array(count).length(bounds.length + 1), sum: z.number().nonnegative() })
-export type HistogramCounts = z.infer<ReturnType<typeof histogram>>
+const durations = z.object({
+  counts: z.array(count).length(durationBounds.length + 1),
+  sum: z.number().nonnegative(),
+})
+export type HistogramCounts = z.infer<typeof durations>
 
 /** The figures of one service since the gateway's start. */
 const serviceCounts = z.object({
@@ -58,17 +53,12 @@ const serviceCounts = z.object({
   requests: z
     .array(z.object({ code: z.enum(codeClasses), reason: z.enum(requestReasons), count }))
     .max(codeClasses.length * requestReasons.length),
-  /** Bytes of bodies. */
-  received: count,
-  sent: count,
   /** Requests in flight: before the first byte of their answer, and after it. */
   waiting: count,
   streaming: count,
-  firstByte: histogram(firstByteBounds),
-  perToken: histogram(perTokenBounds),
-  tokens: z
-    .array(z.object({ operation: z.enum(genAiOperations), type: z.enum(tokenTypes), tokens: histogram(tokenBounds) }))
-    .max(genAiOperations.length * tokenTypes.length),
+  /** Seconds from a request to the first byte of the engine's answer, and to its end. */
+  firstByte: durations,
+  inTotal: durations,
 })
 export type ServiceCounts = z.infer<typeof serviceCounts>
 

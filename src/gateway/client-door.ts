@@ -37,7 +37,7 @@ export class ClientDoor extends Door {
     if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
     const { read, model } = direction.kind === 'service' ? { read: [], model: undefined } : await readModel(request)
     const route = direction.kind === 'service' ? direction.route : table.routeOf(model)
-    const exchange = this.begin(asked, route, direction.target.path)
+    const exchange = this.begin(asked, route)
     if (!isAllowed(route.runtime, method, direction.target.path)) throw forbiddenPath(`${method} ${target.path}`)
     const title = table.idOf(route)
     if (route.port === undefined) {

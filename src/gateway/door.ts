@@ -79,8 +79,8 @@ export abstract class Door {
   }
 
   /** `serve` calls it once it knows which service the request is for. */
-  protected begin(asked: Asked, route: GatewayRoute, path: string): Exchange {
-    const exchange = this.#figures.begin(route, path, { ...asked, door: this.name })
+  protected begin(asked: Asked, route: GatewayRoute): Exchange {
+    const exchange = this.#figures.begin(route, { ...asked, door: this.name })
     asked.exchange = exchange
     return exchange
   }

@@ -1,20 +1,15 @@
-import type { IncomingHttpHeaders } from 'node:http'
 import {
-  firstByteBounds,
+  durationBounds,
   maxOpen,
-  perTokenBounds,
-  tokenBounds,
   type CodeClass,
   type DoorName,
   type GatewayRoute,
-  type GenAiOperation,
   type HistogramCounts,
   type OpenRequests,
   type RequestReason,
   type ServiceCounts,
 } from '../contract/gateway.ts'
 import { serviceOf } from './routing.ts'
-import { AnswerEnds, operationOf } from './usage.ts'
 
 /** At most so many services are counted; the agent exports series for half of them. */
 const maxServices = 200
@@ -26,7 +21,7 @@ interface Caller {
   readonly door: DoorName
 }
 
-/** What was asked of each service since this process began. Nothing of a request or an answer is kept but sizes, times and counts. */
+/** What was asked of each service since this process began. Nothing of a request or an answer is kept but times and counts. */
 export class Figures {
   readonly #services = new Map<string, ServiceFigures>()
   readonly #open = new Map<string, OpenRequests>()
@@ -37,12 +32,12 @@ export class Figures {
     this.#onOpen = onOpen
   }
 
-  begin(route: GatewayRoute, path: string, { at, ...client }: Caller): Exchange {
+  begin(route: GatewayRoute, { at, ...client }: Caller): Exchange {
     const key = serviceOf(route)
     const known = this.#services.get(key) ?? new ServiceFigures(route)
     if (this.#services.size < maxServices) this.#services.set(key, known)
     this.#count(route, client, 1)
-    return new Exchange(known, operationOf(path), { at, onEnd: () => this.#count(route, client, -1) })
+    return new Exchange(known, at, () => this.#count(route, client, -1))
   }
 
   /** Requests in flight by service and client, in the order in which they began. */
@@ -66,14 +61,8 @@ export class Figures {
 class ServiceFigures {
   readonly #service: Pick<GatewayRoute, 'namespace' | 'name'>
   readonly #requests = new Map<string, { readonly code: CodeClass; readonly reason: RequestReason; count: number }>()
-  readonly firstByte = new Histogram(firstByteBounds)
-  readonly perToken = new Histogram(perTokenBounds)
-  readonly #tokens = new Map<
-    string,
-    { readonly operation: GenAiOperation; readonly type: 'input' | 'output'; readonly tokens: Histogram }
-  >()
-  received = 0
-  sent = 0
+  readonly firstByte = new Histogram(durationBounds)
+  readonly inTotal = new Histogram(durationBounds)
   waiting = 0
   streaming = 0
 
@@ -87,22 +76,14 @@ class ServiceFigures {
     this.#requests.set(`${code} ${reason}`, known)
   }
 
-  used(operation: GenAiOperation, type: 'input' | 'output', tokens: number | undefined): void {
-    if (tokens === undefined) return
-    const known = this.#tokens.get(`${operation} ${type}`) ?? { operation, type, tokens: new Histogram(tokenBounds) }
-    known.tokens.observe(tokens)
-    this.#tokens.set(`${operation} ${type}`, known)
-  }
-
   counts(): ServiceCounts {
-    const { received, sent, waiting, streaming, firstByte, perToken } = this
     return {
       ...this.#service,
-      ...{ received, sent, waiting, streaming },
+      waiting: this.waiting,
+      streaming: this.streaming,
       requests: [...this.#requests.values()],
-      firstByte: firstByte.counts(),
-      perToken: perToken.counts(),
-      tokens: [...this.#tokens.values()].map((one) => ({ ...one, tokens: one.tokens.counts() })),
+      firstByte: this.firstByte.counts(),
+      inTotal: this.inTotal.counts(),
     }
   }
 }
@@ -110,42 +91,25 @@ class ServiceFigures {
 /** One request, from when its service is known until it has been answered. */
 export class Exchange {
   readonly #figures: ServiceFigures
-  readonly #operation: GenAiOperation | undefined
   readonly #at: number
   readonly #onEnd: () => void
-  #ends: AnswerEnds | undefined
   #isStreaming = false
 
-  constructor(
-    figures: ServiceFigures,
-    operation: GenAiOperation | undefined,
-    { at, onEnd }: { readonly at: number; readonly onEnd: () => void },
-  ) {
-    this.#onEnd = onEnd
+  constructor(figures: ServiceFigures, at: number, onEnd: () => void) {
     this.#figures = figures
-    this.#operation = operation
     this.#at = at
+    this.#onEnd = onEnd
     figures.waiting += 1
   }
 
-  received(bytes: number): void {
-    this.#figures.received += bytes
-  }
-
-  answered(status: number, { 'content-encoding': encoding }: IncomingHttpHeaders): void {
-    if (this.#operation && status === 200 && encoding === undefined) this.#ends = new AnswerEnds()
-  }
-
-  sent(piece: Buffer): void {
+  /** The first bytes of the answer, or more of them, have come. */
+  streams(): void {
+    if (this.#isStreaming) return
     const figures = this.#figures
-    if (!this.#isStreaming) {
-      this.#isStreaming = true
-      figures.waiting -= 1
-      figures.streaming += 1
-      figures.firstByte.observe((performance.now() - this.#at) / 1_000)
-    }
-    figures.sent += piece.length
-    this.#ends?.push(piece)
+    this.#isStreaming = true
+    figures.waiting -= 1
+    figures.streaming += 1
+    figures.firstByte.observe(this.#seconds)
   }
 
   ended(code: CodeClass, reason: RequestReason): void {
@@ -153,13 +117,12 @@ export class Exchange {
     if (this.#isStreaming) figures.streaming -= 1
     else figures.waiting -= 1
     figures.ended(code, reason)
+    if (reason === 'answered') figures.inTotal.observe(this.#seconds)
     this.#onEnd()
-    // A client may leave with the last event of a stream, before its end: the engine has said how many tokens it took.
-    const usage = reason === 'answered' || reason === 'client_left' ? this.#ends?.usage() : undefined
-    if (!usage || !this.#operation) return
-    figures.used(this.#operation, 'input', usage.input)
-    figures.used(this.#operation, 'output', usage.output)
-    if (usage.secondsPerOutputToken !== undefined) figures.perToken.observe(usage.secondsPerOutputToken)
+  }
+
+  get #seconds(): number {
+    return (performance.now() - this.#at) / 1_000
   }
 }
 

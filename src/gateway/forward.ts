@@ -150,20 +150,17 @@ function passOn(
 ): void {
   if (isScrape === true && answer.statusCode === 404) {
     answerNoFigures(response)
-    exchange.answered(200, {})
     answer.resume().once('end', done)
     return
   }
   if (statusAlone) {
     response.writeHead(answer.statusCode ?? 502, closeIfUnread(request)).end()
-    exchange.answered(answer.statusCode ?? 502, {})
     answer.resume().once('end', done)
     return
   }
   response.writeHead(answer.statusCode ?? 502, { ...answerHeaders(answer.headers), ...closeIfUnread(request) })
-  exchange.answered(answer.statusCode ?? 502, answer.headers)
   answer.on('data', (piece: Buffer) => {
-    exchange.sent(piece)
+    exchange.streams()
     if (response.write(piece)) return
     answer.pause()
     response.once('drain', () => answer.resume())
@@ -200,7 +197,7 @@ class ConnectTimeout extends Error {
 
 /** What the engine is sent. Throws Refusal. */
 async function messageFor(forwarded: Forwarded) {
-  const { request, engine, exchange, hidden = [] } = forwarded
+  const { request, engine, hidden = [] } = forwarded
   const headers = requestHeaders(request.headers, hidden, engine)
   if (!hasBody(request)) return { headers, body: undefined }
   const encoding = request.headers['content-encoding'] ?? 'identity'
@@ -215,7 +212,6 @@ async function messageFor(forwarded: Forwarded) {
   const whole = await wholeBody(forwarded)
   // A part of a body is not judged: its client has left.
   if (forwarded.response.destroyed) return { headers, body: undefined }
-  exchange.received(whole.length)
   new AddressScan().push(whole)
   const body = rules.model === undefined ? whole : rewritten(whole, rules, engine.model)
   headers['content-length'] = body.length
@@ -257,7 +253,7 @@ function somethingOf(request: IncomingMessage): Promise<void> {
 }
 
 /** The body as it comes, looked at. Throws Refusal. */
-async function* pieces({ request, read, exchange }: Forwarded): AsyncGenerator<Buffer> {
+async function* pieces({ request, read }: Forwarded): AsyncGenerator<Buffer> {
   const scan = new AddressScan()
   const early = [...read]
   let bytes = 0
@@ -265,7 +261,6 @@ async function* pieces({ request, read, exchange }: Forwarded): AsyncGenerator<B
     const piece = early.shift() ?? (await nextPiece(request))
     if (!piece) return
     bytes += piece.length
-    exchange.received(piece.length)
     if (bytes > maxBodyBytes) throw bodyTooLarge()
     scan.push(piece)
     yield piece

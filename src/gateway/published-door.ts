@@ -106,7 +106,7 @@ export class PublishedDoor extends Door {
     requireKey(request, entrance.service.asked, this.#now())
     const { method = '', url = '' } = request
     const target = targetOf(url)
-    const exchange = this.begin(asked, route, target?.path ?? '')
+    const exchange = this.begin(asked, route)
     if (!target || !isAllowed(entrance.runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
     if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
     await forward({

@@ -138,7 +138,7 @@ export class RelayDoor extends Door {
       answerNoFigures(response)
       return
     }
-    const exchange = this.begin(asked, route, target?.path ?? '')
+    const exchange = this.begin(asked, route)
     if (!target || !isAllowed(runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
     if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
     await forward({

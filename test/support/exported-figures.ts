@@ -6,9 +6,7 @@ import { parsePrometheusText, seriesName } from './prometheus-text.ts'
 export async function exportedFigures(metrics: AgentMetrics, pattern = /./): Promise<Record<string, number>> {
   const { body } = await metrics.render()
   const samples = [...parsePrometheusText(body).values()].flatMap((family) => family.samples)
-  const ours = samples.filter(
-    ({ name, labels }) => (name.startsWith(metricPrefix) || name.startsWith('gen_ai_')) && !('le' in labels),
-  )
+  const ours = samples.filter(({ name, labels }) => name.startsWith(metricPrefix) && !('le' in labels))
   const named = ours.map((sample) => [seriesName(sample).replace(metricPrefix, ''), sample.value] as const)
   return Object.fromEntries(named.filter(([series]) => pattern.test(series)))
 }

@@ -1,12 +1,12 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import {
-  exportedName,
   labelCombinations,
   labelNames,
   type LabelsOf,
   type MetricName,
   type MetricNameOf,
+  metricPrefix,
   type MetricRow,
   metricTable,
   type ServiceKey,
@@ -106,7 +106,7 @@ export class AgentMetrics {
 
   #define(name: MetricName, row: MetricRow): void {
     const { type, help, buckets } = row
-    const base = { name: exportedName(name, row), help, labelNames: labelNames(row), registers: [this.#registry] }
+    const base = { name: `${metricPrefix}${name}`, help, labelNames: labelNames(row), registers: [this.#registry] }
     if (row.isCountedElsewhere) {
       const histogram = new WholeHistogram(base.name, help, buckets ?? [])
       this.#wholeHistograms.set(name, histogram)

@@ -5,11 +5,9 @@ import { lifeOf, type ServerRole, type ServerState } from '../servers/server-sta
 import { refKey, splitKey } from '../util/object-key.ts'
 import {
   codeClasses,
-  genAiOperations,
   ingressCodes,
   proxyOutcomes,
   requestReasons,
-  tokenTypes,
   type GatewayCounts,
   type ServiceCounts,
 } from '../../contract/gateway.ts'
@@ -212,20 +210,7 @@ function setGatewayCounts(metrics: AgentMetrics, service: ServiceKey, counts: Se
   metrics.set('gateway_requests_in_flight', counts?.waiting, { ...service, phase: 'waiting' })
   metrics.set('gateway_requests_in_flight', counts?.streaming, { ...service, phase: 'streaming' })
   metrics.setHistogram('gateway_time_to_first_byte_seconds', counts?.firstByte, service)
-  metrics.setTotal('gateway_request_bytes_total', counts?.received, service)
-  metrics.setTotal('gateway_response_bytes_total', counts?.sent, service)
-  metrics.setHistogram('gen_ai_server_time_per_output_token_seconds', counts?.perToken, service)
-  const tokens = new Map(counts?.tokens.map((one) => [`${one.operation} ${one.type}`, one.tokens]))
-  for (const operation of genAiOperations) {
-    for (const type of tokenTypes) {
-      const labels = {
-        gen_ai_operation_name: operation,
-        gen_ai_token_type: type,
-        gen_ai_provider_name: 'llama.cpp',
-      } as const
-      metrics.setHistogram('gen_ai_client_token_usage', tokens.get(`${operation} ${type}`), { ...service, ...labels })
-    }
-  }
+  metrics.setHistogram('gateway_request_duration_seconds', counts?.inTotal, service)
 }
 
 interface Sampled {

@@ -1,21 +1,8 @@
-import {
-  codeClasses,
-  firstByteBounds,
-  genAiOperations,
-  ingressCodes,
-  perTokenBounds,
-  proxyOutcomes,
-  requestReasons,
-  tokenBounds,
-  tokenTypes,
-} from '../../contract/gateway.ts'
+import { codeClasses, durationBounds, ingressCodes, proxyOutcomes, requestReasons } from '../../contract/gateway.ts'
 import { serverRuntimes } from '../servers/probe.ts'
 
-/** Before every name of the table but those of OpenTelemetry. */
+/** Before every name of the table. */
 export const metricPrefix = 'llmkube_metal_agent_'
-
-export const exportedName = (name: string, { origin }: Pick<MetricRow, 'origin'>): string =>
-  origin === 'otel' ? name : `${metricPrefix}${name}`
 
 /** Why nothing is evicted at critical pressure, in the Go agent's words. */
 const evictionSkipReasons = [
@@ -31,9 +18,6 @@ const evictionSkipReasons = [
 const watchedKinds = ['inferenceservices', 'models', 'services', 'endpointslices'] as const
 
 const tokenKinds = ['prompt', 'generated'] as const
-
-/** The label that OpenTelemetry requires; it has no value for local engines. */
-const genAiProviders = ['llama.cpp'] as const
 
 const pressureLevels = ['normal', 'warning', 'critical', 'unknown'] as const
 
@@ -320,47 +304,18 @@ export const metricTable = {
     origin: 'ours',
     unit: 'seconds',
     perService: true,
-    buckets: firstByteBounds,
+    buckets: durationBounds,
     isCountedElsewhere: true,
     help: "Time from a request to the gateway to the first byte of the engine's answer",
   },
-  gateway_request_bytes_total: {
-    type: 'counter',
-    origin: 'ours',
-    unit: 'bytes',
-    perService: true,
-    startsAbsent: true,
-    help: 'Bytes of the bodies of requests through the gateway',
-  },
-  gateway_response_bytes_total: {
-    type: 'counter',
-    origin: 'ours',
-    unit: 'bytes',
-    perService: true,
-    startsAbsent: true,
-    help: 'Bytes of the bodies of answers through the gateway',
-  },
-  gen_ai_client_token_usage: {
+  gateway_request_duration_seconds: {
     type: 'histogram',
-    origin: 'otel',
-    perService: true,
-    labels: {
-      gen_ai_operation_name: genAiOperations,
-      gen_ai_provider_name: genAiProviders,
-      gen_ai_token_type: tokenTypes,
-    },
-    buckets: tokenBounds,
-    isCountedElsewhere: true,
-    help: 'Tokens of one request through the gateway, as the engine reports with its answer',
-  },
-  gen_ai_server_time_per_output_token_seconds: {
-    type: 'histogram',
-    origin: 'otel',
+    origin: 'ours',
     unit: 'seconds',
     perService: true,
-    buckets: perTokenBounds,
+    buckets: durationBounds,
     isCountedElsewhere: true,
-    help: 'Time per token of an answer after the first, as llama-server reports with its answer',
+    help: "Time from a request to the gateway to the end of the engine's answer",
   },
   metrics_services_left_out: {
     type: 'gauge',
@@ -400,10 +355,9 @@ export interface MetricRow {
   /** What the name ends with, before the `_total` of a counter. */
   readonly unit?: 'bytes' | 'seconds' | 'watts' | 'joules' | 'ratio'
   /**
-   * `go`: the Go agent's own, whose name, type and labels dashboards have and which therefore never change. `otel`: of OpenTelemetry's semantic
-   * conventions, as Prometheus writes their names.
+   * `go`: the Go agent's own, whose name, type and labels dashboards have and which therefore never change.
    */
-  readonly origin: 'go' | 'ours' | 'otel'
+  readonly origin: 'go' | 'ours'
   /** It has the labels `name` and `namespace`, and its series go with the service. */
   readonly perService?: true
   /** Every value that a label may have, so that there is an end to the number of series. */

@@ -12,7 +12,7 @@ import {
   countEnergy,
   startMetricsFeed,
 } from '../../../src/agent-core/observability/metric-feeds.ts'
-import { firstByteBounds, perTokenBounds, tokenBounds, type GatewayCounts } from '../../../src/contract/gateway.ts'
+import { durationBounds, type GatewayCounts } from '../../../src/contract/gateway.ts'
 import type { RuntimeFigures, ServiceState } from '../../../src/contract/service.ts'
 import { exportedFigures } from '../../support/exported-figures.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
@@ -245,22 +245,21 @@ test('a scrape asks the runtimes; tokens go on counting while rates are absent, 
 })
 
 test('what the gateway counted is told as it is there, of services that there are, and kept while it does not answer', async () => {
-  const whole = (bounds: readonly number[], ...values: [bucket: number, count: number][]) => ({
-    counts: [...bounds, 0].map((_, index) => values.find(([bucket]) => bucket === index)?.[1] ?? 0),
+  const whole = (...values: [bucket: number, count: number][]) => ({
+    counts: [...durationBounds, 0].map((_, index) => values.find(([bucket]) => bucket === index)?.[1] ?? 0),
     sum: 12,
   })
   const counted: GatewayCounts['services'][number] = {
-    ...{ ...qwen, received: 100, sent: 2_000, waiting: 1, streaming: 2 },
+    ...{ ...qwen, waiting: 1, streaming: 2 },
     requests: [{ code: '2xx', reason: 'answered', count: 5 }],
-    firstByte: whole(firstByteBounds, [1, 3], [firstByteBounds.length, 2]),
-    perToken: whole(perTokenBounds),
-    tokens: [{ operation: 'chat', type: 'output', tokens: whole(tokenBounds, [2, 4]) }],
+    firstByte: whole([1, 3], [durationBounds.length, 2]),
+    inTotal: whole([2, 4]),
   }
   const services = [counted, { ...counted, name: 'gone' }]
   let counts: GatewayCounts | undefined = { requests: { '2xx': 9 }, services, ingress: { 200: 4, 401: 1 } }
   const feed = gatewayMetricsFeed(metrics, () => ({ counts: () => Promise.resolve(counts) }))
   metrics.beforeRender(() => feed([qwen]))
-  const pattern = /^gateway_|^gen_ai_|client_proxy.*2xx|^ingress_|gone/
+  const pattern = /^gateway_|client_proxy.*2xx|^ingress_|gone/
   const told = {
     'ingress_requests_total{code="200"}': 4,
     'ingress_requests_total{code="401"}': 1,
@@ -270,27 +269,18 @@ test('what the gateway counted is told as it is there, of services that there ar
     'gateway_requests_in_flight{name="qwen",namespace="default",phase="streaming"}': 2,
     [`gateway_time_to_first_byte_seconds_sum${labels}`]: 12,
     [`gateway_time_to_first_byte_seconds_count${labels}`]: 5,
-    [`gateway_request_bytes_total${labels}`]: 100,
-    [`gateway_response_bytes_total${labels}`]: 2_000,
-    [`gen_ai_server_time_per_output_token_seconds_sum${labels}`]: 12,
-    [`gen_ai_server_time_per_output_token_seconds_count${labels}`]: 0,
+    [`gateway_request_duration_seconds_sum${labels}`]: 12,
+    [`gateway_request_duration_seconds_count${labels}`]: 4,
   }
-  const usage = 'gen_ai_operation_name="chat",gen_ai_provider_name="llama.cpp",gen_ai_token_type="output",'
-  const tokens = Object.fromEntries(
-    ['sum', 'count'].map((end) => [
-      `gen_ai_client_token_usage_${end}{${usage}name="qwen",namespace="default"}`,
-      end === 'sum' ? 12 : 4,
-    ]),
-  )
-  expect(await figures(pattern)).toEqual({ ...told, ...tokens })
+  expect(await figures(pattern)).toEqual(told)
   const { body } = await metrics.render()
   const buckets = body
     .split('\n')
     .filter((line) => line.includes('first_byte_seconds_bucket'))
     .map((line) => line.split(' ').at(-1))
-  expect(buckets).toEqual(['0', ...firstByteBounds.slice(1).map(() => '3'), '5'])
+  expect(buckets).toEqual(['0', ...durationBounds.slice(1).map(() => '3'), '5'])
   counts = undefined
-  expect(await figures(pattern)).toEqual({ ...told, ...tokens })
+  expect(await figures(pattern)).toEqual(told)
   // Another gateway, which was asked nothing yet.
   counts = { requests: {}, services: [] }
   expect(await figures(pattern)).toEqual({ 'client_proxy_requests_total{outcome="2xx"}': 0 })
