@@ -1,12 +1,6 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
-import { GrowthWatch, type GrowingServer } from '../src/agent-core/memory/growth.ts'
-import { hostPlatform } from '../src/agent-core/platform/host.ts'
-import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
-import { silentLog } from '../test/support/silent-log.ts'
 import { metalModel, servedBySample } from './objects.ts'
-import { cpuShares, memoryOf, threadSeconds, type Memory } from './proc.ts'
+import { cpuShares, memoryOf, type Memory } from './proc.ts'
 import { countsBetween, listed, totalOf, type RequestCounter, type RequestCounts } from './request-count.ts'
 import { poll } from './poll.ts'
 import type { Group } from './row.ts'
@@ -37,7 +31,6 @@ export const idle: Group = {
         await Promise.all(services.map((name) => site.slices.until(name, 'ready')))
       },
     })
-    const footprints = await watchFootprints(idleSeconds)
     return [
       {
         what: 'API requests per minute, 10 idle services',
@@ -55,13 +48,6 @@ export const idle: Group = {
         goal: 0.2,
         missedBecause:
           'most are the heartbeats and what the controller writes after each; the health probes of 50 servers alone take about 0.5 %',
-      },
-      {
-        what: 'processor time of one look at the memory of 10 idle servers',
-        unit: 'ms',
-        values: footprints,
-        goal: 1,
-        note: `every 5 s, so ${((statisticsOf(footprints).median * 100) / 5_000).toFixed(4)} % of a core, part of the ${statisticsOf(busy.cpu).median.toFixed(2)} % of 10 idle services`,
       },
       {
         what: 'resident memory, 10 idle services',
@@ -128,42 +114,5 @@ async function watchIdle(site: Site, counter: RequestCounter, { seconds, launche
     cpu,
     resident: memory.map(({ residentMiB }) => residentMiB),
     proportional: statisticsOf(memory.map(({ proportionalMiB }) => proportionalMiB)).median,
-  }
-}
-
-/** The processor time of a look of {@link GrowthWatch} in milliseconds, alone in this process, which does nothing else meanwhile. */
-async function watchFootprints(seconds: number): Promise<number[]> {
-  const children = services.map(() =>
-    spawn(sampleServerPath, ['--port', '0'], { detached: true, stdio: ['ignore', 'ignore', 'ignore'] }),
-  )
-  const servers = children.map(({ pid = 0 }, index): GrowingServer => ({
-    id: `${index}`,
-    groupId: pid,
-    isLoading: false,
-    floorBytes: 0,
-  }))
-  const seen = { looks: 0, measured: 0 }
-  try {
-    await using watch = new GrowthWatch({
-      platform: hostPlatform(),
-      servers: () => servers,
-      onMeasured: (footprints) => void (seen.measured += footprints.size),
-      onLook: () => void (seen.looks += 1),
-      log: silentLog,
-    })
-    watch.begin()
-    await poll('the memory of ten servers was measured', () => (seen.measured >= services.length ? true : undefined))
-    await delay(settleSeconds * 1_000)
-    const perLook: number[] = []
-    for (let part = 0; part < parts; part += 1) {
-      const [before, looks] = [threadSeconds(process.pid), seen.looks]
-      await delay((seconds / parts) * 1_000)
-      perLook.push(((threadSeconds(process.pid) - before) * 1_000) / (seen.looks - looks))
-    }
-    return perLook
-  } finally {
-    const ends = children.map((child) => once(child, 'exit'))
-    for (const child of children) child.kill('SIGKILL')
-    await Promise.all(ends)
   }
 }

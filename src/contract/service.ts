@@ -32,7 +32,6 @@ export const serviceReasons = [
   'InsufficientMemory',
   'MemoryCheckFailed',
   'MemoryPressure',
-  'MemoryExceeded',
   'StartsInTurn',
   'Held',
   'Paused',
@@ -84,11 +83,8 @@ export const hold = z.object({
   cause: z.enum(holdCauses),
   since: timestamp,
   message: z.string(),
-  /**
-   * Absent = a person. What memory pressure evicted comes back by itself; what grew past the memory it was admitted with, when its spec or
-   * its Model changes.
-   */
-  by: z.enum(['person', 'pressure', 'growth']).optional(),
+  /** Absent = a person. What memory pressure evicted comes back by itself. */
+  by: z.enum(['person', 'pressure']).optional(),
 })
 export type Hold = z.infer<typeof hold>
 

@@ -542,20 +542,6 @@ export const memoryRows = {
     counts: 'now',
     trust: 'page',
   },
-  memoryMarginBytes: {
-    kind: 'bytes',
-    schema: z
-      .int({ error: 'must be from 64Mi to 100T' })
-      .min(67_108_864, 'must be at least 64Mi')
-      .max(100_000_000_000_000, 'must be at most 100T'),
-    defaultMeans: 'the larger of 1Gi and 15 % of what it was admitted with',
-    section: 'Memory',
-    prominence: 'advanced',
-    flag: 'memory-margin',
-    help: 'bytes that a model may use beyond what it was admitted with before a warning',
-    counts: 'now',
-    trust: 'page',
-  },
   evictionEnabled: {
     kind: 'switch',
     schema: z.boolean({ error: 'must be true or false' }),

@@ -40,7 +40,6 @@ export const reasonWords: Readonly<Partial<Record<ServiceReason, string>>> = {
   InsufficientMemory: 'Does not fit',
   MemoryCheckFailed: 'Need unknown',
   MemoryPressure: 'Memory is short',
-  MemoryExceeded: 'Outgrew memory',
   StartsInTurn: 'Waits its turn',
   Paused: 'Paused',
   Asleep: 'Asleep',

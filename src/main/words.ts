@@ -218,7 +218,6 @@ export const questionWords = {
 export const newsWords = {
   titles: {
     crashes: (name: string) => `${name} keeps crashing`,
-    exceeds: (name: string) => `${name} took more memory than it was granted`,
     doesNotFit: (name: string) => `${name} does not fit into memory`,
     refused: (name: string) => `${name} was refused`,
     evicted: (name: string) => `${name} was evicted: memory was short`,

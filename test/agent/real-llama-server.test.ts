@@ -6,7 +6,6 @@ import { AgentWorld, commandLineOf, untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { boundedServer, growingTemplate } from '../support/memory/growing-template.ts'
 import { useLlamaServer } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -154,55 +153,4 @@ test('a draft model is counted with its weights, cache and buffers: where that i
   expect(agent.starts).toBe(0)
   await world.applyService('llama', { spec: { extraArgs: [] } })
   await agent.untilReady('llama')
-})
-
-test('a server that grows past the budget is ended before any that keeps to its need, and held after three times', async () => {
-  await using world = await openWorld()
-  const settings = { memoryBudgetBytes: 400 * mebibyte, memoryMarginBytes: 64 * mebibyte }
-  const agent = await world.startAgent({
-    llamaServer: await boundedServer(world.folder, llamaServer),
-    settings,
-    random: () => 0,
-  })
-  const small = ['--cache-ram', '0', '--parallel', '1']
-  await world.applyService('llama', { spec: { priority: 'batch', extraArgs: small } })
-  const { pid } = await agent.untilReady('llama')
-  const grows = [...small, '--chat-template', growingTemplate(1_500)]
-  const spec = { priority: 'critical', evictionProtection: true, extraArgs: grows }
-  await world.applyService('grows', { modelRef: 'llama', spec })
-  const held = await agent.until('grows', ({ hold }) => hold?.by === 'growth')
-  expect(held.message).toMatch(
-    /^Held, because its server was stopped 3 times in a row for taking too much memory\. It took [\d.]+ [MG]B more than the \d+ MB that it was admitted with, and with that the models take [\d.]+ [MG]B, more than the budget of 419 MB, so the agent stopped it\./,
-  )
-  await eventually(async () => (await world.condition('grows')) === 'False MemoryExceeded')
-  await eventually(async () => (await world.eventReasons('grows')).includes('MemoryExceeded'))
-  expect((await world.status('grows')).schedulingStatus).not.toBe('MemoryExceeded')
-  expect(agent.log.warnings.filter(({ message }) => message === 'server ended for its memory')).toHaveLength(3)
-  expect(agent.view('llama')).toMatchObject({ state: 'ready', pid, restarts: 0 })
-
-  await world.applyService('grows', { modelRef: 'llama', spec: { extraArgs: small } })
-  await agent.untilReady('grows')
-})
-
-test('a server that grows within the budget serves on, what it takes counts, and people are told', async () => {
-  await using world = await openWorld()
-  const settings = { memoryBudgetBytes: 8_192 * mebibyte, memoryMarginBytes: 64 * mebibyte }
-  const agent = await world.startAgent({ llamaServer: await boundedServer(world.folder, llamaServer), settings })
-  const template = growingTemplate(300, "messages[0].content == 'hello'")
-  const extraArgs = ['--cache-ram', '0', '--parallel', '1', '--chat-template', template]
-  await world.applyService('llama', { spec: { extraArgs } })
-  const { pid, port } = await agent.untilReady('llama')
-  const answer = stream(port, 1)
-  const grown = await agent.until('llama', ({ message }) => message.includes('more than the'))
-  expect(grown).toMatchObject({ state: 'ready', reason: 'Serving', pid })
-  expect(grown.message).toMatch(
-    /It takes [\d.]+ [MG]B more than the \d+ MB that it was admitted with\. The excess counts/,
-  )
-  await eventually(async () => /admitted with/.test((await world.conditionMessage('llama')) ?? ''))
-  await world.applyService('large', { modelRef: 'llama', spec: { extraArgs: ['--cache-ram', '8000'] } })
-  await agent.until('large', ({ reason }) => reason === 'InsufficientMemory')
-  expect(agent.view('llama')).toMatchObject({ state: 'ready', pid, restarts: 0 })
-  expect(agent.log.warnings.filter(({ message }) => message === 'server ended for its memory')).toEqual([])
-  process.kill(pid, 'SIGKILL')
-  expect(await answer.end).toBe('cut')
 })

@@ -3,7 +3,6 @@ import { mkdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { PlatformError } from '../../src/agent-core/platform/platform.ts'
 import { answers } from '../../src/contract/queries.ts'
 import type { ImmediateSetting, SettingsPatch } from '../../src/contract/settings.ts'
 import { AgentProcess } from '../support/agent-process.ts'
@@ -30,11 +29,11 @@ interface Scene extends AsyncDisposable {
   readonly agent: RunningAgent
   readonly memory: StatedMemory
   readonly standIns: PowerStandIns
-  /** What a server is said to have. */
-  footprintBytes: number
   /** The clock by which memory pressure comes and goes: it runs sixty times as fast. */
   readonly now: () => number
   readonly set: (settings: SettingsPatch) => Promise<void>
+  /** As it was set last. */
+  comeBackMs: number | null
 }
 
 let scene: Scene
@@ -45,7 +44,7 @@ beforeAll(async () => {
 afterAll(async () => scene[Symbol.asyncDispose]())
 afterEach(async () => {
   await scene.set({
-    ...{ sleepPolicy: null, memoryFraction: null, memoryBudgetBytes: null, memoryMarginBytes: null },
+    ...{ sleepPolicy: null, memoryFraction: null, memoryBudgetBytes: null },
     ...{ evictionEnabled: null, evictionShare: null, comeBackMs: null, partialKeepMs: null },
     ...{ applePowerEnabled: null, applePowerIntervalMs: null, powerSource: null, macmon: null },
   })
@@ -152,17 +151,6 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     file: 'memory.test.ts',
     title: 'that nobody can tell refuses a start, or lets it pass with the mode warn',
   },
-  memoryMarginBytes: async () => {
-    const { agent, set } = scene
-    const { message } = await agent.untilReady('keeper')
-    scene.footprintBytes = 737 * mib
-    await set({ memoryMarginBytes: gib })
-    const isTold = () => JSON.stringify(agent.view('keeper')).includes('more than the 537 MB that it was admitted with')
-    expect([isTold(), message]).toEqual([false, agent.view('keeper')?.message])
-    await set({ memoryMarginBytes: 64 * mib })
-    await eventually(isTold, { what: 'the excess to be told' })
-    scene.footprintBytes = 100 * mib
-  },
   evictionEnabled: async () => {
     const { agent, set } = scene
     await agent.untilReady('spare')
@@ -257,9 +245,7 @@ async function opened(): Promise<Scene> {
   const now = () => 60 * performance.now()
   const memory = new StatedMemory(
     statedPlatform(hostPlatform(), {
-      footprints: (pids) => Promise.resolve(new Map(pids.map((pid) => [pid, stated.footprintBytes]))),
-      // So that what is known of servers comes from looks at memory alone.
-      residentBytes: () => Promise.reject(new PlatformError('The system does not tell.')),
+      footprints: (pids) => Promise.resolve(new Map(pids.map((pid) => [pid, 100 * mib]))),
       powerSupply: () => Promise.resolve({ source: 'mains', charge: 0.84, lowPowerMode: false }),
       awakeProgram: () => ({ command: '/bin/sh', args: ['-c', 'cat; exit 0', randomUUID()] }),
     }),
@@ -275,8 +261,9 @@ async function opened(): Promise<Scene> {
   for (const name of ['keeper', 'spare']) await agent.untilReady(name)
   const kept = parts.move()
   const stated: Scene = {
-    ...{ agent, memory, standIns, now, footprintBytes: 100 * mib },
+    ...{ agent, memory, standIns, now, comeBackMs: null },
     set: async (settings) => {
+      if (settings.comeBackMs !== undefined) stated.comeBackMs = settings.comeBackMs
       expect(await agent.command({ name: 'updateSettings', settings })).toMatchObject({ outcome: 'done' })
     },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
@@ -284,8 +271,8 @@ async function opened(): Promise<Scene> {
   return stated
 }
 
-/** Has memory looked at, by a setting that changes nothing here. */
-const look = () => scene.set({ memoryMarginBytes: gib })
+/** Has memory looked at, by a setting that stays as it is. */
+const look = () => scene.set({ comeBackMs: scene.comeBackMs })
 
 /** Memory is critically short, and has been for long enough that something has to go. */
 async function short(): Promise<void> {

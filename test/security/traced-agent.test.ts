@@ -86,7 +86,7 @@ function outcomes({ agent }: World, names: readonly string[]): Promise<Map<strin
 }
 
 const settledReasons: ReadonlySet<string> = new Set([
-  ...['StartFailed', 'InsufficientMemory', 'MemoryCheckFailed', 'FetchFailed', 'ModelMissing', 'MemoryExceeded'],
+  ...['StartFailed', 'InsufficientMemory', 'MemoryCheckFailed', 'FetchFailed', 'ModelMissing'],
 ])
 
 test('what would run programs or write files is refused in the cluster, by its reason, and does nothing', async () => {

@@ -29,7 +29,6 @@ import { localCluster } from '../publishing/local-cluster.ts'
 import { type LearntFile, openLearnt } from '../publishing/relay-choice.ts'
 import { Visitors } from '../publishing/visitors.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
-import { MemoryGuard } from '../reconcile/memory-guard.ts'
 import { StartTurns } from '../reconcile/start-turns.ts'
 import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
@@ -42,7 +41,6 @@ import { PersonSettings } from '../settings/person-settings.ts'
 import { socketPathFor } from '../state/socket-path.ts'
 import { withoutUnfinished } from '../util/files.ts'
 import { splitKey } from '../util/object-key.ts'
-import { steadyNow } from '../util/steady-clock.ts'
 import { isIpv6 } from '../../contract/addresses.ts'
 import { seesFigures } from '../../contract/client.ts'
 
@@ -54,7 +52,6 @@ interface SessionRooms extends Pick<
   readonly pin: ContextPin
   readonly learnt: LearntFile
   readonly narrator: Narrator
-  readonly guard: MemoryGuard
   readonly turns: StartTurns
   readonly sleep: Sleep
   readonly apiKeys: ApiKeys
@@ -117,7 +114,6 @@ export async function openControlRooms(context: ControlContext): Promise<Control
     onTransition: (transition) => countUnload(metrics, transition),
   })
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
-  const guard = guardRoom(context, unloadReasons)
   evictionRoom(context, { unloadReasons, narrator })
   const address = addressRoom(context, { settings, history }, () => gateway?.routesChanged())
   firewallRoom(context)
@@ -136,7 +132,7 @@ export async function openControlRooms(context: ControlContext): Promise<Control
       onChange: () => snapshots.changed(),
     }),
   )
-  const besides = { pin, learnt, narrator, guard, turns, sleep, apiKeys }
+  const besides = { pin, learnt, narrator, turns, sleep, apiKeys }
   const below = { settings, unloadReasons, leftPods, history, address, supply, relays, gateway, visitors }
   const link = linkRoom(context, { ...besides, ...below })
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
@@ -244,25 +240,6 @@ const ownerOf = (stateDir: string): string => createHash('sha256').update(stateD
 
 /** No process group has this number, so that every listener is named. */
 const noGroup = -1
-
-/** Before `evictionRoom`: at the same look at memory it is asked first. */
-function guardRoom(
-  { metrics, ends, settings, session, options: { log }, rooms: { memory, servers } }: ControlContext,
-  unloadReasons: UnloadReasons,
-): MemoryGuard {
-  return ends.use(
-    new MemoryGuard({
-      memory,
-      servers,
-      unloadReasons,
-      session: () => servedCluster(session()),
-      marginBytes: () => settings().memoryMarginBytes,
-      log,
-      onEnded: (cause) => metrics.add('memory_exceeded_total', 1, { cause }),
-      now: steadyNow,
-    }),
-  )
-}
 
 const servedCluster = (session: ClusterSession | undefined) =>
   session && { reconciler: session.reconciler, clusterUrl: session.cluster.api.context.server }
@@ -452,7 +429,7 @@ function linkRoom(context: ControlContext, kept: SessionRooms): ClusterLink {
 
 function openSession(
   context: ControlContext,
-  { unloadReasons, narrator, guard, address, sleep, turns, supply, gateway, apiKeys, relays, learnt }: SessionRooms,
+  { unloadReasons, narrator, address, sleep, turns, supply, gateway, apiKeys, relays, learnt }: SessionRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -524,7 +501,6 @@ function openSession(
       idleMinuteMs,
     },
     hostAddress: () => address.facts,
-    excessOf: (key) => guard.notice(key),
     apiKeys,
     door: (at, port) => gateway?.door(at, port) ?? noGateway,
     silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence,

@@ -106,7 +106,6 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   memoryFraction: admission,
   memoryBudgetBytes: admission,
   memoryCheckMode: admission,
-  memoryMarginBytes: evictions,
   evictionEnabled: evictions,
   evictionShare: evictions,
   comeBackMs: evictions,

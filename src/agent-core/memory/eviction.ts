@@ -1,3 +1,4 @@
+import type { HeldMemory } from './holds.ts'
 import { type Priority, priorityWeights } from './room.ts'
 import type { PressureLevel } from './watchdog.ts'
 import { backOffCeilingMs } from '../util/back-off.ts'
@@ -30,7 +31,18 @@ export interface LoadedModel {
   readonly isBusy?: boolean
   /** Its share of the memory: as measured, see `Holds`; absent before the first measurement. */
   readonly heldBytes?: number
+  /** See {@link grownBytes}; absent where it keeps to what it was admitted with. */
+  readonly grownBytes?: number
 }
+
+const gibibyte = 1024 ** 3
+
+/** What a server takes past its need; 0 up to a margin, since an estimate may be wrong by as much. */
+export const grownBytes = ({
+  needBytes = Infinity,
+  excessBytes,
+}: Pick<HeldMemory, 'needBytes' | 'excessBytes'>): number =>
+  excessBytes > Math.max(gibibyte, needBytes * 0.15) ? excessBytes : 0
 
 export interface EvictionQuestion {
   readonly models: readonly LoadedModel[]
@@ -98,6 +110,9 @@ function joined(one: Together, { idleForMs, ...other }: LoadedModel): Together {
     canBeEvicted: one.canBeEvicted && other.canBeEvicted,
     ...(idle !== undefined && { idleForMs: idle }),
     ...((one.isBusy ?? other.isBusy) !== undefined && { isBusy: one.isBusy === true || other.isBusy === true }),
+    ...((one.grownBytes ?? other.grownBytes) !== undefined && {
+      grownBytes: Math.max(one.grownBytes ?? 0, other.grownBytes ?? 0),
+    }),
     ...((one.heldBytes ?? other.heldBytes) !== undefined && {
       heldBytes: Math.max(one.heldBytes ?? 0, other.heldBytes ?? 0),
     }),
@@ -178,7 +193,8 @@ function evictionOrder(models: readonly Together[]): { models: [Together, ...Tog
       'No model in memory can be evicted: its server cannot be ended, or would keep the memory for other models.',
     )
   }
-  const unprotected = possible.filter(({ isProtected }) => !isProtected)
+  // What was protected is what was admitted.
+  const unprotected = possible.filter(({ isProtected, grownBytes: grown = 0 }) => !isProtected || grown > 0)
   if (unprotected.length === 0) {
     return skip(
       'all_protected',
@@ -190,6 +206,7 @@ function evictionOrder(models: readonly Together[]): { models: [Together, ...Tog
     .filter((model) => ready.length > 1 || ready[0] !== model)
     .toSorted(
       (a, b) =>
+        (b.grownBytes ?? 0) - (a.grownBytes ?? 0) ||
         comparePriorities(a.priority, b.priority) ||
         Number(isIdle(b)) - Number(isIdle(a)) ||
         Number(isAnswering(a)) - Number(isAnswering(b)) ||
@@ -209,7 +226,9 @@ const isAnswering = ({ isReady, isBusy = false }: LoadedModel): boolean => isRea
 /** What tells the first from the others, in the order in which it was decided. */
 function whyFirst(first: LoadedModel, all: readonly LoadedModel[]): string {
   const size = first.heldBytes === undefined ? [] : [`has ${formatBytes(first.heldBytes)}`]
-  const parts = [`has ${first.priority} priority`, ...activityOf(first), ...size]
+  const { grownBytes: grown = 0 } = first
+  const growth = grown > 0 ? [`has taken ${formatBytes(grown)} more than it was admitted with`] : []
+  const parts = [...growth, `has ${first.priority} priority`, ...activityOf(first), ...size]
   return all.length === 1 ? `is the only one that may leave, ${parts.join(', ')}` : parts.join(', ')
 }
 

@@ -12,8 +12,6 @@ export interface HeldMemory extends Evictable {
   readonly heldBytes?: number
   /** What it provably takes past its need; 0 where its need is not known. */
   readonly excessBytes: number
-  /** As `excessBytes`, were nothing of what the measurement may leave out part of it: no less than that. */
-  readonly possibleExcessBytes: number
 }
 
 /** A server that memory is reserved for. */
@@ -138,7 +136,6 @@ export class Holds {
         residentBytes: measuredBytes ?? 0,
         promisedBytes: promised(hold),
         excessBytes: excess(hold),
-        possibleExcessBytes: possibleExcess(hold),
         ...(shared && { shared }),
         ...(needBytes !== undefined && { needBytes }),
         ...(measuredBytes !== undefined && { measuredBytes }),
@@ -254,9 +251,6 @@ function excess({ needBytes, measuredBytes = 0, mappedBytes, measuredWhenReady =
     mappedBytes === 0 ? needBytes : Math.max(needBytes - mappedBytes, Math.min(measuredWhenReady, needBytes))
   return Math.max(0, measuredBytes - shown)
 }
-
-const possibleExcess = ({ needBytes, measuredBytes = 0, mappedBytes }: Hold): number =>
-  needBytes === undefined ? 0 : Math.max(0, measuredBytes - (needBytes - mappedBytes))
 
 /**
  * What counts as its share: the measurement, and where that leaves the weights out no less than the estimate, once it has loaded them. The

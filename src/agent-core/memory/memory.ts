@@ -1,9 +1,8 @@
 import { type BesideVerdict, MemoryBook, type Refusal, type StartRequest } from './book.ts'
 import { type Budget, GpuLimit, resolveBudget } from './budget.ts'
-import { type ExcessQuestion, type GrowingServer, GrowthWatch } from './growth.ts'
-import { type HeldMemory, type HeldRole, idOf } from './holds.ts'
+import { type HeldRole, idOf } from './holds.ts'
 import { countedOnce, fits } from './room.ts'
-import { levelOf, type MemoryView, type PressureChange, type PressureThresholds, Watchdog } from './watchdog.ts'
+import { type MemoryView, type PressureChange, type PressureThresholds, Watchdog } from './watchdog.ts'
 import { type Misfit, waysToFit, type WayToFit } from './ways-to-fit.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
@@ -250,14 +249,7 @@ export interface MeasuredServer {
 export interface MemoryOptions {
   readonly platform: Pick<
     Platform,
-    | 'name'
-    | 'memory'
-    | 'memoryPressureLevel'
-    | 'footprints'
-    | 'residentBytes'
-    | 'membersOf'
-    | 'biggestProcesses'
-    | 'gpuMemoryLimit'
+    'name' | 'memory' | 'memoryPressureLevel' | 'footprints' | 'membersOf' | 'biggestProcesses' | 'gpuMemoryLimit'
   >
   readonly settings: () => MemorySettings
   readonly thresholds: PressureThresholds
@@ -276,8 +268,6 @@ export interface MemoryListener {
   readonly onSample?: (view: MemoryView) => void
   /** The footprints were measured between two looks, since somebody looks at them, and are others than before. */
   readonly onFootprints?: (view: MemoryView) => void
-  /** After each look at the growth of servers, which is each second while one grows. */
-  readonly onGrowth?: () => void
   /** Once for every change of the level. */
   readonly onPressure?: (change: PressureChange) => void
   /** Waiting starts that would be admitted now, in order: each asks again by `admit`, or leaves by `release`. Only to be noted here. */
@@ -291,7 +281,6 @@ export class Memory implements AsyncDisposable {
   readonly #options: MemoryOptions
   readonly #book: MemoryBook
   readonly #watchdog: Watchdog
-  readonly #growth: GrowthWatch
   readonly #listeners = new Set<MemoryListener>()
   readonly #gpu: GpuLimit
   readonly #budget: CurrentBudget
@@ -325,8 +314,7 @@ export class Memory implements AsyncDisposable {
       thresholds,
       intervalMs,
       isAwaited: () => [...this.#listeners].some(({ isWaiting }) => isWaiting?.() === true),
-      models: () =>
-        options.servers().map(({ key, role, groupId, toldBytes }) => ({ key: idOf(key, role), groupId, toldBytes })),
+      models: () => options.servers().map(({ role, ...server }) => ({ ...server, key: idOf(server.key, role) })),
       log,
       now,
       onSample: (view) => this.#sampled(view),
@@ -338,15 +326,6 @@ export class Memory implements AsyncDisposable {
         for (const { onPressure } of this.#listeners) onPressure?.(change)
       },
     })
-    this.#growth = new GrowthWatch({
-      platform,
-      log,
-      servers: () => this.#growingServers(),
-      onMeasured: (footprints) => this.#watchdog.note(footprints),
-      onLook: () => {
-        for (const { onGrowth } of this.#listeners) onGrowth?.()
-      },
-    })
   }
 
   /** Resolves after the first look at memory. */
@@ -354,12 +333,6 @@ export class Memory implements AsyncDisposable {
     await this.#gpu.read()
     await this.#watchdog.sampleNow()
     this.#watchdog.start()
-    this.#growth.begin()
-  }
-
-  /** A server is starting, and may take whatever it likes: what it has is looked at each second. */
-  watchGrowth(): void {
-    this.#growth.begin()
   }
 
   listen(listener: MemoryListener): () => void {
@@ -416,24 +389,6 @@ export class Memory implements AsyncDisposable {
     this.#watchdog.setWatched(isWatched)
   }
 
-  /** What decides whether a server has to end for what it takes; undefined before the first look at memory. */
-  growth():
-    (Omit<ExcessQuestion, 'marginBytes' | 'servers'> & { readonly servers: readonly HeldMemory[] }) | undefined {
-    const { view } = this
-    if (!view) return undefined
-    const { figures, kernelLevel } = view
-    const { thresholds } = this.#options
-    return {
-      servers: this.#book.held(),
-      budgetBytes: this.#budget.bytes,
-      level: figures ? levelOf({ ...figures, kernelLevel }, thresholds) : 'normal',
-      available: figures && {
-        bytes: figures.availableBytes,
-        criticalBelowBytes: figures.totalBytes * thresholds.critical,
-      },
-    }
-  }
-
   /** A look that begins after this call. Never rejects. */
   async look(): Promise<MemoryView> {
     return this.#watchdog.sampleNow()
@@ -468,7 +423,6 @@ export class Memory implements AsyncDisposable {
 
   /** A server that was found running, whatever it holds. */
   adopt(server: Parameters<MemoryBook['adopt']>[0]): void {
-    this.#growth.begin()
     this.#book.adopt({ ...server, mappedBytes: leftOut(this.#options.platform.name, server) })
   }
 
@@ -526,7 +480,6 @@ export class Memory implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listeners.clear()
-    await this.#growth[Symbol.asyncDispose]()
     await this.#watchdog[Symbol.asyncDispose]()
   }
 
@@ -547,16 +500,6 @@ export class Memory implements AsyncDisposable {
       availableBytes: view.figures?.availableBytes,
     })
     for (const { onSample } of this.#listeners) onSample?.(view)
-  }
-
-  #growingServers(): GrowingServer[] {
-    const needs = new Map(this.#book.held().map(({ key, role, needBytes }) => [idOf(key, role), needBytes]))
-    return this.#options.servers().map(({ key, role, groupId, toldBytes, isLoading }) => {
-      const id = idOf(key, role)
-      // A resident size of macOS may be less than the footprint, so that there it rules nothing out.
-      const floorBytes = this.#options.platform.name === 'linux' ? (needs.get(id) ?? 0) : 0
-      return { id, groupId, toldBytes, isLoading, floorBytes }
-    })
   }
 
   #noteFootprints({ footprints }: MemoryView): void {

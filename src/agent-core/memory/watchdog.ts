@@ -128,6 +128,8 @@ export interface ModelProcesses {
   readonly groupId: number | undefined
   /** What it is said to take, where it has no group. */
   readonly toldBytes?: number | undefined
+  /** It takes more and more. */
+  readonly isLoading?: boolean
 }
 
 /** What is known about memory after a look at it. Times are of the watchdog's clock. */
@@ -222,15 +224,6 @@ export class Watchdog {
     if (isWatched === this.#isWatched) return
     this.#isWatched = isWatched
     this.#measureIn(0)
-  }
-
-  /** Takes over what was measured elsewhere. */
-  note(measured: ReadonlyMap<string, number>): void {
-    const before = this.#latest
-    if (!before || this.#isEnded) return
-    const view = { ...before, footprints: new Map([...before.footprints, ...measured]) }
-    this.#latest = view
-    this.#guarded(() => this.#options.onFootprints?.(view))
   }
 
   get latest(): MemoryView | undefined {
@@ -336,7 +329,9 @@ export class Watchdog {
     this.#pressure = nextPressure(this.#pressure, figures && { ...figures, kernelLevel }, thresholds, now)
     const { level, since, barelyCalm } = this.#pressure
 
-    const isDue = now - (this.#latest?.footprintsAt ?? -Infinity) >= footprintIntervalMs
+    const isDue =
+      now - (this.#latest?.footprintsAt ?? -Infinity) >= footprintIntervalMs ||
+      this.#options.models().some(({ isLoading }) => isLoading)
     const measured = await this.#footprints(withFootprints || isDue || this.#isShort())
     const applications = this.#isShort()
       ? (await this.#ask('the biggest applications', () => this.biggestApplications())).answer

@@ -90,12 +90,6 @@ export const metricTable = {
     labels: { reason: evictionSkipReasons },
     help: 'Checks of critically short memory that evicted nothing',
   },
-  memory_exceeded_total: {
-    type: 'counter',
-    origin: 'ours',
-    labels: { cause: ['budget', 'available'] },
-    help: 'Servers stopped because they took more memory than they were admitted with, past the budget or while memory was critically short',
-  },
   watch_consecutive_failures: {
     type: 'gauge',
     origin: 'go',

@@ -124,10 +124,10 @@ export class DarwinPlatform implements Platform {
     if (pids.length === 0) return new Map()
     const exact = await this.#physicalFootprints(pids)
     const unknown = pids.filter((pid) => !exact.has(pid))
-    return unknown.length === 0 ? exact : new Map([...(await this.residentBytes(unknown)), ...exact])
+    return unknown.length === 0 ? exact : new Map([...(await this.#residentBytes(unknown)), ...exact])
   }
 
-  async residentBytes(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
+  async #residentBytes(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
     if (this.#lacksUsage || pids.length === 0) return new Map()
     const columns = ['-o', 'pid=,rss=,comm=']
     const { stdout, stderr } = await this.#run(darwinCommands.ps, ['-ww', ...columns, '-p', pids.join(',')])

@@ -92,16 +92,6 @@ export class LinuxPlatform implements Platform {
     return this.#footprints.of(pids)
   }
 
-  residentBytes(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
-    return Promise.try(() => {
-      const sizes = pids.flatMap((pid): [pid: number, bytes: number][] => {
-        const status = readNow(`/proc/${pid}/status`)
-        return status === undefined ? [] : [[pid, parseResidentBytes(status)]]
-      })
-      return new Map(sizes)
-    })
-  }
-
   gpuMemoryLimit(): Promise<number | undefined> {
     return Promise.resolve(undefined)
   }

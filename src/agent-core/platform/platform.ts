@@ -100,11 +100,6 @@ export interface Platform {
    * where we may not look closer. Processes that are gone are left out.
    */
   footprints(pids: readonly number[]): Promise<ReadonlyMap<number, number>>
-  /**
-   * Resident sizes, which cost next to nothing to ask: no walk through pages, and one command at most for all of them. On Linux no
-   * footprint is larger. Processes that are gone, or of which the system does not tell it, are left out.
-   */
-  residentBytes(pids: readonly number[]): Promise<ReadonlyMap<number, number>>
   /** What the GPU may wire at most, in bytes, where a person has set it; undefined where macOS decides. */
   gpuMemoryLimit(): Promise<number | undefined>
   /** The applications with the most memory, biggest first; processes in `except` do not count. */

@@ -64,7 +64,7 @@ export type Desired =
   /** For other agents: this one is to keep away. */
   | { readonly kind: 'excluded'; readonly message: string }
   /** A person wants it elsewhere or nowhere, although the cluster wants it. */
-  | { readonly kind: 'held'; readonly reason: 'Held' | 'MemoryExceeded'; readonly message: string }
+  | { readonly kind: 'held'; readonly reason: 'Held'; readonly message: string }
   | { readonly kind: 'stopped'; readonly reason: 'Stopped' | 'Suspended'; readonly message: string }
   | {
       readonly kind: 'modelMissing'
@@ -234,11 +234,7 @@ function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: I
   }
 }
 
-const held = ({ by, message }: Hold): Desired => ({
-  kind: 'held',
-  reason: by === 'growth' ? 'MemoryExceeded' : 'Held',
-  message,
-})
+const held = ({ message }: Hold): Desired => ({ kind: 'held', reason: 'Held', message })
 
 const unreadable = (message: string, model: Model | undefined): Desired => ({
   kind: 'unreadable',

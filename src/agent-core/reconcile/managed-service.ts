@@ -8,8 +8,8 @@ import { ModelFetch } from './model-fetch.ts'
 import { observe } from './observe.ts'
 import { plan, withdrawSilent } from './plan/plan.ts'
 import { isAnyAlive, isHeld, sendsAstray } from './plan/facts.ts'
-import type { MemoryReason, Observation, Plan, StartObstacle } from './plan/observation.ts'
-import { type Durations, noDurations, read, type Reading, specsOf } from './reading.ts'
+import type { MemoryReason, Observation, Plan } from './plan/observation.ts'
+import { type Durations, noDurations, read, type Reading } from './reading.ts'
 import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
@@ -345,13 +345,6 @@ export class ManagedService {
     if (cluster.synced && (cluster.namespace ?? this.#namespace) === this.#namespace) {
       const place = { namespace: this.#namespace, name: this.#name, cluster: cluster.api.context.server }
       unloadReasons.listed(service?.metadata.uid, place)
-    }
-    // What took too much memory is tried again with another spec.
-    const unloadReason = this.#unloadReason()
-    const exceededBy = unloadReason?.kind === 'held' ? unloadReason.exceededBy : undefined
-    if (service && model && exceededBy !== undefined && exceededBy !== specsOf(service, model)) {
-      unloadReasons.end(service.metadata.uid)
-      enqueue(this.key)
     }
     // A spec that changes, and later changes back, starts over.
     if (desired.kind !== 'serve' && desired.kind !== 'unknown') servers.clearBackOff(this.key)

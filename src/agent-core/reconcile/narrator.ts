@@ -48,7 +48,6 @@ export type Transition =
       readonly isCounted: boolean
     }
   /** It was ended for the memory that it took. */
-  | { readonly kind: 'exceeded'; readonly message: string }
   | { readonly kind: 'leftBehind'; readonly message: string }
   | { readonly kind: 'download'; readonly note: DownloadNote }
   | { readonly kind: 'fetchFailed'; readonly message: string }
@@ -131,10 +130,6 @@ export function tellingOf(transition: Transition): Telling {
         ...(hadProcess && { history: { kind: 'crashed', message: why } }),
       }
     }
-    case 'exceeded': {
-      const { message } = transition
-      return { event: warning('MemoryExceeded', message), history: { kind: 'crashed', message } }
-    }
     case 'leftBehind':
       return {
         event: warning('Stopped', transition.message),
@@ -212,7 +207,6 @@ const troubles = new Set<ServiceReason>([
   'NoApiKey',
   'ClaimOverwritten',
   'ClusterDisagrees',
-  'MemoryExceeded',
 ])
 
 /** States on the way to another one, already visible in the log lines of the step that is taken. */
@@ -437,7 +431,6 @@ export class Narrator {
     const why = reported.stopReasons[role]
     reported.stopReasons[role] = undefined
     if (cause === 'stopped') this.tell(key, { kind: 'stopped', why: why ?? message })
-    else if (cause === 'exceeded') this.tell(key, { kind: 'exceeded', message })
     else this.#failed(key, role, { outOf, why: message, hadProcess: true }, true)
   }
 

@@ -44,13 +44,12 @@ type Rooms = Pick<
   | 'ingress'
   | 'launches'
   | 'silenceOf'
-  | 'excessOf'
   | 'settings'
 >
 
 /** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
 export function observe(reading: Reading, rooms: Rooms, service: ObservedService): Observation {
-  const { publisher, servers, unloadReasons, hostAddress, silenceOf, excessOf } = rooms
+  const { publisher, servers, unloadReasons, hostAddress, silenceOf } = rooms
   const { now, target } = reading
   const { key, fetch, starts, writes, unloadReason, before } = service
   const { server, successor, retiring } = starts.views()
@@ -90,7 +89,6 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
     restartAsked: starts.isRestartAsked,
     paused: unloadReasons.pausedSince !== undefined,
     silence: silenceOf(key),
-    excess: excessOf(key),
     clusterRetry: writes.retry,
     serviceRetry: writes.serviceRetry,
     disagreement: disagreementView(reading, publication, before?.disagreement),

@@ -3,6 +3,7 @@ import {
   chooseEviction,
   evictedOnceMore,
   type EvictedService,
+  grownBytes,
   type LoadedModel,
   nextToGo,
   type SkipReason,
@@ -232,6 +233,7 @@ export class PressureEviction implements Disposable {
       const isStuck = alive.every(isUnendable)
       const use = this.#uses.get(key)
       const heldBytes = held.get(key)
+      const grown = Math.max(0, ...(holders.get(key) ?? []).map(grownBytes))
       const isLeaving = report.unloadReason !== undefined
       return [
         {
@@ -245,6 +247,7 @@ export class PressureEviction implements Disposable {
           sharedAs: sharedAs(holders.get(key) ?? []),
           ...(use && busyness(use)),
           ...(heldBytes !== undefined && { heldBytes }),
+          ...(grown > 0 && { grownBytes: grown }),
         },
       ]
     })

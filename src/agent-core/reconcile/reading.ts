@@ -125,10 +125,6 @@ export function read(inputs: ReadingInputs): Reading {
 export const modelOf = ({ models }: Pick<Cluster, 'models'>, { metadata, spec }: InferenceService): Model | undefined =>
   models.get(metadata.namespace, spec.value.modelRef)
 
-/** Tells the specs of a service from other ones; a Model that is deleted and made again is another. */
-export const specsOf = ({ metadata }: InferenceService, model: Model | undefined): string =>
-  `${metadata.generation} ${model?.metadata.uid ?? ''} ${model?.metadata.generation ?? ''}`
-
 /** The content of the model belongs to what is served, as far as it is known. */
 function withContent(desired: Desired, { fetched, servedDigest: server }: ReadingInputs): Desired {
   if (desired.kind !== 'serve') return desired

@@ -97,7 +97,6 @@ function endedView(
     digest,
     duringStart: state.kind === 'failedToSpawn' || state.outOf === 'start',
     message: state.message,
-    ...(state.kind === 'exited' && state.cause === 'exceeded' && { hasExceeded: true }),
     failures,
     nextStartAt: retryAt,
   }

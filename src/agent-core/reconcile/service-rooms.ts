@@ -50,8 +50,6 @@ export interface ServiceRooms {
   readonly door: (address: string, port: number) => DoorState
   /** Whether LLMKube's relays reach this machine. */
   readonly ingress: { readonly state: DoorState; readonly port: number }
-  /** See `Observation.excess`. */
-  readonly excessOf: (key: string) => string | undefined
   readonly silenceOf: (key: string) => Silence | undefined
   readonly log: Logger
   readonly enqueue: (key: string) => void

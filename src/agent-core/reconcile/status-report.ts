@@ -122,7 +122,7 @@ export async function writeReport(
 }
 
 /** Reasons of a stop that was decided here, while the cluster still asks for the service. */
-const stoppedByUs: ReadonlySet<string> = new Set<ServiceReason>(['Held', 'Idle', 'MemoryExceeded'])
+const stoppedByUs: ReadonlySet<string> = new Set<ServiceReason>(['Held', 'Idle'])
 
 /** Nothing that another agent writes: two that hold no claim and disagree would answer each other for ever. */
 const ownInputsOf = (

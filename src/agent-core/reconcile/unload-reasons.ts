@@ -17,8 +17,6 @@ const held = z.object({
   kind: z.literal('held'),
   cause: z.enum(holdCauses),
   ...why,
-  /** The spec of a service that is held since its servers took more than they were admitted with: another spec is tried; see `specsOf`. */
-  exceededBy: z.string().optional(),
 })
 /** Memory was critically short: another machine may take it, and it comes back by itself. */
 const evicted = z.object({ kind: z.literal('evicted'), ...why })
@@ -32,8 +30,8 @@ export type UnloadReason = z.infer<typeof unloadReason>
 /** The reason as clients see it; only for services that another machine may take meanwhile. */
 export function holdOf(reason: UnloadReason | undefined): Hold | undefined {
   if (reason?.kind === 'held') {
-    const { cause, since, message, exceededBy } = reason
-    return { cause, since, message, by: exceededBy === undefined ? 'person' : 'growth' }
+    const { cause, since, message } = reason
+    return { cause, since, message, by: 'person' }
   }
   if (reason?.kind === 'evicted') {
     const { since, message } = reason

@@ -65,8 +65,6 @@ interface ExitStory extends CrashClues {
   readonly stallSetting?: string | undefined
   /** Set only with the cause `hung`. */
   readonly hang?: Hang | undefined
-  /** What it took and why it was ended; with the cause `exceeded` alone. */
-  readonly why?: string | undefined
 }
 
 /** What ended, why as far as is known, and what to do where we know. */
@@ -84,8 +82,6 @@ export function exitMessage(story: ExitStory): string {
       const what = `${name} ${hangs[story.hang ?? 'silent']}, so the agent stopped it${why === undefined ? '.' : `: ${closed(why)}`}`
       return story.guess === undefined ? what : `${what} ${story.guess}`
     }
-    case 'exceeded':
-      return story.why ?? `${name} took more memory than it was admitted with, so the agent stopped it.`
     case 'portTaken':
       return `${name} was stopped because another program answers on its port.`
     case 'itself': {

@@ -183,10 +183,6 @@ export class DaemonModel implements ServedModel {
     return true
   }
 
-  endForMemory(why: string): void {
-    this.#end('exceeded', { drainMs: 0, why })
-  }
-
   /** Asked again, the shorter times count. */
   #end(cause: EndCause, options: EndOptions): void {
     this.#wasStopped = true
@@ -212,9 +208,7 @@ export class DaemonModel implements ServedModel {
       onState: (state) => this.#set(state),
     })
     this.#isCut = options.drainMs === 0
-    void this.#note(
-      options.why ?? `It will leave memory${this.#isCut ? '' : ' once its requests in flight have finished'}`,
-    )
+    void this.#note(`It will leave memory${this.#isCut ? '' : ' once its requests in flight have finished'}`)
     this.#termination.begin()
   }
 
@@ -544,7 +538,7 @@ export class DaemonModel implements ServedModel {
     const cause = termination?.cause ?? 'stopped'
     await this.#exited({
       cause,
-      message: termination?.why ?? 'The model was stopped.',
+      message: 'The model was stopped.',
       leavesMade,
       ...(left !== undefined && { left }),
     })

@@ -73,8 +73,6 @@ export interface ServedModel {
   stop(options?: StopOptions): Promise<StopReport>
   /** Cuts the requests that are still in flight, as far as that can be done; false where none are waited for. */
   skipDrain(): boolean
-  /** Ends it at once, as one that failed; `why`: a sentence. */
-  endForMemory(why: string): void
 }
 
 export interface RunningModel {

@@ -50,8 +50,6 @@ export interface FoundServer {
   readonly readySince?: number | undefined
 }
 
-const exceededGraceMs = 500
-
 /** A port that is taken between our test and the server's bind is rare; five in a row are something else. */
 const maxPortTries = 5
 
@@ -136,11 +134,6 @@ export class ServerProcess implements ServedModel {
     if (!isOver(this.#state)) return { stopped: false, message: hangsMessage(this.#run?.pid, this.#options.launch) }
     const left = this.#state.kind === 'exited' ? this.#state.left : undefined
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
-  }
-
-  /** It may grow by gigabytes while it finishes what it does, so that its requests are cut. */
-  endForMemory(why: string): void {
-    this.#run?.end('exceeded', { graceMs: exceededGraceMs, drainMs: 0, why })
   }
 
   /** Cuts the requests that are still in flight; false if the server is not draining. */

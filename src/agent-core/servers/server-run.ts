@@ -309,7 +309,7 @@ export class ServerRun {
     const saysWhy = how.cause === 'itself' || (how.cause === 'hung' && how.outOf === 'start')
     const guess = saysWhy ? guessCause(clues) : undefined
     const message = exitMessage({
-      ...{ ...clues, guess, hang: this.#termination?.hang, why: this.#termination?.why },
+      ...{ ...clues, guess, hang: this.#termination?.hang },
       ...{ stallMs: this.#stallMs, stallSetting: settingNames?.startupStall },
     })
     return {

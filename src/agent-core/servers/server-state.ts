@@ -28,8 +28,8 @@ export type Trouble = 'silent' | 'suspended' | 'failing'
 /** `stuck`: it answers, but the requests in flight do not advance. `alone`: its first process waits for one that has ended. */
 export type Hang = Trouble | 'stuck' | 'alone'
 
-/** `itself`: the agent did not end it. `exceeded`: it took more memory than it was admitted with. */
-export type ExitCause = 'itself' | 'stalled' | 'hung' | 'portTaken' | 'exceeded' | 'stopped'
+/** `itself`: the agent did not end it. */
+export type ExitCause = 'itself' | 'stalled' | 'hung' | 'portTaken' | 'stopped'
 
 export interface Exited extends Exit, Evidence {
   readonly kind: 'exited'

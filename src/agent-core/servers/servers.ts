@@ -209,11 +209,6 @@ export class Servers implements AsyncDisposable {
     return this.#of(key, role)?.facts.mappedBytes ?? 0
   }
 
-  /** Ends the server with this life at once, as one that failed; `why`: a sentence. See {@link lifeOf}. */
-  endForMemory(key: string, life: number, why: string): void {
-    this.#services.get(key)?.endForMemory(life, why)
-  }
-
   /** All that run and have been ready, with how to ask what they do. */
   counted(): CountedServer[] {
     return [...this.#services.values()].flatMap((service) => service.counted())

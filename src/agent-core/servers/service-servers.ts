@@ -11,15 +11,7 @@ import type { ExitWatch } from './process-group.ts'
 import { runFolder, runOf, type RunFolder, type ServerFolders } from './run-folder.ts'
 import { ServerProcess, type ServerOrigin, type ServerProcessOptions } from './server-process.ts'
 import type { DaemonEngine, ServerFacts, StopOptions, StopReport, ServedModel } from './served-model.ts'
-import {
-  isOver,
-  lifeOf,
-  stableAfterMs,
-  type Exited,
-  type Failure,
-  type ServerRole,
-  type ServerState,
-} from './server-state.ts'
+import { isOver, stableAfterMs, type Exited, type Failure, type ServerRole, type ServerState } from './server-state.ts'
 
 /** What the ledger says of a server that is provably the same as when it was noted. */
 export type AdoptableProcess = LedgerEntry & {
@@ -187,13 +179,6 @@ export class ServiceServers {
     return this.#all()
       .map((server) => server.skipDrain())
       .includes(true)
-  }
-
-  /** Whatever its role, the server with this life is ended at once for the memory that it takes. */
-  endForMemory(life: number, why: string): void {
-    this.#all()
-      .find(({ state }) => lifeOf(state) === life)
-      ?.endForMemory(why)
   }
 
   of(role: ServerRole): ServedModel | undefined {

@@ -17,8 +17,6 @@ export interface EndOptions {
   readonly quietMs?: number | undefined
   readonly holders?: readonly PortHolder[]
   readonly hang?: Hang
-  /** One sentence; with the cause `exceeded` alone. */
-  readonly why?: string
 }
 
 /** Why a run is ended by us. */
@@ -59,7 +57,6 @@ const busySettleMs = 1_000
 export class Termination {
   readonly holders: readonly PortHolder[]
   readonly hang: Hang | undefined
-  readonly why: string | undefined
   readonly #options: TerminationOptions
   /** Aborted = requests in flight are not waited for any longer. */
   readonly #drained = new AbortController()
@@ -83,7 +80,6 @@ export class Termination {
     const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = options.rules
     this.holders = holders
     this.hang = hang
-    this.why = options.why
     this.#cause = cause
     this.#graceMs = options.graceMs ?? stopGraceMs
     const { drainMs = drainLimitMs } = options
@@ -106,9 +102,9 @@ export class Termination {
     else this.#terminate()
   }
 
-  /** Asked again, the shorter times count, and `stopped` is the cause that is told, but not of what took too much memory. */
+  /** Asked again, the shorter times count, and `stopped` is the cause that is told. */
   hasten(cause: EndCause, { graceMs, drainMs }: EndOptions): void {
-    if (cause === 'stopped' && this.#cause !== cause && this.#cause !== 'exceeded') {
+    if (cause === 'stopped' && this.#cause !== cause) {
       this.#cause = cause
       this.#tell()
     }

@@ -1,4 +1,4 @@
-import { actionsFor, sharedWords } from '../../contract/words.ts'
+import { actionsFor } from '../../contract/words.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import type { CommandName } from '../../contract/commands.ts'
 import type { ServiceView } from '../../contract/service.ts'
@@ -20,7 +20,7 @@ export interface News {
   readonly isPaced?: boolean
 }
 
-type Trouble = 'crashes' | 'exceeds' | 'doesNotFit' | 'refused' | 'evicted'
+type Trouble = 'crashes' | 'doesNotFit' | 'refused' | 'evicted'
 
 /** What was reported, and losses that may still have to be reported. */
 export interface Watched {
@@ -83,7 +83,6 @@ function troublesAfter(before: Watched | undefined, snapshot: AgentSnapshot): Ma
 
 function troubleOf({ state, reason, hold }: ServiceView): Trouble | undefined {
   if (state === 'foreign') return undefined
-  if (reason === 'MemoryExceeded') return 'exceeds'
   if (state === 'crash-looping') return 'crashes'
   if (reason === 'InsufficientMemory') return 'doesNotFit'
   if (state === 'refused') return 'refused'

@@ -102,7 +102,6 @@ const troublingReasons: ReadonlySet<ServiceReason> = new Set([
   'ClusterDisagrees',
   'InsufficientMemory',
   'MemoryCheckFailed',
-  'MemoryExceeded',
 ])
 
 /** A person paused the machine, or it sleeps: that its models are not published is no trouble. */

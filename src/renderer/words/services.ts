@@ -155,13 +155,11 @@ export const holdWords = {
   back: ({ cause, by }: Hold): string =>
     by === 'pressure'
       ? 'It comes back once memory pressure stays normal. Bring back does it now.'
-      : by === 'growth'
-        ? 'It starts again when its spec or its Model changes. Bring back tries it as it is.'
-        : cause === 'evicted'
-          ? 'Bring back loads it again.'
-          : cause === 'released'
-            ? 'Bring back claims it again.'
-            : 'Start undoes it.',
+      : cause === 'evicted'
+        ? 'Bring back loads it again.'
+        : cause === 'released'
+          ? 'Bring back claims it again.'
+          : 'Start undoes it.',
 } as const satisfies Words
 
 export const serverWords = {

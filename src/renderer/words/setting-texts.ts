@@ -124,11 +124,6 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Fixed amount of memory for models',
     help: 'Replaces the fraction. Left empty: the fraction counts.',
   },
-  memoryMarginBytes: {
-    title: 'How far a model may outgrow its estimate',
-    help: 'The agent warns when a model uses more than this above its estimate.',
-    more: 'Left empty: 1 GiB or 15 %, whichever is more.',
-  },
   memoryCheckMode: {
     title: 'Model with unknown memory need',
     help: 'What happens to a model whose memory need cannot be estimated.',

@@ -4,6 +4,7 @@ import {
   chooseEviction,
   comparePriorities,
   evictionTimes,
+  grownBytes,
   nextToGo,
   type EvictionQuestion,
   type LoadedModel,
@@ -44,6 +45,31 @@ const question = (models: readonly LoadedModel[], more: Partial<EvictionQuestion
 })
 
 const [a, b] = [model('team/a'), model('team/b')]
+
+describe('a model that has grown', () => {
+  const grown = model('team/grown', {
+    ...{ priority: 'critical', isProtected: true, isBusy: true, heldBytes: 9 * gb, grownBytes: 5 * gb },
+  })
+
+  test('leaves memory before all that keep to what they were admitted with, whatever its priority and protection', () => {
+    const most = { ...grown, key: 'team/most', grownBytes: 6 * gb }
+    const first = (...models: LoadedModel[]) => chooseEviction(question([a, b, ...models]))
+    expect(first(grown)).toEqual({
+      evict: ['team/grown'],
+      sentence:
+        'team/grown leaves memory first, because it has taken 5.0 GB more than it was admitted with, has critical priority, is busy, has 9.0 GB.',
+    })
+    expect(first(grown, most)).toMatchObject({ evict: ['team/most'] })
+  })
+
+  test('has taken more than an estimate may be wrong by', () => {
+    const gib = 1024 ** 3
+    const past = (needBytes: number, excessBytes: number) => grownBytes({ needBytes, excessBytes })
+    expect([past(4 * gib, gib), past(4 * gib, gib + 1)]).toEqual([0, gib + 1])
+    expect([past(20 * gib, 3 * gib), past(20 * gib, 3 * gib + 1)]).toEqual([0, 3 * gib + 1])
+    expect(grownBytes({ excessBytes: 9 * gib })).toBe(0)
+  })
+})
 
 describe('nothing is evicted', () => {
   test.each<[string, string, EvictionQuestion]>([

@@ -174,6 +174,17 @@ describe('a watchdog', () => {
     ])
   })
 
+  test('while a model loads, it is measured at each look, so that what it has taken is no longer only promised', async () => {
+    models = [{ key: 'team/a', groupId: 1, isLoading: true }]
+    const measured = () => machine.asked.filter((question) => question.startsWith('footprints')).length
+    watch().start()
+    await vi.advanceTimersByTimeAsync(30_500)
+    const loading = measured()
+    models = [{ key: 'team/a', groupId: 1, isLoading: false }]
+    await vi.advanceTimersByTimeAsync(30_000)
+    expect([loading, measured()]).toEqual([4, 4])
+  })
+
   test('while somebody looks, models are measured every two seconds, memory no more often, and only what changed is told', async () => {
     models = [{ key: 'a', groupId: 1 }]
     machine.sizes.set(11, 1 * gb)

@@ -51,11 +51,6 @@ const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = 
   ['no replicas stop it', { service: service({ replicas: 0 }) }, 'stopped Stopped'],
   ['a stopped service needs no Model', { service: service({ replicas: 0 }), model: undefined }, 'stopped Stopped'],
   ['what is held back here is not served', { hold }, 'held Held'],
-  [
-    'nor what took too much memory again and again',
-    { hold: { ...hold, by: 'growth' as const } },
-    'held MemoryExceeded',
-  ],
   ['a hold needs no Model', { hold, model: undefined }, 'held Held'],
   [
     'what the cluster stops is stopped, held back or not',

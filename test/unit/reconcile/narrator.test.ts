@@ -154,11 +154,6 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     { events: ['StartFailed: No.'] },
   ],
   [
-    'what took too much memory',
-    { kind: 'exceeded', message: 'It took 2 GB.' },
-    { events: ['MemoryExceeded: It took 2 GB.'], history: ['crashed: It took 2 GB.'] },
-  ],
-  [
     'what could not be ended',
     { kind: 'leftBehind', message: 'It lives.' },
     { events: ['Stopped: It lives.'], history: ['stopped: It lives.'] },

@@ -1080,21 +1080,3 @@ test('who changes the Service again and again is told as long as that is remembe
   expect(told('outdated', now + 30_000)).toMatchObject({ message, retryAt: now + 30_000 })
   expect(told('ours', now)).toMatchObject({ message, step: { do: 'rest' } })
 })
-
-test('a server that was ended for its memory has a reason of its own, and says when the agent tries again', () => {
-  const exceeded = { ...idle, publication: withdrawn, fetch: fetched, server: { ...crashed, hasExceeded: true } }
-  const next = plan(exceeded)
-  expect([next.state, next.reason, next.message]).toEqual([
-    'waiting',
-    'MemoryExceeded',
-    'Failed once, next attempt at 00:16:40Z: Killed by SIGKILL.',
-  ])
-  const again = plan({ ...exceeded, server: { ...exceeded.server, failures: 2 } })
-  expect([again.state, again.reason]).toEqual(['crash-looping', 'MemoryExceeded'])
-})
-
-test('one that takes more than it was admitted with serves on, and says so', () => {
-  const observed = { ...idle, publication: shownReady, fetch: fetched, server: ready, excess: 'It takes 2 GB more.' }
-  expect(plan(observed)).toMatchObject({ state: 'ready', reason: 'Serving', step: { do: 'rest' } })
-  expect(plan(observed).message).toMatch(/ It takes 2 GB more\.$/)
-})

@@ -4,7 +4,7 @@ import type { Servers } from '../../../src/agent-core/servers/servers.ts'
 import type { ServerRole } from '../../../src/agent-core/servers/server-state.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import { daemonMemoryOf } from '../../../src/agent-core/servers/served-model.ts'
-import { countServers, followServers, measuredServers } from '../../../src/agent-core/reconcile/memory-guard.ts'
+import { countServers, followServers, measuredServers } from '../../../src/agent-core/reconcile/server-memory.ts'
 
 type Found = Partial<Record<ServerRole, ServerState>>
 
@@ -111,7 +111,6 @@ test('memory is given back when nothing of a server is left, of two servers that
   followServers(servers, {
     ready: (_, role) => void told.push(`ready ${role}`),
     gone: (_, what) => void told.push(`gone ${what}`),
-    watchGrowth: () => void told.push('watch'),
   })
   const becomes = (role: ServerRole, state: ServerState, all: Found): string[] => {
     found = all

@@ -29,7 +29,6 @@ afterEach(() => folder[Symbol.asyncDispose]())
 test('each unload reason is there again after a restart of the agent', async () => {
   const before = await open()
   await before.hold(target('held'), held)
-  before.unload(target('exceeded'), { ...held, exceededBy: '3 u 1' })
   before.unload(target('evicted'), evicted)
   before.unload(target('idle'), idle)
   before.remember('uid of evicted', { evictions: 2, evictedAt: 7 })
@@ -40,13 +39,7 @@ test('each unload reason is there again after a restart of the agent', async () 
   const after = await open()
   const names = ['held', 'evicted', 'idle']
   expect(names.map((name) => after.of(target(name).uid)?.kind)).toEqual(['held', 'evicted', 'idle'])
-  expect(after.of('uid of exceeded')).toMatchObject({ kind: 'held', exceededBy: '3 u 1' })
-  expect([...new Set(after.placesIn('https://c').map(({ name }) => name))]).toEqual([
-    'held',
-    'exceeded',
-    'evicted',
-    'idle',
-  ])
+  expect([...new Set(after.placesIn('https://c').map(({ name }) => name))]).toEqual(['held', 'evicted', 'idle'])
   expect(after.placesIn('https://other')).toEqual([])
   expect([after.eviction('uid of evicted')?.evictions, after.isProtected('uid of idle'), after.pausedSince]).toEqual([
     2,

@@ -40,7 +40,6 @@ const kept = {
     refreshEveryMs: 10_000,
     memoryFraction: 0.5,
     memoryBudgetBytes: 1_048_576,
-    memoryMarginBytes: 67_108_864,
     memoryCheckMode: 'warn',
     evictionEnabled: true,
     evictionShare: 0.25,

@@ -107,9 +107,6 @@ export function withoutAnswer(
       return ['stopping', 'Stopping', server.message]
     case 'failed':
       if (server.refusal !== undefined) return ['refused', server.refusal, server.message]
-      if (server.hasExceeded === true) {
-        return [isCrashLoop(server) ? 'crash-looping' : 'waiting', 'MemoryExceeded', crashLoopMessage(server)]
-      }
       return isCrashLoop(server)
         ? ['crash-looping', 'CrashLooping', crashLoopMessage(server)]
         : ['waiting', server.duringStart ? 'StartFailed' : 'Starting', server.message]

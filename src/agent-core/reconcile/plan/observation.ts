@@ -101,8 +101,6 @@ export type ServerView =
       readonly message: string
       /** No start was tried: its arguments or environment are not allowed. */
       readonly refusal?: ServiceReason
-      /** It was ended for the memory that it took. */
-      readonly hasExceeded?: boolean
       /** Failures in a row; the back-off counts them. */
       readonly failures: number
       readonly nextStartAt: number
@@ -218,8 +216,6 @@ export interface Observation {
   readonly serviceRetry?: { readonly at: number; readonly message: string } | undefined
   /** What the cluster says otherwise than it is here, as a sentence, and since when. */
   readonly disagreement?: { readonly message: string; readonly since: number } | undefined
-  /** What people should know of a server that takes more memory than it was admitted with, as sentences. */
-  readonly excess?: string | undefined
   /** The part of a message that counts requests as they finish, and changes all the time. */
   readonly drainFigures?: string
 }

@@ -523,13 +523,11 @@ function planned(observed: Observation): Plan {
   return { ...next, step: { do: mend }, message: next.message || observed.publication.message, forget: false }
 }
 
-/** Where it serves or cannot be started, which a notice may explain, and where it has more memory than it was admitted with. */
-function withNotice(next: Plan, { desired, excess }: Observation): Plan {
-  if (next.step.do !== 'rest') return next
+/** Where it serves or cannot be started, which a notice may explain. */
+function withNotice(next: Plan, { desired }: Observation): Plan {
+  if (next.step.do !== 'rest' || desired.kind !== 'serve' || desired.notice === undefined) return next
   const takesNotice = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
-  const grown = next.reason === 'Serving' || next.reason === 'Starting' ? excess : undefined
-  const notices = [takesNotice && desired.kind === 'serve' ? desired.notice : undefined, grown]
-  return { ...next, message: [next.message, ...notices].filter((sentence) => sentence !== undefined).join(' ') }
+  return takesNotice ? { ...next, message: `${next.message} ${desired.notice}`.trim() } : next
 }
 
 /** The controller gets a moment to take up what is published or withdrawn; after that it is reported. */
