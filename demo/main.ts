@@ -42,7 +42,10 @@ const anotherQuestion = 'What is the capital of France? Answer in one sentence.'
 const say = (text: string): void => void process.stdout.write(`${text}\n`)
 
 const folder = await mkdtemp(join(tmpdir(), 'metalbar-demo-'))
-const interrupted = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+const closed = Promise.withResolvers<undefined>()
+// Whoever reads it has gone, such as `head`.
+process.stdout.on('error', () => closed.resolve(undefined))
+const interrupted = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM'), closed.promise])
 const stack = new AsyncDisposableStack()
 stack.defer(() => rm(folder, { recursive: true, force: true }))
 let exitCode = 0

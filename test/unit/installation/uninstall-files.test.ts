@@ -62,7 +62,7 @@ test('a link in the state folder is removed, and what it leads to is not touched
   const { stateDir, write, at } = there
   await write(at('elsewhere/logs/precious.txt'), 'precious')
   await mkdir(stateDir, { recursive: true })
-  await symlink(at('elsewhere/logs'), path.join(stateDir, 'logs'))
+  await symlink(at('elsewhere/logs'), path.join(stateDir, 'runs'))
   await removeTraces(await there.parts(), silently)
   expect(await treeOf(at('elsewhere'))).toEqual(['logs/', expect.stringContaining('logs/precious.txt ') as string])
   expect(await readdir(path.dirname(stateDir))).toEqual([])
