@@ -82,7 +82,6 @@ const everythingGiven = z.object({
   dryRun: z.boolean().default(false),
   json: z.boolean().default(false),
   models: z.boolean().default(false),
-  applications: z.boolean().default(false),
   keep: z.array(z.string()).default([]),
   stateDir: z.string(),
   modelStore: z.string().optional(),
@@ -98,7 +97,6 @@ export const uninstallVerb = ({ io, end, defaultStateDir }: VerbContext): Comman
     .option('--dry-run', 'with --everything: only list it')
     .option('-y, --yes', 'do not ask before stopping models that serve; with --everything: remove what is ticked')
     .option('--models', 'with --everything: the downloaded models too')
-    .option('--applications', 'with --everything: Models and InferenceServices added with Metalbar too')
     .option('--keep <kind...>', `with --everything: keep these kinds: ${traceKinds.join(', ')}`)
     .option('--json', 'with --everything: print it as JSON')
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
@@ -113,7 +111,7 @@ export const uninstallVerb = ({ io, end, defaultStateDir }: VerbContext): Comman
         return
       }
       const keep = given.keep.map(traceKind)
-      const also = (['models', 'applications'] as const).filter((kind) => given[kind])
+      const also = (['models'] as const).filter((kind) => given[kind])
       const inFolder = (file: string | undefined) => (file === undefined ? undefined : path.resolve(io.cwd, file))
       const stateDir = path.resolve(io.cwd, given.stateDir)
       const stated = { modelStore: inFolder(given.modelStore), logFile: inFolder(given.logFile) }

@@ -15,9 +15,8 @@ import {
   allParts,
   endAgent as end,
   removeChosen,
-  runningAgent,
-  type KnownPlaces,
-  type RunningAgent,
+  servedModels,
+  type StatedPlaces,
 } from '../installation/uninstall/uninstall.ts'
 import { probeSocket } from '../serve/frames.ts'
 import { connect, type AgentSessionOptions } from './agent-session.ts'
@@ -28,7 +27,7 @@ import { serviceHost, workOf } from './service/service-host.ts'
 export interface EverythingOptions {
   readonly stateDir: string
   /** By the one who runs it. */
-  readonly stated: KnownPlaces
+  readonly stated: StatedPlaces
   readonly yes: boolean
   readonly dryRun: boolean
   readonly json: boolean
@@ -52,15 +51,15 @@ async function uninstall(io: CliIo, options: EverythingOptions): Promise<number>
   const { stateDir, stated, yes, dryRun, json, also, keep } = options
   const host = await uninstallHost(io, stateDir)
   const session = { io, stateDir }
-  const agent = await findAgent(session)
-  const serving = agent?.serving ?? []
+  const running = await findAgent(session)
+  const serving = running ?? []
   const platform = hostPlatform(host.platform)
   const parts = await allParts({
     host,
     stateDir,
     platform,
     temporaryDir: io.temporaryDir,
-    known: [stated, ...(agent ? [agent] : [])],
+    stated,
     tell: workOf(io).tell,
     asRoot: (words) => runInTerminal('/usr/bin/sudo', words, io, ''),
   })
@@ -77,7 +76,7 @@ async function uninstall(io: CliIo, options: EverythingOptions): Promise<number>
   }
   const wanted = yes ? chosen : await choice(io, list, chosen)
   if (wanted === undefined) return exitCodes.refused
-  if (agent) {
+  if (running) {
     io.stderr.write('The agent lets requests finish, stops its servers and ends …\n')
     await endAgent(session)
   }
@@ -195,11 +194,11 @@ async function uninstallHost(io: CliIo, stateDir: string): Promise<InstallationH
   return serviceHost(io)
 }
 
-/** The agent or app that has the state folder; undefined where none runs. Throws UninstallError where one runs that does not say what it does. */
-async function findAgent(session: AgentSessionOptions): Promise<RunningAgent | undefined> {
+/** The models of the agent or app that has the state folder; undefined where none runs. Throws UninstallError where one runs that does not say what it does. */
+async function findAgent(session: AgentSessionOptions): Promise<readonly string[] | undefined> {
   try {
     await using agent = await connect(session)
-    return await runningAgent(agent)
+    return await servedModels(agent)
   } catch (error) {
     if (!(error instanceof LinkError)) throw error
     // No agent of ours listens there; one that runs all the same has the lock, which is asked for before anything is removed.

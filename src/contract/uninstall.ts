@@ -2,7 +2,6 @@
 export const traceKinds = [
   'service',
   'servers',
-  'applications',
   'cluster',
   'loginItem',
   'sudoRule',

@@ -1,13 +1,11 @@
 import { hostname } from 'node:os'
 import { z } from 'zod'
-import { planModel } from '../../agent-core/api/delete-model.ts'
 import { isApiError } from '../../agent-core/kube/api-error.ts'
 import { KubeApi, type Preconditions } from '../../agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../agent-core/kube/pinned-context.ts'
 import {
   objectMeta,
   parseEndpointSlice,
-  parseInferenceService,
   parseLease,
   readable,
   resources,
@@ -16,7 +14,6 @@ import {
 } from '../../agent-core/kube/resources.ts'
 import { leaseNameOf } from '../../agent-core/publishing/lease-content.ts'
 import { annotations, isClaim, labels, managedBy, ownerOf, parseClaim } from '../../agent-core/publishing/objects.ts'
-import { createdBy } from '../../contract/model-application.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import type { TracePart } from './traces.ts'
 
@@ -28,8 +25,6 @@ export interface ClusterReach {
   readonly server: string
   /** Absent = all namespaces. */
   readonly namespace?: string | undefined
-  /** Where its Lease is; absent = in that namespace, or default. */
-  readonly leaseNamespace?: string | undefined
   /** The name under which this machine claims services. */
   readonly nodeId: string | undefined
   readonly env: NodeJS.ProcessEnv
@@ -61,34 +56,24 @@ const named = z.object({ metadata: objectMeta })
 /** A slice with the Endpoints and the Service beside it; the slice comes first, by which pods find the rest. */
 type PublishedService = readonly [Owned, ...Owned[]]
 
-interface PublishedHere {
-  /** Services that this machine claims, or gave up and nobody has claimed since. */
-  readonly ours: readonly PublishedService[]
-  /** Services that no machine claims, and perhaps another gave up. */
-  readonly ownerless: readonly PublishedService[]
-}
-
-/** A slice that another machine holds or gave up, or LLMKube's agent wrote, is left alone with all that belongs to it. */
-async function published(api: KubeApi, { namespace, nodeId }: ClusterReach): Promise<PublishedHere> {
+/** Services that this machine claims, or gave up and nobody has claimed since; what another machine or LLMKube's agent wrote is left alone. */
+async function published(api: KubeApi, { namespace, nodeId }: ClusterReach): Promise<PublishedService[]> {
   const ours: PublishedService[] = []
-  const ownerless: PublishedService[] = []
   const labelSelector = `${labels.managedBy}=${managedBy}`
   for await (const { items } of api.pages(resources.endpointSlices, { namespace, labelSelector }, soon())) {
     for (const { metadata } of readable(items, parseEndpointSlice)) {
       const claim = parseClaim(metadata.annotations[annotations.claim])
-      if (claim === undefined) continue
-      const node = isClaim(claim) ? claim.node : claim.releasedBy
-      if (node !== undefined && node !== nodeId) continue
-      const list = node === undefined ? ownerless : ours
-      list.push([{ resource: resources.endpointSlices, metadata }, ...(await besideSlice(api, metadata))])
+      if (claim === undefined || nodeId === undefined) continue
+      if ((isClaim(claim) ? claim.node : claim.releasedBy) !== nodeId) continue
+      ours.push([{ resource: resources.endpointSlices, metadata }, ...(await besideSlice(api, metadata))])
     }
   }
-  return { ours, ownerless }
+  return ours
 }
 
 /** The Lease of this machine, where its last agent could not take it away. */
-async function ownLease(api: KubeApi, { namespace, leaseNamespace, nodeId }: ClusterReach): Promise<Owned[]> {
-  const place = leaseNamespace ?? namespace ?? 'default'
+async function ownLease(api: KubeApi, { namespace, nodeId }: ClusterReach): Promise<Owned[]> {
+  const place = namespace ?? 'default'
   try {
     const { metadata, spec } = parseLease(await api.get(resources.leases, place, leaseNameOf(hostname()), soon()))
     return nodeId !== undefined && spec.holderIdentity === nodeId ? [{ resource: resources.leases, metadata }] : []
@@ -140,21 +125,17 @@ const kubectl = ({ context, kubeconfig }: ClusterReach, [first, ...others]: Publ
     ),
   ])
 
-const ownerlessSentence = (reach: ClusterReach, service: PublishedService): string => {
-  const [{ metadata }] = service
-  return `${metadata.namespace}/${metadata.name} is claimed by no machine, and nothing says that this one gave it up, so it stays. To remove it: ${kubectl(reach, service)}`
-}
-
 /** What pods are told of this machine; removed only after its agent has ended, which would write it again. */
 export const clusterPart = (reach: ClusterReach): TracePart => ({
   kind: 'cluster',
   look: async () => {
     const api = await openCluster(reach)
-    const { ours: services, ownerless } = await published(api, reach)
-    const ours = [...services, ...(await ownLease(api, reach)).map((lease): PublishedService => [lease])]
+    const ours = [
+      ...(await published(api, reach)),
+      ...(await ownLease(api, reach)).map((lease): PublishedService => [lease]),
+    ]
     return {
       places: ours.flat().map(placeOf),
-      stays: ownerless.map((one) => ownerlessSentence(reach, one)),
       byHand: ours.map((one) => kubectl(reach, one)),
       remove: async () => {
         for (const one of ours.flat()) await deleteUnchanged(api, one)
@@ -162,38 +143,3 @@ export const clusterPart = (reach: ClusterReach): TracePart => ({
     }
   },
 })
-
-/** What `add` and the window made in the cluster. Other machines may serve it, so a person has to choose it. */
-export const applicationsPart = (reach: ClusterReach): TracePart => ({
-  kind: 'applications',
-  look: async () => {
-    const api = await openCluster(reach)
-    const services = await made(api, reach, resources.inferenceServices)
-    const models = await made(api, reach, resources.models)
-    const all = [...services, ...models]
-    return {
-      places: all.map(placeOf),
-      byHand: all.map((one) => kubectl(reach, [one])),
-      remove: async () => {
-        for (const one of services) {
-          const { namespace, name } = one.metadata
-          const service = parseInferenceService(await api.get(one.resource, namespace, name, soon()))
-          await deleteUnchanged(api, one)
-          const model = await planModel(api, service)
-          // A Model that another service uses stays.
-          if (model?.isDeleted !== true) continue
-          await deleteUnchanged(api, { resource: resources.models, metadata: model.object.metadata })
-        }
-      },
-    }
-  },
-})
-
-async function made(api: KubeApi, { namespace }: ClusterReach, resource: Resource): Promise<Owned[]> {
-  const found: Owned[] = []
-  const labelSelector = `${createdBy.label}=${createdBy.value}`
-  for await (const { items } of api.pages(resource, { namespace, labelSelector }, soon())) {
-    found.push(...readable(items, (raw) => ({ resource, metadata: named.parse(raw).metadata })))
-  }
-  return found
-}

@@ -75,18 +75,13 @@ export const macPreferencesPart = (host: InstallationHost): TracePart => ({
   },
 })
 
-/** The rule in /etc/sudoers.d, which only root may remove; rules of other users are named. */
+/** The rule in /etc/sudoers.d, which only root may remove. */
 export const sudoRulePart = ({ user, systemRoot }: InstallationHost, asRoot: AsRoot | undefined): TracePart => ({
   kind: 'sudoRule',
   look: async () => {
     const file = path.join(systemRoot, fragmentFile(user))
-    const folder = path.dirname(file)
-    const others = (await namesIn(folder))
-      .filter((name) => name.startsWith('metalbar-powermetrics-') && name !== path.basename(file))
-      .map((name) => path.join(folder, name))
     return {
       places: (await lookAt(file)) === undefined ? [] : [{ path: file }],
-      stays: others.map((other) => `${other} is the rule of another user: ${shellCommand(['sudo', 'rm', other])}`),
       byHand: [shellCommand(['sudo', 'rm', '-f', file])],
       remove: async () => {
         if (asRoot === undefined) throw new UninstallError('Only root may remove it')
@@ -210,5 +205,5 @@ function whyItStays({ manager: { file }, plan, problem = '', isUnread }: Install
 }
 
 /** A LaunchDaemon is visible to every user, but belongs to one. */
-export const isOfAnother = ({ plan }: InstalledService, { user }: InstallationHost): boolean =>
+const isOfAnother = ({ plan }: InstalledService, { user }: InstallationHost): boolean =>
   plan?.userName !== undefined && plan.userName !== user.name

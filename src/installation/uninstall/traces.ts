@@ -16,7 +16,6 @@ export const insideAnApp = /\.app\/Contents\/Resources\/bin\/metal-agent$/
 const traceTable: Readonly<Record<TraceKind, Pick<Trace, 'what' | 'isChosen'>>> = {
   service: { what: 'The service that starts the agent', isChosen: true },
   servers: { what: 'Model servers that an agent left running', isChosen: true },
-  applications: { what: 'Models and InferenceServices that were added with Metalbar', isChosen: false },
   cluster: { what: 'What this machine published in the cluster', isChosen: true },
   loginItem: { what: 'Opening at login', isChosen: true },
   sudoRule: { what: 'The sudo rule that allows measuring power', isChosen: true },

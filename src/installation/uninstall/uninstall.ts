@@ -11,12 +11,10 @@ import type { CommandResult } from '../../contract/commands.ts'
 import type { Removal } from '../../contract/uninstall.ts'
 import { lookAt } from '../files.ts'
 import type { InstallationHost } from '../installation-host.ts'
-import { installedServices } from '../service/service.ts'
-import { applicationsPart, clusterPart } from './cluster-part.ts'
+import { clusterPart } from './cluster-part.ts'
 import { fileParts } from './file-parts.ts'
 import {
   commandLinkPart,
-  isOfAnother,
   keychainPart,
   macPreferencesPart,
   serversPart,
@@ -32,8 +30,8 @@ export interface AllPartsOptions {
   readonly platform: Pick<Platform, 'process' | 'bootId' | 'isRunning'>
   readonly stateDir: string
   readonly temporaryDir: string
-  /** The first that names a cluster, kubeconfig or namespace wins; stores and logs of all are looked at. */
-  readonly known?: readonly KnownPlaces[]
+  /** Places that the person names, beside those in the files of the state folder. */
+  readonly stated?: StatedPlaces
   /** Says what is waited for while the service ends; absent = no service is looked for. */
   readonly tell?: (sentence: string) => void
   /** Absent where nobody can give a password. */
@@ -49,13 +47,13 @@ export async function allParts(options: AllPartsOptions): Promise<TracePart[]> {
   const { host, platform, stateDir, temporaryDir, tell, asRoot, inUse = [], others = [] } = options
   const { env, user } = host
   const isAbsolute = (file: string) => path.isAbsolute(file)
-  const services = tell ? await placesOfServices(host) : []
-  const known = [...(options.known ?? []), ...services, ...(await placesOfState(stateDir))]
+  const noted = await placesOfState(stateDir)
   const usual = defaultModelStore(host.platform, env, user.homeDir)
-  const stores = [usual, ...known.flatMap(({ modelStore }) => modelStore ?? [])].filter(isAbsolute)
-  const logFiles = known.flatMap(({ logFile }) => logFile ?? []).filter(isAbsolute)
-  const { cluster, ...places } = firstOf(known)
-  const reach = cluster && { ...cluster, ...places, env, nodeId: await nodeIdIn(stateDir) }
+  const absolute = (...files: (string | undefined)[]) => files.filter((file) => file !== undefined).filter(isAbsolute)
+  const stores = absolute(usual, options.stated?.modelStore, noted.modelStore)
+  const logFiles = absolute(options.stated?.logFile, noted.logFile)
+  const { cluster, kubeconfig, namespace } = noted
+  const reach = cluster && { ...cluster, kubeconfig, namespace, env, nodeId: await nodeIdIn(stateDir) }
   const { homeDir, id: userId } = user
   const socketFile = socketPathFor(stateDir, temporaryDir)
   // On Linux nothing else is in the parent of the store; on a Mac the store is in the state folder.
@@ -67,64 +65,21 @@ export async function allParts(options: AllPartsOptions): Promise<TracePart[]> {
     serversPart(platform, { stateDir, socketPath: socketPathFor(stateDir, temporaryDir, 'gateway.sock') }),
     modelPart({ stores, parents, userId }),
     commandLinkPart(host),
-    ...(reach ? [clusterPart(reach), applicationsPart(reach)] : []),
+    ...(reach ? [clusterPart(reach)] : []),
     ...(host.platform === 'darwin' ? [keychainPart(host), macPreferencesPart(host), sudoRulePart(host, asRoot)] : []),
   ]
 }
 
-/** The places that an agent writes to, as far as its settings, its service or the person says. */
-export interface KnownPlaces {
+/** Places that the person names where no file of the state folder does. */
+export interface StatedPlaces {
   readonly modelStore?: string | undefined
   readonly logFile?: string | undefined
-  readonly kubeconfig?: string | undefined
-  readonly namespace?: string | undefined
-  readonly leaseNamespace?: string | undefined
-  readonly cluster?: { readonly context: string; readonly server: string } | undefined
 }
 
-/** Each value from the first that has one. */
-function firstOf(known: readonly KnownPlaces[]): KnownPlaces {
-  const first = <T>(pick: (one: KnownPlaces) => T | undefined): T | undefined =>
-    known.map(pick).find((value) => value !== undefined && value !== '')
-  return {
-    cluster: first((one) => one.cluster),
-    kubeconfig: first((one) => one.kubeconfig),
-    namespace: first((one) => one.namespace),
-    leaseNamespace: first((one) => one.leaseNamespace),
-  }
-}
-
-export interface RunningAgent extends KnownPlaces {
-  /** Models in memory, as namespace/name. */
-  readonly serving: readonly string[]
-}
-
-/** Asks a running agent for its places, but for its log: whatever file it names would be deleted. Throws LinkError. */
-export async function runningAgent(link: Pick<AgentLink, 'snapshot' | 'query'>): Promise<RunningAgent> {
-  const { services, cluster } = await link.snapshot()
-  const { settings, start } = await link.query({ name: 'settings' })
-  const kubeconfig = settings.find(({ name }) => name === 'kubeconfig')?.value
-  const { context, server, namespace, lease } = cluster
-  return {
-    serving: services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`),
-    modelStore: start.find(({ name }) => name === 'modelStore')?.value,
-    kubeconfig: typeof kubeconfig === 'string' ? kubeconfig : undefined,
-    namespace,
-    leaseNamespace: lease?.namespace,
-    cluster: server === '' ? undefined : { context, server },
-  }
-}
-
-/** The places of this user's services, from the flags that their agents are started with. */
-export async function placesOfServices(host: InstallationHost): Promise<KnownPlaces[]> {
-  const services = (await installedServices(host)).filter((service) => !isOfAnother(service, host))
-  return services.flatMap(({ plan }) => {
-    if (plan === undefined) return []
-    const { flags } = plan
-    const [modelStore, logFile] = [flags.get('model-store'), flags.get('log-file')]
-    const [kubeconfig, namespace] = [flags.get('kubeconfig'), flags.get('namespace')]
-    return [{ modelStore, logFile, kubeconfig, namespace, leaseNamespace: flags.get('lease-namespace') }]
-  })
+/** The models that a running agent has in memory, as namespace/name. Throws LinkError. */
+export async function servedModels(link: Pick<AgentLink, 'snapshot'>): Promise<readonly string[]> {
+  const { services } = await link.snapshot()
+  return services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`)
 }
 
 const text = z.string().nullish().catch(undefined)
@@ -135,7 +90,7 @@ const stateFiles = {
   'log-file.json': z.object({ logFile: z.string() }),
   'cluster.json': z.object({ pin: z.object({ context: z.string(), server: z.string() }) }),
   'settings.json': z.object({ settings: z.object(reached) }),
-  'start-settings.json': z.object({ ...reached, modelStore: place, logFile: place, leaseNamespace: place }),
+  'start-settings.json': z.object({ ...reached, modelStore: place, logFile: place }),
   'node.json': z.object({ nodeId: z.string() }),
 }
 type StateFiles = typeof stateFiles
@@ -149,20 +104,17 @@ async function stateFile<K extends keyof StateFiles>(stateDir: string, name: K) 
   return stateFiles[name].safeParse(parseJson(content ?? '')).data as z.infer<StateFiles[K]> | undefined
 }
 
-/** The places that the files of a state folder name: those of the last agent, and those that it was started with. */
-async function placesOfState(stateDir: string): Promise<KnownPlaces[]> {
+/** The places that the files of a state folder name, as its last agent wrote them. */
+async function placesOfState(stateDir: string) {
   const settings = (await stateFile(stateDir, 'settings.json'))?.settings
   const start = await stateFile(stateDir, 'start-settings.json')
-  return [
-    {
-      modelStore: (await stateFile(stateDir, 'model-store.json'))?.directory,
-      logFile: (await stateFile(stateDir, 'log-file.json'))?.logFile,
-      cluster: (await stateFile(stateDir, 'cluster.json'))?.pin,
-      kubeconfig: settings?.kubeconfig ?? start?.kubeconfig ?? undefined,
-      namespace: settings?.namespace ?? start?.namespace ?? undefined,
-    },
-    { modelStore: start?.modelStore, logFile: start?.logFile, leaseNamespace: start?.leaseNamespace },
-  ]
+  return {
+    modelStore: (await stateFile(stateDir, 'model-store.json'))?.directory ?? start?.modelStore,
+    logFile: (await stateFile(stateDir, 'log-file.json'))?.logFile ?? start?.logFile,
+    cluster: (await stateFile(stateDir, 'cluster.json'))?.pin,
+    kubeconfig: settings?.kubeconfig ?? start?.kubeconfig ?? undefined,
+    namespace: settings?.namespace ?? start?.namespace ?? undefined,
+  }
 }
 
 const nodeIdIn = async (stateDir: string) => (await stateFile(stateDir, 'node.json'))?.nodeId

@@ -10,7 +10,6 @@ import { LinkError, type AgentLink } from '../../contract/client.ts'
 import type { Removal, TraceKind, TraceList } from '../../contract/uninstall.ts'
 import { hostOfThisUser, type InstallationHost } from '../../installation/installation-host.ts'
 import type { TracePart } from '../../installation/uninstall/traces.ts'
-import type { RunningAgent } from '../../installation/uninstall/uninstall.ts'
 import { probeSocket } from '../../serve/frames.ts'
 import type { AgentViewStore } from '../agent/agent-view.ts'
 import type { Question } from '../tray/menu-actions.ts'
@@ -52,18 +51,16 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
   const platform = hostPlatform()
   const lookNow = async () => {
     const { allParts } = await load()
-    const agent = await agentBehind(link)
     const parts = await allParts({
       host: hostOf(options),
       stateDir,
       platform,
       temporaryDir: tmpdir(),
-      known: agent ? [agent] : [],
       tell: (sentence) => log.info('uninstall', { text: sentence }),
       inUse: Object.keys(openUntilTheEnd),
       others: [loginItemPart(view)],
     })
-    return { parts, serving: agent?.serving ?? [] }
+    return { parts, serving: await servingNow(link) }
   }
   return {
     traces: async () => {
@@ -105,13 +102,13 @@ function hostOf({ env, homeDir, platform }: AppUninstallOptions): InstallationHo
   return hostOfThisUser({ platform, env, homeDir })
 }
 
-/** Undefined where it does not answer. */
-async function agentBehind(link: AppUninstallOptions['link']): Promise<RunningAgent | undefined> {
-  const { runningAgent } = await load()
+/** The models of the agent; none where it does not answer. */
+async function servingNow(link: AppUninstallOptions['link']): Promise<readonly string[]> {
+  const { servedModels } = await load()
   try {
-    return await runningAgent(link)
+    return await servedModels(link)
   } catch (error) {
-    if (error instanceof LinkError) return undefined
+    if (error instanceof LinkError) return []
     throw error
   }
 }

@@ -135,7 +135,7 @@ test('a log that was sent elsewhere goes with its earlier files and its lock, an
   for (const name of ['agent.log.1', 'agent.log.lock', 'agent.log.mine', 'agent.log2']) {
     await there.write(there.at('var', name))
   }
-  await removeTraces(await there.parts({ known: [{ logFile: log }] }), silently)
+  await removeTraces(await there.parts({ stated: { logFile: log } }), silently)
   expect(await readdir(there.at('var'))).toEqual(['agent.log.mine', 'agent.log2'])
 })
 

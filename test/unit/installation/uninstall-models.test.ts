@@ -55,7 +55,7 @@ test('only what was downloaded is removed: files of other programs, of other siz
   await stored(there, there.at('elsewhere'))
   await symlink(there.at('elsewhere'), path.join(store, 'linked'))
   const elsewhere = await treeOf(there.at('elsewhere'))
-  const [removal] = await removeTraces(await there.parts({ known: [{ modelStore: store }] }), models)
+  const [removal] = await removeTraces(await there.parts({ stated: { modelStore: store } }), models)
   expect(await withoutDigests(store)).toEqual([
     `linked -> ${there.at('elsewhere')}`,
     'lm-studio/',
@@ -75,8 +75,11 @@ test('a store behind a link is emptied of what is ours; link and folder stay, an
   await using there = await uninstallWorld()
   await stored(there, there.at('volume/models/tiny'))
   await symlink(there.at('volume/models'), there.at('store'))
-  const known = [{ modelStore: there.at('store') }, { modelStore: there.at('volume/models') }]
-  const [removal] = await removeTraces(await there.parts({ known }), models)
+  await there.write(
+    path.join(there.stateDir, 'model-store.json'),
+    JSON.stringify({ schema: 1, directory: there.at('volume/models') }),
+  )
+  const [removal] = await removeTraces(await there.parts({ stated: { modelStore: there.at('store') } }), models)
   expect(removal?.message).toContain(
     `${there.at('store')} is a link to ${there.at('volume/models')}; both folder and link stay.`,
   )
@@ -87,10 +90,11 @@ test('a store on a volume that is not there, and one that is no folder, are name
   await using there = await uninstallWorld()
   const away = '/Volumes/NoSuchDisk/models'
   const file = await there.write(there.at('file'))
-  const [listed] = await listTraces(await there.parts({ known: [{ modelStore: away }, { modelStore: file }] }))
-  expect(listed?.stays).toEqual([
-    `${away} is on a volume that is not there: connect it and run this again.`,
-    `${file} is not a folder, so it is not a model store.`,
+  const stays = async (modelStore: string) =>
+    (await listTraces(await there.parts({ stated: { modelStore } })))[0]?.stays
+  expect([await stays(away), await stays(file)]).toEqual([
+    [`${away} is on a volume that is not there: connect it and run this again.`],
+    [`${file} is not a folder, so it is not a model store.`],
   ])
 })
 
@@ -101,9 +105,9 @@ test('the store of another user is named, and nothing of it is removed', async (
   await stored(there, path.join(store, 'tiny'))
   await chown(store, 4242, 4242)
   const before = await treeOf(store)
-  const [listed] = await listTraces(await there.parts({ known: [{ modelStore: store }] }))
+  const [listed] = await listTraces(await there.parts({ stated: { modelStore: store } }))
   expect([listed?.places, listed?.stays]).toEqual([[], [`${store} belongs to another user (4242).`]])
-  await removeTraces(await there.parts({ known: [{ modelStore: store }] }), models)
+  await removeTraces(await there.parts({ stated: { modelStore: store } }), models)
   expect(await treeOf(store)).toEqual(before)
 })
 
@@ -124,6 +128,6 @@ test('a record that leads out of its folder removes nothing there', async () => 
       primary: '../../precious.gguf',
     }),
   )
-  await removeTraces(await there.parts({ known: [{ modelStore: store }] }), models)
+  await removeTraces(await there.parts({ stated: { modelStore: store } }), models)
   expect(await readdir(path.dirname(precious))).toContain('precious.gguf')
 })
