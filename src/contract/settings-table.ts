@@ -579,18 +579,28 @@ export const memoryRows = {
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
-export const sleepPolicies = ['never', 'on-mains', 'while-serving'] as const
+export const sleepPolicies = ['never', 'while-serving', 'while-loaded'] as const
 export type SleepPolicy = (typeof sleepPolicies)[number]
 
 export const powerRows = {
   sleepPolicy: {
     kind: 'choice',
-    schema: z.enum(sleepPolicies, { error: 'must be never, on-mains or while-serving' }),
-    default: 'on-mains',
+    schema: z.enum(sleepPolicies, { error: 'must be never, while-serving or while-loaded' }),
+    default: 'while-serving',
     section: 'Power',
     prominence: 'first',
     flag: 'sleep-policy',
-    help: 'keep this machine awake while models load or answer: never, on-mains (only on mains power), or while-serving (on battery too)',
+    help: 'keep this machine awake on mains: never, while-serving (while models load or answer), or while-loaded (while one is in memory)',
+    counts: 'now',
+    trust: 'page',
+  },
+  awakeOnBattery: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    section: 'Power',
+    flag: 'awake-on-battery',
+    help: 'keep this machine awake on battery too, as the sleep policy says',
     counts: 'now',
     trust: 'page',
   },

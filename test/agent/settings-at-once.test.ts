@@ -64,8 +64,12 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     const { port } = await agent.untilReady('keeper')
     await using _ = await endlessAnswer(port)
     expect(agent.snapshot.supply).toMatchObject({ source: 'mains', isKeptAwake: false })
-    await set({ sleepPolicy: 'on-mains' })
+    await set({ sleepPolicy: 'while-serving' })
     await eventually(() => agent.snapshot.supply?.isKeptAwake === true, { timeoutMs: 10_000, what: 'the hold' })
+  },
+  awakeOnBattery: {
+    file: 'supply.test.ts',
+    title: 'on battery the system is kept awake only where a person wants that',
   },
 
   publish: async () => {

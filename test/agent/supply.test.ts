@@ -44,6 +44,17 @@ test('the system is kept awake while a model loads and while a request runs, and
   expect(agent.snapshot.supply).toMatchObject({ isKeptAwake: false })
 })
 
+test('on battery the system is kept awake only where a person wants that', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const { facts, memory, isHeld } = machine()
+  facts.supply = { source: 'battery', charge: 0.5, lowPowerMode: false }
+  const { agent } = await world.serving('tiny', { memory, settings: { sleepPolicy: 'while-loaded' } })
+  expect([await isHeld(), agent.snapshot.supply]).toMatchObject([false, { source: 'battery', isKeptAwake: false }])
+  await agent.command({ name: 'updateSettings', settings: { awakeOnBattery: true } })
+  await eventually(isHeld)
+})
+
 test('on battery the node pauses where a person set it so, shows why, and serves again on mains', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())

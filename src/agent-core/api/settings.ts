@@ -112,6 +112,7 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   publish: ways,
   probeImage: answers,
   sleepPolicy: supply,
+  awakeOnBattery: supply,
   pauseOnBattery: supply,
   applePowerEnabled: power,
   applePowerIntervalMs: power,

@@ -34,7 +34,6 @@ import {
   type ProcStat,
 } from './proc-files.ts'
 import { allPids, readIfOffered, readNow, readProc, unlessGone, unlessGoneNow } from './proc-reads.ts'
-import { powerFiles, powerSupply } from './sysfs-power.ts'
 import { heldBy, holdersOf, listeningInodes, tcpTables } from './proc-sockets.ts'
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import { ProcFootprints } from './proc-footprints.ts'
@@ -145,7 +144,7 @@ export class LinuxPlatform implements Platform {
   }
 
   powerSupply(): Promise<PowerSupply | undefined> {
-    return Promise.try(() => powerSupply(powerFiles))
+    return Promise.resolve(undefined)
   }
 
   /** It holds for as long as the program that it runs, which ends with its input. */

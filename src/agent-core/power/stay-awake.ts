@@ -7,7 +7,7 @@ import type { Platform } from '../platform/platform.ts'
 import type { AwakeProgram, PowerSupply } from '../platform/power-supply.ts'
 import { cpuMsOf, isWorking, type CpuSample } from '../servers/process-group.ts'
 import type { CountedServer } from '../servers/service-servers.ts'
-import type { ServerState } from '../servers/server-state.ts'
+import { isOver, type ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 
 /** Keeps the system from going to sleep by itself until it is released. */
@@ -34,6 +34,8 @@ export interface WorkSources {
 export interface StayAwakeOptions extends Pick<WorkSources, 'working'> {
   readonly servers: Pick<Servers, 'state' | 'counted' | 'onChange'>
   readonly policy: () => SleepPolicy
+  /** Also where it does not run on mains. */
+  readonly mayOnBattery: () => boolean
   readonly source: () => PowerSupply['source'] | undefined
   /** Undefined where nothing can keep this system awake. */
   readonly hold: HoldAwake | undefined
@@ -48,7 +50,7 @@ const heldLookEveryMs = 2_000
 /** Where a hold cannot begin or ends by itself, it would do so again. */
 const afterFailureMs = 60_000
 
-/** Keeps the system from going to sleep while models load or requests run, where a person wants that. */
+/** Keeps the system from going to sleep while models load or requests run, or are in memory, as a person wants it. */
 export class StayAwake implements AsyncDisposable {
   readonly #options: StayAwakeOptions
   readonly #leave: () => void
@@ -78,7 +80,7 @@ export class StayAwake implements AsyncDisposable {
 
   /** Pulling the plug would end the hold. */
   get dependsOnSupply(): boolean {
-    return this.isKeptAwake && this.#options.policy() === 'on-mains'
+    return this.isKeptAwake && !this.#options.mayOnBattery()
   }
 
   /** The policy, the supply or what runs has changed. */
@@ -155,10 +157,11 @@ export class StayAwake implements AsyncDisposable {
   }
 
   async #isNeeded(): Promise<boolean> {
-    const { policy, source, servers, working, hold } = this.#options
+    const { policy, mayOnBattery, source, servers, working, hold } = this.#options
     if (!hold || policy() === 'never') return false
     // A supply that is not known may be a battery.
-    if (policy() === 'on-mains' && source() !== 'mains') return false
+    if (!mayOnBattery() && source() !== 'mains') return false
+    if (policy() === 'while-loaded') return [...servers.state().values()].some((state) => !isOver(state))
     return isWorkUnderWay({ servers, working, freshMs: (this.#hold ? heldLookEveryMs : lookEveryMs) / 2 })
   }
 

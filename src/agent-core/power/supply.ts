@@ -9,6 +9,7 @@ import { holdByProcess, LatelyWorking, StayAwake, type HoldAwake } from './stay-
 export interface SupplySettings {
   readonly pauseOnBattery: boolean
   readonly sleepPolicy: SleepPolicy
+  readonly awakeOnBattery: boolean
 }
 
 export interface SupplyOptions {
@@ -56,6 +57,7 @@ export class Supply implements AsyncDisposable {
     const program = platform.awakeProgram()
     this.#awake = new StayAwake({
       policy: () => settings().sleepPolicy,
+      mayOnBattery: () => settings().awakeOnBattery,
       source: () => this.source,
       servers,
       working: new LatelyWorking((groupId) => platform.processGroup(groupId)),
@@ -68,7 +70,7 @@ export class Supply implements AsyncDisposable {
     })
   }
 
-  /** Undefined where it is not known. A Linux that names no battery has none; every Mac says what it runs on. */
+  /** Undefined where it is not known. A Linux is taken to run on mains; every Mac says what it runs on. */
   get source(): PowerSupply['source'] | undefined {
     return this.#current?.source ?? (this.#options.platform.name === 'linux' ? 'mains' : undefined)
   }

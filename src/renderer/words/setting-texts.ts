@@ -162,16 +162,21 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   sleepPolicy: {
     title: 'Keep this machine awake',
-    help: 'While a model loads or answers. The display may sleep.',
-    choices: { never: 'Never', 'on-mains': 'On mains', 'while-serving': 'On battery too' },
+    help: 'On mains. The display may sleep.',
+    choices: {
+      never: 'Never',
+      'while-serving': 'While a model loads or answers',
+      'while-loaded': 'While a model is in memory',
+    },
   },
+  awakeOnBattery: { title: 'Keep it awake on battery too', help: 'As set above. A request may use up the battery.' },
   pauseOnBattery: {
     title: 'Pause on battery',
     help: 'Publishes and starts nothing. Models stay in memory.',
   },
   applePowerEnabled: {
     title: 'Measure power',
-    help: 'powermetrics needs its sudo rule.',
+    help: 'With powermetrics it needs a sudo rule.',
   },
   applePowerIntervalMs: {
     title: 'Measure power every',

@@ -1,9 +1,5 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { DarwinPlatform } from '../../../src/agent-core/platform/darwin.ts'
-import { powerSupply } from '../../../src/agent-core/platform/sysfs-power.ts'
-import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 /** After manual pages and what people posted; not recorded here. */
 const batt = {
@@ -72,48 +68,5 @@ describe('what a Mac runs on', () => {
       command: '/usr/bin/caffeinate',
       args: ['-i', '-w', String(process.pid)],
     })
-  })
-})
-
-describe('what a machine with Linux runs on', () => {
-  const mouse = { type: 'Battery', scope: 'Device', status: 'Discharging', capacity: '12' }
-  const battery = (status: string) => ({ type: 'Battery', status, capacity: '84' })
-  test.each([
-    ['nothing that it tells', {}, '', undefined],
-    [
-      'mains',
-      { AC: { type: 'Mains', online: '1' }, BAT0: battery('Charging') },
-      '',
-      { source: 'mains', charge: 0.84, lowPowerMode: false },
-    ],
-    [
-      'its battery',
-      { AC: { type: 'Mains', online: '0' }, BAT0: battery('Discharging') },
-      'low-power',
-      { source: 'battery', charge: 0.84, lowPowerMode: true },
-    ],
-    [
-      'a weak charger, which it draws more than',
-      { ucsi: { type: 'USB', online: '1' }, BAT0: battery('Discharging') },
-      'balanced',
-      { source: 'mains', charge: 0.84, lowPowerMode: false },
-    ],
-    [
-      'mains, with a mouse',
-      { AC: { type: 'Mains', online: '1' }, mouse },
-      '',
-      { source: 'mains', lowPowerMode: false },
-    ],
-  ])('%s', async (_what, supplies, profile, wanted) => {
-    await using folder = await temporaryFolder()
-    for (const [name, files] of Object.entries(supplies)) {
-      await mkdir(join(folder.dir, 'supplies', name), { recursive: true })
-      for (const [file, text] of Object.entries(files))
-        await writeFile(join(folder.dir, 'supplies', name, file), `${text}\n`)
-    }
-    await writeFile(join(folder.dir, 'profile'), `${profile}\n`)
-    expect(powerSupply({ supplies: join(folder.dir, 'supplies'), profile: join(folder.dir, 'profile') })).toEqual(
-      wanted,
-    )
   })
 })

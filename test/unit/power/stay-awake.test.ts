@@ -38,6 +38,7 @@ function machine(options: Partial<StayAwakeOptions> & { readonly sleepsWhenIdle?
   }
   const awake = new StayAwake({
     policy: () => 'while-serving',
+    mayOnBattery: () => true,
     source: () => 'mains',
     servers: {
       state: () => new Map([['a/b', facts.state]]),
@@ -101,7 +102,7 @@ test.each([
 })
 
 test('a connection that is kept open without any work does not hold it, nor lets it hang on the supply', async () => {
-  const { awake, facts } = machine({ sleepsWhenIdle: true, policy: () => 'on-mains' })
+  const { awake, facts } = machine({ sleepsWhenIdle: true, mayOnBattery: () => false })
   facts.connections = 1
   facts.isWorking = false
   await pass(60_000)
@@ -113,8 +114,8 @@ test('a connection that is kept open without any work does not hold it, nor lets
 
 test.each<[string, Partial<StayAwakeOptions>]>([
   ['never', { policy: () => 'never' }],
-  ['on battery where only mains count', { policy: () => 'on-mains', source: () => 'battery' }],
-  ['on a supply that is not known where only mains count', { policy: () => 'on-mains', source: () => undefined }],
+  ['on battery where only mains count', { mayOnBattery: () => false, source: () => 'battery' }],
+  ['on a supply that is not known where only mains count', { mayOnBattery: () => false, source: () => undefined }],
   ['where the system has nothing to hold it', { hold: undefined }],
 ])('it is not held %s, and no server is asked', async (_when, options) => {
   const { awake, become, facts } = machine(options)
@@ -132,9 +133,18 @@ test('on a supply that is not known it is held where battery counts too', async 
   expect(awake.isKeptAwake).toBe(true)
 })
 
+test('while a model is in memory it is held without any request, where a person wants that', async () => {
+  const { awake, become, facts } = machine({ policy: () => 'while-loaded' })
+  await pass(600_000)
+  const loaded = [awake.isKeptAwake, facts.holds, facts.asked]
+  become({ kind: 'failedToSpawn', since: 0, message: '', failures: 1 })
+  await pass(5_000)
+  expect([loaded, awake.isKeptAwake]).toEqual([[true, 1, 0], false])
+})
+
 test('it is let go when the plug is pulled, and held again on mains', async () => {
   let source: 'mains' | 'battery' = 'mains'
-  const { awake, facts } = machine({ policy: () => 'on-mains', source: () => source })
+  const { awake, facts } = machine({ mayOnBattery: () => false, source: () => source })
   facts.requests = 1
   await pass(20_000)
   source = 'battery'

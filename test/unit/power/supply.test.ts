@@ -23,7 +23,7 @@ const supplyOf = (
       processGroup: () => Promise.resolve([]),
     },
     servers: { state: () => new Map(), counted: () => [], onChange: () => () => undefined },
-    settings: () => ({ pauseOnBattery: false, sleepPolicy: 'on-mains' }),
+    settings: () => ({ pauseOnBattery: false, sleepPolicy: 'while-serving', awakeOnBattery: false }),
     hasReaders: () => false,
     log: silentLog,
     onChange: () => undefined,
@@ -92,7 +92,7 @@ test('a supply that is not known is not said to be mains', () => {
 })
 
 test('a machine on battery is silent where it is set to pause then, and says so', async () => {
-  const settings = { pauseOnBattery: true, sleepPolicy: 'on-mains' } as const
+  const settings = { pauseOnBattery: true, sleepPolicy: 'while-serving', awakeOnBattery: false } as const
   let found = onMains
   await using supply = supplyOf(() => Promise.resolve(found), { settings: () => settings })
   const state = async () => {
