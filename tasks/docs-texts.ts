@@ -3,17 +3,14 @@ import path from 'node:path'
 
 /** The pages of docs/ that an answer of the doctor may name. */
 export const docsOfDoctor = [
-  'doctor.md',
+  'cluster.md',
   'install.md',
-  'kubernetes-rights.md',
   'memory.md',
-  'model-store.md',
+  'models.md',
   'operations.md',
   'power.md',
   'reaching-models.md',
-  'recovery.md',
   'runtimes.md',
-  'service.md',
   'settings.md',
   'troubleshooting.md',
 ] as const

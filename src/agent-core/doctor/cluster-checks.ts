@@ -35,7 +35,7 @@ const kubeconfig: Check = {
 const credentialPlugin: Check = {
   id: 'credential-plugin',
   asks: 'Is the program that logs in to the cluster installed?',
-  page: 'kubernetes-rights.md#your-kubeconfig',
+  page: 'cluster.md#your-kubeconfig',
   answer: async (examination) => {
     const context = await examination.context().catch(() => undefined)
     if (!context) return notApplicable('The kubeconfig cannot be used.')
@@ -233,7 +233,7 @@ const askRights: DoctorAction = {
 const rights: Check = {
   id: 'rights',
   asks: 'Does this login have the rights that the agent needs in the cluster?',
-  page: 'kubernetes-rights.md',
+  page: 'cluster.md#rights',
   answer: async (examination) => {
     const reached = await examination.reached()
     if (!reached) return notReached
@@ -266,7 +266,7 @@ const rights: Check = {
 const administrator: Check = {
   id: 'cluster-admin',
   asks: 'Is this login kept out of the rest of the cluster?',
-  page: 'kubernetes-rights.md',
+  page: 'cluster.md#rights',
   answer: async (examination) => {
     const reached = await examination.reached()
     if (!reached) return notReached

@@ -55,7 +55,7 @@ const maybeSynced = (home: string): readonly string[] => [join(home, 'Documents'
 const storePlace: Check = {
   id: 'model-store',
   asks: 'Is the model store outside of folders that a cloud service syncs?',
-  page: 'model-store.md',
+  page: 'models.md#the-store',
   answer: async ({ patient: { settings, env, platform } }) => {
     const { modelStore } = settings
     const real = await realpath(modelStore).catch(() => modelStore)
@@ -79,7 +79,7 @@ const smallModelBytes = 5e9
 const disk: Check = {
   id: 'disk',
   asks: 'Is there room on the disk for another model?',
-  page: 'model-store.md#what-is-deleted-and-when',
+  page: 'models.md#what-is-deleted-and-when',
   answer: async ({ patient: { settings } }) => {
     const { modelStore, diskReserveBytes } = settings
     const { bavail, blocks, bsize } = await statfs((await placeOf(modelStore)).nearest)
@@ -96,7 +96,7 @@ const disk: Check = {
 const stateFolder: Check = {
   id: 'state-folder',
   asks: 'Can the agent write to its state folder?',
-  page: 'recovery.md',
+  page: 'operations.md#what-survives-what',
   answer: async ({ patient: { settings } }) => {
     const { stateDir } = settings
     const folder = (await placeOf(stateDir)).nearest

@@ -42,7 +42,7 @@ const icons: Readonly<Record<AppFacts['icon'], Answered>> = {
 /** What the app asks itself, as the doctor answers. */
 export const appFindings = ({ loginItem: state, isHere, icon }: AppFacts): DoctorFinding[] => [
   {
-    ...{ id: 'login-item', subject: 'app', page: 'service.md', asks: doctorWords.restart },
+    ...{ id: 'login-item', subject: 'app', page: 'operations.md#as-a-service', asks: doctorWords.restart },
     ...(isHere ? loginItem[state] : { verdict: 'notApplicable', says: doctorWords.service }),
   },
   {

@@ -248,7 +248,7 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
             shell: 'metal-agent resume',
             fix: { label: 'Resume', command: { name: 'resumeNode' } },
           },
-          page: 'service.md',
+          page: 'operations.md#as-a-service',
         },
       ],
       tookMs: 12,

@@ -38,7 +38,7 @@ const troubles: readonly DoctorFinding[] = [
     },
   },
   {
-    ...{ id: 'agent', subject: 'agent', verdict: 'warn', page: 'service.md' },
+    ...{ id: 'agent', subject: 'agent', verdict: 'warn', page: 'operations.md#as-a-service' },
     asks: 'Is an agent running here?',
     says: 'metal-agent v0.1.0 has run for 12 min, and a person has paused it: no requests are sent here.',
     action: {
