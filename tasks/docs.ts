@@ -50,18 +50,25 @@ function verbs(): Command[] {
 
 /** Said once at the top of the page. */
 const ofMostVerbs = ['--json', '--state-dir']
+const ofService = ['name of the service, or namespace/name', 'namespace of the service, if its name is ambiguous']
+/** What names every setting is no help beside the page of them. */
+const longestText = 300
 
 function verbLines(verb: Command): string[] {
   const parent = verb.parent?.name() === 'metal-agent' ? '' : `${verb.parent?.name() ?? ''} `
   const words = verb.registeredArguments.map((one) => (one.required ? `<${one.name()}>` : `[${one.name()}]`))
-  const options = verb.options.filter(({ long }) => !ofMostVerbs.includes(long ?? ''))
+  const args = verb.registeredArguments.filter(({ description }) => !ofService.includes(description))
+  const options = verb.options.filter(
+    ({ long, description }) => !ofMostVerbs.includes(long ?? '') && !ofService.includes(description),
+  )
+  const brief = (text: string) => (text.length > longestText ? 'one of [settings.md](settings.md)' : text)
   const description = verb.description()
   return [
     `### \`${['metal-agent', `${parent}${verb.name()}`, ...words].join(' ')}\``,
     '',
     `${description.charAt(0).toUpperCase()}${description.slice(1)}.`,
     '',
-    ...verb.registeredArguments.map((one) => `- \`${one.name()}\`: ${one.description}`),
+    ...args.map((one) => `- \`${one.name()}\`: ${brief(one.description)}`),
     ...options.map((option) => `- \`${option.flags}\`: ${option.description}${defaultOf(option)}`),
     '',
   ]
