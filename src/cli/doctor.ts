@@ -6,9 +6,7 @@ import type { Command } from 'commander'
 import { z } from 'zod'
 import { buildInfo } from '../agent-core/agent/build-info.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
-import { refKey } from '../agent-core/util/object-key.ts'
 import { cleanText } from '../contract/clean-text.ts'
-import type { ServiceRef } from '../contract/commands.ts'
 import {
   type DiagnosticFile,
   type DoctorFinding,
@@ -21,8 +19,6 @@ import { summaryWords } from '../contract/words.ts'
 import {
   agentVerb,
   ifAgentRuns,
-  namespaceIn,
-  namespaceOption,
   run,
   sayingLinkErrors,
   send,
@@ -43,17 +39,18 @@ const given = z.object({
   fix: z.string().optional(),
   yes: z.boolean().default(false),
   fromCluster: z.string().optional(),
+  report: z.union([z.string(), z.literal(true)]).optional(),
 })
 type Given = z.infer<typeof given>
 
 /** Asks the agent that runs, or this machine where none does. */
 export function doctorVerb(context: VerbContext): Command {
-  return agentVerb(
-    'doctor',
-    'find out why a model is not served or cannot be reached, and what to do about it',
-    context,
-  )
+  return agentVerb('doctor', 'find out why a model is not served or cannot be reached, and what helps', context)
     .option('--fix <id>', 'apply the fix that the agent offers for this finding')
+    .option(
+      '--report [file]',
+      'write a zip file for whoever helps you: contains no secrets, and is shown to you first; default: metalbar-report-DATE.zip in this folder',
+    )
     .option('--yes', 'do not ask for confirmation')
     .option('--from-cluster <service>', 'test this service from a Pod in the cluster; needs --probe-image of the agent')
     .option('--page <id>', 'print the documentation of this check')
@@ -66,6 +63,9 @@ export function doctorVerb(context: VerbContext): Command {
       if (wish.page !== undefined) {
         context.io.stdout.write(await pageOf(wish.page))
         context.end(exitCodes.done)
+      } else if (wish.report !== undefined) {
+        const { report } = wish
+        context.end(await sayingLinkErrors(context.io, () => writeReport(context, options, { ...wish, report })))
       } else if (wish.fromCluster !== undefined) await askedFromCluster(context, options, wish.fromCluster)
       else if (wish.fix === undefined) context.end(await examined(context, options, { ...wish, flags }))
       else await fixed(context, options, { ...wish, fix: wish.fix })
@@ -180,39 +180,6 @@ function adviceOf({ id, verdict, action }: DoctorFinding, indent: string): strin
   return lines.map((line) => `${indent}${cleanText(line)}\n`).join('')
 }
 
-/** Why an InferenceService of the cluster is not served here. */
-export const whyVerb = (context: VerbContext): Command =>
-  agentVerb('why', 'say why this machine does not serve an InferenceService of the cluster', context)
-    .argument('[service]', 'its name, or namespace/name; default: every one')
-    .option(...namespaceOption)
-    .action((name: string | undefined, options: unknown) =>
-      run(context, options, async (agent, { json }) => {
-        const { io } = context
-        const { services, hasMore } = await agent.query({ name: 'unserved' })
-        const namespace = namespaceIn(options)
-        const isMeant = (one: ServiceRef) =>
-          (name === undefined || name === one.name || name === refKey(one)) &&
-          (namespace === undefined || namespace === one.namespace)
-        const meant = services.filter(isMeant)
-        if (json) io.stdout.write(`${JSON.stringify({ services: meant, hasMore }, null, 2)}\n`)
-        else if (meant.length > 0) {
-          io.stdout.write(
-            columns(
-              ['SERVICE', 'WHY NOT HERE'],
-              meant.map((one) => [refKey(one), one.message]),
-            ),
-          )
-        } else if (name === undefined) io.stdout.write('Every InferenceService that this agent sees is served here.\n')
-        else {
-          const found = (await agent.snapshot()).services.find(isMeant)
-          if (!found)
-            throw new VerbError(`The cluster has no InferenceService ${name} in the namespaces this agent watches.`)
-          io.stdout.write(`${refKey(found)} is served here: ${cleanText(found.message)}\n`)
-        }
-        return exitCodes.done
-      }),
-    )
-
 /** Every Mac of the cluster that tells of itself. */
 export const fleetVerb = (context: VerbContext): Command =>
   agentVerb('fleet', 'list every Mac of the cluster, with its runtimes, memory and models', context).action(
@@ -240,36 +207,22 @@ function fleetRow(member: FleetMember, now: number): string[] {
   ]
 }
 
-const wishedReport = z.object({
-  output: z.string().optional(),
-  yes: z.boolean().default(false),
-  stateDir: z.string(),
-})
-
 /** A zip file to send to whoever is to help: its contents are shown before it is written. */
-export const diagnoseVerb = (context: VerbContext): Command =>
-  agentVerb('diagnose', 'write a report for whoever helps you: contains no secrets, and is shown to you first', context)
-    .option('--output <file>', 'file to write; default: metalbar-report-DATE.zip in this folder')
-    .option('--yes', 'do not ask for confirmation')
-    .action(async (options: unknown) => {
-      const wish = wishedReport.parse(options)
-      context.end(await sayingLinkErrors(context.io, () => writeReport(context, options, wish)))
-    })
-
 async function writeReport(
   context: VerbContext,
   options: unknown,
-  wish: z.infer<typeof wishedReport>,
+  { report, stateDir, yes }: Given & { readonly report: string | true },
 ): Promise<number> {
   const { io } = context
   const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'diagnostics' }))
-  const files = asked?.files ?? (await filesHere(io, wish.stateDir))
-  const file = path.resolve(io.cwd, wish.output ?? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip`)
+  const files = asked?.files ?? (await filesHere(io, stateDir))
+  const name = report === true ? `metalbar-report-${new Date().toISOString().slice(0, 10)}.zip` : report
+  const file = path.resolve(io.cwd, name)
   const rows = files.map(({ name, text }) => [name, formatBytes(Buffer.byteLength(text))])
   io.stdout.write(
     `${columns(['FILE', 'SIZE'], rows)}\nTokens, passwords, keys and the path of your home are left out. Names of machines and the output of servers are included: look through the file before you send it.\n`,
   )
-  if (!wish.yes && !isYes(await io.ask?.(`Write ${file}? [y/N] `))) {
+  if (!yes && !isYes(await io.ask?.(`Write ${file}? [y/N] `))) {
     if (!io.ask) io.stderr.write('metal-agent: There is no terminal to confirm on: run it again with --yes.\n')
     return exitCodes.refused
   }

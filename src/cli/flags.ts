@@ -97,12 +97,11 @@ const otherFlags: Readonly<Record<string, Flag>> = {
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.
 
 Usage:
-  metal-agent [flags]        run the agent
-  metal-agent <verb> …       talk to the running agent, started in a terminal or by the app
+  metal-agent [flags]        run the agent; metal-agent help flags lists its flags
+  metal-agent <verb> …       talk to the running agent; metal-agent help <verb> lists its options
 `
 
-const flagIntro = `
-Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "="). A DURATION is
+const flagIntro = `Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "="). A DURATION is
 written as 10s, 2m or 1m30s, and BYTES as 512Ki, 20Mi or 1Gi.
 `
 
@@ -116,12 +115,8 @@ export const exitCodeTexts: readonly (readonly [code: number, meaning: string])[
   [exitCodes.doesNotFit, 'the model does not fit on this machine or beside the running models'],
 ]
 
-const outro = `
-Exit codes: ${exitCodeTexts.map(([code, meaning]) => `${code} ${meaning}`).join(', ')}.
-`
-
-/** `verbs`: how each is used, and what it does. */
-export function helpText(defaults: FlagDefaults, verbs: readonly (readonly [usage: string, does: string])[]): string {
+/** Every flag by section. */
+export function flagsText(defaults: FlagDefaults): string {
   const flags = Object.entries(flagTable(defaults))
   const width = Math.max(...flags.map(([name, flag]) => flagUsage(name, flag).length))
   const sections = settingSections.map((section) => {
@@ -130,9 +125,15 @@ export function helpText(defaults: FlagDefaults, verbs: readonly (readonly [usag
       .map(([name, flag]) => `  ${flagUsage(name, flag).padEnd(width)}  ${flag.help}${defaultText(flag)}`)
     return `\n${section}:\n${lines.join('\n')}\n`
   })
-  const verbWidth = Math.max(0, ...verbs.map(([usage]) => usage.length))
-  const verbLines = verbs.map(([usage, does]) => `  ${usage.padEnd(verbWidth)}  ${does}\n`)
-  return `${intro}\nVerbs:\n${verbLines.join('')}${flagIntro}${sections.join('')}${outro}`
+  return `${flagIntro}${sections.join('')}`
+}
+
+/** One screen: a line for each verb, how it is used and what it does. */
+export function helpText(verbs: readonly (readonly [usage: string, does: string])[]): string {
+  const width = Math.max(...verbs.map(([usage]) => usage.length))
+  const lines = verbs.map(([usage, does]) => `  ${usage.padEnd(width)}  ${does}\n`)
+  const codes = exitCodeTexts.map(([code, meaning]) => `  ${code}  ${meaning}\n`)
+  return `${intro}\nVerbs:\n${lines.join('')}\nExit codes:\n${codes.join('')}`
 }
 
 const placeholders = {

@@ -42,7 +42,7 @@ async function runFlags(args: readonly string[], io: CliIo, defaults: FlagDefaul
       return exitCodes.done
     case 'help': {
       const { runVerb } = await import('./verbs.ts')
-      return runVerb(['help'], io, defaults)
+      return runVerb(['help', ...(request.about === undefined ? [] : [request.about])], io, defaults)
     }
     case 'run': {
       const { runAgent } = await import('./run.ts')

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { modelNameOf } from '../agent-core/models/pulls.ts'
+import { refKey } from '../agent-core/util/object-key.ts'
 import { cleanText } from '../contract/clean-text.ts'
 import { formatByteRate, formatBytes, formatSpan } from '../contract/format.ts'
 import { applicationYaml, inCatalogue, modelApplication, type ModelApplication } from '../contract/model-application.ts'
@@ -14,6 +15,7 @@ import {
   run,
   sayingLinkErrors,
   send,
+  serviceNamed,
   VerbError,
   type VerbContext,
 } from './agent-session.ts'
@@ -61,13 +63,21 @@ export function modelsVerb(context: VerbContext): Command {
       const { yes } = z.object({ yes: z.boolean().default(false) }).parse(options)
       return withModels(context, options, (access, { json }) => pruneModels(access, { yes, io: context.io, json }))
     })
-  const cancel = agentVerb('cancel', 'cancel a pull; what has been downloaded is kept', context)
-    .argument('<name>', 'name of the model')
+  const cancel = agentVerb('cancel', 'cancel a download; what has arrived is kept', context)
+    .argument('<name>', 'the model of a pull, or the service whose model is downloaded')
     .option(...storeOption)
-    .action((model: string, options: unknown) =>
-      withModels(context, options, (access, { json }) =>
-        send(access, { name: 'cancelPull', model }, { io: context.io, json }),
-      ),
+    .action((name: string, options: unknown) =>
+      withModels(context, options, async (access, { json }) => {
+        const fetching = (await access.services()).filter(({ state }) => state === 'fetching')
+        const isOfService = fetching.some((one) => name === one.name || name === refKey(one))
+        return send(
+          access,
+          isOfService
+            ? { name: 'cancelDownload', service: serviceNamed(name, fetching) }
+            : { name: 'cancelPull', model: name },
+          { io: context.io, json },
+        )
+      }),
     )
   return group('models', 'show, fetch and delete the models of this machine', [list, pull, remove, prune, cancel])
 }

@@ -12,6 +12,7 @@ import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { LinkError } from '../contract/client.ts'
 import { command, type Command, type CommandInput, type CommandResult } from '../contract/commands.ts'
 import type { DownloadView, ModelStoreView } from '../contract/models.ts'
+import type { ServiceView } from '../contract/service.ts'
 import type { AgentClient } from '../serve/client/agent-client.ts'
 import { connect, type AgentSessionOptions, type VerbContext } from './agent-session.ts'
 import { exitCodes } from './io.ts'
@@ -19,6 +20,8 @@ import { exitCodes } from './io.ts'
 /** The model store, through the agent that runs or without one. */
 export interface ModelsAccess {
   view(): Promise<ModelStoreView>
+  /** None without an agent. */
+  services(): Promise<readonly ServiceView[]>
   command(input: CommandInput): Promise<CommandResult>
   /** Reports the progress of a pull, and resolves with its end. Throws LinkError. */
   untilEnded(model: string, onNews: (download: DownloadView) => void): Promise<DownloadView>
@@ -59,6 +62,7 @@ export async function withModels(
 
 const throughAgent = (agent: AgentClient): ModelsAccess => ({
   view: () => agent.query({ name: 'models' }),
+  services: async () => (await agent.snapshot()).services,
   command: (input) => agent.command(input),
   untilEnded: (model, onNews) =>
     new Promise((resolve, reject) => {
@@ -123,6 +127,7 @@ async function withoutAgent(
 
 const alone = (models: Models, listeners: Set<() => void>): ModelsAccess => ({
   view: () => models.view(),
+  services: () => Promise.resolve([]),
   command: async (input) => outcomeOf(models, command.parse(input)),
   untilEnded: (model, onNews) =>
     new Promise((resolve) => {

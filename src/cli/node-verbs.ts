@@ -2,18 +2,24 @@ import { hostname } from 'node:os'
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { leaseNameOf } from '../agent-core/publishing/lease-content.ts'
+import { refKey } from '../agent-core/util/object-key.ts'
 import { LinkError } from '../contract/client.ts'
 import { rightsCommands, type RightsPlace } from '../contract/cluster.ts'
 import { contextDoubt, type CommandInput, type ServiceRef } from '../contract/commands.ts'
+import type { ServiceState, ServiceView } from '../contract/service.ts'
+import type { AgentClient } from '../serve/client/agent-client.ts'
 import {
   agentVerb,
   group,
   ifAgentRuns,
+  namespaceIn,
   namespaceOption,
   run,
   sayingLinkErrors,
+  send,
   sendAbout,
   sendPlain,
+  serviceNamed,
   VerbError,
   type VerbContext,
 } from './agent-session.ts'
@@ -28,9 +34,6 @@ export function nodeVerbCommands(context: VerbContext): Command[] {
     ),
     agentVerb('resume', 'undo a pause', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resumeNode' }),
-    ),
-    agentVerb('resync', 'read everything in the cluster again', context).action((options: unknown) =>
-      sendPlain(context, options, { name: 'resync' }),
     ),
     agentVerb('shutdown', 'stop the agent: withdraw, let requests finish, stop the servers', context)
       .option('--keep-serving', 'leave the servers and their endpoints as they are, for the next agent to adopt')
@@ -98,22 +101,10 @@ function hostAddressCommand(context: VerbContext): Command {
 interface ServiceVerb {
   readonly name: string
   readonly does: string
-  readonly option?: readonly [flags: string, does: string]
-  readonly command: (service: ServiceRef, options: z.infer<typeof switches>) => CommandInput
+  readonly command: (service: ServiceRef) => CommandInput
 }
 
-const switches = z.object({
-  here: z.boolean().default(false),
-  off: z.boolean().default(false),
-})
-
 const serviceVerbs: readonly ServiceVerb[] = [
-  {
-    name: 'stop',
-    does: 'suspend a service in the cluster; requests in flight may finish',
-    option: ['--here', 'only on this machine, whatever the cluster says'],
-    command: (service, { here }) => ({ name: 'stop', service, scope: here ? 'here' : 'cluster' }),
-  },
   { name: 'start', does: 'start a stopped service again', command: (service) => ({ name: 'start', service }) },
   {
     name: 'restart',
@@ -122,51 +113,76 @@ const serviceVerbs: readonly ServiceVerb[] = [
   },
   {
     name: 'evict',
-    does: 'take a model out of memory on this machine, until it is brought back',
+    does: 'take a model out of memory here, until it is brought back; another machine may take the service',
     command: (service) => ({ name: 'evict', service }),
   },
   {
     name: 'bring-back',
-    does: 'bring back what was stopped, evicted or released on this machine',
+    does: 'bring back what was stopped or evicted on this machine',
     command: (service) => ({ name: 'bringBack', service }),
   },
   {
-    name: 'protect',
-    does: 'never evict this model',
-    option: ['--off', 'allow it to be evicted again'],
-    command: (service, { off }) => ({ name: 'protect', service, protect: !off }),
-  },
-  {
-    name: 'cancel',
-    does: 'cancel the download of a model',
-    command: (service) => ({ name: 'cancelDownload', service }),
-  },
-  {
-    name: 'skip-drain',
-    does: 'end a stopping server at once, and cut off the requests it still answers',
-    command: (service) => ({ name: 'skipDrain', service }),
-  },
-  {
     name: 'delete',
-    does: 'delete a service from the cluster, and its Model if both were added together and no other service uses it',
+    does: 'delete a service from the cluster; its Model too, if both were added together and no other service uses it',
     command: (service) => ({ name: 'deleteModel', service }),
-  },
-  {
-    name: 'release',
-    does: 'give up the claim of this machine, so that another one can serve it',
-    command: (service) => ({ name: 'release', service }),
   },
 ]
 
+const serviceVerb = (name: string, does: string, context: VerbContext): Command =>
+  agentVerb(name, does, context)
+    .argument('<service>', 'name of the service, or namespace/name')
+    .option(...namespaceOption)
+
 export function serviceVerbCommands(context: VerbContext): Command[] {
-  return serviceVerbs.map(({ name, does, option, command }) => {
-    const verb = agentVerb(name, does, context)
-      .argument('<service>', 'name of the service, or namespace/name')
-      .option(...namespaceOption)
-    if (option) verb.option(...option)
-    return verb.action((service: string, options: unknown) =>
-      sendAbout(context, service, options, (ref) => command(ref, switches.parse(options))),
+  const others = serviceVerbs.map(({ name, does, command }) =>
+    serviceVerb(name, does, context).action((service: string, options: unknown) =>
+      sendAbout(context, service, options, command),
+    ),
+  )
+  return [stopVerb(context), ...others]
+}
+
+const stopOptions = z.object({ here: z.boolean().default(false), now: z.boolean().default(false) })
+
+function stopVerb(context: VerbContext): Command {
+  return serviceVerb('stop', 'suspend a service in the cluster; requests in flight may finish', context)
+    .option('--here', 'only on this machine, whatever the cluster says')
+    .option('--now', 'cut off requests in flight, also of a server that already stops')
+    .action((name: string, options: unknown) =>
+      run(context, options, async (agent, { json }) => {
+        const { here, now } = stopOptions.parse(options)
+        const { services } = await agent.snapshot()
+        const service = serviceNamed(name, services, namespaceIn(options))
+        const answering = { io: context.io, json }
+        const isStopping = shownIn(services, service)?.state === 'stopping'
+        if (!now || !isStopping) {
+          const code = await send(agent, { name: 'stop', service, scope: here ? 'here' : 'cluster' }, answering)
+          if (!now || code !== exitCodes.done) return code
+        }
+        if (await untilDraining(agent, service)) return send(agent, { name: 'skipDrain', service }, answering)
+        if (isStopping && !json) context.io.stdout.write(`${refKey(service)} has stopped.\n`)
+        return exitCodes.done
+      }),
     )
+}
+
+const shownIn = (services: readonly ServiceView[], { namespace, name }: ServiceRef): ServiceView | undefined =>
+  services.find((one) => one.namespace === namespace && one.name === name)
+
+/** Whether the server of a service that was told to stop came to wait for its requests; false where it stopped without. Throws LinkError. */
+function untilDraining(agent: AgentClient, service: ServiceRef): Promise<boolean> {
+  const mayDrain: readonly (ServiceState | undefined)[] = ['starting', 'ready', 'unready', 'stopping']
+  return new Promise((resolve, reject) => {
+    const leave = agent.follow({
+      next: ({ services, figures }) => {
+        const shown = shownIn(services, service)
+        const isDraining = shown?.state === 'stopping' && figures[shown.uid]?.requestsInFlight !== undefined
+        if (!isDraining && mayDrain.includes(shown?.state)) return
+        leave()
+        resolve(isDraining)
+      },
+      end: reject,
+    })
   })
 }
 

@@ -12,7 +12,8 @@ import {
   type ParsedFlags,
 } from '../agent-core/util/go-flags.ts'
 
-export type RunRequest = { readonly kind: 'help' } | { readonly kind: 'version' } | RunWithSettings
+export type RunRequest =
+  { readonly kind: 'help'; readonly about?: string | undefined } | { readonly kind: 'version' } | RunWithSettings
 interface RunWithSettings {
   readonly kind: 'run'
   readonly settings: AgentSettings
@@ -22,7 +23,7 @@ interface RunWithSettings {
 export function parseRunArguments(args: readonly string[], defaults: FlagDefaults, cwd: string): RunRequest {
   const table = flagTable(defaults)
   const parsed = parseGoFlags(table, args)
-  if (parsed.help) return { kind: 'help' }
+  if (parsed.help) return { kind: 'help', about: parsed.rest[0] }
   if (parsed.values.get('version') === true) return { kind: 'version' }
   const [stray] = parsed.rest
   if (stray !== undefined) throw strayWord(stray, args)

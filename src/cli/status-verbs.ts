@@ -1,8 +1,10 @@
 import { styleText } from 'node:util'
 import type { Command } from 'commander'
 import { z } from 'zod'
+import { refKey } from '../agent-core/util/object-key.ts'
 import { cleanText } from '../contract/clean-text.ts'
 import { LinkError } from '../contract/client.ts'
+import type { ServiceRef } from '../contract/commands.ts'
 import { formatByteRate, formatBytes, formatDecimal, formatRoundWatts, formatTokenRate } from '../contract/format.ts'
 import { localNetworkPane } from '../contract/cluster.ts'
 import { powerLine, supplyLine } from '../contract/power.ts'
@@ -12,31 +14,52 @@ import { shellWord } from '../contract/shell.ts'
 import { summaryWords } from '../contract/words.ts'
 import type { AgentClient } from '../serve/client/agent-client.ts'
 import { LastingLink } from '../serve/client/lasting-link.ts'
-import { agentVerb, run, type VerbContext } from './agent-session.ts'
+import { agentVerb, namespaceIn, namespaceOption, run, VerbError, type VerbContext } from './agent-session.ts'
 import { clearScreen, usesUnicode, type CliIo } from './io.ts'
 
-export function statusVerbCommands(context: VerbContext): Command[] {
+export function statusVerb(context: VerbContext): Command {
   const { io } = context
-  const status = agentVerb('status', 'show what a running agent does', context)
-    .option('-w, --watch', 'print it again after each change')
-    .action((options: unknown) =>
+  return agentVerb('status', 'show what a running agent does, or why a service is not served here', context)
+    .argument('[service]', 'only this service of the cluster, served here or not')
+    .option(...namespaceOption)
+    .option('-w, --watch', 'print the status of the whole agent again after each change')
+    .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json, connect }) => {
         const { watch } = z.object({ watch: z.boolean().default(false) }).parse(options)
         if (watch) return await showOn(connect, io, json)
         const snapshot = await agent.snapshot()
-        io.stdout.write(json ? `${JSON.stringify(snapshot, null, 2)}\n` : renderStatus(snapshot, styleOf(io)))
+        if (name === undefined) {
+          io.stdout.write(json ? `${JSON.stringify(snapshot, null, 2)}\n` : renderStatus(snapshot, styleOf(io)))
+        } else {
+          const wanted = { name, namespace: namespaceIn(options) }
+          const services = snapshot.services.filter((one) => isNamed(one, wanted))
+          const unserved = services.length > 0 ? [] : await unservedHere(agent, wanted)
+          const text = [
+            ...(services.length > 0 ? table({ ...snapshot, services }, styleOf(io)) : []),
+            ...unserved.map((one) => `${refKey(one)} is not served here: ${cleanText(one.message)}`),
+          ]
+          io.stdout.write(json ? `${JSON.stringify({ services, unserved }, null, 2)}\n` : `${text.join('\n')}\n`)
+        }
         return 0
       }),
     )
-  const names = agentVerb('names', 'print the services of a running agent, one per line', context).action(
-    (options: unknown) =>
-      run(context, options, async (agent, { json }) => {
-        const names = (await agent.snapshot()).services.map(({ namespace, name }) => `${namespace}/${name}`)
-        io.stdout.write(json ? `${JSON.stringify(names)}\n` : names.map((name) => `${name}\n`).join(''))
-        return 0
-      }),
-  )
-  return [status, names]
+}
+
+interface Wanted {
+  /** May have its namespace before a slash. */
+  readonly name: string
+  readonly namespace: string | undefined
+}
+
+const isNamed = (one: ServiceRef, { name, namespace }: Wanted): boolean =>
+  (name === one.name || name === refKey(one)) && (namespace === undefined || namespace === one.namespace)
+
+/** Services of the cluster that this machine does not serve. Throws VerbError where the cluster has none of that name. */
+async function unservedHere(agent: AgentClient, wanted: Wanted) {
+  const { services } = await agent.query({ name: 'unserved' })
+  const meant = services.filter((one) => isNamed(one, wanted))
+  if (meant.length > 0) return meant
+  throw new VerbError(`The cluster has no InferenceService ${wanted.name} in the namespaces this agent watches.`)
 }
 
 /** Goes on through restarts of the agent until it is interrupted; ends at a problem that only a person can mend. */

@@ -19,12 +19,8 @@ import { columns, type CliIo } from './io.ts'
 const pageOptions = z.object({ limit: z.coerce.number().int().min(1).max(maxPage).default(50) })
 const limitOption = ['--limit <count>', `how many, at most ${maxPage}`, '50'] as const
 
-/** What happened. */
-export function storyVerbCommands(context: VerbContext): Command[] {
-  return [historyVerb(context), eventsVerb(context)]
-}
-
-function historyVerb(context: VerbContext): Command {
+/** What happened here. */
+export function historyVerb(context: VerbContext): Command {
   return agentVerb('history', 'list what happened on this machine, newest first', context)
     .argument('[service]', 'only of this service')
     .option(...namespaceOption)
@@ -50,32 +46,6 @@ function historyVerb(context: VerbContext): Command {
         const oldest = answer.entries.at(-1)?.id
         const more = answer.hasMore && oldest !== undefined ? `\nOlder: metal-agent history --before ${oldest}\n` : ''
         context.io.stdout.write(json ? `${JSON.stringify(answer)}\n` : `${table}${more}`)
-        return 0
-      }),
-    )
-}
-
-function eventsVerb(context: VerbContext): Command {
-  return agentVerb('events', 'list the Events of the services in the cluster, newest first', context)
-    .argument('[service]', 'only of this service')
-    .option(...namespaceOption)
-    .option(...limitOption)
-    .action((name: string | undefined, options: unknown) =>
-      run(context, options, async (agent, { json }) => {
-        const answer = await agent.query({
-          name: 'events',
-          ...(await about(agent, name, options)),
-          ...pageOptions.parse(options),
-        })
-        const rows = answer.events.map(({ at, type, reason, count, service, message }) => [
-          at,
-          type,
-          count > 1 ? `${reason} (${count} times)` : reason,
-          `${service.namespace}/${service.name}`,
-          message,
-        ])
-        const table = columns(['TIME', 'TYPE', 'REASON', 'SERVICE', 'MESSAGE'], rows)
-        context.io.stdout.write(json ? `${JSON.stringify(answer)}\n` : table)
         return 0
       }),
     )

@@ -1,16 +1,14 @@
 import { Command, CommanderError } from 'commander'
-import { buildInfo, versionText } from '../agent-core/agent/build-info.ts'
 import { VerbError, type VerbContext } from './agent-session.ts'
-import { helpText, type FlagDefaults } from './flags.ts'
+import { flagsText, helpText, type FlagDefaults } from './flags.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { addVerb, modelsVerb } from './model-verbs.ts'
-import { completionVerb } from './completion-verb.ts'
-import { diagnoseVerb, doctorVerb, fleetVerb, whyVerb } from './doctor.ts'
-import { logVerb, storyVerbCommands } from './story-verbs.ts'
+import { doctorVerb, fleetVerb } from './doctor.ts'
+import { historyVerb, logVerb } from './story-verbs.ts'
 import { fitVerb, headlessVerb, installVerb, migrateVerb, powerVerb, uninstallVerb } from './installation-verbs.ts'
 import { nodeVerbCommands, rightsVerb, serviceVerbCommands, uiVerb } from './node-verbs.ts'
 import { settingsVerb } from './settings-verbs.ts'
-import { statusVerbCommands } from './status-verbs.ts'
+import { statusVerb } from './status-verbs.ts'
 
 /** `metal-agent <verb> …`; answers the exit code. */
 export async function runVerb(args: readonly string[], io: CliIo, defaults: FlagDefaults): Promise<number> {
@@ -34,12 +32,12 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
   const { io } = context
   const program = new Command('metal-agent').helpCommand(false).helpOption('-h, --help', 'print this')
   const verbs = [
-    ...statusVerbCommands(context),
+    statusVerb(context),
     ...serviceVerbCommands(context),
     addVerb(context),
     logVerb(context),
     uiVerb(context),
-    ...storyVerbCommands(context),
+    historyVerb(context),
     modelsVerb(context),
     fitVerb(context),
     settingsVerb(context),
@@ -47,8 +45,6 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     rightsVerb(context),
     powerVerb(context),
     doctorVerb(context),
-    diagnoseVerb(context),
-    whyVerb(context),
     fleetVerb(context),
     installVerb(context),
     headlessVerb(context),
@@ -56,20 +52,14 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     migrateVerb(context),
   ]
   for (const verb of verbs) program.addCommand(verb)
-  program.addCommand(completionVerb(program, context))
-  program.addCommand(
-    new Command('version')
-      .description('print version, git commit and build date')
-      .action(() => void io.stdout.write(versionText(buildInfo))),
-  )
   program.addCommand(
     new Command('help')
-      .description('print the flags of the agent, or the options of a verb')
-      .argument('[verb]')
-      .action((name: string | undefined) => {
-        const verb = program.commands.find((one) => one.name() === name)
+      .description('print this, the options of a verb, or the flags of the agent')
+      .argument('[about]', 'a verb, or "flags"')
+      .action((about: string | undefined) => {
+        const verb = program.commands.find((one) => one.name() === about)
         if (verb) verb.outputHelp()
-        else io.stdout.write(helpText(defaults, program.commands.map(summaryOf)))
+        else io.stdout.write(about === 'flags' ? flagsText(defaults) : helpText(program.commands.map(summaryOf)))
       }),
   )
   for (const command of allBelow(program)) {
@@ -84,10 +74,12 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
 
 const allBelow = (command: Command): Command[] => [command, ...command.commands.flatMap(allBelow)]
 
+/** A verb's line in the overview: what it does ends at the first colon or semicolon of its description. */
 const summaryOf = (verb: Command): readonly [usage: string, does: string] => {
   const words = verb.registeredArguments.map((one) => (one.required ? `<${one.name()}>` : `[${one.name()}]`))
-  const below = verb.commands.map((one) => one.name()).join('|')
-  return [[verb.name(), ...(below === '' ? [] : [below]), ...words].join(' '), verb.description()]
+  const below = verb.commands.length === 0 ? [] : ['…']
+  const [does = ''] = verb.description().split(/[:;]/)
+  return [[verb.name(), ...below, ...words].join(' '), does]
 }
 
 /** Commander puts its advice on a line of its own. */

@@ -49,15 +49,13 @@ export const command = z.discriminatedUnion('name', [
   /** Undoes a stop, in the cluster or here. */
   z.object({ name: z.literal('start'), ...service }),
   z.object({ name: z.literal('restart'), ...service }),
-  /** Leaves memory now, on this machine, until brought back. */
+  /** Leaves memory now, on this machine, until brought back; another machine may take it. */
   z.object({ name: z.literal('evict'), ...service }),
   z.object({ name: z.literal('bringBack'), ...service }),
   z.object({ name: z.literal('protect'), ...service, protect: z.boolean() }),
   z.object({ name: z.literal('cancelDownload'), ...service }),
   /** Ends a drain at once: requests in flight are cut short. */
   z.object({ name: z.literal('skipDrain'), ...service }),
-  /** Lets another machine take the service. */
-  z.object({ name: z.literal('release'), ...service }),
   z.object({ name: z.literal('resync') }),
   /** Endpoints are withdrawn, models stay in memory. */
   z.object({ name: z.literal('pauseNode') }),

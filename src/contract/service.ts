@@ -75,7 +75,7 @@ export type Progress = z.infer<typeof progress>
 
 const timestamp = z.iso.datetime()
 
-export const holdCauses = ['stopped', 'evicted', 'downloadCancelled', 'released'] as const
+export const holdCauses = ['stopped', 'evicted', 'downloadCancelled'] as const
 
 export type HoldCause = (typeof holdCauses)[number]
 

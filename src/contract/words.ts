@@ -58,7 +58,6 @@ export const holdCauseWords = {
   stopped: 'Stopped',
   evicted: 'Evicted',
   downloadCancelled: 'Download cancelled',
-  released: 'Released',
 } as const satisfies Words<Hold['cause']>
 
 const resting: readonly ServiceState[] = ['waiting', 'stopped', 'refused']
@@ -89,7 +88,6 @@ export const actionWords = {
   unprotect: { label: 'Unprotect', pending: 'Removing protection…' },
   cancelDownload: { label: 'Cancel download', pending: 'Cancelling…' },
   skipDrain: { label: 'Skip the wait', pending: 'Ending…' },
-  release: { label: 'Release to other machines', pending: 'Releasing…' },
 } as const satisfies Words
 
 export const summaryWords = {
@@ -169,28 +167,15 @@ export function actionsFor({ namespace, name, state, hold, memory }: ServiceView
   const protect: Action = isProtected
     ? { ...actionWords.unprotect, command: { name: 'protect', service, protect: false } }
     : { ...actionWords.protect, command: { name: 'protect', service, protect: true } }
-  const cancel: Action = {
-    ...actionWords.cancelDownload,
-    command: { name: 'cancelDownload', service },
-  }
+  const cancel: Action = { ...actionWords.cancelDownload, command: { name: 'cancelDownload', service } }
   if (state === 'foreign' || state === 'stopping') return []
-  const isTakenBack = hold?.cause === 'evicted' || hold?.cause === 'released'
-  if (state === 'stopped' || hold !== undefined) return [isTakenBack ? bringBack : start]
+  if (state === 'stopped' || hold !== undefined) return [hold?.cause === 'evicted' ? bringBack : start]
   if (state === 'fetching') return [cancel, stop]
   return running.includes(state) ? [stop, restart, evict, protect] : [stop]
 }
 
-/** What is asked more rarely: only where there is room for it. */
-export function furtherActionsFor(
-  { namespace, name, state, hold }: ServiceView,
-  { isDraining }: { readonly isDraining: boolean },
-): Action[] {
-  const service = { namespace, name }
-  const skip: Action = { ...actionWords.skipDrain, command: { name: 'skipDrain', service } }
-  const release: Action = {
-    ...actionWords.release,
-    command: { name: 'release', service },
-  }
-  if (state === 'stopping') return isDraining ? [skip] : []
-  return hold === undefined && running.includes(state) ? [release] : []
-}
+/** Ends the wait for the requests in flight of a server that stops. */
+export const skipDrainOf = ({ namespace, name }: ServiceView): Action => ({
+  ...actionWords.skipDrain,
+  command: { name: 'skipDrain', service: { namespace, name } },
+})

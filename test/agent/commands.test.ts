@@ -188,19 +188,15 @@ describe('on a real API server', () => {
     await eventually(async () => !(await readFile(join(agent.stateDir, 'absences.json'), 'utf8')).includes('tiny'))
   })
 
-  test('release frees the claim for another agent; without a claim it is refused', async () => {
+  test('what is evicted here is free for another agent', async () => {
     await using world = await open()
     const { agent: first } = await world.serving('tiny', { name: 'studio' })
     const second = await world.startAgent({ name: 'mini' })
     await second.until('tiny', 'foreign')
     const service = { namespace: world.namespace, name: 'tiny' }
-    expect(await run(second, { name: 'release', service })).toMatchObject({
-      outcome: 'refused',
-      message: saying(/has no claim on it/),
-    })
-    expect((await run(first, { name: 'release', service })).outcome).toBe('done')
+    expect((await run(first, { name: 'evict', service })).outcome).toBe('done')
     await second.untilReady('tiny')
-    expect(first.view('tiny')).toMatchObject({ reason: 'Held', hold: { cause: 'released' } })
+    expect(first.view('tiny')).toMatchObject({ reason: 'Held', hold: { cause: 'evicted' } })
   })
 
   test('restart gives a healthy service one new server, however often it is asked for meanwhile', async () => {

@@ -463,7 +463,7 @@ describe('an agent that publishes for relays, asked by its doctor', () => {
     })
     expect(other['relay-ingress']).toMatchObject({
       says: `Relays of ${world.namespace}/tiny know a different key from the one that the ingress at port ${port} presents, so they do not trust it.`,
-      action: { shell: 'metal-agent resync' },
+      action: { fix: { command: { name: 'resync' } } },
     })
     refused.remove()
   })

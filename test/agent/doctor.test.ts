@@ -105,7 +105,7 @@ test('metal-agent doctor asks the agent that runs, mends what it may, and withou
   expect(report.findings.find(({ id }) => id === 'api-server')).toMatchObject({ verdict: 'pass' })
 })
 
-test('metal-agent diagnose shows what it would send, asks, and writes a zip file without secrets', async () => {
+test('doctor --report shows what it would send, asks, and writes a zip file without secrets', async () => {
   await using folder = await temporaryFolder()
   const { connection, namespace } = api()
   const kubeconfig = await readFile(await writeKubeconfig(`${folder.dir}/kubeconfig`, connection), 'utf8')
@@ -116,10 +116,10 @@ test('metal-agent diagnose shows what it would send, asks, and writes a zip file
   })
   await agent.snapshotWhenUp()
   const file = `${folder.dir}/report.zip`
-  const shown = await agent.run('diagnose', '--output', file)
+  const shown = await agent.run('doctor', '--report', file)
   expect([shown.code, shown.stderr]).toEqual([4, expect.stringContaining('--yes') as string])
   expect(shown.stdout).toMatch(/^FILE +SIZE\nabout\.json +\d+ B\ndoctor\.json /)
-  expect(await agent.run('diagnose', '--output', file, '--yes')).toMatchObject({ code: 0, stderr: '' })
+  expect(await agent.run('doctor', '--report', file, '--yes')).toMatchObject({ code: 0, stderr: '' })
   const files = Object.entries(unzipSync(await readFile(file))).map(
     ([name, bytes]) => [name, strFromU8(bytes)] as const,
   )
@@ -135,7 +135,7 @@ test('metal-agent diagnose shows what it would send, asks, and writes a zip file
   expect(whole).toContain('"api-server"')
   for (const secret of [connection.token, 'planted-in-the-environment']) expect(whole).not.toContain(secret)
   // Neither is another file of that name written over.
-  expect(await agent.run('diagnose', '--output', file, '--yes')).toMatchObject({ code: 1 })
+  expect(await agent.run('doctor', '--report', file, '--yes')).toMatchObject({ code: 1 })
 })
 
 test('a report has no token that the agent logs in with, wherever it stands: of a plugin, of the Hub, of its metrics', async () => {
@@ -174,7 +174,7 @@ test('a report has no token that the agent logs in with, wherever it stands: of 
   const tokens = ['--hub-token-file', files.hub, '--metrics-token-file', files.metrics]
   await using agent = await AgentProcess.start({ kubeconfig, args: ['--namespace', 'default', ...tokens] })
   await agent.shows(({ cluster: { state } }) => state === 'live', 'its cluster')
-  expect((await agent.run('diagnose', '--output', `${folder.dir}/report.zip`, '--yes')).code).toBe(0)
+  expect((await agent.run('doctor', '--report', `${folder.dir}/report.zip`, '--yes')).code).toBe(0)
   const report = unzipSync(await readFile(`${folder.dir}/report.zip`))
   const whole = Object.values(report)
     .map((bytes) => strFromU8(bytes))

@@ -233,14 +233,14 @@ describe('memory', () => {
   })
 })
 
-test('that was short brings back what it evicted, but for what a person then stopped, evicted or released', async () => {
+test('that was short brings back what it evicted, but for what a person then stopped or evicted', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
   const memory = new StatedMemory()
   memory.kernelLevel = 'critical'
   const settings = { memoryWatchdogIntervalMs: 100, comeBackMs: 1_000 }
   const options = { memory, settings, memoryClock: () => 20 * performance.now() }
-  const names = ['stopped', 'evicted', 'released', 'spare']
+  const names = ['stopped', 'evicted', 'spare']
   const since = new Date().toISOString()
   const absences = names.map(async (name) => {
     await world.apply(name)
@@ -257,14 +257,12 @@ test('that was short brings back what it evicted, but for what a person then sto
   const service = (name: string) => ({ namespace: world.namespace, name })
   await agent.command({ name: 'stop', service: service('stopped'), scope: 'here' })
   await agent.command({ name: 'evict', service: service('evicted') })
-  await agent.command({ name: 'release', service: service('released') })
   memory.kernelLevel = 'normal'
   await agent.untilReady('spare')
   const held = names.map((name) => agent.view(name)?.hold)
   expect(held.map((hold) => hold && [hold.by, hold.cause])).toEqual([
     ['person', 'stopped'],
     ['person', 'evicted'],
-    ['person', 'released'],
     undefined,
   ])
 })

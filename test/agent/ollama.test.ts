@@ -160,7 +160,7 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
     })
     expect((await second.run('evict', service('plums'))).code).toBe(0)
     await second.service('plums', 'stopping')
-    expect((await second.run('skip-drain', service('plums'))).code).toBe(0)
+    expect((await second.run('stop', '--now', service('plums'))).code).toBe(0)
     expect((await Promise.all(asked)).filter((said) => said.includes('this request was cut'))).not.toEqual([])
     await eventually(async () => (await ollama.loaded()).length === 0)
     expect((await second.run('evict', service('kiwis'))).code).toBe(0)

@@ -53,7 +53,6 @@ test('an agent without rights serves once an administrator has run what metal-ag
     env: { PATH: process.env['PATH'] ?? '', HOME: home, KUBECONFIG: agent.kubeconfigFile },
     extendEnv: false,
   })
-  await agent.run('resync')
   await agent.service('tiny', 'ready')
   const { lease = { namespace, name: '' } } = (await agent.snapshot()).cluster
   const read = () => world.admin.get({ apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: lease })

@@ -149,7 +149,7 @@ async function whereIs(
     objects: JSON.stringify(objects),
     snapshot: JSON.stringify(await agent.snapshot()),
     models: listing.stdout,
-    story: (await agent.run('events', '--json')).stdout,
+    story: (await agent.run('history', '--json')).stdout,
     agent: await commandAndEnvironment(agent.pid),
     server: await commandAndEnvironment(server),
     log: agent.stderr + agent.stdout,

@@ -1,4 +1,3 @@
-import { chmod, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { expect, test } from 'vitest'
@@ -12,7 +11,7 @@ import { eventually } from '../support/eventually.ts'
 import { startFileServer } from '../support/file-server.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { sampleScriptArgs, sampleServerPath } from '../support/sample-servers/sample.ts'
 
 const source = path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
 const gguf = Buffer.concat([Buffer.from('GGUF'), Buffer.alloc(1_000)])
@@ -36,16 +35,68 @@ test('stop suspends a service in the cluster, start serves it again, and restart
   expect(new Set([pid, started.pid, restarted.pid]).size).toBe(3)
 })
 
+test('stop --now cuts off the requests that a server would finish, and waits for nothing where there are none', async () => {
+  await using world = await serving({
+    args: ['--allow-unsafe-extra-args'],
+    extraArgs: sampleScriptArgs({ tokenMs: 400 }),
+  })
+  const { agent } = world
+  const { pid = 0, port } = await agent.service('tiny', 'ready')
+  const asked = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    method: 'POST',
+    body: JSON.stringify({ messages: [], max_tokens: 1_000 }),
+  }).then((response) => response.text())
+  const ended = asked.then(
+    () => 'answered',
+    () => 'cut off',
+  )
+  await eventually(async () =>
+    /^llamacpp:requests_processing 1$/m.test(await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()),
+  )
+  expect(await agent.run('stop', '--now', 'tiny')).toEqual(done(saying(/requests in flight are cut off\.\n$/)))
+  await untilGone(pid)
+  expect(await ended).toBe('cut off')
+  await agent.service('tiny', 'stopped')
+  expect(await agent.run('stop', '--now', 'tiny')).toEqual(done(saying(/already stopped/)))
+})
+
+test('status of a service says what it does, or why it is not served here', async () => {
+  await using world = await serving({ args: ['--inference-service-allowlist', 'tiny'] })
+  const { agent, sim } = world
+  sim.create({ ...inferenceService('others'), spec: { modelRef: 'tiny' } })
+  const says = async (...words: string[]) => (await agent.run('status', ...words)).stdout
+  expect(await says('tiny')).toMatch(/^NAME +NAMESPACE +STATE.*\ntiny +default +. ready .*\n$/)
+  await eventually(async () =>
+    /^default\/others is not served here: others is not in the allowlist/.test(await says('others', '-n', 'default')),
+  )
+  expect(await agent.run('status', 'nobody')).toMatchObject({
+    code: 2,
+    stderr: saying(/has no InferenceService nobody in the namespaces/),
+  })
+})
+
+test('models cancel ends the download of a service until it is started again', async () => {
+  await using world = await serving()
+  const { agent, sim, files } = world
+  const slow = files.serve('/slow.gguf', Buffer.alloc(1_048_576, 'GGUF'), { paced: true })
+  const { apiVersion } = inferenceService('slow')
+  sim.create({ apiVersion, kind: 'Model', metadata: { name: 'slow' }, spec: { ...modelSpec, source: slow.url } })
+  sim.create({ ...inferenceService('slow'), spec: { modelRef: 'slow' } })
+  await agent.service('slow', 'fetching')
+  expect(await agent.run('models', 'cancel', 'slow')).toEqual(done(saying(/is cancelled; what has arrived is kept/)))
+  expect((await agent.service('slow', 'stopped')).hold).toMatchObject({ cause: 'downloadCancelled' })
+})
+
 test('what is done, refused or not there has its own exit code and one sentence', async () => {
   await using world = await serving()
   const { agent } = world
   expect([
-    await agent.run('protect', 'tiny'),
-    await agent.run('cancel', 'tiny'),
+    await agent.run('evict', 'tiny'),
+    await agent.run('models', 'cancel', 'tiny'),
     await agent.run('stop', 'tyni'),
     await agent.run('host-ip', 'set', 'mars'),
   ]).toEqual([
-    done(saying(/^.*tiny.*evict.*\.\n$/)),
+    done(saying(/^.*tiny.*memory.*\.\n$/)),
     { code: 4, stdout: '', stderr: saying(/^metal-agent: .+\.\n$/) },
     { code: 2, stdout: '', stderr: 'metal-agent: There is no service tyni on this machine; it has default/tiny.\n' },
     { code: 2, stdout: '', stderr: saying(/^metal-agent: The agent would reject this: .+\.\n$/) },
@@ -67,7 +118,7 @@ test('logs prints what the server wrote, follows it into the next run, and keeps
   follower.kill()
 })
 
-test('history, events, settings, contexts and addresses are told as tables and as JSON', async () => {
+test('history, settings, contexts and addresses are told as tables and as JSON', async () => {
   await using world = await serving()
   const { agent } = world
   const history = z.object({ entries: z.array(historyEntry) })
@@ -81,8 +132,6 @@ test('history, events, settings, contexts and addresses are told as tables and a
   expect(await agent.run('history', 'tiny')).toEqual(
     done(saying(/^ID +TIME +WHAT +SERVICE +MESSAGE\n(.*\n)*.* started /)),
   )
-  await eventually(async () => / Ready .*default\/tiny/.test((await agent.run('events', 'tiny')).stdout))
-  expect(await agent.run('events', 'tiny', '-n', 'default')).toEqual(done(saying(/default\/tiny/)))
   expect(await agent.run('history', '-n', '5')).toMatchObject({
     code: 2,
     stderr: saying(/-n 5 is the namespace of a service: .*--limit/),
@@ -181,27 +230,6 @@ const fitAnswer = z.object({
   fitsWhenStopped: z.array(z.string()).optional(),
 })
 
-test('bash completes verbs, and services by what the agent serves', async () => {
-  await using world = await serving()
-  const { agent } = world
-  const command = path.join(agent.folder, 'metal-agent')
-  const { stdout: script } = await execa(process.execPath, [source, 'completion', 'bash'])
-  await writeFile(command, `#!/bin/sh\nexec ${process.execPath} ${source} "$@" --state-dir ${agent.stateDir}\n`)
-  await chmod(command, 0o755)
-  const completed = async (...words: string[]) => {
-    const ask = `COMP_WORDS=(metal-agent ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _metal_agent`
-    const { stdout } = await execa('bash', ['-c', `${script}\n${ask}\nprintf '%s\\n' "\${COMPREPLY[@]}"`], {
-      env: { PATH: `${agent.folder}:${process.env['PATH'] ?? ''}` },
-    })
-    return stdout.split('\n')
-  }
-  expect([await completed('sta'), await completed('stop', ''), await completed('settings', '')]).toEqual([
-    ['status', 'start'],
-    ['default/tiny'],
-    ['get', 'set'],
-  ])
-})
-
 test('runtimes asks the agent what is installed and runs; without one it looks for itself, and says so', async () => {
   await using world = await serving()
   const { agent } = world
@@ -238,24 +266,31 @@ test('runtimes asks the agent what is installed and runs; without one it looks f
   })
 })
 
-async function serving() {
+const inferenceService = (name: string) => ({
+  apiVersion: 'inference.llmkube.dev/v1alpha1',
+  kind: 'InferenceService',
+  metadata: { name },
+})
+const modelSpec = { format: 'gguf', hardware: { accelerator: 'metal' } }
+
+async function serving(given: { readonly args?: readonly string[]; readonly extraArgs?: string[] } = {}) {
   await using stack = new AsyncDisposableStack()
   const sim = stack.use(await KubeSim.start())
   stack.use(await startControllerStandIn({ connection: sim.connection() }))
   const files = stack.use(await startFileServer())
   const { url } = files.serve('/tiny.gguf', gguf)
-  const apiVersion = 'inference.llmkube.dev/v1alpha1'
-  const metadata = { name: 'tiny' }
-  const spec = { source: url, format: 'gguf', hardware: { accelerator: 'metal' } }
-  sim.create({ apiVersion, kind: 'Model', metadata, spec })
-  sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: 'tiny' } })
-  const args = ['--llama-server', sampleServerPath, '--mlx-lm-bin', '/nowhere/mlx_lm.server']
+  const service = inferenceService('tiny')
+  const { apiVersion, metadata } = service
+  sim.create({ apiVersion, kind: 'Model', metadata, spec: { ...modelSpec, source: url } })
+  sim.create({ ...service, spec: { modelRef: 'tiny', extraArgs: given.extraArgs ?? [] } })
+  const args = ['--llama-server', sampleServerPath, '--mlx-lm-bin', '/nowhere/mlx_lm.server', ...(given.args ?? [])]
   const options = { kubeconfig: sim.kubeconfig(), args }
   const agent = stack.use(await AgentProcess.start(options))
   await agent.service('tiny', 'ready')
   const owned = stack.move()
   return {
     sim,
+    files,
     agent,
     next: () => AgentProcess.start({ ...options, folder: agent.folder }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -1,9 +1,8 @@
 import { once } from 'node:events'
-import { chmod, readdir, writeFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import path from 'node:path'
 import fc from 'fast-check'
-import { execa } from 'execa'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import {
@@ -14,13 +13,9 @@ import {
 } from '../../src/agent-core/kube/resources.ts'
 import { runFolder, serverFolders, serviceFolderName } from '../../src/agent-core/servers/run-folder.ts'
 import { isBelow, pathBelow } from '../../src/agent-core/util/is-below.ts'
-import { onPath } from '../../tasks/setup/tools.ts'
 import type { AgentProcess } from '../support/agent-process.ts'
 import { maxHeld, watchedAgent } from '../support/event-loop/health-watch.ts'
 import { eventually } from '../support/eventually.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-
-const source = path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
 
 /** Names that would run a command, leave a folder, steer a terminal or pass for another; pieces of them in any order beside them. */
 const piece = fc.oneof(
@@ -121,66 +116,6 @@ describe('what an API server calls an object reaches no path and no shell', () =
     api.sendAgain()
     await eventually(() => api.lists > 1)
     expect(await health.longest()).toBeLessThan(maxHeld)
-  })
-
-  /** What the shell offers for `metal-agent stop`, and whether a command of a name ran; `ask` prints the offers one a line. */
-  async function offered(program: string, shell: string, ask: (script: string) => string) {
-    await using folder = await temporaryFolder()
-    const names = [
-      'team/chat',
-      'team/$(touch ran)',
-      'team/`touch ran`',
-      'te;touch ran',
-      'x y',
-      "team/'",
-      'team/chat-2',
-      'other/*',
-    ]
-    const command = path.join(folder.dir, 'metal-agent')
-    await writeFile(command, `#!/bin/sh\ncat <<'END'\n${names.join('\n')}\nEND\n`)
-    await chmod(command, 0o755)
-    const { stdout: script } = await execa(process.execPath, [source, 'completion', shell])
-    const { stdout } = await execa(program, ['-c', ask(script)], {
-      cwd: folder.dir,
-      env: { PATH: `${folder.dir}:${process.env['PATH'] ?? ''}`, HOME: folder.dir },
-    })
-    const ran = (await readdir(folder.dir)).includes('ran')
-    return { offers: stdout.split('\n'), ran }
-  }
-
-  test('bash without mapfile, as on macOS, offers the names that begin so, and runs nothing of them', async () => {
-    const bash = onPath('bash') ?? ''
-    const { offers, ran } = await offered(bash, 'bash', (script) =>
-      [
-        'enable -n mapfile readarray',
-        script,
-        "COMP_WORDS=(metal-agent stop 'te'); COMP_CWORD=2; _metal_agent",
-        `printf '%s\\n' "\${COMPREPLY[@]}"`,
-      ].join('\n'),
-    )
-    expect({ offers, ran }).toEqual({ offers: ['team/chat', 'team/chat-2'], ran: false })
-  })
-
-  test('zsh runs nothing of a name', async ({ skip }) => {
-    const zsh = onPath('zsh')
-    if (zsh === undefined) return skip('there is no zsh')
-    const { offers, ran } = await offered(zsh, 'zsh', (script) =>
-      [
-        'compdef() { : }; compadd() { shift; print -rl -- "$@" }',
-        script,
-        "words=(metal-agent stop 'te'); CURRENT=3; _metal_agent",
-      ].join('\n'),
-    )
-    expect(offers).toContain('team/$(touch ran)')
-    expect(ran).toBe(false)
-  })
-
-  test('fish runs nothing of a name', async ({ skip }) => {
-    const fish = onPath('fish')
-    if (fish === undefined) return skip('there is no fish')
-    const { offers, ran } = await offered(fish, 'fish', (script) => `${script}\ncomplete -C 'metal-agent stop te'`)
-    expect(offers).toContain('team/chat')
-    expect(ran).toBe(false)
   })
 })
 

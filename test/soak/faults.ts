@@ -26,7 +26,7 @@ export const refreshed = ['green', 'sky-blue'] as const satisfies readonly Servi
 export const twin = { name: 'sky.blue', of: 'sky-blue' } as const
 
 /** What a person does to a service that memory pressure took out of memory. */
-export const holds = ['stop', 'evict', 'release'] as const
+export const holds = ['stop', 'evict'] as const
 
 /** Two agents of one cluster: the first runs all the time, the second comes and goes. */
 export const agents = ['first', 'second'] as const

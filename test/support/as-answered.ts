@@ -29,7 +29,6 @@ async function isAsAnswered(agent: RunningAgent, command: Command, message: stri
       return isShown(command.service, ({ hold }) => hold === undefined)
     // A person's word: what only memory pressure keeps away comes back by itself.
     case 'evict':
-    case 'release':
     case 'cancelDownload':
       return isShown(command.service, ({ hold }) => hold?.by === 'person')
     case 'protect':

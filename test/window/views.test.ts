@@ -32,11 +32,6 @@ test.each([
   },
   { scene: 'evicted', press: ['Bring back'], command: { name: 'bringBack', service: service('deepseek-r1-8b') } },
   { scene: 'draining', press: ['Skip the wait'], command: { name: 'skipDrain', service: service('smollm-360m') } },
-  {
-    scene: 'detail',
-    press: ['Release to other machines'],
-    command: { name: 'release', service: service('phi-4-mini') },
-  },
   { scene: 'services', press: ['Pause this machine'], command: { name: 'pauseNode' } },
   { scene: 'services', press: ['Resync'], command: { name: 'resync' } },
   {

@@ -10,7 +10,6 @@ import {
   cancelDownload,
   evict,
   protect,
-  release,
   restart,
   setContextSize,
   skipDrain,
@@ -132,8 +131,6 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
       return onService(rooms, command, cancelDownload)
     case 'skipDrain':
       return onService(rooms, command, skipDrain)
-    case 'release':
-      return onService(rooms, command, release)
     case 'resync':
       return resync(rooms)
     case 'pauseNode':

@@ -289,18 +289,6 @@ export async function protect(rooms: Rooms, known: Known, command: Extract<Comma
   return done(`${key} may be evicted when memory is critically short.`)
 }
 
-/** Lets another machine take the service. */
-export async function release(rooms: Rooms, known: Known): Outcome {
-  const { key, hold, observed } = known.report
-  if (known.personsHold) return done(`${key} is already free for other machines. ${known.personsHold.message}`)
-  const { claim, message } = observed.publication
-  if (!hold && claim !== 'ours' && claim !== 'uncertain') {
-    return refused(`${key} is not released: this machine has no claim on it. ${message}`.trim())
-  }
-  await holdHere(rooms, known, 'released', 'A person released it for other machines; bringing it back claims it again.')
-  return done(`${key} is withdrawn here and free for other machines; if none takes it, nobody serves it.`)
-}
-
 /** Ends a drain at once: requests in flight are cut short. */
 export function skipDrain({ servers }: Rooms, { report: { key } }: Known): CommandResult {
   return servers.skipDrain(key)

@@ -64,7 +64,6 @@ const ingress: Check = {
         `Relays of ${others.map(serviceOf).join(', ')} know a different key from the one that the ingress at port ${port} presents, so they do not trust it.`,
         {
           text: 'Let the agent read everything in the cluster again, and write what differs.',
-          shell: 'metal-agent resync',
           fix: { label: 'Read again', command: { name: 'resync' } },
         },
       )

@@ -189,7 +189,6 @@ const agreement: Check = {
       )
     return fail(apart.map((service) => `${nameOf(service)}: ${service.message}`).join(' '), {
       text: 'Let the agent read everything in the cluster again.',
-      shell: 'metal-agent resync',
       fix: { label: 'Read again', command: { name: 'resync' } },
     })
   },

@@ -189,7 +189,7 @@ export class Reconciler {
   /** For good: servers of these services are stopped and their claims released, and the sentence is what people read of it. */
   leave(message: string, isLeft: (key: string) => boolean): void {
     const since = wallTimeOf(this.#rooms.now()).toISOString()
-    this.#leaving = { hold: { kind: 'held', cause: 'released', since, message }, isLeft }
+    this.#leaving = { hold: { kind: 'held', cause: 'stopped', since, message }, isLeft }
     this.enqueueAll()
   }
 

@@ -1,6 +1,6 @@
 import { useRef } from 'react'
 import { type ServiceView, type Step, type StepName, stepNames } from '../../contract/service.ts'
-import { type Action, actionsFor, furtherActionsFor, stateWord, stepWords } from '../../contract/words.ts'
+import { type Action, actionsFor, skipDrainOf, stateWord, stepWords } from '../../contract/words.ts'
 import { Banner, Facts, PlainCard } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
@@ -118,9 +118,10 @@ function Figures({ uid }: { readonly uid: string }) {
 
 /** What can be asked for this service, and below it what came of the last request. */
 function ServiceActions({ service }: { readonly service: ServiceView }) {
-  const isDraining = useSnapshot(({ figures }) => figures[service.uid]?.requestsInFlight !== undefined)
+  const isDraining =
+    useSnapshot(({ figures }) => figures[service.uid]?.requestsInFlight !== undefined) && service.state === 'stopping'
   const start = useStart(service)
-  const actions = [...actionsFor(service), ...furtherActionsFor(service, { isDraining })]
+  const actions = isDraining ? [skipDrainOf(service)] : actionsFor(service)
   return (
     <>
       {(actions.length > 0 || start !== undefined) && (

@@ -157,8 +157,6 @@ export const holdWords = {
       ? 'It comes back once memory pressure stays normal. Bring back does it now.'
       : cause === 'evicted'
         ? 'Bring back loads it again.'
-        : cause === 'released'
-          ? 'Bring back claims it again.'
           : 'Start undoes it.',
 } as const satisfies Words
 
@@ -340,7 +338,7 @@ export const newsWords = {
   events: 'Recent Events',
   noConditions: 'The cluster reports no conditions for it.',
   noEvents: 'The cluster has no Events for it.',
-  more: (count: number) => `The ${count} newest; metal-agent events lists all.`,
+  more: (count: number) => `The ${count} newest; kubectl get events lists all.`,
   /** Such as "Crashed, 3 times". */
   event: ({ reason, count }: EventView) => (count === 1 ? reason : `${reason}, ${count} times`),
 } as const satisfies Words

@@ -30,7 +30,6 @@ const commands: { readonly [N in CommandName]: Extract<CommandInput, { name: N }
   protect: { name: 'protect', service, protect: true },
   cancelDownload: { name: 'cancelDownload', service },
   skipDrain: { name: 'skipDrain', service },
-  release: { name: 'release', service },
   resync: { name: 'resync' },
   pauseNode: { name: 'pauseNode' },
   resumeNode: { name: 'resumeNode' },

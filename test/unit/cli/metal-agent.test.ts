@@ -155,12 +155,12 @@ test.each([
   { args: ['--port', 'x'], says: 'metal-agent: --port wants a whole number, not "x".' },
   { args: ['statsu'], says: "metal-agent: unknown command 'statsu' (Did you mean status?)" },
   { args: ['status', '--jsn'], says: "metal-agent: unknown option '--jsn' (Did you mean --json?)" },
-  { args: ['status', 'all'], says: "metal-agent: too many arguments for 'status'. Expected 0 arguments but got 1." },
+  { args: ['pause', 'all'], says: "metal-agent: too many arguments for 'pause'. Expected 0 arguments but got 1." },
 ])('$args exits with 2 and one sentence', async ({ args, says }) => {
   expect(await metalAgent(...args)).toEqual({ exitCode: 2, stdout: '', stderr: says })
 })
 
-test.each([{ args: ['--version'] }, { args: ['-version'] }, { args: ['version'] }])(
+test.each([{ args: ['--version'] }, { args: ['-version'] }])(
   '$args prints version, commit and date on three lines',
   async ({ args }) => {
     expect(await metalAgent(...args)).toEqual({
@@ -211,25 +211,36 @@ test.skipIf(process.getuid?.() !== 0)('the rule of sudo is for who called sudo, 
 })
 
 test('what stands for a value says what it is, and is no value that reads like the default', async () => {
-  const { stdout } = await metalAgent('--help')
+  const { stdout } = await metalAgent('help', 'flags')
   const values = [...stdout.matchAll(/^ {2}--[\w-]+ (\S+)/gm)].map(([, value]) => value)
   expect([...new Set(values)].toSorted()).toEqual(['BYTES', 'DURATION', 'N', 'TEXT', 'X'])
   expect(stdout).toContain('A DURATION is\nwritten as 10s')
 })
 
-test.each([{ args: ['--help'] }, { args: ['-h'] }, { args: ['help'] }])('$args lists the flags', async ({ args }) => {
-  const { exitCode, stdout, stderr } = await metalAgent(...args)
-  expect({
-    exitCode,
-    stderr,
-    first: stdout.split('\n')[0],
-    hasNamespace: stdout.includes('\n  --namespace TEXT '),
-  }).toEqual({
-    exitCode: 0,
-    stderr: '',
-    first: 'metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.',
-    hasNamespace: true,
-  })
+test.each([{ args: ['--help'] }, { args: ['-h'] }, { args: ['help'] }])(
+  '$args shows on one screen what each verb does, and where the flags are',
+  async ({ args }) => {
+    const { exitCode, stdout, stderr } = await metalAgent(...args)
+    const lines = stdout.split('\n')
+    expect({
+      exitCode,
+      stderr,
+      first: lines[0],
+      fits: lines.length <= 45 && lines.every(({ length }) => length <= 110),
+    }).toEqual({
+      exitCode: 0,
+      stderr: '',
+      first: 'metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.',
+      fits: true,
+    })
+    expect(stdout).toContain('metal-agent help flags')
+    expect(stdout).toContain('\n  status [service] ')
+  },
+)
+
+test.each([{ args: ['--help', 'flags'] }, { args: ['help', 'flags'] }])('$args lists the flags', async ({ args }) => {
+  const { exitCode, stdout } = await metalAgent(...args)
+  expect([exitCode, stdout.includes('\n  --namespace TEXT ')]).toEqual([0, true])
 })
 
 /** The launcher in a folder of its own, with a bundle that tells how it was started. */

@@ -2,19 +2,7 @@ import { expect, test } from 'vitest'
 import { verbProgram } from '../../../src/cli/verbs.ts'
 
 /** What names a service takes `-n` as kubectl does; for logs it has always been the number of lines. */
-const named = [
-  'stop',
-  'start',
-  'restart',
-  'evict',
-  'bring-back',
-  'protect',
-  'cancel',
-  'skip-drain',
-  'release',
-  'delete',
-  'why',
-]
+const named = ['status', 'stop', 'start', 'restart', 'evict', 'bring-back', 'delete', 'history']
 
 const program = verbProgram(
   {
@@ -40,7 +28,7 @@ const optionsOf = (name: string): readonly (string | undefined)[] =>
     ?.options.filter(({ long }) => long === '--namespace' || long === '--lines')
     .map(({ flags }) => flags) ?? []
 
-test.each([...named, 'history', 'events'])('%s takes the namespace of a service as -n or --namespace', (name) => {
+test.each(named)('%s takes the namespace of a service as -n or --namespace', (name) => {
   expect(optionsOf(name)).toEqual(['-n, --namespace <namespace>'])
 })
 
@@ -50,5 +38,5 @@ test('logs takes --namespace, and -n stays the number of lines', () => {
 
 test('every verb that names a service is among these', () => {
   const naming = program.commands.filter((verb) => verb.registeredArguments.some((one) => one.name() === 'service'))
-  expect(naming.map((verb) => verb.name()).sort()).toEqual([...named, 'history', 'events', 'logs'].sort())
+  expect(naming.map((verb) => verb.name()).sort()).toEqual([...named, 'logs'].sort())
 })

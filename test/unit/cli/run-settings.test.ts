@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { flagTable, helpText } from '../../../src/cli/flags.ts'
+import { flagTable, flagsText } from '../../../src/cli/flags.ts'
 import { FlagError } from '../../../src/agent-core/util/go-flags.ts'
 import { startNotices } from '../../../src/agent-core/settings/settings.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
@@ -294,14 +294,17 @@ test('the address for Prometheus is an address and a port, and opens nothing wit
 })
 
 test('--version and --help win over an agent that would start', () => {
-  expect([parse('--port', '1', '--version'), parse('--help')]).toEqual([{ kind: 'version' }, { kind: 'help' }])
+  expect([parse('--port', '1', '--version'), parse('--help', 'flags')]).toEqual([
+    { kind: 'version' },
+    { kind: 'help', about: 'flags' },
+  ])
 })
 
 test('every flag of the Go agent has its default here, and the help names each flag once', () => {
   const goDefaults = JSON.parse(readFileSync(new URL('go-agent-flags.json', import.meta.url), 'utf8')) as object
   const table = flagTable(defaults)
   const ours = Object.fromEntries(Object.keys(goDefaults).map((name) => [name, table[name]?.default]))
-  const named = [...helpText(defaults, []).matchAll(/^ {2}--([\w-]+)/gm)].map(([, name]) => name)
+  const named = [...flagsText(defaults).matchAll(/^ {2}--([\w-]+)/gm)].map(([, name]) => name)
   expect({ ours, named }).toEqual({
     // The format of a Model decides where nobody does.
     ours: { ...goDefaults, 'model-store': defaults.modelStore, runtime: '' },
