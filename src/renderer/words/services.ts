@@ -157,7 +157,7 @@ export const holdWords = {
       ? 'It comes back once memory pressure stays normal. Bring back does it now.'
       : cause === 'evicted'
         ? 'Bring back loads it again.'
-          : 'Start undoes it.',
+        : 'Start undoes it.',
 } as const satisfies Words
 
 export const serverWords = {
