@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { ApiError } from '../../src/agent-core/kube/api-error.ts'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { ListWatch } from '../../src/agent-core/kube/list-watch.ts'
 import { ObjectCache } from '../../src/agent-core/kube/object-cache.ts'
@@ -35,13 +36,17 @@ export interface PublishingAgent<P = Publisher> extends AsyncDisposable {
   readonly services: ObjectCache<Service>
 }
 
+/** Of which LLMKube the cluster serves the CRDs. */
+export type Crds = '0.9' | '0.10' | 'unreadable'
+
 /** Its writes and single reads, as `POST services`. */
 export class CountingApi extends KubeApi {
   #seen: string[] = []
   /** Called with the kind and the name of what is about to be deleted. */
   beforeDelete: (plural: string, name: string) => Promise<void> = () => Promise.resolve()
-  /** What is said of the schemas of the InferenceServices' group. */
-  schema = 'of 0.9'
+  /** Those of the InferenceServices' group. */
+  crds: Crds = '0.9'
+  schemasAsked = 0
   /** Reads of a single Service so far. */
   lookups = 0
 
@@ -53,7 +58,14 @@ export class CountingApi extends KubeApi {
   }
 
   override schemaOf(): Promise<string> {
-    return Promise.resolve(this.schema)
+    this.schemasAsked += 1
+    return this.crds === 'unreadable' ? Promise.reject(new ApiError('No answer.', {})) : Promise.resolve(this.crds)
+  }
+
+  override schemaAt(address: string): Promise<unknown> {
+    const runtime = { enum: address === '0.10' ? ['omlx', 'tensorfold'] : ['omlx'] }
+    const spec = { properties: { runtime } }
+    return Promise.resolve({ components: { schemas: { 'dev.llmkube.InferenceService': { properties: { spec } } } } })
   }
 
   override get(...parameters: Parameters<KubeApi['get']>): Promise<unknown> {
@@ -129,7 +141,7 @@ export async function startPublishingRoom<P extends AsyncDisposable & Pick<Publi
     onChange: (key) => changed.push(key),
     monotonicNow: () => clock.now,
   })
-  const watchOf = { api, namespace, labelSelector: 'llmkube.ai/managed-by=metal-agent', log: silentLog }
+  const watchOf = { api, namespace, labelSelector: 'llmkube.ai/inference-service', log: silentLog }
   const onState = (): void => undefined
   const watches = [
     new ListWatch({ ...watchOf, resource: resources.services, parse: parseService, cache: services, onState }),

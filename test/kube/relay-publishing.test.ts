@@ -1,9 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
-import { openLearnt } from '../../src/agent-core/publishing/relay-choice.ts'
 import { type Ingress, WaysToPublish } from '../../src/agent-core/publishing/ways.ts'
 import { parseInferenceService, resources, type InferenceService } from '../../src/agent-core/kube/resources.ts'
 import { ListWatch } from '../../src/agent-core/kube/list-watch.ts'
@@ -16,8 +13,7 @@ import {
 } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
 import { silentLog } from '../support/silent-log.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import { startPublishingRoom, type PublishingAgent } from './publishing-agent.ts'
+import { type Crds, startPublishingRoom, type PublishingAgent } from './publishing-agent.ts'
 import { clusterOf } from './publishing-cluster.ts'
 
 const server = { address: '192.0.2.7', port: 53_211, ready: true }
@@ -72,7 +68,6 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     })
     expect(there.ingress.told.get(`${target.namespace}/tiny`)).toBe('alone')
 
-    await there.learnt('relay')
     const next = await there.restarted()
     expect(next.agent.publisher.observe(target)).toMatchObject({
       claim: { kind: 'ours' },
@@ -84,199 +79,93 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     expect([next.agent.api.takeRequests(), await cluster.kindsOf('tiny')]).toEqual([[], ['services']])
   })
 
-  test('with LLMKube 0.9, which takes nothing up while it writes, the ingress goes, and is tried again after half an hour', async () => {
+  test('with LLMKube 0.9 nothing of the relay is written, and with CRDs of 0.10 and no relay the address of this machine stays', async () => {
     const there = await begin({})
     const { cluster, agent } = there
     await there.serve()
-    expect(await cluster.kindsOf('tiny-agent')).toEqual(['services', 'endpointslices'])
-    await there.looked()
-    agent.clock.now += 61_000
-    await there.until('direct')
-    await there.left()
-    expect(await cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
-    agent.clock.now += 1_700_000
+    await there.readCrds()
     await there.serve()
-    expect(await cluster.kindsOf('tiny-agent')).toEqual([])
-    agent.clock.now += 200_000
+    expect([await cluster.kindsOf('tiny-agent'), there.way(), [...there.ingress.told.values()]]).toEqual([
+      [],
+      'direct',
+      ['not relayed'],
+    ])
+    agent.api.crds = '0.10'
     await there.until('both')
+    await there.serve()
+    await there.readCrds()
+    expect([there.way(), await cluster.kindsOf('tiny-agent'), await cluster.kindsOf('tiny')]).toEqual([
+      'both',
+      ['services', 'endpointslices'],
+      ['services', 'endpoints', 'endpointslices'],
+    ])
   })
 
-  test.for<[when: string, happen: (agent: PublishingAgent<WaysToPublish>) => void]>([
-    ['once the CRDs are others', ({ api }) => (api.schema = 'of 0.10')],
-    [
-      'once the watch that was cut is live again',
-      ({ publisher }) => {
-        publisher.setWatchLive(false)
-        publisher.setWatchLive(true)
-      },
-    ],
-  ])('whether LLMKube has a relay by now is looked at again %s', async ([, happen]) => {
-    const there = await begin({})
-    const { agent } = there
-    agent.publisher.setWatchLive(true)
-    await there.serve()
-    await there.looked()
-    agent.clock.now += 61_000
-    await there.until('direct')
-    await there.left()
-    agent.clock.now += 61_000
-    await there.serve()
-    expect(there.way()).toBe('direct')
-    agent.clock.now += 600_000
-    happen(agent)
-    await eventually(() => {
-      agent.clock.now += 10_000
-      return there.way() === 'both'
-    })
-    expect(agent.clock.now).toBeLessThan(1_000_000 + 1_800_000)
-  })
-
-  test('a controller that writes nothing is waited for, and pods come directly meanwhile', async () => {
-    const there = await begin(undefined)
-    const { cluster, agent } = there
-    await there.serve()
-    agent.clock.now += 600_000
-    await there.looked()
-    expect([there.way(), await cluster.kindsOf('tiny-agent')]).toEqual(['both', ['services', 'endpointslices']])
-  })
-
-  test('a controller that is set back to 0.9 takes nothing new up, which is published directly: so is all else once the relay is gone', async () => {
+  test('where LLMKube is set back to 0.9 pods come to this machine again, and nothing of the relay is left', async () => {
     const there = await begin({ relayPod })
     const { cluster, agent } = there
     await there.serve()
     await there.until('relay')
     await there.serve()
     await there.controlledBy({})
-    const fresh = await there.serviceNamed('fresh')
-    await there.serve(fresh)
-    await there.looked()
-    agent.clock.now += 61_000
-    await there.looked()
-    expect([there.way(), await cluster.kindsOf('fresh')]).toEqual([
-      'relay',
-      ['services', 'endpoints', 'endpointslices'],
-    ])
-
     // Kubernetes is quicker to remove what it made for the Service.
     let removedByOthers = 0
-    there.agent.api.beforeDelete = async (_plural, name) => {
+    agent.api.beforeDelete = async (_plural, name) => {
       if (name !== 'tiny-relay') return
       removedByOthers += 1
       await cluster.delete('endpointslices', name)
     }
-    // As with the Deployment of the relay, which no controller looks after any longer.
-    await cluster.patch('endpointslices', 'tiny-relay', { endpoints: [] })
-    await eventually(() => {
-      agent.clock.now += 61_000
-      return there.way() === 'direct'
-    })
+    agent.api.crds = '0.9'
+    await there.until('direct')
     await there.serve()
     await there.left()
     const service = await cluster.get('services', 'tiny')
     expect(service.metadata.labels).toMatchObject({ [managedBy]: 'metal-agent' })
     expect(service.spec).not.toHaveProperty('selector')
     expect([await cluster.find('endpointslices', 'tiny-relay'), removedByOthers]).toEqual([undefined, 1])
-    await there.left(fresh)
     await eventually(() => there.phase() === 'Ready')
   })
 
-  test('a relay that goes after the agent was started again is noticed too', async () => {
-    let pod: Awaited<ReturnType<typeof relayPod>> | undefined = await relayPod()
-    const before = await begin({ relayPod: () => Promise.resolve(pod) })
+  test('CRDs that cannot be read are no sign that relays are gone, not even after a start', async () => {
+    const before = await begin({ relayPod })
     await before.serve()
     await before.until('relay')
     await before.serve()
-    await before.learnt('relay')
+    before.agent.api.crds = 'unreadable'
+    await before.readCrds()
+    expect(before.way()).toBe('relay')
     const there = await before.restarted()
+    await there.readCrds()
     await there.serve()
-    expect(there.way()).toBe('relay')
-    pod = undefined
-    await eventually(async () => (await there.readyRelays()) === 0)
-    await eventually(() => {
-      there.agent.clock.now += 61_000
-      return there.way() === 'both'
-    })
+    expect([there.way(), await there.cluster.kindsOf('tiny-agent')]).toEqual(['relay', ['services', 'endpointslices']])
   })
 
-  test('a relay that does not answer for a minute has the address of this machine beside it, until it answers again', async () => {
-    let pod: Awaited<ReturnType<typeof relayPod>> | undefined = await relayPod()
+  test('a relay that is not ready has the address of this machine beside it, until it is ready', async () => {
+    let pod: Awaited<ReturnType<typeof relayPod>> | undefined
     const there = await begin({ relayPod: () => Promise.resolve(pod) })
-    const { cluster, agent } = there
-    await there.serve()
-    await there.until('relay')
-    await there.serve()
-    pod = undefined
-    await eventually(async () => (await there.readyRelays()) === 0)
-    await eventually(() => {
-      agent.clock.now += 61_000
-      return there.way() === 'both'
-    })
-    await there.serve()
-    expect(await cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
-    pod = await relayPod()
-    await there.until('relay')
-  })
-
-  test('a relay that never gets ready is given up for the address of this machine, and tried again later', async () => {
-    const there = await begin({ relayPod: () => Promise.resolve(undefined) })
-    const { cluster, agent } = there
+    const { cluster } = there
     await there.serve()
     await eventually(async () => 'selector' in ((await cluster.get('services', 'tiny')).spec as object))
-    await there.looked()
-    expect(there.way()).toBe('both')
-    agent.clock.now += 301_000
-    await there.until('direct')
-    await there.left()
-    await eventually(async () => {
-      await there.serve()
-      return !('selector' in ((await cluster.get('services', 'tiny')).spec as object))
-    })
-    agent.clock.now += 1_800_000
-    await there.until('both')
-  })
-
-  test('the time that a person had --publish direct is not counted to a relay that is not ready', async () => {
-    const there = await begin({ relayPod: () => Promise.resolve(undefined) })
     await there.serve()
-    await there.looked()
-    there.mode = 'direct'
-    there.agent.publisher.modeChanged()
-    there.agent.clock.now += 301_000
-    there.mode = 'auto'
-    there.agent.publisher.modeChanged()
-    await there.looked(6)
-    expect(there.way()).toBe('both')
-  })
-
-  test('where others have relays that are ready, one that never is is given up alone', async () => {
-    let isReady = true
-    const there = await begin({
-      relayPod: () => Promise.resolve(isReady ? { address: '10.42.0.9', port: 8080 } : undefined),
-    })
-    await there.serve()
+    expect([there.way(), await cluster.kindsOf('tiny')]).toEqual(['both', ['services', 'endpoints', 'endpointslices']])
+    pod = await relayPod()
     await there.until('relay')
     await there.serve()
-    isReady = false
-    const late = await there.serviceNamed('late')
-    await there.serve(late)
-    await there.looked()
-    const wayOfLate = () => {
-      there.agent.publisher.observe(late)
-      return there.agent.publisher.wayFor(`${late.namespace}/late`)
-    }
-    expect(wayOfLate()).toBe('both')
-    there.agent.clock.now += 301_000
-    await eventually(() => wayOfLate() === 'direct')
-    await there.left(late)
-    expect(there.way()).not.toBe('direct')
+    pod = undefined
+    await there.until('both')
+    await there.serve()
+    expect(await cluster.kindsOf('tiny')).toEqual(['services', 'endpoints', 'endpointslices'])
   })
 
-  test('where the agent may not read the token of relays, the ingress goes at once', async () => {
+  test('where the agent may not read the token of relays, the ingress goes, and is published again once it may', async () => {
     const there = await begin({ relayPod: () => Promise.resolve(undefined) })
     there.ingress.isDenied = true
     await there.serve()
     await there.until('direct')
     await there.left()
+    expect(there.ingress.told.get(`${there.target.namespace}/tiny`)).toBe('beside')
+    there.ingress.isDenied = false
+    await there.until('both')
   })
 
   test('with --publish direct what the relay left is taken back, and with relay the direct objects go', async () => {
@@ -419,8 +308,8 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
       spec: { source: 'https://models.example/tiny.gguf', hardware: { accelerator: 'metal' } },
     })
     const target = await cluster.inferenceService('tiny')
-    const folder = open.use(await temporaryFolder())
-    const story = new Story({ world: here, folder: folder.dir, target, mode, ends: open })
+    const crds = controller?.relayPod === undefined ? '0.9' : '0.10'
+    const story = new Story({ world: here, target, mode, crds, ends: open })
     await story.controlledBy(controller)
     return story.start('node-a')
   }
@@ -428,9 +317,9 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
 
 interface StoryOptions {
   readonly world: World
-  readonly folder: string
   readonly target: PublishTarget
   readonly mode: PublishMode
+  readonly crds: Crds
   readonly ends: AsyncDisposableStack
 }
 
@@ -440,6 +329,7 @@ class Story {
   readonly target: PublishTarget
   readonly #options: StoryOptions
   readonly ingress = new OpenIngress()
+  readonly crds: Crds
   mode: PublishMode
   readonly notAdopted: string[] = []
   readonly #services = new ObjectCache<InferenceService>()
@@ -451,6 +341,7 @@ class Story {
     this.cluster = clusterOf(options.world)
     this.target = options.target
     this.mode = options.mode
+    this.crds = options.crds
     options.ends.defer(() => this.#controller?.[Symbol.asyncDispose]())
   }
 
@@ -466,23 +357,22 @@ class Story {
   }
 
   async start(node: string): Promise<this> {
-    const { world, folder, ends } = this.#options
-    const stateDir = join(folder, node)
-    await mkdir(stateDir, { recursive: true })
-    const learnt = await openLearnt(stateDir)
+    const { world, ends } = this.#options
     const agent = await startPublishingRoom(
       world,
       node,
       (given) =>
         new WaysToPublish({
           ...given,
-          ...{ mode: () => this.mode, ingress: this.ingress, learnt, lookEveryMs: 20, relayLeavesMs: 500 },
+          ...{ mode: () => this.mode, ingress: this.ingress, lookEveryMs: 20, relayLeavesMs: 500 },
           inferenceService: ({ namespace, name }) => this.#services.get(namespace, name),
           onNotAdopted: (key, message) => this.notAdopted.push(`${key}: ${message}`),
         }),
     )
     this.#agent = agent
     ends.use(agent)
+    agent.api.crds = this.crds
+    agent.publisher.setWatchLive(true)
     const watch = new ListWatch({
       ...{ api: agent.api, namespace: world.namespace, log: silentLog, onState: () => undefined },
       ...{ resource: resources.inferenceServices, parse: parseInferenceService, cache: this.#services },
@@ -493,16 +383,11 @@ class Story {
     return this
   }
 
-  /** It is kept for the next agent. */
-  async learnt(what: string): Promise<void> {
-    const file = join(this.#options.folder, 'node-a', 'relay.json')
-    await eventually(async () => (await readFile(file, 'utf8').catch(() => '')).includes(`"${what}"`))
-  }
-
   /** The same machine after its agent was ended. */
   async restarted(): Promise<Story> {
+    const { crds } = this.agent.api
     await this.agent[Symbol.asyncDispose]()
-    return new Story({ ...this.#options, mode: this.mode }).start('node-a')
+    return new Story({ ...this.#options, mode: this.mode, crds }).start('node-a')
   }
 
   another(mode: PublishMode): Promise<Story> {
@@ -556,10 +441,11 @@ class Story {
     await eventually(() => seen() >= before + times, { what: 'looks at the Service' })
   }
 
-  /** How many Pods of the relay are ready by its EndpointSlice. */
-  async readyRelays(): Promise<number> {
-    const slice = await this.cluster.find('endpointslices', 'tiny-relay')
-    return (slice?.['endpoints'] as unknown[] | undefined)?.length ?? 0
+  /** Twice, so that one look began after this was called. */
+  async readCrds(): Promise<void> {
+    const seen = () => this.agent.api.schemasAsked
+    const before = seen()
+    await eventually(() => seen() >= before + 2, { what: 'looks at the CRDs' })
   }
 }
 

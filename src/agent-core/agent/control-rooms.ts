@@ -26,7 +26,6 @@ import { FirewallWatch } from '../publishing/firewall-watch.ts'
 import type { NodeFacts } from '../publishing/lease-content.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
 import { localCluster } from '../publishing/local-cluster.ts'
-import { type LearntFile, openLearnt } from '../publishing/relay-choice.ts'
 import { Visitors } from '../publishing/visitors.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { StartTurns } from '../reconcile/start-turns.ts'
@@ -50,7 +49,6 @@ interface SessionRooms extends Pick<
   'settings' | 'unloadReasons' | 'leftPods' | 'history' | 'address' | 'supply' | 'relays' | 'gateway' | 'visitors'
 > {
   readonly pin: ContextPin
-  readonly learnt: LearntFile
   readonly narrator: Narrator
   readonly turns: StartTurns
   readonly sleep: Sleep
@@ -87,7 +85,6 @@ export async function openControlRooms(context: ControlContext): Promise<Control
   const unloadReasons = await UnloadReasons.open({ stateDir: started.stateDir, log })
   const pin = await ContextPin.open({ stateDir: started.stateDir, log })
   const leftPods = await LeftPods.open(started.stateDir)
-  const learnt = await openLearnt(started.stateDir)
   const history = await History.open({
     file: join(started.stateDir, 'history.jsonl'),
     log,
@@ -132,19 +129,14 @@ export async function openControlRooms(context: ControlContext): Promise<Control
       onChange: () => snapshots.changed(),
     }),
   )
-  const besides = { pin, learnt, narrator, turns, sleep, apiKeys }
+  const besides = { pin, narrator, turns, sleep, apiKeys }
   const below = { settings, unloadReasons, leftPods, history, address, supply, relays, gateway, visitors }
   const link = linkRoom(context, { ...besides, ...below })
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
-  const notices = [
-    ...settings.notices,
-    pin.notice,
-    leftPods.notice,
-    learnt.notice,
-    history.notice,
-    ...unloadReasons.notices,
-  ].filter((notice) => notice !== undefined)
+  const notices = [...settings.notices, pin.notice, leftPods.notice, history.notice, ...unloadReasons.notices].filter(
+    (notice) => notice !== undefined,
+  )
   const reached: Rooms = {
     ...{ ...rooms, ...below, link, platform, log, env: options.env, nodeId: identity.nodeId },
     llamaServer: () => llamaServer(context),
@@ -429,7 +421,7 @@ function linkRoom(context: ControlContext, kept: SessionRooms): ClusterLink {
 
 function openSession(
   context: ControlContext,
-  { unloadReasons, narrator, address, sleep, turns, supply, gateway, apiKeys, relays, learnt }: SessionRooms,
+  { unloadReasons, narrator, address, sleep, turns, supply, gateway, apiKeys, relays }: SessionRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -482,7 +474,6 @@ function openSession(
     nodeFacts: () => nodeFacts(context, unloadReasons),
     publishMode: () => context.settings().publish,
     ingress: relays,
-    learnt,
     onClusterState,
     ...sessionCounters(context.metrics),
     whyUnreachable: platform.whyUnreachable?.bind(platform),

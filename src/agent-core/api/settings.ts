@@ -82,10 +82,7 @@ const admission: Receiver = ({ memory, link }) => {
 const evictions: Receiver = ({ memory }) => void memory.look()
 const supply: Receiver = (rooms) => rooms.supply.settingsChanged()
 const power: Receiver = (rooms) => rooms.power.settingsChanged()
-const ways: Receiver = ({ link: { session } }) => {
-  session?.publisher.modeChanged()
-  session?.reconciler.enqueueAll()
-}
+const ways: Receiver = ({ link: { session } }) => session?.reconciler.enqueueAll()
 /** No receiver: the setting is read for each answer. */
 const answers: Receiver = () => undefined
 /** No receiver: the command itself moves to the new cluster or namespace. */

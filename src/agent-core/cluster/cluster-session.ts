@@ -6,7 +6,6 @@ import { parseEndpointSlice, parseService, resources } from '../kube/resources.t
 import { StatusWriter } from '../kube/status-writer.ts'
 import { NodeLease } from '../publishing/lease.ts'
 import type { NodeFacts } from '../publishing/lease-content.ts'
-import type { LearntFile } from '../publishing/relay-choice.ts'
 import { type Ingress, WaysToPublish } from '../publishing/ways.ts'
 import { Reconciler, type ReconcilerOptions } from '../reconcile/reconciler.ts'
 import type { NodeIdentity } from '../state/node-id.ts'
@@ -33,8 +32,6 @@ export interface SessionOptions extends Omit<ReconcilerOptions, 'cluster' | 'pub
   readonly nodeFacts: () => Promise<NodeFacts>
   readonly publishMode: () => PublishMode
   readonly ingress: Ingress
-  /** Which clusters know relays. */
-  readonly learnt: LearntFile
   /** Called after every change of what is known of the cluster. */
   readonly onClusterState: () => void
   readonly onApiAnswer?: OnAnswer
@@ -69,7 +66,6 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     agentVersion,
     mode: options.publishMode,
     ingress: options.ingress,
-    learnt: options.learnt,
     inferenceService: (target) => cluster.inferenceServices.get(target.namespace, target.name),
     onNotAdopted: (key, message) => options.narrator.tell(key, { kind: 'notAdopted', message }),
     log,

@@ -144,7 +144,7 @@ const relays: Check = {
     const admitted = Object.entries(answers ?? {})
       .filter(([status]) => !answeredWithoutToken.includes(status))
       .reduce((sum, [, count]) => sum + count, 0)
-    // With --publish auto the ingress is published in a cluster of LLMKube 0.9 as well, until the agent knows that it has no relays.
+    // With --publish auto the ingress is also published where the CRDs are of 0.10 and the controller is of 0.9.
     if (!isAlone && admitted + refused === 0)
       return notApplicable("No relay has connected, and Pods also connect to this machine's own address.")
     const ofSecret = ['kubectl', '-n', namespace, 'get', 'secret', 'llmkube-metal-relay', '--show-labels']

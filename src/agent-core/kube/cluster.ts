@@ -67,8 +67,11 @@ async function sentenceOn(api: KubeApi, error: unknown, silent: string | undefin
 /** How often a missing namespace is looked for again, since a sentence asks a person to create it. */
 const namespaceRetryMs = 15_000
 
-/** What every Service and EndpointSlice of an agent carries, ours and the Go agent's alike. */
-const managedSelector = 'llmkube.ai/managed-by=metal-agent'
+/**
+ * What every Service and EndpointSlice of an agent carries, ours and the Go agent's alike. Kubernetes gives what a Service carries to the
+ * slices it makes for it, so that those of LLMKube's relays are seen too.
+ */
+const agentSelector = 'llmkube.ai/inference-service'
 
 interface ClusterOptions {
   readonly context: PinnedContext
@@ -128,7 +131,7 @@ export class Cluster {
       new ListWatch({
         ...shared,
         resource: resources.services,
-        labelSelector: managedSelector,
+        labelSelector: agentSelector,
         parse: parseService,
         cache: this.services,
         onState,
@@ -136,7 +139,7 @@ export class Cluster {
       new ListWatch({
         ...shared,
         resource: resources.endpointSlices,
-        labelSelector: managedSelector,
+        labelSelector: agentSelector,
         parse: parseEndpointSlice,
         cache: this.slices,
         onState: (state) => {

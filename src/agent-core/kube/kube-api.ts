@@ -222,6 +222,14 @@ export class KubeApi {
     return openApi.parse(root).paths[`apis/${group}/${version}`]?.serverRelativeURL
   }
 
+  /** The OpenAPI document at an address that {@link schemaOf} gave. */
+  async schemaAt(address: string, signal?: AbortSignal): Promise<unknown> {
+    const answer = { form: 'object', kind: 'OpenAPI' } as const
+    const { pathname, searchParams } = new URL(address, 'http://api')
+    const query = Object.fromEntries(searchParams)
+    return this.#transport.request(HttpMethod.GET, pathname, { answer, query, signal })
+  }
+
   /** A quorum read: what the server holds now, not what a cache remembers. */
   async get(resource: Resource, namespace: string | undefined, name: string, signal?: AbortSignal): Promise<unknown> {
     return this.#transport.request(HttpMethod.GET, pathOf(resource, namespace, name), {

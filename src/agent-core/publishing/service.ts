@@ -56,7 +56,11 @@ export function judgeService(service: Service | undefined, target: PublishTarget
 /** LLMKube 0.10 makes itself the controller of a Service that its relay answers; an agent that takes one back may have left the selector. */
 const isRelayed = ({ metadata, spec }: Service, { name, uid }: PublishTarget): boolean =>
   metadata.ownerReferences.some((reference) => reference.controller === true && reference.uid === uid) ||
-  spec.selector?.[relaySelector] === name
+  isLedToRelay({ spec }, name)
+
+/** LLMKube's controller has it select the Pods of its relay for this InferenceService. */
+export const isLedToRelay = ({ spec }: Pick<Service, 'spec'>, inferenceService: string): boolean =>
+  spec.selector?.[relaySelector] === inferenceService
 
 const relaySelector = 'inference.llmkube.dev/metal-relay'
 

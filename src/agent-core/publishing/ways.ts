@@ -1,12 +1,12 @@
 import { isApiError } from '../kube/api-error.ts'
 import type { DoorState } from '../gateway/doors.ts'
-import type { InferenceService } from '../kube/resources.ts'
+import type { EndpointSlice, InferenceService } from '../kube/resources.ts'
 import type { PublishedPorts } from '../servers/ports.ts'
-import { refKey, splitKey } from '../util/object-key.ts'
+import { keyOf, refKey, splitKey } from '../util/object-key.ts'
 import type { PublishMode } from '../../contract/settings-table.ts'
 import { type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
 import { HeartbeatPulse } from './heartbeat.ts'
-import { type Published, type PublishTarget, relayNaming } from './objects.ts'
+import { labels, managedBy, type Published, type PublishTarget, relayNaming, serviceNameOf } from './objects.ts'
 import {
   emptyView,
   type PublicationView,
@@ -16,7 +16,9 @@ import {
   type Unfinished,
 } from './publisher.ts'
 import { RelayAdoption } from './relay-adoption.ts'
-import { type LearntFile, RelayChoice, type Way } from './relay-choice.ts'
+import { type Way, type WayFacts, wayToPublish } from './relay-choice.ts'
+import { RelaySupport } from './relay-support.ts'
+import { isLedToRelay } from './service.ts'
 import { done, type WriteResult } from './writes.ts'
 
 /** Where LLMKube's relays reach this machine. It is opened for the first service that is told. */
@@ -35,7 +37,6 @@ export interface Ingress {
 export interface WaysOptions extends Omit<PublisherOptions, 'naming' | 'pulse'> {
   readonly mode: () => PublishMode
   readonly ingress: Ingress
-  readonly learnt: LearntFile
   readonly inferenceService: (target: PublishTarget) => InferenceService | undefined
   /** A service that is published for relays alone is led to none by the controller, as the sentence says. */
   readonly onNotAdopted: (key: string, message: string) => void
@@ -51,7 +52,7 @@ const besideAgainMs = 30_000
 const usualRelayLeavesMs = 15_000
 
 /**
- * Publishes services directly, for LLMKube's relay, or both ways, as {@link RelayChoice} says, and removes what another way has left. Seen from
+ * Publishes services directly, for LLMKube's relay, or both ways, as {@link wayToPublish} says, and removes what another way has left. Seen from
  * a service there is one claim: it is elsewhere while a living agent holds either slice. Its methods throw ApiError as those of Publisher.
  */
 export class WaysToPublish implements AsyncDisposable {
@@ -59,18 +60,20 @@ export class WaysToPublish implements AsyncDisposable {
   readonly #options: WaysOptions
   readonly #direct: Publisher
   readonly #relay: Publisher
-  readonly #choice: RelayChoice
+  readonly #support: RelaySupport
   readonly #adoption: RelayAdoption
   readonly #now: () => number
   /** When what goes beside a direct publication, or has to be given up, is tried again. */
   readonly #besideAt = new Map<string, number>()
   readonly #ways = new Map<string, Way>()
-  #watch: 'awaited' | 'live' | 'cut' = 'awaited'
+  /** By namespace and Service: the slices of its relay that have a Pod which is ready. */
+  readonly #relaySlices = new Map<string, Set<string>>()
+  readonly #unsubscribe: () => void
   /** When what was published for a relay goes that is in use no longer. */
   readonly #leaving = new Map<string, NodeJS.Timeout>()
 
   constructor(options: WaysOptions) {
-    const { api, mode, ingress, learnt, log, onChange, monotonicNow = () => performance.now() } = options
+    const { api, slices, mode, ingress, log, onChange, monotonicNow = () => performance.now() } = options
     const { random = Math.random, renewEveryMs: everyMs } = options
     this.#options = options
     this.#now = monotonicNow
@@ -79,16 +82,12 @@ export class WaysToPublish implements AsyncDisposable {
     this.#direct = new Publisher(shared)
     const pinFor = (target: PublishTarget) => (this.#leaving.has(refKey(target)) ? undefined : ingress.pin)
     this.#relay = new Publisher({ ...shared, endpoints: undefined, naming: relayNaming(() => ingress.port, pinFor) })
-    this.#choice = new RelayChoice({
-      ...{ api, mode, learnt, log, onChange, monotonicNow },
-      unfitForRelay,
-      service: options.inferenceService,
-      leadsToRelay: (target) => this.#direct.leadsToRelay(target),
-      held: () => this.#held(),
-      holdsAny: () => this.#direct.held().length > 0 || this.#relay.held().length > 0,
-      ingress: () => ingress.state.kind,
-      isTokenDenied: (namespace) => ingress.isTokenDenied(namespace),
-      lookEveryMs: options.lookEveryMs,
+    this.#unsubscribe = slices.cache.onChange(({ before, after }) => this.#followRelay(before, after))
+    this.#support = new RelaySupport({
+      ...{ api, log, lookEveryMs: options.lookEveryMs },
+      onChange: () => {
+        for (const target of [...this.#direct.held(), ...this.#relay.held()]) onChange(refKey(target))
+      },
     })
     this.#adoption = new RelayAdoption({
       relayed: () => (mode() === 'relay' ? this.#relay.held() : []),
@@ -104,8 +103,10 @@ export class WaysToPublish implements AsyncDisposable {
     return this.#ways.get(key)
   }
 
+  /** Pods are meant to come by a relay: a person says so, or the cluster can have one. */
   get isRelayWanted(): boolean {
-    return this.#choice.isWanted
+    const mode = this.#options.mode()
+    return mode === 'relay' || (mode === 'auto' && this.#support.isThere === true)
   }
 
   observe(target: PublishTarget): PublicationView {
@@ -127,7 +128,7 @@ export class WaysToPublish implements AsyncDisposable {
       return { ...relay, recheckInMs: soonest(relay.recheckInMs, besideAgainMs) }
     }
     const shown = shownBy(direct, relay)
-    const way = this.#choice.of(target, shown)
+    const way = this.#wayWith(target, shown)
     this.#tell(target, shown.isHeldDirectly || shown.isHeldForRelay ? way : undefined, shown.isHeldForRelay)
     switch (way) {
       case 'direct':
@@ -160,7 +161,7 @@ export class WaysToPublish implements AsyncDisposable {
 
   ensureService(target: PublishTarget): Promise<WriteResult> {
     if (this.#wayOf(target) === 'relay') return this.#relay.ensureService(target, { takesBack: true })
-    return this.#direct.ensureService(target, { takesBack: this.#choice.takesBack(target) })
+    return this.#direct.ensureService(target, { takesBack: this.#takesBack(target) })
   }
 
   /** `published`: where the server answers, whichever way pods come. */
@@ -178,7 +179,6 @@ export class WaysToPublish implements AsyncDisposable {
     }
     const result = await this.#direct.publish(target, published)
     if (result.kind !== 'done') return result
-    if (published.ready) this.#choice.published(target)
     if (way === 'direct') return this.#leave(this.#relay, target)
     await this.#publishBeside(target, published)
     return result
@@ -220,7 +220,6 @@ export class WaysToPublish implements AsyncDisposable {
   forget(key: string): void {
     this.#direct.forget(key)
     this.#relay.forget(key)
-    this.#choice.forget(key)
     this.#options.ingress.forget(key)
     this.#ways.delete(key)
     this.#besideAt.delete(key)
@@ -230,12 +229,6 @@ export class WaysToPublish implements AsyncDisposable {
   watchGap(): void {
     this.#direct.watchGap()
     this.#relay.watchGap()
-    this.#choice.tryAgain()
-  }
-
-  /** The setting was changed. */
-  modeChanged(): void {
-    this.#choice.tryAgain({ atOnce: true })
   }
 
   heartbeatAgesMs(): number[] {
@@ -245,23 +238,27 @@ export class WaysToPublish implements AsyncDisposable {
   setWatchLive(live: boolean): void {
     this.#direct.setWatchLive(live)
     this.#relay.setWatchLive(live)
-    if (live && this.#watch === 'cut') this.#choice.tryAgain()
-    if (live) this.#watch = 'live'
-    else if (this.#watch === 'live') this.#watch = 'cut'
+    if (live) this.#support.look()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#choice[Symbol.dispose]()
+    this.#unsubscribe()
+    this.#support[Symbol.dispose]()
     this.#adoption[Symbol.dispose]()
     for (const timer of this.#leaving.values()) clearTimeout(timer)
     await Promise.all([this.#direct[Symbol.asyncDispose](), this.#relay[Symbol.asyncDispose]()])
   }
 
   #directly(target: PublishTarget, direct: PublicationView, relay: PublicationView): PublicationView {
-    const isTakenBack = direct.service.kind === 'relayed' && this.#choice.takesBack(target)
+    const isTakenBack = direct.service.kind === 'relayed' && this.#takesBack(target)
     return {
       ...direct,
-      ...(direct.service.kind === 'relayed' && { service: { kind: 'ours' }, serviceIsOwn: !isTakenBack }),
+      ...(direct.service.kind === 'relayed' && {
+        service: { kind: 'ours' },
+        serviceIsOwn: !isTakenBack,
+        serviceUpToDate: !isTakenBack,
+        serviceEdits: undefined,
+      }),
       ...together(direct, relay),
       complete:
         isHeld(direct.claim) === (isHeld(direct.claim) || isHeld(relay.claim)) &&
@@ -417,7 +414,47 @@ export class WaysToPublish implements AsyncDisposable {
   }
 
   #wayOf(target: PublishTarget): Way {
-    return this.#choice.of(target, this.#shown(target))
+    return this.#wayWith(target, shownBy(this.#direct.observe(target), this.#relay.observe(target)))
+  }
+
+  #wayWith(target: PublishTarget, shown: Shown): Way {
+    const { mode, ingress } = this.#options
+    return wayToPublish({
+      ...shown,
+      mode: mode(),
+      isUnfit: unfitForRelay(target) !== undefined || this.#isDenied(target),
+      hasRelays: this.#support.isThere,
+      isRelayReady: this.#isRelayReady(target),
+      ingress: ingress.state.kind,
+    })
+  }
+
+  /** This agent may not read what the relays of the namespace show, so that it lets none of them in. */
+  #isDenied({ namespace }: PublishTarget): boolean {
+    return this.#options.mode() === 'auto' && this.#options.ingress.isTokenDenied(namespace)
+  }
+
+  /** A Service that leads to a relay is led back to this machine. */
+  #takesBack(target: PublishTarget): boolean {
+    const isKnown = this.#options.mode() !== 'auto' || this.#support.isThere !== undefined
+    return isKnown && this.#wayOf(target) === 'direct'
+  }
+
+  #isRelayReady({ namespace, name }: PublishTarget): boolean {
+    const serviceName = serviceNameOf(name)
+    const service = this.#options.services.cache.get(namespace, serviceName)
+    return service !== undefined && isLedToRelay(service, name) && this.#relaySlices.has(keyOf(namespace, serviceName))
+  }
+
+  #followRelay(before: EndpointSlice | undefined, after: EndpointSlice | undefined): void {
+    const one = after ?? before
+    if (!one || one.metadata.labels[labels.managedBy] === managedBy) return
+    const { namespace, name } = one.metadata
+    const key = keyOf(namespace, one.metadata.labels[labels.serviceName] ?? '')
+    const ready = this.#relaySlices.get(key) ?? new Set<string>()
+    const isReady = after?.endpoints.some(({ conditions }) => conditions?.ready === true) === true
+    if (isReady) this.#relaySlices.set(key, ready.add(name))
+    else if (ready.delete(name) && ready.size === 0) this.#relaySlices.delete(key)
   }
 
   /** The ingress, which is open where something needs it. `way` is undefined where this machine does not publish the service. */
@@ -427,21 +464,11 @@ export class WaysToPublish implements AsyncDisposable {
       if (this.#ways.delete(key)) this.#options.ingress.set(key, undefined)
       return
     }
-    this.#choice.watch()
     this.#ways.set(key, way)
     if (way === 'relay') this.#adoption.watch()
-    const isNeeded = way === 'both' || (way === 'direct' && isRelayed)
+    // Where it is denied, it is asked for again, so that relays are let in once it may be read.
+    const isNeeded = way === 'both' || (way === 'direct' && (isRelayed || this.#isDenied(target)))
     this.#options.ingress.set(key, way === 'relay' ? 'alone' : isNeeded ? 'beside' : undefined)
-  }
-
-  #shown(target: PublishTarget) {
-    return shownBy(this.#direct.observe(target), this.#relay.observe(target))
-  }
-
-  #held() {
-    const targets = [...this.#direct.held(), ...this.#relay.held()]
-    const byKey = new Map(targets.map((target) => [refKey(target), target]))
-    return [...byKey.values()].map((target) => ({ target, shown: this.#shown(target) }))
   }
 
   /** Both at once; the direct one's answer comes first where both are not done. */
@@ -466,7 +493,9 @@ const longestName = 57
 /** Another agent publishes it, as far as is known. */
 const isLiving = (claim: ClaimJudgement): boolean => isElsewhere(claim) && claim.kind !== 'dead'
 
-const shownBy = (direct: PublicationView, relay: PublicationView) => ({
+type Shown = Pick<WayFacts, 'isHeldDirectly' | 'isHeldForRelay'>
+
+const shownBy = (direct: PublicationView, relay: PublicationView): Shown => ({
   isHeldDirectly: isHeld(direct.claim),
   isHeldForRelay: isHeld(relay.claim),
 })

@@ -3,7 +3,7 @@ import { type ApiError, isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { ObjectCache } from '../kube/object-cache.ts'
 import type { KubeObject, Resource } from '../kube/resources.ts'
-import { labels, managedBy, type MergePatch } from './objects.ts'
+import { labels, type MergePatch } from './objects.ts'
 
 /** How a write ended. What the cluster does not answer or does not permit is thrown as ApiError instead. */
 export type WriteResult =
@@ -59,7 +59,7 @@ export class WriteQueue {
   }
 }
 
-/** A kind of which all objects with the label `llmkube.ai/managed-by=metal-agent` are watched. */
+/** A kind of which all objects with the label `llmkube.ai/inference-service` are watched, also those of LLMKube's relays. */
 export interface WatchedKind<T extends KubeObject> {
   readonly resource: Resource
   readonly parse: (raw: unknown) => T
@@ -71,7 +71,7 @@ export const watchedStore = <T extends KubeObject>({ resource, parse, cache }: W
   resource,
   parse: (raw) => cache.known(raw) ?? parse(raw),
   learn: (namespace, name, object) => {
-    if (object?.metadata.labels[labels.managedBy] === managedBy) cache.assume(object)
+    if (object && labels.inferenceService in object.metadata.labels) cache.assume(object)
     else cache.remove(namespace, name)
   },
 })

@@ -17,7 +17,6 @@ export const stateNames = {
       'gateway.sock',
       'gateway.pid',
       'node.json',
-      'relay.json',
       'ledger.json',
       'absences.json',
     ],

@@ -62,7 +62,7 @@ export async function relayMode(options: RelayModeOptions): Promise<readonly End
     await kube.put('apps/v1', 'deployments', relayDeployment(service, pin), deployment)
   await adopt(kube, service)
   const answers = await pod({ namespace, name, pin, token })
-  await kube.put('discovery.k8s.io/v1', 'endpointslices', podSlice(san, answers), undefined)
+  await kube.put('discovery.k8s.io/v1', 'endpointslices', podSlice(san, name, answers), undefined)
   return agent && answers ? [agent] : []
 }
 
@@ -126,11 +126,17 @@ function relayDeployment(service: InferenceService, pin: string) {
   }
 }
 
-const podSlice = (san: string, answers: { readonly address: string; readonly port: number } | undefined) => ({
+/** Kubernetes gives it the labels of the Service. */
+const podSlice = (
+  san: string,
+  name: string,
+  answers: { readonly address: string; readonly port: number } | undefined,
+) => ({
   metadata: {
     name: `${san}-relay`,
     labels: {
       'kubernetes.io/service-name': san,
+      'llmkube.ai/inference-service': name,
       'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
     },
   },
