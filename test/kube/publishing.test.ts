@@ -1027,10 +1027,8 @@ describe('publishing when the cluster misbehaves', () => {
       [server.port],
       [undefined],
     ])
-    await cluster.patch('endpointslices', 'shown', { metadata: { labels: { 'llmkube.ai/inference-service': null } } })
-    await eventually(
-      () => !('llmkube.ai/inference-service' in (agent.slices.get('default', 'shown')?.metadata.labels ?? {})),
-    )
+    await cluster.patch('endpointslices', 'shown', { metadata: { labels: { 'llmkube.ai/managed-by': null } } })
+    await eventually(() => !('llmkube.ai/managed-by' in (agent.slices.get('default', 'shown')?.metadata.labels ?? {})))
     expect([ports(agent, 'default/other'), ports(agent, 'default/shown')]).toEqual([
       [undefined, server.port],
       [server.port],
