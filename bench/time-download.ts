@@ -21,7 +21,7 @@ const { sha256 } = await download(
     log: silentLog,
     transport,
     bandwidth: new Bandwidth(),
-    space: new DiskSpace({ reserveBytes: () => 0 }),
+    space: new DiskSpace({ reserveBytes: 0 }),
     connections: connections === undefined ? undefined : Number(connections),
   },
 )

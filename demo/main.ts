@@ -199,7 +199,6 @@ async function startAgent(
     ingressPort: await thisOrFreePort(9443),
     listen: 'gateway',
     applePowerEnabled: true,
-    applePowerIntervalMs: 500,
     logLevel: process.env['LOG_LEVEL'] ?? 'error',
   })
   const result = await hostAgent({
@@ -211,7 +210,7 @@ async function startAgent(
     windowFolder: join(import.meta.dirname, '../out/renderer'),
     gateway: { temporaryDir: tmpdir(), command: () => Promise.resolve([process.execPath, agentProgram]) },
     powerTrial: { platform: 'darwin', source: samplePower },
-    log: createLog({ level: settings.logLevel, format: settings.logFormat }),
+    log: createLog({ level: settings.logLevel }),
   })
   if (!result.ok) throw new Error(result.message)
   stack.defer(async () => {

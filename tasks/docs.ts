@@ -87,15 +87,11 @@ function settingLines(section: SettingSection): string[] {
     })),
     ...Object.values<SettingRow>(startRows).map((row) => ({ row, name: row.flag, counts: 'only at the start' })),
   ].filter(({ row }) => row.section === section)
-  const isAdvanced = ({ row }: (typeof rows)[number]) => row.prominence === 'advanced'
   const known = new Set(rows.map(({ row }) => row.flag))
   const flags = Object.entries(flagTable(defaults)).filter(
     ([name, flag]) => flag.section === section && !known.has(name),
   )
-  return [
-    ...[...rows.filter((one) => !isAdvanced(one)), ...rows.filter(isAdvanced)].map(settingLine),
-    ...flags.map(([name, flag]) => `- \`${flagUsage(name, flag)}\`: ${flag.help}`),
-  ]
+  return [...rows.map(settingLine), ...flags.map(([name, flag]) => `- \`${flagUsage(name, flag)}\`: ${flag.help}`)]
 }
 
 function settingLine({ row, name, counts }: { row: SettingRow; name: string; counts: string }): string {

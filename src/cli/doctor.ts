@@ -12,6 +12,7 @@ import {
   type DoctorFinding,
   type DoctorReport,
   type FleetMember,
+  probeImage,
   type Verdict,
 } from '../contract/doctor.ts'
 import { formatBytes, formatDecimal, formatSpan } from '../contract/format.ts'
@@ -40,6 +41,7 @@ const given = z.object({
   yes: z.boolean().default(false),
   fromCluster: z.string().optional(),
   report: z.union([z.string(), z.literal(true)]).optional(),
+  image: z.string().optional(),
 })
 type Given = z.infer<typeof given>
 
@@ -52,7 +54,11 @@ export function doctorVerb(context: VerbContext): Command {
       'write a zip file for whoever helps you: contains no secrets, and is shown to you first; default: metalbar-report-DATE.zip in this folder',
     )
     .option('--yes', 'do not ask for confirmation')
-    .option('--from-cluster <service>', 'test this service from a Pod in the cluster; needs --probe-image of the agent')
+    .option('--from-cluster <service>', 'test this service from a Pod in the cluster')
+    .option(
+      '--image <image>',
+      'with --from-cluster: the image of the Pod, which has sh and wget; busybox:1.37 without it',
+    )
     .option('--page <id>', 'print the documentation of this check')
     .option('--kubeconfig <file>', 'without a running agent: the kubeconfig to use')
     .option('--context <context>', 'without a running agent: the context to use')
@@ -66,7 +72,7 @@ export function doctorVerb(context: VerbContext): Command {
       } else if (wish.report !== undefined) {
         const { report } = wish
         context.end(await sayingLinkErrors(context.io, () => writeReport(context, options, { ...wish, report })))
-      } else if (wish.fromCluster !== undefined) await askedFromCluster(context, options, wish.fromCluster)
+      } else if (wish.fromCluster !== undefined) await askedFromCluster(context, options, wish.fromCluster, wish.image)
       else if (wish.fix === undefined) context.end(await examined(context, options, { ...wish, flags }))
       else await fixed(context, options, { ...wish, fix: wish.fix })
     })
@@ -93,13 +99,20 @@ function flagsOf({ kubeconfig, context, namespace, flags }: Given & { readonly f
 }
 
 /** Ctrl-C closes the connection, upon which the agent deletes the Pod. */
-async function askedFromCluster(context: VerbContext, options: unknown, name: string): Promise<void> {
+async function askedFromCluster(
+  context: VerbContext,
+  options: unknown,
+  name: string,
+  given: string | undefined,
+): Promise<void> {
   const { io } = context
   await run(context, options, async (agent, { json }) => {
+    const image = probeImage.optional().safeParse(given)
+    if (!image.success) throw new VerbError(`--image ${image.error.issues[0]?.message ?? 'is no image'}.`)
     const { services } = await agent.snapshot()
     if (io.stderr.isTTY === true)
       io.stderr.write('A Pod in the cluster sends test requests; this takes up to a minute.\n')
-    const found = await agent.query({ name: 'fromCluster', service: serviceNamed(name, services) })
+    const found = await agent.query({ name: 'fromCluster', service: serviceNamed(name, services), image: image.data })
     io.stdout.write(json ? `${JSON.stringify(found)}\n` : `${cleanText(found.says)}\n`)
     return found.isReached ? exitCodes.done : exitCodes.failed
   })

@@ -34,7 +34,6 @@ export const flagKinds: Readonly<Record<SettingKind, FlagKind>> = {
   list: 'string',
   portRange: 'string',
   port: 'int',
-  count: 'int',
   bytes: 'bytes',
   duration: 'duration',
   fraction: 'float',
@@ -50,14 +49,14 @@ export function flagTable(defaults: FlagDefaults): Readonly<Record<string, Flag>
 }
 
 function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: FlagDefaults): [string, Flag][] {
-  const { flag, aliases = [], bare, section, flagTakes, startsAs } = row
+  const { flag, aliases = [], section, flagTakes, startsAs } = row
   const kind = flagKinds[row.kind]
   const more = [row.help, startsAs && `an empty one means ${row.defaultMeans ?? ''}`, flagTakes?.what]
   const help = more.filter((text) => text !== undefined).join('; ')
   const fallback = setting in defaults ? defaults[setting as keyof FlagDefaults] : (startsAs ?? row.default)
   const defaultMeans = startsAs === undefined ? row.defaultMeans : undefined
   return [
-    [flag, { kind, default: asFlagValue(fallback, kind), bare, section, help, defaultMeans, setting }],
+    [flag, { kind, default: asFlagValue(fallback, kind), section, help, defaultMeans, setting }],
     ...aliases.map((alias): [string, Flag] => [
       alias,
       { kind, default: emptyValues[kind], section, help: `another name of --${flag}`, aliasOf: flag },
@@ -67,6 +66,19 @@ function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: Flag
 
 const asFlagValue = (value: SettingRow['default'], kind: FlagKind): FlagValue =>
   typeof value === 'object' ? value.join(',') : (value ?? emptyValues[kind])
+
+const oneTimeout = 'one setting is for all runtimes, --startup-timeout'
+
+type WithoutEffect = readonly [kind: FlagKind, usual: FlagValue, why: string]
+
+/** Flags of the Go agent that change nothing here: what they state is a constant. */
+function withoutEffect(flags: Readonly<Record<string, WithoutEffect>>): Readonly<Record<string, Flag>> {
+  const entries = Object.entries(flags).map(([name, [kind, fallback, why]]): [string, Flag] => [
+    name,
+    { kind, default: fallback, section: 'General', help: `kept for compatibility: ${why}`, notInEffect: why },
+  ])
+  return Object.fromEntries(entries)
+}
 
 /** Actions, other ways to state a setting, and what the Go agent takes and we do not have yet. */
 const otherFlags: Readonly<Record<string, Flag>> = {
@@ -91,6 +103,31 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     help: "the name that LLMKube's agent has for --publish direct",
     setting: 'publish',
   },
+  'llama-server-port': {
+    kind: 'int',
+    default: 0,
+    section: 'Network',
+    help: 'the same as --port-range N-N, which leaves room for only one model server; 0 or less = any free port',
+    setting: 'portRange',
+  },
+  ...withoutEffect({
+    'mlx-server-port': [
+      'int',
+      8_080,
+      'the first mlx-server gets port 8080 if it is free, and --port-range says otherwise',
+    ],
+    'omlx-startup-timeout': ['duration', 120_000, oneTimeout],
+    'vllm-swift-startup-timeout': ['duration', 120_000, oneTimeout],
+    'mlx-server-startup-timeout': ['duration', 120_000, oneTimeout],
+    'tensorfold-startup-timeout': ['duration', 600_000, oneTimeout],
+    'memory-watchdog-interval': ['duration', 10_000, 'memory is checked every 10 s, and every 5 s while it is short'],
+    'apple-power-interval': ['duration', 1_000, 'power is measured every second while somebody views it'],
+    'powermetrics-bin': [
+      'string',
+      '/usr/bin/powermetrics',
+      'the sudo rule names /usr/bin/powermetrics, and no other is run',
+    ],
+  }),
   version: { kind: 'bool', default: false, section: 'General', help: 'print version, git commit and build date' },
 }
 
@@ -101,7 +138,7 @@ Usage:
   metal-agent <verb> …       talk to the running agent; metal-agent help <verb> lists its options
 `
 
-const flagIntro = `Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "="). A DURATION is
+const flagIntro = `Flags take one dash or two, and a value after a space or "=" (a switch only after "="). A DURATION is
 written as 10s, 2m or 1m30s, and BYTES as 512Ki, 20Mi or 1Gi.
 `
 
@@ -141,8 +178,7 @@ const placeholders = {
   ...{ duration: ' DURATION', bytes: ' BYTES' },
 } as const
 
-export const flagUsage = (name: string, { kind, bare }: Flag) =>
-  bare === undefined ? `--${name}${placeholders[kind]}` : `--${name}[=${placeholders[kind].trim()}]`
+export const flagUsage = (name: string, { kind }: Flag) => `--${name}${placeholders[kind]}`
 
 export function defaultText(flag: Flag): string {
   if (flag.aliasOf !== undefined) return ''

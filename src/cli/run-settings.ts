@@ -46,7 +46,11 @@ function settingsFrom(parsed: ParsedFlags, table: FlagTable, cwd: string): Agent
     const isStated = given.has(row.flag) || row.required === true || row.startsAs !== undefined
     return isStated ? settingValue(row, values.get(row.flag) ?? '', cwd) : undefined
   })
-  if (Number(stated.llamaServerPort ?? 0) > 0 && stated.portRange !== undefined) {
+  const onlyPort = Math.max(0, Number(values.get('llama-server-port')))
+  if (onlyPort > 65_535) {
+    throw new FlagError(`--llama-server-port must be a port number from 0 to 65535, not ${onlyPort}.`)
+  }
+  if (onlyPort > 0 && stated.portRange !== undefined) {
     throw new FlagError('--llama-server-port and --port-range contradict each other: give one of them.')
   }
   // Only where it is stated: a port that people chose long ago for something else is no reason not to start.
@@ -57,6 +61,7 @@ function settingsFrom(parsed: ParsedFlags, table: FlagTable, cwd: string): Agent
     ...stated,
     ...(allNamespaces && { namespace: undefined }),
     ...(isDirect && { publish: 'direct' }),
+    ...(onlyPort > 0 && { portRange: { from: onlyPort, to: onlyPort } }),
     givenByFlags: givenByFlags(given, table),
     flagsNotInEffect: notInEffect(parsed, table),
   })
@@ -66,7 +71,7 @@ function settingsFrom(parsed: ParsedFlags, table: FlagTable, cwd: string): Agent
 
 /** An empty value of a setting that may have none stands for none. */
 function settingValue(row: SettingRow, given: FlagValue, cwd: string): unknown {
-  const mayBeNone = row.default === undefined && row.required === undefined && row.bare === undefined
+  const mayBeNone = row.default === undefined && row.required === undefined
   if (mayBeNone && given === emptyValues[flagKinds[row.kind]]) return undefined
   if (typeof given === 'boolean') return given
   if (row.flagTakes?.read) return row.flagTakes.read(given)

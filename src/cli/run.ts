@@ -12,10 +12,9 @@ import { acquireLock, startTimeOf } from '../agent-core/state/lock.ts'
 import { isSelfContained } from '../agent-core/util/embedded.ts'
 import { hasCode } from '../agent-core/util/files.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
-import { LinkError } from '../contract/client.ts'
 import { serviceVariable } from '../installation/service/service-plan.ts'
 import { onceCopied } from '../installation/command-copy.ts'
-import { hostAgent, type HostedAgent, type HostOptions, type HostResult } from '../serve/host-agent.ts'
+import { hostAgent, type HostOptions, type HostResult } from '../serve/host-agent.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
 /** Runs the agent until a signal ends it and answers the exit code. */
@@ -60,7 +59,6 @@ async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform,
     io.stderr.write(`metal-agent: ${result.message}\n`)
     return exitCodes.failed
   }
-  if (settings.uiPort !== undefined) await printWindow(result.hosted, settings.uiPort, io, log)
   const { cause, code, servers } = await ended
   log.info('stopping metal-agent', { cause, servers })
   const isStopped = await result.hosted.stop({ servers })
@@ -93,16 +91,6 @@ async function hostedWhenFree(options: HostOptions, ended: Promise<End>): Promis
     const next = delay(lookMs, undefined, { signal: limit.signal }).catch(() => undefined)
     const end = await Promise.race([ended, next]).finally(() => limit.abort())
     if (end !== undefined) return 'ended'
-  }
-}
-
-/** The URL goes to the terminal alone: it lets its reader use the agent, and logs are kept and sent around. */
-async function printWindow(hosted: HostedAgent, port: number, io: CliIo, log: Logger): Promise<void> {
-  try {
-    io.stdout.write(`${await hosted.openWindow(port)}\n`)
-  } catch (error) {
-    if (!(error instanceof LinkError)) throw error
-    log.warn('no window', { text: error.message })
   }
 }
 
@@ -150,24 +138,26 @@ interface AgentLog {
 /** What a disk answers that may be better later: the agent serves meanwhile, and its log continues when it can. */
 const passing = ['ENOSPC', 'EDQUOT', 'EROFS', 'EIO', 'EMFILE', 'ENFILE']
 
+/** Days of a busy agent's log at the usual detail, and 50 MB at the most. */
+const logFileBounds = { maxBytes: 10 * 1024 ** 2, count: 5 }
+
 /** The agent's own log, on standard error or in the file that is set; otherwise one sentence why that file cannot be used. */
 export async function openAgentLog(
   settings: AgentSettings,
   platform: Platform,
   { stderr }: Pick<CliIo, 'stderr'>,
 ): Promise<AgentLog | { readonly ok: false; readonly message: string }> {
-  const { logFile, logFileBytes, logFileCount, logLevel: level, logFormat: format } = settings
-  if (logFile === undefined) return { ok: true, log: createLog({ level, format }), close: () => Promise.resolve() }
+  const { logFile, logLevel: level } = settings
+  if (logFile === undefined) return { ok: true, log: createLog({ level }), close: () => Promise.resolve() }
   const tell = (message: string): void => void stderr.write(`metal-agent: ${message}\n`)
   const file = new LogFile({
     file: logFile,
-    maxBytes: logFileBytes,
-    count: logFileCount,
+    ...logFileBounds,
     onTrouble: tell,
     onRecovered: (lostLines) => log.warn('lines of the log were lost', { lostLines }),
     onLate: (line) => void stderr.write(line),
   })
-  const log = createLog({ level, format, stream: file })
+  const log = createLog({ level, stream: file })
   const why = problemOf(() => file.open())
   if (why !== undefined && !why.mayPass) {
     return {

@@ -53,7 +53,6 @@ export const fleetMember = z.object({
   host: z.string(),
   isThisOne: z.boolean(),
   version: z.string().optional(),
-  zone: z.string().optional(),
   runtimes: z.array(z.object({ name: z.string(), version: z.string() })),
   budgetBytes: z.number().nonnegative().optional(),
   availableBytes: z.number().nonnegative().optional(),
@@ -67,6 +66,10 @@ export const fleetMember = z.object({
 export type FleetMember = z.infer<typeof fleetMember>
 
 /** How far a Pod got on its way to a service of this machine. */
+const imageMessage = 'must be the name of an image, such as busybox:1.37, of at most 300 characters'
+/** The image of a Pod that is made in the cluster. */
+export const probeImage = z.string({ error: imageMessage }).regex(/^[\w.\-/:@]{1,300}$/, imageMessage)
+
 export const fromClusterView = z.object({
   /** `forbidden`: the Pod may not be made; `pod`: it could not begin. */
   hop: z.enum(['forbidden', 'pod', 'dns', 'endpoints', 'refused', 'timedOut', 'reset', 'status', 'reached']),

@@ -50,20 +50,17 @@ export const supplyView = z.object({
   /** From 0 to 1; absent without a battery. */
   charge: z.number().min(0).max(1).optional(),
   lowPowerMode: z.boolean(),
-  /** Nothing is served until it is on mains again, as a person set it. */
-  isPaused: z.boolean(),
   /** The system is kept from going to sleep, since models work. */
   isKeptAwake: z.boolean(),
 })
 export type SupplyView = z.infer<typeof supplyView>
 
 /** Such as "on battery, 84 %, Low Power Mode". */
-export const supplyLine = ({ source, charge, lowPowerMode, isPaused, isKeptAwake }: SupplyView): string =>
+export const supplyLine = ({ source, charge, lowPowerMode, isKeptAwake }: SupplyView): string =>
   [
     ...(source === undefined ? [] : [source === 'mains' ? 'on mains' : 'on battery']),
     ...(charge === undefined ? [] : [`${Math.round(100 * charge)} %`]),
     ...(lowPowerMode ? ['Low Power Mode'] : []),
-    ...(isPaused ? ['paused until it is on mains'] : []),
     ...(isKeptAwake ? ['kept awake while models work'] : []),
   ].join(', ')
 

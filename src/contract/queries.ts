@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { command, installer, runtimeDeed, serviceRef } from './commands.ts'
-import { diagnosticFile, doctorReport, fleetMember, fromClusterView, unservedView } from './doctor.ts'
+import { diagnosticFile, doctorReport, fleetMember, fromClusterView, probeImage, unservedView } from './doctor.ts'
 import { fitQuery, fitView } from './fit.ts'
 import { logPage, logQuery } from './log.ts'
 import { sizingView } from './memory.ts'
@@ -137,7 +137,7 @@ export const query = z.discriminatedUnion('name', [
   /** What a person may send to whoever is to help them. */
   z.object({ name: z.literal('diagnostics') }),
   /** Makes a Pod in the cluster that asks this service, and deletes it; takes up to a minute. Withdrawn, the Pod is deleted at once. */
-  z.object({ name: z.literal('fromCluster'), service: serviceRef }),
+  z.object({ name: z.literal('fromCluster'), service: serviceRef, image: probeImage.optional() }),
   /** Every Mac that has a Lease beside this one's. */
   z.object({ name: z.literal('fleet') }),
   z.object({ name: z.literal('models') }),
@@ -238,6 +238,11 @@ export const answers = {
 
 export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>
 
-/** Which carriers may ask it, as with commands: a source may name files of this machine, and a page may not find out by it which there are. */
-export const trustOfQuery = (query: Query): EditableRow['trust'] =>
-  query.name === 'fit' && isLocalSource(query.source) ? 'shell' : 'page'
+/**
+ * Which carriers may ask it, as with commands: a source may name files of this machine, and a page may not find out by it which there are;
+ * nor may it have an image run in the cluster.
+ */
+export function trustOfQuery(query: Query): EditableRow['trust'] {
+  if (query.name === 'fromCluster') return query.image === undefined ? 'page' : 'shell'
+  return query.name === 'fit' && isLocalSource(query.source) ? 'shell' : 'page'
+}

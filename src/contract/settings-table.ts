@@ -11,7 +11,6 @@ export type SettingKind =
   | 'list'
   | 'port'
   | 'portRange'
-  | 'count'
   | 'bytes'
   | 'duration'
   | 'fraction'
@@ -43,13 +42,11 @@ export interface SettingRow {
   /** There is no agent without a value; where it runs decides about the default. */
   readonly required?: true
   readonly section: SettingSection
-  /** `first`: what suits depends on the person, so the window shows it before all others. `advanced`: few need it; it is folded away. */
-  readonly prominence?: 'first' | 'advanced'
+  /** What suits depends on the person, so the window shows it before all others. */
+  readonly isFirst?: true
   /** Without dashes. */
   readonly flag: string
   readonly aliases?: readonly string[]
-  /** What the flag means alone; a value then stands only after "=". */
-  readonly bare?: string
   /** A flag of the Go agent keeps what that takes: `what` completes "…; <what>" in the help, `schema` is what `read` makes of it. */
   readonly flagTakes?: {
     readonly what: string
@@ -136,7 +133,7 @@ export const clusterRows = {
     startsAs: 'default',
     defaultMeans: 'all',
     section: 'Cluster',
-    prominence: 'first',
+    isFirst: true,
     flag: 'namespace',
     help: 'namespace whose InferenceServices are watched',
     counts: 'now',
@@ -166,7 +163,6 @@ export const serverRows = {
     schema: absolutePath,
     defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'mlx-lm-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
@@ -177,24 +173,11 @@ export const serverRows = {
     counts: 'nextServer',
     trust: 'shell',
   },
-  mlxLmStartupStallMs: {
-    kind: 'duration',
-    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
-    default: 300_000,
-    section: 'Runtimes',
-    prominence: 'advanced',
-    flag: 'mlx-lm-startup-timeout',
-    flagTakes: zeroMeansDefault,
-    help: 'longest time without progress while mlx-lm loads a model',
-    counts: 'nextServer',
-    trust: 'page',
-  },
   mlxServer: {
     kind: 'executable',
     schema: absolutePath,
     defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'mlx-server-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
@@ -205,24 +188,11 @@ export const serverRows = {
     counts: 'nextServer',
     trust: 'shell',
   },
-  mlxServerStartupStallMs: {
-    kind: 'duration',
-    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
-    default: 120_000,
-    section: 'Runtimes',
-    prominence: 'advanced',
-    flag: 'mlx-server-startup-timeout',
-    flagTakes: zeroMeansDefault,
-    help: 'longest time without progress while mlx-server loads a model',
-    counts: 'nextServer',
-    trust: 'page',
-  },
   vllmSwift: {
     kind: 'executable',
     schema: absolutePath,
     defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'vllm-swift-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
@@ -233,24 +203,11 @@ export const serverRows = {
     counts: 'nextServer',
     trust: 'shell',
   },
-  vllmSwiftStartupStallMs: {
-    kind: 'duration',
-    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
-    default: 120_000,
-    section: 'Runtimes',
-    prominence: 'advanced',
-    flag: 'vllm-swift-startup-timeout',
-    flagTakes: zeroMeansDefault,
-    help: 'longest time without progress while vllm-swift loads a model',
-    counts: 'nextServer',
-    trust: 'page',
-  },
   tensorfold: {
     kind: 'executable',
     schema: absolutePath,
     defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'tensorfold-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
@@ -261,24 +218,11 @@ export const serverRows = {
     counts: 'nextServer',
     trust: 'shell',
   },
-  tensorfoldStartupStallMs: {
-    kind: 'duration',
-    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
-    default: 600_000,
-    section: 'Runtimes',
-    prominence: 'advanced',
-    flag: 'tensorfold-startup-timeout',
-    flagTakes: zeroMeansDefault,
-    help: 'longest time without progress while tensorfold loads a model',
-    counts: 'nextServer',
-    trust: 'page',
-  },
   ollamaBin: {
     kind: 'executable',
     schema: absolutePath,
     defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'ollama-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
@@ -304,7 +248,6 @@ export const serverRows = {
     schema: absolutePath,
     defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'omlx-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
@@ -325,18 +268,6 @@ export const serverRows = {
     counts: 'now',
     trust: 'page',
   },
-  omlxStartupStallMs: {
-    kind: 'duration',
-    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
-    default: 120_000,
-    section: 'Runtimes',
-    prominence: 'advanced',
-    flag: 'omlx-startup-timeout',
-    flagTakes: zeroMeansDefault,
-    help: 'longest time without progress while an oMLX that --omlx-start starts does not answer yet',
-    counts: 'nextServer',
-    trust: 'page',
-  },
   drainLimitMs: {
     kind: 'duration',
     schema: number(0, hourMs, 'must be from 0 to 1h'),
@@ -350,13 +281,12 @@ export const serverRows = {
   startupStallMs: {
     kind: 'duration',
     schema: number(1_000, dayMs, 'must be from 1s to 24h'),
-    default: 120_000,
+    defaultMeans: '2m; mlx-lm 5m, tensorfold 10m',
     section: 'Runtimes',
-    prominence: 'advanced',
-    flag: 'llama-server-startup-timeout',
-    spelled: 'startup-timeout',
+    flag: 'startup-timeout',
+    aliases: ['llama-server-startup-timeout'],
     flagTakes: zeroMeansDefault,
-    help: 'longest time without progress while a model loads',
+    help: 'longest time without progress while a model loads or an oMLX that the agent starts does not answer yet',
     counts: 'nextServer',
     trust: 'page',
   },
@@ -369,8 +299,6 @@ export type ListenMode = (typeof listenModes)[number]
 export const publishModes = ['auto', 'relay', 'direct'] as const
 /** How pods reach a service: at this machine's own address, by LLMKube's relay, or by the one that the cluster knows. */
 export type PublishMode = (typeof publishModes)[number]
-
-const imageMessage = 'must be the name of an image, such as busybox:1.37, of at most 300 characters'
 
 export const publishingRows = {
   listen: {
@@ -397,18 +325,6 @@ export const publishingRows = {
     // It opens models to a network.
     trust: 'shell',
   },
-  probeImage: {
-    kind: 'text',
-    schema: z.string({ error: imageMessage }).regex(/^[\w.\-/:@]{1,300}$/, imageMessage),
-    defaultMeans: 'none, and no Pod is made',
-    section: 'Network',
-    prominence: 'advanced',
-    flag: 'probe-image',
-    help: 'image of the Pod with which metal-agent doctor --from-cluster tests a service from inside the cluster: any that has sh and wget, such as busybox:1.37',
-    counts: 'now',
-    // It runs in the cluster.
-    trust: 'shell',
-  },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
 const endpointMessage = 'must be an http:// or https:// address of at most 1000 characters'
@@ -420,19 +336,9 @@ export const modelRows = {
     default: 0,
     defaultMeans: 'no limit',
     section: 'Models',
-    prominence: 'first',
+    isFirst: true,
     flag: 'download-limit',
     help: 'bytes per second for all downloads together, such as 20Mi',
-    counts: 'now',
-    trust: 'page',
-  },
-  downloadsAtOnce: {
-    kind: 'count',
-    schema: whole(1, 16, 'must be a number from 1 to 16'),
-    default: 2,
-    section: 'Models',
-    flag: 'downloads-at-once',
-    help: 'how many models are downloaded at the same time; the others wait',
     counts: 'now',
     trust: 'page',
   },
@@ -441,7 +347,6 @@ export const modelRows = {
     schema: z.url({ protocol: /^https?$/, error: endpointMessage }).max(1_000, endpointMessage),
     defaultMeans: '$HF_ENDPOINT, then https://huggingface.co',
     section: 'Models',
-    prominence: 'advanced',
     flag: 'hub-endpoint',
     help: 'address of the Hugging Face Hub or of a mirror',
     counts: 'nextDownload',
@@ -462,45 +367,11 @@ export const modelRows = {
     kind: 'path',
     schema: absolutePath,
     section: 'Models',
-    prominence: 'advanced',
     flag: 'ca-file',
     help: 'PEM file of certificate authorities that downloads trust in addition to the usual ones',
     counts: 'nextDownload',
     // The authorities that downloads trust decide which code and models are run.
     trust: 'shell',
-  },
-  diskReserveBytes: {
-    kind: 'bytes',
-    schema: whole(0, 10_000_000_000_000, 'must be from 0 to 10T'),
-    default: 0,
-    defaultMeans: 'the smaller of 2Gi and 1 % of it',
-    section: 'Models',
-    flag: 'disk-reserve',
-    help: 'bytes that downloads leave free on the volume of the model store',
-    counts: 'nextDownload',
-    trust: 'page',
-  },
-  partialKeepMs: {
-    kind: 'duration',
-    schema: number(0, 365 * dayMs, 'must be from 0 to 8760h'),
-    default: 7 * dayMs,
-    section: 'Models',
-    prominence: 'advanced',
-    flag: 'partial-keep',
-    help: 'how long a partial download is kept',
-    counts: 'now',
-    trust: 'page',
-  },
-  refreshEveryMs: {
-    kind: 'duration',
-    schema: number(10_000, 7 * dayMs, 'must be from 10s to 168h'),
-    default: 600_000,
-    section: 'Models',
-    prominence: 'advanced',
-    flag: 'refresh-interval',
-    help: 'how often the agent asks the source of a Model with refreshPolicy OnChange for changes',
-    counts: 'now',
-    trust: 'page',
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
@@ -511,7 +382,7 @@ export const memoryRows = {
     default: 0,
     defaultMeans: 'automatic: 0.67, above 36Gi 0.75, from 128Gi 0.9',
     section: 'Memory',
-    prominence: 'first',
+    isFirst: true,
     flag: 'memory-fraction',
     flagTakes: negativeMeansZero,
     help: 'fraction of memory that models may hold together',
@@ -536,7 +407,6 @@ export const memoryRows = {
     schema: z.enum(['enforce', 'warn'], { error: 'must be enforce or warn' }),
     default: 'enforce',
     section: 'Memory',
-    prominence: 'advanced',
     flag: 'memory-check-mode',
     help: 'what to do with a start whose memory cannot be checked: enforce refuses it, warn allows it',
     counts: 'now',
@@ -547,33 +417,10 @@ export const memoryRows = {
     schema: z.boolean({ error: 'must be true or false' }),
     default: false,
     section: 'Memory',
-    prominence: 'first',
+    isFirst: true,
     flag: 'eviction-enabled',
     spelled: 'eviction',
     help: 'evict the least important model when memory is critically short',
-    counts: 'now',
-    trust: 'page',
-  },
-  evictionShare: {
-    kind: 'fraction',
-    schema: number(0, 1, 'must be a fraction of all memory from 0 to 1'),
-    // The Go agent's friendly-fire guard: less than this in our models, and something else is the cause.
-    default: 0.5,
-    section: 'Memory',
-    prominence: 'advanced',
-    flag: 'eviction-share',
-    help: 'fraction of memory that models must hold before one of them is evicted',
-    counts: 'now',
-    trust: 'page',
-  },
-  comeBackMs: {
-    kind: 'duration',
-    schema: number(1_000, dayMs, 'must be from 1s to 24h'),
-    default: 120_000,
-    section: 'Memory',
-    prominence: 'advanced',
-    flag: 'come-back-after',
-    help: 'how long memory pressure must have been normal before an evicted model comes back',
     counts: 'now',
     trust: 'page',
   },
@@ -588,7 +435,7 @@ export const powerRows = {
     schema: z.enum(sleepPolicies, { error: 'must be never, while-serving or while-loaded' }),
     default: 'while-serving',
     section: 'Power',
-    prominence: 'first',
+    isFirst: true,
     flag: 'sleep-policy',
     help: 'keep this machine awake on mains: never, while-serving (while models load or answer), or while-loaded (while one is in memory)',
     counts: 'now',
@@ -604,16 +451,6 @@ export const powerRows = {
     counts: 'now',
     trust: 'page',
   },
-  pauseOnBattery: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
-    section: 'Power',
-    flag: 'pause-on-battery',
-    help: 'pause while this machine runs on battery: publish nothing and start nothing; models stay in memory',
-    counts: 'now',
-    trust: 'page',
-  },
   applePowerEnabled: {
     kind: 'switch',
     schema: z.boolean({ error: 'must be true or false' }),
@@ -624,18 +461,6 @@ export const powerRows = {
     counts: 'now',
     // It has root run a program, though none that it chooses.
     trust: 'shell',
-  },
-  applePowerIntervalMs: {
-    kind: 'duration',
-    schema: number(1, hourMs, 'must be from 1ms to 1h'),
-    default: 1_000,
-    section: 'Power',
-    prominence: 'advanced',
-    flag: 'apple-power-interval',
-    flagTakes: zeroMeansDefault,
-    help: 'how often power is measured: 500ms, 1s, 2s, 5s or 10s; any other value is rounded up to one of these',
-    counts: 'now',
-    trust: 'page',
   },
   powerSource: {
     kind: 'choice',
@@ -648,22 +473,6 @@ export const powerRows = {
     // It chooses which program is run, and whether root runs it.
     trust: 'shell',
   },
-  macmon: {
-    kind: 'executable',
-    schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
-    section: 'Power',
-    prominence: 'advanced',
-    flag: 'macmon-bin',
-    flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
-      why: 'so does --llama-server',
-      schema: nonEmpty,
-    },
-    help: 'path of the macmon binary',
-    counts: 'now',
-    trust: 'shell',
-  },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
 /** As the Go agent reads `--log-level`: whatever it does not know means info. */
@@ -674,37 +483,11 @@ export function parseLogLevel(text: string): 'debug' | 'info' | 'warn' | 'error'
 }
 
 export const agentRows = {
-  serverLogBytes: {
-    kind: 'bytes',
-    schema: z
-      .int({ error: 'must be from 64Ki to 10Gi' })
-      .min(65_536, 'must be at least 64Ki')
-      .max(10_737_418_240, 'must be at most 10Gi'),
-    default: 20_971_520,
-    section: 'General',
-    prominence: 'advanced',
-    flag: 'server-log-size',
-    help: "bytes that each file of a server's log may have, such as 512Ki or 1Gi",
-    counts: 'nextAgent',
-    trust: 'page',
-  },
-  serverLogFiles: {
-    kind: 'count',
-    schema: whole(0, 100, 'must be a number from 0 to 100'),
-    default: 3,
-    section: 'General',
-    prominence: 'advanced',
-    flag: 'server-log-count',
-    help: "how many older files of a server's log are kept",
-    counts: 'nextAgent',
-    trust: 'page',
-  },
   logLevel: {
     kind: 'choice',
     schema: z.enum(['debug', 'info', 'warn', 'error'], { error: 'must be debug, info, warn or error' }),
     default: 'info',
     section: 'General',
-    prominence: 'advanced',
     flag: 'log-level',
     flagTakes: { what: 'anything else means info', why: 'so does the Go agent', read: parseLogLevel },
     help: "detail of the agent's own log: debug, info, warn or error",

@@ -13,8 +13,6 @@ import {
 export const startSettingNames = [
   'context',
   'inferenceServiceAllowlist',
-  'leaseNamespace',
-  'zone',
   'modelStore',
   'allowedModelRoots',
   'allowedDownloadHosts',
@@ -23,27 +21,19 @@ export const startSettingNames = [
   'runtimes',
   'allowUnsafeExtraArgs',
   'allowedEnv',
-  'llamaServerPort',
-  'mlxServerPort',
   'ollamaPort',
   'omlxPort',
   'portRange',
-  'memoryWatchdogIntervalMs',
   'memoryPressureWarning',
   'memoryPressureCritical',
   'hostIp',
-  'powermetrics',
   'port',
   'clientPort',
   'ingressPort',
-  'uiPort',
   'metricsAddress',
   'metricsTokenFile',
   'stateDir',
   'logFile',
-  'logFileBytes',
-  'logFileCount',
-  'logFormat',
 ] as const
 export type StartSettingName = (typeof startSettingNames)[number]
 
@@ -61,8 +51,6 @@ const shown = z.string().max(maxShownBytes)
 export const startSettingView = z.object({
   name: z.enum(startSettingNames),
   section: z.enum(settingSections),
-  /** Few need it. */
-  isAdvanced: z.boolean(),
   /** As people write it; empty where there is none. */
   value: shown,
   from: settingOrigin,
@@ -83,8 +71,6 @@ export type ProgramSetting =
 /** The settings by which a person has the agent start a daemon. */
 export const daemonStartSettings = ['ollamaStart', 'omlxStart'] as const satisfies readonly SettingName[]
 export type DaemonStartSetting = (typeof daemonStartSettings)[number]
-/** The settings that say how long the start of a runtime may go without progress. */
-export type StallSetting = 'startupStallMs' | Extract<SettingName, `${string}StartupStallMs`>
 
 /** The name of a setting whose change takes effect at once. */
 export type ImmediateSetting = {
@@ -161,7 +147,6 @@ interface Reader {
 const readers: Readonly<Partial<Record<SettingKind, Reader>>> = {
   duration: { wants: 'a duration such as 30s or 2m', read: parseDuration },
   bytes: { wants: 'a number of bytes such as 20Mi', read: parseByteCount },
-  count: { wants: 'a whole number', read: (text) => (/^\d+$/.test(text) ? Number(text) : undefined) },
   fraction: {
     wants: 'a fraction such as 0.75',
     read: (text) => (/^(?:\d+(?:\.\d+)?|\.\d+)$/.test(text) ? Number(text) : undefined),

@@ -288,7 +288,7 @@ function openAppLog(stateDir: string, level: LogLevel) {
   log.transports.file.maxSize = maxBytes
   log.transports.file.format = '{text}'
   log.transports.file.writeOptions = { flag: 'a', mode: 0o600, encoding: 'utf8' }
-  return createLog({ level, format: 'json', stream: { write: (line) => log.info(line.trimEnd()) } })
+  return createLog({ level, stream: { write: (line) => log.info(line.trimEnd()) } })
 }
 
 interface AppMenuOptions {

@@ -1,5 +1,5 @@
 import { parseByteCount } from '../contract/format.ts'
-import { type SettingSection, settingSections } from '../contract/settings-table.ts'
+import type { SettingSection } from '../contract/settings-table.ts'
 import {
   editableRow,
   formatSetting,
@@ -132,36 +132,22 @@ type Placed = Pick<SettingView, 'name'> | StartSettingView
 
 export const isOfStart = (setting: Placed): setting is StartSettingView => 'section' in setting
 
-/** The last one has what few need of all the others. */
-export const settingPages = [...settingSections, 'Advanced'] as const
-export type SettingPage = (typeof settingPages)[number]
-
 /** What a page has beside rows of the table. A link leads to its element by this id. */
 const partPages = {
   ...{ app: 'General', updates: 'General', uninstall: 'General' },
   ...{ contexts: 'Cluster', hostAddress: 'Network', foundRuntimes: 'Runtimes', hubToken: 'Models', powerRule: 'Power' },
-} as const satisfies Readonly<Record<string, SettingPage>>
+} as const satisfies Readonly<Record<string, SettingSection>>
 export type SettingPart = keyof typeof partPages
 export const settingParts = Object.keys(partPages) as SettingPart[]
 
-export const sectionOf = (setting: Placed): SettingSection =>
+export const pageOf = (setting: Placed): SettingSection =>
   isOfStart(setting) ? setting.section : editableRow(setting.name).section
 
-const prominenceOf = (setting: Placed) =>
-  isOfStart(setting) ? setting.isAdvanced && 'advanced' : editableRow(setting.name).prominence
-
-export const isFirst = (setting: Placed): boolean => prominenceOf(setting) === 'first'
-export const isAdvanced = (setting: Placed): boolean => prominenceOf(setting) === 'advanced'
-
-export const pageOf = (setting: Placed): SettingPage => (isAdvanced(setting) ? 'Advanced' : sectionOf(setting))
-
-/** The folded group of a section on the page of what few need. */
-export const advancedId = (section: SettingSection) => `advanced-${section}`
+export const isFirst = (setting: Placed): boolean => !isOfStart(setting) && editableRow(setting.name).isFirst === true
 
 /** The page that has the element of this id; undefined where none has it, or not yet. */
-export function pageOfId(id: string, settings: readonly AnySetting[]): SettingPage | undefined {
+export function pageOfId(id: string, settings: readonly AnySetting[]): SettingSection | undefined {
   if (id in partPages) return partPages[id as SettingPart]
-  if (settingSections.some((section) => advancedId(section) === id)) return 'Advanced'
   const setting = settings.find(({ name }) => name === id)
   return setting && pageOf(setting)
 }

@@ -8,7 +8,8 @@ import { type AgentSnapshot, mirrored } from '../contract/snapshot.ts'
 import { type Addition, additionRequests, emptyAddition } from './addition.ts'
 import { type PowerSample, withPower } from './gauges.ts'
 import { AgentConnection, type Connection } from './link/connection.ts'
-import type { Draft, SettingPage } from './settings-draft.ts'
+import type { SettingSection } from '../contract/settings-table.ts'
+import type { Draft } from './settings-draft.ts'
 
 /** A command to the agent about one thing, and its result. */
 export type Request = {
@@ -42,7 +43,7 @@ interface WindowState {
   readonly addition: Addition
   /** Unsaved changes of the settings, kept while another view is shown. */
   readonly draft: Draft
-  readonly settingPage: SettingPage
+  readonly settingPage: SettingSection
   /** Id of the setting, or of another part of the settings, that a person is being led to. */
   readonly goal: string | undefined
   /** Filter of the activity, kept while another view is shown. */
@@ -66,7 +67,7 @@ interface WindowState {
   readonly ask: (about: string, command: CommandInput, options?: AskOptions) => Promise<boolean>
   readonly dismiss: (about: string) => void
   readonly write: (change: (draft: Draft) => Draft) => void
-  readonly turnSettings: (page: SettingPage) => void
+  readonly turnSettings: (page: SettingSection) => void
   /** Turns to the page of the settings that has it, and takes the focus there. */
   readonly leadTo: (id: string) => void
   readonly filterHistory: (change: Partial<HistoryFilter>) => void

@@ -53,8 +53,7 @@ const sentences = {
     '<folder>/bin/llama-server was given as llama-server (--llama-server), but there is no such file: correct the path.',
   binaryNotExecutable:
     '<folder>/bin/llama-server was given as llama-server (--llama-server), but it is not executable by this user: correct the path.',
-  portTaken:
-    'Port <port> (--llama-server-port or --port-range) is taken by process <pid> (<command>): stop it, or choose another port.',
+  portTaken: 'Port <port> (--port-range) is taken by process <pid> (<command>): stop it, or choose another port.',
   exitsAtStart:
     'sample-server.cjs exited with code 1 while starting: error: unknown model architecture: "banana". This llama-server does not know this kind of model: upgrade llama.cpp, or choose another model.',
   diskFull:

@@ -213,24 +213,21 @@ test('metal-agent why tells for each InferenceService of the cluster why it is n
   ])
 })
 
-test('a Pod of the image that a person sets asks a service that is served, and none is made where none is set', async () => {
+test('a Pod asks a service that is served, of the image that a person names', async () => {
   await using world = await AgentWorld.open(api().connection)
   const agent = await world.startAgent({ settings: { hostIp: undefined } })
   await world.applyModel('tiny')
   await world.applyService('tiny')
   await agent.untilReady('tiny')
   const service = { namespace: world.namespace, name: 'tiny' }
-  const ask = () => agent.agent.query({ name: 'fromCluster', service }) as Promise<Answer<'fromCluster'>>
-  await expect(ask()).rejects.toThrow(/^No image is set .*probe-image busybox/)
-  expect(await agent.command({ name: 'updateSettings', settings: { probeImage: 'busybox:1.37' } })).toMatchObject({
-    outcome: 'done',
-  })
-  const answer = ask()
+  const image = 'registry.lan:5000/busybox:1.37'
+  const answer = agent.agent.query({ name: 'fromCluster', service, image }) as Promise<Answer<'fromCluster'>>
   const pods = { apiVersion: 'v1', kind: 'Pod' }
   const pod = await eventually(async () => (await world.admin.list(pods))[0])
+  expect(JSON.stringify(pod)).toContain(`"image":"${image}"`)
   const message = 'service 0 fine\naddress 0 fine\n'
   const state = { terminated: { exitCode: 0, message } }
-  const container = { name: 'probe', image: 'busybox:1.37', imageID: '', ready: false, restartCount: 0, state }
+  const container = { name: 'probe', image, imageID: '', ready: false, restartCount: 0, state }
   const status = { phase: 'Succeeded', containerStatuses: [container] }
   await world.admin.patch({ ...pods, metadata: { name: pod.metadata.name } }, { status }, 'status')
   expect(await answer).toMatchObject({ isReached: true, says: expect.stringContaining('reached tiny.') as string })

@@ -148,7 +148,7 @@ test('beside what runs it says what must leave memory, or what the budget must b
   const { totalBytes } = await fitted(alone, { source: 'hf://org/one' })
   await alone.stop()
   at.memory.totalBytes = 8 * gib
-  const agent = await at.start({ memoryBudgetBytes: Math.ceil(totalBytes * 1.5), memoryWatchdogIntervalMs: 0 })
+  const agent = await at.start({ memoryBudgetBytes: Math.ceil(totalBytes * 1.5) })
   const service = { namespace: at.world.namespace, name: 'one' }
   await run(agent, { name: 'applyModel', application: { ...service, source: 'hf://org/one' } })
   await agent.untilReady('one')

@@ -1,13 +1,9 @@
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { rename, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
-import { eventually } from '../support/eventually.ts'
-import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-
-const size = 65_536
 
 test("the agent's log goes to its file, which others may rename, and a second agent with it is refused", async () => {
   await using folder = await temporaryFolder()
@@ -48,28 +44,6 @@ test.each([
   expect((await agent.exited).code).toBeGreaterThan(0)
   expect(agent.stderr).toMatch(sentence)
 })
-
-test('a cluster that refuses every write of hundreds of services fills no more than size times count', async () => {
-  await using sim = await KubeSim.start()
-  sim.faults.add({ on: { verb: ['patch', 'update', 'create'] }, times: Infinity, fault: { kind: 'status', code: 403 } })
-  const name = (number: number): string => `${'service-with-a-long-name-'.repeat(2)}${number}`
-  for (let number = 0; number < 300; number++) {
-    const metadata = { name: name(number), namespace: 'default' }
-    sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: `missing-${number}` } })
-  }
-  await using folder = await temporaryFolder()
-  const file = path.join(folder.dir, 'agent.log')
-  const args = [`--log-file=${file}`, '--log-file-size=64Ki', '--log-file-count=2', '--log-level=debug']
-  await using agent = await AgentProcess.start({ kubeconfig: sim.kubeconfig(), args })
-  await eventually(() => existsSync(`${file}.1`) && statSync(file).size > size / 2, { what: 'files to be renamed' })
-  await agent.stop()
-  expect(existsSync(`${file}.2`)).toBe(false)
-  for (const one of [file, `${file}.1`]) expect(statSync(one).size).toBeLessThanOrEqual(size)
-  const times = [`${file}.1`, file].flatMap(linesOf).map(({ ts }) => ts)
-  expect(times).toEqual(times.toSorted())
-})
-
-const apiVersion = 'inference.llmkube.dev/v1alpha1'
 
 /** Throws where a line is torn. */
 const linesOf = (file: string): { readonly ts: string; readonly msg: string }[] =>

@@ -37,8 +37,8 @@ describe('memory', () => {
 
   test('that has room for one of two models lets the second wait and says why, and start at once when the first is gone', async () => {
     await using world = await open()
-    // It is never looked at again by the clock.
-    const { agent, ...first } = await world.serving('first', { settings: { ...forOne, memoryWatchdogIntervalMs: 0 } })
+    // It is not looked at again by the clock.
+    const { agent, ...first } = await world.serving('first', { settings: forOne, memoryTrial: { everyMs: 3_600_000 } })
     await world.apply('second')
     const waiting = await agent.until('second', ({ reason }) => reason === 'InsufficientMemory')
     expect(waiting).toMatchObject({
@@ -92,18 +92,6 @@ describe('memory', () => {
     const set = { name: 'updateSettings', settings: { memoryCheckMode: 'warn' } } as const
     await agent.command(set)
     await agent.untilReady('tiny')
-  })
-
-  test('is looked at when a start asks, where it never is by the clock', async () => {
-    await using world = await open()
-    const memory = new StatedMemory()
-    memory.totalBytes = 1.5 * gib
-    memory.availableBytes = 1.4 * gib
-    const agent = await world.startAgent({ memory, settings: { memoryFraction: 1, memoryWatchdogIntervalMs: 0 } })
-    memory.availableBytes = 0.4 * gib
-    await world.apply('tiny')
-    const { message } = await agent.until('tiny', ({ reason }) => reason === 'InsufficientMemory')
-    expect(message).toContain('429 MB really available')
   })
 
   test('keeps a changed server that would fit nowhere from replacing the one that serves', async () => {
@@ -165,14 +153,12 @@ describe('memory', () => {
     memory.availableBytes = 1.4 * gib
     const settings = {
       memoryFraction: 1,
-      memoryWatchdogIntervalMs: 100,
       evictionEnabled: true,
-      evictionShare: 0.2,
-      comeBackMs: 1_000,
     }
     const { agent, ...keeper } = await world.serving('keeper', {
       memory,
       settings,
+      memoryTrial: { everyMs: 100, evictionShare: 0.2, comeBackMs: 1_000 },
       memoryClock: () => 20 * performance.now(),
       script: { takeMiB: 250 },
     })
@@ -212,7 +198,7 @@ describe('memory', () => {
 
   test('is given up by a person’s word until they take it back, over restarts of the agent, and never by what they protect', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ settings: { comeBackMs: 1_000 } })
+    const agent = await world.startAgent({ memoryTrial: { comeBackMs: 1_000 } })
     await world.apply('tiny')
     await world.apply('other')
     const { pid } = await agent.untilReady('tiny')
@@ -224,7 +210,7 @@ describe('memory', () => {
     await untilGone(pid)
     await agent.leave()
 
-    const next = await world.startAgent({ settings: { comeBackMs: 1_000 } })
+    const next = await world.startAgent({ memoryTrial: { comeBackMs: 1_000 } })
     await next.untilReady('other')
     const held = await next.until('tiny', 'stopped')
     expect([held.hold?.by, next.view('other')?.memory?.isProtected]).toEqual(['person', true])
@@ -238,8 +224,8 @@ test('that was short brings back what it evicted, but for what a person then sto
   await using world = await AgentWorld.open(sim.connection())
   const memory = new StatedMemory()
   memory.kernelLevel = 'critical'
-  const settings = { memoryWatchdogIntervalMs: 100, comeBackMs: 1_000 }
-  const options = { memory, settings, memoryClock: () => 20 * performance.now() }
+  const memoryTrial = { everyMs: 100, comeBackMs: 1_000 }
+  const options = { memory, memoryTrial, memoryClock: () => 20 * performance.now() }
   const names = ['stopped', 'evicted', 'spare']
   const since = new Date().toISOString()
   const absences = names.map(async (name) => {

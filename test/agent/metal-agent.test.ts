@@ -239,21 +239,6 @@ describe.concurrent('what operators rely on', () => {
     })
   })
 
-  test('--log-format text writes for people', async () => {
-    await using agent = await AgentProcess.start({ args: ['--log-format', 'text'] })
-    await agent.snapshotWhenUp()
-    await agent.stop()
-    const lines = agent.stderr.trimEnd().split('\n')
-    expect(lines.map((line) => line.replace(/^\S+Z /, '<time> '))).toEqual(
-      expect.arrayContaining([
-        expect.stringMatching(/^<time> INFO {2}starting metal-agent version=\d+\.\d+\.\d+ stateDir=/),
-        expect.stringMatching(/^<time> ERROR no cluster reason="There is no kubeconfig at /),
-        '<time> INFO  stopped metal-agent',
-      ]),
-    )
-    expect(lines.filter((line) => !/^\S+Z (INFO|WARN|ERROR|DEBUG) /.test(line))).toEqual([])
-  })
-
   test('no secret reaches the log, the snapshot or an Event, whatever the log level', async () => {
     await using world = await serving(
       { source: ({ origin }) => `${origin.replace('//', '//reader:passw0rd@')}/tiny.gguf?token=s1gned&sig=s1gned2` },

@@ -37,17 +37,13 @@ describe('an agent that is a process', () => {
     await using world = await AgentWorld.open(controlPlane.connection)
     const file = await writeKubeconfig(path.join(world.folder, 'kubeconfig'), controlPlane.connection)
     const kubeconfig = await readFile(file, 'utf8')
-    const leases = await world.createNamespace()
     const start = (folder: string) =>
       AgentProcess.start({
         ...{ folder: path.join(world.folder, folder), kubeconfig },
-        args: [
-          ...['--namespace', world.namespace, '--lease-namespace', leases, '--zone', 'office'],
-          ...['--llama-server', sampleServerPath],
-        ],
+        args: [...['--namespace', world.namespace], ...['--llama-server', sampleServerPath]],
       })
     const name = leaseNameOf(hostname())
-    const lease = () => leaseIn(world, name, leases)
+    const lease = () => leaseIn(world, name, world.namespace)
     const renewedAfter = (before: string) =>
       eventually(async () => {
         const found = await lease()
@@ -59,12 +55,11 @@ describe('an agent that is a process', () => {
     await killed.service('tiny', 'ready')
     const first = await renewedAfter('')
     const { host, cluster } = await killed.snapshot()
-    expect(cluster.lease).toEqual({ namespace: leases, name })
+    expect(cluster.lease).toEqual({ namespace: world.namespace, name })
     expect(first).toMatchObject({
       metadata: {
         annotations: {
           'metalbar.dev/host': host.displayName,
-          'metalbar.dev/zone': 'office',
           'metalbar.dev/runtimes': expect.stringContaining(
             '{"name":"llama-server","version":"0 (sample)","formats":["gguf"]}',
           ) as unknown,
@@ -87,7 +82,9 @@ describe('an agent that is a process', () => {
     await using namesake = await start('second')
     const told = await namesake.shows((snapshot) => aboutLease(snapshot).length > 0 && snapshot, 'a notice')
     expect(aboutLease(told)).toEqual([
-      expect.stringContaining(`The Lease ${leases}/${name} is held by another agent, ${host.nodeId}: give one of`),
+      expect.stringContaining(
+        `The Lease ${world.namespace}/${name} is held by another agent, ${host.nodeId}: give one of`,
+      ),
     ])
     await namesake.run('shutdown')
     await namesake.exited

@@ -80,7 +80,6 @@ test('macmon measures instead from the moment a person says so, and sudo is not 
   await it.standIns.mode('asks')
   await eventually(async () => (status(await it.run('status')) ?? '').includes('metal-agent power install'))
   const asked = await it.standIns.calls()
-  await it.run('settings', 'set', 'macmon-bin', it.standIns.macmon)
   expect(await it.run('settings', 'set', 'power-source', 'macmon')).toMatch(/takes effect at once/)
   await it.standIns.mode('measures')
   await eventually(async () => status(await it.run('status')) === inWatts.replace('powermetrics', 'macmon'))
@@ -92,7 +91,7 @@ test('macmon measures instead from the moment a person says so, and sudo is not 
 test.skipIf(process.platform !== 'linux')(
   'on Linux an agent with the flags of the Go agent says that there is none',
   async () => {
-    await using agent = await AgentProcess.start({ args: ['--apple-power-enabled', '--apple-power-interval=2s'] })
+    await using agent = await AgentProcess.start({ args: ['--apple-power-enabled'] })
     const { power, notices } = await agent.snapshotWhenUp()
     const message = 'Power is not measured on Linux: it is read from powermetrics, which only macOS has.'
     expect(power).toEqual({ state: 'unavailable', message, source: 'powermetrics' })
@@ -122,7 +121,10 @@ async function poweredAgent(given: Partial<AgentSettings> = {}) {
     env: {},
     temporaryDir: tmpdir(),
     windowFolder: folder.dir,
-    powerTrial: { platform: 'darwin', commands: standIns.commands },
+    powerTrial: {
+      ...{ platform: 'darwin', commands: standIns.commands },
+      findMacmon: () => Promise.resolve({ kind: 'found', path: standIns.macmon }),
+    },
   })
   if (!result.ok) throw new Error(result.message)
   const stop = () => result.hosted.stop()

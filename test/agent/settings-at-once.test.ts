@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { answers } from '../../src/contract/queries.ts'
@@ -19,7 +19,6 @@ import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
 
 const mib = 1024 ** 2
 const gib = 1024 * mib
-const dayMs = 24 * 3_600_000
 
 /** While memory is short the agent looks at it every five seconds: what happens sooner comes from the change of the setting. */
 const atOnceMs = 4_000
@@ -32,8 +31,6 @@ interface Scene extends AsyncDisposable {
   /** The clock by which memory pressure comes and goes: it runs sixty times as fast. */
   readonly now: () => number
   readonly set: (settings: SettingsPatch) => Promise<void>
-  /** As it was set last. */
-  comeBackMs: number | null
 }
 
 let scene: Scene
@@ -45,8 +42,7 @@ afterAll(async () => scene[Symbol.asyncDispose]())
 afterEach(async () => {
   await scene.set({
     ...{ sleepPolicy: null, memoryFraction: null, memoryBudgetBytes: null },
-    ...{ evictionEnabled: null, evictionShare: null, comeBackMs: null, partialKeepMs: null },
-    ...{ applePowerEnabled: null, applePowerIntervalMs: null, powerSource: null, macmon: null },
+    ...{ evictionEnabled: null, applePowerEnabled: null, powerSource: null },
   })
   await eventually(async () => (await scene.standIns.living()) === 0, { what: 'the end of what measured' })
 })
@@ -84,11 +80,6 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     await eventually(() => agent.snapshot.notices.every((notice) => !notice.startsWith('No relay of the cluster')))
   },
 
-  probeImage: {
-    file: 'doctor.test.ts',
-    title: 'a Pod of the image that a person sets asks a service that is served, and none is made where none is set',
-  },
-
   namespace: {
     file: 'cluster-settings.test.ts',
     title: 'another namespace is served at once, after what runs for the first came down, and after a restart too',
@@ -109,34 +100,9 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     title:
       'an Ollama that the agent starts serves again after a crash, outlives the agent, is ended when it is switched off, and with the agent',
   },
-  downloadsAtOnce: {
-    file: 'models.test.ts',
-    title: 'how many download at once, how fast, and how often sources are asked count at once',
-  },
   downloadBytesPerSecond: {
     file: 'models.test.ts',
-    title: 'how many download at once, how fast, and how often sources are asked count at once',
-  },
-  refreshEveryMs: {
-    file: 'models.test.ts',
-    title: 'how many download at once, how fast, and how often sources are asked count at once',
-  },
-  partialKeepMs: async () => {
-    const { agent, set } = scene
-    const partial = join(agent.stateDir, 'models/.metalbar/partials', `sha-${'a'.repeat(64)}`)
-    const note = `${partial}.metalbar.note.json`
-    await mkdir(dirname(partial), { recursive: true })
-    await writeFile(partial, 'the first bytes')
-    await writeFile(note, JSON.stringify({ source: 'https://models.example/x.gguf', model: 'nobodys' }))
-    const twoDaysAgo = new Date(Date.now() - 2 * dayMs)
-    for (const file of [partial, note]) await utimes(file, twoDaysAgo, twoDaysAgo)
-    const prunable = async () => {
-      const { models } = answers.models.parse(await agent.agent.query({ name: 'models' }))
-      return models.find(({ state }) => state === 'partial')?.prunable
-    }
-    expect(await prunable()).toBeUndefined()
-    await set({ partialKeepMs: dayMs })
-    expect(await prunable()).toBe('a partial download that was not continued for 2 days')
+    title: 'how fast models download counts at once',
   },
 
   memoryFraction: async () => {
@@ -158,7 +124,6 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
   evictionEnabled: async () => {
     const { agent, set } = scene
     await agent.untilReady('spare')
-    await set({ evictionShare: 0 })
     await short()
     await untilSpared()
     await set({ evictionEnabled: true })
@@ -166,65 +131,22 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     await calm()
     await broughtBack()
   },
-  evictionShare: async () => {
-    const { agent, set } = scene
-    await agent.untilReady('spare')
-    await set({ evictionEnabled: true, evictionShare: 1 })
-    await short()
-    await untilSpared()
-    await set({ evictionShare: 0 })
-    await untilEvicted()
-    await calm()
-    await broughtBack()
-  },
-  comeBackMs: async () => {
-    const { agent, set } = scene
-    const { pid } = await agent.untilReady('spare')
-    await set({ evictionEnabled: true, evictionShare: 0, comeBackMs: dayMs })
-    await short()
-    await look()
-    await eventually(() => agent.view('spare')?.hold !== undefined)
-    await calm()
-    const calmAt = scene.now()
-    // The longest that it can be after so many evictions in a row.
-    await eventually(() => scene.now() - calmAt > 60_000)
-    expect(agent.view('spare')?.hold).toMatchObject({ by: 'pressure' })
-    await set({ comeBackMs: 1_000 })
-    await agent.untilReadyAgain('spare', pid)
-  },
 
-  pauseOnBattery: {
-    file: 'supply.test.ts',
-    title: 'on battery the node pauses where a person set it so, shows why, and serves again on mains',
-  },
   applePowerEnabled: async () => {
     // Nobody looks.
     expect(await newCalls(() => scene.set({ applePowerEnabled: true }))).toEqual([powermetrics(10_000)])
     await scene.set({ applePowerEnabled: false })
     await eventually(async () => (await scene.standIns.living()) === 0, { what: 'the end of powermetrics' })
   },
-  applePowerIntervalMs: async () => {
-    using _ = openWindow()
-    await newCalls(() => scene.set({ applePowerEnabled: true }))
-    expect(await newCalls(() => scene.set({ applePowerIntervalMs: 5_000 }))).toEqual([powermetrics(5_000)])
-  },
   powerSource: async () => {
     using _ = openWindow()
-    await newCalls(() => scene.set({ applePowerEnabled: true, macmon: scene.standIns.macmon }))
+    await newCalls(() => scene.set({ applePowerEnabled: true }))
     expect(await newCalls(() => scene.set({ powerSource: 'macmon' }))).toEqual(['macmon -i 1000 pipe'])
-  },
-  macmon: async () => {
-    using _ = openWindow()
-    const { macmon } = scene.standIns
-    const other = join(dirname(macmon), 'other-macmon')
-    await symlink(macmon, other)
-    await newCalls(() => scene.set({ applePowerEnabled: true, powerSource: 'macmon', macmon }))
-    expect(await newCalls(() => scene.set({ macmon: other }))).toEqual(['macmon -i 1000 pipe'])
   },
 
   logLevel: async () => {
     await using world = await servingWorld()
-    const args = ['--log-format=json', '--allow-unsafe-extra-args', '--llama-server', sampleServerPath]
+    const args = ['--allow-unsafe-extra-args', '--llama-server', sampleServerPath]
     await using agent = await AgentProcess.start({ kubeconfig: world.sim.kubeconfig(), args })
     world.apply('first')
     await agent.service('first', 'ready')
@@ -257,17 +179,20 @@ async function opened(): Promise<Scene> {
   const agent = await world.startAgent({
     memory,
     memoryClock: now,
-    settings: { memoryWatchdogIntervalMs: 3_600_000, sleepPolicy: 'never' },
-    powerTrial: { platform: 'darwin', commands: standIns.commands, lookMs: 50, stallMs: 60_000 },
+    settings: { sleepPolicy: 'never' },
+    memoryTrial: { everyMs: 3_600_000, evictionShare: 0 },
+    powerTrial: {
+      ...{ platform: 'darwin', commands: standIns.commands, lookMs: 50, stallMs: 60_000 },
+      findMacmon: () => Promise.resolve({ kind: 'found', path: standIns.macmon }),
+    },
   })
   await world.apply('keeper', { script: { tokenMs: 50 } })
   await world.apply('spare', { spec: { priority: 'low' } })
   for (const name of ['keeper', 'spare']) await agent.untilReady(name)
   const kept = parts.move()
   const stated: Scene = {
-    ...{ agent, memory, standIns, now, comeBackMs: null },
+    ...{ agent, memory, standIns, now },
     set: async (settings) => {
-      if (settings.comeBackMs !== undefined) stated.comeBackMs = settings.comeBackMs
       expect(await agent.command({ name: 'updateSettings', settings })).toMatchObject({ outcome: 'done' })
     },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
@@ -275,8 +200,8 @@ async function opened(): Promise<Scene> {
   return stated
 }
 
-/** Has memory looked at, by a setting that stays as it is. */
-const look = () => scene.set({ comeBackMs: scene.comeBackMs })
+/** Has memory looked at, by a setting that is at its default here or no longer needed. */
+const look = () => scene.set({ evictionEnabled: null })
 
 /** Memory is critically short, and has been for long enough that something has to go. */
 async function short(): Promise<void> {

@@ -151,7 +151,7 @@ describe('a changed specification', () => {
     await first.stop()
     await world.deleteService('scout')
     const { agent, ...before } = await world.serving('tiny', {
-      settings: { llamaServerPort: port },
+      settings: { portRange: { from: port, to: port } },
       script: { tokenMs: 200 },
     })
     const stream = completion(before.port, 10)

@@ -143,11 +143,11 @@ test('history, settings, contexts and addresses are told as tables and as JSON',
   expect(shown.settings).toMatchObject([{ name: 'drainLimitMs', value: 5_000, from: 'person' }])
   expect(await agent.run('settings', 'get')).toEqual(done(saying(/^drain-timeout +5s +set here/m)))
   expect(await agent.run('settings', 'list')).toEqual(
-    done(saying(/^log-format +\S+ +(default|command line) .*takes effect at the next start of the agent\.$/m)),
+    done(saying(/^client-port +\S+ +(default|command line) .*takes effect at the next start of the agent\.$/m)),
   )
-  expect(await agent.run('settings', 'set', 'log-format', 'json')).toMatchObject({
+  expect(await agent.run('settings', 'set', 'client-port', '9998')).toMatchObject({
     code: 2,
-    stderr: saying(/^.*log-format takes effect at the next start of the agent: start the agent with --log-format/),
+    stderr: saying(/^.*client-port takes effect at the next start of the agent: start the agent with --client-port/),
   })
   expect(await agent.run('context')).toEqual(done(saying(/^\* +sim +https:/m)))
   expect(await agent.run('host-ip', 'list')).toEqual(done(saying(/192\.0\.2\.10/)))

@@ -99,13 +99,13 @@ describe('the Lease of a machine', () => {
 
   test('of an agent that was killed is taken up by the next one at once, and what the last one told is not left', async () => {
     using killed = await agent({ displayName: 'killed' })
-    await killed.beat({ zone: 'cellar' })
+    await killed.beat({ watts: 31 })
     killed[Symbol.dispose]()
     using next = await agent({ displayName: 'killed' })
-    const requests = await next.beat({ modelsServed: 3 })
+    const requests = await next.beat({ modelsServed: 3, watts: undefined })
     const taken = await read('metalbar-killed')
     expect(taken).toMatchObject({ metadata: { annotations: { 'metalbar.dev/models-served': '3' } } })
-    expect(taken?.metadata['annotations']).not.toHaveProperty(['metalbar.dev/zone'])
+    expect(taken?.metadata['annotations']).not.toHaveProperty(['metalbar.dev/watts'])
     expect(requests).toEqual(['POST leases', 'GET leases', 'PATCH leases'])
     expect(await next.beat()).toEqual(['PATCH leases'])
   })

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Bandwidth, DiskSpace } from '../../src/agent-core/models/download/limits.ts'
 import { download } from '../../src/agent-core/models/download/download.ts'
 import { createTransport } from '../../src/agent-core/models/download/transport.ts'
-import { defaultDownloadSettings, type ModelRequest } from '../../src/agent-core/models/models.ts'
+import type { ModelRequest } from '../../src/agent-core/models/models.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
 import type { Progress } from '../../src/contract/service.ts'
 import { safetensors } from '../support/mlx-writer.ts'
@@ -94,8 +94,7 @@ test('several downloads together leave the reserve alone', async () => {
     // The beginning, and then silence.
     response.write(content)
   })
-  const settings = () => ({ ...defaultDownloadSettings, atOnce: 2, reserveBytes: Math.floor(free / 2) })
-  const models = world.restarted({ settings })
+  const models = world.restarted({ reserveBytes: Math.floor(free / 2) })
   const begin = async (name: string) => {
     const leave = new AbortController()
     const { promise: begun, resolve } = Promise.withResolvers<undefined>()
@@ -189,7 +188,7 @@ test('a copy from another volume leaves the reserve alone too', async ({ skip })
     const { bavail, bsize } = await statfs(world.folder)
     const reserve = { reserveBytes: bavail * bsize * 2 }
     const env = { HF_ENDPOINT: hub.endpoint, HF_HUB_CACHE: other }
-    const models = world.restarted({ env, settings: () => ({ ...defaultDownloadSettings, ...reserve }) })
+    const models = world.restarted({ env, ...reserve })
     expect(await failure(models.ensure(request('hf://org/cached'), staying()))).toMatchObject({ reason: 'DiskFull' })
     expect(await filesBelow(world.store)).toEqual({})
     expect(hub.requests.filter(({ server }) => server === 'cdn')).toEqual([])

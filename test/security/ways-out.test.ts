@@ -1,6 +1,6 @@
 import { chown, mkdir, readdir } from 'node:fs/promises'
 import { execa } from 'execa'
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import { EventRecorder } from '../../src/agent-core/kube/event-recorder.ts'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
@@ -20,6 +20,8 @@ import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleService, sampleSnapshot } from '../support/sample-snapshot.ts'
 import { silentLog } from '../support/silent-log.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+
+afterEach(() => void vi.unstubAllEnvs())
 
 /** What a name, a server's output or a redirect may carry: it retitles and clears a terminal, hides text and turns it round. */
 const hostile = 'start\u001b]0;owned\u0007\u001b[2J\u001b[8mhidden\u009b31m\r\n\u202egpj.exe\u2066x\u2028end'
@@ -72,9 +74,10 @@ describe('a text of somebody else steers nobody', () => {
     expect(Buffer.byteLength(message)).toBeLessThanOrEqual(1_024)
   })
 
-  test.each(['text', 'json'] as const)('in a log line (%s)', (format) => {
+  test.each([true, false])('in a log line (on a terminal: %s)', (isTTY) => {
+    vi.stubEnv('NO_COLOR', '1')
     const lines: string[] = []
-    const log = createLog({ level: 'info', format, stream: { isTTY: false, write: (text) => lines.push(text) } })
+    const log = createLog({ level: 'info', stream: { isTTY, write: (text) => lines.push(text) } })
     log.info('command', { message: hostile, error: new Error(hostile), nested: { list: [hostile] } })
     log.info(hostile)
     for (const line of lines) expect(line.replace(/\n$/, '')).not.toMatch(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/u)

@@ -1,12 +1,18 @@
 // Loaded into an agent before its own code (`node --import`): its clock, its memory and its addresses are what a file says at the moment.
+// It is short where a real one is patient, so that more happens in less time.
 import { readFileSync } from 'node:fs'
+import { comeBackTimes, evictionRules } from '../../src/agent-core/memory/eviction.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { hasCode } from '../../src/agent-core/util/files.ts'
 import type { Platform } from '../../src/agent-core/platform/platform.ts'
+import { refreshTimes } from '../../src/agent-core/reconcile/model-fetch.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 import { hostAddress, surroundings, surroundingsVariable, totalMiB, type Surroundings } from './surroundings.ts'
 
 const lookEveryMs = 100
+evictionRules.share = 0
+comeBackTimes.backOff.firstMs = 2_000
+refreshTimes.everyMs = 10_000
 const mib = 1024 ** 2
 
 const file = process.env[surroundingsVariable] ?? ''

@@ -209,7 +209,7 @@ export class SoakAgent implements AsyncDisposable {
   }
 }
 
-/** A namespace is none of them, so that a person can set it. Short where a real one is patient, so that more happens in less time. */
+/** A namespace is none of them, so that a person can set it. */
 const flags = [
   ...[
     '--llama-server',
@@ -219,13 +219,10 @@ const flags = [
     'SAMPLE_SCRIPT',
     '--host-ip',
     '',
-    '--log-format',
-    'json',
     '--drain-timeout',
     '1s',
   ],
-  ...['--eviction-enabled', '--eviction-share', '0', '--memory-fraction', '0.95'],
-  ...['--memory-watchdog-interval', '1s', '--come-back-after', '2s', '--refresh-interval', '10s'],
+  ...['--eviction-enabled', '--memory-fraction', '0.95'],
 ]
 
 /** More than an agent ever has. */

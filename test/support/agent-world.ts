@@ -44,6 +44,8 @@ type TrialOptions = Pick<
   | 'idleMinuteMs'
   | 'leaveLimitMs'
   | 'memoryClock'
+  | 'memoryTrial'
+  | 'refreshEveryMs'
   | 'turnsTrial'
   | 'supplyEveryMs'
   | 'powerTrial'
@@ -67,8 +69,6 @@ export interface AgentOptions extends TrialOptions {
   readonly beforeStart?: (agent: RunningAgent) => void
   readonly llamaServer?: string
   readonly drainTimeoutMs?: number
-  /** Shorter than a person may set it. */
-  readonly refreshEveryMs?: number
   /** Absent = far more memory than any test needs. */
   readonly memory?: StatedMemory
 }
@@ -149,7 +149,7 @@ export class AgentWorld implements AsyncDisposable {
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
     const kubeconfig =
       options.kubeconfig ?? (await writeKubeconfig(join(this.folder, `${name}.kubeconfig`), connection))
-    const allowed = agentSettings.parse({
+    const settings = agentSettings.parse({
       kubeconfig,
       ...(options.everyNamespace === true ? {} : { namespace: this.namespace }),
       inferenceServiceAllowlist: options.allowlist ?? [],
@@ -167,10 +167,8 @@ export class AgentWorld implements AsyncDisposable {
       publish: 'direct',
       port: 0,
       logLevel: 'info',
-      logFormat: 'json',
       ...options.settings,
     })
-    const settings = { ...allowed, refreshEveryMs: options.refreshEveryMs ?? allowed.refreshEveryMs }
     const identity = await loadNodeId({ file: join(this.folder, `${name}.node`), displayName: name })
     return { settings, identity, stateDir, kubeconfig }
   }

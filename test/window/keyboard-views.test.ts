@@ -19,7 +19,7 @@ const views = {
   models: 'architecture not reported',
   activity: 'Show more',
   settings: 'Check for updates once a day',
-  'settings-advanced': 'Path of powermetrics',
+  'settings-runtimes': 'Path of llama-server',
   'settings-about': 'Copy line for Model store',
   'no-runtime': 'brew install llama.cpp',
   'choose-context': 'Use prod-eu',

@@ -162,13 +162,13 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
 test('what is set on the command line is seen in the open settings, beside what a person is writing', async () => {
   await page.getByRole('tab', { name: 'Settings' }).click()
   // Both are found by it.
-  await page.getByRole('searchbox', { name: 'Search settings' }).fill('after')
+  await page.getByRole('searchbox', { name: 'Search settings' }).fill('time')
   const written = page.getByLabel('Time for requests to finish', { exact: true })
-  const untouched = page.getByLabel('Bring evicted models back after', { exact: true })
+  const untouched = page.getByLabel('Load timeout', { exact: true })
   await written.fill('7s')
   const set = (settings: SettingsPatch) =>
     hosted.door.command({ requestId: crypto.randomUUID(), command: { name: 'updateSettings', settings } })
-  await set({ comeBackMs: 60_000 })
+  await set({ startupStallMs: 60_000 })
   await eventually(async () => (await untouched.inputValue()) === '1m', {
     timeoutMs: patienceMs,
     what: 'the new value',

@@ -3,13 +3,13 @@ import { join } from 'node:path'
 import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { settingNames, type SettingsPatch, startSettingNames } from '../../src/contract/settings.ts'
-import { settingPages } from '../../src/renderer/settings-draft.ts'
+import { settingSections } from '../../src/contract/settings-table.ts'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { openRealWindow, patienceMs, screenshots, violationsShown } from './real-window.ts'
-import { turnTo, unfoldAdvanced } from './setting-pages.ts'
+import { turnTo } from './setting-pages.ts'
 import { useBrowser } from './stage.ts'
 
 const browser = useBrowser()
@@ -29,16 +29,15 @@ afterEach(() => parts.disposeAsync())
 test('a page in a browser sees each setting of the table, and beside what it may not set the line for a terminal', async () => {
   const found: string[] = []
   const violations: unknown[] = []
-  for (const name of settingPages) {
-    if (name === 'Advanced') await unfoldAdvanced(page)
-    else await turnTo(page, name)
+  for (const name of settingSections) {
+    await turnTo(page, name)
     const rows = page.locator('[id]:has(> details > summary[aria-label^="About "])')
     await rows.first().waitFor()
     const ids = await rows.evaluateAll((all) => all.map(({ id }) => id))
-    if (name !== 'General') found.push(...ids)
+    found.push(...ids)
     violations.push(...(await violationsShown(page)))
   }
-  expect(found.toSorted()).toEqual([...settingNames, ...startSettingNames].toSorted())
+  expect([...new Set(found)].toSorted()).toEqual([...settingNames, ...startSettingNames].toSorted())
   await page.getByText('Port of health and metrics', { exact: true }).waitFor()
   expect({ violations, complaints }).toEqual({ violations: [], complaints: [] })
 })
@@ -47,7 +46,7 @@ test('an amount of memory that is set in the window is the budget', async () => 
   await turnTo(page, 'Memory')
   await page.getByLabel('Fixed amount of memory for models', { exact: true }).fill('800')
   await page.getByLabel('Unit of Fixed amount of memory for models').selectOption('MiB')
-  await unfoldAdvanced(page)
+  await turnTo(page, 'General')
   await page.getByRole('radiogroup', { name: "Detail of the agent's log" }).getByText('Warnings').click()
   await page.getByText('2 changes, not applied:').waitFor()
   await page.getByRole('button', { name: 'Apply' }).click()
@@ -73,7 +72,6 @@ test('no token and no password reaches the page, only where they come from', asy
   await turnTo(page, 'Models')
   await set({ hubTokenFile: file, hubEndpoint: 'https://me:SecretOfTheMirror@mirror.lan/hub' })
   await page.getByText(`from the file ${file}`).waitFor()
-  await unfoldAdvanced(page)
   await page.getByText('https://mirror.lan/hub').waitFor()
   await eventually(() => heard.some((text) => text.includes('mirror.lan')), {
     timeoutMs: patienceMs,

@@ -71,7 +71,7 @@ test('one draft goes over all pages: the bar counts its changes and leads to the
   const field = page.getByLabel('Time for requests to finish', { exact: true })
   await field.fill('45s')
   await turnTo(page, 'Power')
-  await page.getByText('Pause on battery', { exact: true }).click()
+  await page.getByText('Measure power', { exact: true }).click()
   await page.getByText('2 changes, not applied:').waitFor()
   await page.getByRole('button', { name: 'Show Power' }).waitFor()
   await page.getByRole('button', { name: 'Show Runtimes' }).click()
@@ -81,20 +81,20 @@ test('one draft goes over all pages: the bar counts its changes and leads to the
   await eventually(() => agent.asked.length === 1)
   expect([kept, agent.asked[0]?.command]).toEqual([
     '45s',
-    { name: 'updateSettings', settings: { drainLimitMs: 45_000, pauseOnBattery: true } },
+    { name: 'updateSettings', settings: { drainLimitMs: 45_000, applePowerEnabled: true } },
   ])
 })
 
-test('a value that cannot be applied leads from every page to its field, also one that is folded away', async () => {
+test('a value that cannot be applied leads from every page to its field, also one that was searched for', async () => {
   await using window = await show(scenes['settings-found'])
   const { page } = window
-  await page.getByRole('searchbox', { name: 'Search settings' }).fill('pressure normal')
-  const field = page.getByLabel('Bring evicted models back after', { exact: true })
+  await page.getByRole('searchbox', { name: 'Search settings' }).fill('loads without progress')
+  const field = page.getByLabel('Load timeout', { exact: true })
   await field.fill('soon')
   await turnTo(page, 'Cluster')
   await page.getByText('1 value cannot be applied:').waitFor()
   const isDisabled = await page.getByRole('button', { name: 'Apply' }).isDisabled()
-  await page.getByRole('button', { name: 'Show Bring evicted models back after' }).click()
+  await page.getByRole('button', { name: 'Show Load timeout' }).click()
   await field.and(page.locator(':focus')).waitFor()
   await page.getByText('It must be a time from 1s to 24h').filter({ visible: true }).waitFor()
   expect([isDisabled, await field.inputValue()]).toEqual([true, 'soon'])
@@ -114,7 +114,7 @@ test('what the agent refuses for one of the settings leads to that one', async (
   await page.getByLabel('Kubeconfig', { exact: true }).and(page.locator(':focus')).waitFor()
 })
 
-test('a link to a setting opens its page and its group, from whatever view', async () => {
+test('a link to a setting opens its page, from whatever view', async () => {
   await using window = await show(scenes.settings)
   const { page } = window
   const arrives = (id: string) =>
@@ -122,7 +122,7 @@ test('a link to a setting opens its page and its group, from whatever view', asy
       page.evaluate<boolean>(`document.querySelector('#${id}')?.contains(document.activeElement) ?? false`),
     )
   const led: boolean[] = []
-  for (const id of ['comeBackMs', 'portRange', 'memoryFraction', 'updates']) {
+  for (const id of ['drainLimitMs', 'portRange', 'memoryFraction', 'updates']) {
     await page.evaluate("location.hash = '#models'")
     await page.getByRole('heading', { name: 'Models', level: 2 }).waitFor()
     await page.evaluate(`location.hash = '#settings/${id}'`)
@@ -130,22 +130,4 @@ test('a link to a setting opens its page and its group, from whatever view', asy
   }
   await page.getByRole('option', { name: 'General', exact: true, selected: true }).waitFor()
   expect(led).toEqual([true, true, true, true])
-})
-
-test('the link below a page opens what few need of it', async () => {
-  await using window = await show(scenes['settings-wide'])
-  const { page } = window
-  await page.getByRole('button', { name: '7 more under Advanced' }).click()
-  await page.getByText('Bring evicted models back after', { exact: true }).filter({ visible: true }).waitFor()
-  await page.getByRole('option', { name: 'Advanced', exact: true, selected: true }).waitFor()
-})
-
-test('Help leads to the setting that its test from inside the cluster needs', async () => {
-  await using window = await show(scenes['help-pod'])
-  const { page, agent } = window
-  const { settings } = scenes.settings.agent().known
-  if (settings === undefined) throw new Error('This scene has settings.')
-  agent.known.settings = settings
-  await page.getByRole('button', { name: 'Image of the test Pod' }).click()
-  await page.getByLabel('Image of the test Pod', { exact: true }).and(page.locator(':focus')).waitFor()
 })

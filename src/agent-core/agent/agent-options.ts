@@ -39,12 +39,18 @@ export interface AgentOptions {
   readonly allowInsecureLoopback?: boolean
   /** For tests: the clock by which memory pressure comes and goes, in milliseconds. */
   readonly memoryClock?: () => number
+  /** For tests: how often memory is looked at, and in place of what else is constant about models that leave memory and come back. */
+  readonly memoryTrial?: { readonly everyMs?: number; readonly comeBackMs?: number; readonly evictionShare?: number }
+  /** For tests: how often sources are asked whether they changed. */
+  readonly refreshEveryMs?: number
   /** For tests: how long a move waits for what it leaves. */
   readonly leaveLimitMs?: number
   /** For tests: how long a minute without a request is. */
   readonly idleMinuteMs?: number
   /** For tests and demonstrations: what is measured with, how long a look counts, and when its program hangs. */
-  readonly powerTrial?: Partial<Pick<PowerOptions, 'platform' | 'commands' | 'source' | 'lookMs' | 'stallMs'>>
+  readonly powerTrial?: Partial<
+    Pick<PowerOptions, 'platform' | 'commands' | 'findMacmon' | 'source' | 'lookMs' | 'stallMs'>
+  >
   /** For tests: how soon models start after an unclean boot, and how long each serves before the next. */
   readonly turnsTrial?: Pick<StartTurnsOptions, 'gatherMs' | 'servedMs'>
   /** For tests: how often work is counted while nobody looks. */

@@ -6,7 +6,7 @@ import { figuresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
 import type { Rooms } from '../api/command.ts'
 import { Commands } from '../api/commands.ts'
 import { ModelLooks } from '../api/model-looks.ts'
-import { evictionSettings, launchRules, portPolicy, specPolicy } from '../api/settings.ts'
+import { launchRules, portPolicy, specPolicy } from '../api/settings.ts'
 import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink, type SessionHooks } from '../cluster/cluster-link.ts'
 import { clusterSession, type ClusterSession } from '../cluster/cluster-session.ts'
@@ -46,7 +46,7 @@ import { seesFigures } from '../../contract/client.ts'
 /** What a session with a cluster stands on, beside the machine's rooms. */
 interface SessionRooms extends Pick<
   Rooms,
-  'settings' | 'unloadReasons' | 'leftPods' | 'history' | 'address' | 'supply' | 'relays' | 'gateway' | 'visitors'
+  'settings' | 'unloadReasons' | 'leftPods' | 'history' | 'address' | 'relays' | 'gateway' | 'visitors'
 > {
   readonly pin: ContextPin
   readonly narrator: Narrator
@@ -237,9 +237,10 @@ const servedCluster = (session: ClusterSession | undefined) =>
   session && { reconciler: session.reconciler, clusterUrl: session.cluster.api.context.server }
 
 function evictionRoom(
-  { metrics, ends, snapshots, settings, session, options: { log }, rooms: { memory, servers } }: ControlContext,
+  { metrics, ends, snapshots, settings, session, options, rooms: { memory, servers } }: ControlContext,
   { unloadReasons, narrator }: Pick<ControlRooms, 'unloadReasons' | 'narrator'>,
 ): void {
+  const { log, memoryTrial } = options
   const evictions = ends.use(
     new PressureEviction({
       memory,
@@ -247,7 +248,9 @@ function evictionRoom(
       narrator,
       servers: () => servers.counted(),
       session: () => servedCluster(session()),
-      settings: () => evictionSettings(settings()),
+      isEnabled: () => settings().evictionEnabled,
+      share: memoryTrial?.evictionShare,
+      comeBackMs: memoryTrial?.comeBackMs,
       log,
       onEvicted: () => metrics.add('evictions_total', 1),
       onSkipped: (reason) => metrics.add('evictions_skipped_total', 1, { reason }),
@@ -321,22 +324,19 @@ function turnsRoom({ options, ends, snapshots, session, rooms: { servers } }: Co
 }
 
 async function supplyRoom(context: ControlContext): Promise<Supply> {
-  const { options, ends, snapshots, settings, session, rooms } = context
+  const { options, ends, snapshots, settings, rooms } = context
   const { platform, log, holdAwake, supplyEveryMs } = options
   const { servers } = rooms
   const supply = ends.use(
     new Supply({
-      ...{ platform, servers, settings, holdAwake, log, everyMs: supplyEveryMs },
+      ...{ platform, servers, holdAwake, log, everyMs: supplyEveryMs },
+      settings,
       hasReaders: () => snapshots.hasReaders,
-      onChange: (mayPublishOtherwise) => {
-        if (mayPublishOtherwise) session()?.reconciler.enqueueAll()
-        snapshots.changed()
-      },
+      onChange: () => snapshots.changed(),
     }),
   )
-  snapshots.register(() => ({ supply: supply.view, notices: supply.notices }))
+  snapshots.register(() => ({ supply: supply.view }))
   snapshots.onLooker(() => supply.review())
-  // Before anything is published.
   await supply.look()
   return supply
 }
@@ -421,11 +421,11 @@ function linkRoom(context: ControlContext, kept: SessionRooms): ClusterLink {
 
 function openSession(
   context: ControlContext,
-  { unloadReasons, narrator, address, sleep, turns, supply, gateway, apiKeys, relays }: SessionRooms,
+  { unloadReasons, narrator, address, sleep, turns, gateway, apiKeys, relays }: SessionRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
-  const { identity, version, platform, log, settings: started, idleMinuteMs = 60_000 } = context.options
+  const { identity, version, platform, log, settings: started, idleMinuteMs = 60_000, refreshEveryMs } = context.options
   const { rooms } = context
   const { models, servers, memory, installed } = rooms
   const { performanceCores, hasMetal } = context.machine()
@@ -439,8 +439,8 @@ function openSession(
       installed: () => installed.found,
       unverified: () => installed.unverified,
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
-      program: (runtime) => started[runtime.settings.program],
-      programNow: (runtime) => context.settings()[runtime.settings.program],
+      program: (runtime) => started[runtime.programSetting],
+      programNow: (runtime) => context.settings()[runtime.programSetting],
       performanceCores,
       policy: specPolicy(settings),
       port: (runtime) => portPolicy(settings, runtime),
@@ -470,7 +470,6 @@ function openSession(
     namespace: settings.namespace,
     identity,
     agentVersion: version,
-    leaseNamespace: settings.leaseNamespace ?? settings.namespace ?? 'default',
     nodeFacts: () => nodeFacts(context, unloadReasons),
     publishMode: () => context.settings().publish,
     ingress: relays,
@@ -488,13 +487,13 @@ function openSession(
       allowlist: settings.inferenceServiceAllowlist,
       port: (runtime) => portPolicy(settings, runtime),
       listen,
-      refreshEveryMs: () => context.settings().refreshEveryMs,
       idleMinuteMs,
     },
+    refreshEveryMs,
     hostAddress: () => address.facts,
     apiKeys,
     door: (at, port) => gateway?.door(at, port) ?? noGateway,
-    silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence,
+    silenceOf: (key) => sleep.silenceOf(key),
     omlx: { flags: () => rooms.daemons.flagsOf('omlx'), claimsChanged: () => rooms.daemons.tend() },
     log,
     onChange,
@@ -502,10 +501,7 @@ function openSession(
 }
 
 /** The facts about this machine that its Lease tells the cluster. A fact that cannot be read now is left out. */
-async function nodeFacts(
-  { options, settings, rooms }: ControlContext,
-  unloadReasons: UnloadReasons,
-): Promise<NodeFacts> {
+async function nodeFacts({ options, rooms }: ControlContext, unloadReasons: UnloadReasons): Promise<NodeFacts> {
   const { identity, version, log } = options
   const { models, servers, memory, power, installed } = rooms
   const onDisk = models.onDisk().catch((error: unknown) => {
@@ -516,7 +512,6 @@ async function nodeFacts(
   return {
     displayName: identity.displayName,
     agentVersion: version,
-    zone: settings().zone,
     runtimes: await installed.look(),
     budgetBytes: memory.budget?.bytes,
     availableBytes: memory.view?.figures?.availableBytes,

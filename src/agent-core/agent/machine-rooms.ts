@@ -3,7 +3,7 @@ import type { AgentOptions } from './agent-options.ts'
 import { memoryFiguresOf } from './snapshot-views.ts'
 import type { SnapshotStore } from './snapshot.ts'
 import type { Rooms } from '../api/command.ts'
-import { downloadSettings, memorySettings, offered, outputLimits, powerSettings } from '../api/settings.ts'
+import { downloadSettings, memorySettings, offered, powerSettings } from '../api/settings.ts'
 import type { ClusterSession } from '../cluster/cluster-session.ts'
 import { parseRecommendedWorkingSet } from '../memory/budget.ts'
 import { Memory } from '../memory/memory.ts'
@@ -70,11 +70,6 @@ export function findHere(
 }
 
 export const llamaServer = (context: RoomContext): Promise<Executable> => findHere(context, runtimes['llama-server'])
-
-/** The same for macmon. */
-function macmon({ options: { platform, env }, settings }: RoomContext): Promise<Executable> {
-  return findMacmon({ given: settings().macmon, system: platform.name, path: env['PATH'] })
-}
 
 /** The rooms that outlive a session: every session with a cluster finds them as the session before left them. */
 export interface MachineRooms extends Pick<
@@ -149,7 +144,6 @@ function daemonRoom(
     ...{ platform, log, env, settings, stateDir: options.settings.stateDir },
     ...(liveness && { liveness }),
     ...(random && { random }),
-    outputLimits: () => outputLimits(settings()),
     asked: async (runtime) => (runtime === 'omlx' ? await session()?.reconciler.omlxClaims.flags() : undefined),
     drain: async (runtime) => {
       const keys = [...servers.state().keys()].filter((key) => servers.runningRuntimeOf(key) === runtime)
@@ -187,7 +181,7 @@ function installedRoom(context: RoomContext, dialects: Dialects, daemons: Starte
 }
 
 function serverRoom(
-  { options, metrics, settings, session }: RoomContext,
+  { options, metrics, session }: RoomContext,
   ledger: Ledger,
   onCounters: RuntimeFigures['note'],
   ownDaemon: StartedDaemons['own'],
@@ -203,7 +197,6 @@ function serverRoom(
     published: (key) => session()?.publisher.ports(key) ?? nothingPublished,
     onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
     onCounters,
-    outputLimits: () => outputLimits(settings()),
     daemons: (name, address) => daemonAt(name, address, ownDaemon(name)),
   })
 }
@@ -220,13 +213,13 @@ function figureRoom({ snapshots, ends }: RoomContext, servers: Servers, energy: 
 
 function memoryRoom(context: RoomContext, servers: Servers): Memory {
   const { options, metrics, snapshots, ends, settings } = context
-  const { settings: started, platform, log, memoryClock } = options
+  const { settings: started, platform, log, memoryClock, memoryTrial } = options
   const memory = new Memory({
     platform,
     log,
     settings: () => memorySettings(settings()),
     thresholds: { warning: started.memoryPressureWarning, critical: started.memoryPressureCritical },
-    intervalMs: started.memoryWatchdogIntervalMs,
+    intervalMs: memoryTrial?.everyMs,
     servers: () => measuredServers(servers),
     recommendedGpuBytes: () => recommendedGpuBytes(context),
     ...(memoryClock && { now: memoryClock }),
@@ -280,7 +273,7 @@ function powerRoom(context: RoomContext, energy: Energy): Power {
   const power: Power = new Power({
     platform: platform.name,
     settings: () => powerSettings(settings()),
-    findMacmon: () => macmon(context),
+    findMacmon: () => findMacmon({ system: platform.name }),
     log,
     hasReaders: () => snapshots.hasReaders,
     onChange: (figures) => {

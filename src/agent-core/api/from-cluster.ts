@@ -6,24 +6,20 @@ import { LinkError } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { FromClusterView } from '../../contract/doctor.ts'
 
+/** The smallest that is known everywhere and has what is needed, sh and wget. */
+const usualProbeImage = 'busybox:1.37'
+
 interface FromClusterSources {
   readonly cluster: Pick<Cluster, 'api' | 'inferenceServices' | 'slices'>
-  readonly image: string | undefined
   readonly left: LeftPods
 }
 
 /** Has a Pod of the cluster ask a service of this machine. Throws LinkError. */
 export async function fromCluster(
-  { cluster, image, left }: FromClusterSources,
-  service: ServiceRef,
+  { cluster, left }: FromClusterSources,
+  { service, image = usualProbeImage }: { readonly service: ServiceRef; readonly image?: string | undefined },
   signal: AbortSignal,
 ): Promise<FromClusterView> {
-  if (image === undefined) {
-    throw new LinkError(
-      'refused',
-      'No image is set for the test Pod: run metal-agent settings set probe-image busybox:1.37, or name another image that has sh and wget.',
-    )
-  }
   const target = targetOf(cluster, service)
   if (!target) {
     throw new LinkError('refused', `${service.namespace}/${service.name} is not published, so there is nothing to ask.`)

@@ -15,7 +15,6 @@ import type { Answer } from '../../contract/queries.ts'
 
 /** What the agent would size one more model with, as of now. Throws LinkError where it does not know itself. */
 export async function sizing({ platform, memory, hasMetal, llamaServer, settings }: Rooms): Promise<SizingView> {
-  await memory.fresh()
   const [applications, binary] = await Promise.all([memory.applications(), llamaServer()])
   const { view, budget, problem, book } = memory
   if (!view?.figures || !budget)

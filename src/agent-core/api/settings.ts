@@ -10,10 +10,8 @@ import type { MemorySettings } from '../memory/memory.ts'
 import type { DownloadSettings } from '../models/remote.ts'
 import type { PowerSettings } from '../power/power.ts'
 import { explicitHostAddress } from '../publishing/host-address.ts'
-import type { EvictionSettings } from '../reconcile/pressure-eviction.ts'
 import type { SpecPolicy } from '../reconcile/runtime-choice.ts'
 import type { GeneralRules, PortPolicy } from '../servers/launch.ts'
-import type { OutputLimits } from '../servers/output.ts'
 import type { AgentSettings } from '../settings/settings.ts'
 import { isIpv6 } from '../../contract/addresses.ts'
 import type { Command } from '../../contract/commands.ts'
@@ -73,7 +71,6 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
 type Receiver = (rooms: Rooms) => void
 
 const downloads: Receiver = ({ models }) => models.settingsChanged()
-const refreshes: Receiver = ({ link }) => link.session?.reconciler.refreshIntervalChanged()
 const admission: Receiver = ({ memory, link }) => {
   void memory.settingsChanged()
   link.session?.reconciler.memoryRulesChanged()
@@ -83,8 +80,6 @@ const evictions: Receiver = ({ memory }) => void memory.look()
 const supply: Receiver = (rooms) => rooms.supply.settingsChanged()
 const power: Receiver = (rooms) => rooms.power.settingsChanged()
 const ways: Receiver = ({ link: { session } }) => session?.reconciler.enqueueAll()
-/** No receiver: the setting is read for each answer. */
-const answers: Receiver = () => undefined
 /** No receiver: the command itself moves to the new cluster or namespace. */
 const move: Receiver = () => undefined
 const daemons: Receiver = (rooms) => rooms.daemons.settingsChanged()
@@ -97,24 +92,15 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   ollamaStart: daemons,
   omlxStart: daemons,
   downloadBytesPerSecond: downloads,
-  downloadsAtOnce: downloads,
-  partialKeepMs: answers,
-  refreshEveryMs: refreshes,
   memoryFraction: admission,
   memoryBudgetBytes: admission,
   memoryCheckMode: admission,
   evictionEnabled: evictions,
-  evictionShare: evictions,
-  comeBackMs: evictions,
   publish: ways,
-  probeImage: answers,
   sleepPolicy: supply,
   awakeOnBattery: supply,
-  pauseOnBattery: supply,
   applePowerEnabled: power,
-  applePowerIntervalMs: power,
   powerSource: power,
-  macmon: power,
   logLevel: log,
 }
 
@@ -160,16 +146,10 @@ export const offered = ({ runtimes: chosen }: AgentSettings): readonly ServerRun
 
 export function launchRules(settings: AgentSettings, runtime: Runtime): GeneralRules {
   const { drainLimitMs } = settings
-  if (runtime.kind === 'daemon') return { drainLimitMs, settingNames: { port: '--port-range' } }
-  return {
-    startupStallMs: settings[runtime.settings.startupStall],
-    drainLimitMs,
-    settingNames: {
-      startupStall: runtime.startupFlag,
-      port: runtime.name === 'llama-server' ? '--llama-server-port or --port-range' : '--port-range',
-    },
-    advice: runtime.advice,
-  }
+  const general = { drainLimitMs, portFlag: '--port-range' }
+  if (runtime.kind === 'daemon') return general
+  const startupStallMs = settings.startupStallMs ?? runtime.usualStallMs
+  return { ...general, startupStallMs, advice: runtime.advice }
 }
 
 export const memorySettings = (settings: AgentSettings): MemorySettings => ({
@@ -178,17 +158,8 @@ export const memorySettings = (settings: AgentSettings): MemorySettings => ({
   enforcement: settings.memoryCheckMode,
 })
 
-export const evictionSettings = (settings: AgentSettings): EvictionSettings => ({
-  isEnabled: settings.evictionEnabled,
-  share: settings.evictionShare,
-  comeBackMs: settings.comeBackMs,
-})
-
 export const downloadSettings = (settings: AgentSettings): DownloadSettings => ({
   bytesPerSecond: settings.downloadBytesPerSecond,
-  atOnce: settings.downloadsAtOnce,
-  reserveBytes: settings.diskReserveBytes,
-  partialKeepMs: settings.partialKeepMs,
   hubEndpoint: settings.hubEndpoint,
   hubTokenFile: settings.hubTokenFile,
   caFile: settings.caFile,
@@ -197,23 +168,16 @@ export const downloadSettings = (settings: AgentSettings): DownloadSettings => (
 
 export const powerSettings = (settings: AgentSettings): PowerSettings => ({
   isEnabled: settings.applePowerEnabled,
-  intervalMs: settings.applePowerIntervalMs,
   source: settings.powerSource,
-  powermetrics: settings.powermetrics,
-  macmon: settings.macmon,
 })
 
-export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({
-  bytes: serverLogBytes,
-  count: serverLogFiles,
-})
+/** Where the Go agent has its one mlx-server. */
+const firstMlxServerPort = 8_080
 
-export function portPolicy(settings: AgentSettings, runtime: ServerRuntime): PortPolicy {
-  const { llamaServerPort, mlxServerPort, portRange } = settings
-  if (portRange) return { kind: 'range', ...portRange }
-  if (runtime === 'llama-server' && llamaServerPort > 0) return { kind: 'fixed', port: llamaServerPort }
-  if (runtime === 'mlx-server' && mlxServerPort > 0) return { kind: 'ephemeral', first: mlxServerPort }
-  return { kind: 'ephemeral' }
+export function portPolicy({ portRange }: AgentSettings, runtime: ServerRuntime): PortPolicy {
+  if (portRange)
+    return portRange.from === portRange.to ? { kind: 'fixed', port: portRange.from } : { kind: 'range', ...portRange }
+  return runtime === 'mlx-server' ? { kind: 'ephemeral', first: firstMlxServerPort } : { kind: 'ephemeral' }
 }
 
 export const specPolicy = (settings: AgentSettings): SpecPolicy => ({

@@ -27,8 +27,6 @@ export interface SessionOptions extends Omit<ReconcilerOptions, 'cluster' | 'pub
   readonly namespace: string | undefined
   readonly identity: NodeIdentity
   readonly agentVersion: string
-  /** Where this machine's Lease is. */
-  readonly leaseNamespace: string
   readonly nodeFacts: () => Promise<NodeFacts>
   readonly publishMode: () => PublishMode
   readonly ingress: Ingress
@@ -73,7 +71,7 @@ export function clusterSession(options: SessionOptions): ClusterSession {
   })
   const lease = new NodeLease({
     api: cluster.api,
-    namespace: options.leaseNamespace,
+    namespace: namespace ?? 'default',
     node: { id: identity.nodeId, displayName: identity.displayName },
     pulse: publisher.pulse,
     facts: options.nodeFacts,

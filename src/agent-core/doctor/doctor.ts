@@ -27,7 +27,6 @@ export interface Patient {
     | 'namespace'
     | 'modelStore'
     | 'stateDir'
-    | 'diskReserveBytes'
     | 'hubTokenFile'
     | 'metricsTokenFile'
     | 'port'

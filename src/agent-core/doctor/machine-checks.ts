@@ -81,10 +81,9 @@ const disk: Check = {
   asks: 'Is there room on the disk for another model?',
   page: 'models.md#what-is-deleted-and-when',
   answer: async ({ patient: { settings } }) => {
-    const { modelStore, diskReserveBytes } = settings
-    const { bavail, blocks, bsize } = await statfs((await placeOf(modelStore)).nearest)
+    const { bavail, blocks, bsize } = await statfs((await placeOf(settings.modelStore)).nearest)
     const freeBytes = bavail * bsize
-    const reserveBytes = diskReserveBytes || usualReserveBytes(blocks * bsize)
+    const reserveBytes = usualReserveBytes(blocks * bsize)
     const room = Math.max(0, freeBytes - reserveBytes)
     const says = `${formatBytes(freeBytes)} are free where models are kept, of which ${formatBytes(reserveBytes)} stay in reserve.`
     const clean = { text: 'Delete models that no service uses.', shell: 'metal-agent models' }

@@ -3,7 +3,6 @@ import { type Priority, priorityWeights } from './room.ts'
 import type { PressureLevel } from './watchdog.ts'
 import { backOffCeilingMs } from '../util/back-off.ts'
 import { formatBytes, formatShare, formatSpan } from '../../contract/format.ts'
-import { editableRows } from '../../contract/settings-table.ts'
 
 /** Positive where `one` is more important than `other`. */
 export const comparePriorities = (one: Priority, other: Priority): number =>
@@ -76,7 +75,9 @@ type EvictionChoice =
   | { readonly evict: readonly string[]; readonly sentence: string }
   | { readonly skip: SkipReason; readonly sentence: string }
 
-export const evictionTimes = {
+export const evictionRules = {
+  /** The Go agent's friendly-fire guard: while models hold less than this share of memory, something else is the cause. */
+  share: 0.5,
   /** Critical for so long, which takes more than one look, before a model has to go. */
   settleMs: 5_000,
   /** The memory of a stopped model comes back to the system over some seconds; only then the next eviction is considered. */
@@ -160,19 +161,15 @@ function untimely(question: EvictionQuestion): Skip | undefined {
   const leaving = models.find(({ isStopping }) => isStopping)
   if (leaving)
     return skip('draining', `${leaving.key} is leaving memory; the next check decides whether that is enough.`)
-  if (levelForMs < evictionTimes.settleMs) {
+  if (levelForMs < evictionRules.settleMs) {
     return skip('cooling_down', 'Memory has only just become critically short; the next check decides.')
   }
   if (sinceEvictionMs === undefined) return undefined
-  if (sinceEvictionMs >= evictionTimes.coolDownMs && sampleAgeMs < sinceEvictionMs) return undefined
+  if (sinceEvictionMs >= evictionRules.coolDownMs && sampleAgeMs < sinceEvictionMs) return undefined
   return skip('cooling_down', `A model left memory ${formatSpan(sinceEvictionMs)} ago; memory is measured again first.`)
 }
 
-function notOurs({
-  models,
-  totalBytes,
-  share = editableRows.evictionShare.default,
-}: EvictionQuestion): Skip | undefined {
+function notOurs({ models, totalBytes, share = evictionRules.share }: EvictionQuestion): Skip | undefined {
   if (models.length === 0) return skip('empty', 'There is no model in memory that could be evicted.')
   const bytes = models.reduce((sum, { heldBytes = 0 }) => sum + heldBytes, 0)
   if (bytes > share * totalBytes) return undefined
@@ -218,7 +215,7 @@ function evictionOrder(models: readonly Together[]): { models: [Together, ...Tog
 
 /** Evicting a server that does not serve yet interrupts no request. */
 const isIdle = ({ isReady, idleForMs }: LoadedModel): boolean =>
-  !isReady || (idleForMs !== undefined && idleForMs >= evictionTimes.idleAfterMs)
+  !isReady || (idleForMs !== undefined && idleForMs >= evictionRules.idleAfterMs)
 
 /** Its requests would have to finish, or be cut off. */
 const isAnswering = ({ isReady, isBusy = false }: LoadedModel): boolean => isReady && isBusy
@@ -238,7 +235,7 @@ function activityOf({ isReady, isBusy = false, idleForMs }: LoadedModel): string
   if (isBusy) return ['is busy']
   if (idleForMs === undefined) return []
   return [
-    idleForMs >= evictionTimes.idleAfterMs ? `has been idle for ${formatSpan(idleForMs)}` : 'answers no request now',
+    idleForMs >= evictionRules.idleAfterMs ? `has been idle for ${formatSpan(idleForMs)}` : 'answers no request now',
   ]
 }
 
@@ -253,7 +250,7 @@ export interface EvictionRecord {
 
 /** How long pressure must have been normal before an evicted service comes back: longer after each eviction in a row. */
 export const comeBackTimes = {
-  backOff: { firstMs: editableRows.comeBackMs.default, maxMs: 60 * 60_000 },
+  backOff: { firstMs: 120_000, maxMs: 60 * 60_000 },
   /** A service that stayed for so long starts over with the first wait. */
   stableMs: 60 * 60_000,
   /** Between two that come back, so that the memory of the first shows before the second. */

@@ -253,8 +253,8 @@ export interface MemoryOptions {
   >
   readonly settings: () => MemorySettings
   readonly thresholds: PressureThresholds
-  /** 0 = only when a start asks, and while a listener awaits it. */
-  readonly intervalMs: number
+  /** For tests: how often memory is looked at. */
+  readonly intervalMs?: number | undefined
   readonly servers: () => readonly MeasuredServer[]
   /** What llama-server says the GPU may hold, where the system does not. */
   readonly recommendedGpuBytes?: () => Promise<number | undefined>
@@ -272,8 +272,6 @@ export interface MemoryListener {
   readonly onPressure?: (change: PressureChange) => void
   /** Waiting starts that would be admitted now, in order: each asks again by `admit`, or leaves by `release`. Only to be noted here. */
   readonly onFreed?: (keys: readonly string[]) => void
-  /** Whether it waits for what a look would show, so that memory is looked at also where that is not done by the clock. */
-  readonly isWaiting?: () => boolean
 }
 
 /** What memory there is, which servers have it, which starts wait for it, and which may begin. */
@@ -313,7 +311,6 @@ export class Memory implements AsyncDisposable {
       platform,
       thresholds,
       intervalMs,
-      isAwaited: () => [...this.#listeners].some(({ isWaiting }) => isWaiting?.() === true),
       models: () => options.servers().map(({ role, ...server }) => ({ ...server, key: idOf(server.key, role) })),
       log,
       now,
@@ -394,11 +391,6 @@ export class Memory implements AsyncDisposable {
     return this.#watchdog.sampleNow()
   }
 
-  /** Before a decision: a look, where there is none by the clock. */
-  async fresh(): Promise<void> {
-    if (this.#options.intervalMs === 0) await this.look()
-  }
-
   /** Applies changed settings at once. Resolves when what the GPU may hold was asked again as well; never rejects. */
   async settingsChanged(): Promise<void> {
     this.#resolveBudget()
@@ -463,12 +455,10 @@ export class Memory implements AsyncDisposable {
   }
 
   /**
-   * Fetches what the answer to the request, which must come in one turn, rests on: a look at memory, where there is none by the clock, and,
-   * where the server does not fit, the applications that could be quit. Listing those costs more than all else before a start, so a server
-   * that fits does not wait for it.
+   * Fetches what the answer to the request, which must come in one turn, rests on where the server does not fit: the applications that
+   * could be quit. Listing those costs more than all else before a start, so a server that fits does not wait for it.
    */
   async prepare(request: SizedRequest): Promise<void> {
-    await this.fresh()
     if (!this.#starts.fitsNow(request)) await this.#applications.refresh()
   }
 

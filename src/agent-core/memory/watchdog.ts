@@ -160,10 +160,8 @@ export interface PressureChange {
 export interface WatchdogOptions {
   readonly platform: Pick<Platform, 'memory' | 'memoryPressureLevel' | 'footprints' | 'membersOf' | 'biggestProcesses'>
   readonly thresholds: PressureThresholds
-  /** 0 = only on demand, and while something {@link isAwaited}. */
-  readonly intervalMs: number
-  /** Something waits for what a look would show. */
-  readonly isAwaited?: () => boolean
+  /** For tests: how often it looks. */
+  readonly intervalMs?: number | undefined
   readonly models: () => readonly ModelProcesses[]
   readonly log: Logger
   /** Milliseconds that never go back. */
@@ -177,8 +175,8 @@ export interface WatchdogOptions {
   readonly onChange?: (change: PressureChange) => void
 }
 
-/** The Go agent's `--memory-watchdog-interval`. */
-export const defaultWatchdogIntervalMs = 10_000
+/** As the Go agent looks where nothing else is stated. */
+export const usualIntervalMs = 10_000
 
 /** While memory is short, which can end a Mac within seconds, it is looked at at least so often. */
 const shortIntervalMs = 5_000
@@ -216,7 +214,7 @@ export class Watchdog {
 
   /** The first look is at once. */
   start(): void {
-    this.#schedule(this.#options.intervalMs > 0 ? 0 : this.#interval())
+    this.#schedule(0)
   }
 
   /** Footprints are measured more often while a menu or window shows them. How often memory is looked at does not change. */
@@ -290,12 +288,7 @@ export class Watchdog {
   #schedule(ms: number): void {
     clearTimeout(this.#timer)
     if (this.#isEnded) return
-    const look = () => {
-      const { intervalMs, isAwaited } = this.#options
-      if (intervalMs > 0 || isAwaited?.() === true) void (this.#running ?? this.#begin(false))
-      else this.#schedule(this.#interval())
-    }
-    this.#timer = setTimeout(look, ms).unref()
+    this.#timer = setTimeout(() => void (this.#running ?? this.#begin(false)), ms).unref()
   }
 
   #begin(withFootprints: boolean): Promise<MemoryView> {
@@ -308,7 +301,7 @@ export class Watchdog {
   }
 
   #interval(): number {
-    const intervalMs = this.#options.intervalMs || defaultWatchdogIntervalMs
+    const { intervalMs = usualIntervalMs } = this.#options
     return this.#isShort() ? Math.min(intervalMs, shortIntervalMs) : intervalMs
   }
 

@@ -6,7 +6,7 @@ import type { Logger } from '../observability/logger.ts'
 import { untilAborted } from '../util/until-aborted.ts'
 import { cacheRoomBytes, type CacheFolderProblem, claimCacheFolder } from './cache-folder.ts'
 import { ContentFetches } from './content-fetches.ts'
-import { DownloadTurns } from './download/limits.ts'
+import { DownloadTurns, usualReserveBytes } from './download/limits.ts'
 import { ModelError } from './errors.ts'
 import { Fetcher } from './fetch.ts'
 import { keptGgufHeaders } from './gguf/file-header.ts'
@@ -15,13 +15,7 @@ import { isModel, ModelRoots } from './local.ts'
 import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
-import {
-  defaultDownloadSettings,
-  Remote,
-  type DownloadSettings,
-  type RemoteOptions,
-  type RemoteRequest,
-} from './remote.ts'
+import { defaultDownloadSettings, Remote, type RemoteOptions, type RemoteRequest } from './remote.ts'
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
 import { Inventory, type LoadedFiles, type ModelUser } from './store/inventory.ts'
@@ -69,7 +63,7 @@ export interface ModelsState {
 }
 
 type ForRemote = 'now' | 'settings' | 'env' | 'homeDir' | 'keptHubToken' | 'whyUnreachable'
-type ForTests = 'allowInsecureLoopback' | 'resolveHost' | 'stallMs' | 'attempts'
+type ForTests = 'allowInsecureLoopback' | 'resolveHost' | 'stallMs' | 'attempts' | 'reserveBytes'
 
 export interface ModelsOptions extends Partial<Pick<RemoteOptions, ForRemote | ForTests>> {
   /** The model store. Created when first needed. */
@@ -87,6 +81,8 @@ export interface ModelsOptions extends Partial<Pick<RemoteOptions, ForRemote | F
   users?: () => readonly ModelUser[] | undefined
   /** By servers that run, and by those that are about to be started. */
   filesInUse?: () => readonly LoadedFiles[]
+  /** For tests: how many downloads run at a time. */
+  downloadsAtOnce?: number
 }
 
 /** Brings models to this machine: one fetch per Model name and what is wanted, and one download per content, however many callers want it. */
@@ -94,7 +90,7 @@ export class Models {
   readonly #stopping = new AbortController()
   readonly #store: Store
   readonly #log: Logger
-  readonly #settings: () => DownloadSettings
+  readonly #reserveBytes: number | undefined
   readonly #remote: Remote
   readonly #headers = keptGgufHeaders()
   readonly #fetcher: Fetcher
@@ -118,10 +114,10 @@ export class Models {
     const { allowedDownloadHosts: allowedHosts = [], allowedModelRoots = [], homeFile } = options
     this.#log = log
     this.#onChange = onChange
-    this.#settings = settings
+    this.#reserveBytes = options.reserveBytes
     this.#store = new Store({ directory, log, now })
     this.#watch = new StoreWatch({ directory, homeFile, log, onChange })
-    this.#turns = new DownloadTurns(() => settings().atOnce)
+    this.#turns = new DownloadTurns(options.downloadsAtOnce)
     const deletableBytes = (): Promise<number> => this.#inventory.prunableBytes()
     const shared = { ...options, log, now, settings, env, homeDir }
     this.#remote = new Remote({ ...shared, allowedHosts, storeFolder: directory, deletableBytes })
@@ -129,7 +125,6 @@ export class Models {
       ...{ store: this.#store, users, filesInUse, log, now },
       fetching: () => new Set(this.#fetches.jobs.map(({ about }) => about?.model ?? '')),
       activePartials: () => contents.active,
-      partialKeepMs: () => settings().partialKeepMs,
     })
     const contents = new ContentFetches({ inventory: this.#inventory, remote: this.#remote })
     this.#roots = new ModelRoots({ store: this.#store, roots: allowedModelRoots, home: homeDir })
@@ -210,7 +205,7 @@ export class Models {
 
   /** How large such a cache may become, with what it has already. */
   cacheRoomBytes(path: string): Promise<number> {
-    return cacheRoomBytes(path, this.#settings().reserveBytes || undefined)
+    return cacheRoomBytes(path, this.#reserveBytes)
   }
 
   /** Received by all downloads since the agent started. */
@@ -218,10 +213,9 @@ export class Models {
     return this.#remote.receivedBytes
   }
 
-  /** After a change of the settings: what counts for downloads under way and for those that wait. */
+  /** After a change of the settings: what counts for downloads under way. */
   settingsChanged(): void {
     this.#remote.limitBandwidth()
-    this.#turns.settingsChanged()
   }
 
   state(): ModelsState {
@@ -244,7 +238,7 @@ export class Models {
     const { directory } = this.#store
     const problem = await this.#watch.look()
     const volume = await statfs(directory).catch(() => undefined)
-    const { reserveBytes } = this.#settings()
+    const reserveBytes = this.#reserveBytes ?? usualReserveBytes((volume?.blocks ?? 0) * (volume?.bsize ?? 0))
     const facts = { directory, reserveBytes, ...(volume && { freeBytes: volume.bavail * volume.bsize }) }
     try {
       const models = await this.#inventory.list()

@@ -19,22 +19,15 @@ import { parseModelSource, shownSource } from './source.ts'
 export interface DownloadSettings {
   /** The limit of all downloads together; 0 = none. */
   readonly bytesPerSecond: number
-  readonly atOnce: number
   readonly hubEndpoint?: string | undefined
   readonly hubTokenFile?: string | undefined
   readonly caFile?: string | undefined
-  /** 0 = the smaller of 2 GiB and 1 % of the volume. */
-  readonly reserveBytes: number
-  readonly partialKeepMs: number
   /** Namespaces whose Models may use the login of the person at this machine. */
   readonly hubLoginNamespaces: readonly string[]
 }
 
 export const defaultDownloadSettings: DownloadSettings = {
   bytesPerSecond: editableRows.downloadBytesPerSecond.default,
-  atOnce: editableRows.downloadsAtOnce.default,
-  reserveBytes: editableRows.diskReserveBytes.default,
-  partialKeepMs: editableRows.partialKeepMs.default,
   hubLoginNamespaces: [],
 }
 
@@ -56,6 +49,8 @@ export interface RemoteOptions {
   readonly allowInsecureLoopback?: boolean | undefined
   /** For tests: in place of the system's. */
   readonly resolveHost?: Resolve | undefined
+  /** For tests: what downloads leave free of the volume. */
+  readonly reserveBytes?: number | undefined
   /** For tests: see `DownloadOptions`. */
   readonly stallMs?: number | undefined
   readonly attempts?: number | undefined
@@ -72,11 +67,11 @@ export class Remote implements AsyncDisposable {
   readonly #transports = new Map<string, Promise<Transport>>()
 
   constructor(options: RemoteOptions) {
-    const { settings, deletableBytes } = options
+    const { reserveBytes, deletableBytes } = options
     this.#options = options
     this.space = new DiskSpace({
       name: options.storeFolder,
-      reserveBytes: () => settings().reserveBytes || undefined,
+      ...(reserveBytes !== undefined && { reserveBytes }),
       ...(deletableBytes && { deletableBytes }),
     })
     this.limitBandwidth()

@@ -35,8 +35,6 @@ export interface LogFileOptions {
 /** A disk that is full takes a short line now and then: it is neither tried nor reported for each. */
 const retryMs = 1_000
 
-export const mostLogFiles = 100
-
 interface OpenFile {
   readonly descriptor: number
   readonly device: bigint

@@ -1,7 +1,7 @@
 import { styleText } from 'node:util'
 import electronLog from 'electron-log/node'
 import type { LogFields, Logger } from './logger.ts'
-import type { LogFormat, LogLevel } from '../settings/settings.ts'
+import type { LogLevel } from '../settings/settings.ts'
 import { messageOf } from '../util/message-of.ts'
 import { isSecretName, redacted, redactText } from '../util/redact.ts'
 import { cleanLines, cleanText } from '../../contract/clean-text.ts'
@@ -13,8 +13,6 @@ interface LogStream {
 
 export interface LogOptions {
   readonly level: LogLevel
-  /** `auto`: text on a terminal, JSON lines otherwise. */
-  readonly format: LogFormat
   readonly stream?: LogStream
 }
 
@@ -22,11 +20,11 @@ export interface Log extends Logger {
   setLevel(level: LogLevel): void
 }
 
-/** One line per message on standard error, or on the stream given; secrets are redacted and nothing is thrown. */
-export function createLog({ level, format, stream = process.stderr }: LogOptions): Log {
+/** One line per message on standard error, or on the stream given, as text in a terminal and as JSON elsewhere; secrets are redacted and nothing is thrown. */
+export function createLog({ level, stream = process.stderr }: LogOptions): Log {
   const terminal = stream.isTTY === true
   const text = terminal && !process.env['NO_COLOR'] ? colourLine : textLine
-  const line = format === 'json' || (format === 'auto' && !terminal) ? jsonLine : text
+  const line = terminal ? text : jsonLine
   const log = electronLog.create({ logId: 'metal-agent' })
   log.transports.console.level = false
   log.transports.file.level = false

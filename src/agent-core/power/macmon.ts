@@ -5,10 +5,9 @@ import { endedWords, lineReader, type PowerSample, type PowerSource, type Sample
 
 const wanted = {
   name: 'macmon',
-  flag: '--macmon-bin',
   notInstalled: {
-    darwin: 'macmon is not installed here: install it with "brew install macmon", or give its path with --macmon-bin.',
-    linux: 'macmon is not on PATH: give its path with --macmon-bin.',
+    darwin: 'macmon is not installed here: install it with "brew install macmon".',
+    linux: 'macmon only runs on macOS.',
   },
 }
 

@@ -4,25 +4,12 @@ import { backOffCeilingMs, type BackOff } from '../util/back-off.ts'
 import type { Executable } from '../util/find-executable.ts'
 import { within } from '../util/within.ts'
 import { macmonSource } from './macmon.ts'
-import {
-  plausibleWatts,
-  powerIntervalsMs,
-  startProgram,
-  type Kill,
-  type PowerIntervalMs,
-  type PowerSource,
-} from './power-source.ts'
+import { plausibleWatts, startProgram, type Kill, type PowerIntervalMs, type PowerSource } from './power-source.ts'
 import { macCommands, powermetricsSource, type PowerCommands } from './powermetrics.ts'
 
 export interface PowerSettings {
   readonly isEnabled: boolean
-  /** While somebody looks; else as seldom as possible. */
-  readonly intervalMs: number
   readonly source: 'powermetrics' | 'macmon'
-  /** As it was stated; any other than that of macOS switches off measuring with it. */
-  readonly powermetrics: string
-  /** As it was stated; absent = it is looked for. */
-  readonly macmon?: string | undefined
 }
 
 export interface PowerOptions {
@@ -68,6 +55,8 @@ interface Failure {
 const lookLimitMs = 150_000
 /** While nobody looks: the longest that sudo's rule names, since each sample wakes the machine. */
 const unseenIntervalMs = 10_000
+/** While somebody looks, in milliseconds: as the Go agent measures where nothing else is stated. */
+const seenIntervalMs = 1_000
 /** sudo writes each refusal to the system's log, so a missing rule is not asked for every second. */
 const usualBackOff: BackOff = { firstMs: 1_000, maxMs: 60_000 }
 /** After this many samples the next failure counts as the first again. */
@@ -144,9 +133,9 @@ export class Power {
       const { message, isFinal } = this.#failure
       return { state: 'failed', message: isFinal ? message : `${message} The agent tries again.` }
     }
-    const every = howOften(this.#wantedMs)
+    const every = `Power is measured every ${seconds(this.#wantedMs)}.`
     if (this.#figures) return { state: 'measuring', message: every }
-    const firstMs = this.#source().firstAfter * nextIntervalMs(this.#wantedMs)
+    const firstMs = this.#source().firstAfter * this.#wantedMs
     return { state: 'starting', message: `${every} The first figures take ${seconds(firstMs)}.` }
   }
 
@@ -156,17 +145,15 @@ export class Power {
     return settings().source === 'macmon' ? macmonSource(findMacmon) : powermetricsSource(commands, findMacmon)
   }
 
-  /** The interval that is set, for those who look. */
-  get #wantedMs(): number {
-    const { intervalMs } = this.#options.settings()
-    return this.#lookTimer ? intervalMs : Math.max(intervalMs, unseenIntervalMs)
+  get #wantedMs(): PowerIntervalMs {
+    return this.#lookTimer ? seenIntervalMs : unseenIntervalMs
   }
 
   /** Undefined where nothing is to be measured. Two that differ need another program, or the same one started again. */
   get #wantedChoice(): string | undefined {
-    const { isEnabled, source, macmon } = this.#options.settings()
+    const { isEnabled, source } = this.#options.settings()
     if (this.#isEnding || !isEnabled || this.#whyUnavailable() !== undefined) return undefined
-    return JSON.stringify([source, source === 'macmon' ? macmon : undefined, nextIntervalMs(this.#wantedMs)])
+    return JSON.stringify([source, this.#wantedMs])
   }
 
   #forgetLook(): void {
@@ -186,7 +173,7 @@ export class Power {
       const stopped = new Promise<void>((resolve) => {
         stop.signal.addEventListener('abort', () => resolve(), { once: true })
       })
-      const intervalMs = nextIntervalMs(this.#wantedMs)
+      const intervalMs = this.#wantedMs
       this.#sampling = { source: this.#source(), intervalMs, choice, stop, stopped }
       const loop = this.#keepMeasuring(this.#sampling).finally(() => this.#loops.delete(loop))
       this.#loops.add(loop)
@@ -271,19 +258,12 @@ export class Power {
 
   #whyUnavailable(): string | undefined {
     const { platform, settings } = this.#options
-    const { source, powermetrics } = settings()
-    if (source === 'powermetrics' && powermetrics !== macCommands.powermetrics) {
-      return `Power is not measured with ${powermetrics}: sudo's rule names ${macCommands.powermetrics}, so leave out --powermetrics-bin.`
-    }
-    return platform === 'darwin' ? undefined : `Power is not measured on Linux: ${whyNotOnLinux[source]}.`
+    return platform === 'darwin' ? undefined : `Power is not measured on Linux: ${whyNotOnLinux[settings().source]}.`
   }
 
   #logSettings(): void {
-    const { settings, log } = this.#options
-    const { intervalMs } = settings()
-    const isOther = nextIntervalMs(intervalMs) !== intervalMs
-    const text = this.#whyUnavailable() ?? (isOther ? howOften(intervalMs) : undefined)
-    if (text !== undefined && text !== this.#logged) log.warn('power', { text })
+    const text = this.#whyUnavailable()
+    if (text !== undefined && text !== this.#logged) this.#options.log.warn('power', { text })
     this.#logged = text
   }
 }
@@ -293,13 +273,4 @@ const whyNotOnLinux = {
   macmon: 'it is read by macmon, which only runs on macOS',
 }
 
-/** The wanted interval, or the next longer one that sudo's rule names; the longest for what is longer than that. */
-const nextIntervalMs = (wantedMs: number): PowerIntervalMs => powerIntervalsMs.find((ms) => ms >= wantedMs) ?? 10_000
-
 const seconds = (ms: number): string => `${ms / 1_000} s`
-
-function howOften(wantedMs: number): string {
-  const chosen = nextIntervalMs(wantedMs)
-  const other = chosen === wantedMs ? '' : `, not every ${seconds(wantedMs)}: the intervals are 0.5, 1, 2, 5 and 10 s`
-  return `Power is measured every ${seconds(chosen)}${other}.`
-}

@@ -7,7 +7,6 @@ import type { Servers } from '../servers/servers.ts'
 import { holdByProcess, LatelyWorking, StayAwake, type HoldAwake } from './stay-awake.ts'
 
 export interface SupplySettings {
-  readonly pauseOnBattery: boolean
   readonly sleepPolicy: SleepPolicy
   readonly awakeOnBattery: boolean
 }
@@ -21,8 +20,7 @@ export interface SupplyOptions {
   /** Somebody looks at the figures. */
   readonly hasReaders: () => boolean
   readonly log: Logger
-  /** `mayPublishOtherwise`: what is published may have to change with it. */
-  readonly onChange: (mayPublishOtherwise: boolean) => void
+  readonly onChange: () => void
   /** For tests: how often the supply is looked at, needed or not. */
   readonly everyMs?: number | undefined
 }
@@ -36,10 +34,7 @@ const otherwiseEveryMs = 300_000
 /** After this many failed looks in a row, what was known before counts no longer. */
 const mostFailures = 3
 
-const pausedSentence =
-  'This machine is on battery and is set to pause on battery: its models stay in memory, and no requests are sent here.'
-
-/** What this machine runs on, as of a moment ago, and what follows from it: the pause on battery, and being kept awake. */
+/** What this machine runs on, as of a moment ago, and what follows from it: being kept awake. */
 export class Supply implements AsyncDisposable {
   readonly #options: SupplyOptions
   readonly #awake: StayAwake
@@ -65,7 +60,7 @@ export class Supply implements AsyncDisposable {
       log,
       onChange: () => {
         this.review()
-        this.#options.onChange(false)
+        this.#options.onChange()
       },
     })
   }
@@ -75,23 +70,14 @@ export class Supply implements AsyncDisposable {
     return this.#current?.source ?? (this.#options.platform.name === 'linux' ? 'mains' : undefined)
   }
 
-  /** Why no requests are to be sent to any service here. */
-  get silence(): 'battery' | undefined {
-    return this.#options.settings().pauseOnBattery && this.#current?.source === 'battery' ? 'battery' : undefined
-  }
-
   /** Undefined where nothing is known. */
   get view(): SupplyView | undefined {
     const { source } = this
     const { isKeptAwake } = this.#awake
     if (!this.#current && !isKeptAwake) return undefined
     const { charge, lowPowerMode = false } = this.#current ?? {}
-    const state = { lowPowerMode, isPaused: this.silence !== undefined, isKeptAwake }
+    const state = { lowPowerMode, isKeptAwake }
     return { ...(source && { source }), ...state, ...(charge !== undefined && { charge }) }
-  }
-
-  get notices(): string[] {
-    return this.silence === undefined ? [] : [pausedSentence]
   }
 
   /** Looks once, and regularly from then on. Never rejects. */
@@ -108,7 +94,7 @@ export class Supply implements AsyncDisposable {
   settingsChanged(): void {
     this.review()
     this.#awake.review()
-    this.#options.onChange(true)
+    this.#options.onChange()
   }
 
   /** Whether the figures are needed may have changed: looks at once where they are too old for that. */
@@ -142,10 +128,10 @@ export class Supply implements AsyncDisposable {
   }
 
   get #everyMs(): number {
-    const { settings, hasReaders, everyMs } = this.#options
+    const { hasReaders, everyMs } = this.#options
     if (everyMs !== undefined) return everyMs
     if (this.#current?.charge === undefined) return otherwiseEveryMs
-    const isNeeded = settings().pauseOnBattery || this.#awake.dependsOnSupply || hasReaders()
+    const isNeeded = this.#awake.dependsOnSupply || hasReaders()
     return isNeeded ? neededEveryMs : batteryEveryMs
   }
 
@@ -159,7 +145,7 @@ export class Supply implements AsyncDisposable {
     this.#current = found
     if (this.#isEnded || JSON.stringify(found) === JSON.stringify(before)) return
     this.#awake.review()
-    this.#options.onChange(found?.source !== before?.source)
+    this.#options.onChange()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -12,7 +12,6 @@ import { runtimeState, type RuntimeView } from '../../contract/queries.ts'
 export interface NodeFacts {
   readonly displayName: string
   readonly agentVersion: string
-  readonly zone: string | undefined
   readonly runtimes: readonly RuntimeView[]
   readonly budgetBytes: number | undefined
   readonly availableBytes: number | undefined
@@ -30,7 +29,6 @@ export const nodeLabel = 'metalbar.dev/node'
 const names = [
   'host',
   'agent-version',
-  'zone',
   'runtimes',
   'memory-budget',
   'memory-available',
@@ -56,7 +54,7 @@ const memoryStep = 64 * 1024 ** 2
 
 /** Every annotation of ours, so that a patch leaves nothing behind of an agent before. */
 export function leaseAnnotations(facts: NodeFacts): LeaseAnnotations {
-  const { budgetBytes, availableBytes, load, watts, zone } = facts
+  const { budgetBytes, availableBytes, load, watts } = facts
   const runtimes = facts.runtimes.filter((view) => runtimeState(view) === 'ready')
   const told = listWithin(
     maxRuntimesBytes,
@@ -67,7 +65,6 @@ export function leaseAnnotations(facts: NodeFacts): LeaseAnnotations {
   const values: Readonly<Record<Name, string | undefined>> = {
     host: sentence(facts.displayName, maxTextBytes),
     'agent-version': sentence(facts.agentVersion, maxTextBytes) || undefined,
-    zone,
     runtimes: told.text,
     'memory-budget': budgetBytes?.toString(),
     'memory-available': available?.toString(),
@@ -128,7 +125,6 @@ const listOf = <T extends z.ZodType>(item: T) =>
 const told = z.object({
   'metalbar.dev/host': text,
   'metalbar.dev/agent-version': text,
-  'metalbar.dev/zone': text,
   'metalbar.dev/runtimes': listOf(z.object({ name: z.string(), version: z.string().default('') })),
   'metalbar.dev/memory-budget': count,
   'metalbar.dev/memory-available': count,
@@ -144,7 +140,7 @@ const latest = Date.UTC(9999, 0)
 export function memberOf({ metadata, spec }: Lease, nodeId: string): FleetMember {
   const facts = told.parse(metadata.annotations)
   const heardAt = Date.parse(spec.renewTime ?? '')
-  const [version, zone] = [facts['metalbar.dev/agent-version'], facts['metalbar.dev/zone']]
+  const version = facts['metalbar.dev/agent-version']
   const [budgetBytes, availableBytes] = [facts['metalbar.dev/memory-budget'], facts['metalbar.dev/memory-available']]
   const modelsServed = facts['metalbar.dev/models-served']
   return {
@@ -152,7 +148,6 @@ export function memberOf({ metadata, spec }: Lease, nodeId: string): FleetMember
     host: facts['metalbar.dev/host'] ?? metadata.name.replace(/^metalbar-/, ''),
     isThisOne: spec.holderIdentity === nodeId,
     ...(version !== undefined && { version }),
-    ...(zone !== undefined && { zone }),
     runtimes: facts['metalbar.dev/runtimes'],
     ...(budgetBytes !== undefined && { budgetBytes }),
     ...(availableBytes !== undefined && { availableBytes }),

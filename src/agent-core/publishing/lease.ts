@@ -148,11 +148,11 @@ export class NodeLease {
     const { uid, resourceVersion, labels } = found.metadata
     const holder = found.spec.holderIdentity ?? ''
     if (labels[nodeLabel] === undefined) {
-      return `${this.#untold} The Lease ${this.#shown} was not made by an agent: delete it, or name another namespace with --lease-namespace.`
+      return `${this.#untold} The Lease ${this.#shown} was not made by an agent: delete it.`
     }
     const isOurs = holder === this.#options.node.id
     if (!isOurs && holder !== '' && !this.#isStale(found)) {
-      return `${this.#untold} The Lease ${this.#shown} is held by another agent, ${holder}: give one of the two machines another name, or --lease-namespace another value. This agent takes it over once the other has been silent for ${deadAfterMs / 1_000} s.`
+      return `${this.#untold} The Lease ${this.#shown} is held by another agent, ${holder}: give one of the two machines another name. This agent takes it over once the other has been silent for ${deadAfterMs / 1_000} s.`
     }
     if (!isOurs) this.#options.log.warn('lease taken over', { ...this.ref, from: holder })
     const leaseTransitions = (found.spec.leaseTransitions ?? 0) + (isOurs ? 0 : 1)
@@ -268,7 +268,7 @@ export class NodeLease {
       return `${this.#untold} These credentials may not write the Lease ${this.#shown} (${error.detail}): "metal-agent rights" prints the commands that allow it.`
     }
     if (isApiError(error, 404)) {
-      return `${this.#untold} The Lease ${this.#shown} cannot be made (${error.detail}): create that namespace, or name another one with --lease-namespace.`
+      return `${this.#untold} The Lease ${this.#shown} cannot be made (${error.detail}): create that namespace.`
     }
     return undefined
   }

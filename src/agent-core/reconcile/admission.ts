@@ -86,7 +86,6 @@ export class Admission implements Disposable {
     this.#unsubscribe = options.memory.listen({
       onFreed: (keys) => this.#askAgain(keys),
       onSample: () => this.#memorySeen(),
-      isWaiting: () => [...this.#entries.values()].some((one) => one.refusal ?? one.comparison?.instead),
     })
   }
 

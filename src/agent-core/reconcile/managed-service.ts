@@ -225,10 +225,6 @@ export class ManagedService {
     this.#writes.retryNow()
   }
 
-  refreshIntervalChanged(): void {
-    this.#fetch.refreshIntervalChanged()
-  }
-
   /** There is more memory than there was: what its start failed over may be gone, so it is tried at once, with a clean slate. */
   retryFailedStart(): void {
     if (this.#last?.observed.server.kind !== 'failed') return

@@ -12,15 +12,18 @@ import { contentKey, fetchRequest, type FetchRequest, type ServerFiles, serverFi
 import { isModelWanted, isRunning, type ModelFacts } from './plan/facts.ts'
 import type { FetchRefusal, FetchView, Observation } from './plan/observation.ts'
 import type { DesiredServer, FetchedContent } from './reading.ts'
-import type { ServiceSettings } from './service-rooms.ts'
 
 /** First and longest wait before the next attempt at what a model's source did not do. */
 const backOff = { firstMs: 1_000, maxMs: 300_000 }
 
+/** How often the source of a Model with `refreshPolicy: OnChange` is asked whether it changed: a release is no matter of seconds, and a Hub counts requests. */
+export const refreshTimes = { everyMs: 600_000 }
+
 export interface ModelFetchOptions {
   readonly models: Models
   readonly cluster: Pick<Cluster, 'api'>
-  readonly settings: Pick<ServiceSettings, 'refreshEveryMs'>
+  /** For tests: how often a source is asked whether it changed. */
+  readonly refreshEveryMs?: number | undefined
   readonly tell: (note: DownloadNote) => void
   /** The first failure in a row, with what happens next. */
   readonly onFailure: (message: string) => void
@@ -69,8 +72,6 @@ interface Fetching {
   /** The progress message that was reported last. */
   said: string | undefined
   timer: NodeJS.Timeout | undefined
-  /** Since when the source is not to be asked again; undefined while it is asked. */
-  waitsSince: number | undefined
 }
 
 interface How {
@@ -151,26 +152,11 @@ export class ModelFetch {
     return undefined
   }
 
-  /** After a change of the setting: the interval counts from when the source was asked last. */
-  refreshIntervalChanged(): void {
-    const fetching = this.#fetching
-    const since = fetching?.waitsSince
-    if (!fetching || since === undefined) return
-    this.#refreshIn(fetching, this.#nextRefreshMs(fetching) - (this.#options.now() - since))
-    fetching.waitsSince = since
-  }
-
   /** Begins a fetch, which replaces the one under way. */
   begin({ service, spec, model, draft }: DesiredServer): void {
-    const { cluster, settings } = this.#options
-    const requestOf = (name: string, of: ModelSpec): FetchRequest =>
-      fetchRequest({
-        api: cluster.api,
-        namespace: service.metadata.namespace,
-        name,
-        spec: of,
-        refreshEveryMs: settings.refreshEveryMs,
-      })
+    const { api } = this.#options.cluster
+    const { namespace } = service.metadata
+    const requestOf = (name: string, of: ModelSpec): FetchRequest => fetchRequest({ api, namespace, name, spec: of })
     const request = requestOf(spec.modelRef, model)
     const key = contentKey(model, draft)
     if (this.#fetching?.key !== key) this.#failures = 0
@@ -180,15 +166,15 @@ export class ModelFetch {
       draft: draft && 'model' in draft ? requestOf(draft.model, draft.spec) : undefined,
       draftFile: draft && 'file' in draft ? draft.file : undefined,
       ...{ progress: undefined, outcome: undefined, notice: undefined, said: undefined },
-      ...{ timer: undefined, waitsSince: undefined },
+      timer: undefined,
     }
     this.#fetching = fetching
     void this.#outcomeOf(fetching, () => this.#bring(fetching)).then((outcome) => {
       if (fetching.cancelled.signal.aborted || outcome === undefined) return
       this.#end(fetching, outcome)
-      if (outcome.kind !== 'done' || !refreshEveryMs(fetching)) return
+      if (outcome.kind !== 'done' || !followsSource(fetching)) return
       // Files downloaded a moment ago need not be compared with their source; files that the store had do.
-      this.#refreshIn(fetching, fetching.progress === undefined ? 0 : this.#nextRefreshMs(fetching))
+      this.#refreshIn(fetching, fetching.progress === undefined ? 0 : this.#nextRefreshMs())
     })
   }
 
@@ -222,7 +208,7 @@ export class ModelFetch {
     const { models } = this.#options
     const { request, draft } = fetching
     const refresh = async (of: FetchRequest, here: LocalModel): Promise<LocalModel | undefined> => {
-      if (!of.refreshEveryMs) return undefined
+      if (!of.isFollowed) return undefined
       return this.#follow(
         fetching,
         of,
@@ -295,7 +281,7 @@ export class ModelFetch {
       this.#failures += 1
       const delay = Math.max(outcome.retryAfterMs, jitteredMs(backOff, this.#failures, random))
       this.#retryAt = now() + delay
-      this.#lookAgainAt = now() + Math.max(delay, outcome.terminal ? this.#options.settings.refreshEveryMs() : 0)
+      this.#lookAgainAt = now() + Math.max(delay, outcome.terminal ? this.#refreshEveryMs : 0)
       const next = outcome.terminal ? '' : ` Next attempt in ${Math.ceil(delay / 1_000)} s.`
       if (this.#failures === 1) onFailure(`${outcome.message}${next}`)
     } else {
@@ -306,17 +292,15 @@ export class ModelFetch {
 
   #refreshIn(fetching: Fetching, ms: number): void {
     clearTimeout(fetching.timer)
-    fetching.waitsSince = this.#options.now()
     fetching.timer = setTimeout(() => void this.#refresh(fetching), Math.max(0, ms)).unref()
   }
 
   async #refresh(fetching: Fetching): Promise<void> {
     const { outcome: current, cancelled } = fetching
-    fetching.waitsSince = undefined
     if (current?.kind !== 'done') return
     const outcome = await this.#outcomeOf(fetching, () => this.#bringNewer(fetching, current.brought))
     if (cancelled.signal.aborted) return
-    const nextMs = this.#nextRefreshMs(fetching)
+    const nextMs = this.#nextRefreshMs()
     if (outcome?.kind === 'done') {
       fetching.isNewer = true
       this.#end(fetching, outcome)
@@ -330,12 +314,16 @@ export class ModelFetch {
   }
 
   /** Many agents that started together do not ask together. */
-  #nextRefreshMs(fetching: Fetching): number {
-    return (refreshEveryMs(fetching)?.() ?? 0) * (0.8 + 0.4 * this.#options.random())
+  #nextRefreshMs(): number {
+    return this.#refreshEveryMs * (0.8 + 0.4 * this.#options.random())
+  }
+
+  get #refreshEveryMs(): number {
+    return this.#options.refreshEveryMs ?? refreshTimes.everyMs
   }
 }
 
-const refreshEveryMs = ({ request, draft }: Fetching) => request.refreshEveryMs ?? draft?.refreshEveryMs
+const followsSource = ({ request, draft }: Fetching): boolean => request.isFollowed || draft?.isFollowed === true
 
 const titleOf = ({ name }: FetchRequest): string => `draft model ${name}`
 

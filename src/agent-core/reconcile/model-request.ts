@@ -55,8 +55,8 @@ export function digestWith(
 }
 
 export interface FetchRequest extends ModelRequest {
-  /** Ask the source again from time to time whether it holds something else; undefined = never. */
-  readonly refreshEveryMs: (() => number) | undefined
+  /** Its source is asked from time to time whether it holds something else. */
+  readonly isFollowed: boolean
 }
 
 interface FetchInputs {
@@ -64,10 +64,9 @@ interface FetchInputs {
   readonly namespace: string
   readonly name: string
   readonly spec: ModelSpec
-  readonly refreshEveryMs: () => number
 }
 
-export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: FetchInputs): FetchRequest {
+export function fetchRequest({ api, namespace, name, spec }: FetchInputs): FetchRequest {
   const { source, format, quantization, files, mmproj, sha256, sourceSecretRef, refreshPolicy } = spec
   const secret = sourceSecretRef?.name ?? ''
   return {
@@ -80,7 +79,7 @@ export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: Fet
     mmproj,
     sha256,
     ...(secret !== '' && { secret: () => secretIn(api, namespace, secret, source) }),
-    refreshEveryMs: refreshPolicy === 'OnChange' ? refreshEveryMs : undefined,
+    isFollowed: refreshPolicy === 'OnChange',
   }
 }
 

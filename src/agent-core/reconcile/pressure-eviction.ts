@@ -22,14 +22,6 @@ import type { Reconciler } from './reconciler.ts'
 
 type KnownServices = Pick<Reconciler, 'report' | 'reports' | 'enqueue'>
 
-export interface EvictionSettings {
-  readonly isEnabled: boolean
-  /** See EvictionQuestion. */
-  readonly share: number
-  /** How long pressure must have been normal before what was evicted once comes back. */
-  readonly comeBackMs: number
-}
-
 export interface PressureEvictionOptions {
   readonly memory: Memory
   readonly unloadReasons: Pick<UnloadReasons, 'unload' | 'end' | 'eviction' | 'remember'>
@@ -38,7 +30,11 @@ export interface PressureEvictionOptions {
   readonly servers: () => readonly Pick<CountedServer, 'key' | 'role' | 'look'>[]
   /** Undefined while there is no cluster: then nothing is evicted, and nothing comes back. */
   readonly session: () => { readonly reconciler: KnownServices; readonly clusterUrl: string } | undefined
-  readonly settings: () => EvictionSettings
+  readonly isEnabled: () => boolean
+  /** For tests: see EvictionQuestion. */
+  readonly share?: number | undefined
+  /** For tests: how long pressure must have been normal before what was evicted once comes back. */
+  readonly comeBackMs?: number | undefined
   readonly log: Logger
   readonly onEvicted: () => void
   readonly onSkipped: (reason: Exclude<SkipReason, 'not_critical' | 'cooling_down' | 'draining'>) => void
@@ -69,7 +65,6 @@ export class PressureEviction implements Disposable {
     this.#now = options.now ?? Date.now
     this.#unsubscribe = options.memory.listen({
       onSample: (view) => this.#consider(view),
-      isWaiting: () => this.#evicted().length > 0,
     })
   }
 
@@ -103,15 +98,14 @@ export class PressureEviction implements Disposable {
   }
 
   #evict(view: MemoryView): void {
-    const { memory, settings, log, narrator } = this.#options
-    const { isEnabled, share } = settings()
+    const { memory, isEnabled, share, log, narrator } = this.#options
     const models = this.#models()
     const choice = chooseEviction({
       models,
       level: view.level,
       levelForMs: memory.levelForMs(view),
-      isEnabled,
-      share,
+      isEnabled: isEnabled(),
+      ...(share !== undefined && { share }),
       totalBytes: view.figures?.totalBytes ?? Infinity,
       ...(this.#endedAt !== undefined && { sinceEvictionMs: this.#options.memory.now() - this.#endedAt }),
       sampleAgeMs: this.#options.memory.now() - view.at,
@@ -149,7 +143,7 @@ export class PressureEviction implements Disposable {
   }
 
   #bringBack(view: MemoryView): void {
-    const { memory, settings, session, unloadReasons, narrator } = this.#options
+    const { memory, comeBackMs, session, unloadReasons, narrator } = this.#options
     const { reconciler } = session() ?? {}
     const evicted = this.#evicted()
     if (!reconciler || evicted.length === 0) return
@@ -159,7 +153,7 @@ export class PressureEviction implements Disposable {
       evicted,
       level: view.level,
       levelForMs: memory.levelForMs(view),
-      firstWaitMs: settings().comeBackMs,
+      ...(comeBackMs !== undefined && { firstWaitMs: comeBackMs }),
       ...(comingBack !== undefined && { comingBack }),
       ...(sinceComeBackMs !== undefined && { sinceComeBackMs }),
     })

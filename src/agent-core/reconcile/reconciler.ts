@@ -181,11 +181,6 @@ export class Reconciler {
     this.#admission.rulesChanged()
   }
 
-  /** How often sources are asked for changes is another now. */
-  refreshIntervalChanged(): void {
-    for (const service of this.#services.values()) service.refreshIntervalChanged()
-  }
-
   /** For good: servers of these services are stopped and their claims released, and the sentence is what people read of it. */
   leave(message: string, isLeft: (key: string) => boolean): void {
     const since = wallTimeOf(this.#rooms.now()).toISOString()

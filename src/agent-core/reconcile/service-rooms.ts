@@ -23,8 +23,6 @@ export interface ServiceSettings {
   readonly allowlist: readonly string[]
   readonly port: (runtime: ServerRuntime) => PortPolicy
   readonly listen: () => ListenMode
-  /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
-  readonly refreshEveryMs: () => number
   /** How long a minute of `metalbar.dev/idle-minutes` is. */
   readonly idleMinuteMs: number
 }
@@ -44,6 +42,8 @@ export interface ServiceRooms {
   readonly names: Pick<ServiceNames, 'sharing'>
   readonly omlxClaims: Pick<OmlxClaims, 'know' | 'admitted' | 'conflictOf' | 'problemOf'>
   readonly settings: ServiceSettings
+  /** For tests: see `ModelFetchOptions`. */
+  readonly refreshEveryMs?: number | undefined
   readonly hostAddress: () => Observation['address']
   readonly apiKeys: Pick<ApiKeys, 'want' | 'forget' | 'stateOf'>
   /** Whether the gateway listens there. */

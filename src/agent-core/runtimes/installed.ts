@@ -204,7 +204,7 @@ export function findRuntime(
     })
   }
   const { name, program } = runtime
-  const given = settings[runtime.settings.program]
+  const given = settings[runtime.programSetting]
   return findExecutable(program, { given, ownFolder: ownProgramFolder(stateDir, name), system, path })
 }
 

@@ -58,7 +58,7 @@ export const mlxLmRuntime: ProcessRuntime = {
   name: 'mlx-lm',
   aliases: [],
   formats: ['mlx', 'safetensors'],
-  settings: { program: 'mlxLm', startupStall: 'mlxLmStartupStallMs' },
+  programSetting: 'mlxLm',
   program: {
     name: 'mlx_lm.server',
     flag: '--mlx-lm-bin',
@@ -71,7 +71,7 @@ export const mlxLmRuntime: ProcessRuntime = {
   },
   flags: { table: flags, program: 'mlx_lm.server', product: 'mlx-lm', isStrict: true },
   version: { args: ['--version'], shownBy: /^(\d\S*)$/m, beside: 'mlx_lm' },
-  startupFlag: '--mlx-lm-startup-timeout',
+  usualStallMs: 300_000,
   helpArgs: ['--help'],
   dialectFrom: (help) => ({ ...dialect, flags: flagsIn(help) }),
   usualDialect: dialect,

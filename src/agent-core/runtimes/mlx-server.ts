@@ -38,7 +38,7 @@ export const mlxServerRuntime: ProcessRuntime = {
   name: 'mlx-server',
   aliases: [],
   formats: ['mlx', 'safetensors'],
-  settings: { program: 'mlxServer', startupStall: 'mlxServerStartupStallMs' },
+  programSetting: 'mlxServer',
   program: {
     name: 'mlx-server',
     flag: '--mlx-server-bin',
@@ -51,7 +51,6 @@ export const mlxServerRuntime: ProcessRuntime = {
   },
   flags: { table: flags, program: 'mlx-server', product: 'mlx-server', isStrict: true },
   version: { args: ['--version'], shownBy: /^(\d\S*)$/m },
-  startupFlag: '--mlx-server-startup-timeout',
   helpArgs: ['--help'],
   dialectFrom: (help) => ({ ...dialect, flags: flagsIn(help) }),
   usualDialect: dialect,

@@ -37,7 +37,6 @@ export const omlxRuntime: DaemonRuntime = {
     serviceFlags: omlxServiceFlags,
     // Memory that it had wired may stay so until the machine is started again.
     isNeverKilled: true,
-    startupStall: { setting: 'omlxStartupStallMs', flag: '--omlx-startup-timeout' },
   },
   flags: { table: new Map(), program: 'omlx', product: 'oMLX', isStrict: true },
   // What is said to the whole oMLX is no reason to load a model again.

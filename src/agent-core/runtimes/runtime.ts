@@ -1,4 +1,4 @@
-import type { DaemonStartSetting, ProgramSetting, StallSetting } from '../../contract/settings.ts'
+import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
 import type { InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
 import type { RuntimeAdvice } from '../servers/crash-cause.ts'
 import type { DaemonAddress, DaemonContent, DaemonRuntimeName } from '../servers/daemon.ts'
@@ -89,11 +89,7 @@ export interface DaemonStart {
   readonly serviceFlags?: readonly string[]
   /** Killed with a model in memory it would take the machine down. */
   readonly isNeverKilled?: boolean
-  /** The setting that says how long its start may go without progress, with its flag; absent = the usual time. */
-  readonly startupStall?: { readonly setting: DaemonStallSetting; readonly flag: string }
 }
-
-export type DaemonStallSetting = Extract<StallSetting, `omlx${string}`>
 
 export interface DaemonPlace extends DaemonAddress {
   /** A folder that only this daemon of this agent has, for good. */
@@ -108,8 +104,8 @@ export type Runtime = ProcessRuntime | DaemonRuntime
 export interface ProcessRuntime extends RuntimeRow {
   readonly kind: 'process'
   readonly name: ProcessRuntimeName
-  /** The settings that name its program, and how long a start may go without progress. */
-  readonly settings: { readonly program: ProgramSetting; readonly startupStall: StallSetting }
+  /** The setting that names its program. */
+  readonly programSetting: ProgramSetting
   readonly program: Wanted
   /** How it is asked for its version; the first group of `shownBy` is the version. */
   readonly version: {
@@ -117,8 +113,8 @@ export interface ProcessRuntime extends RuntimeRow {
     readonly shownBy: RegExp
     /** A program beside its own that knows it. */ readonly beside?: string
   }
-  /** The flag for {@link ServerLaunch.startupStallMs}. */
-  readonly startupFlag: string
+  /** How long a start may go without progress where no setting says so, in milliseconds; absent = as of any server. */
+  readonly usualStallMs?: number
   /** What has a build say what it can do. */
   readonly helpArgs: readonly string[]
   /** How a build spells what builds spell differently, out of its answer. */

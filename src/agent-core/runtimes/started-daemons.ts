@@ -13,16 +13,17 @@ import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { type AbsentDaemon, askDaemon, ownDaemon, stampOf } from './installed.ts'
-import type { DaemonRuntime, DaemonStallSetting, DaemonStart } from './runtime.ts'
+import type { DaemonRuntime, DaemonStart } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
 type Settings = Readonly<
   Record<DaemonStartSetting, boolean> &
-    Record<DaemonRuntime['port'] | DaemonStallSetting, number> &
-    Partial<Record<ProgramSetting, string | undefined>>
+    Record<DaemonRuntime['port'], number> & {
+      readonly startupStallMs?: number | undefined
+    } & Partial<Record<ProgramSetting, string | undefined>>
 >
 
-interface StartedDaemonsOptions extends Pick<ServersOptions, 'log' | 'liveness' | 'random' | 'outputLimits'> {
+interface StartedDaemonsOptions extends Pick<ServersOptions, 'log' | 'liveness' | 'random'> {
   readonly platform: ServersOptions['platform'] &
     Parameters<typeof adoptServers>[0]['platform'] &
     ConstructorParameters<typeof Ledger>[0]['platform']
@@ -52,7 +53,7 @@ export class StartedDaemons {
   readonly #keepers: ReadonlyMap<DaemonRuntimeName, Keeper>
 
   constructor(options: StartedDaemonsOptions) {
-    const { platform, log, liveness, random, outputLimits } = options
+    const { platform, log, liveness, random } = options
     const stateDir = daemonsFolder(options.stateDir)
     this.#options = options
     this.#ledger = new Ledger({ file: ledgersIn(options.stateDir).daemons, platform, log })
@@ -60,7 +61,6 @@ export class StartedDaemons {
       ...{ platform, log, stateDir, ledger: this.#ledger },
       ...(liveness && { liveness }),
       ...(random && { random }),
-      ...(outputLimits && { outputLimits }),
     })
     this.#keepers = new Map(
       daemonRuntimes.flatMap((name) => {
@@ -170,14 +170,14 @@ const defaultLookEveryMs = 5_000
 
 function rulesOf(
   { product, portFlag }: DaemonRuntime,
-  { isNeverKilled, startupStall }: DaemonStart,
+  { isNeverKilled }: DaemonStart,
   settings: Settings,
 ): GeneralRules {
   return {
     ...(isNeverKilled === true && { isNeverKilled }),
-    ...(startupStall && { startupStallMs: settings[startupStall.setting] }),
+    startupStallMs: settings.startupStallMs,
     advice: { product, causes: [] },
-    settingNames: { port: portFlag, ...(startupStall && { startupStall: startupStall.flag }) },
+    portFlag,
   }
 }
 

@@ -48,7 +48,7 @@ export const tensorfoldRuntime: ProcessRuntime = {
   name: 'tensorfold',
   aliases: [],
   formats: ['mlx', 'safetensors'],
-  settings: { program: 'tensorfold', startupStall: 'tensorfoldStartupStallMs' },
+  programSetting: 'tensorfold',
   program: {
     name: 'tensorfold',
     flag: '--tensorfold-bin',
@@ -61,7 +61,7 @@ export const tensorfoldRuntime: ProcessRuntime = {
   },
   flags: { table: flags, program: 'tensorfold', product: 'TensorFold', isStrict: true },
   version: { args: ['--version'], shownBy: /^(?:tensorfold )?v?(\d\S*)$/im },
-  startupFlag: '--tensorfold-startup-timeout',
+  usualStallMs: 600_000,
   helpArgs: ['serve', '--help'],
   dialectFrom: (help) => ({ ...dialect, flags: flagsIn(help) }),
   usualDialect: dialect,

@@ -125,7 +125,7 @@ export const vllmSwiftRuntime: ProcessRuntime = {
   name: 'vllm-swift',
   aliases: [],
   formats: ['mlx', 'safetensors'],
-  settings: { program: 'vllmSwift', startupStall: 'vllmSwiftStartupStallMs' },
+  programSetting: 'vllmSwift',
   program: {
     name: 'vllm-swift',
     flag: '--vllm-swift-bin',
@@ -138,7 +138,6 @@ export const vllmSwiftRuntime: ProcessRuntime = {
   },
   flags: { table: flags, program: 'vllm-swift', product: 'vllm-swift', isStrict: true },
   version: { args: ['version'], shownBy: versionLine },
-  startupFlag: '--vllm-swift-startup-timeout',
   helpArgs: ['version'],
   dialectFrom,
   usualDialect: { ...dialect, flags: undefined, problem: 'does not report its version. Install vllm-swift again.' },

@@ -61,8 +61,6 @@ interface ExitStory extends CrashClues {
   /** See guessCause. */
   readonly guess: string | undefined
   readonly stallMs: number
-  /** The setting that changes `stallMs`, as a person spells it. */
-  readonly stallSetting?: string | undefined
   /** Set only with the cause `hung`. */
   readonly hang?: Hang | undefined
 }
@@ -73,10 +71,8 @@ export function exitMessage(story: ExitStory): string {
   switch (story.cause) {
     case 'stopped':
       return stoppedMessage(story.executable)
-    case 'stalled': {
-      const advice = story.stallSetting === undefined ? '' : `; if this model needs longer, raise ${story.stallSetting}`
-      return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not become ready), so the agent stopped it${advice}.`
-    }
+    case 'stalled':
+      return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not become ready), so the agent stopped it; if this model needs longer, raise --startup-timeout.`
     case 'hung': {
       const why = story.outOf === 'serving' ? undefined : story.firstError
       const what = `${name} ${hangs[story.hang ?? 'silent']}, so the agent stopped it${why === undefined ? '.' : `: ${closed(why)}`}`

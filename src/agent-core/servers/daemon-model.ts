@@ -256,7 +256,7 @@ export class DaemonModel implements ServedModel {
     const { output, ports, ledger, key, role, now } = this.#options
     const folder = await output.begin(beside)
     this.#folder = folder
-    const setting = launch.settingNames?.port
+    const setting = launch.portFlag
     using reservation = await ports.reserve(launch.port, { key, host: loopback, setting })
     const { port } = reservation
     if (this.#isLetGo()) return

@@ -27,7 +27,7 @@ export interface LaunchRules {
   /** Absolute path. */
   readonly executable: string
   /** The longest time a start may go without progress: no growth of memory, no output. */
-  readonly startupStallMs?: number
+  readonly startupStallMs?: number | undefined
   /** How long requests in flight may take to finish before a stop. */
   readonly drainLimitMs?: number
   /** It frees its memory when idle, and counts a look at its counters as use. */
@@ -38,17 +38,14 @@ export interface LaunchRules {
   readonly isNeverKilled?: boolean
   /** What is known of its ends; absent = nothing beyond what every program says. */
   readonly advice?: RuntimeAdvice
-  /** What a person sets these by, for the sentences that name them. */
-  readonly settingNames?: {
-    readonly port?: string
-    readonly startupStall?: string
-  }
+  /** What a person sets its port by, for sentences. */
+  readonly portFlag?: string
 }
 
 /** The rules that are the same for every server of an agent. */
 export type GeneralRules = Pick<
   LaunchRules,
-  'startupStallMs' | 'drainLimitMs' | 'isNeverKilled' | 'settingNames' | 'advice'
+  'startupStallMs' | 'drainLimitMs' | 'isNeverKilled' | 'portFlag' | 'advice'
 >
 
 /** What to start, and under which rules. */

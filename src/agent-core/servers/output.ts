@@ -2,7 +2,6 @@ import { statSync } from 'node:fs'
 import { appendFile, mkdir, open, readdir, rename, rm, stat, writeFile, type FileHandle } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import PQueue from 'p-queue'
-import { editableRows } from '../../contract/settings-table.ts'
 import type { Logger } from '../observability/logger.ts'
 import { hasCode } from '../util/files.ts'
 import { pathBelow } from '../util/is-below.ts'
@@ -66,10 +65,8 @@ export interface OutputLimits {
   readonly count: number
 }
 
-export const defaultOutputLimits: OutputLimits = {
-  bytes: editableRows.serverLogBytes.default,
-  count: editableRows.serverLogFiles.default,
-}
+/** 80 MB for each service: days of a busy server's output, and never the disk. */
+export const usualOutputLimits: OutputLimits = { bytes: 20 * 1024 ** 2, count: 3 }
 
 export interface ServiceOutputOptions {
   readonly key: string

@@ -188,7 +188,7 @@ export class ServerProcess implements ServedModel {
     const folder = await output.begin(beside)
     this.#folder = folder
     for (let attempt = 1; ; attempt++) {
-      const setting = launch.settingNames?.port
+      const setting = launch.portFlag
       using reservation = await ports.reserve(launch.port, { key, host, avoid, setting, further: this.#furtherPorts })
       avoid.add(reservation.port)
       const run = await this.#spawn(launch, folder, reservation.port)

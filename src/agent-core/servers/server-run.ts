@@ -304,13 +304,13 @@ export class ServerRun {
     const { launch, platform } = this.#options
     const memory = this.#group.memoryAtEnd(at)
     const how = { ...exit, cause: this.#termination?.cause ?? 'itself', outOf: this.#outOf } as const
-    const { executable, advice, settingNames } = launch
+    const { executable, advice } = launch
     const clues = { ...how, ...evidence, executable, advice, memory, system: platform.name, totalBytes: totalmem() }
     const saysWhy = how.cause === 'itself' || (how.cause === 'hung' && how.outOf === 'start')
     const guess = saysWhy ? guessCause(clues) : undefined
     const message = exitMessage({
       ...{ ...clues, guess, hang: this.#termination?.hang },
-      ...{ stallMs: this.#stallMs, stallSetting: settingNames?.startupStall },
+      stallMs: this.#stallMs,
     })
     return {
       ...{ kind: 'exited', since: at, ...how, ...evidence, message },
@@ -320,7 +320,7 @@ export class ServerRun {
   }
 
   #portTakenMessage(holders: readonly PortHolder[] = [], port = this.port): string {
-    return portTakenMessage(port, holders, this.#options.launch.settingNames?.port)
+    return portTakenMessage(port, holders, this.#options.launch.portFlag)
   }
 
   /** Asks it where it listens. */

@@ -5,7 +5,7 @@ import type { Daemon, DaemonAddress, DaemonRuntimeName } from './daemon.ts'
 import type { GeneralRules, Launch } from './launch.ts'
 import type { Ledger } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
-import { defaultOutputLimits, namesIn, ServiceOutput, type OutputLimits, type ReadableOutput } from './output.ts'
+import { usualOutputLimits, namesIn, ServiceOutput, type OutputLimits, type ReadableOutput } from './output.ts'
 import type { IdleLimit } from './poller.ts'
 import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
 import {
@@ -51,7 +51,7 @@ export interface ServersOptions {
   /** Told of every reading of a server's counters, whoever asked for it. */
   readonly onCounters?: (server: CountedServer, reading: CountersReading) => void
   /** Counts for a server's output from when that is first written or read. */
-  readonly outputLimits?: () => OutputLimits
+  readonly outputLimits?: OutputLimits
 }
 
 /** `role`: of the server whose state it is, as of now. */
@@ -80,7 +80,7 @@ export class Servers implements AsyncDisposable {
       published: () => nothingPublished,
       onProbe: () => {},
       onCounters: () => {},
-      outputLimits: () => defaultOutputLimits,
+      outputLimits: usualOutputLimits,
       ...options,
     }
     this.#exits = new ExitWatch(options)
@@ -357,7 +357,7 @@ export class Servers implements AsyncDisposable {
     const output = new ServiceOutput({
       ...{ key, log, now, newest },
       folders: serverFolders(stateDir),
-      limits: outputLimits(),
+      limits: outputLimits,
     })
     this.#outputs.set(key, output)
     return output

@@ -176,9 +176,8 @@ export class PersonSettings {
 /** What a person set for downloads, for commands that use the store while no agent runs. Throws StateFileError. */
 export async function personsDownloads(file: string): Promise<Partial<DownloadSettings>> {
   const { settings } = readRows(await openPersonFile(file))
-  const { downloadBytesPerSecond: bytesPerSecond, diskReserveBytes: reserveBytes, ...set } = settings
-  const { partialKeepMs, hubEndpoint, hubTokenFile, caFile } = set
-  const stated = { bytesPerSecond, reserveBytes, partialKeepMs, hubEndpoint, hubTokenFile, caFile }
+  const { downloadBytesPerSecond: bytesPerSecond, hubEndpoint, hubTokenFile, caFile } = settings
+  const stated = { bytesPerSecond, hubEndpoint, hubTokenFile, caFile }
   return Object.fromEntries(Object.entries(stated).filter(([, value]) => value != null))
 }
 

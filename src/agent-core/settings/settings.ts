@@ -62,7 +62,6 @@ export const agentSettings = z
   })
 export type AgentSettings = z.infer<typeof agentSettings>
 export type LogLevel = AgentSettings['logLevel']
-export type LogFormat = AgentSettings['logFormat']
 
 /** True sentences a person should read when the agent starts, here and in its snapshot. */
 export function startNotices(settings: AgentSettings): string[] {
@@ -109,7 +108,6 @@ export function startViews(settings: AgentSettings, chosen: Chosen): StartSettin
     return {
       name,
       section: row.section,
-      isAdvanced: row.prominence === 'advanced',
       value: shown(textOf(row.kind, value)),
       from: originOf(name, settings, stated === undefined && value !== undefined),
       flag: shown(`--${row.flag}=${shellWord(flagText(row.kind, example))}`),
@@ -123,8 +121,6 @@ type Value = AgentSettings[StartSettingName]
 /** Example values of settings that may have none. */
 const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = {
   context: 'NAME',
-  leaseNamespace: 'models',
-  zone: 'office',
   runtime: 'llama-server',
   runtimes: ['llama-server', 'mlx-lm'],
   inferenceServiceAllowlist: ['NAME'],
@@ -134,7 +130,6 @@ const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = 
   allowedEnv: ['MY_VARIABLE'],
   portRange: { from: 30_000, to: 30_099 },
   hostIp: '192.168.1.20',
-  uiPort: 8_123,
   metricsAddress: '192.168.1.20:9091',
   metricsTokenFile: '/path/to/token',
   logFile: '/path/to/agent.log',

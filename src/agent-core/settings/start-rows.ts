@@ -1,13 +1,11 @@
 import { isIPv6 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
-import { defaultThresholds, defaultWatchdogIntervalMs } from '../memory/watchdog.ts'
-import { mostLogFiles } from '../observability/log-file.ts'
+import { defaultThresholds } from '../memory/watchdog.ts'
 import { serverRuntimes } from '../servers/probe.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultOmlxPort } from '../servers/omlx.ts'
 import { parseAddressAndPort } from '../util/address-and-port.ts'
-import { dnsLabel } from '../../contract/names.ts'
 import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/settings-table.ts'
 import type { StartSettingName } from '../../contract/settings.ts'
 
@@ -26,7 +24,6 @@ const listenerRows = {
     schema: portOrZero,
     default: 9090,
     section: 'Network',
-    prominence: 'advanced',
     flag: 'port',
     flagTakes: negativeMeansZero,
     help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none',
@@ -45,19 +42,8 @@ const listenerRows = {
     schema: z.int({ error: ingressPortMessage }).min(1, ingressPortMessage).max(65_535, ingressPortMessage),
     default: 9443,
     section: 'Network',
-    prominence: 'advanced',
     flag: 'ingress-port',
     help: 'port, on every address, at which relays of LLMKube 0.10 reach models over TLS; the agent listens there only while a service is published through a relay',
-  },
-  uiPort: {
-    kind: 'port',
-    schema: portOrZero,
-    bare: '0',
-    defaultMeans: 'when asked, by metal-agent ui',
-    section: 'Network',
-    prominence: 'advanced',
-    flag: 'ui',
-    help: 'serve the window to browsers on 127.0.0.1, at this port or any free one, and print its address',
   },
   metricsAddress: {
     kind: 'text',
@@ -66,7 +52,6 @@ const listenerRows = {
       .refine((text) => parseAddressAndPort(text) !== undefined, addressMessage),
     defaultMeans: 'none',
     section: 'Network',
-    prominence: 'advanced',
     flag: 'metrics-address',
     help: 'address and port at which Prometheus on the network may scrape /metrics, and nothing else, with the token of --metrics-token-file',
   },
@@ -75,7 +60,6 @@ const listenerRows = {
     schema: z.string({ error: fileMessage }).startsWith('/', fileMessage).max(1_000, fileMessage),
     defaultMeans: 'none',
     section: 'Network',
-    prominence: 'advanced',
     flag: 'metrics-token-file',
     flagTakes: {
       what: 'never a relative path',
@@ -98,7 +82,6 @@ const runtimeNames = [
   'ollama',
 ] as const
 const offeredMessage = `must be runtimes separated by commas, from ${serverRuntimes.join(', ')}`
-const logFormats = ['auto', 'text', 'json'] as const
 
 const rangeMessage = 'must be two ports from 1 to 65535, the lower first, such as 30000-30099'
 const portRange = z
@@ -159,10 +142,6 @@ const isHostName = (text: string): boolean => /^[\p{L}\p{N}_.-]{1,253}$/u.test(t
 
 const logFileMessage = 'must be an absolute path of at most 1000 characters'
 
-const leaseNamespaceMessage = 'must be the name of a namespace, of at most 63 characters'
-const zoneMessage = 'must be at most 63 letters, digits, dots, dashes and underscores, as the value of a label'
-
-const intervalMessage = 'must be from 0 to 24h'
 const thresholdMessage = 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'
 
 /** Every setting that counts only as the agent is started with it. Those that a person may change later are in the contract. */
@@ -172,7 +151,6 @@ export const startRows = {
     schema: nonEmpty,
     defaultMeans: 'the one that was served last, at first its current context',
     section: 'Cluster',
-    prominence: 'advanced',
     flag: 'context',
     aliases: ['kube-context'],
     help: 'context of the kubeconfig',
@@ -185,27 +163,6 @@ export const startRows = {
     section: 'Cluster',
     flag: 'inference-service-allowlist',
     help: 'comma-separated names of the InferenceServices this agent may claim',
-  },
-  leaseNamespace: {
-    kind: 'text',
-    schema: z
-      .string({ error: leaseNamespaceMessage })
-      .max(63, leaseNamespaceMessage)
-      .regex(dnsLabel, leaseNamespaceMessage),
-    defaultMeans: 'the watched one, else default',
-    section: 'Cluster',
-    prominence: 'advanced',
-    flag: 'lease-namespace',
-    help: 'namespace of the Lease that tells the cluster what this machine can run',
-  },
-  zone: {
-    kind: 'text',
-    schema: z.string({ error: zoneMessage }).regex(/^[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?$/, zoneMessage),
-    defaultMeans: 'none',
-    section: 'Cluster',
-    prominence: 'advanced',
-    flag: 'zone',
-    help: 'where this machine is, such as office; its Lease says so',
   },
   modelStore: {
     kind: 'path',
@@ -221,7 +178,6 @@ export const startRows = {
     default: [],
     defaultMeans: 'none, so only the model store',
     section: 'Models',
-    prominence: 'advanced',
     flag: 'allowed-model-roots',
     help: 'comma-separated folders of this machine, absolute or with ~/, from which a Model may name files by path',
   },
@@ -231,7 +187,6 @@ export const startRows = {
     default: [],
     defaultMeans: 'only public addresses',
     section: 'Models',
-    prominence: 'advanced',
     flag: 'allowed-download-hosts',
     help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from in addition to public addresses outside this network',
   },
@@ -241,7 +196,6 @@ export const startRows = {
     default: [],
     defaultMeans: 'none, so only metal-agent models pull',
     section: 'Models',
-    prominence: 'advanced',
     flag: 'hub-login-namespaces',
     help: 'comma-separated namespaces whose Models may be fetched with the Hub login of this machine (--hub-token-file, HF_TOKEN, hf auth login)',
   },
@@ -250,7 +204,6 @@ export const startRows = {
     schema: z.enum(runtimeNames, { error: `must be one of ${runtimeNames.join(', ')}` }),
     defaultMeans: 'llama-server for GGUF, mlx-lm for MLX and safetensors, ollama for ollama://',
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'runtime',
     flagTakes: {
       what: 'an empty one means the default',
@@ -274,7 +227,6 @@ export const startRows = {
     schema: z.boolean({ error: 'must be true or false' }),
     default: false,
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'allow-unsafe-extra-args',
     help: 'pass on arguments of spec.extraArgs that can run programs, read or write files of this user, or are unknown',
   },
@@ -284,37 +236,14 @@ export const startRows = {
     default: [],
     defaultMeans: 'a few switches of llama.cpp',
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'allowed-env',
     help: 'comma-separated names of the variables that a server gets from spec.env',
-  },
-  llamaServerPort: {
-    kind: 'port',
-    schema: portOrZero,
-    default: 0,
-    defaultMeans: 'a free port for each service',
-    section: 'Network',
-    prominence: 'advanced',
-    flag: 'llama-server-port',
-    flagTakes: negativeMeansZero,
-    help: 'fixed port of llama-server, which leaves room for only one service',
-  },
-  mlxServerPort: {
-    kind: 'port',
-    schema: portOrZero,
-    default: 8080,
-    section: 'Network',
-    prominence: 'advanced',
-    flag: 'mlx-server-port',
-    flagTakes: negativeMeansZero,
-    help: 'port of the first mlx-server, if it is free; further ones get any free port; 0 = any free port for each',
   },
   ollamaPort: {
     kind: 'port',
     schema: portOrZero,
     default: 11_434,
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'ollama-port',
     flagTakes: negativeMeansZero,
     help: 'port on 127.0.0.1 of the Ollama that a person runs or --ollama-start starts; 0 = no Ollama',
@@ -324,7 +253,6 @@ export const startRows = {
     schema: portOrZero,
     default: defaultOmlxPort,
     section: 'Runtimes',
-    prominence: 'advanced',
     flag: 'omlx-port',
     flagTakes: negativeMeansZero,
     help: 'port on 127.0.0.1 of the oMLX that a person runs or --omlx-start starts; 0 = no oMLX',
@@ -334,26 +262,14 @@ export const startRows = {
     schema: portRange,
     defaultMeans: 'any free port',
     section: 'Network',
-    prominence: 'advanced',
     flag: 'port-range',
     help: 'ports of model servers as FROM-TO, so that a firewall rule can name them',
-  },
-  memoryWatchdogIntervalMs: {
-    kind: 'duration',
-    schema: z.number({ error: intervalMessage }).min(0, intervalMessage).max(86_400_000, intervalMessage),
-    default: defaultWatchdogIntervalMs,
-    section: 'Memory',
-    prominence: 'advanced',
-    flag: 'memory-watchdog-interval',
-    flagTakes: negativeMeansZero,
-    help: 'how often memory is checked; 0 = only when a server starts, ends or waits for memory, or when somebody views it',
   },
   memoryPressureWarning: {
     kind: 'fraction',
     schema: z.number({ error: thresholdMessage }),
     default: defaultThresholds.warning,
     section: 'Memory',
-    prominence: 'advanced',
     flag: 'memory-pressure-warning',
     help: 'fraction of memory still available below which memory is short',
   },
@@ -362,7 +278,6 @@ export const startRows = {
     schema: z.number({ error: thresholdMessage }),
     default: defaultThresholds.critical,
     section: 'Memory',
-    prominence: 'advanced',
     flag: 'memory-pressure-critical',
     help: 'fraction of memory still available below which memory is critically short and nothing starts',
   },
@@ -371,23 +286,8 @@ export const startRows = {
     schema: hostIp,
     defaultMeans: 'chosen from its network interfaces',
     section: 'Network',
-    prominence: 'advanced',
     flag: 'host-ip',
     help: 'IPv4 or IPv6 address at which the cluster reaches this machine',
-  },
-  powermetrics: {
-    kind: 'path',
-    schema: nonEmpty,
-    default: '/usr/bin/powermetrics',
-    section: 'Power',
-    prominence: 'advanced',
-    flag: 'powermetrics-bin',
-    flagTakes: {
-      what: 'an empty one means the default',
-      why: 'so does the Go agent',
-      read: (path: string) => path || undefined,
-    },
-    help: 'powermetrics; any other path switches the measurement off',
   },
   ...listenerRows,
   stateDir: {
@@ -395,7 +295,6 @@ export const startRows = {
     schema: nonEmpty,
     required: true,
     section: 'General',
-    prominence: 'advanced',
     flag: 'state-dir',
     help: 'folder of the lock, socket, logs and node id; one agent at a time uses it',
   },
@@ -404,49 +303,15 @@ export const startRows = {
     schema: z.string({ error: logFileMessage }).startsWith('/', logFileMessage).max(1_000, logFileMessage),
     defaultMeans: 'standard error',
     section: 'General',
-    prominence: 'advanced',
     flag: 'log-file',
     flagTakes: {
       what: 'never a relative path',
       why: 'launchd starts the agent in /',
       read: (path: string) => path,
     },
-    help: "file for the agent's own log, which is bounded by its size and count",
-  },
-  logFileBytes: {
-    kind: 'bytes',
-    schema: z
-      .int({ error: 'must be from 64Ki to 10Gi' })
-      .min(65_536, 'must be at least 64Ki')
-      .max(10_737_418_240, 'must be at most 10Gi'),
-    default: 10_485_760,
-    section: 'General',
-    prominence: 'advanced',
-    flag: 'log-file-size',
-    help: 'bytes that each file of --log-file may have, such as 512Ki or 1Gi',
-  },
-  logFileCount: {
-    kind: 'count',
-    schema: z
-      .int({ error: 'must be a number from 1 to 100' })
-      .min(1, 'must be at least 1')
-      .max(mostLogFiles, 'must be at most 100'),
-    default: 5,
-    section: 'General',
-    prominence: 'advanced',
-    flag: 'log-file-count',
-    help: 'how many files --log-file may take, including the current one',
-  },
-  logFormat: {
-    kind: 'choice',
-    schema: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
-    default: 'auto',
-    section: 'General',
-    prominence: 'advanced',
-    flag: 'log-format',
-    help: 'auto (text on a terminal, JSON otherwise), text or json',
+    help: "file for the agent's own log, of at most 50 MB in five files",
   },
 } as const satisfies Readonly<Record<StartSettingName, SettingRow>>
 
 /** The app decides about these itself; a context that a person chose stands in the agent's settings. */
-export const notInStartFile = { context: true, stateDir: true, logFormat: true, logFile: true } as const
+export const notInStartFile = { context: true, stateDir: true, logFile: true } as const

@@ -27,8 +27,8 @@ export type Executable =
 /** A program that a person installs. */
 export interface Wanted {
   readonly name: string
-  /** With dashes. */
-  readonly flag: string
+  /** With dashes; absent = no flag names its path. */
+  readonly flag?: string
   /** One sentence: it is nowhere, and what to do. */
   readonly notInstalled: Readonly<Record<'darwin' | 'linux', string>>
 }
@@ -48,7 +48,7 @@ export async function findExecutable(wanted: Wanted, search: ExecutableSearch): 
     const candidates = given.includes('/') ? [resolve(given)] : pathFolders.map((folder) => join(folder, given))
     const { usable, problem = notThere } = await judge(candidates)
     if (usable !== undefined) return { kind: 'found', path: usable }
-    return missing(`${given} was given as ${name} (${flag}), but ${problem}: correct the path.`)
+    return missing(`${given} was given as ${name} (${flag ?? ''}), but ${problem}: correct the path.`)
   }
   const onLinux = [...pathFolders, search.linuxHomebrewFolder ?? linuxHomebrewFolder]
   const own = search.ownFolder === undefined ? [] : [search.ownFolder]

@@ -10,8 +10,6 @@ export interface FlagSpec {
   readonly default: FlagValue
   /** Another spelling of this flag; the last one given wins. */
   readonly aliasOf?: string
-  /** What the flag means alone; a value then stands only after "=", as with a switch. */
-  readonly bare?: string | undefined
 }
 
 export interface ParsedFlags {
@@ -51,8 +49,7 @@ export function parseGoFlags(table: Readonly<Record<string, FlagSpec>>, args: re
       help = true
       continue
     }
-    let text = inline
-    text ??= spec.kind === 'bool' ? 'true' : spec.bare
+    let text = inline ?? (spec.kind === 'bool' ? 'true' : undefined)
     if (text === undefined) {
       text = args[++at]
       if (text === undefined) throw new FlagError(`--${name} needs ${wanted[spec.kind]} after it.`)

@@ -22,6 +22,7 @@ export type GoAgentFlag = FlagSpec & Fate
 
 const kept = { kept: true } as const
 const text = { kind: 'string', default: '' } as const
+const oneTimeout = { kept: false, why: 'one setting is for all runtimes here, --startup-timeout' } as const
 
 /** Every flag of 0.9.19 with its default, then those of 0.10. */
 export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
@@ -35,14 +36,19 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   'ollama-port': { kind: 'int', default: 11434, ...kept },
   'vllm-swift-bin': { ...text, ...kept },
   'mlx-server-bin': { ...text, ...kept },
-  'mlx-server-port': { kind: 'int', default: 8080, ...kept },
+  'mlx-server-port': {
+    kind: 'int',
+    default: 8080,
+    kept: false,
+    why: 'the first mlx-server gets 8080 if it is free, and --port-range says otherwise',
+  },
   port: { kind: 'int', default: 9090, ...kept },
   'client-port': { kind: 'int', default: 9999, ...kept },
   'log-level': { kind: 'string', default: 'info', ...kept },
   'host-ip': { ...text, ...kept },
   'memory-fraction': { kind: 'float', default: 0, ...kept },
   'memory-check-mode': { kind: 'string', default: 'enforce', ...kept },
-  'memory-watchdog-interval': { kind: 'duration', default: 10_000, ...kept },
+  'memory-watchdog-interval': { kind: 'duration', default: 10_000, kept: false, why: 'memory is checked every 10 s' },
   'memory-pressure-warning': { kind: 'float', default: 0.2, ...kept },
   'memory-pressure-critical': { kind: 'float', default: 0.1, ...kept },
   'eviction-enabled': { kind: 'bool', default: false, ...kept },
@@ -54,12 +60,17 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   },
   'inference-service-allowlist': { ...text, ...kept },
   'llama-server-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
-  'omlx-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
-  'vllm-swift-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
-  'mlx-server-startup-timeout': { kind: 'duration', default: 120_000, ...kept },
+  'omlx-startup-timeout': { kind: 'duration', default: 120_000, ...oneTimeout },
+  'vllm-swift-startup-timeout': { kind: 'duration', default: 120_000, ...oneTimeout },
+  'mlx-server-startup-timeout': { kind: 'duration', default: 120_000, ...oneTimeout },
   'apple-power-enabled': { kind: 'bool', default: false, ...kept },
-  'apple-power-interval': { kind: 'duration', default: 1_000, ...kept },
-  'powermetrics-bin': { kind: 'string', default: '/usr/bin/powermetrics', ...kept },
+  'apple-power-interval': { kind: 'duration', default: 1_000, kept: false, why: 'power is measured every second' },
+  'powermetrics-bin': {
+    kind: 'string',
+    default: '/usr/bin/powermetrics',
+    kept: false,
+    why: 'the sudo rule names /usr/bin/powermetrics, and no other is run',
+  },
   version: { kind: 'bool', default: false, kept: false, why: 'it only prints the version' },
   kubeconfig: { ...text, ...kept },
   'ingress-port': { kind: 'int', default: 9443, ...kept },
@@ -74,7 +85,7 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   'allow-unsafe-extra-args': { kind: 'bool', default: false, ...kept },
   'kube-context': { ...text, ...kept },
   'tensorfold-bin': { ...text, ...kept },
-  'tensorfold-startup-timeout': { kind: 'duration', default: 600_000, ...kept },
+  'tensorfold-startup-timeout': { kind: 'duration', default: 600_000, ...oneTimeout },
 }
 
 /** The command line of a Go agent. */

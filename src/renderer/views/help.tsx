@@ -21,7 +21,6 @@ import { pages } from '../docs-pages.ts'
 import { useLink, useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { helpWords, subjectWords, verdictWords } from '../words/help.ts'
-import { settingWords } from '../words/settings.ts'
 import { Answer, AskButton } from './answer.tsx'
 import styles from './help.module.css'
 
@@ -72,7 +71,6 @@ export function Help() {
 
 /** Has a Pod ask a service that is published; cancelled, the Pod is deleted at once. */
 function FromCluster() {
-  const leadTo = useWindow((state) => state.leadTo)
   const link = useLink()
   const services = useSnapshot((snapshot) => snapshot.services).filter(({ steps }) => steps.published.status === 'done')
   const [asked, setAsked] = useState<{ readonly uid: string; readonly cancel: () => void }>()
@@ -96,12 +94,7 @@ function FromCluster() {
   }
   return (
     <Folded title={helpWords.fromCluster}>
-      <p>
-        {helpWords.fromClusterIntro}{' '}
-        <Button look="link" onPress={() => leadTo('probeImage')}>
-          {settingWords.titleOf('probeImage')}
-        </Button>
-      </p>
+      <p>{helpWords.fromClusterIntro}</p>
       <ul className={styles['rows']}>
         {services.map((service) => {
           const view = found[service.uid]

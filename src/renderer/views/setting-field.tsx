@@ -274,7 +274,6 @@ function ByteField({ title, text, help, problem, usualUnit, onChange }: ByteFiel
 const kinds: Readonly<Partial<Record<SettingName, ChosenFile>>> = {
   kubeconfig: 'kubeconfig',
   llamaServer: 'executable',
-  macmon: 'executable',
   hubTokenFile: 'tokenFile',
   caFile: 'certificates',
 }

@@ -5,17 +5,15 @@ import { Input } from 'react-aria-components/Input'
 import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
 import { SearchField } from 'react-aria-components/SearchField'
 import { settingNames, type SettingView } from '../../contract/settings.ts'
-import { settingSections } from '../../contract/settings-table.ts'
+import { type SettingSection, settingSections } from '../../contract/settings-table.ts'
 import { Note, ViewPage } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { classNames } from '../components/text.tsx'
 import { focusOn } from '../focus.ts'
 import {
-  advancedId,
   type AnySetting,
   changedIn,
   type Draft,
-  isAdvanced,
   isFirst,
   isFound,
   isOfStart,
@@ -23,9 +21,6 @@ import {
   pageOfId,
   patchOfDraft,
   problemsIn,
-  sectionOf,
-  type SettingPage,
-  settingPages,
   settingParts,
   textIn,
   withoutSent,
@@ -49,7 +44,7 @@ import styles from './settings.module.css'
 const about = 'settings'
 
 /** What a page shows before its settings. */
-const places: Readonly<Partial<Record<SettingPage, () => ReactNode>>> = {
+const places: Readonly<Partial<Record<SettingSection, () => ReactNode>>> = {
   Cluster: SettingsCluster,
   Network: SettingsNetwork,
   Runtimes: SettingsRuntimes,
@@ -103,7 +98,7 @@ function usePage(all: readonly AnySetting[], onTurn: () => void) {
   const turnTo = useWindow((state) => state.turnSettings)
   const [led, setLed] = useState<string>()
   const goalPage = goal === undefined ? undefined : pageOfId(goal, all)
-  const turn = (page: SettingPage, to?: string) => {
+  const turn = (page: SettingSection, to?: string) => {
     onTurn()
     setLed(to)
     turnTo(page)
@@ -149,8 +144,8 @@ function Search({ text, onChange }: SearchProps) {
 
 interface PagesProps {
   /** Undefined = what was found is shown in place of a page. */
-  readonly page: SettingPage | undefined
-  readonly onChoose: (page: SettingPage) => void
+  readonly page: SettingSection | undefined
+  readonly onChoose: (page: SettingSection) => void
 }
 
 const Pages = ({ page, onChoose }: PagesProps) => (
@@ -163,11 +158,11 @@ const Pages = ({ page, onChoose }: PagesProps) => (
     disallowEmptySelection
     selectedKeys={page === undefined ? [] : [page]}
     onSelectionChange={(keys) => {
-      const chosen = settingPages.find((one) => keys !== 'all' && keys.has(one))
+      const chosen = settingSections.find((one) => keys !== 'all' && keys.has(one))
       if (chosen !== undefined) onChoose(chosen)
     }}
   >
-    {settingPages.map((one) => (
+    {settingSections.map((one) => (
       <ListBoxItem key={one} id={one} className={classNames(styles['pageName'])}>
         {settingWords.pages[one]}
       </ListBoxItem>
@@ -180,18 +175,14 @@ interface PageProps {
   readonly rows: (settings: readonly AnySetting[]) => ReactNode
 }
 
-function Page({ page, all, rows }: PageProps & { readonly page: SettingPage }) {
+function Page({ page, all, rows }: PageProps & { readonly page: SettingSection }) {
   const app = useApp()
-  const leadTo = useWindow((state) => state.leadTo)
   const Place = places[page]
-  const section = settingSections.find((one) => one === page)
-  const further = section === undefined ? [] : all.filter((one) => isAdvanced(one) && sectionOf(one) === section)
   const own = all.filter((one) => pageOf(one) === page)
   const first = all.filter(isFirst)
   return (
     <div role="group" className={styles['page']} aria-label={settingWords.pages[page]}>
       <h3 className={styles['title']}>{settingWords.pages[page]}</h3>
-      {page === 'Advanced' && <AdvancedGroups all={all} rows={rows} />}
       {page === 'General' && (
         <>
           {first.length > 0 && <Group title={settingWords.first}>{rows(first)}</Group>}
@@ -202,34 +193,15 @@ function Page({ page, all, rows }: PageProps & { readonly page: SettingPage }) {
           )}
         </>
       )}
-      {section !== undefined && (Place !== undefined || own.length > 0) && (
+      {(Place !== undefined || own.length > 0) && (
         <div className={styles['fields']}>
           {Place !== undefined && <Place />}
           {rows(own)}
         </div>
       )}
-      {section !== undefined && further.length > 0 && (
-        <div>
-          <Button look="link" onPress={() => leadTo(advancedId(section))}>
-            {settingWords.moreAdvanced(further.length)}
-          </Button>
-        </div>
-      )}
     </div>
   )
 }
-
-/** What few need, folded, a group for each section. */
-const AdvancedGroups = ({ all, rows }: PageProps) =>
-  settingSections.map((section) => {
-    const settings = all.filter((one) => isAdvanced(one) && sectionOf(one) === section)
-    return settings.length === 0 ? null : (
-      <details key={section} id={advancedId(section)} className={styles['fields']}>
-        <summary className={styles['folded']}>{settingWords.advanced(section, settings.length)}</summary>
-        {rows(settings)}
-      </details>
-    )
-  })
 
 /** Settings by name, help and flag, with the pages that they are on. */
 function Found({ text, all, rows }: PageProps & { readonly text: string }) {
@@ -244,7 +216,7 @@ function Found({ text, all, rows }: PageProps & { readonly text: string }) {
       <h3 className={styles['name']}>
         <span role="status">{settingWords.found(found.length + parts.length)}</span>
       </h3>
-      {settingPages.map((page) => {
+      {settingSections.map((page) => {
         const settings = found.filter((setting) => pageOf(setting) === page)
         const here = parts.filter((part) => pageOfId(part, all) === page)
         return settings.length + here.length === 0 ? null : (

@@ -13,11 +13,6 @@ interface SettingText {
   readonly choices?: Readonly<Record<string, string>>
 }
 
-const loadTimeout = (name: string) => ({
-  title: `Load timeout of ${name}`,
-  help: 'A server that loads without progress for this long is restarted.',
-})
-
 const mlxRuntime = (name: string) => ({
   title: `Path of ${name}`,
   help: 'Serves MLX models.',
@@ -42,13 +37,9 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     more: 'Left empty: searched for in /opt/homebrew/bin, then /usr/local/bin, and on Linux in PATH and Homebrew’s folder.',
   },
   mlxLm: mlxRuntime('mlx-lm'),
-  mlxLmStartupStallMs: loadTimeout('mlx-lm'),
   mlxServer: mlxRuntime('mlx-server'),
-  mlxServerStartupStallMs: loadTimeout('mlx-server'),
   vllmSwift: mlxRuntime('vllm-swift'),
-  vllmSwiftStartupStallMs: loadTimeout('vllm-swift'),
   tensorfold: mlxRuntime('tensorfold'),
-  tensorfoldStartupStallMs: loadTimeout('tensorfold'),
   ollamaBin: {
     title: 'Path of ollama',
     help: 'Started when the agent keeps Ollama running.',
@@ -69,22 +60,18 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     help: 'The agent starts oMLX, and stops it when the agent ends.',
     more: 'The agent gives it settings of its own and the models that services need. An oMLX that runs already is used as it is and never stopped.',
   },
-  omlxStartupStallMs: {
-    title: 'Start timeout of oMLX',
-    help: 'An oMLX that starts without progress for this long is restarted.',
-  },
   drainLimitMs: {
     title: 'Time for requests to finish',
     help: 'A server that stops cuts off requests after this time. 0s = at once.',
   },
-  startupStallMs: loadTimeout('llama-server'),
+  startupStallMs: {
+    title: 'Load timeout',
+    help: 'A server that loads without progress for this long is restarted.',
+    more: 'Left empty: 2 minutes; 5 for mlx-lm, 10 for tensorfold.',
+  },
   downloadBytesPerSecond: {
     title: 'Download limit per second',
     help: 'For all downloads together. 0 = no limit.',
-  },
-  downloadsAtOnce: {
-    title: 'Downloads at the same time',
-    help: 'Further downloads wait.',
   },
   hubEndpoint: {
     title: 'Hugging Face address',
@@ -101,19 +88,6 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Certificate authorities',
     help: 'A PEM file of authorities that downloads trust too.',
     more: 'Left empty: only the usual authorities.',
-  },
-  diskReserveBytes: {
-    title: 'Disk space to leave free',
-    help: 'A download that would leave less does not start.',
-    more: 'Applies to the disk of the model store. 0 = 1 % of the disk, at most 2 GiB (2.1 GB).',
-  },
-  partialKeepMs: {
-    title: 'Keep partial downloads for',
-    help: 'An interrupted download can resume until then.',
-  },
-  refreshEveryMs: {
-    title: 'Check models for changes every',
-    help: 'Asks the source of each Model whose refreshPolicy is OnChange.',
   },
   memoryFraction: {
     title: 'Fraction of memory for models',
@@ -133,15 +107,6 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Evict models when memory runs out',
     help: 'The least important model goes first, and comes back later.',
   },
-  evictionShare: {
-    title: 'Evict only when models use at least',
-    help: 'A fraction of all memory: 0.5 is half.',
-    more: 'While models use less than this, other applications are the cause and no model is evicted.',
-  },
-  comeBackMs: {
-    title: 'Bring evicted models back after',
-    help: 'Memory pressure must be normal for this long first.',
-  },
   listen: {
     title: 'Where models listen',
     help: 'Requests are checked only behind the gateway.',
@@ -154,12 +119,6 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     more: 'LLMKube 0.10 has the relay. It asks this machine over TLS, and models listen only on this machine. Automatic uses the relay if the cluster has one.',
     choices: { auto: 'Automatic', relay: "By LLMKube's relay", direct: 'Directly' },
   },
-  probeImage: {
-    title: 'Image of the test Pod',
-    wants: 'the name of an image, such as busybox:1.37, of at most 300 characters',
-    help: 'Help starts a Pod from this image to test a service from inside the cluster.',
-    more: 'Any image that has sh and wget. Left empty: no Pod is made.',
-  },
   sleepPolicy: {
     title: 'Keep this machine awake',
     help: 'On mains. The display may sleep.',
@@ -170,36 +129,15 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     },
   },
   awakeOnBattery: { title: 'Keep it awake on battery too', help: 'As set above. A request may use up the battery.' },
-  pauseOnBattery: {
-    title: 'Pause on battery',
-    help: 'Publishes and starts nothing. Models stay in memory.',
-  },
   applePowerEnabled: {
     title: 'Measure power',
     help: 'With powermetrics it needs a sudo rule.',
-  },
-  applePowerIntervalMs: {
-    title: 'Measure power every',
-    help: '500ms, 1s, 2s, 5s or 10s. Other values are rounded up to one of these.',
   },
   powerSource: {
     title: 'Measure power with',
     help: 'The powermetrics of macOS needs root, macmon does not.',
     more: 'To install macmon: brew install macmon.',
     choices: { powermetrics: 'powermetrics', macmon: 'macmon' },
-  },
-  macmon: {
-    title: 'Path of macmon',
-    help: 'Started when macmon measures power.',
-    more: 'Left empty: searched for where llama-server is.',
-  },
-  serverLogBytes: {
-    title: 'Size of a server log file',
-    help: 'A log file that reaches this size is closed, and a new one begins.',
-  },
-  serverLogFiles: {
-    title: 'Older server log files to keep',
-    help: 'Kept for each server.',
   },
   logLevel: {
     title: "Detail of the agent's log",

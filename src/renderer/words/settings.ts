@@ -1,5 +1,5 @@
-import { formatBytes, formatMemory, formatNumber, formatShare, parseByteCount } from '../../contract/format.ts'
-import { countsTexts, type SettingKind } from '../../contract/settings-table.ts'
+import { formatBytes, formatMemory, formatNumber, formatShare } from '../../contract/format.ts'
+import { countsTexts, type SettingKind, type SettingSection } from '../../contract/settings-table.ts'
 import {
   boundsOf,
   editableRow,
@@ -12,14 +12,7 @@ import {
   type StartSettingView,
 } from '../../contract/settings.ts'
 import { sharedWords, type Words } from '../../contract/words.ts'
-import {
-  type AnySetting,
-  type ByteUnit,
-  isOfStart,
-  type SettingPage,
-  type SettingPart,
-  textOf,
-} from '../settings-draft.ts'
+import { type AnySetting, type ByteUnit, isOfStart, type SettingPart, textOf } from '../settings-draft.ts'
 import { appWords, hubLoginWords, powerRuleWords, uninstallWords, updateWords } from './app.ts'
 import { firstRunWords, placeWords } from './first-run.ts'
 import { settingTexts } from './setting-texts.ts'
@@ -37,7 +30,6 @@ const bounded = (name: SettingName, show: (value: number) => string): string => 
 const wants: Readonly<Partial<Record<SettingKind, (name: SettingName) => string>>> = {
   duration: (name) => `a time ${bounded(name, (ms) => formatSetting('duration', ms))}, such as 30s, 2m or 1h30m`,
   bytes: (name) => `a size ${bounded(name, size)}, as a number with its unit`,
-  count: (name) => `a whole number ${bounded(name, String)}`,
   fraction: (name) => `a fraction ${bounded(name, String)}, such as 0.75`,
   number: (name) => `a number ${bounded(name, formatNumber)}, such as 0.32`,
   path: () => 'an absolute path, which begins with /, of at most 1000 characters',
@@ -56,7 +48,7 @@ const origins: Readonly<Record<SettingOrigin, string>> = {
   person: 'you',
 }
 
-const pages: Readonly<Record<SettingPage, string>> = {
+const pages: Readonly<Record<SettingSection, string>> = {
   General: 'General',
   Cluster: 'Cluster',
   Network: 'Network',
@@ -64,7 +56,6 @@ const pages: Readonly<Record<SettingPage, string>> = {
   Models: 'Models',
   Runtimes: 'Runtimes',
   Power: 'Power',
-  Advanced: 'Advanced',
 }
 
 export const settingWords = {
@@ -73,9 +64,6 @@ export const settingWords = {
   pageList: 'Pages of the settings',
   first: 'Changed most',
   app: 'This app',
-  /** A folded group, and the link to it. */
-  advanced: (page: SettingPage, count: number) => `${pages[page]} (${count})`,
-  moreAdvanced: (count: number) => (count === 1 ? '1 more under Advanced' : `${count} more under Advanced`),
   /** What a setting is found by. */
   searched: (setting: AnySetting): readonly string[] => {
     const { title, help, more } = isOfStart(setting) ? startSettingTexts[setting.name] : settingTexts[setting.name]
@@ -166,8 +154,7 @@ export const settingWords = {
   startMore: ({ name }: StartSettingView) => startSettingTexts[name].more,
   startValue({ name, value }: StartSettingView): string {
     const { none = 'none' } = startSettingTexts[name]
-    const bytes = name === 'logFileBytes' ? parseByteCount(value) : undefined
-    return value === '' ? none : bytes === undefined ? value : size(bytes)
+    return value === '' ? none : value
   },
   startWhy({ name, line }: StartSettingView, startFile: string | undefined): string {
     const { elsewhere } = startSettingTexts[name]

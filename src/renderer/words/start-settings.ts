@@ -24,16 +24,6 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'Other InferenceServices are left to other machines.',
     none: 'all',
   },
-  leaseNamespace: {
-    title: 'Namespace of the Lease',
-    help: 'The Lease tells the cluster what this machine can run.',
-    none: 'the watched one, else default',
-  },
-  zone: {
-    title: 'Zone of this machine',
-    help: 'Where this machine stands, such as office. Its Lease tells the cluster.',
-    none: 'none',
-  },
   modelStore: { title: 'Model store', help: 'Downloads go there.' },
   allowedModelRoots: {
     title: 'Folders a Model may name',
@@ -70,24 +60,12 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'A server gets these variables of spec.env.',
     none: 'a few switches of llama.cpp',
   },
-  llamaServerPort: {
-    title: 'Port of llama-server',
-    help: 'A fixed port leaves room for one service. 0 = a free port for each.',
-  },
-  mlxServerPort: {
-    title: 'First port of mlx-server',
-    help: 'Further ones get a free port. 0 = a free port for each.',
-  },
   ollamaPort: { title: 'Port of Ollama', help: 'Where an Ollama listens on this machine. 0 = there is none.' },
   omlxPort: { title: 'Port of oMLX', help: 'Where an oMLX listens on this machine. 0 = there is none.' },
   portRange: {
     title: 'Ports of model servers',
     help: 'A range that a firewall rule can name.',
     none: 'any free port',
-  },
-  memoryWatchdogIntervalMs: {
-    title: 'Check memory every',
-    help: '0s = only when a server starts, ends or waits, or when somebody views it.',
   },
   memoryPressureWarning: {
     title: 'Memory is short below',
@@ -103,11 +81,6 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     none: 'chosen from the addresses of this machine',
     elsewhere: 'Choose the address under Network. An address that is set at the start can be changed only there.',
   },
-  powermetrics: {
-    title: 'Path of powermetrics',
-    help: 'Any path other than that of macOS turns measuring off.',
-    more: 'The sudo rule allows only the powermetrics of macOS.',
-  },
   port: {
     title: 'Port of health and metrics',
     help: '/healthz, /readyz and /metrics, only for this machine. 0 = none.',
@@ -121,11 +94,6 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     title: 'Port of the relay ingress',
     help: 'The relays of LLMKube 0.10 reach models there, with a token and TLS.',
     more: 'It listens at every address, but only while a service is published through a relay.',
-  },
-  uiPort: {
-    title: 'Port of this page',
-    help: 'For browsers on this machine only. 0 = any free port.',
-    none: 'opened when asked, by metal-agent ui',
   },
   metricsAddress: {
     title: 'Listen for Prometheus at',
@@ -143,13 +111,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   logFile: {
     title: 'Log file of the agent',
-    help: 'Bounded by the size and the number of files below.',
+    help: 'Five files of at most 10 MiB.',
     none: 'standard error',
   },
-  logFileBytes: {
-    title: 'Size of an agent log file',
-    help: 'A log file that reaches this size is closed, and a new one begins.',
-  },
-  logFileCount: { title: 'Agent log files to keep', help: 'The current one is counted.' },
-  logFormat: { title: "Format of the agent's log", help: 'With auto, text in a terminal and JSON everywhere else.' },
 } as const satisfies Words

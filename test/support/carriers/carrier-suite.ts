@@ -115,7 +115,7 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       settings: [{ name: 'namespace', value: null, from: 'default', help: 'What is watched.' }],
       start: [
         {
-          ...{ name: 'portRange', section: 'Network', isAdvanced: true, value: '', from: 'default' },
+          ...{ name: 'portRange', section: 'Network', value: '', from: 'default' },
           ...{ flag: '--port-range=30000-30099', line: '"portRange": {"from":30000,"to":30099}' },
         },
       ],
@@ -274,7 +274,7 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     answer: {
       members: [
         {
-          ...{ name: 'metalbar-mac', host: 'mac', isThisOne: true, version: 'v1', zone: 'rack', models: ['tiny'] },
+          ...{ name: 'metalbar-mac', host: 'mac', isThisOne: true, version: 'v1', models: ['tiny'] },
           ...{ runtimes: [{ name: 'llama-server', version: 'b1' }], budgetBytes: 1, availableBytes: 2 },
           ...{ modelsServed: 3, isPaused: false, heardAt: '2026-01-02T03:04:05.000Z' },
         },

@@ -14,7 +14,7 @@ test('files beyond the count, which others may have numbered, are left alone, an
   const others = ['agent.log.5', 'agent.log.6', 'agent.log.30']
   for (const name of others) await writeFile(path.join(dir, name), name)
   let printed = ''
-  const settings = agentSettings.parse({ stateDir: folder.dir, modelStore: folder.dir, logFile, logFormat: 'text' })
+  const settings = agentSettings.parse({ stateDir: folder.dir, modelStore: folder.dir, logFile })
   const opened = await openAgentLog(settings, new StatedMemory().platform, {
     stderr: { write: (text) => void (printed += text) },
   })

@@ -34,50 +34,27 @@ const fromDefaults = {
   allowedDownloadHosts: [],
   hubLoginNamespaces: [],
   stateDir: '/home/me/state',
-  llamaServerPort: 0,
-  mlxServerPort: 8080,
   ollamaPort: 11_434,
   ollamaStart: false,
   omlxStart: false,
   omlxPort: 8_000,
-  startupStallMs: 120_000,
-  mlxLmStartupStallMs: 300_000,
-  mlxServerStartupStallMs: 120_000,
-  vllmSwiftStartupStallMs: 120_000,
-  tensorfoldStartupStallMs: 600_000,
-  omlxStartupStallMs: 120_000,
   drainLimitMs: 30_000,
   port: 9090,
   clientPort: 9999,
   ingressPort: 9443,
-  serverLogBytes: 20 * 1024 * 1024,
-  serverLogFiles: 3,
   downloadBytesPerSecond: 0,
-  downloadsAtOnce: 2,
-  diskReserveBytes: 0,
-  partialKeepMs: 7 * 24 * 3_600_000,
-  refreshEveryMs: 600_000,
   memoryFraction: 0,
   memoryCheckMode: 'enforce',
-  memoryWatchdogIntervalMs: 10_000,
   memoryPressureWarning: 0.2,
   memoryPressureCritical: 0.1,
   evictionEnabled: false,
-  evictionShare: 0.5,
-  comeBackMs: 120_000,
   listen: 'all',
   publish: 'auto',
   sleepPolicy: 'while-serving',
   awakeOnBattery: false,
-  pauseOnBattery: false,
   applePowerEnabled: false,
-  applePowerIntervalMs: 1_000,
   powerSource: 'powermetrics',
-  powermetrics: '/usr/bin/powermetrics',
   logLevel: 'info',
-  logFileBytes: 10_485_760,
-  logFileCount: 5,
-  logFormat: 'auto',
   givenByFlags: [],
   flagsNotInEffect: [],
 }
@@ -112,9 +89,6 @@ test.each([
   { args: ['--legacy-direct-endpoints'], means: { publish: 'direct', givenByFlags: ['publish'] } },
   { args: ['--all-namespaces'], means: { namespace: undefined, givenByFlags: ['namespace'] } },
   { args: ['--namespace', '', '--all-namespaces'], means: { namespace: undefined, givenByFlags: ['namespace'] } },
-  { args: ['--ui'], means: { uiPort: 0, givenByFlags: ['uiPort'] } },
-  { args: ['--ui=8123', '--port', '1'], means: { uiPort: 8123, port: 1, givenByFlags: ['uiPort', 'port'] } },
-  { args: ['--ui', '--port', '1'], means: { uiPort: 0, port: 1, givenByFlags: ['uiPort', 'port'] } },
   {
     args: ['--inference-service-allowlist', ' a, b,,c '],
     means: { inferenceServiceAllowlist: ['a', 'b', 'c'], givenByFlags: ['inferenceServiceAllowlist'] },
@@ -130,68 +104,40 @@ test.each([
   },
   {
     args: ['--llama-server-port', '-5', '--port', '0'],
-    means: { llamaServerPort: 0, port: 0, givenByFlags: ['llamaServerPort', 'port'] },
+    means: { port: 0, givenByFlags: ['portRange', 'port'] },
   },
   {
-    args: ['--apple-power-enabled', '--apple-power-interval', '250ms', '--powermetrics-bin', '/opt/powermetrics'],
-    means: {
-      applePowerEnabled: true,
-      applePowerIntervalMs: 250,
-      powermetrics: '/opt/powermetrics',
-      givenByFlags: ['applePowerEnabled', 'applePowerIntervalMs', 'powermetrics'],
-    },
+    args: ['--llama-server-port', '8081'],
+    means: { portRange: { from: 8_081, to: 8_081 }, givenByFlags: ['portRange'] },
   },
-  {
-    args: ['--apple-power-interval', '-1s', '--powermetrics-bin='],
-    means: { givenByFlags: ['applePowerIntervalMs', 'powermetrics'] },
-  },
-  {
-    args: ['--llama-server-startup-timeout', '-1s'],
-    means: { startupStallMs: 120_000, givenByFlags: ['startupStallMs'] },
-  },
+  { args: ['--llama-server-startup-timeout', '-1s'], means: { givenByFlags: ['startupStallMs'] } },
   {
     args: ['--llama-server-startup-timeout=3m'],
     means: { startupStallMs: 180_000, givenByFlags: ['startupStallMs'] },
   },
+  { args: ['--startup-timeout=3m'], means: { startupStallMs: 180_000, givenByFlags: ['startupStallMs'] } },
   { args: ['--drain-timeout=1m30s'], means: { drainLimitMs: 90_000, givenByFlags: ['drainLimitMs'] } },
-  {
-    args: ['--log-file=/var/log/agent.log', '--log-file-size=1Mi'],
-    means: { logFile: '/var/log/agent.log', logFileBytes: 1_048_576, givenByFlags: ['logFile', 'logFileBytes'] },
-  },
+  { args: ['--log-file=/var/log/agent.log'], means: { logFile: '/var/log/agent.log', givenByFlags: ['logFile'] } },
   { args: ['--log-file='], means: { givenByFlags: ['logFile'] } },
   {
     args: ['--port-range', '30000-30099'],
     means: { portRange: { from: 30_000, to: 30_099 }, givenByFlags: ['portRange'] },
   },
   {
-    args: ['--server-log-size=1.5Gi', '--server-log-count', '0'],
-    means: { givenByFlags: ['serverLogBytes', 'serverLogFiles'], serverLogBytes: 1.5 * 1024 ** 3, serverLogFiles: 0 },
+    args: ['--download-limit', '1.5Gi'],
+    means: { downloadBytesPerSecond: 1.5 * 1024 ** 3, givenByFlags: ['downloadBytesPerSecond'] },
   },
   {
-    args: ['--download-limit', '20Mi', '--downloads-at-once=4', '--disk-reserve', '10Gi', '--partial-keep', '24h'],
-    means: {
-      downloadBytesPerSecond: 20 * 1024 ** 2,
-      downloadsAtOnce: 4,
-      diskReserveBytes: 10 * 1024 ** 3,
-      partialKeepMs: 24 * 3_600_000,
-      givenByFlags: ['downloadBytesPerSecond', 'downloadsAtOnce', 'diskReserveBytes', 'partialKeepMs'],
-    },
-  },
-  {
-    args: ['--hub-endpoint', 'https://mirror.lan/hub', '--hub-token-file', 'token', '--refresh-interval', '1m'],
+    args: ['--hub-endpoint', 'https://mirror.lan/hub', '--hub-token-file', 'token'],
     means: {
       hubEndpoint: 'https://mirror.lan/hub',
       hubTokenFile: '/here/token',
-      refreshEveryMs: 60_000,
-      givenByFlags: ['hubEndpoint', 'hubTokenFile', 'refreshEveryMs'],
+      givenByFlags: ['hubEndpoint', 'hubTokenFile'],
     },
   },
   { args: ['--ca-file', 'ca.pem'], means: { caFile: '/here/ca.pem', givenByFlags: ['caFile'] } },
   { args: ['--host-ip', '100.64.0.7'], means: { hostIp: '100.64.0.7', givenByFlags: ['hostIp'] } },
-  {
-    args: ['--log-level', 'WARNING', '--log-format=json'],
-    means: { logLevel: 'warn', logFormat: 'json', givenByFlags: ['logLevel', 'logFormat'] },
-  },
+  { args: ['--log-level', 'WARNING'], means: { logLevel: 'warn', givenByFlags: ['logLevel'] } },
   { args: ['--log-level', 'loud'], means: { logLevel: 'info', givenByFlags: ['logLevel'] } },
   {
     args: ['--kubeconfig', 'kube.yaml', '--context', 'lab'],
@@ -238,10 +184,7 @@ test.each([
     ['--runtime', 'olama'],
     '--runtime must be one of llama-server, llamacpp, mlx-lm, mlx-server, vllm-swift, tensorfold, omlx, ollama, not "olama": did you mean ollama?',
   ],
-  [['--server-log-size', '20MB'], '--server-log-size wants a size such as 512Ki, 20Mi or 1Gi, not "20MB".'],
-  [['--server-log-size', '63Ki'], '--server-log-size must be at least 64Ki, not 64512.'],
-  [['--server-log-count', '-1'], '--server-log-count must be a number from 0 to 100, not -1.'],
-  [['--log-format', 'xml'], '--log-format must be one of auto, text, json, not "xml".'],
+  [['--download-limit', '20MB'], '--download-limit wants a size such as 512Ki, 20Mi or 1Gi, not "20MB".'],
   [['--model-store', ''], '--model-store must not be empty.'],
   [
     ['--publish', 'auto', '--legacy-direct-endpoints'],
@@ -261,13 +204,20 @@ test.each([
   expect(complaint(...args)).toBe(says)
 })
 
-test('flags of what is not built yet are read, and said to change nothing when they ask for something', () => {
+test('flags of the Go agent that change nothing here are read, and said to change nothing when they ask for something', () => {
   const given = settings(
-    ...['--memory-fraction', '0.8', '--eviction-enabled', '--omlx-port', '0'],
-    ...['--max-watch-failures', '5'],
+    ...['--memory-fraction', '0.8', '--eviction-enabled', '--omlx-port', '0', '--mlx-server-port', '0'],
+    ...['--max-watch-failures', '5', '--vllm-swift-startup-timeout', '5m', '--memory-watchdog-interval=1s'],
+    ...['--powermetrics-bin', '/opt/powermetrics'],
   )
-  expect(startNotices(given)).toEqual([
-    '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, which asks again with back-off.',
+  expect([given.givenByFlags, startNotices(given)]).toEqual([
+    ['memoryFraction', 'evictionEnabled', 'omlxPort'],
+    [
+      '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, which asks again with back-off.',
+      '--vllm-swift-startup-timeout is not in effect: one setting is for all runtimes, --startup-timeout.',
+      '--memory-watchdog-interval is not in effect: memory is checked every 10 s, and every 5 s while it is short.',
+      '--powermetrics-bin is not in effect: the sudo rule names /usr/bin/powermetrics, and no other is run.',
+    ],
   ])
 })
 
@@ -306,8 +256,8 @@ test('every flag of the Go agent has its default here, and the help names each f
   const ours = Object.fromEntries(Object.keys(goDefaults).map((name) => [name, table[name]?.default]))
   const named = [...flagsText(defaults).matchAll(/^ {2}--([\w-]+)/gm)].map(([, name]) => name)
   expect({ ours, named }).toEqual({
-    // The format of a Model decides where nobody does.
-    ours: { ...goDefaults, 'model-store': defaults.modelStore, runtime: '' },
+    // The format of a Model decides where nobody does, and each runtime has a time of its own for a start.
+    ours: { ...goDefaults, 'model-store': defaults.modelStore, runtime: '', 'llama-server-startup-timeout': 0 },
     named: Object.keys(table),
   })
 })
@@ -323,9 +273,7 @@ test.each([
     args: ['--memory-pressure-warning', '0.1', '--memory-pressure-critical', '0.2'],
     says: '--memory-pressure-warning must be above --memory-pressure-critical (0.2), not 0.1.',
   },
-  { args: ['--refresh-interval', '9s'], says: '--refresh-interval must be from 10s to 168h, not 9000.' },
-  { args: ['--refresh-interval', '600h'], says: '--refresh-interval must be from 10s to 168h, not 2160000000.' },
-  { args: ['--come-back-after', '0s'], says: '--come-back-after must be from 1s to 24h, not 0.' },
+  { args: ['--drain-timeout', '2h'], says: '--drain-timeout must be from 0 to 1h, not 7200000.' },
 ])('$args is refused with a sentence', ({ args, says }) => {
   expect(complaint(...args)).toBe(says)
 })

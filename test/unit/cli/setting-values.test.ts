@@ -13,16 +13,14 @@ import {
 test('values are written as people write them, and printed the same way', () => {
   const written = [
     ['drain-timeout', '1m30s'],
-    ['server-log-size', '20Mi'],
-    ['server-log-count', '3'],
+    ['download-limit', '20Mi'],
     ['log-level', 'debug'],
     ['llama-server', '/opt/homebrew/bin/llama-server'],
   ] as const
   const patches = written.map(([spelled, text]) => patchOf(spelled, text))
   expect(patches).toEqual([
     { drainLimitMs: 90_000 },
-    { serverLogBytes: 20_971_520 },
-    { serverLogFiles: 3 },
+    { downloadBytesPerSecond: 20_971_520 },
     { logLevel: 'debug' },
     { llamaServer: '/opt/homebrew/bin/llama-server' },
   ])
@@ -39,8 +37,8 @@ test.each([
   ['1.5Mi', 1_572_864],
   ['5M', 5_000_000],
   ['5000', 5_000],
-])('sizes are understood as by the flags: %s', (text, serverLogBytes) => {
-  expect(patchOf('server-log-size', text)).toEqual({ serverLogBytes })
+])('sizes are understood as by the flags: %s', (text, downloadBytesPerSecond) => {
+  expect(patchOf('download-limit', text)).toEqual({ downloadBytesPerSecond })
 })
 
 test('the word default gives a setting back', () => {
@@ -81,8 +79,7 @@ test.each([
   ],
   ['drain-timout', '30s', 'There is no setting drain-timout: did you mean drain-timeout?'],
   ['drain-timeout', 'soon', 'drain-timeout wants a duration such as 30s or 2m, not "soon".'],
-  ['server-log-size', '20MB', 'server-log-size wants a number of bytes such as 20Mi, not "20MB".'],
-  ['server-log-count', '-1', 'server-log-count wants a whole number, not "-1".'],
+  ['download-limit', '20MB', 'download-limit wants a number of bytes such as 20Mi, not "20MB".'],
 ])('%s %s is refused in one sentence', (name, value, sentence) => {
   expect(() => patchOf(name, value)).toThrow(new VerbError(sentence))
 })

@@ -145,7 +145,6 @@ test('a log goes where our own files name it, and not where somebody says it is 
   const logFile = {
     name: 'logFile',
     section: 'General',
-    isAdvanced: true,
     value: told,
     from: 'flag',
     flag: '',

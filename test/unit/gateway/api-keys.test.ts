@@ -26,7 +26,7 @@ beforeEach(() => {
       },
     }),
     onChange: (key) => changed.push(key),
-    log: createLog({ level: 'debug', format: 'json', stream: { write: (line: string) => logged.push(line) } }),
+    log: createLog({ level: 'debug', stream: { write: (line: string) => logged.push(line) } }),
     now: () => now,
     readEveryMs: 5,
   })

@@ -32,7 +32,7 @@ beforeEach(() => {
       },
     }),
     onChange: () => (changes += 1),
-    log: createLog({ level: 'debug', format: 'json', stream: { write: (line: string) => logged.push(line) } }),
+    log: createLog({ level: 'debug', stream: { write: (line: string) => logged.push(line) } }),
     ...{ pause, readLimitMs: 20 },
   })
 })

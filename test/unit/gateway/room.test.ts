@@ -53,7 +53,7 @@ function room(more: Partial<GatewayOptions> = {}): Gateway {
       version: 'dev',
       commandLine: async (pid) => (await hostPlatform().process(pid))?.commandLine,
       holders: () => Promise.resolve([{ pid: 4711, command: 'squatter' }]),
-      log: createLog({ level: 'debug', format: 'json', stream: { write: (line: string) => lines.push(read(line)) } }),
+      log: createLog({ level: 'debug', stream: { write: (line: string) => lines.push(read(line)) } }),
       onChange: () => undefined,
       onDoors: () => undefined,
       onKeys: () => undefined,

@@ -18,7 +18,7 @@ test('without any file the app starts its agent as metal-agent without flags doe
   const start = await readStartSettings({ stateDir: folder.dir, ...host })
   if (withoutFlags.kind !== 'run' || !start.ok) throw new Error('no settings')
   const startFile = { path: path.join(folder.dir, 'start-settings.json'), states: [] }
-  expect(start.settings).toEqual({ ...withoutFlags.settings, logFormat: 'json', startFile })
+  expect(start.settings).toEqual({ ...withoutFlags.settings, startFile })
   expect(await readPreferences(folder.dir)).toEqual({ ok: true, preferences: defaultPreferences })
 })
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import {
   chooseEviction,
   comparePriorities,
-  evictionTimes,
+  evictionRules,
   grownBytes,
   nextToGo,
   type EvictionQuestion,
@@ -88,7 +88,7 @@ describe('nothing is evicted', () => {
     [
       'cooling_down',
       'Memory has only just become critically short; the next check decides.',
-      question([a, b], { levelForMs: evictionTimes.settleMs - 1 }),
+      question([a, b], { levelForMs: evictionRules.settleMs - 1 }),
     ],
     [
       'cooling_down',
@@ -176,7 +176,7 @@ describe('who goes first', () => {
   })
 
   test('after an eviction another one only with a new look and after a pause', () => {
-    expect(chooseEviction(question([a, b], { sinceEvictionMs: evictionTimes.coolDownMs, sampleAgeMs: 0 }))).toEqual({
+    expect(chooseEviction(question([a, b], { sinceEvictionMs: evictionRules.coolDownMs, sampleAgeMs: 0 }))).toEqual({
       evict: ['team/a'],
       sentence: 'team/a leaves memory first, because it has normal priority, has been idle for 12 min, has 20.0 GB.',
     })

@@ -17,7 +17,6 @@ async function begin(more: Partial<MemoryOptions> = {}): Promise<Memory> {
     platform: machine.platform,
     settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce' }),
     thresholds: defaultThresholds,
-    intervalMs: 0,
     servers: () => [],
     log: silentLog,
     ...more,
@@ -133,21 +132,6 @@ test.each([
   expect([room.held().get('ns/a'), room.view?.footprints.get('ns/a')]).toEqual([bytes, gib])
 })
 
-test('is looked at when a start asks where the clock never does, and only there', async () => {
-  machine.totalBytes = 32 * gib
-  machine.availableBytes = 30 * gib
-  const room = await begin()
-  machine.availableBytes = 9 * gib
-  await room.fresh()
-  expect(room.admit(request('ns/a'), {})).toMatchObject({ admitted: false, reason: 'InsufficientMemory' })
-
-  await room[Symbol.asyncDispose]()
-  const watched = await begin({ intervalMs: 60_000 })
-  const { view } = watched
-  await watched.fresh()
-  expect(watched.view).toBe(view)
-})
-
 test('what could be quit is looked for where a start does not fit, and nowhere else, once for all that ask meanwhile', async () => {
   machine.totalBytes = 32 * gib
   machine.availableBytes = 30 * gib
@@ -167,6 +151,7 @@ test('what could be quit is looked for where a start does not fit, and nowhere e
 
   room.release('ns/a')
   machine.availableBytes = 8 * gib
+  await room.look()
   await Promise.all(['ns/b', 'ns/c', 'ns/d'].map((key) => room.prepare(request(key))))
   expect(room.admit(request('ns/b'), {})).toMatchObject({
     admitted: false,

@@ -3,7 +3,6 @@ import { spawn } from 'node:child_process'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
   defaultThresholds,
-  defaultWatchdogIntervalMs,
   type MemoryView,
   type ModelProcesses,
   type PressureChange,
@@ -71,7 +70,6 @@ function watch(more: Partial<WatchdogOptions> = {}): Watchdog {
   watchdog = new Watchdog({
     platform: machine,
     thresholds: defaultThresholds,
-    intervalMs: defaultWatchdogIntervalMs,
     models: () => models,
     log: silentLog,
     now: () => Date.now(),
@@ -210,7 +208,7 @@ describe('a watchdog', () => {
   test('whoever looks away and again while models are measured begins no second measurement, and the end waits for the one', async () => {
     models = [{ key: 'a', groupId: 1 }]
     const gate = Promise.withResolvers<undefined>()
-    watch({ intervalMs: 0, ownCpuMs: () => 0 })
+    watch({ intervalMs: 3_600_000, ownCpuMs: () => 0 })
     machine.footprintGate = gate.promise
     watchdog.setWatched(true)
     await vi.advanceTimersByTimeAsync(1)
@@ -237,7 +235,7 @@ describe('a watchdog', () => {
   test('where measuring costs the agent much, it is measured less often', async () => {
     models = [{ key: 'a', groupId: 1 }]
     let cpuMs = 0
-    watch({ intervalMs: 0, ownCpuMs: () => (cpuMs += 40) })
+    watch({ intervalMs: 3_600_000, ownCpuMs: () => (cpuMs += 40) })
     await watchdog.sampleNow()
     machine.asked.length = 0
     watchdog.setWatched(true)
@@ -255,28 +253,6 @@ describe('a watchdog', () => {
     expect([(await first).level, (await second).level]).toEqual(['normal', 'critical'])
     expect(await third).toBe(await second)
     expect(views).toHaveLength(2)
-  })
-
-  test('an interval of 0 means only on demand', async () => {
-    watch({ intervalMs: 0 }).start()
-    await vi.advanceTimersByTimeAsync(100_000)
-    const before = views.length
-    await watchdog.sampleNow()
-    await vi.advanceTimersByTimeAsync(100_000)
-    expect([before, views.length]).toEqual([0, 1])
-  })
-
-  test('an interval of 0 means every ten seconds while something waits for what a look would show', async () => {
-    let isAwaited = false
-    watch({ intervalMs: 0, isAwaited: () => isAwaited }).start()
-    await vi.advanceTimersByTimeAsync(100_000)
-    const before = views.length
-    isAwaited = true
-    await vi.advanceTimersByTimeAsync(30_000)
-    const during = views.length
-    isAwaited = false
-    await vi.advanceTimersByTimeAsync(100_000)
-    expect([before, during, views.length]).toEqual([0, 3, 3])
   })
 
   test('nothing is told after its end', async () => {
@@ -306,7 +282,6 @@ describe.runIf(process.platform === 'linux')('a watchdog on this machine', () =>
     await using own = new Watchdog({
       platform: new LinuxPlatform(),
       thresholds: defaultThresholds,
-      intervalMs: 0,
       models: () => running,
       log: silentLog,
     })

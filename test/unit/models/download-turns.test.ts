@@ -3,7 +3,7 @@ import { DownloadTurns } from '../../../src/agent-core/models/download/limits.ts
 import { eventually } from '../../support/eventually.ts'
 
 test('an aborted download keeps its turn until its last byte is written', async () => {
-  const turns = new DownloadTurns(() => 1)
+  const turns = new DownloadTurns(1)
   const ending = new AbortController()
   const written = Promise.withResolvers<undefined>()
   const seen: string[] = []
@@ -33,7 +33,7 @@ test('an aborted download keeps its turn until its last byte is written', async 
 })
 
 test('who leaves while waiting is gone at once, and the next comes nearer', async () => {
-  const turns = new DownloadTurns(() => 1)
+  const turns = new DownloadTurns(1)
   const written = Promise.withResolvers<undefined>()
   const first = turns.take(new AbortController().signal, noPlace, () => written.promise)
   const leaving = new AbortController()
@@ -51,34 +51,6 @@ test('who leaves while waiting is gone at once, and the next comes nearer', asyn
   written.resolve(undefined)
   await first
   expect([before[0], before.at(-1), await third]).toEqual([2, 1, 'done'])
-})
-
-test('who waits begins at once where more may, and who waits still is told that less go first', async () => {
-  let atOnce = 1
-  const turns = new DownloadTurns(() => atOnce)
-  const gate = Promise.withResolvers<undefined>()
-  const begun: string[] = []
-  const places: number[] = []
-  const { signal } = new AbortController()
-  const all = ['a', 'b', 'c', 'd', 'e'].map((name) =>
-    turns.take(
-      signal,
-      (ahead) => void (name === 'e' && places.push(ahead)),
-      () => {
-        begun.push(name)
-        return gate.promise
-      },
-    ),
-  )
-  expect(begun).toEqual(['a'])
-  atOnce = 4
-  turns.settingsChanged()
-  expect([begun, places]).toEqual([
-    ['a', 'b', 'c', 'd'],
-    [4, 4],
-  ])
-  gate.resolve(undefined)
-  await Promise.all(all)
 })
 
 function noPlace(): void {

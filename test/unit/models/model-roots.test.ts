@@ -1,7 +1,6 @@
 import { chmod, mkdir, readdir, statfs, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
 import { eventually } from '../../support/eventually.ts'
 import { writeMlxModel } from '../../support/mlx-writer.ts'
 import { gguf, request, startWorld, staying, type World } from './world.ts'
@@ -101,7 +100,7 @@ describe('a cache in the folder of a model is refused, and that folder is named'
 })
 
 test('a cache may become as large as what its disk has free with what it has already, but for the reserve', async () => {
-  await using world = await startWorld({ settings: () => ({ ...defaultDownloadSettings, reserveBytes: 1024 ** 2 }) })
+  await using world = await startWorld({ reserveBytes: 1024 ** 2 })
   const cache = join(world.folder, 'cache')
   const { bavail, bsize } = await statfs(world.folder)
   const near = (bytes: number) => Math.abs(bytes - bavail * bsize) < 1024 ** 3
@@ -111,12 +110,12 @@ test('a cache may become as large as what its disk has free with what it has alr
   await writeFile(join(cache, 'a', 'block.safetensors'), '')
   await truncate(join(cache, 'a', 'block.safetensors'), 64 * 1024 ** 3)
   expect(near((await world.models.cacheRoomBytes(cache)) - 64 * 1024 ** 3)).toBe(true)
-  const none = world.restarted({ settings: () => ({ ...defaultDownloadSettings, reserveBytes: 2 ** 52 }) })
+  const none = world.restarted({ reserveBytes: 2 ** 52 })
   expect(await none.cacheRoomBytes(cache)).toBe(0)
 })
 
 test.skipIf(process.getuid?.() === 0)('what may not be read of a cache counts as nothing', async () => {
-  await using world = await startWorld({ settings: () => ({ ...defaultDownloadSettings, reserveBytes: 1 }) })
+  await using world = await startWorld({ reserveBytes: 1 })
   const cache = join(world.folder, 'cache')
   await mkdir(join(cache, 'closed'), { recursive: true })
   await chmod(join(cache, 'closed'), 0)

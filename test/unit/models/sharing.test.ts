@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from '
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { Progress } from '../../../src/contract/service.ts'
-import { defaultDownloadSettings, type LocalModel } from '../../../src/agent-core/models/models.ts'
+import type { LocalModel } from '../../../src/agent-core/models/models.ts'
 import type { LoadedFiles, ModelUser } from '../../../src/agent-core/models/store/inventory.ts'
 import { selectionDigest } from '../../../src/agent-core/models/selection.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -70,7 +70,7 @@ test('one model asked for by two names of what is wanted is kept whole, whether 
   for (const atOnce of [1, 4]) {
     hub.cdn.throttle = 200_000
     const before = hub.requests.filter(({ server }) => server === 'cdn').length
-    const models = world.restarted({ settings: () => ({ ...defaultDownloadSettings, atOnce }) })
+    const models = world.restarted({ downloadsAtOnce: atOnce })
     const all = Promise.all(asked.map((each) => models.ensure(each, staying())))
     await eventually(() => models.state().fetches.length === 2)
     const [first] = await all

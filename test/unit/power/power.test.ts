@@ -26,12 +26,7 @@ class Trial implements AsyncDisposable {
   constructor(standIns: PowerStandIns, settings: Partial<PowerSettings>, options: Partial<PowerOptions>) {
     this.standIns = standIns
     this.settings = {
-      ...{
-        isEnabled: true,
-        intervalMs: 1_000,
-        source: 'powermetrics',
-        powermetrics: '/usr/bin/powermetrics',
-      },
+      ...{ isEnabled: true, source: 'powermetrics' },
       ...settings,
     }
     this.power = new Power({
@@ -41,8 +36,7 @@ class Trial implements AsyncDisposable {
       hasReaders: () => this.hasReaders,
       onChange: (figures) => void this.told.push(figures),
       commands: standIns.commands,
-      findMacmon: () =>
-        findMacmon({ given: this.settings.macmon, system: 'darwin', homebrewFolders: this.homebrewFolders }),
+      findMacmon: () => findMacmon({ system: 'darwin', homebrewFolders: this.homebrewFolders }),
       lookMs: never,
       stallMs: never,
       backOff: { firstMs: 100, maxMs: 1_000 },
@@ -89,7 +83,9 @@ interface Given {
 async function trial({ source, mode, settings = {}, options = {} }: Given = {}): Promise<Trial> {
   const standIns = await powerStandIns()
   if (mode !== undefined) await standIns.mode(mode)
-  return new Trial(standIns, { ...(source && { source, macmon: standIns.macmon }), ...settings }, options)
+  const it = new Trial(standIns, { ...(source && { source }), ...settings }, options)
+  if (source === 'macmon') it.homebrewFolders = [path.dirname(standIns.macmon)]
+  return it
 }
 
 describe('power is measured while it is asked for: seldom, and as often as is set while somebody looks', () => {
@@ -284,16 +280,12 @@ describe('where the system refuses to signal what runs as root', () => {
     await using it = await trial({ options: { kill: refused } })
     it.power.look()
     await it.measures()
-    it.settings = { ...it.settings, intervalMs: 10_000 }
-    it.power.settingsChanged()
+    switchedOffAndOn(it)
     await it.measures()
-    expect([await it.standIns.calls(), await it.standIns.living()]).toEqual([
-      [expect.stringMatching(/1000$/), expect.stringMatching(/10000$/)],
-      2,
-    ])
+    expect([(await it.standIns.calls()).length, await it.standIns.living()]).toEqual([2, 2])
   })
 
-  test('one that hangs is said at once and has none started beside it, also at another interval', async () => {
+  test('one that hangs is said at once and has none started beside it, also when it is switched off and on', async () => {
     await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs } })
     it.power.look()
     await it.measures()
@@ -302,8 +294,7 @@ describe('where the system refuses to signal what runs as root', () => {
       'An earlier powermetrics is still running, and only root may stop it: run `sudo killall -9 powermetrics` in a terminal. The agent starts no other until then.'
     const isStuck = () => eventually(() => it.power.view?.message === sentence, { what: 'it to be stuck' })
     await isStuck()
-    it.settings = { ...it.settings, intervalMs: 10_000 }
-    it.power.settingsChanged()
+    switchedOffAndOn(it)
     await isStuck()
     expect([await it.standIns.calls(), await it.standIns.living()]).toEqual([[expect.anything()], 2])
     await it.standIns.mode('measures')
@@ -343,7 +334,8 @@ describe('macmon measures without root where that is set', () => {
     await it.measures()
     expect(await it.state('failed')).toContain(`powermetrics printed no power for ${stallMs / 1_000} s`)
     await it.standIns.mode('measures')
-    it.settings = { ...it.settings, source: 'macmon', macmon: it.standIns.macmon }
+    it.homebrewFolders = [path.dirname(it.standIns.macmon)]
+    it.settings = { ...it.settings, source: 'macmon' }
     it.power.settingsChanged()
     await it.measures()
     expect(it.power.view?.source).toBe('macmon')
@@ -358,7 +350,7 @@ describe('macmon measures without root where that is set', () => {
     await using it = await trial({ settings: { source: 'macmon' } })
     it.power.look()
     expect(await it.state('failed')).toBe(
-      'macmon is not installed here: install it with "brew install macmon", or give its path with --macmon-bin. The agent tries again.',
+      'macmon is not installed here: install it with "brew install macmon". The agent tries again.',
     )
     it.homebrewFolders = [path.dirname(it.standIns.macmon)]
     await it.state('measuring')
@@ -398,46 +390,16 @@ const refused = (): boolean => {
   throw Object.assign(new Error('kill EPERM'), { code: 'EPERM' })
 }
 
+/** Who looks goes on looking. */
+function switchedOffAndOn(it: Trial): void {
+  for (const isEnabled of [false, true]) {
+    it.settings = { ...it.settings, isEnabled }
+    it.power.settingsChanged()
+  }
+  it.power.look()
+}
+
 describe('settings', () => {
-  test('an interval that the rule does not name takes the next longer, which is said once', async () => {
-    await using it = await trial({ settings: { intervalMs: 1_500 } })
-    const sentence = 'Power is measured every 2 s, not every 1.5 s: the intervals are 0.5, 1, 2, 5 and 10 s.'
-    it.power.settingsChanged()
-    it.power.look()
-    await it.state('measuring')
-    it.power.settingsChanged()
-    expect(it.power.view?.message).toBe(sentence)
-    expect(it.log.warnings).toEqual([{ message: 'power', fields: { text: sentence } }])
-    expect(await it.standIns.calls()).toEqual(['-n powermetrics --samplers cpu_power,gpu_power -i 2000'])
-  })
-
-  test('another interval takes effect at once for who looks, and never two powermetrics run', async () => {
-    await using it = await trial()
-    it.power.look()
-    await it.measures()
-    it.settings = { ...it.settings, intervalMs: 3_600_000 }
-    it.power.settingsChanged()
-    expect(it.power.figures).toBeUndefined()
-    await it.measures()
-    expect((await it.standIns.calls()).map((call) => call.split(' ').at(-1))).toEqual(['1000', '10000'])
-    expect(await it.standIns.living()).toBe(2)
-    it.settings = { ...it.settings, isEnabled: false }
-    it.power.settingsChanged()
-    expect(it.power.view).toBeUndefined()
-    await it.nothingRuns()
-  })
-
-  test('another powermetrics than that of macOS switches the measurement off, with a warning', async () => {
-    await using it = await trial({ settings: { powermetrics: '/opt/powermetrics' } })
-    it.power.settingsChanged()
-    it.power.look()
-    const message =
-      "Power is not measured with /opt/powermetrics: sudo's rule names /usr/bin/powermetrics, so leave out --powermetrics-bin."
-    expect(it.power.view).toMatchObject({ state: 'unavailable', message })
-    expect(it.log.warnings).toEqual([{ message: 'power', fields: { text: message } }])
-    expect(await it.standIns.calls()).toEqual([])
-  })
-
   test('on Linux it is said that there is no power to measure', async () => {
     await using it = await trial({ options: { platform: 'linux', commands: undefined } })
     it.power.look()

@@ -19,7 +19,6 @@ test('each fact is an annotation; a runtime that does not run and what is not kn
   expect(told()).toEqual({
     host: 'mac',
     'agent-version': '0.9.0',
-    zone: null,
     runtimes: '[{"name":"llama-server","version":"6500","formats":["gguf"]}]',
     'memory-budget': '103079215104',
     'memory-available': '42949672960',
@@ -31,8 +30,8 @@ test('each fact is an annotation; a runtime that does not run and what is not kn
     paused: 'false',
   })
   const unknown = { budgetBytes: undefined, availableBytes: undefined, load: undefined, watts: undefined }
-  expect(told({ ...unknown, zone: 'office', paused: true, models: [] })).toMatchObject({
-    ...{ zone: 'office', paused: 'true', models: '[]' },
+  expect(told({ ...unknown, paused: true, models: [] })).toMatchObject({
+    ...{ paused: 'true', models: '[]' },
     ...{ 'memory-budget': null, 'memory-available': null, load: null, watts: null },
   })
 })

@@ -4,7 +4,6 @@ import type { NodeFacts } from '../../../src/agent-core/publishing/lease-content
 export const nodeFacts: NodeFacts = {
   displayName: 'mac',
   agentVersion: '0.9.0',
-  zone: undefined,
   runtimes: [
     { name: 'llama-server', formats: ['gguf'], path: '/opt/homebrew/bin/llama-server', version: '6500' },
     { name: 'mlx-lm', formats: ['mlx', 'safetensors'], message: 'mlx-lm is not installed here.' },
@@ -26,7 +25,6 @@ export const crowdedFacts: NodeFacts = {
   ...nodeFacts,
   displayName: 'ä"'.repeat(200),
   agentVersion: '"'.repeat(500),
-  zone: 'z'.repeat(63),
   runtimes: Array.from({ length: 12 }, (_, index) => ({
     ...{ name: `runtime-${index}`, path: '/x', formats: ['gguf', 'mlx', 'safetensors'], version: '"'.repeat(100) },
   })),

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { parseInferenceService, type InferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
 import { Memory } from '../../../src/agent-core/memory/memory.ts'
-import { defaultThresholds, defaultWatchdogIntervalMs } from '../../../src/agent-core/memory/watchdog.ts'
+import { defaultThresholds, usualIntervalMs } from '../../../src/agent-core/memory/watchdog.ts'
 import { Admission } from '../../../src/agent-core/reconcile/admission.ts'
 import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
 import type { Need } from '../../../src/agent-core/reconcile/sizing.ts'
@@ -26,7 +26,6 @@ beforeEach(async () => {
     platform: machine.platform,
     settings: () => ({ fraction: 0, budgetBytes: 30 * gigabyte, enforcement: 'enforce' }),
     thresholds: defaultThresholds,
-    intervalMs: 0,
     servers: () => [],
     log: silentLog,
   })
@@ -150,7 +149,7 @@ describe('a start', () => {
     expect(starts('ns/a', 1)).toBe(false)
     machine.isUnknown = false
     enqueued.clear()
-    await vi.advanceTimersByTimeAsync(defaultWatchdogIntervalMs)
+    await vi.advanceTimersByTimeAsync(usualIntervalMs)
     await eventually(() => enqueued.has('ns/a'))
     expect(starts('ns/a', 1)).toBe(true)
   })

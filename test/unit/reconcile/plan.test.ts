@@ -366,8 +366,6 @@ const stories: Readonly<Record<string, Story>> = {
       'rest, unready',
     ],
     'starts nothing': [{ silence: 'asleep', publication: claimed, fetch: fetched }, 'rest, waiting'],
-    'on battery withdraws what is ready': [{ ...shown, silence: 'battery' }, 'withdraw, unready'],
-    'on battery starts nothing': [{ silence: 'battery', publication: claimed, fetch: fetched }, 'rest, waiting'],
   },
   'a restart that a person asked for': given(
     { restartAsked: true },

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { splitKey } from '../../../src/agent-core/util/object-key.ts'
-import { comeBackTimes, evictionTimes } from '../../../src/agent-core/memory/eviction.ts'
+import { comeBackTimes, evictionRules } from '../../../src/agent-core/memory/eviction.ts'
 import { defaultThresholds, hysteresis } from '../../../src/agent-core/memory/watchdog.ts'
 import { Memory, type MeasuredServer } from '../../../src/agent-core/memory/memory.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
@@ -71,7 +71,6 @@ beforeEach(async () => {
     platform: machine.platform,
     settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce' }),
     thresholds: defaultThresholds,
-    intervalMs: 0,
     servers: () => servers,
     log: silentLog,
     now: () => now,
@@ -90,7 +89,8 @@ beforeEach(async () => {
         enqueue: () => undefined,
       },
     }),
-    settings: () => ({ isEnabled: true, share: 0, comeBackMs }),
+    isEnabled: () => true,
+    ...{ share: 0, comeBackMs },
     log: { ...silentLog, warn: (message) => warnings.push(message) },
     onEvicted: () => void (evicted += 1),
     onSkipped: () => void (skips += 1),
@@ -152,7 +152,7 @@ function isLoaded(
 async function memoryIsCritical(): Promise<void> {
   machine.kernelLevel = 'critical'
   await memory.look()
-  now += evictionTimes.settleMs
+  now += evictionRules.settleMs
 }
 
 /** Long enough for the level to go down. */
@@ -213,7 +213,7 @@ test('services that share one memory leave together, and the next one goes only 
   serviceIs('third', { server: { pid: groupId, kind: 'starting' }, plan: { state: 'ready' } })
   isLoaded('fourth')
   serviceIs('first', {})
-  now += evictionTimes.coolDownMs
+  now += evictionRules.coolDownMs
   await memory.look()
   await memory.look()
   expect(evicted).toBe(2)
@@ -270,7 +270,7 @@ test('one that worked between two looks is not idle, though it answers no reques
     return looks.used > 1 && looks.waiting > 1
   })
   tokens.used += 1
-  now += evictionTimes.idleAfterMs
+  now += evictionRules.idleAfterMs
   await memoryIsCritical()
   await untilTold('evicted')
   expect(told).toEqual(['evicted waiting'])
@@ -334,14 +334,14 @@ test('the next one goes only some time after the last server of the one before i
   serviceIs('first', { retiring: { kind: 'stopping' } })
   await memory.look()
   await memoryCalmsDownTo('warning')
-  now += evictionTimes.coolDownMs
+  now += evictionRules.coolDownMs
   serviceIs('first', {})
   await memory.look()
   const goneAt = now
 
   await memoryIsCritical()
   await memory.look()
-  now = goneAt + evictionTimes.coolDownMs
+  now = goneAt + evictionRules.coolDownMs
   await untilTold('evicted second')
   expect(Date.parse(unloadReasons.of(uidOf('second'))?.since ?? '')).toBe(now)
 })

@@ -20,7 +20,6 @@ const started = (name: StartSettingView['name'], facts: Partial<StartSettingView
   ...{
     name,
     section: startRows[name].section,
-    isAdvanced: true,
     value: '',
     from: 'default',
     flag: '--x=1',
@@ -60,12 +59,12 @@ test('a setting is found by its title, its help and its flag, each word of a sea
       isFound(text, settingWords.searched({ name, value: null, from: 'default', help: '' })),
     )
   expect([
-    foundBy('downloads time'),
+    foundBy('downloads limit'),
     foundBy('  NO limit '),
     foundBy('--drain-timeout'),
     foundBy('teapot'),
-    isFound('office zone', settingWords.searched(started('zone'))),
-  ]).toEqual([['downloadsAtOnce'], ['downloadBytesPerSecond'], ['drainLimitMs'], [], true])
+    isFound('ports firewall', settingWords.searched(started('portRange'))),
+  ]).toEqual([['downloadBytesPerSecond'], ['downloadBytesPerSecond'], ['drainLimitMs'], [], true])
 })
 
 describe('what a field asks for', () => {
@@ -83,20 +82,19 @@ describe('what a field asks for', () => {
 
   test.each<[SettingName, string]>([
     ['drainLimitMs', 'It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.'],
-    ['serverLogBytes', 'It must be a size from 65.5 kB to 10.7 GB (10 GiB), as a number with its unit.'],
-    ['downloadsAtOnce', 'It must be a whole number from 1 to 16.'],
-    ['evictionShare', 'It must be a fraction from 0 to 1, such as 0.75.'],
+    ['memoryBudgetBytes', 'It must be a size from 1.0 MB to 100 TB (93132.3 GiB), as a number with its unit.'],
+    ['memoryFraction', 'It must be a fraction from 0 to 1, such as 0.75.'],
     ['llamaServer', 'It must be an absolute path, which begins with /, of at most 1000 characters.'],
   ])('%s: %s', (name, problem) => expect(settingWords.problem(name)).toBe(problem))
 })
 
 test.each<[SettingsPatch, string]>([
   [
-    { drainLimitMs: 45_000, pauseOnBattery: true },
-    'Time for requests to finish is set to 45s and takes effect for servers that start after it. Pause on battery is set to on and takes effect at once.',
+    { drainLimitMs: 45_000, evictionEnabled: true },
+    'Time for requests to finish is set to 45s and takes effect for servers that start after it. Evict models when memory runs out is set to on and takes effect at once.',
   ],
   [{ memoryCheckMode: 'warn' }, 'Model with unknown memory need is now “Let it start” and takes effect at once.'],
-  [{ serverLogFiles: null }, 'set back to the default'],
+  [{ startupStallMs: null }, 'set back to the default'],
   [{ namespace: null }, 'Namespace is left empty and takes effect at once.'],
 ])('%j was set: %s', (settings, told) => expect(settingWords.changed(settings)).toContain(told))
 
@@ -133,14 +131,12 @@ test('a setting of the start says its value, and how another is stated', () => {
   expect([
     settingWords.startValue(started('portRange')),
     settingWords.startValue(started('portRange', { value: '1-2' })),
-    settingWords.startValue(started('logFileBytes', { value: '10Mi' })),
     settingWords.startWhy(started('portRange'), undefined),
     settingWords.startWhy(started('portRange'), file),
     settingWords.startWhy({ ...started('stateDir'), line: undefined }, file),
   ]).toEqual([
     'any free port',
     '1-2',
-    '10.5 MB',
     'The agent reads it only when it starts, so it cannot be changed here. Start the agent with:',
     `The agent reads it only when it starts, so it cannot be changed here. Add this line to ${file} and open the app again:`,
     'The app sets it when it starts the agent, so it cannot be changed here.',

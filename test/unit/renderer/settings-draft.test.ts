@@ -53,9 +53,9 @@ test('a number of bytes is the same in another unit, and is no change then', () 
 })
 
 test('the fields that are not right are named, whether they cannot be read or are out of bounds', () => {
-  expect(patchOfDraft(draftOf({ drainLimitMs: 'soon', downloadsAtOnce: '17', logLevel: 'debug' }))).toEqual({
+  expect(patchOfDraft(draftOf({ drainLimitMs: 'soon', memoryFraction: '1.7', logLevel: 'debug' }))).toEqual({
     ok: false,
-    problems: ['drainLimitMs', 'downloadsAtOnce'],
+    problems: ['drainLimitMs', 'memoryFraction'],
   })
   expect(patchOfDraft(draftOf({ memoryBudgetBytes: '24G', drainLimitMs: '', logLevel: null }))).toEqual({
     ok: true,

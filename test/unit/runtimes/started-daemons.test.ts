@@ -33,7 +33,7 @@ async function machine({
   const port = given ?? (await freePort())
   const settings = {
     ...{ ollamaStart: true, ollamaPort: port, ollamaBin: program },
-    ...{ omlxPort: 0, omlxStart: false, omlxStartupStallMs: 60_000 },
+    ...{ omlxPort: 0, omlxStart: false, startupStallMs: 60_000 },
   }
   const drained: string[] = []
   const agents: StartedDaemons[] = []

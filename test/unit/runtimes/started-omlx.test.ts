@@ -51,7 +51,7 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
   const stateDir = join(folder.dir, 'state')
   const port = given ?? (await freePort())
   const settings = {
-    ...{ ollamaStart: false, ollamaPort: 0, omlxStart: true, omlxPort: port, omlxStartupStallMs: startupStallMs },
+    ...{ ollamaStart: false, ollamaPort: 0, omlxStart: true, omlxPort: port, startupStallMs },
     omlxBin: script ? await scripted(folder.dir, script) : sampleOmlxPath,
   }
   const wishes = { asked }
@@ -274,7 +274,7 @@ test('one that does not answer within its limit is ended by SIGTERM, and told wi
     const notices = there.daemons.notices()
     return notices.length > 0 ? notices : undefined
   })
-  expect(notice).toMatch(/no progress .*1 s.*--omlx-startup-timeout/)
+  expect(notice).toMatch(/no progress .*1 s.*--startup-timeout/)
 })
 
 test('the bits of a model’s cache are said to it alone, before it is loaded, and taken back', async () => {

@@ -376,7 +376,7 @@ test('megabytes of garbage, long lines and empty ones take no long time, and the
 })
 
 test('a server that fails after it wrote more than is kept still says why', async () => {
-  await using room = await ServerRoom.create({ outputLimits: () => ({ bytes: 50_000, count: 2 }) })
+  await using room = await ServerRoom.create({ outputLimits: { bytes: 50_000, count: 2 } })
   room.start({
     noise: { lines: 20, lineBytes: 500, everyMs: 5 },
     loadMs: 60_000,

@@ -98,7 +98,7 @@ test('a file is looked at the sooner the faster it grows', () => {
 
 test('a noisy server is bounded while it runs, and after its end the disk holds no more than the limits say', async () => {
   const limits = { bytes: 100_000, count: 2 }
-  await using servers = await ServerRoom.create({ outputLimits: () => limits })
+  await using servers = await ServerRoom.create({ outputLimits: limits })
   servers.start({ noise: { lines: 50, lineBytes: 1_000, everyMs: 10 } })
   await servers.reached('ready')
   const sizes = () => sizesIn(dirname(servers.files().logFile))
@@ -148,7 +148,7 @@ test('a full disk stops neither the server nor the agent: the file is cut, and i
   const warnings: unknown[] = []
   const ignore = () => undefined
   const log = { debug: ignore, info: ignore, error: ignore, warn: (...one: unknown[]) => void warnings.push(one) }
-  await using servers = await ServerRoom.create({ outputLimits: () => limits, log })
+  await using servers = await ServerRoom.create({ outputLimits: limits, log })
   const runs = join(servers.folder, 'runs')
   await mkdir(runs)
   const isMounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', runs]).then(

@@ -28,7 +28,7 @@ function portOf(server: Server): number {
 
 afterEach(() => vi.restoreAllMocks())
 
-const settingNames = { port: '--llama-server-port' }
+const portFlag = '--port-range'
 
 describe('ports', () => {
   test('a range is used from below, skips what is taken, and says when it is used up', async () => {
@@ -172,10 +172,10 @@ describe('ports', () => {
 test('a fixed port that is taken is a sentence with the process that has it', async () => {
   await using taken = await stranger()
   await using room = await ServerRoom.create()
-  room.start({}, { port: { kind: 'fixed', port: taken.port }, settingNames })
+  room.start({}, { port: { kind: 'fixed', port: taken.port }, portFlag })
   expect((await room.reached('failedToSpawn')).message).toMatch(
     new RegExp(
-      `^Port ${taken.port} \\(--llama-server-port\\) is taken by process ${process.pid} \\(.+\\): stop it, or choose another port\\.$`,
+      `^Port ${taken.port} \\(--port-range\\) is taken by process ${process.pid} \\(.+\\): stop it, or choose another port\\.$`,
     ),
   )
 })
@@ -183,7 +183,7 @@ test('a fixed port that is taken is a sentence with the process that has it', as
 test('a fixed port that is free is used', async () => {
   const port = await freePort()
   await using room = await ServerRoom.create()
-  room.start({}, { port: { kind: 'fixed', port }, settingNames })
+  room.start({}, { port: { kind: 'fixed', port }, portFlag })
   expect((await room.reached('ready')).port).toBe(port)
 })
 
@@ -222,11 +222,11 @@ test('the answer of somebody else on a fixed port is never taken for ours', asyn
   const port = await freePort()
   await using room = await ServerRoom.create()
   await using thieves = thief(room, 1)
-  room.start({ listenAfterMs: 60_000 }, { port: { kind: 'fixed', port }, settingNames })
+  room.start({ listenAfterMs: 60_000 }, { port: { kind: 'fixed', port }, portFlag })
   expect(await room.settled()).toMatchObject({
     cause: 'portTaken',
     failures: 1,
-    message: expect.stringContaining(`Port ${port} (--llama-server-port) is taken by process ${process.pid}`) as string,
+    message: expect.stringContaining(`Port ${port} (--port-range) is taken by process ${process.pid}`) as string,
   })
   expect(room.kinds()).not.toContain('ready')
   expect(thieves.strangers).toHaveLength(1)
@@ -236,13 +236,10 @@ test('a server that finds its fixed port taken is told as such, although it exit
   const port = await freePort()
   await using room = await ServerRoom.create()
   await using thieves = thief(room, 1)
-  room.start(
-    { crashAtStart: { message: 'bind: Address already in use' } },
-    { port: { kind: 'fixed', port }, settingNames },
-  )
+  room.start({ crashAtStart: { message: 'bind: Address already in use' } }, { port: { kind: 'fixed', port }, portFlag })
   expect(await room.settled()).toMatchObject({
     cause: 'portTaken',
-    message: expect.stringContaining(`Port ${port} (--llama-server-port) is taken by process ${process.pid}`) as string,
+    message: expect.stringContaining(`Port ${port} (--port-range) is taken by process ${process.pid}`) as string,
   })
   expect(thieves.strangers).toHaveLength(1)
 })

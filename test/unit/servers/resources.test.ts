@@ -12,7 +12,7 @@ describe('over many lives of servers', () => {
   skipWhen(process.platform === 'linux' ? undefined : 'open files and zombies are counted in /proc, which is Linux')
 
   test('open files, zombies, threads, log disk and the heap stay flat', async () => {
-    await using room = await ServerRoom.create({ outputLimits: () => outputLimits })
+    await using room = await ServerRoom.create({ outputLimits })
     const runs = join(room.folder, 'runs')
     await lives(room, 40)
     room.changes.length = 0

@@ -173,14 +173,13 @@ describe('a start that takes its time', () => {
 
   test('is ended when nothing grows any more, and the setting is named', async () => {
     await using room = await ServerRoom.create()
-    const settingNames = { startupStall: '--llama-server-startup-timeout' }
-    room.start({ loadMs: 60_000, quietLoad: true }, { startupStallMs: 600, settingNames })
+    room.start({ loadMs: 60_000, quietLoad: true }, { startupStallMs: 600 })
     expect(await room.settled()).toMatchObject({
       cause: 'stalled',
       outOf: 'start',
       failures: 1,
       message:
-        'sample-server.cjs made no progress for 0.6 s while starting (its memory did not grow, it wrote nothing and did not become ready), so the agent stopped it; if this model needs longer, raise --llama-server-startup-timeout.',
+        'sample-server.cjs made no progress for 0.6 s while starting (its memory did not grow, it wrote nothing and did not become ready), so the agent stopped it; if this model needs longer, raise --startup-timeout.',
     })
     expect(room.kinds()).toEqual(['starting', 'starting', 'loading', 'stopping', 'exited', 'settled'])
   })

@@ -12,48 +12,31 @@ const kept = {
   settings: {
     llamaServer: '/opt/llama-server',
     mlxLm: '/opt/mlx/mlx_lm.server',
-    mlxLmStartupStallMs: 400_000,
     mlxServer: '/opt/mlx/mlx-server',
-    mlxServerStartupStallMs: 200_000,
     vllmSwift: '/opt/mlx/vllm-swift',
     tensorfold: '/opt/mlx/tensorfold',
-    vllmSwiftStartupStallMs: 250_000,
-    tensorfoldStartupStallMs: 260_000,
     ollamaBin: '/opt/ollama',
     ollamaStart: true,
     omlxBin: '/opt/omlx',
     omlxStart: true,
-    omlxStartupStallMs: 130_000,
     namespace: null,
     kubeconfig: '/home/me/lab.kubeconfig',
     drainLimitMs: 1,
     startupStallMs: 5_000,
-    serverLogBytes: 65_536,
-    serverLogFiles: 0,
     downloadBytesPerSecond: 20_971_520,
-    downloadsAtOnce: 16,
     hubEndpoint: 'http://mirror.lan/hub',
     hubTokenFile: '/home/me/token',
     caFile: '/home/me/ca.pem',
-    diskReserveBytes: 10_737_418_240,
-    partialKeepMs: 31_536_000_000,
-    refreshEveryMs: 10_000,
     memoryFraction: 0.5,
     memoryBudgetBytes: 1_048_576,
     memoryCheckMode: 'warn',
     evictionEnabled: true,
-    evictionShare: 0.25,
-    comeBackMs: 1_000,
     listen: 'gateway',
     publish: 'relay',
-    probeImage: 'registry.lan:5000/busybox:1.37',
     sleepPolicy: 'while-loaded',
     awakeOnBattery: true,
-    pauseOnBattery: true,
     applePowerEnabled: true,
-    applePowerIntervalMs: 5_000,
     powerSource: 'macmon',
-    macmon: '/opt/macmon',
     logLevel: 'debug',
   },
   context: 'lab',
@@ -79,7 +62,7 @@ test('the file of an earlier agent is read as it is, and its context too', async
 test('a row that this build does not take is named, left out alone, and in the file still for the build that takes it', async () => {
   await using folder = await temporaryFolder()
   const file = path.join(folder.dir, 'settings.json')
-  const newer = { ...kept.settings, namespace: 'team-a', downloadsAtOnce: 32, relayPort: 9443 }
+  const newer = { ...kept.settings, namespace: 'team-a', startupStallMs: 32, relayPort: 9443 }
   const hubEndpoint = 'ftp://me:secret@mirror.lan/hub'
   const context = { of: 'a newer build' }
   await writeFile(file, JSON.stringify({ ...kept, settings: { ...newer, hubEndpoint }, context, tabs: ['models'] }))
@@ -87,28 +70,28 @@ test('a row that this build does not take is named, left out alone, and in the f
   expect(settings.current).toEqual({
     ...started(),
     ...{ ...kept.settings, namespace: 'team-a' },
-    downloadsAtOnce: started().downloadsAtOnce,
+    startupStallMs: started().startupStallMs,
     hubEndpoint: started().hubEndpoint,
   })
   expect(settings.notices).toEqual([
-    `${file}: "downloadsAtOnce" must be a number from 1 to 16, and is 32: it is ignored until it is set again.`,
+    `${file}: "startupStallMs" must be from 1s to 24h, and is 32: it is ignored until it is set again.`,
     expect.stringMatching(/"hubEndpoint" must be .*, and is "ftp:\/\/mirror\.lan\/hub": it is ignored/),
     `${file}: this build has no setting "relayPort", which is kept for one that has it.`,
     `${file}: "context" must be the name of a context, and is {"of":"a newer build"}: it is ignored until it is set again.`,
   ])
-  expect(await personsDownloads(file)).toMatchObject({ reserveBytes: kept.settings.diskReserveBytes })
+  expect(await personsDownloads(file)).toMatchObject({ caFile: kept.settings.caFile })
 
-  await settings.update({ evictionShare: 0.3, drainLimitMs: null })
+  await settings.update({ memoryFraction: 0.3, drainLimitMs: null })
   const { drainLimitMs: _unset, ...others } = newer
   const after: unknown = JSON.parse(await readFile(file, 'utf8'))
   expect(after).toEqual({
     schema: 1,
-    settings: { ...others, hubEndpoint, evictionShare: 0.3 },
+    settings: { ...others, hubEndpoint, memoryFraction: 0.3 },
     context,
     tabs: ['models'],
   })
-  await settings.update({ downloadsAtOnce: 3 })
-  expect((await PersonSettings.open(started(), file)).current.downloadsAtOnce).toBe(3)
+  await settings.update({ startupStallMs: 3_000 })
+  expect((await PersonSettings.open(started(), file)).current.startupStallMs).toBe(3_000)
 })
 
 test.each(settingNames)(

@@ -55,13 +55,13 @@ test('the origin is the flag, then the start file, then what a person chose', ()
     origin('memoryPressureWarning'),
     origin('context'),
     origin('hostIp'),
-    origin('logFormat'),
+    origin('clientPort'),
   ]).toEqual([
     ['1', 'flag'],
     ['0.3', 'startFile'],
     ['lab', 'person'],
     ['192.0.2.7', 'person'],
-    ['auto', 'default'],
+    ['9999', 'default'],
   ])
   const [stated] = startViews(started({ context: 'prod', givenByFlags: ['context'] }), { context: 'lab' })
   expect(stated).toMatchObject({ name: 'context', value: 'prod', from: 'flag' })

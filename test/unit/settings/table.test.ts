@@ -16,7 +16,6 @@ const editable = settingNames.map((name) => ({ name, row: editableRow(name) }))
 const samples: Readonly<Partial<Record<SettingKind, readonly string[]>>> = {
   duration: ['0', '500ms', '999ms', '1s', '9s', '10s', '1h', '3601s', '24h', '25h', '168h', '169h', '8760h', '8761h'],
   bytes: ['0', '1', '65535', '64Ki', '1023Ki', '1Mi', '10Gi', '11Gi', '1T', '1001G', '10T', '11T', '100T', '101T'],
-  count: ['0', '1', '3', '16', '17', '100', '101'],
   number: ['0', '0.32', '1000000', '1000001'],
   fraction: ['0', '0.5', '1', '1.01', '2'],
   switch: ['on', 'off'],
@@ -49,7 +48,7 @@ describe('the table of settings', () => {
     const flags = Object.entries(flagTable(places))
     const stated = flags.flatMap(([, { setting, aliasOf }]) => (aliasOf === undefined && setting ? [setting] : []))
     const others = flags.filter(([, flag]) => !flag.setting && !flag.aliasOf && !flag.notInEffect).map(([name]) => name)
-    expect(stated.toSorted()).toEqual([...Object.keys(allRows), 'namespace', 'publish'].toSorted())
+    expect(stated.toSorted()).toEqual([...Object.keys(allRows), 'namespace', 'publish', 'portRange'].toSorted())
     expect(others).toEqual(['version'])
     expect(new Set(settingSpellings).size).toBe(settingNames.length)
   })
@@ -77,7 +76,7 @@ describe('the table of settings', () => {
     const onlyByShell = settingNames.filter(
       (name) => trustOf({ name: 'updateSettings', settings: { [name]: null } }) === 'shell',
     )
-    const power = ['applePowerEnabled', 'powerSource', 'macmon']
+    const power = ['applePowerEnabled', 'powerSource']
     const shell = [
       'kubeconfig',
       'namespace',
@@ -93,7 +92,6 @@ describe('the table of settings', () => {
       'caFile',
       'listen',
       'publish',
-      'probeImage',
       ...power,
     ]
     expect(onlyByShell).toEqual(shell)

@@ -78,22 +78,17 @@ export class Bandwidth {
   }
 }
 
+/** Two share a connection well; more would each take longer, and none be there sooner. */
+const usualAtOnce = 2
+
 /** Lets a few downloads run at a time, in the order in which they came. */
 export class DownloadTurns {
-  readonly #atOnce: () => number
   readonly #queue: PQueue
   /** In order; told their place whenever it may have changed. */
   readonly #waiting = new Set<(ahead: number) => void>()
 
-  constructor(atOnce: () => number) {
-    this.#atOnce = atOnce
-    this.#queue = new PQueue({ concurrency: atOnce() })
-  }
-
-  /** After a change of `atOnce`: starts what waits where more may run; ends nothing where fewer may. */
-  settingsChanged(): void {
-    this.#queue.concurrency = this.#atOnce()
-    this.#tellPlaces()
+  constructor(atOnce = usualAtOnce) {
+    this.#queue = new PQueue({ concurrency: atOnce })
   }
 
   /**
@@ -143,14 +138,14 @@ export interface DiskSpaceOptions {
   /** What messages call the volume; without it the folder in question. */
   readonly name?: string | undefined
   /** What has to stay free for everything else on this machine; undefined = the smaller of 2 GiB and 1 % of the volume. */
-  readonly reserveBytes?: () => number | undefined
+  readonly reserveBytes?: number
   /** What deleting unused models would free. */
   readonly deletableBytes?: () => Promise<number>
 }
 
 const maxReserveBytes = 2 * 1024 ** 3
 
-/** What downloads leave free of a volume of this size where no setting says it. */
+/** What downloads leave free of a volume of this size. */
 export const usualReserveBytes = (volumeBytes: number): number =>
   Math.min(maxReserveBytes, Math.floor(volumeBytes / 100))
 
@@ -174,7 +169,7 @@ export class DiskSpace {
     this.#claims.set(owner, neededBytes)
     const { bavail, blocks, bsize } = await statfs(folder)
     const free = bavail * bsize
-    const reserve = this.#options.reserveBytes?.() ?? usualReserveBytes(blocks * bsize)
+    const reserve = this.#options.reserveBytes ?? usualReserveBytes(blocks * bsize)
     if (free >= neededBytes + others + reserve) return
     this.release(owner)
     const deletable = (await this.#options.deletableBytes?.()) ?? 0

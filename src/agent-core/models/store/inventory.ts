@@ -51,10 +51,12 @@ export interface InventoryOptions {
   readonly fetching: () => ReadonlySet<string>
   /** Keys of partial downloads that are being continued. */
   readonly activePartials: () => ReadonlySet<string>
-  readonly partialKeepMs: () => number
   readonly log: Logger
   readonly now: () => number
 }
+
+/** A partial download that nobody continued for so long is not coming back: a week outlasts a weekend. */
+const partialKeepMs = 7 * 24 * 3_600_000
 
 /** Something that the store holds, and how it is deleted. */
 interface Entry {
@@ -303,12 +305,12 @@ export class Inventory {
 
   /** `files`: the download and the records beside it. `wanted`: Models that a service has or that are being fetched. */
   async #partial(path: string, files: readonly FoundFile[], wanted: ReadonlySet<string>): Promise<Leftover> {
-    const { partialKeepMs, now } = this.#options
+    const { now } = this.#options
     const { model = '', source = '' } = (await readNote(path)) ?? {}
     const changedAt = Math.max(...files.map((file) => file.changedAt))
     const ageMs = now() - changedAt
     const isWanted = this.#isActive(path) || wanted.has(model)
-    const isOld = !isWanted && ageMs >= partialKeepMs()
+    const isOld = !isWanted && ageMs >= partialKeepMs
     const sizeBytes = files.find((file) => file.path === path)?.sizeBytes ?? 0
     return {
       ...{ changedAt, isWanted },

@@ -48,8 +48,8 @@ export function disagreement(
   return agreement.kind === 'pending' || agreement.kind === 'disagrees' ? agreement.message : undefined
 }
 
-/** Why pods must not be sent to a server that may be well: the machine sleeps, the server has not answered since, or it runs on battery. */
-export type Silence = 'asleep' | 'unverified' | 'battery'
+/** Why pods must not be sent to a server that may be well: the machine sleeps, or the server has not answered since. */
+export type Silence = 'asleep' | 'unverified'
 
 export type FetchRefusal = Extract<AgentSchedulingStatus, 'ModelSourceNotAllowed' | 'ModelDigestMismatch'>
 

@@ -493,11 +493,6 @@ function quietOf({ paused, silence }: Observation): Quiet | undefined {
 const quiets: Readonly<Record<'paused' | Silence, Quiet>> = {
   paused: { reason: 'Paused', why: 'This machine is paused', until: 'it is resumed' },
   asleep: { reason: 'Asleep', why: 'This machine sleeps', until: 'it is awake' },
-  battery: {
-    reason: 'Paused',
-    why: 'This machine is on battery, and is set to pause on battery',
-    until: 'it is on mains again',
-  },
   unverified: {
     reason: 'Asleep',
     why: 'This machine slept, and the server has not answered since',

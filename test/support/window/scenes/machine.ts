@@ -66,7 +66,7 @@ export const machineScenes = {
       new FakeAgent(
         sampleSnapshot({
           services: [ready],
-          supply: { source: 'battery', charge: 0.84, lowPowerMode: true, isPaused: false, isKeptAwake: false },
+          supply: { source: 'battery', charge: 0.84, lowPowerMode: true, isKeptAwake: false },
         }),
       ),
   },

@@ -1,5 +1,5 @@
 import type { AppState, WindowView } from '../../../../src/contract/app-bridge.ts'
-import type { SettingPage } from '../../../../src/renderer/settings-draft.ts'
+import type { SettingSection } from '../../../../src/contract/settings-table.ts'
 import type { FakeAgent } from '../fake-agent.ts'
 
 /** A state of the window worth looking at. */
@@ -9,7 +9,7 @@ export interface Scene {
   /** Turned to first. */
   readonly view?: WindowView
   /** Page of the settings that is turned to then. */
-  readonly page?: SettingPage
+  readonly page?: SettingSection
   /** Name of the service whose detail is opened. */
   readonly open?: string
   /** Looked up on the page where a model is added; empty = only turned to that page. */

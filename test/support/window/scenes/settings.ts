@@ -5,14 +5,7 @@ const shown = { agent: withSettings, view: 'settings', height: 980 } as const
 
 export const settingsScenes = {
   settings: {
-    says: [
-      'Changed most',
-      'Namespace',
-      'Keep this machine awake',
-      'Open at login',
-      '8 more under Advanced',
-      'No changes',
-    ],
+    says: ['Changed most', 'Namespace', 'Keep this machine awake', 'Open at login', 'No changes'],
     ...shown,
     height: 1_400,
   },
@@ -37,37 +30,23 @@ export const settingsScenes = {
     page: 'Runtimes',
   },
   'settings-power': {
-    says: ['Install the rule…', 'Pause on battery'],
+    says: ['Install the rule…', 'Keep this machine awake'],
     ...shown,
     page: 'Power',
   },
-  'settings-advanced': {
-    says: [
-      'Detail of the agent',
-      'Usual',
-      'Size of an agent log file',
-      '10.5 MB',
-      'Load timeout of mlx-lm',
-      '= 21.0 MB',
-    ],
-    ...shown,
-    page: 'Advanced',
-    unfold: ['('],
-    height: 4_000,
-  },
   'settings-about': {
     says: [
-      'Further downloads wait.',
+      'For all downloads together.',
       'takes effect at once',
-      'a whole number from 1 to 16',
-      '--downloads-at-once',
+      'a size from 0 B to 1.0 TB',
+      '--download-limit',
       'The agent reads it only when it starts',
       '"modelStore": "/models"',
     ],
     ...shown,
     agent: withStartFile,
     page: 'Models',
-    tell: ['Downloads at the same time', 'Model store'],
+    tell: ['Download limit per second', 'Model store'],
     height: 1_400,
   },
   'settings-start': {
@@ -79,8 +58,7 @@ export const settingsScenes = {
     ],
     ...shown,
     agent: withStartFile,
-    page: 'Advanced',
-    unfold: ['Memory ('],
+    page: 'Memory',
     tell: ['Memory is short below'],
   },
   'settings-found': {
@@ -95,26 +73,11 @@ export const settingsScenes = {
     height: 620,
   },
   'settings-wide': {
-    says: ['Fraction of memory for models', 'Memory', '7 more under Advanced'],
+    says: ['Fraction of memory for models', 'Memory is short below'],
     ...shown,
     page: 'Memory',
     width: 1_000,
     height: 700,
-  },
-  'settings-advanced-wide': {
-    says: ['Runtimes ('],
-    ...shown,
-    page: 'Advanced',
-    width: 1_000,
-    height: 700,
-  },
-  'settings-advanced-large-text': {
-    says: ['Runtimes ('],
-    ...shown,
-    page: 'Advanced',
-    unfold: ['Network ('],
-    height: 2_400,
-    textScale: 2,
   },
   'settings-network-large-text': {
     says: ['Where models listen'],

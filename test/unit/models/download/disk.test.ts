@@ -28,7 +28,7 @@ test('what does not fit beside the reserve is refused before a byte is written, 
   const failed = await failureOf(
     room.fetch(
       { url },
-      { space: new DiskSpace({ reserveBytes: () => 1e18, deletableBytes: () => Promise.resolve(3_000_000_000) }) },
+      { space: new DiskSpace({ reserveBytes: 1e18, deletableBytes: () => Promise.resolve(3_000_000_000) }) },
     ),
   )
   expect({ ...failed, files: await room.files() }).toEqual({
@@ -43,7 +43,7 @@ test('what does not fit beside the reserve is refused before a byte is written, 
 })
 
 test('what other downloads will still take is no room, until they end', async () => {
-  const space = new DiskSpace({ reserveBytes: () => 0 })
+  const space = new DiskSpace({ reserveBytes: 0 })
   const { bavail, bsize } = await statfs(tmpdir())
   const most = Math.floor((bavail * bsize) / 2)
   const [one, other] = [{}, {}]
@@ -61,7 +61,7 @@ test('room that others take during the download stops it before the volume is fu
   await using volume = await smallVolume('128m', skip)
   const { url, content } = await server.serve('/x.gguf', { ...plain, sizeBytes: 80 * MiB })
   const [partialPath, others] = [join(volume.path, 'x.partial'), join(volume.path, 'others')]
-  const options = { partialPath, space: new DiskSpace({ reserveBytes: () => 0 }), connections: 1 }
+  const options = { partialPath, space: new DiskSpace({ reserveBytes: 0 }), connections: 1 }
   const takeRoom = (): void => {
     if (!existsSync(others)) writeFileSync(others, Buffer.alloc(60 * MiB))
   }
@@ -90,7 +90,7 @@ test('a file of unknown size stops before it reaches into the reserve, and follo
     ranges: false,
   })
   const partialPath = join(volume.path, 'x.partial')
-  const options = { partialPath, space: new DiskSpace({ reserveBytes: () => 40 * MiB }) }
+  const options = { partialPath, space: new DiskSpace({ reserveBytes: 40 * MiB }) }
   const failed = await failureOf(room.fetch({ url }, options))
   await execa('mount', ['-o', 'remount,size=256m', volume.path])
   const file = await room.fetch({ url }, options)
