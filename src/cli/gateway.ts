@@ -5,7 +5,7 @@ import { exitCodes, type CliIo } from './io.ts'
 
 /** `metal-agent gateway --socket PATH`, which only an agent starts: the process that forwards requests to engines. Answers the exit code. */
 export async function runGatewayVerb(
-  [flag, socketPath = '', successor]: readonly string[],
+  [flag, socketPath = '', beside]: readonly string[],
   { stderr }: CliIo,
 ): Promise<number> {
   if (flag !== '--socket' || !path.isAbsolute(socketPath)) {
@@ -13,7 +13,7 @@ export async function runGatewayVerb(
     return exitCodes.wrongUsage
   }
   const log = (text: string): void => void stderr.write(`${new Date().toISOString()} ${text}\n`)
-  const isSuccessor = successor === '--successor'
-  await runGateway({ socketPath, version: buildInfo.version, log, isSuccessor, onListening: dropRoot })
+  const isBeside = beside === '--beside'
+  await runGateway({ socketPath, version: buildInfo.version, log, isBeside, onListening: dropRoot })
   return exitCodes.done
 }

@@ -4,7 +4,7 @@ import { ipAddress } from './addresses.ts'
 /** What an agent and its gateway say to each other over the gateway's socket: one JSON object a line, in both directions. */
 
 /** Rises when one side could misread the other; an agent replaces a gateway that speaks another. */
-export const gatewayProtocol = 2
+export const gatewayProtocol = 3
 
 /** The label of `client_proxy_requests_total`; those before `bad_host` are the Go agent's 0.9. */
 export const proxyOutcomes = [
@@ -187,7 +187,7 @@ export const gatewayRoute = z.object({
 export type GatewayRoute = z.infer<typeof gatewayRoute>
 
 /** The first frame of each connection: every service that serves, and as many of the others as there is room for. */
-export const allRoutes = z.object({
+const allRoutes = z.object({
   type: z.literal('routes'),
   /** The port of the client proxy; 0 = there is no client proxy. */
   port: port.or(z.literal(0)),
@@ -195,6 +195,7 @@ export const allRoutes = z.object({
   /** Absent = as it was told last. */
   ingress: relayIngress.optional(),
 })
+export type AllRoutes = z.infer<typeof allRoutes>
 
 export const toGateway = z.discriminatedUnion('type', [
   allRoutes,
@@ -211,8 +212,8 @@ export const toGateway = z.discriminatedUnion('type', [
   z.object({ type: z.literal('watch'), isOn: z.boolean() }),
   /** Answered with `counts`. */
   z.object({ type: z.literal('count') }),
-  /** The gateway starts this program, which takes its place; answered with `replaced`. */
-  z.object({ type: z.literal('replace'), command: z.array(z.string().max(4_096)).min(1).max(50) }),
+  /** Another one takes its place: it stops listening, answers with `retired`, finishes the requests in flight, and ends. */
+  z.object({ type: z.literal('retire') }),
   /** The gateway stops listening, finishes the requests in flight, and ends. */
   z.object({ type: z.literal('end') }),
 ])
@@ -260,11 +261,11 @@ export const fromGateway = z.discriminatedUnion('type', [
     problem: z.string().max(100).optional(),
   }),
   z.object({ type: z.literal('pong') }),
-  /** Another gateway has taken over the socket; with `problem`, it could not, and this one keeps running. */
-  z.object({ type: z.literal('replaced'), problem: z.string().max(1_000).optional() }),
+  /** It listens nowhere any more. `told`: all that it knows, also what its present agent does not know yet; absent = nothing. */
+  z.object({ type: z.literal('retired'), told: allRoutes.optional() }),
   /** At most {@link maxOpen}: the clients whose requests began first. */
   z.object({ type: z.literal('open'), requests: z.array(openRequests).max(maxOpen) }),
-  /** Since its start; a missing outcome did not happen. */
+  /** Since its start, also sent before it ends; a missing outcome did not happen. */
   z.object({
     type: z.literal('counts'),
     requests: z.partialRecord(z.enum(proxyOutcomes), count),

@@ -47,7 +47,7 @@ export abstract class Door {
   /** Without a request, those that wait longest first. */
   readonly #waiting = new Set<Socket>()
   readonly #empty = Promise.withResolvers<undefined>()
-  #end: 'at once' | 'as they come' | undefined
+  #isClosed = false
   #inFlight = 0
   #defects = 0
 
@@ -111,7 +111,7 @@ export abstract class Door {
     socket.once('close', () => {
       this.#connections.delete(socket)
       this.#waiting.delete(socket)
-      if (this.#end !== undefined && this.#connections.size === 0) this.#ended()
+      if (this.#isClosed && this.#connections.size === 0) this.#ended()
     })
     this.#http.emit('connection', socket)
     if (this.#waiting.size <= maxConnections) return
@@ -121,13 +121,10 @@ export abstract class Door {
     }
   }
 
-  /**
-   * Resolves when requests in flight have ended, and with them all connections. Those without a request end at once, or, where another process
-   * takes new ones, with their next request or when it is their time: a client that sends one at this moment is to be answered.
-   */
-  async close(when: 'at once' | 'as they come'): Promise<void> {
-    this.#end = when
-    if (when === 'at once') for (const socket of this.#waiting) socket.destroy()
+  /** Resolves when requests in flight have ended, and with them all connections. Those without a request end at once. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const socket of this.#waiting) socket.destroy()
     if (this.#connections.size === 0) this.#ended()
     await this.#empty.promise
   }
@@ -145,10 +142,10 @@ export abstract class Door {
     response.once('close', () => {
       if (socket.destroyed) return
       // A door that is closed waits for no further request.
-      if (this.#end === 'at once') socket.end()
+      if (this.#isClosed) socket.end()
       else this.#waiting.add(socket)
     })
-    if (this.#end !== undefined) response.setHeader('connection', 'close')
+    if (this.#isClosed) response.setHeader('connection', 'close')
     const asked: Asked = { at: performance.now(), address: socket.remoteAddress ?? '' }
     let refusal: Refusal | undefined
     this.#inFlight += 1

@@ -8,6 +8,7 @@ import {
   fromGateway,
   gatewayProtocol,
   toGateway,
+  type AllRoutes,
   type FromGateway,
   type GatewayRoute,
   type RelayIngressTold,
@@ -16,7 +17,6 @@ import {
 import { ClientDoor } from './client-door.ts'
 import type { Door } from './door.ts'
 import { Figures } from './figures.ts'
-import { handOver, inherit, type Told } from './hand-over.ts'
 import { Listeners } from './listeners.ts'
 import { PublishedDoor } from './published-door.ts'
 import { RelayDoor } from './relay-door.ts'
@@ -27,8 +27,8 @@ export interface GatewayOptions {
   readonly socketPath: string
   readonly version: string
   readonly log: (text: string) => void
-  /** An earlier gateway started it over IPC to take its place. */
-  readonly isSuccessor?: boolean
+  /** It takes the place of one that answers there: it listens beside that socket, as `gw.PID`, until its agent moves it. */
+  readonly isBeside?: boolean
   /** Called before anything is taken from anybody. */
   readonly onListening?: () => void
   /** For tests. */
@@ -62,8 +62,7 @@ const maxAgents = 4
 export async function runGateway(options: GatewayOptions): Promise<void> {
   const ended = Promise.withResolvers<string>()
   const agents = new AgentSocket({ ...options, onEnd: ended.resolve })
-  if (options.isSuccessor === true) await agents.inherit()
-  else if (!(await agents.listen())) {
+  if (!(await agents.listen())) {
     options.log('Another gateway answers on the socket.')
     return
   }
@@ -88,10 +87,11 @@ class AgentSocket {
   /** Those of them that somebody looks at requests in flight by. */
   readonly #watching = new Set<Socket>()
   #openTimer: NodeJS.Timeout | undefined
-  #server = createServer()
-  #told: Told | undefined
+  readonly #server = createServer()
+  #told: AllRoutes | undefined
   #routes: ReadonlyMap<string, GatewayRoute> = new Map()
-  #replacement: 'begun' | 'done' | undefined
+  /** Another one has its place: it takes no connection, and its agent still tells it what changes. */
+  #isRetired = false
   #heardAt = performance.now()
   /** Since when there is neither an agent nor an engine. */
   #uselessSince: number | undefined
@@ -111,54 +111,45 @@ class AgentSocket {
 
   /** False where another gateway answers there. Throws where the folder is not this user's alone. */
   async listen(): Promise<boolean> {
-    const { socketPath } = this.#options
+    const { socketPath, isBeside = false } = this.#options
     const folder = await lstat(path.dirname(socketPath))
     if (!folder.isDirectory() || folder.uid !== process.geteuid?.() || (folder.mode & 0o077) !== 0)
       throw new Error(`${path.dirname(socketPath)} is not a folder of this user alone`)
-    if (await answers({ path: socketPath })) return false
-    // By its own name it would be removed when this process closes it, also where a successor listens there then.
+    if (!isBeside && (await answers({ path: socketPath }))) return false
+    // By its own name it would be removed when this process closes it, also where another one listens there then.
     const unnamed = path.join(path.dirname(socketPath), `gw.${process.pid}`)
     await rm(unnamed, { force: true })
+    this.#server.maxConnections = maxAgents
+    this.#server.on('connection', (socket) => this.#connected(socket))
     await listened(this.#server, unnamed)
     await chmod(unnamed, 0o600)
-    await rename(unnamed, socketPath)
-    this.#begin(this.#server)
+    if (!isBeside) await rename(unnamed, socketPath)
+    this.#timer = setInterval(() => void this.#look(), this.#timings.lookMs)
+    this.#options.onListening?.()
     return true
-  }
-
-  /** Takes the place of the gateway that started this one. */
-  inherit(): Promise<void> {
-    return inherit({
-      listener: (address, server) => this.#listeners.take(address, server),
-      agents: (server) => this.#begin(server),
-      told: (told) => this.#hear(told),
-    })
   }
 
   /** Nothing new is taken; resolves when what is in flight has ended. */
   async close(): Promise<void> {
-    const isReplaced = this.#replacement === 'done'
-    clearInterval(this.#timer)
+    this.#stopListening()
+    const closing = Promise.all(this.#doors.map((door) => door.close()))
+    await within(this.#isRetired ? endLimitMs : agentWaitsMs, closing)
+    for (const agent of this.#agents) {
+      this.#tellCounts(agent)
+      agent.end()
+    }
+    await within(endLimitMs, closing)
     clearTimeout(this.#openTimer)
+  }
+
+  #stopListening(): void {
+    clearInterval(this.#timer)
     this.#server.close()
     this.#listeners.set([])
-    const when = isReplaced ? 'as they come' : 'at once'
-    const closing = Promise.all(this.#doors.map((door) => door.close(when)))
-    if (!isReplaced) await within(agentWaitsMs, closing)
-    for (const agent of this.#agents) agent.end()
-    await within(endLimitMs, closing)
   }
 
   get #doors(): Door[] {
     return [this.#door, this.#published, ...(this.#relay ? [this.#relay] : [])]
-  }
-
-  #begin(server: Server): void {
-    this.#server = server
-    server.maxConnections = maxAgents
-    server.on('connection', (socket) => this.#connected(socket))
-    this.#timer = setInterval(() => void this.#look(), this.#timings.lookMs)
-    this.#options.onListening?.()
   }
 
   #connected(socket: Socket): void {
@@ -208,20 +199,20 @@ class AgentSocket {
         if (frame.isOn) this.#tellOpen(socket)
         return
       case 'count':
-        send(socket, { type: 'counts', ...this.#door.counts, ...(this.#relay && { ingress: this.#relay.codes }) })
+        this.#tellCounts(socket)
         return
       case 'ping':
         send(socket, { type: 'pong' })
         return
-      case 'replace':
-        void this.#replace(socket, frame.command)
+      case 'retire':
+        this.#retire(socket)
         return
       case 'end':
         this.#options.onEnd('an agent said so')
     }
   }
 
-  #hear(told: Told): void {
+  #hear(told: AllRoutes): void {
     this.#told = told
     this.#know(byService(this.#understood(told.routes)), told.ingress)
   }
@@ -236,30 +227,19 @@ class AgentSocket {
     })
   }
 
-  /** Never rejects. */
-  async #replace(agent: Socket, [program = '', ...args]: readonly string[]): Promise<void> {
-    if (this.#replacement !== undefined) return
-    this.#replacement = 'begun'
-    try {
-      if (process.geteuid?.() === 0) throw new Error('root starts no other gateway')
-      if (!path.isAbsolute(program)) throw new Error(`${program} is not an absolute path`)
-      await handOver([program, ...args, 'gateway', '--socket', this.#options.socketPath, '--successor'], {
-        listeners: this.#listeners.opened,
-        agents: this.#server,
-        told: this.#told && {
-          ...{ type: 'routes', port: this.#told.port, ingress: this.#relay?.estate },
-          routes: this.#published.completed([...this.#routes.values()]),
-        },
-      })
-      this.#replacement = 'done'
-      send(agent, { type: 'replaced' })
-      this.#options.onEnd('another gateway has taken its place')
-    } catch (error) {
-      this.#replacement = undefined
-      const problem = error instanceof Error ? error.message : String(error)
-      this.#options.log(`Not replaced by ${program}: ${problem}`)
-      send(agent, { type: 'replaced', problem: problem.slice(0, 1_000) })
+  #retire(agent: Socket): void {
+    this.#isRetired = true
+    this.#stopListening()
+    const told = this.#told && {
+      ...{ type: 'routes' as const, port: this.#told.port, ingress: this.#relay?.estate },
+      routes: this.#published.completed([...this.#routes.values()]),
     }
+    send(agent, { type: 'retired', ...(told && { told }) })
+    this.#options.onEnd('another gateway takes its place')
+  }
+
+  #tellCounts(agent: Socket): void {
+    send(agent, { type: 'counts', ...this.#door.counts, ...(this.#relay && { ingress: this.#relay.codes }) })
   }
 
   #openChanged(): void {
@@ -287,6 +267,7 @@ class AgentSocket {
     const published = this.#published.told(all, { isOpen: !isAlone })
     if (ingress) this.#relay ??= this.#relayDoor()
     const relayed = this.#relay?.told(all, ingress) ?? []
+    if (this.#isRetired) return
     const client = {
       host: '127.0.0.1',
       port: this.#told?.port ?? 0,

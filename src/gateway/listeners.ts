@@ -18,18 +18,12 @@ export interface ListenerState extends Address {
 
 interface Entry extends Address {
   server: Server | undefined
-  /** Undefined until somebody wants the address. */
-  onConnection: ((socket: Socket) => void) | undefined
-  /** Connections that came before. */
-  readonly early: Socket[]
+  onConnection: (socket: Socket) => void
   state: ListenerState | undefined
   again?: NodeJS.Timeout
 }
 
-/**
- * The addresses at which this process takes connections. One that is taken by another program is tried again until it is free. A process that
- * replaces this one receives the open ones, so that nobody who connects meanwhile is refused.
- */
+/** The addresses at which this process takes connections. One that is taken by another program is tried again until it is free. */
 export class Listeners {
   readonly #onState: (state: ListenerState) => void
   readonly #entries = new Map<string, Entry>()
@@ -48,56 +42,28 @@ export class Listeners {
   set(wanted: readonly Listener[]): void {
     const keys = new Set(wanted.map(keyOf))
     for (const [key, entry] of this.#entries) if (!keys.has(key)) this.#stop(key, entry)
-    for (const { onConnection, ...address } of wanted) {
-      const known = this.#entries.get(keyOf(address))
-      const entry = known ?? this.#add(address)
-      entry.onConnection = onConnection
-      for (const socket of entry.early.splice(0)) onConnection(socket)
-      if (!known) this.#open(entry)
+    for (const { host, port, onConnection } of wanted) {
+      const known = this.#entries.get(keyOf({ host, port }))
+      if (known) {
+        known.onConnection = onConnection
+        continue
+      }
+      const entry: Entry = { host, port, onConnection, server: undefined, state: undefined }
+      this.#entries.set(keyOf(entry), entry)
+      this.#open(entry)
     }
-  }
-
-  /** Listens with what another process has opened. Connections wait until the address is wanted. */
-  take(address: Address, opened: Server): void {
-    const known = this.#entries.get(keyOf(address))
-    if (known) this.#stop(keyOf(address), known)
-    const entry = this.#add(address)
-    if (known?.onConnection) entry.onConnection = known.onConnection
-    // The received object is of the same handle, and has none of these options.
-    this.#serve(entry, (server) => server.listen(opened))
-  }
-
-  /** What is open, for the process that replaces this one. Both take connections until this one stops. */
-  get opened(): { readonly address: Address; readonly server: Server }[] {
-    return [...this.#entries.values()].flatMap(({ host, port, server }) =>
-      server?.listening === true ? [{ address: { host, port }, server }] : [],
-    )
-  }
-
-  #add({ host, port }: Address): Entry {
-    const entry: Entry = { host, port, server: undefined, onConnection: undefined, early: [], state: undefined }
-    this.#entries.set(keyOf(entry), entry)
-    return entry
   }
 
   #stop(key: string, entry: Entry): void {
     this.#entries.delete(key)
     clearTimeout(entry.again)
     entry.server?.close()
-    for (const socket of entry.early.splice(0)) socket.destroy()
   }
 
   #open(entry: Entry): void {
     const { host, port } = entry
-    this.#serve(entry, (server) => server.listen({ host, port, exclusive: true }))
-  }
-
-  #serve(entry: Entry, listen: (server: Server) => void): void {
     // As those of an HTTP server are.
-    const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-      if (entry.onConnection) entry.onConnection(socket)
-      else entry.early.push(socket.on('error', () => socket.destroy()))
-    })
+    const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => entry.onConnection(socket))
     entry.server = server
     const isCurrent = (): boolean => this.#entries.get(keyOf(entry)) === entry
     server.on('error', (error: NodeJS.ErrnoException) => {
@@ -109,7 +75,7 @@ export class Listeners {
     server.on('listening', () => {
       if (isCurrent()) this.#tell(entry)
     })
-    listen(server)
+    server.listen({ host, port, exclusive: true })
   }
 
   #tell(entry: Entry, problem?: string): void {

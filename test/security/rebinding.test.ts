@@ -57,7 +57,7 @@ test('a page whose name is made to lead to this machine reaches no model, at nei
   })
   client.routes = [route]
   listeners.set([{ host: '127.0.0.1', port, onConnection: (socket) => client.connect(socket) }, ...door.told([route])])
-  await eventually(() => listeners.opened.length === 2)
+  await eventually(() => listeners.states.filter(({ problem }) => problem === undefined).length === 2)
   const browser = stack.adopt(await startBrowser(found.path, [`--host-resolver-rules=${rules.join(',')}`]), (one) =>
     one.close(),
   )

@@ -1,13 +1,14 @@
 import { spawn } from 'node:child_process'
-import { open, rm } from 'node:fs/promises'
+import { open, rename, rm } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import {
   frameReader,
   fromGateway,
   gatewayProtocol,
   heartbeatMs,
+  type AllRoutes,
   type FromGateway,
   type GatewayCounts,
   type GatewayRoute,
@@ -16,6 +17,7 @@ import {
   type ServiceKey,
   type ToGateway,
 } from '../../contract/gateway.ts'
+import { sumOf } from './counts.ts'
 import { Doors, type DoorState } from './doors.ts'
 import { changesSince } from './routes.ts'
 import writeFileAtomic from 'write-file-atomic'
@@ -77,14 +79,10 @@ export interface GatewayOptions {
 
 /** A gateway that does not answer within this time is killed and started again; it usually takes a fraction of a second. */
 const startMs = 15_000
-/** A successor that fails may have taken connections, which end with it: it is not tried often. */
-const replaceAgain = { firstMs: 600_000, maxMs: 3_600_000 }
+const replaceAgain = { firstMs: 10_000, maxMs: 600_000 }
 const usualTimings = { heartbeatMs, helloMs: 5_000, replaceAgain }
 /** A gateway that leaves this many heartbeats in a row unanswered is taken to hang and is killed. A busy machine alone does not delay an answer that long. */
 const maxUnanswered = 4
-/** Longer than the gateway gives its successor. */
-const replaceMs = 30_000
-const endedMeanwhile = 'it ended meanwhile'
 const lookEveryMs = 10
 const countMs = 1_000
 const reasonsMs = 1_000
@@ -112,7 +110,10 @@ export class Gateway implements AsyncDisposable {
   #problem: string | undefined
   /** Why a gateway of another version runs, and how often its replacement has failed. */
   #notReplaced = { problem: undefined as string | undefined, failures: 0 }
-  #open: readonly OpenRequests[] = []
+  /** Gateways of another version that finish what they are answering. */
+  readonly #retiring = new Set<Link>()
+  /** What those had counted that have ended. */
+  #countedBefore: readonly GatewayCounts[] = []
   #isWatched = false
   /** As the gateway knows it, by namespace/name. */
   #told = new Map<string, GatewayRoute>()
@@ -177,22 +178,25 @@ export class Gateway implements AsyncDisposable {
     }, reasonsMs).unref()
   }
 
-  /** What the gateway has counted since its start; undefined where it does not say. */
-  counts(): Promise<GatewayCounts | undefined> {
-    return this.#link?.counts() ?? Promise.resolve(undefined)
+  /** What the gateway has counted since its start, with those that it has replaced meanwhile; undefined where it does not say. */
+  async counts(): Promise<GatewayCounts | undefined> {
+    const counts = await Promise.all(this.#links.map((link) => link.counts()))
+    return counts[0] && sumOf([...counts, ...this.#countedBefore].filter((one) => one !== undefined))
   }
 
   /** Asks the gateway to report requests in flight ({@link openOf}) while a menu or window shows them. */
   watch(isOn: boolean): void {
     if (isOn === this.#isWatched) return
     this.#isWatched = isOn
-    this.#link?.send({ type: 'watch', isOn })
-    if (!isOn) this.#open = []
+    for (const link of this.#links) {
+      link.send({ type: 'watch', isOn })
+      if (!isOn) link.open = []
+    }
   }
 
   /** Requests in flight for a service, while somebody looks. */
   openOf(key: string): readonly OpenRequests[] {
-    return this.#open.filter((one) => refKey(one) === key)
+    return this.#links.flatMap(({ open }) => open.filter((one) => refKey(one) === key))
   }
 
   /** In good order: it finishes what it forwards, and ends. */
@@ -212,7 +216,7 @@ export class Gateway implements AsyncDisposable {
     this.#leaving.abort()
     clearTimeout(this.#reasonsTimer)
     this.#doors[Symbol.dispose]()
-    this.#link?.close()
+    for (const link of this.#links) link.close()
     await this.#running
   }
 
@@ -248,9 +252,8 @@ export class Gateway implements AsyncDisposable {
     for (let failures = 0; !hasLeft();) {
       const began = performance.now()
       try {
-        const isReplaced = await this.#follow()
+        await this.#follow()
         if (hasLeft()) return
-        if (isReplaced) continue
         log.warn('the gateway ended', { text: await this.#lastWords() })
       } catch (error) {
         if (hasLeft()) return
@@ -266,69 +269,87 @@ export class Gateway implements AsyncDisposable {
     }
   }
 
-  /** From its start, or from taking it over, to its end; whether another one has its place then. Throws where there is none. */
-  async #follow(): Promise<boolean> {
-    const { log } = this.#options
+  /** From its start, or from taking it over, to its end, or to that of the last one that has taken its place. Throws where there is none. */
+  async #follow(): Promise<void> {
     const found = await this.#connect()
-    const link = found ?? (await this.#startOne())
-    if (this.#leaving.signal.aborted) {
-      link.close()
-      return false
-    }
-    log.info(found ? 'took over the gateway' : 'started the gateway', { pid: link.pid, version: link.version })
-    this.#link = link
-    this.#doors.there()
-    const heartbeat = setInterval(() => {
-      if (!link.ping()) void this.#kill(link.pid)
-    }, this.#timings.heartbeatMs).unref()
+    let link: Link | undefined = found ?? (await this.#startOne())
+    this.#options.log.info(found ? 'took over the gateway' : 'started the gateway', {
+      pid: link.pid,
+      version: link.version,
+    })
+    this.#options.onKeys(link.keys)
     try {
-      this.#options.onKeys(link.keys)
-      this.#tellAll(link)
-      if (this.#isWatched) link.send({ type: 'watch', isOn: true })
-      const isOwnVersion = link.version === this.#options.version
-      // Before anything is waited for: who sees this gateway must not read that another version runs.
-      if (isOwnVersion) this.#notReplaced = { problem: undefined, failures: 0 }
-      await this.#notePid(link.pid)
-      const replacing = isOwnVersion ? false : this.#replace(link)
-      await link.closed
-      return await replacing
+      while (link) link = await this.#use(link)
     } finally {
-      clearInterval(heartbeat)
       this.#link = undefined
       this.#door = undefined
-      this.#open = []
       this.#doors.lost()
       this.#options.onChange()
     }
   }
 
+  /** Resolves when it ends, or with the one that has its place. */
+  async #use(link: Link): Promise<Link | undefined> {
+    if (this.#leaving.signal.aborted) {
+      link.close()
+      return undefined
+    }
+    this.#link = link
+    this.#doors.there()
+    const heartbeat = setInterval(() => {
+      if (!link.ping()) void this.#kill(link.pid)
+    }, this.#timings.heartbeatMs).unref()
+    void link.closed.then(() => clearInterval(heartbeat))
+    this.#tellAll()
+    if (this.#isWatched) link.send({ type: 'watch', isOn: true })
+    const isOwnVersion = link.version === this.#options.version
+    // Before anything is waited for: who sees this gateway must not read that another version runs.
+    if (isOwnVersion) this.#notReplaced = { problem: undefined, failures: 0 }
+    await this.#notePid(link.pid)
+    if (!isOwnVersion) return this.#replace(link)
+    await link.closed
+    return undefined
+  }
+
+  /** The current one first. */
+  get #links(): readonly Link[] {
+    return [...(this.#link ? [this.#link] : []), ...this.#retiring]
+  }
+
   /**
-   * Tells the gateway to start one of this version, which takes over its listening sockets, so that no connection is refused meanwhile. A
-   * replacement that fails is tried again with growing waits, until the gateway ends. Never rejects.
+   * Starts a gateway of this version beside the one that runs, and lets it take over all that is listened at; the other one finishes what it is
+   * answering. One that cannot be started is tried again with growing waits. Resolves with it, or when the other one has ended. Never rejects.
    */
-  async #replace(link: Link): Promise<boolean> {
-    const { log, version, command } = this.#options
+  async #replace(link: Link): Promise<Link | undefined> {
+    const { log, version, socketPath } = this.#options
     const over = new AbortController()
     void link.closed.then(() => over.abort())
     while (await pause(backOffCeilingMs(this.#timings.replaceAgain, this.#notReplaced.failures), over.signal)) {
-      const problem = await command().then((one) => link.replace(one), messageOf)
-      if (problem === undefined) {
+      try {
+        const next = await this.#startOne({ isBeside: true })
+        const told = await link.retire()
+        if (told) next.send(told)
+        await rename(this.#besidePath(next.pid), socketPath)
+        this.#retiring.add(link)
+        void link.closed.then(() => this.#hasEnded(link))
         log.info('replaced the gateway', { pid: link.pid, version: link.version })
-        return true
+        log.info('started the gateway', { pid: next.pid, version: next.version })
+        return next
+      } catch (error) {
+        if (over.signal.aborted || this.#leaving.signal.aborted) break
+        const text = `The client proxy still runs version ${link.version}, because version ${version} could not be started: ${messageOf(error)}. The agent tries again later.`
+        if (text !== this.#notReplaced.problem) log.warn('gateway not replaced', { text })
+        this.#notReplaced = { problem: text, failures: this.#notReplaced.failures + 1 }
+        this.#options.onChange()
       }
-      // Another one is started, of this version.
-      if (problem === endedMeanwhile) break
-      // A gateway that root started runs as `nobody`, which may not read root's folders.
-      if (process.geteuid?.() === 0 && problem.includes('EACCES')) {
-        await link.end()
-        return true
-      }
-      const text = `The client proxy still runs version ${link.version}, because version ${version} could not be started: ${problem}. The agent tries again later.`
-      if (text !== this.#notReplaced.problem) log.warn('gateway not replaced', { text })
-      this.#notReplaced = { problem: text, failures: this.#notReplaced.failures + 1 }
-      this.#options.onChange()
     }
-    return false
+    return undefined
+  }
+
+  #hasEnded(link: Link): void {
+    this.#retiring.delete(link)
+    if (link.counted) this.#countedBefore = [sumOf([link.counted, ...this.#countedBefore])]
+    if (link.open.length > 0) this.#options.onChange()
   }
 
   /**
@@ -338,7 +359,7 @@ export class Gateway implements AsyncDisposable {
   async #connect(): Promise<Link | undefined> {
     const { socketPath, stateDir, log } = this.#options
     await requireOwnSocket(socketPath, stateDir)
-    const link = await Link.to(socketPath, { onNews: (news) => this.#hear(news), ...this.#timings })
+    const link = await this.#linkTo(socketPath)
     if (link === 'silent') {
       await this.#kill(await notedPid(stateDir))
       return undefined
@@ -370,12 +391,18 @@ export class Gateway implements AsyncDisposable {
     }
   }
 
-  async #startOne(): Promise<Link> {
+  #linkTo(path: string): Promise<Link | 'silent' | undefined> {
+    return Link.to(path, { onNews: (news, link) => this.#hear(news, link), ...this.#timings })
+  }
+
+  /** `isBeside`: one that does not listen anywhere yet, while another has the socket. Throws where it does not start. */
+  async #startOne({ isBeside = false } = {}): Promise<Link> {
     const { command, socketPath, stateDir } = this.#options
     await ensureSocketFolder(socketPath, stateDir)
     const [program, ...args] = await command()
-    await using log = await open(this.#logFile, 'w', 0o600)
-    const child = spawn(program, [...args, 'gateway', '--socket', socketPath], {
+    if (!isBeside) await rm(this.#logFile, { force: true })
+    await using log = await open(this.#logFile, 'a', 0o600)
+    const child = spawn(program, [...args, 'gateway', '--socket', socketPath, ...(isBeside ? ['--beside'] : [])], {
       ...{ detached: true, stdio: ['ignore', log.fd, log.fd], cwd: '/', env: launchEnvironment() },
     })
     const ended = new Promise<string>((resolve) => {
@@ -391,7 +418,8 @@ export class Gateway implements AsyncDisposable {
       performance.now() < until &&
       (await pause(lookEveryMs, this.#leaving.signal))
     ) {
-      const link = await this.#connect()
+      const link = isBeside ? await this.#linkTo(this.#besidePath(child.pid)) : await this.#connect()
+      if (link === 'silent') break
       if (link) return link
     }
     if (problem.text === undefined) child.kill('SIGKILL')
@@ -400,18 +428,26 @@ export class Gateway implements AsyncDisposable {
     )
   }
 
-  #tellAll(link: Link): void {
+  #besidePath(pid: number | undefined): string {
+    return join(dirname(this.#options.socketPath), `gw.${pid}`)
+  }
+
+  #tellAll(): void {
     this.#told = new Map()
     this.#toldIngress = undefined
     const { routes, ingress } = this.#changes()
-    link.send({ type: 'routes', port: this.#options.port, routes, ...(ingress && { ingress }) })
+    this.#send({ type: 'routes', port: this.#options.port, routes, ...(ingress && { ingress }) })
   }
 
   #tellChanges(): void {
     if (!this.#link) return
     const { routes, gone, ingress } = this.#changes()
     if (routes.length > 0 || gone.length > 0 || ingress)
-      this.#link.send({ type: 'changes', routes, gone, ...(ingress && { ingress }) })
+      this.#send({ type: 'changes', routes, gone, ...(ingress && { ingress }) })
+  }
+
+  #send(frame: ToGateway): void {
+    for (const link of this.#links) link.send(frame)
   }
 
   #changes(): { readonly routes: GatewayRoute[]; readonly gone: string[]; readonly ingress?: RelayIngressTold } {
@@ -428,10 +464,10 @@ export class Gateway implements AsyncDisposable {
     return { routes, gone, ingress: told }
   }
 
-  #hear(news: News): void {
+  #hear(news: News, link: Link | undefined): void {
     if (news.type === 'door') void this.#heard(news)
-    else if (this.#isWatched && !isDeepStrictEqual(news.requests, this.#open)) {
-      this.#open = news.requests
+    else if (link && this.#isWatched && !isDeepStrictEqual(news.requests, link.open)) {
+      link.open = news.requests
       this.#options.onChange()
     }
   }
@@ -530,22 +566,26 @@ class Link {
   /** Resolves in the turn in which the end is known. */
   readonly closed: Promise<void>
   readonly #socket: Socket
+  /** Requests in flight, as it said last. */
+  open: readonly OpenRequests[] = []
+  /** What it said last. */
+  counted: GatewayCounts | undefined
   readonly #asked: ((counts: GatewayCounts | undefined) => void)[] = []
-  #replaced = Promise.withResolvers<string | undefined>()
+  readonly #retired = Promise.withResolvers<AllRoutes | undefined>()
   /** Pings since the last pong. */
   #unanswered = 0
 
   /** Undefined where nobody listens, and `silent` where who listens does not greet in time. */
   static async to(
     path: string,
-    { onNews, helloMs }: { readonly onNews: (news: News) => void; readonly helloMs: number },
+    { onNews, helloMs }: { readonly onNews: (news: News, link: Link | undefined) => void; readonly helloMs: number },
   ): Promise<Link | 'silent' | undefined> {
     const socket = connect(path)
     const { promise, resolve } = Promise.withResolvers<Link | 'silent' | undefined>()
     let link: Link | undefined
     const read = frameReader(fromGateway, (frame) => {
       if (frame.type === 'hello') resolve((link = new Link(socket, frame)))
-      else if (frame.type === 'door' || frame.type === 'open') onNews(frame)
+      else if (frame.type === 'door' || frame.type === 'open') onNews(frame, link)
       else if (link) link.#heard(frame)
     })
     socket.setEncoding('utf8').on('data', (text: string) => {
@@ -570,13 +610,18 @@ class Link {
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
     socket.once('close', () => {
       for (const answer of this.#asked.splice(0)) answer(undefined)
+      this.#retired.resolve(undefined)
     })
   }
 
   #heard(frame: Exclude<FromGateway, Hello | News>): void {
     if (frame.type === 'pong') this.#unanswered = 0
-    else if (frame.type === 'replaced') this.#replaced.resolve(frame.problem)
-    else this.#asked.shift()?.(frame)
+    else if (frame.type === 'retired') this.#retired.resolve(frame.told)
+    else {
+      const { type: _, ...counts } = frame
+      this.counted = counts
+      this.#asked.shift()?.(counts)
+    }
   }
 
   /** False where it has not answered several times, and was not asked again. */
@@ -587,15 +632,10 @@ class Link {
     return true
   }
 
-  /** Undefined once another one has its place; why it has not, otherwise. */
-  async replace(command: readonly string[]): Promise<string | undefined> {
-    const { promise, resolve } = (this.#replaced = Promise.withResolvers<string | undefined>())
-    this.send({ type: 'replace', command: [...command] })
-    const timer = setTimeout(() => resolve('it did not report the outcome'), replaceMs)
-    void this.closed.then(() => resolve(endedMeanwhile))
-    const problem = await promise
-    clearTimeout(timer)
-    return problem
+  /** Makes it stop listening and finish. Resolves with all that it knows; undefined where that is nothing, or it has ended. */
+  retire(): Promise<AllRoutes | undefined> {
+    this.send({ type: 'retire' })
+    return this.#retired.promise
   }
 
   send(frame: ToGateway): void {

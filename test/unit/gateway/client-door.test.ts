@@ -27,7 +27,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   listeners.set([])
-  await door.close('at once')
+  await door.close()
   expect(logged).toEqual([])
 })
 

@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers'
 import { afterEach, expect, test } from 'vitest'
 import { Listeners, type ListenerState } from '../../../src/gateway/listeners.ts'
 import { eventually } from '../../support/eventually.ts'
-import { freePort, freePorts } from '../../support/free-port.ts'
+import { freePorts } from '../../support/free-port.ts'
 
 const stack: Listeners[] = []
 afterEach(() => {
@@ -55,22 +55,8 @@ test('an address that is taken is told with the code, and used as soon as it is 
   const listeners = listenersWith(states)
   listeners.set([{ host, port, onConnection: says('ours') }])
   await eventually(() => states.length === 1)
-  expect([states, listeners.opened]).toEqual([[{ host, port, problem: 'EADDRINUSE' }], []])
+  expect(states).toEqual([{ host, port, problem: 'EADDRINUSE' }])
   squatter.close()
   await eventually(() => states.length === 2, { what: 'the port that is free' })
   expect([states[1], await ask(port)]).toEqual([{ host, port }, 'ours'])
-})
-
-test('what another process opened is taken over, and no connection is refused or lost', async () => {
-  const port = await freePort()
-  const given = createServer()
-  await once(given.listen(port, host), 'listening')
-  const listeners = listenersWith()
-  listeners.take({ host, port }, given)
-  const early = ask(port)
-  const connected = connect(port, host)
-  await once(connected, 'connect')
-  listeners.set([{ host, port, onConnection: says('taken over') }])
-  expect([await early, await text(connected), await ask(port)]).toEqual(['taken over', 'taken over', 'taken over'])
-  expect(listeners.opened.map(({ address }) => address)).toEqual([{ host, port }])
 })

@@ -38,7 +38,7 @@ beforeEach(() => {
 })
 afterEach(async () => {
   listeners.set([])
-  await door.close('at once')
+  await door.close()
   await stack.disposeAsync()
   expect(logged).toEqual([])
 })
@@ -63,7 +63,7 @@ const routeOf = (
 async function tell(...routes: GatewayRoute[]): Promise<void> {
   const wanted = door.told(routes)
   listeners.set(wanted)
-  await eventually(() => listeners.opened.length === wanted.length)
+  await eventually(() => listeners.states.filter(({ problem }) => problem === undefined).length === wanted.length)
 }
 
 interface Question {
