@@ -41,7 +41,7 @@ export async function remoteStates(files: RemoteSource['files'], how: How): Prom
 }
 
 /** Whether what was asked which files there are stated the content of this one too. */
-const isStated = ({ hub, ollamaBlob }: RemoteFile): boolean => hub !== undefined || ollamaBlob !== undefined
+const isStated = ({ hub, isOfRegistry }: RemoteFile): boolean => hub !== undefined || isOfRegistry === true
 
 async function remoteState({ url, credentials }: RemoteFile, { transport, signal }: How): Promise<RemoteState> {
   const shown = shownSource(url)

@@ -11,7 +11,7 @@ import type { DownloadTurns } from './download/limits.ts'
 import { ModelError, type ModelErrorReason } from './errors.ts'
 import { FactsOfFiles, stateOfFile } from './facts-of-files.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
-import { findInHubCache, findInOllama } from './hub/hub-cache.ts'
+import { findInHubCache } from './hub/hub-cache.ts'
 import { localModel, type ModelRoots } from './local.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
 import type { Remote } from './remote.ts'
@@ -229,14 +229,11 @@ export class Fetcher {
   /** The path of a file with the same content, if the namespace may have it: a login that the Hub told the digest may read the file. */
   async #alreadyHere(file: RemoteFile, namespace: string, signal: AbortSignal): Promise<string | undefined> {
     const { store, env, homeDir: home } = this.#options
-    const { hub, sha256, sizeBytes, ollamaBlob } = file
+    const { hub, sha256, sizeBytes } = file
     if (sha256 === undefined) return undefined
     const isVouched = isVouchedFor(file)
     const isMeant = (manifest: Manifest): boolean => isVouched || isOpenTo(manifest, namespace)
     const stored = await store.findContent({ sha256, sizeBytes }, isMeant)
-    if (stored === undefined && ollamaBlob !== undefined && sizeBytes !== undefined) {
-      return findInOllama({ blob: ollamaBlob, sha256, sizeBytes, home, signal })
-    }
     if (stored !== undefined || hub === undefined || sizeBytes === undefined || !isVouched) return stored
     return findInHubCache({ ...hub, sha256, sizeBytes, env, home, platform: process.platform, signal })
   }

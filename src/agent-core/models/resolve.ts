@@ -44,8 +44,8 @@ export interface RemoteFile {
   readonly credentials?: Credentials
   /** The Hub's hash of the content, where it is on the Hub: sha256 or git's. Another hash is another content. */
   readonly blob?: string
-  /** By which Ollama calls it, where it is of its library. */
-  readonly ollamaBlob?: string
+  /** The registry that was asked which files there are stated its digest. */
+  readonly isOfRegistry?: boolean
   /** Where it is on the Hub. */
   readonly hub?: { readonly repo: string; readonly path: string }
   /** Neither the Hub nor its mirror says who may have it: only a request for the file itself tells. */
@@ -136,7 +136,7 @@ async function inLibrary(
   }
   const files = found.map(({ digest, ...file }) => ({
     ...{ ...file, fileName: file.path, sha256: digest.slice('sha256:'.length), blob: digest },
-    ...{ ollamaBlob: digest, isPublic: true },
+    ...{ isOfRegistry: true, isPublic: true },
   }))
   const mmproj = files.find(({ role }) => role === 'mmproj')?.path
   return { files, primary: primary?.path ?? '', ...(mmproj !== undefined && { mmproj }), notes: [] }

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
-import { link, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
+import { startFakeHub } from '../../support/fake-hub.ts'
 import { failure, gguf, request, staying, startWorld, type World } from './world.ts'
 
 let world: World
@@ -48,29 +50,24 @@ test('where the registry gives the tag another content it is fetched beside the 
   expect(await readFile(next?.path ?? '')).toEqual(gguf('new'))
 })
 
-test('what an Ollama of this person has is not downloaded again, and believed only for its content', async () => {
-  const model = gguf('model')
-  const source = publish({ model })
+test('a registry that merely states a digest is given no file of it: not from what an Ollama of this person has, nor from the store', async () => {
+  const secret = gguf('weights of another')
   const blobs = join(world.folder, '.ollama', 'models', 'blobs')
   await mkdir(blobs, { recursive: true })
-  const name = join(blobs, digestOf(model).replace(':', '-'))
-  const models = world.restarted({ homeDir: world.folder })
-  await writeFile(name, gguf('other'))
-  await models.ensure(request(source, 'one'), staying())
-  const blobRequests = () => world.server.requests.filter(({ path }) => path.includes('/blobs/')).length
-  const before = blobRequests()
-  expect(before).toBeGreaterThan(0)
-
-  const other = publish({ model: gguf('second') }, 'second')
-  await link(await file('second.gguf', gguf('second')), join(blobs, digestOf(gguf('second')).replace(':', '-')))
-  const local = await models.ensure(request(other, 'two'), staying())
-  expect([await readFile(local.path), blobRequests()]).toEqual([gguf('second'), before])
+  await writeFile(join(blobs, digestOf(secret).replace(':', '-')), secret)
+  await using hub = await startFakeHub({ tokens: ['hf_one'] })
+  await hub.addRepo('one/secret', { 'w.gguf': secret }, { private: true, grantedTo: ['hf_one'] })
+  const settings = () => ({ ...defaultDownloadSettings, hubEndpoint: hub.endpoint })
+  const models = world.restarted({ homeDir: world.folder, settings })
+  const login = { namespace: 'one', name: 'login', values: { HF_TOKEN: 'hf_one' } }
+  const theirs = { ...request('hf://one/secret/w.gguf', 'theirs'), namespace: 'one' }
+  await models.ensure({ ...theirs, secret: () => Promise.resolve(login) }, staying())
+  const evil = { mediaType: kind('model'), digest: digestOf(secret), size: secret.length }
+  world.server.serve('/v2/library/evil/manifests/latest', Buffer.from(JSON.stringify({ layers: [evil] })))
+  const source = `ollama://${new URL(world.server.origin).host}/library/evil`
+  const asked = models.ensure({ ...request(source, 'evil'), namespace: 'two' }, staying())
+  expect(await failure(asked)).toMatchObject({ reason: 'NotFound' })
 })
-
-async function file(name: string, content: Buffer): Promise<string> {
-  await writeFile(join(world.folder, name), content)
-  return join(world.folder, name)
-}
 
 test.each([
   ['has another content than it states', () => publish({ model: gguf('a') }, 'tiny', gguf('b')), 'ChecksumMismatch'],

@@ -37,21 +37,6 @@ export async function findInHubCache(query: CachedFileQuery): Promise<string | u
   return undefined
 }
 
-/** The same in what an Ollama of this person has fetched; its registry told the digest to everybody. */
-export async function findInOllama({
-  blob,
-  sha256,
-  sizeBytes,
-  home,
-  signal,
-}: Pick<CachedFileQuery, 'sha256' | 'sizeBytes' | 'home' | 'signal'> & { readonly blob: string }): Promise<
-  string | undefined
-> {
-  const path = join(home, '.ollama', 'models', 'blobs', blob.replace(':', '-'))
-  if ((await sizeOf(path)) !== sizeBytes) return undefined
-  return (await sha256Of(path, signal)) === sha256 ? path : undefined
-}
-
 /** The folder with one `models--owner--name` per repository. */
 export function hubCacheFolder(env: Environment, home: string): string {
   for (const name of ['HF_HUB_CACHE', 'HUGGINGFACE_HUB_CACHE']) {
