@@ -175,7 +175,7 @@ const faces = {
     'served-model',
     'server-state',
     'servers',
-    'service-servers',
+    'service-server',
     'termination',
   ],
   settings: ['person-settings', 'settings', 'start-rows'],

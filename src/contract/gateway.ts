@@ -158,8 +158,7 @@ export const gatewayRoute = z.object({
       /** Absent while the agent does not know it; the last known value then stays. */
       address: ipAddress.optional(),
       /**
-       * The engines at 127.0.0.1 (the current one, its successor and the one that finishes): the gateway listens at the same port of the
-       * published address for each, and applies the rules of its runtime. A daemon has several models at one port of its own (`at`), and each has
+       * The engine at 127.0.0.1, or none: the gateway listens at the same port of the published address, and applies the rules of its runtime. A daemon has several models at one port of its own (`at`), and each has
        * a name there.
        */
       engines: z

@@ -110,7 +110,7 @@ export async function openControlRooms(context: ControlContext): Promise<Control
     whyStopped,
     onTransition: (transition) => countUnload(metrics, transition),
   })
-  servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
+  servers.onChange((key, state) => narrator.serverChanged(key, state))
   evictionRoom(context, { unloadReasons, narrator })
   const address = addressRoom(context, { settings, history }, () => gateway?.routesChanged())
   firewallRoom(context)

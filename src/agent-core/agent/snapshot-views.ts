@@ -1,6 +1,5 @@
 import { wayView } from '../api/fit.ts'
 import type { InferenceService, Model } from '../kube/resources.ts'
-import { idOf } from '../memory/holds.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import { urlForPods } from '../publishing/objects.ts'
@@ -95,18 +94,13 @@ function crashOf({ since, code, signal, message, guess, firstError, memory }: Ex
   }
 }
 
-/** By server, see `idOf`. */
+/** By key of the service. */
 interface MemoryParts {
   readonly footprints?: ReadonlyMap<string, number> | undefined
   readonly held?: ReadonlyMap<string, number>
 }
 
 const none: ReadonlyMap<string, number> = new Map()
-
-function sumOf(parts: ReadonlyMap<string, number>, key: string): number | undefined {
-  const known = [parts.get(key), parts.get(idOf(key, 'beside'))].filter((part) => part !== undefined)
-  return known.length === 0 ? undefined : known.reduce((sum, part) => sum + part, 0)
-}
 
 /** By uid: what changes all the time. */
 export function figuresOf(
@@ -120,10 +114,9 @@ export function figuresOf(
   const known = reports.flatMap((report) => {
     const { key } = report
     const { progress } = report.fetch
-    const stopping = [report.server, report.retiring].find((state) => state?.kind === 'stopping')
-    const drain = stopping?.kind === 'stopping' ? stopping.drain : undefined
-    const footprintBytes = sumOf(footprints, key)
-    const heldBytes = sumOf(held, key)
+    const drain = report.server?.kind === 'stopping' ? report.server.drain : undefined
+    const footprintBytes = footprints.get(key)
+    const heldBytes = held.get(key)
     const runtime = runtimeOf(key)
     const shareWatts = shareWattsOf(key)
     const visitor = visitorOf(key)

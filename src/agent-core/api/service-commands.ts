@@ -221,11 +221,9 @@ export function restart(
     return refused(`${key} was not restarted. ${plan.message}`)
   }
   if (plan.reason === 'Idle') return accepted(`${key} is started.`)
-  const { kind } = observed.successor
-  if (kind === 'starting' || kind === 'ready') {
-    return accepted(`${key} is already being replaced: the new server takes over as soon as it answers.`)
-  }
-  return accepted(`${key} is restarted: a new server replaces the current one, and requests in flight finish.`)
+  return accepted(
+    `${key} is restarted: its address is withdrawn, requests in flight finish, and the new server then takes its place.`,
+  )
 }
 
 /** Leaves memory now, on this machine, until brought back. */

@@ -17,15 +17,10 @@ export interface KnownService {
   readonly names: readonly string[]
 }
 
-const roles = ['current', 'successor', 'retiring'] as const
-
 type Published = NonNullable<GatewayRoute['published']>
 
 export interface RoutesOptions {
-  readonly servers: Pick<
-    Servers,
-    'state' | 'get' | 'successor' | 'retiring' | 'hostOf' | 'commandOf' | 'runtimeOf' | 'engineOf' | 'apiKeyOf'
-  >
+  readonly servers: Pick<Servers, 'state' | 'get' | 'hostOf' | 'commandOf' | 'runtimeOf' | 'engineOf' | 'apiKeyOf'>
   /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
   readonly published: (key: string) => Omit<Published, 'engines'> | undefined
   /** How relays reach the service; undefined where they do not. */
@@ -87,42 +82,28 @@ export class Routes {
     }
   }
 
-  /** Not where another server of the service has the same model: its requests cannot be told from the others, and nothing is unloaded. */
   #cut(key: string): string[] {
-    const models = roles.flatMap((role) => {
-      const state = this.#stateOf(key, role)
-      const model = this.#options.servers.engineOf(key, role)?.model
-      const isThere = state !== undefined && !isOver(state) && state.kind !== 'exited'
-      return model === undefined || !isThere
-        ? []
-        : [{ model, isCut: state.kind === 'stopping' && state.isCut === true }]
-    })
-    const kept = models.filter(({ isCut }) => !isCut).map(({ model }) => model)
-    return models.flatMap(({ model, isCut }) => (isCut && !kept.includes(model) ? [model] : []))
-  }
-
-  #stateOf(key: string, role: (typeof roles)[number]): ServerState | undefined {
     const { servers } = this.#options
-    return role === 'current' ? servers.get(key) : servers[role](key)
+    const state = servers.get(key)
+    const model = servers.engineOf(key)?.model
+    return model !== undefined && state?.kind === 'stopping' && state.isCut === true ? [model] : []
   }
 
-  /** Where the gateway listens for the service: once for each of its engines that only this machine reaches. Relays need its API key in any case. */
+  /** Where the gateway listens for the service, if only this machine reaches its engine. Relays need its API key in any case. */
   #published(key: string, relayed: RelayAccess['is'] | undefined): Pick<GatewayRoute, 'published'> {
     const { servers, published } = this.#options
-    const engines = roles.flatMap((role) => {
-      const port = engineOf(this.#stateOf(key, role))
-      if (port === undefined || servers.hostOf(key, role) !== loopback) return []
-      const daemon = servers.engineOf(key, role)
-      const at = daemon && { at: daemon.port, model: daemon.model, ...this.#key(key, role) }
-      return [{ port, runtime: servers.runtimeOf(key, role), ...at }]
-    })
+    const port = engineOf(servers.get(key))
+    const daemon = servers.engineOf(key)
+    const at = daemon && { at: daemon.port, model: daemon.model, ...this.#key(key) }
+    const isLocal = port !== undefined && servers.hostOf(key) === loopback
+    const engines = isLocal ? [{ port, runtime: servers.runtimeOf(key), ...at }] : []
     const isRelayed = relayed === 'beside' || relayed === 'alone'
     const where = engines.length === 0 && !isRelayed ? undefined : published(key)
     return where ? { published: { ...where, engines } } : {}
   }
 
-  #key(key: string, role: (typeof roles)[number] = 'current'): Pick<GatewayRoute, 'engineKey'> {
-    const engineKey = this.#options.servers.apiKeyOf(key, role)
+  #key(key: string): Pick<GatewayRoute, 'engineKey'> {
+    const engineKey = this.#options.servers.apiKeyOf(key)
     return engineKey === undefined ? {} : { engineKey }
   }
 

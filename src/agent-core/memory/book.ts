@@ -1,4 +1,4 @@
-import { type HeldMemory, type HeldRole, type HeldServer, Holds } from './holds.ts'
+import { type HeldMemory, type HeldServer, Holds } from './holds.ts'
 import {
   beyondShared,
   fits,
@@ -56,23 +56,15 @@ export interface Refusal {
 }
 
 /** A sentence without its full stop. */
-const describeRefusal = (refusal: Omit<Refusal, 'message'>): string => {
-  const words = wordsOf(refusal, 'needs')
-  return words.charAt(0).toUpperCase() + words.slice(1)
-}
-
-/** The second half of a sentence about what runs already. */
-const describeRefusalBeside = (refusal: Omit<Refusal, 'message'>): string => wordsOf(refusal, 'the new one needs')
-
-function wordsOf(refusal: Omit<Refusal, 'message'>, needs: string): string {
+function describeRefusal(refusal: Omit<Refusal, 'message'>): string {
   const { reason, needBytes } = refusal
   const place = refusal.place === undefined ? '' : ` (${ordinal(refusal.place)} waiting)`
   if (reason === 'MemoryPressure') {
-    return `memory pressure is critical: nothing new is started until it has passed${place}`
+    return `Memory pressure is critical: nothing new is started until it has passed${place}`
   }
   const obstacles = obstaclesOf(refusal)
-  if (obstacles.length > 0) return `${needs} ${formatBytes(needBytes)}, ${obstacles.join(', and ')}${place}`
-  return `${needs} ${formatBytes(needBytes)}: that is free now, but goes to services ahead of it in the queue${place}`
+  if (obstacles.length > 0) return `Needs ${formatBytes(needBytes)}, ${obstacles.join(', and ')}${place}`
+  return `Needs ${formatBytes(needBytes)}: that is free now, but goes to services ahead of it in the queue${place}`
 }
 
 function obstaclesOf({ room, shortage, fitsAlone }: Omit<Refusal, 'message'>): string[] {
@@ -300,9 +292,6 @@ type Admission =
   /** `warning` says what could not be checked. */
   { readonly admitted: true; readonly warning?: string } | ({ readonly admitted: false } & Refusal)
 
-/** `why`: the second half of a sentence. */
-export type BesideVerdict = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
-
 interface MemoryBookState {
   readonly committedBytes: number
   readonly promisedBytes: number
@@ -357,7 +346,7 @@ export class MemoryBook {
     const judgement = this.#judgement()
     const unchecked = whyUnchecked(request, this.#machine)
     const reason = judgement.reasonAgainst(entry, unchecked)
-    if (reason === undefined) this.#holds.reserve(request, 'current')
+    if (reason === undefined) this.#holds.reserve(request)
     // Without an estimate it waits for other news than freed memory.
     else if (request.needBytes !== undefined || reason === 'MemoryPressure') this.#waiting.add(entry)
     const refusal = reason && judgement.refusal(entry, reason, unchecked)
@@ -366,61 +355,33 @@ export class MemoryBook {
     return unchecked === undefined ? { admitted: true } : { admitted: true, warning: unchecked }
   }
 
-  /**
-   * Counts a server that was found running. It is never refused, even beyond the budget. A current one is to be adopted before the one
-   * beside it.
-   */
-  adopt(server: HeldServer & Partial<Pick<HeldMemory, 'role' | 'phase'>>): void {
-    const { key, role = 'current', phase = 'running' } = server
-    if (role === 'current') {
-      this.#waiting.delete(key)
-      this.#holds.drop(key)
-    }
-    this.#holds.adopt(server, role, phase)
+  /** Counts a server that was found running. It is never refused, even beyond the budget. */
+  adopt(server: HeldServer & Partial<Pick<HeldMemory, 'phase'>>): void {
+    this.#waiting.delete(server.key)
+    this.#holds.adopt(server, server.phase ?? 'running')
     this.#tell()
   }
 
-  /** What its object says now of the key's servers. */
+  /** What its object says now of the key's server. */
   know(...about: Parameters<Holds['know']>): void {
     this.#holds.know(...about)
   }
 
   /** The server has loaded: what it holds is no longer promised, once the next `observe` has seen it. */
-  ready(key: string, role: HeldRole = 'current'): void {
-    this.#holds.ready(key, role)
+  ready(key: string): void {
+    this.#holds.ready(key)
   }
 
   /** What its processes really hold. */
-  measured(key: string, footprintBytes: number, role: HeldRole = 'current'): void {
-    if (this.#holds.measured(key, role, footprintBytes)) this.#tell()
+  measured(key: string, footprintBytes: number): void {
+    if (this.#holds.measured(key, footprintBytes)) this.#tell()
   }
 
-  /** The key neither holds memory nor waits for any: its servers are gone, or it is no longer wanted. */
+  /** The key neither holds memory nor waits for any: its server is gone, or it is no longer wanted. */
   release(key: string): void {
     this.#waiting.delete(key)
     this.#holds.drop(key)
     this.#tell()
-  }
-
-  /** Whether a second server of this key, with a changed spec, fits beside the one that serves. */
-  canRunBeside(request: StartRequest): BesideVerdict {
-    if (!this.#holds.has(request.key)) return { allowed: false, why: 'no server of this service is known to run' }
-    if (this.#holds.has(request.key, 'beside')) {
-      return { allowed: false, why: 'a second server of this service already starts' }
-    }
-    const judgement = this.#judgement()
-    const unchecked = whyUnchecked(request, this.#machine)
-    const entry: WaitingRequest = { ...waitingRequest(request), enforcement: 'enforce' }
-    const reason = judgement.reasonAgainst(entry, unchecked)
-    if (reason === undefined) return { allowed: true }
-    return { allowed: false, why: lowerFirst(unchecked) ?? describeRefusalBeside(judgement.refusal(entry, reason)) }
-  }
-
-  /** As `canRunBeside`, and where it is allowed the memory is reserved. */
-  admitBeside(request: StartRequest): BesideVerdict {
-    const verdict = this.canRunBeside(request)
-    if (verdict.allowed) this.#holds.reserve(request, 'beside')
-    return verdict
   }
 
   /** Why a new server would not fit even if what runs for its key were gone; undefined where it would. */
@@ -435,17 +396,6 @@ export class MemoryBook {
     const entry = waitingRequest({ ...request, weightsAs: undefined })
     const reason = judgement.reasonAgainst(entry, unchecked)
     return reason === undefined ? undefined : judgement.refusal(entry, reason, unchecked)
-  }
-
-  /** The second server failed or is no longer wanted, and is gone; the first one stays. */
-  releaseBeside(key: string): void {
-    this.#holds.dropBeside(key)
-    this.#tell()
-  }
-
-  /** The old server is gone, the second one is the service's server now. */
-  promoteBeside(key: string): void {
-    if (this.#holds.promoteBeside(key)) this.#tell()
   }
 
   /** The waiting starts in order, with their places. */
@@ -483,6 +433,3 @@ export class MemoryBook {
     return new Judgement({ machine: this.#machine, holds: this.#holds, waiting: this.#waiting })
   }
 }
-
-const lowerFirst = (sentence: string | undefined): string | undefined =>
-  sentence && sentence.charAt(0).toLowerCase() + sentence.slice(1)

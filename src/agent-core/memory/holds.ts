@@ -1,10 +1,6 @@
 import { countedOnce, freedBy, type Evictable, type SharedMemory } from './room.ts'
 
-/** The server that counts as the service's own, and the one started beside it, for as long as a swap takes; see `living` in `reconcile/server-memory.ts`. */
-export type HeldRole = 'current' | 'beside'
-
 export interface HeldMemory extends Evictable {
-  readonly role: HeldRole
   readonly phase: 'starting' | 'running'
   readonly needBytes?: number
   readonly measuredBytes?: number
@@ -30,7 +26,6 @@ export type HeldServer = Pick<HeldMemory, 'key' | 'priority'> & {
 
 interface Hold {
   readonly key: string
-  readonly role: HeldRole
   readonly priority: HeldMemory['priority']
   readonly isProtected: boolean
   readonly needBytes: number | undefined
@@ -45,9 +40,6 @@ interface Hold {
   readonly weightsAs: string | undefined
 }
 
-/** Keys are namespace/name, so that the space cannot be part of one. */
-export const idOf = (key: string, role: HeldRole): string => (role === 'current' ? key : `${key} ${role}`)
-
 /** The servers that have memory, with what they need, what was measured and what is only promised to them. */
 export class Holds {
   readonly #holds: Map<string, Hold>
@@ -56,36 +48,31 @@ export class Holds {
     this.#holds = new Map(holds)
   }
 
-  has(key: string, role: HeldRole = 'current'): boolean {
-    return this.#holds.has(idOf(key, role))
-  }
-
   /** A server that is to start. */
-  reserve(server: HeldServer, role: HeldRole): void {
-    this.#holds.set(idOf(server.key, role), holdOf(server, role, 'starting', 0))
+  reserve(server: HeldServer): void {
+    this.#holds.set(server.key, holdOf(server, 'starting', 0))
   }
 
   /** A server that was found. */
-  adopt(server: HeldServer, role: HeldRole, phase: Hold['phase']): void {
-    const seenBytes = phase === 'running' ? (server.needBytes ?? 0) : 0
-    this.#holds.set(idOf(server.key, role), holdOf(server, role, phase, seenBytes))
+  adopt(server: HeldServer, phase: Hold['phase']): void {
+    this.#holds.set(server.key, holdOf(server, phase, phase === 'running' ? (server.needBytes ?? 0) : 0))
   }
 
-  /** What its object says now of the key's servers. */
+  /** What its object says now of the key's server. */
   know(key: string, rank: Pick<HeldMemory, 'priority' | 'isProtected'>): void {
-    for (const [id, hold] of this.#holds) if (hold.key === key) this.#holds.set(id, { ...hold, ...rank })
+    this.#change(key, rank)
   }
 
   /** The server has loaded. */
-  ready(key: string, role: HeldRole): void {
-    this.#change(key, role, { phase: 'running' })
+  ready(key: string): void {
+    this.#change(key, { phase: 'running' })
   }
 
   /** False where it holds nothing. */
-  measured(key: string, role: HeldRole, measuredBytes: number): boolean {
-    const hold = this.#holds.get(idOf(key, role))
+  measured(key: string, measuredBytes: number): boolean {
+    const hold = this.#holds.get(key)
     const isFirst = hold?.phase === 'running' && hold.measuredWhenReady === undefined
-    return this.#change(key, role, { measuredBytes, ...(isFirst && { measuredWhenReady: measuredBytes }) })
+    return this.#change(key, { measuredBytes, ...(isFirst && { measuredWhenReady: measuredBytes }) })
   }
 
   /** A new figure of available memory has come: it shows what was measured, and all that a server that was ready before it holds. */
@@ -99,36 +86,21 @@ export class Holds {
 
   drop(key: string): void {
     this.#holds.delete(key)
-    this.dropBeside(key)
   }
 
-  dropBeside(key: string): void {
-    this.#holds.delete(idOf(key, 'beside'))
-  }
-
-  /** The second server of the key becomes its only one; false where there is none. */
-  promoteBeside(key: string): boolean {
-    const beside = this.#holds.get(idOf(key, 'beside'))
-    if (beside === undefined) return false
-    this.drop(key)
-    this.#holds.set(key, { ...beside, role: 'current' })
-    return true
-  }
-
-  /** What would be held, and what the system would get back, if the servers of the key were gone. */
+  /** What would be held, and what the system would get back, if the server of the key were gone. */
   without(key: string): { readonly holds: Holds; readonly freedBytes: number } {
     const gone = this.#all().filter((hold) => hold.key === key)
     const freedBytes = freedBy(gone).reduce((sum, hold) => sum + (hold.measuredBytes ?? hold.seenBytes), 0)
-    return { holds: new Holds([...this.#holds].filter(([, hold]) => hold.key !== key)), freedBytes }
+    return { holds: new Holds([...this.#holds].filter(([other]) => other !== key)), freedBytes }
   }
 
   list(): readonly HeldMemory[] {
     return this.#all().map((hold) => {
-      const { key, role, priority, isProtected, phase, needBytes, measuredBytes, shared } = hold
+      const { key, priority, isProtected, phase, needBytes, measuredBytes, shared } = hold
       const held = heldBytes(hold)
       return {
         key,
-        role,
         priority,
         isProtected,
         phase,
@@ -161,15 +133,14 @@ export class Holds {
   /** See `Room`. */
   rivals({ sharedAs, weightsAs }: Pick<HeldServer, 'sharedAs' | 'weightsAs'>): readonly string[] {
     if (weightsAs === undefined) return []
-    const rivals = [...this.#holds.values()].filter(
-      (hold) => hold.weightsAs === weightsAs && hold.sharedAs !== sharedAs,
-    )
-    return [...new Set(rivals.map(({ key }) => key))]
+    return [...this.#holds.values()]
+      .filter((hold) => hold.weightsAs === weightsAs && hold.sharedAs !== sharedAs)
+      .map(({ key }) => key)
   }
 
-  #change(key: string, role: HeldRole, change: Partial<Hold>): boolean {
-    const hold = this.#holds.get(idOf(key, role))
-    if (hold !== undefined) this.#holds.set(idOf(key, role), { ...hold, ...change })
+  #change(key: string, change: Partial<Hold>): boolean {
+    const hold = this.#holds.get(key)
+    if (hold !== undefined) this.#holds.set(key, { ...hold, ...change })
     return hold !== undefined
   }
 
@@ -201,7 +172,7 @@ type SharedHold = Hold & { readonly shared?: SharedMemory }
 
 const sharedBy = (name: string, together: readonly Hold[]): SharedMemory => ({
   name,
-  keys: [...new Set(together.map(({ key }) => key))],
+  keys: together.map(({ key }) => key),
 })
 
 /** The largest need and measurement: each may have been looked at at another time. */
@@ -220,12 +191,11 @@ function knownOf(
   }
 }
 
-function holdOf(server: HeldServer, role: HeldRole, phase: Hold['phase'], seenBytes: number): Hold {
+function holdOf(server: HeldServer, phase: Hold['phase'], seenBytes: number): Hold {
   const { key, needBytes, priority, isProtected = false, mappedBytes = 0, sharedAs, weightsAs } = server
   const measured = { measuredBytes: undefined, measuredWhenReady: undefined }
   return {
     key,
-    role,
     priority,
     isProtected,
     needBytes,

@@ -1,6 +1,5 @@
-import { type BesideVerdict, MemoryBook, type Refusal, type StartRequest } from './book.ts'
+import { MemoryBook, type Refusal, type StartRequest } from './book.ts'
 import { type Budget, GpuLimit, resolveBudget } from './budget.ts'
-import { type HeldRole, idOf } from './holds.ts'
 import { countedOnce, fits } from './room.ts'
 import { type MemoryView, type PressureChange, type PressureThresholds, Watchdog } from './watchdog.ts'
 import { type Misfit, waysToFit, type WayToFit } from './ways-to-fit.ts'
@@ -134,7 +133,7 @@ interface StartAnswersOptions {
   readonly totalBytes: () => number | undefined
 }
 
-/** The answer to a start: whether its server may have the memory, whether beside another, and what would make it fit. */
+/** The answer to a start: whether its server may have the memory, and what would make it fit. */
 class StartAnswers {
   readonly #options: StartAnswersOptions
 
@@ -152,13 +151,6 @@ class StartAnswers {
     const admission = this.#options.book.admit(complete)
     if (admission.admitted) return admission
     return { ...admission, ways: this.#ways(request, admission, changeable) }
-  }
-
-  /** Whether a second server of the key fits beside the first; with `reserve` its memory is taken where it does. */
-  beside(request: SizedRequest, { reserve = false } = {}): BesideVerdict {
-    const complete = this.#complete(request)
-    if ('message' in complete) return { allowed: false, why: complete.message }
-    return reserve ? this.#options.book.admitBeside(complete) : this.#options.book.canRunBeside(complete)
   }
 
   /** Why the key's new server would not fit even in place of the running one; undefined where it would. */
@@ -234,10 +226,9 @@ function badBudget(request: SizedRequest, message: string, budgetBytes: number):
 
 type RefusedAdmission = MemoryRefusal & { readonly admitted: false }
 
-/** A server group that is measured; `role` as in the book. */
+/** A server group that is measured. */
 export interface MeasuredServer {
   readonly key: string
-  readonly role: HeldRole
   /** Undefined where it is no process group of its own. */
   readonly groupId: number | undefined
   /** In bytes, as the daemon that holds the model says; absent for a process group, which is measured. */
@@ -311,7 +302,7 @@ export class Memory implements AsyncDisposable {
       platform,
       thresholds,
       intervalMs,
-      models: () => options.servers().map(({ role, ...server }) => ({ ...server, key: idOf(server.key, role) })),
+      models: options.servers,
       log,
       now,
       onSample: (view) => this.#sampled(view),
@@ -355,10 +346,10 @@ export class Memory implements AsyncDisposable {
     return this.#book
   }
 
-  /** What counts as each server's share of the memory, by its id; a server of which that is not known is missing. */
+  /** What counts as each server's share of the memory, by key; a server of which that is not known is missing. */
   held(): ReadonlyMap<string, number> {
-    const shares = this.#book.held().flatMap(({ key, role, heldBytes }) => {
-      return heldBytes === undefined ? [] : [[idOf(key, role), heldBytes] as const]
+    const shares = this.#book.held().flatMap(({ key, heldBytes }) => {
+      return heldBytes === undefined ? [] : [[key, heldBytes] as const]
     })
     return new Map([...(this.view?.footprints ?? []), ...shares])
   }
@@ -367,8 +358,8 @@ export class Memory implements AsyncDisposable {
   heldTogether(): number {
     const all = this.#book.held()
     const counted = new Set(countedOnce(all))
-    const repeated = new Set(all.filter((one) => !counted.has(one)).map(({ key, role }) => idOf(key, role)))
-    return [...this.held()].reduce((sum, [id, bytes]) => (repeated.has(id) ? sum : sum + bytes), 0)
+    const repeated = new Set(all.filter((one) => !counted.has(one)).map(({ key }) => key))
+    return [...this.held()].reduce((sum, [key, bytes]) => (repeated.has(key) ? sum : sum + bytes), 0)
   }
 
   /** Milliseconds since the level became what it is; 0 before the first look. */
@@ -403,11 +394,6 @@ export class Memory implements AsyncDisposable {
     return this.#starts.admit(...request)
   }
 
-  /** Whether a second server of the key fits beside the first; with `reserve` its memory is taken where it does. */
-  beside(...request: Parameters<StartAnswers['beside']>): BesideVerdict {
-    return this.#starts.beside(...request)
-  }
-
   /** Why the key's new server would not fit even in place of the running one; undefined where it would. */
   instead(request: SizedRequest, changeable: Changeable): MemoryRefusal | undefined {
     return this.#starts.instead(request, changeable)
@@ -418,20 +404,18 @@ export class Memory implements AsyncDisposable {
     this.#book.adopt({ ...server, mappedBytes: leftOut(this.#options.platform.name, server) })
   }
 
-  /** What its object says now of the key's servers. */
+  /** What its object says now of the key's server. */
   know(...about: Parameters<MemoryBook['know']>): void {
     this.#book.know(...about)
   }
 
-  ready(key: string, role: HeldRole): void {
-    this.#book.ready(key, role)
+  ready(key: string): void {
+    this.#book.ready(key)
   }
 
   /** A server is gone: looks at memory at once, since the freed memory shows only then. */
-  gone(key: string, what: 'all' | 'beside' | 'replaced'): void {
-    if (what === 'all') this.#book.release(key)
-    if (what === 'beside') this.#book.releaseBeside(key)
-    if (what === 'replaced') this.#book.promoteBeside(key)
+  gone(key: string): void {
+    this.#book.release(key)
     void this.#watchdog.sampleNow()
   }
 
@@ -493,9 +477,9 @@ export class Memory implements AsyncDisposable {
   }
 
   #noteFootprints({ footprints }: MemoryView): void {
-    for (const { key, role } of this.#options.servers()) {
-      const bytes = footprints.get(idOf(key, role))
-      if (bytes !== undefined) this.#book.measured(key, bytes, role)
+    for (const { key } of this.#options.servers()) {
+      const bytes = footprints.get(key)
+      if (bytes !== undefined) this.#book.measured(key, bytes)
     }
   }
 

@@ -1,7 +1,7 @@
 import type { AgentMetrics } from './agent-metrics.ts'
 import { metricTable, type ServiceKey } from './metric-table.ts'
 import { serverRuntimes } from '../servers/probe.ts'
-import { lifeOf, type ServerRole, type ServerState } from '../servers/server-state.ts'
+import { lifeOf, type ServerState } from '../servers/server-state.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
 import {
   codeClasses,
@@ -51,29 +51,28 @@ function agreement({ steps, reason }: AgentSnapshot['services'][number]): number
 }
 
 /** Measures each start until the server is ready; one that was found running is none. */
-export function startMetricsFeed(metrics: AgentMetrics): (key: string, state: ServerState, role: ServerRole) => void {
-  /** By role and key; a process that was ready once starts no more. */
+export function startMetricsFeed(metrics: AgentMetrics): (key: string, state: ServerState) => void {
+  /** By key; a process that was ready once starts no more. */
   const starts = new Map<string, { readonly life: number | undefined; readonly since: number | undefined }>()
-  return (key, state, role) => {
-    const slot = `${role} ${key}`
+  return (key, state) => {
     if (state.kind !== 'starting' && state.kind !== 'loading' && state.kind !== 'ready') {
-      starts.delete(slot)
+      starts.delete(key)
       return
     }
-    const known = starts.get(slot)
+    const known = starts.get(key)
     // Before there is a process it has none.
     const life = lifeOf(state)
     const isKnown = known && life !== undefined && (known.life === undefined || known.life === life)
     if (state.kind !== 'ready') {
       const isFound = state.kind === 'starting' && state.unasked === true
       const begun = isFound ? undefined : state.since
-      starts.set(slot, { life, since: isKnown ? known.since : begun })
+      starts.set(key, { life, since: isKnown ? known.since : begun })
       return
     }
     if (isKnown && known.since !== undefined) {
       metrics.observe('server_start_duration_seconds', Math.max(0, state.since - known.since) / 1_000, splitKey(key))
     }
-    starts.set(slot, { life, since: undefined })
+    starts.set(key, { life, since: undefined })
   }
 }
 

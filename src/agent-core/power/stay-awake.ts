@@ -6,7 +6,7 @@ import { commandEnvironment } from '../platform/command.ts'
 import type { Platform } from '../platform/platform.ts'
 import type { AwakeProgram, PowerSupply } from '../platform/power-supply.ts'
 import { cpuMsOf, isWorking, type CpuSample } from '../servers/process-group.ts'
-import type { CountedServer } from '../servers/service-servers.ts'
+import type { CountedServer } from '../servers/service-server.ts'
 import { isOver, type ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 

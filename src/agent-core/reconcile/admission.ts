@@ -1,7 +1,7 @@
 import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Narrator } from './narrator.ts'
-import type { Beside, MemoryReason } from './plan/observation.ts'
+import type { MemoryReason, Observation } from './plan/observation.ts'
 import { desiredKey, type DesiredServer } from './reading.ts'
 import type { Need } from './sizing.ts'
 
@@ -35,10 +35,7 @@ export interface AdmissionOptions {
 
 /** What a pass needs to know of memory. */
 interface AdmissionView {
-  /** Undefined = not asked for yet. */
-  readonly beside: Beside | undefined
-  /** Why the desired server would not fit even in place of the present one, as a sentence. */
-  readonly instead: string | undefined
+  readonly instead: Observation['instead']
   /** Why the desired server may not be started now. */
   readonly noMemory: { readonly reason: MemoryReason; readonly message: string } | undefined
 }
@@ -53,12 +50,11 @@ export interface AdmissionReport {
   readonly sharedWith: readonly string[]
 }
 
-/** Whether the desired server fits beside the present one, or in its place. */
+/** Whether the desired server fits in the place of the present one. */
 interface Comparison {
   /** See `desiredKey`. */
   readonly of: string
   readonly request: SizedRequest
-  readonly beside: Beside
   readonly instead: MemoryRefusal | undefined
 }
 
@@ -101,8 +97,7 @@ export class Admission implements Disposable {
     const of = desiredServer && (refusal || comparison) ? desiredKey(desiredServer) : undefined
     const compared = comparison?.of === of ? comparison : undefined
     return {
-      beside: compared?.beside,
-      instead: compared?.instead && insteadSentence(compared.instead),
+      instead: compared && { refusal: compared.instead && insteadSentence(compared.instead) },
       noMemory:
         refusal && refusal.of === of ? { reason: refusal.reason, message: refusalSentence(refusal) } : undefined,
     }
@@ -132,7 +127,7 @@ export class Admission implements Disposable {
     return entry.need
   }
 
-  /** Before a start is answered by {@link admit} or {@link admitBeside}, which happens in one turn. */
+  /** Before a start is answered by {@link admit}, which happens in one turn. */
   async prepare(key: string, desiredServer: DesiredServer, need: Need): Promise<void> {
     await this.#options.memory.prepare(this.#request(key, desiredServer, need))
   }
@@ -144,13 +139,13 @@ export class Admission implements Disposable {
     return this.#options.memory.instead(request, {}) === undefined
   }
 
-  /** Whether the desired server fits beside the one that runs, or in its place. */
+  /** Whether the desired server fits in the place of the one that runs. */
   async compare(key: string, desiredServer: DesiredServer, need: Need): Promise<void> {
     const { memory } = this.#options
     const request = this.#request(key, desiredServer, need)
     await memory.prepare(request)
-    const beside = memory.beside(request)
-    this.#entry(key).comparison = this.#compared(desiredServer, request, need, beside)
+    const instead = memory.instead(request, need.changeable)
+    this.#entry(key).comparison = { of: desiredKey(desiredServer), request, instead }
   }
 
   /** In this turn: between the answer and the start nothing else is answered. */
@@ -173,19 +168,6 @@ export class Admission implements Disposable {
     entry.waitingSince = request.since
     narrator.notStarted(key, admission.reason, this.#eventSentence(admission))
     return false
-  }
-
-  /** As {@link admit}, for a server that is to take over from the present one. */
-  admitBeside(key: string, desiredServer: DesiredServer, need: Need): boolean {
-    const request = this.#request(key, desiredServer, need)
-    const verdict = this.#options.memory.beside(request, { reserve: true })
-    if (!verdict.allowed) this.#entry(key).comparison = this.#compared(desiredServer, request, need, verdict)
-    return verdict.allowed
-  }
-
-  /** The server that was admitted beside the other is not started after all. */
-  notStarted(key: string): void {
-    this.#options.memory.gone(key, 'all')
   }
 
   /** It does not wait for memory: no other waits behind it, and the next answer is a new one. */
@@ -227,11 +209,6 @@ export class Admission implements Disposable {
   /** Forgets the answers about changes of the spec. */
   pressureChanged(): void {
     for (const entry of this.#entries.values()) entry.comparison = undefined
-  }
-
-  #compared(desiredServer: DesiredServer, request: SizedRequest, need: Need, beside: Beside): Comparison {
-    const instead = this.#options.memory.instead(request, need.changeable)
-    return { of: desiredKey(desiredServer), request, beside, instead }
   }
 
   #request(key: string, { service, spec, model }: DesiredServer, need: Need): SizedRequest {

@@ -34,9 +34,9 @@ export class Idleness {
   }
 
   /** Only a server that serves, and is to be stopped when idle, is watched for it. */
-  watch({ state }: Plan, { desired, successor }: Observation, onIdle: () => void): void {
+  watch({ state }: Plan, { desired }: Observation, onIdle: () => void): void {
     const { servers, settings } = this.#rooms
-    const isWatched = state === 'ready' && successor.kind === 'none' && servers.get(this.#key)?.kind === 'ready'
+    const isWatched = state === 'ready' && servers.get(this.#key)?.kind === 'ready'
     const minutes = isWatched && desired.kind === 'serve' ? desired.idleMinutes : undefined
     const limit = minutes === undefined ? undefined : { idleMs: minutes * settings.idleMinuteMs, onIdle }
     servers.limitIdleness(this.#key, limit)

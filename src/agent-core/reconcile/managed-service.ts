@@ -7,14 +7,14 @@ import { Idleness } from './idleness.ts'
 import { ModelFetch } from './model-fetch.ts'
 import { observe } from './observe.ts'
 import { plan, withdrawSilent } from './plan/plan.ts'
-import { isAnyAlive, isHeld, sendsAstray } from './plan/facts.ts'
+import { isAlive, isHeld, sendsAstray } from './plan/facts.ts'
 import type { MemoryReason, Observation, Plan } from './plan/observation.ts'
 import { type Durations, noDurations, read, type Reading } from './reading.ts'
 import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 import { type UnloadReason, holdOf, isShedding } from './unload-reasons.ts'
-import { isOver, lifeOf, type ServerRole, type ServerState } from '../servers/server-state.ts'
+import { isOver, lifeOf, type ServerState } from '../servers/server-state.ts'
 import { splitKey } from '../util/object-key.ts'
 
 /** An evicted model gets a few seconds for its requests, since memory is short. */
@@ -39,11 +39,6 @@ async function takeStep(
   { reading, observed, unloadReason }: StepContext,
 ): Promise<void> {
   const { desiredServer, target } = reading
-  const start = async (role: 'current' | 'successor'): Promise<void> => {
-    const { model } = fetch
-    if (!desiredServer || !model) return
-    if (!(await starts.start(role, reading, desiredServer, model))) fetch.cancel()
-  }
   switch (step.do) {
     case 'claim':
     case 'ensureService':
@@ -64,14 +59,8 @@ async function takeStep(
       if (desiredServer && fetch.model) await starts.compare(reading, desiredServer, fetch.model)
       return
     case 'start':
-      return start('current')
-    case 'startBeside':
-      return start('successor')
-    case 'promote':
-      starts.promote()
-      return
-    case 'dropSuccessor':
-      starts.dropSuccessor()
+      if (!desiredServer || !fetch.model) return
+      if (!(await starts.start(reading, desiredServer, fetch.model))) fetch.cancel()
       return
     case 'stop':
       starts.stop(message, isShedding(unloadReason) ? { drainMs: shedDrainMs } : {})
@@ -202,7 +191,7 @@ export class ManagedService {
   get stillHere(): string | undefined {
     if (this.#last === undefined || this.#last.plan.forget) return undefined
     const { plan: next, observed } = this.#last
-    const hasLeft = next.step.do === 'rest' && !isAnyAlive(observed) && !keepsServing.has(observed.desired.kind)
+    const hasLeft = next.step.do === 'rest' && !isAlive(observed.server) && !keepsServing.has(observed.desired.kind)
     return hasLeft ? undefined : next.message
   }
 
@@ -232,8 +221,8 @@ export class ManagedService {
     this.#rooms.enqueue(this.key)
   }
 
-  serverChanged(state: ServerState, role: ServerRole): void {
-    if (state.kind === 'exited' && state.settled && state.cause !== 'stopped' && role === 'current') this.#restarts += 1
+  serverChanged(state: ServerState): void {
+    if (state.kind === 'exited' && state.settled && state.cause !== 'stopped') this.#restarts += 1
     this.#starts.changed(state)
     this.#rooms.enqueue(this.key)
     if (this.#isBusy) void this.#withdrawAtOnce()
@@ -327,9 +316,10 @@ export class ManagedService {
   }
 
   /** What follows from the reading before anything is decided. */
-  #heed({ service, model, desired, durations, apiKeySecret }: Reading): void {
+  #heed({ service, model, desired, desiredServer, durations, apiKeySecret }: Reading): void {
     const { cluster, unloadReasons, admission, servers, apiKeys, enqueue } = this.#rooms
     this.#durations = durations
+    this.#starts.want(desiredServer?.digest)
     if (service) {
       apiKeys.want(this.key, apiKeySecret)
       this.#meet(service)
@@ -413,8 +403,8 @@ export class ManagedService {
     if (this.#metadata && this.#last) this.#idleness.begin(this.#metadata, this.#last.observed.desired)
   }
 
-  async #soonerStart({ model, desiredServer }: Reading, { server, successor, desired }: Observation) {
-    if ((server.kind !== 'failed' && successor.kind !== 'failed') || desired.kind !== 'serve') return undefined
+  async #soonerStart({ model, desiredServer }: Reading, { desired }: Observation) {
+    if (!this.#starts.hasFailed || desired.kind !== 'serve') return undefined
     return this.#starts.soonerStart(model, desiredServer?.runtime, this.#fetch.model)
   }
 

@@ -6,7 +6,7 @@ import type { InferenceService } from '../kube/resources.ts'
 import { type AgentSchedulingStatus, metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { DownloadNote } from './download-story.ts'
-import { crashLoopMessage, isCrashLoop, isForeign, successorFailedMessage } from './plan/facts.ts'
+import { crashLoopMessage, isCrashLoop, isForeign } from './plan/facts.ts'
 import type { Plan, StartObstacle } from './plan/observation.ts'
 import {
   nextClusterRetry,
@@ -19,7 +19,8 @@ import {
   writeReport,
   schedulingStatusOf,
 } from './status-report.ts'
-import { lifeOf, type Exited, type ServerRole, type ServerState } from '../servers/server-state.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
+import { lifeOf, type Exited, type ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { splitKey } from '../util/object-key.ts'
 import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
@@ -32,7 +33,13 @@ export type Transition =
   | { readonly kind: 'claimed'; readonly isTakenOver: boolean }
   | { readonly kind: 'starting' }
   /** `isFound`: an earlier agent started it, and reported that. */
-  | { readonly kind: 'started'; readonly pid: number | undefined; readonly port: number; readonly isFound: boolean }
+  | {
+      readonly kind: 'started'
+      readonly runtime: ServerRuntime
+      readonly pid: number | undefined
+      readonly port: number
+      readonly isFound: boolean
+    }
   | { readonly kind: 'answered'; readonly port: number }
   | { readonly kind: 'published'; readonly address: string; readonly port: number }
   | { readonly kind: 'scaledToZero' }
@@ -102,12 +109,12 @@ export function tellingOf(transition: Transition): Telling {
     case 'starting':
       return { log: { level: 'info', message: 'starting inference service' } }
     case 'started': {
-      const { pid, port, isFound } = transition
+      const { runtime, pid, port, isFound } = transition
       if (pid === undefined) return loadOf(port, isFound)
       if (isFound) return { history: { kind: 'started', message: `The server was found running as process ${pid}.` } }
       return {
         log: { level: 'info', message: 'started inference service', fields: { pid, port } },
-        event: normal('Started', `llama-server started with process id ${pid} on port ${port}.`),
+        event: normal('Started', `${runtime} started with process id ${pid} on port ${port}.`),
         history: { kind: 'started', message: `The server was started as process ${pid}.` },
       }
     }
@@ -222,7 +229,7 @@ interface NarratedCluster {
 interface NarratorOptions {
   readonly log: Logger
   readonly history: Pick<History, 'add'>
-  readonly servers: Pick<Servers, 'backOff' | 'get' | 'successor'>
+  readonly servers: Pick<Servers, 'backOff' | 'get' | 'runtimeOf'>
   /** Undefined while there is no cluster to tell. */
   readonly cluster: () => NarratedCluster | undefined
   /** Why the service is being stopped, as a sentence. */
@@ -267,7 +274,7 @@ export class Narrator {
   }
 
   /** To be called on every change of a server, whatever caused it. */
-  serverChanged(key: string, state: ServerState, role: ServerRole): void {
+  serverChanged(key: string, state: ServerState): void {
     const reported = this.#reportedOf(key)
     switch (state.kind) {
       case 'starting':
@@ -280,28 +287,27 @@ export class Narrator {
         return
       case 'stopping':
         if (state.hangs !== undefined) this.#left(key, reported, state.hangs)
-        else if (state.cause === 'stopped') reported.stopReasons[role] = this.#options.whyStopped(key)
+        else if (state.cause === 'stopped') reported.stopReason = this.#options.whyStopped(key)
         return
       case 'exited':
         if (state.left !== undefined) this.#left(key, reported, state.left)
-        if (state.settled) this.#ended(key, reported, state, role)
+        if (state.settled) this.#ended(key, reported, state)
         return
       case 'failedToSpawn':
-        this.#failed(key, role, { outOf: 'start', why: state.message, hadProcess: true }, state.failures > 0)
+        this.#failed(key, { outOf: 'start', why: state.message, hadProcess: true }, state.failures > 0)
     }
   }
 
   /** A start failed before there was a process, such as for want of a binary. */
-  startFailed(key: string, role: ServerRole, why: string): void {
-    this.#failed(key, role, { outOf: 'start', why, hadProcess: false }, true)
+  startFailed(key: string, why: string): void {
+    this.#failed(key, { outOf: 'start', why, hadProcess: false }, true)
   }
 
   published(key: string, { address, port }: { readonly address: string; readonly port: number }): void {
     const { servers } = this.#options
     const reported = this.#reportedOf(key)
-    const answers = (state: ServerState | undefined) => state?.kind === 'ready' && state.port === port
-    const state = [servers.get(key), servers.successor(key)].find(answers)
-    const life = lifeOf(state)
+    const state = servers.get(key)
+    const life = state?.kind === 'ready' && state.port === port ? lifeOf(state) : undefined
     if (life === undefined || reported.publishedLife === life) return
     reported.publishedLife = life
     this.tell(key, { kind: 'published', address, port })
@@ -409,7 +415,8 @@ export class Narrator {
     reported.started = [...reported.started, life].slice(-livesKept)
     const unasked = state.kind === 'starting' && state.unasked
     if (unasked === true) reported.publishedLife = life
-    this.tell(key, { kind: 'started', pid, port, isFound: unasked === true })
+    const runtime = this.#options.servers.runtimeOf(key)
+    this.tell(key, { kind: 'started', runtime, pid, port, isFound: unasked === true })
   }
 
   #answered(key: string, reported: ReportedState, state: Extract<ServerState, { kind: 'ready' }>): void {
@@ -426,25 +433,23 @@ export class Narrator {
     this.tell(key, { kind: 'leftBehind', message })
   }
 
-  #ended(key: string, reported: ReportedState, { cause, message, outOf }: Exited, role: ServerRole): void {
+  #ended(key: string, reported: ReportedState, { cause, message, outOf }: Exited): void {
     reported.left = undefined
-    const why = reported.stopReasons[role]
-    reported.stopReasons[role] = undefined
+    const why = reported.stopReason
+    reported.stopReason = undefined
     if (cause === 'stopped') this.tell(key, { kind: 'stopped', why: why ?? message })
-    else this.#failed(key, role, { outOf, why: message, hadProcess: true }, true)
+    else this.#failed(key, { outOf, why: message, hadProcess: true }, true)
   }
 
   /** The first failure is an Event of its own; those that follow in a row are one, which counts them. */
   #failed(
     key: string,
-    role: ServerRole,
     failure: { readonly outOf: 'start' | 'serving'; readonly why: string; readonly hadProcess: boolean },
     isFinal: boolean,
   ): void {
     const reported = this.#reportedOf(key)
     const { failures, retryAt } = this.#options.servers.backOff(key) ?? { failures: 1, retryAt: this.#now() }
-    const { why } = failure
-    const message = role === 'successor' ? successorFailedMessage({ message: why, nextStartAt: retryAt }) : why
+    const message = failure.why
     const isCounted = isCrashLoop({ failures })
     this.tell(key, { kind: 'failed', ...failure, message, isCounted: isCounted || !isFinal })
     if (!isCounted) reported.crashes = undefined

@@ -13,7 +13,7 @@ import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Use } from '../servers/poller.ts'
-import type { CountedServer } from '../servers/service-servers.ts'
+import type { CountedServer } from '../servers/service-server.ts'
 import { isOver, isUnendable, type ServerState } from '../servers/server-state.ts'
 import type { UnloadReasons } from './unload-reasons.ts'
 import type { ServiceReport } from './service-report.ts'
@@ -27,7 +27,7 @@ export interface PressureEvictionOptions {
   readonly unloadReasons: Pick<UnloadReasons, 'unload' | 'end' | 'eviction' | 'remember'>
   readonly narrator: Pick<Narrator, 'tell'>
   /** Those that have been ready. */
-  readonly servers: () => readonly Pick<CountedServer, 'key' | 'role' | 'look'>[]
+  readonly servers: () => readonly Pick<CountedServer, 'key' | 'look'>[]
   /** Undefined while there is no cluster: then nothing is evicted, and nothing comes back. */
   readonly session: () => { readonly reconciler: KnownServices; readonly clusterUrl: string } | undefined
   readonly isEnabled: () => boolean
@@ -203,8 +203,8 @@ export class PressureEviction implements Disposable {
     if (this.#leaving.length === 0) return
     const { reconciler } = this.#options.session() ?? {}
     const left = this.#leaving.flatMap((key) => {
-      const report = reconciler?.report(key)
-      return [report?.server, report?.retiring].filter(isAlive).map((state) => ({ key, state }))
+      const state = reconciler?.report(key)?.server
+      return isAlive(state) ? [{ key, state }] : []
     })
     if (left.some(({ state }) => !isUnendable(state))) return
     for (const key of new Set(left.map((one) => one.key))) {
@@ -222,9 +222,8 @@ export class PressureEviction implements Disposable {
     const reports = session()?.reconciler.reports() ?? []
     return reports.flatMap((report): LoadedModel[] => {
       const { key, server } = report
-      const alive = [server, report.retiring].filter(isAlive)
-      if (alive.length === 0) return []
-      const isStuck = alive.every(isUnendable)
+      if (!isAlive(server)) return []
+      const isStuck = isUnendable(server)
       const use = this.#uses.get(key)
       const heldBytes = held.get(key)
       const grown = Math.max(0, ...(holders.get(key) ?? []).map(grownBytes))
@@ -234,9 +233,8 @@ export class PressureEviction implements Disposable {
           key,
           priority: priorityOf(report),
           isProtected: report.isProtected,
-          isReady: server?.kind === 'ready' && server.healthy,
-          isStopping:
-            !isStuck && (!isAlive(server) || server.kind === 'stopping' || server.kind === 'exited' || isLeaving),
+          isReady: server.kind === 'ready' && server.healthy,
+          isStopping: !isStuck && (server.kind === 'stopping' || server.kind === 'exited' || isLeaving),
           canBeEvicted: !isStuck,
           sharedAs: sharedAs(holders.get(key) ?? []),
           ...(use && busyness(use)),
@@ -248,8 +246,9 @@ export class PressureEviction implements Disposable {
   }
 
   async #lookAtUse(): Promise<void> {
-    const current = this.#options.servers().filter(({ role }) => role === 'current')
-    const uses = await Promise.all(current.map(async ({ key, look }) => [key, await look({ freshMs })] as const))
+    const uses = await Promise.all(
+      this.#options.servers().map(async ({ key, look }) => [key, await look({ freshMs })] as const),
+    )
     this.#uses = new Map(uses)
   }
 }

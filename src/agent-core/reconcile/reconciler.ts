@@ -14,7 +14,7 @@ import type { ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 import type { UnloadReason } from './unload-reasons.ts'
 import { WorkQueue, type WorkQueueOptions } from './work-queue.ts'
-import type { ServerRole, ServerState } from '../servers/server-state.ts'
+import type { ServerState } from '../servers/server-state.ts'
 import { keyOf } from '../util/object-key.ts'
 import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
 import type { UnservedView } from '../../contract/doctor.ts'
@@ -131,7 +131,7 @@ export class Reconciler {
       cluster.slices.onChange(({ before, after }) => {
         if (!isOnlyHeartbeat(before, after)) this.#enqueueOwner(after ?? before)
       }),
-      servers.onChange((key, state, role) => this.#serverChanged(key, state, role)),
+      servers.onChange((key, state) => this.#serverChanged(key, state)),
       memory.listen({ onPressure: (change) => this.#pressureChanged(change) }),
     ]
     launches.learnDialect().catch((error: unknown) => log.debug('llama-server not asked yet', { error }))
@@ -260,8 +260,8 @@ export class Reconciler {
     return service
   }
 
-  #serverChanged(key: string, state: ServerState, role: ServerRole): void {
-    this.#service(key).serverChanged(state, role)
+  #serverChanged(key: string, state: ServerState): void {
+    this.#service(key).serverChanged(state)
     if (state.kind !== 'exited' || !state.settled) return
     this.#admission.serverEnded()
     if (state.cause !== 'stopped') return

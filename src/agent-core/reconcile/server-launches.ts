@@ -82,11 +82,6 @@ export class ServerLaunches {
     this.chooseRuntime = chooseRuntime(options.settings)
   }
 
-  /** Where a server of the runtime that is started now for this service listens. */
-  hostFor(runtime: Runtime, key: string): string {
-    return runtime.kind === 'daemon' ? loopback : this.#options.settings.host(runtime, key)
-  }
-
   /** Whether the oMLX of this machine is one that this agent starts. */
   get startsOmlx(): boolean {
     return this.#options.settings.startsOmlx?.() === true

@@ -6,15 +6,15 @@ import { scaledToZero } from './desired.ts'
 import type { ServerFiles } from './model-request.ts'
 import type { Narrator } from './narrator.ts'
 import type { OmlxClaims } from './omlx-claims.ts'
-import type { ServerView } from './plan/observation.ts'
+import { notReplacedMessage } from './plan/facts.ts'
+import type { Replacement, ServerView } from './plan/observation.ts'
 import type { DesiredServer, Reading } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
-import { isOnItsWay, serverView, type StartFailure } from './server-view.ts'
+import { serverView, type StartFailure } from './server-view.ts'
 import type { StartTurns } from './start-turns.ts'
 import type { Need } from './sizing.ts'
-import { unknownDigest } from '../servers/adoption.ts'
 import type { StopOptions } from '../servers/served-model.ts'
-import { lifeOf, type ServerState } from '../servers/server-state.ts'
+import { type Failure, lifeOf, type ServerState } from '../servers/server-state.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { Executable } from '../util/find-executable.ts'
@@ -24,26 +24,9 @@ const lookForChangesEveryMs = 5_000
 
 export interface ServerStartsOptions {
   readonly key: string
-  readonly servers: Pick<
-    Servers,
-    | 'get'
-    | 'successor'
-    | 'retiring'
-    | 'digestOf'
-    | 'backOff'
-    | 'clearBackOff'
-    | 'countFailure'
-    | 'start'
-    | 'startBeside'
-    | 'promote'
-    | 'dropSuccessor'
-    | 'stop'
-  >
+  readonly servers: Pick<Servers, 'get' | 'digestOf' | 'backOff' | 'clearBackOff' | 'countFailure' | 'start' | 'stop'>
   readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
-  readonly admission: Pick<
-    Admission,
-    'need' | 'prepare' | 'wouldFit' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'
-  >
+  readonly admission: Pick<Admission, 'need' | 'prepare' | 'wouldFit' | 'admit' | 'compare'>
   readonly omlxClaims: Pick<OmlxClaims, 'admitted'>
   readonly turns: Pick<StartTurns, 'ask' | 'forget'>
   readonly narrator: Pick<Narrator, 'tell' | 'startFailed'>
@@ -54,19 +37,19 @@ export interface ServerStartsOptions {
   readonly now: () => number
 }
 
-/** The latest start for one role. */
+/** The latest start. */
 interface Start {
   readonly digest: string
   /** Set if the start failed before there was a process, as when the binary is missing. */
   readonly startFailure?: StartFailure
 }
 
-/** Starts the servers of one service, and knows what each was started with. */
+/** Starts the server of one service, and knows what it was started with. */
 export class ServerStarts {
   readonly #options: ServerStartsOptions
-  #current: Start | undefined
-  /** Kept with the server's end, until it is dropped or takes over. */
-  #successor: Start | undefined
+  #latest: Start | undefined
+  /** Why the server of this digest could not be started in the place of the one that runs. */
+  #refused: { readonly digest: string; readonly why: string } | undefined
   /** What the last start was made of beside the digest: see startInputs. */
   #inputs: string | undefined
   /** A restart that a person asked for; under way from the start of the new server until that is ready or has failed. */
@@ -77,18 +60,13 @@ export class ServerStarts {
   constructor(options: ServerStartsOptions) {
     const { key, servers } = options
     this.#options = options
-    if (lifeOf(servers.get(key)) !== undefined) this.#current = startOf(servers.digestOf(key))
-    if (lifeOf(servers.successor(key)) === undefined) return
-    this.#successor = startOf(servers.digestOf(key, 'successor') ?? unknownDigest)
+    const digest = servers.digestOf(key)
+    if (digest !== undefined && lifeOf(servers.get(key)) !== undefined) this.#latest = { digest }
   }
 
   /** Digest of the server that runs, or was started last. */
   get digest(): string | undefined {
-    return this.#current?.digest ?? this.#options.servers.digestOf(this.#options.key)
-  }
-
-  get hasSuccessor(): boolean {
-    return this.#successor !== undefined
+    return this.#latest?.digest ?? this.#options.servers.digestOf(this.#options.key)
   }
 
   get isRestartAsked(): boolean {
@@ -100,21 +78,35 @@ export class ServerStarts {
     return this.#stopReason
   }
 
-  views(): { readonly server: ServerView; readonly successor: ServerView; readonly retiring: string | undefined } {
+  get view(): ServerView {
     const { key, servers } = this.#options
-    const backOff = servers.backOff(key)
-    const retiring = serverView({}, servers.retiring(key))
-    return {
-      server: serverView(this.#current ?? {}, servers.get(key), backOff),
-      successor: serverView(this.#successor ?? {}, servers.successor(key), backOff),
-      retiring: retiring.kind === 'stopping' ? retiring.message : undefined,
-    }
+    return serverView(this.#latest ?? {}, servers.get(key), servers.backOff(key))
+  }
+
+  /** The server that is wanted now: why another one could not be started says nothing about it. */
+  want(digest: string | undefined): void {
+    if (this.#refused === undefined || this.#refused.digest === digest) return
+    this.#refused = undefined
+    this.#options.servers.clearBackOff(this.#options.key)
+  }
+
+  /** Undefined where nothing is known against a server of this digest in the place of the one that runs. */
+  replacement(digest: string): Replacement | undefined {
+    const { key, servers } = this.#options
+    if (this.#refused?.digest !== digest) return undefined
+    const { retryAt } = servers.backOff(key) ?? { retryAt: 0 }
+    return { refusal: notReplacedMessage(this.#refused.why, retryAt), retryAt }
+  }
+
+  /** A start waits for its back-off. */
+  get hasFailed(): boolean {
+    return this.#refused !== undefined || this.view.kind === 'failed'
   }
 
   /** Also in place of a server that serves; asked again before the new one is there, it is one restart. */
   askRestart(): void {
     const { key, servers } = this.#options
-    if (this.#restart === 'none' && !isOnItsWay(servers.successor(key))) this.#restart = 'asked'
+    if (this.#restart === 'none') this.#restart = 'asked'
     servers.clearBackOff(key)
   }
 
@@ -124,34 +116,31 @@ export class ServerStarts {
   }
 
   /** False if the model's file is gone, so that it must be fetched again. */
-  async start(
-    role: 'current' | 'successor',
-    { model }: Pick<Reading, 'model'>,
-    desiredServer: DesiredServer,
-    file: ServerFiles,
-  ) {
-    const { key, servers, launches, omlxClaims } = this.#options
-    if (role === 'current') this.#stopReason = ''
+  async start({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: ServerFiles): Promise<boolean> {
+    const { key, servers, launches, omlxClaims, narrator } = this.#options
+    this.#stopReason = ''
     if (!(await isThere(file.path)) || (file.draft !== undefined && !(await isThere(file.draft)))) return false
     if (desiredServer.runtime === 'omlx') omlxClaims.admitted(key, await this.#wouldStart(desiredServer, file))
     const binary = await launches.findBinary(desiredServer.runtime)
     const inputs = await inputsOf(model, binary, file)
-    const before = role === 'current' ? this.#current : this.#successor
-    if (before?.digest !== desiredServer.digest || this.#inputs !== inputs) servers.clearBackOff(key)
+    if (this.#latest?.digest !== desiredServer.digest || this.#inputs !== inputs) servers.clearBackOff(key)
     this.#inputs = inputs
-    if (role === 'current') this.#current = { ...this.#current, digest: desiredServer.digest }
-    this.#successor = role === 'current' ? undefined : startOf(desiredServer.digest)
-    const looked = await this.#prepare(role, desiredServer, file, binary)
-    if (looked === undefined) return true
+    this.#latest = { ...this.#latest, digest: desiredServer.digest }
+    this.#refused = undefined
+    const looked = await this.#prepare(desiredServer, file, binary)
+    if ('message' in looked) {
+      this.#latest = { digest: desiredServer.digest, startFailure: looked }
+      this.#countFailure()
+      narrator.startFailed(key, looked.message)
+      return true
+    }
     const { prepared, executable } = looked
     const need = await this.#needOf(prepared)
     // What asks now would wait, or have its turn, for ever.
     if (this.#options.isStopped()) return true
-    // A server beside one that serves was safe before.
-    const mayWait = role === 'current'
-    if (mayWait && this.#options.turns.ask(key, desiredServer.digest, need.estimate?.total)) return true
+    if (this.#options.turns.ask(key, desiredServer.digest, need.estimate?.total)) return true
     try {
-      await this.#startWhereItFits(role, prepared, executable, need)
+      await this.#startWhereItFits(prepared, executable, need)
     } catch (error) {
       // It has its turn, which others wait for.
       this.#options.turns.forget(key)
@@ -160,62 +149,42 @@ export class ServerStarts {
     return true
   }
 
-  async #startWhereItFits(role: 'current' | 'successor', prepared: PreparedServer, executable: string, need: Need) {
+  async #startWhereItFits(prepared: PreparedServer, executable: string, need: Need) {
     const { key, servers, launches, admission, narrator } = this.#options
     const { desiredServer } = prepared
     await admission.prepare(key, desiredServer, need)
     if (this.#options.isStopped()) return
-    if (
-      role === 'current' ? !admission.admit(key, desiredServer, need) : !admission.admitBeside(key, desiredServer, need)
-    ) {
-      this.#successor = undefined
-      return
-    }
+    if (!admission.admit(key, desiredServer, need)) return
     if (this.#restart === 'asked') this.#restart = 'underWay'
     narrator.tell(key, { kind: 'starting' })
-    const launch = launches.launch(prepared, executable, need)
-    if (role === 'current') {
-      this.#current = startOf(desiredServer.digest)
-      servers.start(key, launch)
-    } else if (isOnItsWay(servers.get(key))) {
-      servers.startBeside(key, launch)
-    } else {
-      // Its predecessor ended while the binary was looked at.
-      this.#successor = undefined
-      admission.notStarted(key)
-    }
+    this.#latest = { digest: desiredServer.digest }
+    servers.start(key, launches.launch(prepared, executable, need))
   }
 
-  /** Asks admission whether the desired server fits beside the running one, or in its place. */
+  /** Asks admission whether the desired server fits in the place of the running one. */
   async compare({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: ServerFiles): Promise<void> {
-    const { key, launches, admission } = this.#options
+    const { key, launches, admission, narrator } = this.#options
     const binary = await launches.findBinary(desiredServer.runtime)
-    const looked = await this.#prepare('successor', desiredServer, file, binary)
-    if (looked) await admission.compare(key, desiredServer, await this.#needOf(looked.prepared))
-    else this.#inputs = await inputsOf(model, binary, file)
-  }
-
-  promote(): void {
-    this.#current = this.#successor && startOf(this.#successor.digest)
-    this.#successor = undefined
-    this.#restart = 'none'
-    this.#options.servers.promote(this.#options.key)
-  }
-
-  dropSuccessor(): void {
-    const { key, servers } = this.#options
-    this.#successor = undefined
-    // The server that a person wanted replaced is still there.
-    if (this.#restart === 'underWay') this.#restart = 'asked'
-    servers.clearBackOff(key)
-    this.#whenStopped(servers.dropSuccessor(key))
+    const looked = await this.#prepare(desiredServer, file, binary)
+    if ('prepared' in looked) {
+      this.#refused = undefined
+      await admission.compare(key, desiredServer, await this.#needOf(looked.prepared))
+      return
+    }
+    this.#inputs = await inputsOf(model, binary, file)
+    this.#refused = { digest: desiredServer.digest, why: looked.message }
+    const { retryAt } = this.#countFailure()
+    narrator.startFailed(key, notReplacedMessage(looked.message, retryAt))
   }
 
   stop(why: string, options: StopOptions): void {
-    const { key, servers, narrator } = this.#options
+    const { key, servers, narrator, log, enqueue } = this.#options
     this.#stopReason = why
     if (why === scaledToZero) narrator.tell(key, { kind: 'scaledToZero' })
-    this.#whenStopped(servers.stop(key, options))
+    servers.stop(key, options).catch((error: unknown) => {
+      log.error('server not stopped', { key, error })
+      enqueue()
+    })
   }
 
   /** A start in back-off waits no longer when its inputs have changed. Returns when to try again. */
@@ -240,19 +209,16 @@ export class ServerStarts {
     return admission.wouldFit(key, desiredServer, await this.#needOf(prepared))
   }
 
-  /** Before its files are looked at for their size. Undefined where it could not be started, which counts as a start that failed. */
-  async #prepare(role: 'current' | 'successor', desiredServer: DesiredServer, file: ServerFiles, binary: Executable) {
+  /** Before its files are looked at for their size; why it cannot be started where that is so. */
+  async #prepare(
+    desiredServer: DesiredServer,
+    file: ServerFiles,
+    binary: Executable,
+  ): Promise<{ readonly prepared: PreparedServer; readonly executable: string } | StartFailure> {
     const { launches } = this.#options
-    const { digest } = desiredServer
-    if (binary.kind === 'missing') {
-      this.#failed(role, digest, { message: binary.message })
-      return undefined
-    }
+    if (binary.kind === 'missing') return { message: binary.message }
     const prepared = await launches.prepare(desiredServer, file, binary)
-    const problem = await launches.startProblem(prepared, binary.path)
-    if (problem === undefined) return { prepared, executable: binary.path }
-    this.#failed(role, digest, problem)
-    return undefined
+    return (await launches.startProblem(prepared, binary.path)) ?? { prepared, executable: binary.path }
   }
 
   async #needOf(prepared: PreparedServer) {
@@ -261,21 +227,11 @@ export class ServerStarts {
     return admission.need(key, of, () => launches.sizeUp(prepared, of))
   }
 
-  #failed(role: 'current' | 'successor', digest: string, startFailure: StartFailure): void {
-    const { key, servers, narrator } = this.#options
-    if (role === 'current') this.#current = { digest, startFailure }
-    else this.#successor = { digest, startFailure }
+  /** A start that failed before there was a process. */
+  #countFailure(): Failure {
+    const { key, servers } = this.#options
     this.#restart = 'none'
-    servers.countFailure(key)
-    narrator.startFailed(key, role, startFailure.message)
-  }
-
-  #whenStopped(stopped: Promise<unknown>): void {
-    const { key, log, enqueue } = this.#options
-    stopped.catch((error: unknown) => {
-      log.error('server not stopped', { key, error })
-      enqueue()
-    })
+    return servers.countFailure(key)
   }
 }
 
@@ -304,8 +260,6 @@ async function stampOf(file: string | undefined): Promise<string> {
     return `${file} ${error instanceof Error && 'code' in error ? String(error.code) : String(error)}`
   }
 }
-
-const startOf = (digest: string | undefined): Start | undefined => (digest === undefined ? undefined : { digest })
 
 /** The store may have been cleared since the model was fetched; why it cannot be read is for the next fetch to say. */
 const isThere = (file: string): Promise<boolean> =>

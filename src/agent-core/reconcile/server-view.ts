@@ -55,11 +55,9 @@ const troubles: Readonly<Record<Trouble, string>> = {
   failing: 'The server answers its health check with an error; if this continues, the agent restarts it.',
 }
 
-/** The sentence about requests in flight, which changes all the time; undefined where no server drains. */
-export function drainFigures(states: readonly (ServerState | undefined)[]): string | undefined {
-  const draining = states.find((state) => state?.kind === 'stopping' && state.drain !== undefined)
-  return draining?.kind === 'stopping' ? stoppingMessage(draining) : undefined
-}
+/** The sentence about requests in flight, which changes all the time; undefined where the server does not drain. */
+export const drainFigures = (state: ServerState | undefined): string | undefined =>
+  state?.kind === 'stopping' && state.drain !== undefined ? stoppingMessage(state) : undefined
 
 /** True as long as it is shown: the time is the most it takes from when the number was seen. */
 function stoppingMessage({ drain, since, hangs }: Stopping): string {

@@ -28,8 +28,6 @@ export interface ServiceReport {
   readonly runtimeFrom?: string
   /** What the server that is wanted drafts with. */
   readonly draft?: Draft | undefined
-  /** The replaced server, until it is gone. */
-  readonly retiring: ServerState | undefined
   /** Exit of the last server that ended without being asked to. */
   readonly lastFailure: Exited | undefined
   /** Failures in a row. */
@@ -70,7 +68,6 @@ export function serviceReport(
     server: servers.get(key),
     ...runtimeShown(servers.runningRuntimeOf(key), known.observed.desired),
     draft: known.observed.desired.kind === 'serve' ? known.observed.desired.draft : undefined,
-    retiring: servers.retiring(key),
     lastFailure: servers.lastFailure(key),
     failures: servers.backOff(key)?.failures ?? 0,
     service,

@@ -13,12 +13,11 @@ import {
   type StatusWriter,
 } from '../kube/status-writer.ts'
 import type { PressureLevel } from '../memory/watchdog.ts'
-import { isCrashLoop, isHeld, isUnsettled } from './plan/facts.ts'
+import { isCrashLoop, isHeld, isRunning } from './plan/facts.ts'
 import type { Observation, Plan, StartObstacle } from './plan/observation.ts'
 import { runtimeShown } from './desired.ts'
 import type { UnloadReason } from './unload-reasons.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
-import type { ServerRole } from '../servers/server-state.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
 import type { ServiceReason, ServiceState } from '../../contract/service.ts'
@@ -91,7 +90,7 @@ type Due = 'nothing' | 'removal' | 'report'
 
 export function reportDue(inputs: ReportInputs): Due {
   const { plan, observed, service } = inputs
-  if (isUnsettled(observed) || !isOursToTell(inputs)) return 'nothing'
+  if (!isOursToTell(inputs)) return 'nothing'
   if (observed.desired.kind === 'notOurs') {
     // Written while it was for a Mac, or while its Model was missing: no other writer would ever correct it.
     return plan.forget && hasCondition(service) ? 'removal' : 'nothing'
@@ -236,14 +235,12 @@ function pressureCondition({ observed, service, pressure, unloadReason }: Report
   const type = memoryPressureCondition
   if (unloadReason?.kind === 'evicted')
     return [{ type, status: 'True', reason: 'Evicted', message: unloadReason.message }]
-  const runs = [observed.server, observed.successor].some(({ kind }) => runningKinds.has(kind))
+  const runs = isRunning(observed.server)
   const before = service.status.conditions.some((one) => one.type === type)
   if (!runs || pressure === undefined || (pressure === 'normal' && !before)) return []
   const reason = `${pressure.charAt(0).toUpperCase()}${pressure.slice(1)}`
   return [{ type, status: pressure === 'normal' ? 'False' : 'True', reason, message: pressureSentences[pressure] }]
 }
-
-const runningKinds: ReadonlySet<string> = new Set(['starting', 'ready', 'unready'])
 
 /** Said once: where it says something else after that there is a controller, and the two would answer each other for ever. */
 async function reportStopped(
@@ -274,7 +271,8 @@ export interface ReportedState extends ReportedStatus {
   answered: readonly number[]
   /** The server of the latest Ready Event. */
   publishedLife: number | undefined
-  readonly stopReasons: Partial<Record<ServerRole, string | undefined>>
+  /** Why its server was asked to stop, until that has ended. */
+  stopReason: string | undefined
   /** The Event of the current failures in a row. */
   crashes: EventSeries | undefined
   /** Message of the refusal that was reported. */
@@ -299,8 +297,8 @@ export class ReportedStates {
       known.uid ??= uid
       return known
     }
-    const { state, reason, started = [], answered = [], stopReasons = {} } = known ?? {}
-    const reported = { ...nothingReported(uid), state, reason, started, answered, stopReasons }
+    const { state, reason, started = [], answered = [], stopReason } = known ?? {}
+    const reported = { ...nothingReported(uid), state, reason, started, answered, stopReason }
     this.#reported.set(key, reported)
     return reported
   }
@@ -318,7 +316,7 @@ export class ReportedStates {
   }
 }
 
-/** A crash and the start after it are known by their lives; a service has two servers at most. */
+/** A crash and the start after it are known by their lives. */
 export const livesKept = 2
 
 const nothingReported = (uid: string | undefined): ReportedState => ({
@@ -328,7 +326,7 @@ const nothingReported = (uid: string | undefined): ReportedState => ({
   started: [],
   answered: [],
   publishedLife: undefined,
-  stopReasons: {},
+  stopReason: undefined,
   crashes: undefined,
   refusal: undefined,
   obstacle: undefined,

@@ -6,20 +6,12 @@ import { messageOf } from '../util/message-of.ts'
 import { digestVariable, type GeneralRules, servedOf } from './launch.ts'
 import { daemonRuntimes } from './daemon.ts'
 import { everyAddress, hostInText } from './listening.ts'
-import {
-  digestOf,
-  runOfEntry,
-  withRole,
-  type HostSession,
-  type Ledger,
-  type LedgerContent,
-  type LedgerEntry,
-} from './ledger.ts'
+import { digestOf, runOfEntry, type HostSession, type Ledger, type LedgerContent, type LedgerEntry } from './ledger.ts'
 import type { ServerRuntime } from './probe.ts'
 import { ProcessGroup } from './process-group.ts'
 import { keyOfRun, runOfPlace, serverFolders, type ServerFolders } from './run-folder.ts'
 import type { Servers } from './servers.ts'
-import type { AdoptableModel, AdoptableProcess, AdoptableServer } from './service-servers.ts'
+import type { AdoptableModel, AdoptableProcess, AdoptableServer } from './service-server.ts'
 
 export interface AdoptionOptions {
   readonly ledger: Ledger
@@ -178,6 +170,10 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
     const entry = adopt.has(run) ? undefined : rebuilt(run, leader, sight)
     if (entry) adopt.set(run, entry)
   }
+  // A service has one server: what else is found of it is ended.
+  for (const found of Map.groupBy(adopt, ([, { key }]) => key).values()) {
+    for (const [run] of found.toSorted(byLikelihood).slice(1)) adopt.delete(run)
+  }
   const isLeft = (process: ProcessFacts) => {
     const server = adopt.get(placed.get(process.pid) ?? '')
     return server?.process === undefined || !belongsTo(process, server.process, server.port)
@@ -188,20 +184,12 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
     groupId,
     leaderStartTime: sight.processes.find(({ pid }) => pid === groupId)?.startTime,
   }))
-  return { adopt: [...Map.groupBy(adopt.values(), ({ key }) => key).values()].flatMap(withRoles), reap }
+  return { adopt: [...adopt.values()], reap }
 }
 
-/**
- * One server answers for its service; the ledger says which. A server that is alone answers, whatever its role was. Where the roles of two
- * are unknown, they count as a server and its successor, which is promoted or dropped by what it serves.
- */
-function withRoles(servers: readonly AdoptableServer[]): AdoptableServer[] {
-  const inOrder = servers.toSorted((a, b) => likelihood.indexOf(a.role) - likelihood.indexOf(b.role))
-  return inOrder.map((server, place) => withRole(server, place === 0 ? 'current' : (server.role ?? 'successor')))
-}
-
-/** Roles by how likely such a server is the one that answers for its service. */
-const likelihood: readonly LedgerEntry['role'][] = [undefined, 'retiring', 'successor']
+/** What has served comes before what has not, and the latest start before others. */
+const byLikelihood = ([, a]: readonly [string, LedgerEntry], [, b]: readonly [string, LedgerEntry]): number =>
+  Number(b.readySince !== undefined) - Number(a.readySince !== undefined) || b.intendedAt.localeCompare(a.intendedAt)
 
 const isThisBoot = (bootId: string, { host }: Sight): boolean => bootId !== '' && bootId === host.bootId
 

@@ -19,12 +19,7 @@ import { isOver, type Exited, type ServerState } from './server-state.ts'
 import { longestStopMs, Termination, type EndOptions, type EndCause } from './termination.ts'
 
 export type DaemonModelOrigin =
-  | {
-      readonly kind: 'launch'
-      readonly launch: DaemonLaunch
-      /** Folder of the server that serves meanwhile. */
-      readonly beside: RunFolder | undefined
-    }
+  | { readonly kind: 'launch'; readonly launch: DaemonLaunch }
   | {
       readonly kind: 'found'
       readonly port: number
@@ -35,7 +30,6 @@ export type DaemonModelOrigin =
 export interface DaemonModelOptions extends Pick<
   ServerProcessOptions,
   | 'key'
-  | 'role'
   | 'facts'
   | 'output'
   | 'ledger'
@@ -164,9 +158,9 @@ export class DaemonModel implements ServedModel {
     this.#copying.abort()
   }
 
-  async stop({ graceMs, drainMs, quietMs }: StopOptions = {}): Promise<StopReport> {
+  async stop({ graceMs, drainMs }: StopOptions = {}): Promise<StopReport> {
     const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = this.#options.launch
-    const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs, quietMs }
+    const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs }
     this.#end('stopped', times)
     const limit = new AbortController()
     await Promise.race([this.#over.promise, pause(longestStopMs(times.drainMs, times.graceMs), limit.signal)])
@@ -252,9 +246,9 @@ export class DaemonModel implements ServedModel {
     await this.#serve()
   }
 
-  async #launch({ launch, beside }: Extract<DaemonModelOrigin, { kind: 'launch' }>): Promise<void> {
-    const { output, ports, ledger, key, role, now } = this.#options
-    const folder = await output.begin(beside)
+  async #launch({ launch }: Extract<DaemonModelOrigin, { kind: 'launch' }>): Promise<void> {
+    const { output, ports, ledger, key, now } = this.#options
+    const folder = await output.begin()
     this.#folder = folder
     const setting = launch.portFlag
     using reservation = await ports.reserve(launch.port, { key, host: loopback, setting })
@@ -262,7 +256,7 @@ export class DaemonModel implements ServedModel {
     if (this.#isLetGo()) return
     await mkdir(folder.workingDirectory, { recursive: true, mode: 0o700 })
     await this.#introduce()
-    await ledger.intend(folder, launch, { key, port, outputOffset: 0, role: role() })
+    await ledger.intend(folder, launch, { key, port, outputOffset: 0 })
     if (this.#isStopAsked()) {
       await this.#exited({ cause: 'stopped', message: 'The model was stopped.' })
       return

@@ -12,13 +12,10 @@ import { isOfDaemon, type DaemonLaunch, type Launch, type ServerLaunch } from '.
 import { type DaemonRuntimeName, daemonRuntimes } from './daemon.ts'
 import { serverRuntimes } from './probe.ts'
 import { runOf, type RunFolder } from './run-folder.ts'
-import type { ServerRole } from './server-state.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
 
 const ledgerEntry = z.object({
   key: z.string(),
-  /** Absent = `current`. */
-  role: z.enum(['successor', 'retiring']).optional(),
   /** Uid of the InferenceService. */
   uid: z.string(),
   digest: z.string(),
@@ -166,12 +163,11 @@ export class Ledger {
   async intend(
     { name, workingDirectory, logFile }: RunFolder,
     launch: Launch,
-    { key, role, ...where }: { key: string; role: ServerRole; port: number; outputOffset: number },
+    { key, ...where }: { key: string; port: number; outputOffset: number },
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
     const { uid, digest, needBytes, mappedBytes = 0, files: loaded } = launch
     const program = isOfDaemon(launch) ? noProgram(launch) : programOf(launch, where.port)
-    const place = { key, ...(role !== 'current' && { role }) }
     const files = {
       ...program,
       workingDirectory,
@@ -181,7 +177,7 @@ export class Ledger {
       ...(needBytes !== undefined && { needBytes }),
       ...(mappedBytes > 0 && { mappedBytes }),
     }
-    const what = { ...place, uid, digest, ...files, ...memory, ...(loaded && { files: [...loaded] }) }
+    const what = { key, uid, digest, ...files, ...memory, ...(loaded && { files: [...loaded] }) }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
     this.#entries.set(name, entry)
     try {
@@ -233,15 +229,6 @@ export class Ledger {
 
   forget(run: string): void {
     if (this.#entries.delete(run)) this.#inBackground(this.#save())
-  }
-
-  /** What the servers of these runs are to their service from now on. */
-  cast(roles: Readonly<Record<string, ServerRole>>): void {
-    for (const [run, role] of Object.entries(roles)) {
-      const entry = this.#entries.get(run)
-      if (entry) this.#entries.set(run, withRole(entry, role))
-    }
-    this.#inBackground(this.#save())
   }
 
   /**
@@ -320,11 +307,6 @@ const noProgram = ({ runtime, daemon, content: { name, isOurs, cacheBits } }: Da
   executable: runtime,
   sleepsWhenIdle: false,
   daemon: { runtime, ...daemon, model: name, isOurs, ...(cacheBits !== undefined && { cacheBits }) },
-})
-
-export const withRole = <T extends LedgerEntry>(entry: T, role: ServerRole): T => ({
-  ...entry,
-  role: role === 'current' ? undefined : role,
 })
 
 /** The whole file is written at every change of any server. */

@@ -100,14 +100,11 @@ export class ServiceOutput implements ReadableOutput {
     return this.#options.newest()?.logFile ?? this.#folder
   }
 
-  /**
-   * A folder for another run. Of the runs before it one is kept: that of the server that it is started `beside`, or the newest
-   * that wrote something. Throws OutputError.
-   */
-  begin(beside?: RunFolder): Promise<RunFolder> {
+  /** A folder for another run. Of the runs before it the newest that wrote something is kept. Throws OutputError. */
+  begin(): Promise<RunFolder> {
     return this.#turns.add(async () => {
       try {
-        return await this.#begin(beside)
+        return await this.#begin()
       } catch (error) {
         throw notWritable(this.#folder, error)
       }
@@ -157,10 +154,10 @@ export class ServiceOutput implements ReadableOutput {
     })
   }
 
-  async #begin(beside: RunFolder | undefined): Promise<RunFolder> {
+  async #begin(): Promise<RunFolder> {
     const { key, folders, limits, now } = this.#options
     const kept = await this.#list()
-    const previous = beside ? kept.find(({ name }) => name === beside.name) : await lastWritten(kept)
+    const previous = await lastWritten(kept)
     if (previous) await this.run(previous).bound()
     const gone = await Promise.all(kept.map(async (run) => run !== previous && (await this.#remove(run))))
     const left = kept.filter((_, index) => gone[index] !== true)

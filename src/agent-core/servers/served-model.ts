@@ -46,7 +46,7 @@ export const daemonMemoryOf = (
   weightsAs: weights === undefined ? undefined : `${host}:${port} ${weights}`,
 })
 
-export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs' | 'quietMs'>
+export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs'>
 
 export type StopReport = { readonly stopped: true } | { readonly stopped: false; readonly message: string }
 

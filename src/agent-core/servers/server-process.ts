@@ -15,13 +15,11 @@ import type { ServerRuntime } from './probe.ts'
 import type { RunFolder } from './run-folder.ts'
 import type { RunningModel, ServedModel, ServerFacts, StopOptions, StopReport } from './served-model.ts'
 import { ServerRun, type RunContext, type RunEnd } from './server-run.ts'
-import { isOver, type Exited, type Failure, type ServerRole, type ServerState } from './server-state.ts'
+import { isOver, type Exited, type Failure, type ServerState } from './server-state.ts'
 import { longestStopMs } from './termination.ts'
 
 export interface ServerProcessOptions extends RunContext {
   readonly key: string
-  /** The role at the time of each ledger entry. */
-  readonly role: () => ServerRole
   readonly facts: ServerFacts
   readonly output: ServiceOutput
   readonly origin: ServerOrigin
@@ -31,12 +29,7 @@ export interface ServerProcessOptions extends RunContext {
 }
 
 export type ServerOrigin =
-  | {
-      readonly kind: 'launch'
-      readonly launch: ServerLaunch
-      /** Folder of the server that runs meanwhile. */
-      readonly beside: RunFolder | undefined
-    }
+  | { readonly kind: 'launch'; readonly launch: ServerLaunch }
   | { readonly kind: 'found'; readonly server: FoundServer; readonly folder: RunFolder }
 
 /** A server that an earlier agent started, which is provably the same. */
@@ -123,9 +116,9 @@ export class ServerProcess implements ServedModel {
    * Requests in flight may finish, then SIGTERM to the whole group, SIGKILL after the grace, and a look that nothing is left. Calls join;
    * shorter times count at once.
    */
-  async stop({ graceMs, drainMs, quietMs }: StopOptions = {}): Promise<StopReport> {
+  async stop({ graceMs, drainMs }: StopOptions = {}): Promise<StopReport> {
     const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = this.#options.launch
-    const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs, quietMs }
+    const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs }
     this.#askToStop(times)
     const limit = Promise.withResolvers<undefined>()
     const timer = setTimeout(() => limit.resolve(undefined), longestStopMs(times.drainMs, times.graceMs))
@@ -181,11 +174,11 @@ export class ServerProcess implements ServedModel {
   }
 
   /** On one port after the other, until one is not taken. Undefined where the server was let go. */
-  async #launch({ launch, beside }: Extract<ServerOrigin, { kind: 'launch' }>): Promise<Exited | undefined> {
+  async #launch({ launch }: Extract<ServerOrigin, { kind: 'launch' }>): Promise<Exited | undefined> {
     const { output, ports, log, now, key } = this.#options
     const { host } = this.facts
     const avoid = new Set<number>()
-    const folder = await output.begin(beside)
+    const folder = await output.begin()
     this.#folder = folder
     for (let attempt = 1; ; attempt++) {
       const setting = launch.portFlag
@@ -205,12 +198,12 @@ export class ServerProcess implements ServedModel {
 
   /** Undefined where it was stopped before there was a process. */
   async #spawn(launch: ServerLaunch, folder: RunFolder, port: number): Promise<ServerRun | undefined> {
-    const { now, ledger, key, role } = this.#options
+    const { now, ledger, key } = this.#options
     const output = this.#options.output.run(folder)
     const outputOffset = (await output.extent())?.to ?? 0
     await using file = await output.open()
     if (this.#stopAsked()) return undefined
-    await ledger.intend(folder, launch, { key, port, outputOffset, role: role() })
+    await ledger.intend(folder, launch, { key, port, outputOffset })
     if (this.#stopAsked()) return undefined
     const process = await spawnServer(launch, { port, output: file.fd, workingDirectory: folder.workingDirectory })
     const { host } = this.facts

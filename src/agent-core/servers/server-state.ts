@@ -1,6 +1,3 @@
-/** What a server is to its service: it answers for it, is to take over, or finishes its last requests after another took over. */
-export type ServerRole = 'current' | 'successor' | 'retiring'
-
 /** How a process came to its end. */
 export interface Exit {
   readonly code: number | null

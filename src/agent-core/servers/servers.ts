@@ -26,8 +26,8 @@ import {
   type StopOptions,
   type StopReport,
 } from './served-model.ts'
-import type { Exited, Failure, ServerRole, ServerState } from './server-state.ts'
-import { ServiceServers, type AdoptableServer, type CountedServer } from './service-servers.ts'
+import type { Exited, Failure, ServerState } from './server-state.ts'
+import { ServiceServer, type AdoptableServer, type CountedServer } from './service-server.ts'
 
 export interface ServersOptions {
   readonly platform: Pick<
@@ -54,17 +54,13 @@ export interface ServersOptions {
   readonly outputLimits?: OutputLimits
 }
 
-/** `role`: of the server whose state it is, as of now. */
-export type ServerListener = (key: string, state: ServerState, role: ServerRole) => void
+export type ServerListener = (key: string, state: ServerState) => void
 
-/**
- * The servers of this agent, by the key of their InferenceService: one of each, and for the moment in which one takes over from
- * another, two. Restarts nothing by itself: `retryAt` says when it may be tried again.
- */
+/** The servers of this agent, one by each key of an InferenceService. Restarts nothing by itself: `retryAt` says when it may be tried again. */
 export class Servers implements AsyncDisposable {
   readonly #options: Required<ServersOptions>
   readonly #ports: Ports
-  readonly #services = new Map<string, ServiceServers>()
+  readonly #services = new Map<string, ServiceServer>()
   readonly #outputs = new Map<string, ServiceOutput>()
   readonly #listeners = new Set<ServerListener>()
   readonly #exits: ExitWatch
@@ -95,24 +91,6 @@ export class Servers implements AsyncDisposable {
     this.#service(key).start(launch)
   }
 
-  /**
-   * Another server for a key whose present one serves on: told by `successor`, until it takes over by `promote`. Throws where there is no
-   * present one, or more than that.
-   */
-  startBeside(key: string, launch: Launch): void {
-    this.#service(key).startBeside(launch)
-  }
-
-  /** The successor answers for its service from now on; the one before finishes its requests and stops. Throws where there is none. */
-  promote(key: string): void {
-    this.#service(key).promote()
-  }
-
-  /** Stops the successor, and forgets that there was one. Also right where there is none. */
-  async dropSuccessor(key: string): Promise<StopReport> {
-    return (await this.#services.get(key)?.dropSuccessor()) ?? { stopped: true }
-  }
-
   /** Takes over the care for a server that an earlier agent started: from here on it is like one that was started here. */
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
     this.#service(entry.key).adopt(entry, rules)
@@ -122,25 +100,25 @@ export class Servers implements AsyncDisposable {
   async letGo(): Promise<void> {
     this.#listeners.clear()
     this.#exits[Symbol.dispose]()
-    for (const service of this.#services.values()) service.letGo()
+    for (const { server } of this.#services.values()) server?.letGo()
     await this.#options.ledger.close()
   }
 
-  /** All servers of the key. Resolves when nothing of them is left, or with what is. Also right where there is no server. */
+  /** Resolves when nothing of the server is left, or with what is. Also right where there is none. */
   async stop(key: string, options: StopOptions = {}): Promise<StopReport> {
     const wanted = this.#areDrainsCut ? { ...options, drainMs: 0 } : options
-    return (await this.#services.get(key)?.stop(wanted)) ?? { stopped: true }
+    return (await this.#of(key)?.stop(wanted)) ?? { stopped: true }
   }
 
   /** Requests in flight are waited for no longer; false where nothing waits for them. */
   skipDrain(key: string): boolean {
-    return this.#services.get(key)?.skipDrain() ?? false
+    return this.#of(key)?.skipDrain() ?? false
   }
 
   /** No stop waits for requests in flight, also none that is asked for later. */
   cutDrains(): void {
     this.#areDrainsCut = true
-    for (const service of this.#services.values()) service.skipDrain()
+    for (const { server } of this.#services.values()) server?.skipDrain()
   }
 
   /** Stops all servers at the same time. */
@@ -153,39 +131,29 @@ export class Servers implements AsyncDisposable {
     return this.#of(key)?.state
   }
 
-  /** The server that was started beside the present one; kept when that failed, until it is dropped or another is started. */
-  successor(key: string): ServerState | undefined {
-    return this.#of(key, 'successor')?.state
-  }
-
-  /** The server whose place was taken, until nothing of it is left. */
-  retiring(key: string): ServerState | undefined {
-    return this.#of(key, 'retiring')?.state
-  }
-
   /** What the last server of this key serves. */
-  digestOf(key: string, role: ServerRole = 'current'): string | undefined {
-    return this.#of(key, role)?.facts.digest
+  digestOf(key: string): string | undefined {
+    return this.#of(key)?.facts.digest
   }
 
   /** The address that it listens at. */
-  hostOf(key: string, role: ServerRole = 'current'): string | undefined {
-    return this.#of(key, role)?.facts.host
+  hostOf(key: string): string | undefined {
+    return this.#of(key)?.facts.host
   }
 
   /** Where requests reach a daemon's model, and as what; undefined for a process. */
-  engineOf(key: string, role: ServerRole = 'current'): DaemonEngine | undefined {
-    return this.#of(key, role)?.facts.engine
+  engineOf(key: string): DaemonEngine | undefined {
+    return this.#of(key)?.facts.engine
   }
 
   /** The API key that the daemon asks requests for; it goes to the gateway and nowhere else. */
-  apiKeyOf(key: string, role: ServerRole = 'current'): string | undefined {
-    return this.#of(key, role)?.run?.apiKey
+  apiKeyOf(key: string): string | undefined {
+    return this.#of(key)?.run?.apiKey
   }
 
   /** What it has in a daemon's memory; undefined for a process. */
-  daemonMemoryOf(key: string, role: ServerRole): DaemonMemory | undefined {
-    const { engine, files } = this.#of(key, role)?.facts ?? {}
+  daemonMemoryOf(key: string): DaemonMemory | undefined {
+    const { engine, files } = this.#of(key)?.facts ?? {}
     return engine && daemonMemoryOf(engine, files)
   }
 
@@ -195,23 +163,23 @@ export class Servers implements AsyncDisposable {
   }
 
   /** What the daemon says that its model holds, in bytes; undefined for a process. */
-  toldBytesOf(key: string, role: ServerRole): number | undefined {
-    return this.#of(key, role)?.run?.toldBytes
+  toldBytesOf(key: string): number | undefined {
+    return this.#of(key)?.run?.toldBytes
   }
 
   /** The estimate of its memory, in bytes; undefined where there is none. */
-  needOf(key: string, role: ServerRole = 'current'): number | undefined {
-    return this.#of(key, role)?.facts.needBytes
+  needOf(key: string): number | undefined {
+    return this.#of(key)?.facts.needBytes
   }
 
   /** The part of it that is mapped from files. */
-  mappedBytesOf(key: string, role: ServerRole): number {
-    return this.#of(key, role)?.facts.mappedBytes ?? 0
+  mappedBytesOf(key: string): number {
+    return this.#of(key)?.facts.mappedBytes ?? 0
   }
 
   /** All that run and have been ready, with how to ask what they do. */
   counted(): CountedServer[] {
-    return [...this.#services.values()].flatMap((service) => service.counted())
+    return [...this.#services.values()].flatMap(({ counted }) => counted ?? [])
   }
 
   /**
@@ -224,12 +192,9 @@ export class Servers implements AsyncDisposable {
 
   /** What each server that runs may load again; `files` undefined where an earlier agent started it and did not note that. */
   filesInUse(): { readonly service: string; readonly files: readonly string[] | undefined }[] {
-    return [...this.#services].flatMap(([service, { files }]) => files.map((of) => ({ service, files: of })))
-  }
-
-  /** How many servers run, beside each other or alone. */
-  get running(): number {
-    return [...this.#services.values()].reduce((sum, { running }) => sum + running, 0)
+    return [...this.#services].flatMap(([service, { isRunning, server }]) =>
+      isRunning ? [{ service, files: server?.facts.files }] : [],
+    )
   }
 
   /** What the servers of the key write and wrote, whether one runs or not. */
@@ -238,8 +203,8 @@ export class Servers implements AsyncDisposable {
   }
 
   /** Which runtime the server is of. */
-  runtimeOf(key: string, role: ServerRole = 'current'): ServerRuntime {
-    return this.#of(key, role)?.runtime ?? 'llama-server'
+  runtimeOf(key: string): ServerRuntime {
+    return this.#of(key)?.runtime ?? 'llama-server'
   }
 
   /** Undefined where no process of it runs, also after a crash. */
@@ -317,11 +282,11 @@ export class Servers implements AsyncDisposable {
     this.#exits[Symbol.dispose]()
   }
 
-  #service(key: string): ServiceServers {
+  #service(key: string): ServiceServer {
     const known = this.#services.get(key)
     if (known) return known
     const { stateDir, onProbe } = this.#options
-    const service = new ServiceServers({
+    const service = new ServiceServer({
       ...this.#options,
       key,
       output: this.#outputOf(key),
@@ -329,18 +294,18 @@ export class Servers implements AsyncDisposable {
       folders: serverFolders(stateDir),
       exits: this.#exits,
       enginesBut: (but) =>
-        [...this.#services.values()].flatMap(({ held }) =>
-          held.flatMap((one) => (one === but || !one.facts.engine ? [] : [one.facts.engine])),
+        [...this.#services.values()].flatMap(({ isRunning, server }) =>
+          isRunning && server !== but && server?.needsEngine === true ? (server.facts.engine ?? []) : [],
         ),
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
-      onState: (state, role) => this.#tell(key, state, role),
+      onState: (state) => this.#tell(key, state),
     })
     this.#services.set(key, service)
     return service
   }
 
-  #of(key: string, role: ServerRole = 'current'): ServedModel | undefined {
-    return this.#services.get(key)?.of(role)
+  #of(key: string): ServedModel | undefined {
+    return this.#services.get(key)?.server
   }
 
   /** A server of that key that is started meanwhile waits for this, as its output is the same object. */
@@ -353,7 +318,7 @@ export class Servers implements AsyncDisposable {
     const known = this.#outputs.get(key)
     if (known) return known
     const { stateDir, outputLimits, log, now } = this.#options
-    const newest = () => this.#services.get(key)?.newestRun
+    const newest = () => this.#of(key)?.folder
     const output = new ServiceOutput({
       ...{ key, log, now, newest },
       folders: serverFolders(stateDir),
@@ -363,10 +328,10 @@ export class Servers implements AsyncDisposable {
     return output
   }
 
-  #tell(key: string, state: ServerState, role: ServerRole): void {
+  #tell(key: string, state: ServerState): void {
     for (const listener of this.#listeners) {
       try {
-        listener(key, state, role)
+        listener(key, state)
       } catch (error) {
         this.#options.log.error('a listener for servers failed', { service: key, error })
       }

@@ -13,8 +13,6 @@ export interface EndOptions {
   readonly graceMs?: number | undefined
   /** How long requests in flight may take to finish; 0 = they are cut. */
   readonly drainMs?: number | undefined
-  /** How long no request may have come before it ends; absent = a moment. */
-  readonly quietMs?: number | undefined
   readonly holders?: readonly PortHolder[]
   readonly hang?: Hang
 }
@@ -143,10 +141,9 @@ export class Termination {
    * requests: an idle one that a client keeps then holds the wait to its end. Resolves with the requests still in flight; never rejects.
    */
   async #untilQuiet(): Promise<number> {
-    const { quietMs = quietSettleMs } = this.#options
     const { signal } = this.#drained
     let before: Look = { requests: 0, work: undefined }
-    let settleMs = quietMs
+    let settleMs = quietSettleMs
     let idleSince: number | undefined
     let sleeps = 0
     let isSeen = true
@@ -160,7 +157,7 @@ export class Termination {
       else {
         if (look.requests !== before.requests) this.#tell(look.requests)
         if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
-          settleMs = Math.max(quietMs, busySettleMs)
+          settleMs = busySettleMs
           idleSince = undefined
         }
         if (look.requests === 0) idleSince ??= now

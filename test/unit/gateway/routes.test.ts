@@ -21,7 +21,7 @@ function routes(states: Record<string, ServerState>, argv?: readonly string[], m
   const all = new Map(Object.entries(states))
   const none = (): undefined => undefined
   const servers = {
-    ...{ state: () => all, get: (key: string) => all.get(key), successor: none, retiring: none },
+    ...{ state: () => all, get: (key: string) => all.get(key) },
     ...{ hostOf: () => '0.0.0.0', commandOf: () => argv, runtimeOf: () => 'llama-server' as const },
     ...{ engineOf: none, apiKeyOf: none },
   }
@@ -135,59 +135,44 @@ describe('the gateway is told', () => {
 describe('where no other machine reaches an engine, the gateway is to listen', () => {
   const access = { servicePorts: [8080], key: 'none' as const }
   const behind = { published: () => ({ address: '10.0.0.1', access }) }
-  const servers = (hosts: Record<string, string>, states: Record<string, ServerState>): RoutesOptions['servers'] => ({
-    state: () => new Map(states['current'] ? [['ns/a', states['current']]] : []),
-    ...{ get: () => states['current'], successor: () => states['successor'], retiring: () => states['retiring'] },
-    ...{ hostOf: (_key: string, role?: string) => hosts[role ?? 'current'], commandOf: () => undefined },
-    runtimeOf: (_key: string, role?: string) => (role === 'successor' ? 'mlx-lm' : 'llama-server'),
-    ...{ engineOf: () => undefined, apiKeyOf: () => undefined },
+  const servers = (host: string, state: ServerState): RoutesOptions['servers'] => ({
+    ...{ state: () => new Map([['ns/a', state]]), get: () => state, hostOf: () => host, commandOf: () => undefined },
+    ...{ runtimeOf: () => 'mlx-lm', engineOf: () => undefined, apiKeyOf: () => undefined },
   })
-  const loopback = { current: '127.0.0.1', successor: '127.0.0.1', retiring: '127.0.0.1' }
 
-  test('at the port of each of a service, also before it serves and while it finishes', () => {
-    const successor: ServerState = { kind: 'loading', since: 0, pid: 2, port: 4_001 }
-    const retiring: ServerState = { kind: 'stopping', since: 0, cause: 'stopped', pid: 3, port: 4_002 }
-    const all = new Routes({ servers: servers(loopback, { current: ready, successor, retiring }), ...behind })
-    expect(all.now([])[0]).toMatchObject({
-      port: 4_000,
-      published: {
-        address: '10.0.0.1',
-        engines: [
-          { port: 4_000, runtime: 'llama-server' },
-          { port: 4_001, runtime: 'mlx-lm' },
-          { port: 4_002, runtime: 'llama-server' },
-        ],
-        access,
-      },
+  test.each<[string, ServerState, served: number | undefined]>([
+    ['while it serves', ready, 4_000],
+    ['before it serves', { kind: 'loading', since: 0, pid: 2, port: 4_000 }, undefined],
+    ['while it finishes', { kind: 'stopping', since: 0, cause: 'stopped', pid: 3, port: 4_000 }, undefined],
+  ])('at its port, %s', (_what, state, served) => {
+    const [route] = new Routes({ servers: servers('127.0.0.1', state), ...behind }).now([waiting('ns/a', 'It loads.')])
+    expect(route?.port).toBe(served)
+    expect(route?.published).toEqual({
+      address: '10.0.0.1',
+      engines: [{ port: 4_000, runtime: 'mlx-lm' }],
+      access,
     })
-    const loading = new Routes({ servers: servers(loopback, { current: successor }), ...behind })
-    const [route] = loading.now([waiting('ns/a', 'It loads.')])
-    expect([route?.port, route?.published?.engines.map(({ port }) => port)]).toEqual([undefined, [4_001]])
   })
 
-  test('a daemon asks for a key, which goes with each of its engines and with no other', () => {
+  test('a daemon asks for a key, which goes with its engine', () => {
     const daemon = { host: '127.0.0.1', port: 8_000, model: 'apples', isOurs: false }
-    const retiring: ServerState = { kind: 'stopping', since: 0, cause: 'stopped', pid: 3, port: 4_002 }
     const [route] = new Routes({
       servers: {
-        ...servers(loopback, { current: { ...ready, load: 1 }, retiring }),
-        engineOf: (_key, role) => (role === 'retiring' ? undefined : daemon),
-        apiKeyOf: (_key, role) => (role === 'retiring' ? undefined : 'secret'),
+        ...servers('127.0.0.1', { ...ready, load: 1 }),
+        engineOf: () => daemon,
+        apiKeyOf: () => 'secret',
       },
       ...behind,
     }).now([])
     expect(route).toMatchObject({ port: 8_000, engineKey: 'secret', names: ['apples'] })
     expect(route?.published?.engines).toEqual([
-      { port: 4_000, runtime: 'llama-server', at: 8_000, model: 'apples', engineKey: 'secret' },
-      { port: 4_002, runtime: 'llama-server' },
+      { port: 4_000, runtime: 'mlx-lm', at: 8_000, model: 'apples', engineKey: 'secret' },
     ])
     expect(toGateway.parse({ type: 'changes', routes: [route], gone: [] })).toMatchObject({ routes: [route] })
   })
 
   test('and nowhere else', () => {
-    const hosts = { current: '10.0.0.1', retiring: '127.0.0.1' }
-    const states = { current: ready, retiring: crashed }
-    const [route] = new Routes({ servers: servers(hosts, states), ...behind }).now([])
+    const [route] = new Routes({ servers: servers('10.0.0.1', ready), ...behind }).now([])
     expect(route).toMatchObject({ port: 4_000, host: '10.0.0.1' })
     expect(route?.published).toBeUndefined()
     expect(routes({ 'ns/a': ready }, undefined, behind).now([])[0]?.published).toBeUndefined()
@@ -251,16 +236,12 @@ describe('of how relays reach a service the gateway is told', () => {
 describe('requests that no process ends are to be cut by the gateway', () => {
   const stopping = (more: Partial<ServerState> = {}) =>
     ({ kind: 'stopping', since: 0, cause: 'stopped', load: 1, port: 4_001, ...more }) as ServerState
-  const cutOf = (states: Record<string, ServerState>, models: Record<string, string>) => {
+  const cutOf = (state: ServerState, model: string | undefined) => {
     const servers: RoutesOptions['servers'] = {
-      state: () => new Map(states['current'] ? [['ns/a', states['current']]] : []),
-      ...{ get: () => states['current'], successor: () => states['successor'], retiring: () => states['retiring'] },
+      ...{ state: () => new Map([['ns/a', state]]), get: () => state },
       ...{ hostOf: () => '127.0.0.1', commandOf: () => undefined, runtimeOf: () => 'ollama' as const },
       apiKeyOf: () => undefined,
-      engineOf: (_key: string, role?: string) => {
-        const model = models[role ?? 'current']
-        return model === undefined ? undefined : { host: '127.0.0.1', port: 7, model, isOurs: true }
-      },
+      engineOf: () => (model === undefined ? undefined : { host: '127.0.0.1', port: 7, model, isOurs: true }),
     }
     const all = new Routes({ servers, published: () => undefined })
     const [route] = all.now([])
@@ -268,29 +249,12 @@ describe('requests that no process ends are to be cut by the gateway', () => {
     return route?.cut
   }
 
-  test.each<[string, Record<string, ServerState>, Record<string, string>, string[] | undefined]>([
-    [
-      'of a model that is stopped without further waiting',
-      { current: stopping({ isCut: true }) },
-      { current: 'a' },
-      ['a'],
-    ],
-    ['not while they may finish', { current: stopping() }, { current: 'a' }, undefined],
-    [
-      'of the model that another one replaced',
-      { current: ready, retiring: stopping({ isCut: true }) },
-      { current: 'b', retiring: 'a' },
-      ['a'],
-    ],
-    [
-      'not where the same model took its place',
-      { current: ready, retiring: stopping({ isCut: true }) },
-      { current: 'a', retiring: 'a' },
-      undefined,
-    ],
-    ['not of a process', { current: stopping({ isCut: true }) }, {}, undefined],
-  ])('%s', (_what, states, models, cut) => {
-    expect(cutOf(states, models)).toEqual(cut)
+  test.each<[string, ServerState, model: string | undefined, cut: string[] | undefined]>([
+    ['of a model that is stopped without further waiting', stopping({ isCut: true }), 'a', ['a']],
+    ['not while they may finish', stopping(), 'a', undefined],
+    ['not of a process', stopping({ isCut: true }), undefined, undefined],
+  ])('%s', (_what, state, model, cut) => {
+    expect(cutOf(state, model)).toEqual(cut)
   })
 })
 

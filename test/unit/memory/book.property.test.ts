@@ -8,7 +8,6 @@ const pressures = ['normal', 'warning', 'critical'] as const
 
 const key = fc.constantFrom(...keys)
 const bytes = fc.nat(40)
-const role = fc.constantFrom('current', 'beside')
 
 const step = fc.oneof(
   {
@@ -24,14 +23,11 @@ const step = fc.oneof(
   { weight: 3, arbitrary: fc.record({ do: fc.constant('retry'), at: fc.nat(9) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('delete'), key }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('fail'), key }) },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant('ready'), key, role }) },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant('load'), key, role, bytes }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('measure'), key, role }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('ready'), key }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('load'), key, bytes }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('measure'), key }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('outgrow'), key, bytes }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('adopt'), key, bytes }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('swap'), key, needBytes: fc.integer({ min: 1, max: 50 }) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('swapped'), key }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('swapFailed'), key }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('others'), bytes: fc.nat(60) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('budget'), bytes: fc.nat(100) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('pressure'), pressure: fc.constantFrom(...pressures) }) },
@@ -169,40 +165,16 @@ class World {
         this.servers.set(one.key, { need: one.bytes, holds: one.bytes, measured: 0, ready: true, seen: one.bytes })
         this.book.adopt({ key: one.key, needBytes: one.bytes, priority: 'normal' })
         return
-      case 'swap': {
-        const request = this.wanted.get(one.key)
-        if (request === undefined) return
-        const { ownBudgetBytes: _own, ...rest } = request
-        const asked = { ...rest, needBytes: one.needBytes }
-        const couldFit = this.servers.has(one.key) && !this.servers.has(`${one.key} beside`) && this.fits(asked)
-        const verdict = this.book.admitBeside(asked)
-        if (!verdict.allowed) return
-        expect(couldFit, 'swapped only where both fit').toBe(true)
-        this.servers.set(`${one.key} beside`, { need: one.needBytes, holds: 0, measured: 0, ready: false, seen: 0 })
-        return
-      }
-      case 'swapped': {
-        const beside = this.servers.get(`${one.key} beside`)
-        if (beside === undefined) return
-        this.#gone(one.key)
-        this.servers.set(one.key, beside)
-        this.book.promoteBeside(one.key)
-        return
-      }
-      case 'swapFailed':
-        this.servers.delete(`${one.key} beside`)
-        this.book.releaseBeside(one.key)
-        return
       case 'ready': {
-        const server = this.#server(one)
+        const server = this.servers.get(one.key)
         if (server === undefined) return
         server.ready = true
         server.holds = Math.max(server.holds, server.need)
-        this.book.ready(one.key, one.role)
+        this.book.ready(one.key)
         return
       }
       case 'load': {
-        const server = this.#server(one)
+        const server = this.servers.get(one.key)
         if (server !== undefined) server.holds = Math.max(server.holds, Math.min(server.need, one.bytes))
         return
       }
@@ -212,10 +184,10 @@ class World {
         return
       }
       case 'measure': {
-        const server = this.#server(one)
+        const server = this.servers.get(one.key)
         if (server === undefined) return
         server.measured = server.holds
-        this.book.measured(one.key, server.measured, one.role)
+        this.book.measured(one.key, server.measured)
         return
       }
       case 'others':
@@ -238,13 +210,8 @@ class World {
     return this.others + this.#sum(({ holds }) => holds)
   }
 
-  #server({ key: one, role: which }: { key: string; role: string }): Server | undefined {
-    return this.servers.get(which === 'beside' ? `${one} beside` : one)
-  }
-
   #gone(one: string): void {
     this.servers.delete(one)
-    this.servers.delete(`${one} beside`)
   }
 
   #sum(of: (server: Server) => number): number {

@@ -86,13 +86,13 @@ describe('admission', () => {
     })
   })
 
-  test('counts a server found loading as one that still takes what it needs, and both of a swap', () => {
+  test('counts a server found loading as one that still takes what it needs', () => {
     const { book } = bookWith({ budget: 100, available: 30 })
-    book.adopt({ ...request('ns/a', 10), role: 'current', phase: 'running' })
-    book.adopt({ ...request('ns/a', 20), role: 'beside', phase: 'starting' })
+    book.adopt({ ...request('ns/a', 10), phase: 'running' })
+    book.adopt({ ...request('ns/c', 20), phase: 'starting' })
     expect(book.state()).toMatchObject({ committedBytes: 30 * gb, promisedBytes: 20 * gb })
     expect(book.admit(request('ns/b', 11))).toMatchObject({ shortage: { available: gb } })
-    book.measured('ns/a', 15 * gb, 'beside')
+    book.measured('ns/c', 15 * gb)
     book.observe({ availableBytes: 16 * gb })
     expect(book.state().promisedBytes).toBe(5 * gb)
   })
@@ -257,7 +257,6 @@ describe('memory that several services share', () => {
       message:
         'Needs 30.0 GB, ns/a, ns/b have the same weights in that daemon with different settings, and the daemon holds them only once: give all the same contextSize, or choose llama-server (1st waiting)',
     })
-    expect(book.canRunBeside(request('ns/a', 30, large))).toMatchObject({ allowed: false })
     expect(book.refusalInstead(request('ns/a', 30, large))).toBeUndefined()
     expect(book.admit(request('ns/d', 30, { sharedAs: 'other', weightsAs: 'another file' }))).toEqual({
       admitted: true,
@@ -266,14 +265,6 @@ describe('memory that several services share', () => {
     freed.length = 0
     book.release('ns/b')
     expect(freed.at(-1)).toEqual(['ns/c'])
-  })
-
-  test('is that of both servers of a service that is loaded again in the same daemon', () => {
-    const { book } = bookWith({ budget: 30 })
-    book.admit(request('ns/a', 20, shared))
-    expect(book.admitBeside(request('ns/a', 20, shared))).toEqual({ allowed: true })
-    expect(book.state().committedBytes).toBe(20 * gb)
-    expect(book.admitBeside(request('ns/a', 20, { sharedAs: 'another' }))).toMatchObject({ allowed: false })
   })
 })
 
@@ -421,57 +412,6 @@ describe('the queue', () => {
     book.release('ns/a')
     book.release('ns/b')
     expect(freed).toEqual([['ns/b'], ['ns/c']])
-  })
-})
-
-describe('a swap without a gap', () => {
-  test('reserves the second server beside the first, and gives back the first when it is gone', () => {
-    const { book, freed } = bookWith({ budget: 36 })
-    book.admit(request('ns/a', 10))
-    book.ready('ns/a')
-    expect(book.admitBeside(request('ns/a', 20))).toEqual({ allowed: true })
-    expect(book.state().committedBytes).toBe(30 * gb)
-    expect(book.admit(request('ns/b', 16))).toMatchObject({ admitted: false })
-    expect(book.canRunBeside(request('ns/a', 1))).toMatchObject({ allowed: false })
-    book.ready('ns/a', 'beside')
-    book.promoteBeside('ns/a')
-    expect(book.state().held).toMatchObject([{ key: 'ns/a', role: 'current', phase: 'running', needBytes: 20 * gb }])
-    expect(freed).toEqual([['ns/b']])
-  })
-
-  test('says why not', () => {
-    const { book } = bookWith({ budget: 36, available: 15 })
-    expect(book.canRunBeside(request('ns/a', 1))).toEqual({
-      allowed: false,
-      why: 'no server of this service is known to run',
-    })
-    book.adopt(request('ns/a', 20))
-    const why = (needGb: number | undefined) => {
-      const verdict = book.canRunBeside(request('ns/a', needGb, { enforcement: 'warn' }))
-      return verdict.allowed ? 'allowed' : verdict.why
-    }
-    expect(why(15)).toBe('allowed')
-    expect(why(15.5)).toBe('the new one needs 15.5 GB, 15.0 GB really available')
-    expect(why(16.5)).toBe(
-      'the new one needs 16.5 GB, 16.0 GB left in the budget of 36.0 GB, and 15.0 GB really available',
-    )
-    expect(why(undefined)).toContain('its memory need is not known')
-    book.observe({ pressure: 'critical' })
-    expect(why(1)).toContain('memory pressure is critical')
-  })
-
-  test('a second server that fails gives back its reservation only', () => {
-    const { book, freed } = bookWith({ budget: 36 })
-    book.adopt(request('ns/a', 10))
-    book.admitBeside(request('ns/a', 20))
-    book.admit(request('ns/b', 26))
-    expect(freed).toEqual([])
-    book.releaseBeside('ns/a')
-    expect(freed).toEqual([['ns/b']])
-    expect(book.state().held).toMatchObject([{ key: 'ns/a', role: 'current', needBytes: 10 * gb }])
-    book.admitBeside(request('ns/a', 20))
-    book.release('ns/a')
-    expect(book.state().held).toEqual([])
   })
 })
 

@@ -47,14 +47,13 @@ describe('a Model whose own budget cannot be read', () => {
   async function running(): Promise<Memory> {
     const room = await begin()
     room.admit(request('ns/a'), {})
-    room.ready('ns/a', 'current')
+    room.ready('ns/a')
     return room
   }
 
   test('leaves what runs for it counted, since that goes on', async () => {
     const room = await running()
     expect(room.instead(unreadable, {})).toMatchObject({ reason: 'MemoryCheckFailed' })
-    expect(room.beside(unreadable)).toMatchObject({ allowed: false })
     expect(room.book.held()).toMatchObject([{ key: 'ns/a', needBytes: 10 * gib }])
   })
 
@@ -124,10 +123,10 @@ test.each([
   })
   machine = new StatedMemory(platform)
   const room = await begin({
-    servers: () => [{ key: 'ns/a', role: 'current', groupId: pid, isLoading: false }],
+    servers: () => [{ key: 'ns/a', groupId: pid, isLoading: false }],
   })
   room.admit(request('ns/a', { needBytes: 20 * gib, mappedBytes: 20 * gib }), {})
-  room.ready('ns/a', 'current')
+  room.ready('ns/a')
   await room.look()
   expect([room.held().get('ns/a'), room.view?.footprints.get('ns/a')]).toEqual([bytes, gib])
 })

@@ -108,20 +108,20 @@ test('a start is measured from its beginning until the server is ready, once, an
   }
   const ready = (pid: number, since: number) =>
     ({ kind: 'ready', since, readySince: since, pid, port: 1, healthy: true }) as const
-  feed('default/qwen', ready(7, 1_000), 'current')
-  feed('default/qwen', { kind: 'starting', since: 2_000, pid: 7, port: 1 }, 'current')
-  feed('default/qwen', ready(7, 9_000), 'current')
-  feed('default/qwen', { kind: 'failedToSpawn', since: 9_000, message: '', failures: 1 }, 'current')
-  feed('default/qwen', { kind: 'starting', since: 9_100, pid: 7, port: 1, unasked: true }, 'current')
-  feed('default/qwen', ready(7, 9_200), 'current')
+  feed('default/qwen', ready(7, 1_000))
+  feed('default/qwen', { kind: 'starting', since: 2_000, pid: 7, port: 1 })
+  feed('default/qwen', ready(7, 9_000))
+  feed('default/qwen', { kind: 'failedToSpawn', since: 9_000, message: '', failures: 1 })
+  feed('default/qwen', { kind: 'starting', since: 9_100, pid: 7, port: 1, unasked: true })
+  feed('default/qwen', ready(7, 9_200))
   const found = await starts()
-  feed('default/qwen', { kind: 'starting', since: 10_000 }, 'successor')
-  feed('default/qwen', { kind: 'starting', since: 11_000, pid: 8, port: 2 }, 'successor')
-  feed('default/qwen', { kind: 'loading', since: 12_000, pid: 8, port: 2 }, 'successor')
-  feed('default/qwen', ready(8, 15_000), 'successor')
-  feed('default/qwen', ready(8, 16_000), 'current')
-  feed('default/qwen', { kind: 'starting', since: 20_000 }, 'successor')
-  feed('default/qwen', ready(9, 22_500), 'successor')
+  feed('default/qwen', { kind: 'starting', since: 10_000 })
+  feed('default/qwen', { kind: 'starting', since: 11_000, pid: 8, port: 2 })
+  feed('default/qwen', { kind: 'loading', since: 12_000, pid: 8, port: 2 })
+  feed('default/qwen', ready(8, 15_000))
+  feed('default/qwen', ready(8, 16_000))
+  feed('default/qwen', { kind: 'starting', since: 20_000 })
+  feed('default/qwen', ready(9, 22_500))
   expect([found, await starts()]).toEqual([
     [undefined, undefined],
     [2, 7.5],

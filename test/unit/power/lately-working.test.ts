@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { isWorkUnderWay, LatelyWorking } from '../../../src/agent-core/power/stay-awake.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import type { CountedServer } from '../../../src/agent-core/servers/service-servers.ts'
+import type { CountedServer } from '../../../src/agent-core/servers/service-server.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
@@ -35,7 +35,7 @@ test('a real server with an idle connection is not at work, with one that it com
   const working = new LatelyWorking((groupId) => platform.processGroup(groupId))
   const { pid = 0 } = child
   const server: CountedServer = {
-    ...{ key: 'a/b', role: 'current', run: 'run', pid, port, digest: 'd' },
+    ...{ key: 'a/b', run: 'run', pid, port, digest: 'd' },
     ...{ sleepsWhenIdle: true, isFound: false, isWell: true },
     look: async () => ({
       answer: 'notAsked',

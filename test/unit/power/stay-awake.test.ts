@@ -13,7 +13,6 @@ const ready: ServerState = { kind: 'ready', since: 0, readySince: 0, pid: 1, por
 const loading: ServerState = { kind: 'loading', since: 0, pid: 1, port: 8080 }
 const counted = {
   key: 'a/b',
-  role: 'current',
   run: 'r',
   pid: 1,
   port: 8080,
@@ -65,7 +64,7 @@ function machine(options: Partial<StayAwakeOptions> & { readonly sleepsWhenIdle?
   })
   const become = (state: ServerState) => {
     facts.state = state
-    listener('a/b', state, 'current')
+    listener('a/b', state)
   }
   return { facts, awake, become }
 }

@@ -84,7 +84,7 @@ function starts(key: string, gigabytes: number, spec: Partial<InferenceServiceSp
 }
 
 function ends(key: string): void {
-  memory.gone(key, 'all')
+  memory.gone(key)
   admission.serverEnded()
 }
 
@@ -183,24 +183,20 @@ describe('a start', () => {
 describe('a change', () => {
   const compare = (key: string, gigabytes: number) => admission.compare(key, desiredServer(key), needing(gigabytes))
 
-  test.each<[what: string, gigabytes: number, beside: boolean, instead: boolean]>([
-    ['fits beside what serves', 10, true, true],
-    ['fits only in its place', 20, false, true],
-    ['fits nowhere, and says why', 40, false, false],
-  ])('%s', async (_what, gigabytes, beside, instead) => {
+  test.each<[what: string, gigabytes: number, refusal: RegExp | undefined]>([
+    ['fits in the place of what serves', 20, undefined],
+    ['fits nowhere, and says why', 40, /so the previous one keeps serving: Needs 40\.0 GB, more than the whole budget/],
+  ])('%s', async (_what, gigabytes, refusal) => {
     starts('ns/a', 20)
     await compare('ns/a', gigabytes)
-    const answer = view('ns/a')
-    expect([answer.beside?.allowed, answer.instead === undefined]).toEqual([beside, instead])
-    if (!instead)
-      expect(answer.instead).toMatch(/so the previous one keeps serving: Needs 40\.0 GB, more than the whole budget/)
+    expect(view('ns/a').instead).toEqual({ refusal: refusal && (expect.stringMatching(refusal) as string) })
   })
 
   test('that nobody compared has no answer, nor has one that was compared for another wish', async () => {
     starts('ns/a', 20)
-    expect(view('ns/a').beside).toBeUndefined()
+    expect(view('ns/a').instead).toBeUndefined()
     await compare('ns/a', 10)
-    expect(view('ns/a', {}, 'd2').beside).toBeUndefined()
+    expect(view('ns/a', {}, 'd2').instead).toBeUndefined()
   })
 
   test('that fits nowhere is compared again when a server has ended, and after a change of pressure', async () => {
@@ -208,19 +204,10 @@ describe('a change', () => {
     await compare('ns/a', 40)
     enqueued.clear()
     admission.serverEnded()
-    expect([view('ns/a').beside, [...enqueued]]).toEqual([undefined, ['ns/a']])
+    expect([view('ns/a').instead, [...enqueued]]).toEqual([undefined, ['ns/a']])
     await compare('ns/a', 40)
     admission.pressureChanged()
-    expect(view('ns/a').beside).toBeUndefined()
-  })
-
-  test('that fitted before and does not when it is started says so, and reserves nothing', () => {
-    starts('ns/a', 20)
-    expect(admission.admitBeside('ns/a', desiredServer('ns/a'), needing(20))).toBe(false)
-    expect(view('ns/a').beside?.allowed).toBe(false)
-    expect(memory.book.held()).toHaveLength(1)
-    expect(admission.admitBeside('ns/a', desiredServer('ns/a'), needing(10))).toBe(true)
-    expect(memory.book.held()).toHaveLength(2)
+    expect(view('ns/a').instead).toBeUndefined()
   })
 })
 

@@ -7,9 +7,8 @@ import { ObjectCache } from '../../../src/agent-core/kube/object-cache.ts'
 import { PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
 import { parseInferenceService, resources, type InferenceService } from '../../../src/agent-core/kube/resources.ts'
 import { StatusWriter } from '../../../src/agent-core/kube/status-writer.ts'
-import type { Failure } from '../../../src/agent-core/servers/server-state.ts'
-import type { ServerRole } from '../../../src/agent-core/servers/server-state.ts'
-import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
+import type { ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
+import type { Failure, ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import { Narrator, type Transition } from '../../../src/agent-core/reconcile/narrator.ts'
 import type { Observation, Plan } from '../../../src/agent-core/reconcile/plan/observation.ts'
 import type { HistoryEntry } from '../../../src/contract/queries.ts'
@@ -34,7 +33,8 @@ let events: EventRecorder
 let log: Recorder
 let history: Omit<HistoryEntry, 'id' | 'at'>[]
 let failure: Failure | undefined
-let servers: Partial<Record<ServerRole, ServerState>>
+let server: ServerState | undefined
+let runtime: ServerRuntime
 let narrator: Narrator
 
 beforeEach(async () => {
@@ -45,7 +45,8 @@ beforeEach(async () => {
   cache = new ObjectCache()
   cache.upsert(parseInferenceService(await api.create(resources.inferenceServices, 'default', inferenceService)))
   failure = undefined
-  servers = {}
+  server = undefined
+  runtime = 'llama-server'
   narrator = begin()
 })
 afterEach(async () => {
@@ -65,7 +66,7 @@ function begin(): Narrator {
   return new Narrator({
     log,
     history: { add: (entry) => void history.push(entry) },
-    servers: { backOff: () => failure, get: () => servers.current, successor: () => servers.successor },
+    servers: { backOff: () => failure, get: () => server, runtimeOf: () => runtime },
     cluster: () => ({ cluster: { inferenceServices: cache }, events, status: new StatusWriter(api, cache) }),
     whyStopped: () => 'Suspended by spec.suspend.',
     now: () => time,
@@ -105,16 +106,16 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
   ['a start', { kind: 'starting' }, { log: ['starting inference service'] }],
   [
     'a server that was started',
-    { kind: 'started', pid: 7, port: 5001, isFound: false },
+    { kind: 'started', runtime: 'mlx-lm', pid: 7, port: 5001, isFound: false },
     {
       log: ['started inference service'],
-      events: ['Started: llama-server started with process id 7 on port 5001.'],
+      events: ['Started: mlx-lm started with process id 7 on port 5001.'],
       history: ['started: The server was started as process 7.'],
     },
   ],
   [
     'a server that an earlier agent started and told of',
-    { kind: 'started', pid: 7, port: 5001, isFound: true },
+    { kind: 'started', runtime: 'mlx-lm', pid: 7, port: 5001, isFound: true },
     { history: ['started: The server was found running as process 7.'] },
   ],
   ['an answer', { kind: 'answered', port: 5001 }, { history: ['ready: The server answers on port 5001.'] }],
@@ -231,7 +232,7 @@ describe('a server', () => {
       { ...exit, cause: 'stopped', message: 'It was stopped.', settled: true },
       { kind: 'failedToSpawn', since: 0, message: 'No binary.', failures: 1 },
     ]
-    for (const state of states) narrator.serverChanged(key, state, 'current')
+    for (const state of states) narrator.serverChanged(key, state)
     const { events: written, history: kept } = await told()
     expect(written.toSorted()).toEqual([
       'StartFailed: No binary.',
@@ -250,14 +251,20 @@ describe('a server', () => {
     ])
   })
 
+  test('is told of by the name of its runtime', async () => {
+    runtime = 'mlx-lm'
+    narrator.serverChanged(key, { kind: 'starting', ...run })
+    expect((await told()).events).toEqual(['Started: mlx-lm started with process id 7 on port 5001.'])
+  })
+
   test('is published in one Event for each process, and an earlier agent told of one that was found', async () => {
     const ready: ServerState = { kind: 'ready', ...run, readySince: 0, healthy: true }
-    servers = { current: ready }
+    server = ready
     for (const _twice of [1, 2]) narrator.published(key, { address: '192.0.2.7', port: 5001 })
     expect((await told()).events).toEqual(['Ready: Serving at 192.0.2.7:5001.'])
 
-    servers = { current: { ...ready, pid: 9 } }
-    narrator.serverChanged(key, { kind: 'starting', ...run, pid: 9, unasked: true }, 'current')
+    server = { ...ready, pid: 9 }
+    narrator.serverChanged(key, { kind: 'starting', ...run, pid: 9, unasked: true })
     narrator.published(key, { address: '192.0.2.7', port: 5001 })
     expect((await told()).events).toHaveLength(1)
   })
@@ -266,7 +273,7 @@ describe('a server', () => {
     const crashed: ServerState = { ...exit, cause: 'itself', message: 'It crashed.', settled: true }
     for (const failures of [1, 2, 3, 4]) {
       failure = { failures, retryAt: Date.UTC(2026, 0, 1) }
-      narrator.serverChanged(key, crashed, 'current')
+      narrator.serverChanged(key, crashed)
       await events.flush()
     }
     expect(Object.fromEntries(sim.list('events').map(({ reason, count }) => [reason, count]))).toEqual({
@@ -280,7 +287,7 @@ describe('a server', () => {
     sim.faults.add({ on: { verb: 'create', resource: 'events' }, fault: { kind: 'reset-after' } })
     for (const failures of [3, 4, 5]) {
       failure = { failures, retryAt: 0 }
-      narrator.serverChanged(key, { kind: 'failedToSpawn', since: 0, message: 'No binary.', failures }, 'current')
+      narrator.serverChanged(key, { kind: 'failedToSpawn', since: 0, message: 'No binary.', failures })
       await events.flush()
     }
     expect(sim.list('events').map(({ reason, count }) => [reason, count])).toEqual([['CrashLooping', 5]])
@@ -288,8 +295,8 @@ describe('a server', () => {
 
   test('that is stopped as the agent ends is in the history, and no Event', async () => {
     narrator.leave()
-    narrator.serverChanged(key, { kind: 'stopping', ...run, cause: 'stopped' }, 'current')
-    narrator.serverChanged(key, { ...exit, cause: 'stopped', message: 'Gone.', settled: true }, 'current')
+    narrator.serverChanged(key, { kind: 'stopping', ...run, cause: 'stopped' })
+    narrator.serverChanged(key, { ...exit, cause: 'stopped', message: 'Gone.', settled: true })
     expect(await told()).toEqual({ ...nothing, history: ['stopped: Suspended by spec.suspend.'] })
   })
 })
@@ -300,9 +307,6 @@ const observed: Observation = {
   address: { ip: '192.0.2.7', message: '' },
   fetch: { kind: 'none' },
   server: { kind: 'none' },
-  successor: { kind: 'none' },
-  retiring: undefined,
-  beside: undefined,
   instead: undefined,
   obstacle: undefined,
   unloaded: undefined,
@@ -489,7 +493,7 @@ describe('a state', () => {
 
 test('a server that hangs although it was killed is told once, however often it is killed', async () => {
   const hangs: ServerState = { kind: 'stopping', since: 0, cause: 'stopped', pid: 7, hangs: 'Process 7 did not end.' }
-  for (const _again of [1, 2]) narrator.serverChanged(key, hangs, 'current')
+  for (const _again of [1, 2]) narrator.serverChanged(key, hangs)
   expect(await told()).toEqual({
     ...nothing,
     events: ['Stopped: Process 7 did not end.'],
@@ -499,7 +503,7 @@ test('a server that hangs although it was killed is told once, however often it 
 
 test('what two servers in a row leave behind is told for each, though it is the same', async () => {
   const left = { ...exit, cause: 'itself', message: 'It crashed.', left: 'Port 5001 is taken.' } as const
-  for (const settled of [false, true, false, true]) narrator.serverChanged(key, { ...left, settled }, 'current')
+  for (const settled of [false, true, false, true]) narrator.serverChanged(key, { ...left, settled })
   expect((await told()).events.filter((text) => text === 'Stopped: Port 5001 is taken.')).toHaveLength(2)
 })
 
@@ -516,13 +520,13 @@ test('a wait for memory is told once for its reason, and again after it was gran
 })
 
 test('an object that is made again is told of anew, what runs for it is not', async () => {
-  narrator.serverChanged(key, { kind: 'starting', ...run }, 'current')
+  narrator.serverChanged(key, { kind: 'starting', ...run })
   narrator.notStarted(key, 'InsufficientMemory', 'Needs 24 GB.')
   await events.flush()
   cache.remove('default', 'tiny')
   sim.delete({ resource: 'inferenceservices', name: 'tiny' })
   cache.upsert(parseInferenceService(await api.create(resources.inferenceServices, 'default', inferenceService)))
-  narrator.serverChanged(key, { kind: 'loading', ...run }, 'current')
+  narrator.serverChanged(key, { kind: 'loading', ...run })
   narrator.notStarted(key, 'InsufficientMemory', 'Needs 24 GB.')
   expect((await told()).events.map((text) => text.split(':')[0]).toSorted()).toEqual([
     'InsufficientMemory',

@@ -82,10 +82,7 @@ const idle: Observation = {
   address: { ip, message: '' },
   fetch: { kind: 'none' },
   server: { kind: 'none' },
-  successor: { kind: 'none' },
-  retiring: undefined,
-  beside: { allowed: false, why: '' },
-  instead: undefined,
+  instead: { refusal: undefined },
   obstacle: undefined,
   unloaded: undefined,
   stopReason: '',
@@ -98,23 +95,16 @@ const idle: Observation = {
 const refusal = { at: now + 5_000, message: 'The cluster did not accept it.', isRefusal: true }
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
 
-const fits: Observation['beside'] = { allowed: true }
-const notFitting: Observation['beside'] = { allowed: false, why: 'two do not fit' }
 const obstacle = { reason: 'InsufficientMemory', message: 'Needs 24.0 GB, 18.7 GB left.' } as const
 const since = new Date(now).toISOString()
 const unused: Observation['unloaded'] = { kind: 'idle', since, message: 'Idle.' }
-const instead = 'The new server does not fit.'
+const instead: Observation['instead'] = { refusal: 'The new server does not fit.' }
 const changed: Partial<Observation> = {
   desired: { ...serve, digest: 'd2' },
   publication: shownReady,
   fetch: fetched,
   server: ready,
 }
-const next = { ...starting, digest: 'd2' } as const satisfies ServerView
-const nextReady: ServerView = { kind: 'ready', digest: 'd2', port: 5002 }
-const nextFailed = { ...crashed, digest: 'd2' } as const
-const flipped: PublicationView = { ...shownReady, shown: { address: ip, port: 5002, ready: true } }
-
 const answering = { publication: claimed, fetch: fetched, server: ready } as const satisfies Partial<Observation>
 const told = { publication: shownReady } as const satisfies Partial<Observation>
 const fetching: Observation['fetch'] = { kind: 'running', source: serve.source }
@@ -135,7 +125,6 @@ const closed: Unreached = { kind: 'closed', reason: 'NoGateway', message: 'Nobod
 const notKnown: Unreached = { kind: 'unknown', reason: 'NoGateway', message: 'The gateway is asked to listen.' }
 const misplaced: Unreached = { kind: 'misplaced', reason: 'NoHostAddress', message: 'It listens elsewhere.' }
 const exposed: Unreached = { kind: 'exposed', reason: 'NoApiKey', message: 'It is open to all.' }
-const needless: Partial<Observation> = { ...serving, relayPort: 9_443, isOpenNeedlessly: true }
 
 /** What is observed, and what follows: the next step and the state that people see. */
 type Story = Readonly<Record<string, readonly [facts: Partial<Observation>, outcome: string]>>
@@ -223,63 +212,25 @@ const stories: Readonly<Record<string, Story>> = {
     ],
   },
   'pods are told of a server that they reach, and of no other': {
-    'one that nobody reaches yet is not published': [{ ...answering, unreached: { server: closed } }, 'rest, unready'],
-    'and withdrawn where it was': [{ ...answering, ...told, unreached: { server: closed } }, 'withdraw, unready'],
+    'one that nobody reaches yet is not published': [{ ...answering, unreached: closed }, 'rest, unready'],
+    'and withdrawn where it was': [{ ...answering, ...told, unreached: closed }, 'withdraw, unready'],
     'but not while the cluster does not answer': [
-      { ...answering, ...told, unreached: { server: closed }, clusterRetry: outage },
+      { ...answering, ...told, unreached: closed, clusterRetry: outage },
       'rest, unready',
     ],
-    'what is not known yet stays published': [
-      { ...answering, ...told, unreached: { server: notKnown } },
-      'rest, ready',
-    ],
-    'and is not published before': [{ ...answering, unreached: { server: notKnown } }, 'rest, unready'],
-    'one that listens at an address that is published no longer is replaced, beside where there is room': [
-      { ...answering, ...told, unreached: { server: misplaced }, beside: fits },
-      'startBeside, ready',
-    ],
-    'in its place where there is none: it is withdrawn first': [
-      { ...answering, ...told, unreached: { server: misplaced } },
+    'what is not known yet stays published': [{ ...answering, ...told, unreached: notKnown }, 'rest, ready'],
+    'and is not published before': [{ ...answering, unreached: notKnown }, 'rest, unready'],
+    'one that listens at an address that is published no longer is replaced: it is withdrawn first': [
+      { ...answering, ...told, unreached: misplaced },
       'withdraw, stopping',
-    ],
-    'one that is only more open than it need be is replaced where there is room beside it': [
-      { ...needless, beside: fits },
-      'startBeside, ready',
-    ],
-    'which is asked first': [{ ...needless, beside: undefined }, 'sizeUp, ready'],
-    'and stays until its next start where there is none': [{ ...needless, beside: notFitting }, 'rest, ready'],
-    'nor is it stopped where its successor failed and no other one fits beside it': [
-      {
-        ...{ ...needless, beside: notFitting },
-        successor: { ...nextFailed, digest: 'd1', nextStartAt: now },
-      },
-      'rest, ready',
-    ],
-    'its successor takes over once it is reached': [
-      {
-        ...{ ...answering, successor: { ...nextReady, digest: 'd1' } },
-        unreached: { server: misplaced, successor: notKnown },
-      },
-      'rest, unready',
-    ],
-    'and then at once': [
-      { ...answering, successor: { ...nextReady, digest: 'd1' }, unreached: { server: misplaced } },
-      'publish, ready',
-    ],
-    'a successor that is misplaced by now makes room for the next': [
-      {
-        ...{ ...answering, successor: { ...nextReady, digest: 'd1' } },
-        unreached: { server: misplaced, successor: misplaced },
-      },
-      'dropSuccessor, ready',
     ],
     'what is open without the key that it asks for is withdrawn': [
-      { ...answering, ...told, unreached: { server: exposed } },
+      { ...answering, ...told, unreached: exposed },
       'withdraw, stopping',
     ],
-    'then stopped': [{ ...answering, unreached: { server: exposed } }, 'stop, stopping'],
+    'then stopped': [{ ...answering, unreached: exposed }, 'stop, stopping'],
     'also while its Model is missing': [
-      { ...answering, fetch: idle.fetch, desired: modelMissing, unreached: { server: exposed } },
+      { ...answering, fetch: idle.fetch, desired: modelMissing, unreached: exposed },
       'stop, stopping',
     ],
     'and not started again where nobody asks for the key': [
@@ -557,15 +508,6 @@ const stories: Readonly<Record<string, Story>> = {
       },
       'stop, stopping',
     ],
-    'nor a successor, though pods are sent to it already': [
-      {
-        desired: { ...argsRejected, spares: { except: 'd2' } },
-        publication: flipped,
-        server: ready,
-        successor: nextReady,
-      },
-      'withdraw, stopping',
-    ],
     'a server of the spec before goes on': [
       { ...shown, desired: { ...argsRejected, spares: { except: 'd2' } } },
       'rest, ready',
@@ -649,10 +591,6 @@ const stories: Readonly<Record<string, Story>> = {
       { clusterRetry: refusal, desired: stopped, publication: shownReady, server: { ...found, port: 5001 } },
       'rest, stopping',
     ],
-    'and by a successor that pods are sent to already': [
-      { clusterRetry: refusal, desired: stopped, publication: flipped, server: stopping, successor: nextReady },
-      'rest, stopping',
-    ],
     'not by what answers elsewhere': [
       { clusterRetry: refusal, desired: stopped, publication: shownElsewhere, server: ready },
       'stop, stopping',
@@ -702,145 +640,24 @@ const stories: Readonly<Record<string, Story>> = {
       'unpublish, stopping',
     ],
   },
-  'a server is replaced without a gap': {
-    'where both fit, the new one is started beside the old one': [{ ...changed, beside: fits }, 'startBeside, ready'],
-    'not as long as the change may be half of what is meant': [
-      { ...changed, beside: fits, desired: unsettledChange },
-      'rest, ready',
+  'a changed specification restarts the server': {
+    'its address is withdrawn first': [changed, 'withdraw, stopping'],
+    'then its requests finish': [{ ...changed, publication: withdrawn }, 'stop, stopping'],
+    'and nothing is started before it is gone': [
+      { ...changed, publication: withdrawn, server: stopping },
+      'rest, stopping',
     ],
-    'the old one goes first where they do not fit': [changed, 'withdraw, stopping'],
-    'nor where the old one does not serve': [{ ...changed, beside: fits, server: unready }, 'withdraw, unready'],
-    'which makes way then': [{ ...changed, beside: fits, server: unready, publication: withdrawn }, 'stop, stopping'],
-    'the old one is not published again while a newer model is fetched and pods are sent to one that was found running':
-      [
-        {
-          ...changed,
-          desired: { ...serve, source: 'https://models.example/b.gguf', digest: 'd3' },
-          fetch: { kind: 'running', source: 'https://models.example/b.gguf' },
-          successor: { ...next, unasked: true, port: 5002 },
-          publication: flipped,
-        },
-        'rest, fetching',
-      ],
-    'one that was found running is asked first whether it serves': [
-      { ...changed, beside: fits, server: found },
-      'rest, starting',
-    ],
-    'the old one serves while the new one loads': [{ ...changed, successor: next }, 'rest, ready'],
-    'the old one is published, should it not be': [
-      { ...changed, successor: next, publication: withdrawn },
-      'publish, starting',
-    ],
-    'a new one that answers is published': [{ ...changed, successor: nextReady }, 'publish, ready'],
-    'and takes over once it is': [{ ...changed, successor: nextReady, publication: flipped }, 'promote, ready'],
-    'not before the Endpoints say so as well': [
-      { ...changed, successor: nextReady, publication: { ...flipped, complete: false } },
-      'publish, ready',
-    ],
-    'what an agent published before it ended is left alone': [
-      { ...changed, successor: { ...next, unasked: true, port: 5002 }, publication: flipped },
-      'rest, ready',
-    ],
-    'a cluster that takes no write lets the old one serve': [
-      { ...changed, successor: nextReady, clusterRetry: outage },
-      'rest, ready',
-    ],
-    'the new one takes the place of one that is gone at once': [
-      { ...changed, successor: next, server: crashed, publication: withdrawn },
-      'promote, starting',
-    ],
-    'one that crashed is withdrawn, the new one does not answer yet': [
-      { ...changed, successor: next, server: stopping },
-      'withdraw, stopping',
-    ],
-    'a Restart that is asked for again is the one that is under way': [
-      { ...serving, successor: { ...next, digest: 'd1' } },
-      'rest, ready',
-    ],
-    'a new one that failed is tried again later, and the old one serves': [
-      { ...changed, beside: fits, successor: nextFailed },
-      'rest, ready',
-    ],
-    'a Restart that a person asks for does not wait for that time': [
-      { ...changed, beside: fits, successor: nextFailed, restartAsked: true },
-      'startBeside, ready',
-    ],
-    'when its time has come': [
-      { ...changed, beside: fits, successor: { ...nextFailed, nextStartAt: now } },
-      'startBeside, ready',
-    ],
-    'and when nobody knows any more whether both fit, that is asked before the old one is touched': [
-      { ...changed, beside: undefined, successor: { ...nextFailed, nextStartAt: now } },
-      'sizeUp, ready',
-    ],
-    'one of another specification is dropped': [
-      { ...changed, successor: { ...next, digest: 'd3' } },
-      'dropSuccessor, ready',
-    ],
-    'not while the change may be half of what is meant': [
-      { ...changed, desired: unsettledChange, successor: { ...next, digest: 'd3' } },
-      'rest, ready',
-    ],
-    'one that failed as well': [{ ...serving, successor: nextFailed }, 'dropSuccessor, ready'],
-    'a change that is taken back drops it': [{ ...serving, successor: next }, 'dropSuccessor, ready'],
-    'unless pods were told of it: then the swap is finished, and what is wanted now is the next one': [
-      { publication: flipped, fetch: fetched, server: ready, successor: nextReady },
-      'promote, ready',
-    ],
-    'it waits for the cluster where that takes no write': [
-      {
-        publication: { ...flipped, complete: false },
-        fetch: fetched,
-        server: ready,
-        successor: nextReady,
-        clusterRetry: outage,
-      },
-      'rest, ready',
-    ],
-    'a Model that is gone finishes it as well': [
-      { desired: modelMissing, publication: flipped, server: ready, successor: nextReady },
-      'promote, ready',
-    ],
-    'one that pods were not told of is not kept when its predecessor is gone': [
-      { publication: withdrawn, fetch: fetched, server: crashed, successor: nextReady },
-      'dropSuccessor, starting',
-    ],
-    'one that is stopped for its successor goes on where the cluster does not take the withdrawal': [
-      { ...changed, clusterRetry: outage },
-      'rest, ready',
-    ],
-    'it is stopped where pods were not told of it': [
+    'then the new one starts': [{ ...changed, publication: withdrawn, server: { kind: 'none' } }, 'start, starting'],
+    'not as long as the change may be half of what is meant': [{ ...changed, desired: unsettledChange }, 'rest, ready'],
+    'one that does not answer is withdrawn': [{ ...changed, server: unready }, 'withdraw, unready'],
+    'and makes way': [{ ...changed, server: unready, publication: withdrawn }, 'stop, stopping'],
+    'as does one that was found running': [{ ...changed, server: found }, 'withdraw, stopping'],
+    'it goes on where the cluster does not take the withdrawal': [{ ...changed, clusterRetry: outage }, 'rest, ready'],
+    'and is stopped where pods were not told of it': [
       { ...changed, clusterRetry: outage, publication: withdrawn },
       'stop, stopping',
     ],
-    'no third one is started while the one before finishes': [
-      { ...changed, beside: fits, retiring: 'Finishing.' },
-      'rest, ready',
-    ],
-    'nor one in the place of a crashed one': [
-      { publication: withdrawn, fetch: fetched, server: { kind: 'none' }, retiring: 'Finishing.' },
-      'rest, starting',
-    ],
-    'a stop ends both': [
-      { desired: stopped, server: ready, successor: next, publication: withdrawn },
-      'stop, stopping',
-    ],
-    'also one that is alone by now': [
-      { desired: stopped, server: stopping, successor: next, publication: withdrawn },
-      'stop, stopping',
-    ],
-    'and waits for the one that finishes': [
-      { desired: stopped, retiring: 'Finishing.', publication: withdrawn },
-      'rest, stopping',
-    ],
-    'another agent that has the service gets it alone': [
-      { server: ready, successor: next, publication: foreign },
-      'stop, foreign',
-    ],
-    'a Model that is gone needs no second server': [
-      { ...shown, desired: modelMissing, successor: next },
-      'dropSuccessor, ready',
-    ],
+    'a Restart is the same': [{ ...serving, restartAsked: true }, 'withdraw, stopping'],
   },
   'a specification that cannot be read': {
     'takes nothing from a server that serves': [{ ...shown, desired: unreadable }, 'rest, ready'],
@@ -855,10 +672,6 @@ const stories: Readonly<Record<string, Story>> = {
     'one that an earlier agent left is asked': [
       { desired: unreadable, publication: shownReady, server: found },
       'rest, starting',
-    ],
-    'a server beside it is not wanted any more': [
-      { ...shown, desired: unreadable, successor: next },
-      'dropSuccessor, ready',
     ],
     'nothing is begun for it': [{ desired: unreadable, publication: claimed, server: crashed }, 'unpublish, stopping'],
     'and it says why': [{ desired: unreadable }, 'rest, refused'],
@@ -897,19 +710,20 @@ const stories: Readonly<Record<string, Story>> = {
     },
   ),
   'a change is weighed before anything is stopped for it': {
-    'how much the new server needs is found out': [{ ...changed, beside: undefined }, 'sizeUp, ready'],
-    'of a Restart as well': [{ ...serving, restartAsked: true, beside: undefined }, 'sizeUp, ready'],
-    'not before the change is settled': [{ ...changed, beside: undefined, desired: unsettledChange }, 'rest, ready'],
-    'nor while the server before still finishes': [
-      { ...changed, beside: undefined, retiring: 'Finishing.' },
-      'rest, ready',
-    ],
+    'how much the new server needs is found out': [{ ...changed, instead: undefined }, 'sizeUp, ready'],
+    'of a Restart as well': [{ ...serving, restartAsked: true, instead: undefined }, 'sizeUp, ready'],
+    'not before the change is settled': [{ ...changed, instead: undefined, desired: unsettledChange }, 'rest, ready'],
     'what would not fit even in place of the old one lets it serve': [{ ...changed, instead }, 'rest, ready'],
     'and be published, should it not be': [{ ...changed, instead, publication: withdrawn }, 'publish, starting'],
     'one that does not answer is not stopped for it either': [
       { ...changed, instead, publication: withdrawn, server: unready },
       'rest, unready',
     ],
+    'what could not be started is asked again when its time has come': [
+      { ...changed, instead: { ...instead, retryAt: now } },
+      'sizeUp, ready',
+    ],
+    'and not before': [{ ...changed, instead: { ...instead, retryAt: now + 1 } }, 'rest, ready'],
   },
   'before the first list': {
     'nothing is concluded': [{ ...shown, desired: { kind: 'unknown', message: 'Waiting.' } }, 'rest, waiting'],
@@ -985,6 +799,16 @@ test.each<[what: string, facts: Partial<Observation>, message: string]>([
     { ...changed, instead },
     'Serving at 192.0.2.7:5001. The new server does not fit.',
   ],
+  [
+    'a change says what it does to the address before that is withdrawn',
+    { ...changed, desired: unsettledChange },
+    'Serving at 192.0.2.7:5001. The specification changed: the server is restarted with it, and its address pauses until the new one answers.',
+  ],
+  [
+    'also while the model for it is fetched',
+    { ...changed, fetch: fetching },
+    'Fetching the model. The previous model keeps serving until then; its address then pauses until the new server answers.',
+  ],
 ])('%s', (_what, facts, message) => {
   expect(plan({ ...idle, publication: withdrawn, fetch: fetched, ...facts }).message).toBe(message)
 })
@@ -996,12 +820,6 @@ test.each(['InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] as const
     expect(plan(waiting)).toMatchObject({ reason, message: 'Wait.', retryAt: undefined })
   },
 )
-
-test('what waits for another server to be gone names no time that has passed', () => {
-  const leaving = { publication: withdrawn, fetch: fetched, retiring: 'Finishing.' }
-  const retryAt = (nextStartAt: number) => plan({ ...idle, ...leaving, server: { ...crashed, nextStartAt } }).retryAt
-  expect([retryAt(now - 1), retryAt(now + 500)]).toEqual([undefined, now + 500])
-})
 
 test('a name that is taken is looked at again when it may be free', () => {
   const publication = {

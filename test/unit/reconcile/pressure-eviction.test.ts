@@ -80,7 +80,7 @@ beforeEach(async () => {
     memory,
     unloadReasons,
     narrator: { tell },
-    servers: () => [...pollers].map(([key, poller]) => ({ key, role: 'current', look: (how) => poller.look(how) })),
+    servers: () => [...pollers].map(([key, poller]) => ({ key, look: (how) => poller.look(how) })),
     session: () => ({
       clusterUrl,
       reconciler: {
@@ -145,7 +145,7 @@ function isLoaded(
   const where = { sleepsWhenIdle: false, platform: hostPlatform(), log: silentLog, now: () => now }
   if (port !== undefined) pollers.set(`ns/${name}`, new Poller({ ...where, port, onReading: () => undefined }))
   serviceIs(name, { server: { pid: groupId, ...server }, plan: { state: 'ready' } })
-  servers.push({ key: `ns/${name}`, role: 'current', groupId, isLoading: false })
+  servers.push({ key: `ns/${name}`, groupId, isLoading: false })
 }
 
 /** Long enough for an eviction. */
@@ -327,11 +327,11 @@ test('one that stayed long enough after it came back starts over with the first 
   expect(unloadReasons.eviction(uidOf('first'))).toMatchObject({ evictions: 1 })
 })
 
-test('the next one goes only some time after the last server of the one before is gone', async () => {
+test('the next one goes only some time after the server of the one before is gone', async () => {
   for (const name of ['first', 'second', 'third']) isLoaded(name)
   await memoryIsCritical()
   await untilTold('evicted first')
-  serviceIs('first', { retiring: { kind: 'stopping' } })
+  serviceIs('first', { server: { kind: 'stopping' } })
   await memory.look()
   await memoryCalmsDownTo('warning')
   now += evictionRules.coolDownMs

@@ -2,7 +2,6 @@ import { expect, test, vi } from 'vitest'
 import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
 import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
 import { ServerStarts, type ServerStartsOptions } from '../../../src/agent-core/reconcile/server-starts.ts'
-import { eventually } from '../../support/eventually.ts'
 import { sampleServerPath } from '../../support/sample-servers/sample.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
@@ -43,8 +42,6 @@ const optionsIn = (room: ServerRoom): ServerStartsOptions => ({
     compare: () => Promise.resolve(),
     wouldFit: () => Promise.resolve(true),
     admit: () => true,
-    admitBeside: () => true,
-    notStarted: () => undefined,
   },
   omlxClaims: { admitted: () => undefined },
   turns: { ask: () => undefined, forget: () => undefined },
@@ -58,29 +55,27 @@ const optionsIn = (room: ServerRoom): ServerStartsOptions => ({
 const startsIn = (room: ServerRoom, more: Partial<ServerStartsOptions> = {}): ServerStarts =>
   new ServerStarts({ ...optionsIn(room), ...more })
 
-test('a restart that was under way is still asked for when its new server is dropped, and can be asked for again', async () => {
+test('a restart that was asked for is under way once its server starts, and can be asked for again when that has ended', async () => {
   await using room = await ServerRoom.create()
-  room.start()
-  await room.reached('ready')
   const starts = startsIn(room)
   room.servers.onChange((_key, state) => starts.changed(state))
-
   starts.askRestart()
-  await starts.start('successor', { model }, desiredServer('digest-1'), file)
-  expect([starts.isRestartAsked, starts.hasSuccessor]).toEqual([false, true])
-  starts.dropSuccessor()
   expect(starts.isRestartAsked).toBe(true)
-  await eventually(() => room.servers.successor('a/b') === undefined)
-
-  await starts.start('successor', { model }, desiredServer('digest-1'), file)
-  expect([starts.isRestartAsked, starts.hasSuccessor]).toEqual([false, true])
+  await starts.start({ model }, desiredServer('digest-1'), file)
+  starts.askRestart()
+  expect(starts.isRestartAsked).toBe(false)
+  const { pid } = await room.reached('loading')
+  process.kill(pid, 'SIGKILL')
+  await room.settled()
+  starts.askRestart()
+  expect(starts.isRestartAsked).toBe(true)
 })
 
 test('where nothing is decided any more no start asks for its turn', async () => {
   await using room = await ServerRoom.create()
   const ask = vi.fn<ServerStartsOptions['turns']['ask']>()
   const starts = startsIn(room, { turns: { ask, forget: () => undefined }, isStopped: () => true })
-  await starts.start('current', { model }, desiredServer('digest-1'), file)
+  await starts.start({ model }, desiredServer('digest-1'), file)
   expect(ask).not.toHaveBeenCalled()
 })
 
@@ -97,7 +92,7 @@ test.each(['prepare', 'admit'] as const)(
       turns: { ask: () => undefined, forget },
       admission: { ...admission, [part]: breaks },
     })
-    await expect(starts.start('current', { model }, desiredServer('digest-1'), file)).rejects.toThrow('It breaks.')
+    await expect(starts.start({ model }, desiredServer('digest-1'), file)).rejects.toThrow('It breaks.')
     expect(forget).toHaveBeenCalledWith('a/b')
   },
 )
@@ -114,8 +109,12 @@ test('the files that a spec names are not looked at for their size where this ma
         Promise.resolve({ message: 'Its file is not a model.', refusal: 'ExtraArgsRejected' } as const),
     },
   })
-  await starts.start('current', { model }, desiredServer('digest-1'), file)
-  await starts.compare({ model }, desiredServer('digest-1'), file)
+  await starts.start({ model }, desiredServer('digest-1'), file)
+  expect(starts.view).toMatchObject({ kind: 'failed', message: 'Its file is not a model.' })
+  await starts.compare({ model }, desiredServer('digest-2'), file)
   expect(sizeUp).not.toHaveBeenCalled()
-  expect(starts.views().successor).toMatchObject({ kind: 'failed', message: 'Its file is not a model.' })
+  expect(starts.replacement('digest-1')).toBeUndefined()
+  expect(starts.replacement('digest-2')?.refusal).toMatch(
+    /^The new server cannot be started: Its file is not a model\. The previous server keeps serving\. Next attempt at /,
+  )
 })

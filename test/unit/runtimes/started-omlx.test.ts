@@ -291,7 +291,7 @@ test('the bits of a model’s cache are said to it alone, before it is loaded, a
   expect(await there.logOf()).toContain('| Loaded model: apples, TurboQuant with 4 bits\n')
   const whole = await there.launch(folder)
   // They cannot be had from one place.
-  expect([whole.digest === quantised.digest, room.servers.daemonMemoryOf('a/b', 'current')]).toMatchObject([
+  expect([whole.digest === quantised.digest, room.servers.daemonMemoryOf('a/b')]).toMatchObject([
     false,
     { sharedAs: `127.0.0.1:${there.port} ${folder} 4`, weightsAs: `127.0.0.1:${there.port} ${folder}` },
   ])

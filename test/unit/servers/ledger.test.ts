@@ -145,7 +145,7 @@ test('a note that could not be written is in no later one', async () => {
   const file = join(room.folder, 'ledger.json')
   await mkdir(file)
   const run = { name: 'a.b/1', workingDirectory: join(room.folder, 'run'), logFile: join(room.folder, 'run.log') }
-  const where = { key: 'a/b', port: 5001, outputOffset: 0, role: 'current' } as const
+  const where = { key: 'a/b', port: 5001, outputOffset: 0 } as const
   const note = room.ledger.intend(run, room.launch(), where)
   await expect(note).rejects.toThrow('could not be recorded')
   await rm(file, { recursive: true })

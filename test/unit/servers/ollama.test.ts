@@ -79,7 +79,7 @@ describe('the real Ollama', () => {
       completion_tokens: 2,
     })
     expect((await ollama.ask('GET', '/api/ps')).text).toMatch(/"context_length":128\b/)
-    expect(room.servers.toldBytesOf('a/b', 'current')).toBeGreaterThan(100_000)
+    expect(room.servers.toldBytesOf('a/b')).toBeGreaterThan(100_000)
     expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
     expect([await ollama.models(), await ollama.loaded()]).toEqual([['mine:latest'], []])
     expect(room.servers.get('a/b')).toMatchObject({ kind: 'exited', cause: 'stopped', settled: true, failures: 0 })
@@ -140,7 +140,7 @@ describe('the real Ollama', () => {
     room.servers.start('c/d', other)
     await room.reached('ready', { key: 'c/d' })
     expect(await ollama.loaded()).toEqual([`${one.content.name}:latest`])
-    const shared = ['a/b', 'c/d'].map((key) => room.servers.daemonMemoryOf(key, 'current')?.sharedAs)
+    const shared = ['a/b', 'c/d'].map((key) => room.servers.daemonMemoryOf(key)?.sharedAs)
     expect(shared[0]).toBe(shared[1])
     await room.servers.stop('a/b')
     const model = room.servers.engineOf('c/d')?.model ?? ''

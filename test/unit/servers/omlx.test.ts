@@ -68,7 +68,7 @@ describe('a sample of oMLX', () => {
     const [one, other] = [await room.reached('ready'), await room.reached('ready', { key: 'c/d' })]
     expect([one.port === omlx.port, one.port === other.port]).toEqual([false, false])
     expect(room.servers.engineOf('a/b')).toEqual({ ...at(omlx.port), model: 'apples', isOurs: false })
-    expect(room.servers.toldBytesOf('a/b', 'current')).toBeGreaterThan(100_000)
+    expect(room.servers.toldBytesOf('a/b')).toBeGreaterThan(100_000)
     expect((await complete(omlx.port, 'apples')).status).toBe(200)
     expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
     expect(await omlx.loaded()).toEqual(['mine', 'pears'])

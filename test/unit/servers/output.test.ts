@@ -292,17 +292,6 @@ test('a run that wrote while the clock was ahead is not taken for the one that w
   expect((await scene.agent().extent())?.to).toBe('why it crashed'.length)
 })
 
-test('the run of the server that another is started beside is kept, whichever wrote last', async () => {
-  await using scene = await opened()
-  const runs = scene.agent()
-  const serving = await runs.begin()
-  await write(serving, 'serves')
-  await write(await runs.begin(serving), 'cannot start')
-  await runs.begin(serving)
-  expect(await scene.names()).toEqual([1, 3].map((number) => `2026-01-02T12-00-00Z-${number}`))
-  expect(dirname(serving.logFile)).toMatch(/Z-1$/)
-})
-
 test('older output of all runs counts together, and a run that loses all of it keeps its places', async () => {
   await using room = await OutputRoom.create({ bytes: 10, count: 1 })
   await room.write('0123456789')

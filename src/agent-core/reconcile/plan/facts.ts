@@ -15,33 +15,16 @@ export const isAlive = (
 
 export const isRunning = (server: ServerView): server is Running => isAlive(server) && server.kind !== 'stopping'
 
-export const hasRunning = ({ server, successor }: Observation): boolean => isRunning(server) || isRunning(successor)
-
-export const isAnyAlive = (observed: Observation): boolean =>
-  hasRunning(observed) || stoppingMessage(observed) !== undefined
-
-/** The message of a server that is stopping; undefined if none is. */
-export const stoppingMessage = ({ server, successor, retiring }: Observation): string | undefined =>
-  server.kind === 'stopping' ? server.message : successor.kind === 'stopping' ? successor.message : retiring
-
 /** It served when the earlier agent ended, and nothing contradicts that yet. */
 export const isTrusted = (server: ServerView): server is Extract<ServerView, { kind: 'starting' }> =>
   server.kind === 'starting' && server.unasked === true
 
-/** An agent ended between the publication of the new port and the rest of the swap. */
-export function leadsToSuccessor({ successor, publication: { shown } }: Observation): boolean {
-  const answers = successor.kind === 'ready' || isTrusted(successor)
-  return answers && shown?.ready === true && shown.port === successor.port
-}
-
 /** It listens at an address that is published no longer. */
-export const isMisplaced = ({ unreached }: Observation, role: 'server' | 'successor' = 'server'): boolean =>
-  unreached?.[role]?.kind === 'misplaced'
+export const isMisplaced = ({ unreached }: Observation): boolean => unreached?.kind === 'misplaced'
 
 /** A server of ours answers, as far as is known, at the port that pods are sent to. */
-export const answersPods = ({ server, successor, publication: { shown } }: Observation): boolean =>
-  shown?.ready === true &&
-  [server, successor].some((one) => (one.kind === 'ready' || isTrusted(one)) && one.port === shown.port)
+export const answersPods = ({ server, publication: { shown } }: Observation): boolean =>
+  shown?.ready === true && (server.kind === 'ready' || isTrusted(server)) && server.port === shown.port
 
 /** What is published for us, or by an agent that is gone, sends pods where no server of ours answers. */
 export function sendsAstray(observed: Observation): boolean {
@@ -51,7 +34,7 @@ export function sendsAstray(observed: Observation): boolean {
   return isOurs && publication.shown?.ready === true && !isTrue
 }
 
-/** Too early to act on a change, and to write about it. */
+/** Too early to act on a change. */
 export const isUnsettled = ({ desired, server, now }: Observation): boolean =>
   desired.kind === 'serve' &&
   now < (desired.settlesAt ?? 0) &&
@@ -114,8 +97,8 @@ export function withoutAnswer(
 }
 
 /** What people see of a server while something is done about it that does not touch it. */
-export function shownAs(observed: Observation, server: ServerView): readonly [ServiceState, ServiceReason] {
-  if (server.kind === 'ready' || leadsToSuccessor(observed)) return ['ready', 'Serving']
+export function shownAs(server: ServerView): readonly [ServiceState, ServiceReason] {
+  if (server.kind === 'ready') return ['ready', 'Serving']
   const [state, reason] = withoutAnswer(server)
   return [state, reason]
 }
@@ -131,8 +114,8 @@ export const crashLoopMessage = (failure: {
 }): string => `${failedSoOften(failure)}, next attempt at ${clockTime(failure.nextStartAt)}: ${failure.message}`
 
 /** The same from the failure to the next attempt, so that it is written once. */
-export const successorFailedMessage = ({ message, nextStartAt }: { message: string; nextStartAt: number }): string =>
-  `The new server cannot be started: ${message} The previous server keeps serving. Next attempt at ${clockTime(nextStartAt)}.`
+export const notReplacedMessage = (why: string, nextStartAt: number): string =>
+  `The new server cannot be started: ${why} The previous server keeps serving. Next attempt at ${clockTime(nextStartAt)}.`
 
 const failedSoOften = ({ failures }: { readonly failures: number }): string =>
   failures === 1 ? 'Failed once' : `Failed ${failures} times in a row`
@@ -140,19 +123,13 @@ const failedSoOften = ({ failures }: { readonly failures: number }): string =>
 /** Such as 14:03:20Z. */
 const clockTime = (at: number): string => `${wallTimeOf(at).toISOString().slice(11, 19)}Z`
 
-export const startMessageOf = (server: Running): string =>
-  server.kind === 'ready' ? 'The new one answers.' : server.message
+/** Said before the address is withdrawn, and until the new server answers. */
+const pauses = ', and its address pauses until the new one answers.'
 
 export function whyRestarted(observed: Observation, { digest }: Running): string {
-  if (isMisplaced(observed)) return 'The address of this machine changed: the server is restarted to listen at it'
-  if (observed.restartAsked) return 'The server is restarted on request'
-  if (digest !== unknownDigest) return 'The specification changed: the server is restarted with it'
-  return 'The agent cannot tell what the running server was started with, so it restarts it'
-}
-
-export function whyStopped(observed: Observation, server: Running): string {
-  const { beside } = observed
-  const why = whyRestarted(observed, server)
-  if (beside === undefined || beside.allowed || beside.why === '' || server.kind !== 'ready') return `${why}.`
-  return `${why}; ${beside.why}: the old one is stopped first.`
+  if (isMisplaced(observed))
+    return `The address of this machine changed: the server is restarted to listen at it${pauses}`
+  if (observed.restartAsked) return `The server is restarted on request${pauses}`
+  if (digest !== unknownDigest) return `The specification changed: the server is restarted with it${pauses}`
+  return `The agent cannot tell what the running server was started with, so it restarts it${pauses}`
 }

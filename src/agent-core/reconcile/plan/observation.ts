@@ -106,8 +106,12 @@ export type ServerView =
       readonly nextStartAt: number
     }
 
-/** Whether a second server of a service may be there for as long as it takes the place of the first; `why`: the half of a sentence, or empty. */
-export type Beside = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
+export interface Replacement {
+  /** Why not, as a sentence; undefined where nothing speaks against it. */
+  readonly refusal: string | undefined
+  /** When it is asked again; absent where something other than time changes the answer. */
+  readonly retryAt?: number | undefined
+}
 
 /** Which agent holds the slice's claim, and what slice, Service and Endpoints say, as far as the caches know. */
 export interface PublicationView {
@@ -176,23 +180,15 @@ export interface Observation {
   readonly address: { readonly ip: string | undefined; readonly message: string; readonly warning?: string }
   /** The port at which LLMKube's relay asks for it, where that is the only way to it. */
   readonly relayPort?: number | undefined
-  /** It listens at addresses that nobody needs, since LLMKube's relay asks this machine's ingress, and one that starts now would not. */
-  readonly isOpenNeedlessly?: boolean
   readonly fetch: FetchView
   readonly server: ServerView
-  /** Started beside `server`, to take its place when it answers. */
-  readonly successor: ServerView
-  /** What the replaced server still does; undefined once it is gone. */
-  readonly retiring: string | undefined
-  /** Undefined = not asked for yet. */
-  readonly beside: Beside | undefined
-  /** Why the desired server would not fit even in place of the present one, as a sentence. */
-  readonly instead: string | undefined
+  /** Whether the desired server could take the place of the present one; undefined = not asked for yet. */
+  readonly instead: Replacement | undefined
   /** Why the desired server may not be started now. */
   readonly obstacle:
     { readonly reason: StartObstacle | ListenObstacle; readonly message: string; readonly retryAt?: number } | undefined
   /** Absent = requests reach it. */
-  readonly unreached?: { readonly server?: Unreached | undefined; readonly successor?: Unreached | undefined }
+  readonly unreached?: Unreached | undefined
   /** It will leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
   readonly unloaded: Extract<UnloadReason, { kind: 'idle' }> | undefined
   /** Why the server was asked to stop; empty where it was not. */
@@ -226,14 +222,9 @@ export type Step =
   | { readonly do: 'ensureService' }
   | { readonly do: 'fetch' }
   | { readonly do: 'cancelFetch' }
-  /** How much memory the desired server will hold, and whether it fits beside or in place of the present one. */
+  /** How much memory the desired server will hold, and whether it fits in place of the present one. */
   | { readonly do: 'sizeUp' }
   | { readonly do: 'start' }
-  /** The current server keeps serving meanwhile. */
-  | { readonly do: 'startBeside' }
-  /** The successor answers for the service; the server before finishes its requests and stops. */
-  | { readonly do: 'promote' }
-  | { readonly do: 'dropSuccessor' }
   | { readonly do: 'publish'; readonly address: string; readonly port: number }
   | { readonly do: 'withdraw' }
   /** What an agent that is gone still promises. */

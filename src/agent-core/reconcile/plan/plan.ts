@@ -1,9 +1,7 @@
 import type { Desired } from '../desired.ts'
 import {
   answersPods,
-  hasRunning,
   isAlive,
-  isAnyAlive,
   isForeign,
   isHeld,
   isMisplaced,
@@ -14,16 +12,11 @@ import {
   isTrusted,
   isUnsettled,
   isWritable,
-  leadsToSuccessor,
   type Running,
   type Serve,
   shownAs,
-  startMessageOf,
-  stoppingMessage,
-  successorFailedMessage,
   takenBy,
   whyRestarted,
-  whyStopped,
   withoutAnswer,
 } from './facts.ts'
 import {
@@ -33,9 +26,7 @@ import {
   type Observation,
   type Plan,
   rest,
-  type ServerView,
   type Silence,
-  type Step,
   unreachable,
   type Unreached,
 } from './observation.ts'
@@ -59,7 +50,7 @@ function publishStep(observed: Observation, port: number, address: Observation['
       : rest('unready', 'NoHostAddress', address.message)
   }
   const serving = [servingSentence(observed, port), address.warning, message]
-  const unreached = observed.unreached?.server
+  const { unreached } = observed
   if (unreached?.kind === 'unknown') {
     const isShown = shown?.ready === true && shown.address === address.ip && shown.port === port
     return isShown ? rest('ready', 'Serving', serving.filter(Boolean).join(' ')) : unready(unreached)
@@ -93,7 +84,7 @@ const unready = ({ reason, message }: Unreached): Plan => rest('unready', reason
 export function withdrawSilent(observed: Observation): Plan | undefined {
   const { server, publication } = observed
   if (server.kind === 'ready' || publication.shown?.ready !== true || !isWritable(observed)) return undefined
-  if (isTrusted(server) || leadsToSuccessor(observed)) return undefined
+  if (isTrusted(server)) return undefined
   const [state, reason, message] = withoutAnswer(server)
   return act({ do: 'withdraw' }, state, reason, message)
 }
@@ -116,13 +107,13 @@ interface LeavingHow {
   readonly as?: readonly [ServiceState, ServiceReason]
 }
 
-/** Withdraws the address, then stops the servers; undefined when nothing is left of them. */
+/** Withdraws the address, then stops the server; undefined when nothing is left of it. */
 function leaveMemory(
   observed: Observation,
   why: string,
   { waitsForWithdrawal = false, as = ['stopping', 'Stopping'] }: LeavingHow = {},
 ): Plan | undefined {
-  const { publication, clusterRetry } = observed
+  const { publication, server, clusterRetry } = observed
   if (publication.shown?.ready === true && isWritable(observed)) {
     if (isHeld(publication)) return act({ do: 'withdraw' }, ...as, why)
     if (publication.claim === 'previous') return act({ do: 'unpublish' }, ...as, why)
@@ -130,9 +121,8 @@ function leaveMemory(
   if (waitsForWithdrawal && clusterRetry?.isRefusal === true && isHeld(publication) && answersPods(observed)) {
     return rest(...as, `${why} ${clusterRetry.message}`, clusterRetry.at)
   }
-  if (hasRunning(observed)) return act({ do: 'stop' }, ...as, why)
-  const stopping = stoppingMessage(observed)
-  return stopping === undefined ? undefined : rest(...as, `${why} ${stopping}`)
+  if (isRunning(server)) return act({ do: 'stop' }, ...as, why)
+  return server.kind === 'stopping' ? rest(...as, `${why} ${server.message}`) : undefined
 }
 
 /** What another agent holds is for that agent to remove, and for garbage collection where it is gone too. */
@@ -147,8 +137,8 @@ type HeldBack = Extract<Observation['desired'], { kind: 'held' }>
 
 /** Down on this machine and free for another; without the cluster that is said as soon as it answers. */
 function held(observed: Observation, { reason, message: why }: HeldBack): Plan {
-  const { publication, clusterRetry } = observed
-  if (isHeld(publication) && !isAnyAlive(observed) && !isWritable(observed)) {
+  const { publication, server, clusterRetry } = observed
+  if (isHeld(publication) && !isAlive(server) && !isWritable(observed)) {
     return rest('stopped', reason, `${why} ${clusterRetry?.message ?? ''}`.trim(), clusterRetry?.at)
   }
   const elsewhere = isForeign(publication) ? ` ${publication.message}` : ''
@@ -174,11 +164,12 @@ function yieldTo(observed: Observation): Plan {
 
 /** Undefined once the desired model is here. The old server, if any, keeps serving meanwhile. */
 function fetchStep(observed: Observation, { digest }: Serve): Plan | undefined {
-  const { fetch, server, successor, now, restartAsked } = observed
-  if (isRunning(successor) && successor.digest === digest) return undefined
-  const isKept = isRunning(server) && server.digest === digest && !restartAsked && !isMisplaced(observed)
-  if (isKept && successor.kind === 'none') return undefined
-  const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
+  const { fetch, server, now } = observed
+  if (isRunning(server) && !isOther(observed, server, digest)) return undefined
+  const serving =
+    server.kind === 'ready'
+      ? ' The previous model keeps serving until then; its address then pauses until the new server answers.'
+      : ''
   switch (fetch.kind) {
     case 'done':
       return undefined
@@ -198,92 +189,25 @@ function fetchStep(observed: Observation, { digest }: Serve): Plan | undefined {
   }
 }
 
-/**
- * A successor that answers gets the traffic, and then the place; where its predecessor is gone, it gets the place at once. A swap whose
- * successor is already published is finished even if the spec changed back meanwhile: the server that answers Pods is not taken away,
- * and the spec of now is the next swap.
- */
-function takeOverStep(observed: Observation, digest?: string): Plan | undefined {
-  const { server, successor, publication, address } = observed
-  if (!isRunning(successor) || (successor.digest !== digest && !leadsToSuccessor(observed))) return undefined
-  if (!isAlive(server)) {
-    return act({ do: 'promote' }, 'starting', 'Starting', `The previous server is gone. ${startMessageOf(successor)}`)
-  }
-  if (successor.kind !== 'ready' || address.ip === undefined || !isWritable(observed)) return undefined
-  const { port } = successor
-  const isFlipped = isPublished(publication, { address: address.ip, port })
-  // Pods are not sent to it before they reach it.
-  if (!isFlipped && observed.unreached?.successor) return undefined
-  const step: Step = isFlipped ? { do: 'promote' } : { do: 'publish', address: address.ip, port }
-  return act(
-    step,
-    ...shownAs(observed, server),
-    'The new server answers and takes over; the previous one finishes and stops.',
-  )
-}
-
-/** Stops a successor whose spec is out of date. */
-function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
-  const { server, successor } = observed
-  if (successor.kind === 'none' || successor.kind === 'stopping') return undefined
-  const isWanted = successor.digest === digest && !isMisplaced(observed, 'successor')
-  if (isWanted || isUnsettled(observed) || leadsToSuccessor(observed)) return undefined
-  const as = isRunning(server) ? shownAs(observed, server) : (['starting', 'Starting'] as const)
-  return act(
-    { do: 'dropSuccessor' },
-    ...as,
-    'The specification changed again: the server that was starting for the previous one is dropped.',
-  )
-}
-
-/** Beside the present server where there is room, in its place where there is not, and not at all where it would not fit either. */
+/** In the place of the present server, and not at all where it would not fit there. */
 function replaceStep(observed: Observation, server: Running, desired: Serve): Plan {
-  const { publication } = observed
+  const { publication, instead } = observed
   if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
-  const meanwhile = whileReplaced(observed, server)
-  if (meanwhile) return meanwhile
-  if (observed.beside === undefined) {
-    return act({ do: 'sizeUp' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
+  const why = whyRestarted(observed, server)
+  if (instead === undefined || (instead.retryAt ?? Infinity) <= observed.now) {
+    return act({ do: 'sizeUp' }, ...shownAs(server), why)
   }
-  if (observed.instead !== undefined) return goingOn(observed, server, observed.instead)
-  if (server.kind === 'ready' && observed.beside.allowed) {
-    return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
-  }
-  if (!isOther(observed, server, desired)) return answerStep(observed, server)
+  if (instead.refusal !== undefined) return goingOn(observed, server, instead.refusal, instead.retryAt)
   const isPublished = publication.shown?.ready === true
   // A server is withdrawn before it is stopped.
   if (isPublished && !isWritable(observed) && (server.kind === 'ready' || isTrusted(server))) {
     const { message, at } = observed.clusterRetry ?? {}
-    return rest(...shownAs(observed, server), `${whyStopped(observed, server)} ${message ?? ''}`.trim(), at)
+    return rest(...shownAs(server), `${why} ${message ?? ''}`.trim(), at)
   }
-  return act(
-    { do: isPublished && isWritable(observed) ? 'withdraw' : 'stop' },
-    'stopping',
-    'Stopping',
-    whyStopped(observed, server),
-  )
-}
-
-/** The current server keeps serving while its successor starts, or waits for its next attempt. */
-function whileReplaced(observed: Observation, server: Running): Plan | undefined {
-  const { successor, retiring, restartAsked, now, beside } = observed
-  if (successor.kind === 'stopping') return goingOn(observed, server, successor.message)
-  if (isRunning(successor)) {
-    return goingOn(
-      observed,
-      server,
-      `The new server is started beside it and takes over when it answers. ${startMessageOf(successor)}`,
-    )
-  }
-  if (successor.kind === 'failed' && !restartAsked && now < successor.nextStartAt) {
-    return goingOn(observed, server, successorFailedMessage(successor), successor.nextStartAt)
-  }
-  if (retiring !== undefined) return goingOn(observed, server, retiring)
-  return isTrusted(server) && beside?.allowed === true ? answerStep(observed, server) : undefined
+  return act({ do: isPublished && isWritable(observed) ? 'withdraw' : 'stop' }, 'stopping', 'Stopping', why)
 }
 
 function goingOn(observed: Observation, server: Running, sentence: string, retryAt?: number): Plan {
-  if (leadsToSuccessor(observed)) return rest(...shownAs(observed, server), sentence, retryAt)
   const next = answerStep(observed, server)
   return next.step.do === 'rest'
     ? { ...next, message: `${next.message} ${sentence}`, retryAt: retryAt ?? next.retryAt }
@@ -293,7 +217,7 @@ function goingOn(observed: Observation, server: Running, sentence: string, retry
 /** The running server stays while a person may still be editing the spec. */
 function unsettled(observed: Observation, server: Running, until: number | undefined): Plan {
   if (server.kind !== 'ready') return rest(...withoutAnswer(server), until)
-  return goingOn(observed, server, 'The specification changed, and the server is about to be restarted.', until)
+  return goingOn(observed, server, whyRestarted(observed, server), until)
 }
 
 function serve(observed: Observation, desired: Serve): Plan {
@@ -331,16 +255,13 @@ function serve(observed: Observation, desired: Serve): Plan {
 const heldStep = (observed: Observation, desired: Serve): Plan =>
   observed.unloaded
     ? staysAway(observed, observed.unloaded)
-    : (takeOverStep(observed, desired.digest) ??
-      withdrawSilent(observed) ??
-      whileFetched(observed, desired) ??
-      serverStep(observed, desired))
+    : (withdrawSilent(observed) ?? whileFetched(observed, desired) ?? serverStep(observed, desired))
 
 /** A download may take hours: the server that answers meanwhile stays published, and no other. */
 function whileFetched(observed: Observation, desired: Serve): Plan | undefined {
   const fetching = fetchStep(observed, desired)
   const { server } = observed
-  if (fetching?.step.do !== 'rest' || server.kind !== 'ready' || leadsToSuccessor(observed)) return fetching
+  if (fetching?.step.do !== 'rest' || server.kind !== 'ready') return fetching
   const next = answerStep(observed, server)
   return next.step.do === 'rest' ? fetching : next
 }
@@ -368,20 +289,13 @@ function withService(next: Plan, observed: Observation): Plan {
 }
 
 function serverStep(observed: Observation, desired: Serve): Plan {
-  const { server, successor, now, stopReason } = observed
-  const dropped = dropStep(observed, desired)
-  if (dropped) return dropped
-  const leaving = successor.kind === 'stopping' ? successor.message : observed.retiring
+  const { server, now, stopReason } = observed
   switch (server.kind) {
     case 'none':
-      if (leaving !== undefined) return rest('starting', 'Starting', leaving)
       return heldByObstacle(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
     case 'stopping':
       return rest('stopping', 'Stopping', `${stopReason} ${server.message}`.trim())
     case 'failed':
-      if (leaving !== undefined) {
-        return rest(...withoutAnswer(server), server.nextStartAt > now ? server.nextStartAt : undefined)
-      }
       return server.digest !== desired.digest || server.nextStartAt <= now
         ? (heldByObstacle(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.'))
         : rest(...withoutAnswer(server), server.nextStartAt)
@@ -390,25 +304,14 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'ready':
       break
   }
-  if (isOther(observed, server, desired) || successor.kind !== 'none') return replaceStep(observed, server, desired)
-  const next = answerStep(observed, server)
-  return (next.step.do === 'rest' ? moveStep(observed, server) : undefined) ?? next
+  return isOther(observed, server, desired.digest)
+    ? replaceStep(observed, server, desired)
+    : answerStep(observed, server)
 }
 
 /** It is not what is wanted, so that another one has to take its place. */
-const isOther = (observed: Observation, server: Running, { digest }: Serve): boolean =>
+const isOther = (observed: Observation, server: Running, digest: string): boolean =>
   server.digest !== digest || observed.restartAsked || isMisplaced(observed)
-
-/** A server that is only more open than it need be is replaced where another one fits beside it, and else at its next start. */
-function moveStep(observed: Observation, server: Running): Plan | undefined {
-  const { isOpenNeedlessly, fetch, beside } = observed
-  // The model of a server that was found running is not looked for again.
-  if (isOpenNeedlessly !== true || server.kind !== 'ready' || fetch.kind !== 'done') return undefined
-  if (beside !== undefined && !beside.allowed) return undefined
-  const step: Step = beside === undefined ? { do: 'sizeUp' } : { do: 'startBeside' }
-  const why = "Only LLMKube's relay reaches it now: a server that listens only on this machine takes its place."
-  return act(step, ...shownAs(observed, server), why)
-}
 
 /** It is asked again when what stands in its way is gone, not by the clock. */
 const heldByObstacle = ({ obstacle }: Observation): Plan | undefined =>
@@ -430,8 +333,9 @@ type Refused = Extract<Desired, { kind: 'refused' }>
 
 /** Rules apply to starts: a server that an earlier agent or an earlier spec started is left running, unless it could run programs for others. */
 function refused(observed: Observation, { reason, message, spares }: Refused): Plan {
-  const isRefused = (server: ServerView): boolean => 'digest' in server && wasStartedWith(server.digest, spares?.except)
-  const isSpared = spares !== undefined && !isRefused(observed.server) && !isRefused(observed.successor)
+  const { server } = observed
+  const isRefused = 'digest' in server && wasStartedWith(server.digest, spares?.except)
+  const isSpared = spares !== undefined && !isRefused
   const kept = isSpared
     ? keepServing(observed, `${message} The running server keeps serving, but could not be started again.`)
     : undefined
@@ -455,16 +359,11 @@ function unreadable(observed: Observation, { message, isForMac }: Unreadable): P
 
 /** A server that serves is kept although it could not be started again; undefined if none serves. */
 function keepServing(observed: Observation, why: string): Plan | undefined {
-  const { server, successor, publication } = observed
+  const { server, publication } = observed
   const serves = server.kind === 'ready' || server.kind === 'unready' || isTrusted(server)
-  const isSwapped = leadsToSuccessor(observed)
-  if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
+  if (!isHeld(publication) || !serves) return undefined
   const quiet = quietOf(observed)
   if (quiet) return whileQuiet(observed, quiet)
-  const taken = takeOverStep(observed)
-  if (taken) return { ...taken, message: why }
-  if (isSwapped || !serves) return rest(...shownAs(observed, server), why)
-  if (isRunning(successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), why)
   return { ...answerStep(observed, server), message: why }
 }
 
@@ -545,9 +444,9 @@ function mendOf(observed: Observation): 'withdrawDead' | 'unpublish' | undefined
 
 /** A service that asks for an API key is open to nobody without one. */
 function closeExposed(observed: Observation): Plan | undefined {
-  const { server, successor } = observed.unreached ?? {}
-  const exposed = [server, successor].find((one) => one?.kind === 'exposed')
-  return exposed && leaveMemory(observed, exposed.message, { as: ['stopping', exposed.reason] })
+  const { unreached } = observed
+  if (unreached?.kind !== 'exposed') return undefined
+  return leaveMemory(observed, unreached.message, { as: ['stopping', unreached.reason] })
 }
 
 function nextStep(observed: Observation): Plan {

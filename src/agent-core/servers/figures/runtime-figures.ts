@@ -3,7 +3,7 @@ import { seesFigures, type Looker } from '../../../contract/client.ts'
 import type { RuntimeFigures as RuntimeFiguresView } from '../../../contract/service.ts'
 import { formatDecimal, formatShare, formatTokenRate } from '../../../contract/format.ts'
 import type { CountersReading, RuntimeCounters } from '../probe.ts'
-import type { CountedServer } from '../service-servers.ts'
+import type { CountedServer } from '../service-server.ts'
 import { steadyNow, wallTimeOf } from '../../util/steady-clock.ts'
 import type { Use } from '../poller.ts'
 import { OwnPace, type Slowness } from './own-pace.ts'
@@ -167,8 +167,8 @@ export class RuntimeFigures implements AsyncDisposable {
   }
 
   #viewOf(server: CountedServer): [key: string, view: RuntimeFiguresView][] {
-    const { key, role, digest, sleepsWhenIdle } = server
-    if (role !== 'current' || !server.isWell) return []
+    const { key, digest, sleepsWhenIdle } = server
+    if (!server.isWell) return []
     if (sleepsWhenIdle) return [[key, notReported(asked.never)]]
     const run = this.#runs.get(server.run)
     if (!run) return []

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { RuntimeCounters } from '../../../../src/agent-core/servers/probe.ts'
 import type { Use } from '../../../../src/agent-core/servers/poller.ts'
-import type { CountedServer } from '../../../../src/agent-core/servers/service-servers.ts'
+import type { CountedServer } from '../../../../src/agent-core/servers/service-server.ts'
 import { RuntimeFigures } from '../../../../src/agent-core/servers/figures/runtime-figures.ts'
 
 beforeEach(() => vi.useFakeTimers())
@@ -10,7 +10,7 @@ afterEach(() => vi.useRealTimers())
 type Facts = Omit<CountedServer, 'look'>
 
 const server: Facts = {
-  ...{ key: 'default/a', role: 'current', run: 'run-1', pid: 1, port: 1, digest: 'd' },
+  ...{ key: 'default/a', run: 'run-1', pid: 1, port: 1, digest: 'd' },
   ...{ sleepsWhenIdle: false, isFound: false, isWell: true },
 }
 
@@ -96,7 +96,7 @@ test('totals only rise: over restarts, for two servers at once, and without what
   answers.set(1, work(100)).set(2, work(30))
   const seen = [await generated()]
   answers.set(1, work(150))
-  servers.push({ ...server, role: 'successor', run: 'run-2', port: 2 })
+  servers.push({ ...server, run: 'run-2', port: 2 })
   seen.push(await generated())
   figures.note(server, { counters: work(160), askedAt: Date.now() })
   servers.shift()
