@@ -27,7 +27,7 @@ function trial() {
     turns,
     /** Who was told to ask again, since the last look. */
     awake: () => asked.splice(0),
-    becomes: (key: string, state: ServerState) => hear(key, state, 'current'),
+    becomes: (key: string, state: ServerState) => hear(key, state),
     seconds: (count: number) => void vi.advanceTimersByTime(count * 1_000),
     [Symbol.dispose]: () => turns[Symbol.dispose](),
   }
