@@ -69,17 +69,6 @@ describe('a changed specification', () => {
     expect([agent.starts, await world.eventReasons('tiny')]).toEqual([2, expect.arrayContaining(['Stopped'])])
   })
 
-  test('that this machine would not start leaves the old server serving, says why, and tries again', async () => {
-    await using world = await open()
-    const { agent, ...before } = await world.serving('tiny', { random: () => 0.5 })
-    await world.patchSpec('tiny', { extraArgs: ['--no-such-flag-of-any-server'] })
-    const view = await agent.until('tiny', ({ message }) => message.includes('The new server cannot be started'))
-    expect(view).toMatchObject({ state: 'ready', reason: 'Serving', pid: before.pid, restarts: 0 })
-    expect(await world.published('tiny')).toEqual({ address: hostIp, port: before.port, ready: true })
-    await world.patchSpec('tiny', { contextSize: 4096, extraArgs: [] })
-    await agent.untilReadyAgain('tiny', before.pid)
-  })
-
   test('that is taken back while the new server loads costs one more start', async () => {
     await using world = await open()
     const { agent, ...before } = await world.serving('tiny')

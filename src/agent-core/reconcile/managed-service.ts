@@ -316,8 +316,8 @@ export class ManagedService {
   }
 
   /** What follows from the reading before anything is decided. */
-  #heed({ service, model, desired, desiredServer, durations, apiKeySecret }: Reading): void {
-    const { cluster, unloadReasons, admission, servers, apiKeys, enqueue } = this.#rooms
+  #heed({ service, desired, desiredServer, durations, apiKeySecret }: Reading): void {
+    const { cluster, unloadReasons, admission, servers, apiKeys } = this.#rooms
     this.#durations = durations
     this.#starts.want(desiredServer?.digest)
     if (service) {
