@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { livenessTimings } from '../../src/agent-core/servers/liveness.ts'
 import { AgentProcess } from '../support/agent-process.ts'
-import { AgentWorld, commandLineOf, hostIp, inferenceService, roomForOne, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, hostIp, inferenceService, untilGone } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -143,12 +143,12 @@ describe('what outlives the agent', () => {
     })
   })
 
-  test('what was changed while the agent was away is restarted with the change, one process at a time where two do not fit', async () => {
+  test('what was changed while the agent was away is restarted with the change, one process at a time', async () => {
     await using world = await openInProcess()
     const { agent, pid } = await world.serving('tiny')
     await agent.leave()
     await world.patchSpec('tiny', { contextSize: 1024 })
-    const next = await world.startAgent({ settings: roomForOne })
+    const next = await world.startAgent()
     const started = await next.until('tiny', (view) => view.pid !== undefined && view.pid !== pid)
     expect(await commandLineOf(pid)).toBeUndefined()
     expect(await next.untilReady('tiny')).toMatchObject({ pid: started.pid })
