@@ -73,6 +73,20 @@ describe('which processes are taken over', () => {
   }
   const nothing = { adopt: [], reap: [] }
 
+  test('of two servers of one service the one that has served, and the other is ended', () => {
+    const second = {
+      workingDirectory: '/state/runs/team.a.b/2026-01-02T04-00-00Z-2/work',
+      output: '/state/runs/team.a.b/2026-01-02T04-00-00Z-2/output.log',
+    }
+    const { adopt, reap } = judge([entry], {
+      ...seen,
+      processes: [server, { ...server, pid: 80, groupId: 80, commandLine: commandLine.replace('5001', '5002') }],
+      workplaces: [workplace, { pid: 80, ...second }],
+    })
+    expect(adopt.map((one) => one.process?.pid)).toEqual([70])
+    expect(reap).toEqual([{ key: 'team/a.b', groupId: 80, leaderStartTime: 't1' }])
+  })
+
   test.each<[string, readonly LedgerEntry[], Partial<Sight>, ReturnType<typeof judge>]>([
     [
       'one that is as it was noted, although its workplace cannot be seen',
