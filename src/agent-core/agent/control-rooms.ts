@@ -18,7 +18,7 @@ import { History } from '../history/history.ts'
 import { LeftPods } from '../doctor/from-cluster.ts'
 import { KubeconfigWatch } from '../kube/kubeconfig.ts'
 import { kubeconfigFiles, type PinnedContext } from '../kube/pinned-context.ts'
-import { countUnload, sessionCounters } from '../observability/metric-feeds.ts'
+import { sessionCounters } from '../observability/metric-feeds.ts'
 import { Sleep } from '../power/sleep.ts'
 import { Supply } from '../power/supply.ts'
 import { servicePortsOf } from '../publishing/objects.ts'
@@ -108,7 +108,6 @@ export async function openControlRooms(context: ControlContext): Promise<Control
     servers,
     cluster: session,
     whyStopped,
-    onTransition: (transition) => countUnload(metrics, transition),
   })
   servers.onChange((key, state) => narrator.serverChanged(key, state))
   evictionRoom(context, { unloadReasons, narrator })

@@ -12,7 +12,6 @@ import type { AgentMetrics } from '../observability/agent-metrics.ts'
 import {
   memoryMetricsFeed,
   gatewayMetricsFeed,
-  installedMetricsFeed,
   runtimeMetricsFeed,
   serviceMetricsFeed,
   sessionMetricsFeed,
@@ -163,14 +162,12 @@ function daemonRoom(
 }
 
 function installedRoom(context: RoomContext, dialects: Dialects, daemons: StartedDaemons): InstalledRuntimes {
-  const { metrics, snapshots, settings, session } = context
-  const showMetrics = installedMetricsFeed(metrics)
+  const { snapshots, settings, session } = context
   const installed: InstalledRuntimes = new InstalledRuntimes({
     offered: () => offered(settings()),
     find: (runtime) => findHere(context, runtime, daemons),
     dialects,
     onChange: () => {
-      showMetrics(installed.known ?? [])
       snapshots.changed()
       // One that waits for a program need not wait for its next attempt.
       session()?.reconciler.enqueueAll()

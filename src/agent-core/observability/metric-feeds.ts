@@ -19,15 +19,13 @@ import type { AgentSnapshot } from '../../contract/snapshot.ts'
 /** Keeps the per-service figures in step with what snapshots say; call it before they are read. */
 export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnapshot) => void {
   let restarts = new Map<string, number>()
-  return ({ services, now }) => {
+  return ({ services }) => {
     metrics.keepServices(services)
     for (const service of services) {
       const more = service.restarts - (restarts.get(refKey(service)) ?? 0)
       metrics.add('process_restarts_total', Math.max(0, more), service)
       metrics.set('process_healthy', health(service), service)
       metrics.set('memory_estimated_bytes', service.memory?.needBytes, service)
-      metrics.set('server_failures_in_a_row', service.crash?.failures ?? 0, service)
-      metrics.set('service_retry_seconds', secondsUntil(service.retryAt, now), service)
       metrics.set('cluster_agrees', agreement(service), service)
     }
     metrics.set('managed_processes', services.filter(({ pid }) => pid !== undefined).length)
@@ -40,9 +38,6 @@ const health = ({ state }: AgentSnapshot['services'][number]): number | undefine
   state === 'ready' ? 1 : withServer.has(state) ? 0 : undefined
 
 const withServer: ReadonlySet<ServiceState> = new Set(['starting', 'unready', 'crash-looping', 'stopping'])
-
-const secondsUntil = (time: string | undefined, now: string): number | undefined =>
-  time === undefined ? undefined : Math.max(0, Date.parse(time) - Date.parse(now)) / 1_000
 
 /** Undefined while there is nothing that the cluster could agree with. */
 function agreement({ steps, reason }: AgentSnapshot['services'][number]): number | undefined {
@@ -76,81 +71,40 @@ export function startMetricsFeed(metrics: AgentMetrics): (key: string, state: Se
   }
 }
 
-/** Which transitions take a model out of memory without a person, and why. */
-const unloads = { evicted: 'pressure', idle: 'idle' } as const
-
-export function countUnload(metrics: AgentMetrics, { kind }: { readonly kind: string }): void {
-  if (kind === 'evicted' || kind === 'idle') {
-    metrics.add('unloads_total', 1, { reason: unloads[kind] })
-  }
-}
-
 /** What is read of a session with a cluster. */
 export interface MeasuredSession {
   readonly cluster: {
     watchStates(): readonly {
       readonly kind: string
-      readonly state: { readonly state: string; readonly since: number; readonly lastListAt: number | undefined }
+      readonly state: { readonly state: string }
     }[]
   }
   readonly publisher: { heartbeatAgesMs(): readonly number[] }
-  readonly reconciler: { readonly depth: number }
 }
 
 /** Figures of the session as they are when they are read; without a session there are none. */
 export function sessionMetricsFeed(metrics: AgentMetrics, session: () => MeasuredSession | undefined): () => void {
   return () => {
-    const { cluster, publisher, reconciler } = session() ?? {}
+    const { cluster, publisher } = session() ?? {}
     const states = new Map(cluster?.watchStates().map(({ kind, state }) => [kind, state]))
     for (const kind of metricTable.watch_live.labels.kind) {
       const watch = states.get(kind)
       metrics.set('watch_live', watch && (watch.state === 'live' ? 1 : 0), { kind })
-      metrics.set('watch_stale_seconds', watch && staleSeconds(watch), { kind })
     }
     const ages = publisher?.heartbeatAgesMs() ?? []
     metrics.set('heartbeat_age_seconds', ages.length === 0 ? undefined : Math.max(...ages) / 1_000)
-    metrics.set('reconcile_queue_depth', reconciler?.depth)
   }
-}
-
-/** Undefined where nothing has been listed yet, so that nothing can be old. */
-function staleSeconds(
-  watch: ReturnType<MeasuredSession['cluster']['watchStates']>[number]['state'],
-): number | undefined {
-  if (watch.lastListAt === undefined) return undefined
-  return watch.state === 'live' ? 0 : Math.max(0, Date.now() - watch.since) / 1_000
 }
 
 /** What a session says of its work while it does it. */
 export const sessionCounters = (metrics: AgentMetrics) => ({
-  onPass: ({ seconds, waitedSeconds }: { readonly seconds: number; readonly waitedSeconds: number }) => {
-    metrics.observe('reconcile_duration_seconds', seconds)
-    metrics.observe('reconcile_queue_wait_seconds', waitedSeconds)
-  },
-  onAdmission: (outcome: (typeof metricTable.admission_decisions_total.labels.outcome)[number]) =>
-    metrics.add('admission_decisions_total', 1, { outcome }),
+  onPass: (seconds: number) => metrics.observe('reconcile_duration_seconds', seconds),
   onApiAnswer: (statusCode: number | undefined) =>
     metrics.add('api_requests_total', 1, { code: statusCode === undefined ? 'none' : codeClass(statusCode) }),
 })
 
 const codeClass = (statusCode: number) =>
   statusCode < 300 ? '2xx' : statusCode < 400 ? '3xx' : statusCode < 500 ? '4xx' : '5xx'
-
-/** Keeps one series for each runtime that answered; another version takes the place of the one before. */
-export function installedMetricsFeed(metrics: AgentMetrics): (views: readonly InstalledView[]) => void {
-  let shown: readonly Pick<InstalledView, 'name' | 'version'>[] = []
-  const say = (value: number | undefined) => {
-    for (const { name, version = '' } of shown) {
-      const runtime = serverRuntimes.find((one) => one === name)
-      if (runtime) metrics.set('runtime_info', value, { runtime, version })
-    }
-  }
-  return (views) => {
-    say(undefined)
-    shown = views.filter((view) => runtimeState(view) === 'ready')
-    say(1)
-  }
-}
 
 /** What is read of the room that asks the runtimes. */
 interface MeasuredRuntimes {
@@ -226,7 +180,6 @@ export function memoryMetricsFeed(
 ): {
   onSample: (view: Sampled) => void
   onFootprints: (view: Sampled) => void
-  onPressure: (change: { readonly to: Sampled['level'] }) => void
 } {
   let measured = new Set<string>()
   const onFootprints = ({ footprints }: Sampled) => {
@@ -250,7 +203,6 @@ export function memoryMetricsFeed(
       metrics.set('memory_pressure_level', level === 'unknown' ? undefined : pressureNumbers[level])
       onFootprints(view)
     },
-    onPressure: ({ to }) => metrics.add('memory_pressure_transitions_total', 1, { to }),
   }
 }
 

@@ -124,24 +124,11 @@ export const metricTable = {
     help: 'Requests to the relay ingress, readiness probes included, by the status of the answer; 499 = the relay left before there was one',
   },
 
-  memory_pressure_transitions_total: {
-    type: 'counter',
-    origin: 'ours',
-    labels: { to: pressureLevels },
-    help: 'Changes of the memory pressure level, by the new level',
-  },
   watch_live: {
     type: 'gauge',
     origin: 'ours',
     labels: { kind: watchedKinds },
     help: 'Whether the watch of a kind of object delivers every change (1) or not (0)',
-  },
-  watch_stale_seconds: {
-    type: 'gauge',
-    origin: 'ours',
-    unit: 'seconds',
-    labels: { kind: watchedKinds },
-    help: 'Time since the watch of a kind of object was last live; 0 while it is live',
   },
   api_requests_total: {
     type: 'counter',
@@ -161,17 +148,6 @@ export const metricTable = {
     unit: 'seconds',
     help: 'Time of one pass over a service',
   },
-  reconcile_queue_wait_seconds: {
-    type: 'histogram',
-    origin: 'ours',
-    unit: 'seconds',
-    help: 'Time from a change to the start of the pass that handles it',
-  },
-  reconcile_queue_depth: {
-    type: 'gauge',
-    origin: 'ours',
-    help: 'Services being reconciled or waiting for it, without those that wait for a set time',
-  },
   server_start_duration_seconds: {
     type: 'histogram',
     origin: 'ours',
@@ -179,19 +155,6 @@ export const metricTable = {
     perService: true,
     buckets: [0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600],
     help: 'Time from the start of a model server until it was ready',
-  },
-  server_failures_in_a_row: {
-    type: 'gauge',
-    origin: 'ours',
-    perService: true,
-    help: 'Unexpected ends of the server of a service since one last served; 0 while it serves',
-  },
-  service_retry_seconds: {
-    type: 'gauge',
-    origin: 'ours',
-    unit: 'seconds',
-    perService: true,
-    help: 'Back-off: time until a service that does not serve is tried again',
   },
   cluster_agrees: {
     type: 'gauge',
@@ -205,29 +168,10 @@ export const metricTable = {
     unit: 'bytes',
     help: 'Bytes of models that were received',
   },
-  admission_decisions_total: {
-    type: 'counter',
-    origin: 'ours',
-    labels: { outcome: ['admitted', 'InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] },
-    help: 'Decisions about starts that asked for memory, by the reason of a refusal; a start that waits asks again',
-  },
-  runtime_info: {
-    type: 'gauge',
-    origin: 'ours',
-    labels: { runtime: serverRuntimes },
-    openLabels: ['version'],
-    help: 'Always 1, for each runtime that is installed here and answers, with its version',
-  },
   late_timers_total: {
     type: 'counter',
     origin: 'ours',
     help: 'Ticks of a 5 s timer that came more than a second late, such as when macOS slows the app (App Nap)',
-  },
-  unloads_total: {
-    type: 'counter',
-    origin: 'ours',
-    labels: { reason: ['pressure', 'idle'] },
-    help: 'Models that the agent unloaded: for lack of memory, or for lack of requests',
   },
   tokens_total: {
     type: 'counter',

@@ -29,8 +29,6 @@ export interface AdmissionOptions {
   readonly now: () => number
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
-  /** Called with each answer to a start. */
-  readonly onDecision?: (outcome: 'admitted' | MemoryReason) => void
 }
 
 /** What a pass needs to know of memory. */
@@ -154,7 +152,6 @@ export class Admission implements Disposable {
     const entry = this.#entry(key)
     const request = this.#request(key, desiredServer, need)
     const admission = memory.admit(request, need.changeable)
-    this.#options.onDecision?.(admission.admitted ? 'admitted' : admission.reason)
     if (entry.isQueued === admission.admitted) queueMicrotask(() => this.#placesMoved())
     entry.isQueued = !admission.admitted
     if (admission.admitted) {

@@ -234,8 +234,6 @@ interface NarratorOptions {
   readonly cluster: () => NarratedCluster | undefined
   /** Why the service is being stopped, as a sentence. */
   readonly whyStopped: (key: string) => string | undefined
-  /** Each transition that is reported. */
-  readonly onTransition?: (transition: Transition) => void
   readonly now?: () => number
   readonly random?: () => number
 }
@@ -261,7 +259,6 @@ export class Narrator {
     const { log, history } = this.#options
     const { namespace, name } = splitKey(key)
     const telling = tellingOf(transition)
-    this.#options.onTransition?.(transition)
     if (telling.log) {
       const { level, message, fields } = telling.log
       log[level](message, { namespace, name, ...fields })

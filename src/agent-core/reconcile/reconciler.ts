@@ -50,7 +50,6 @@ export interface ReconcilerOptions extends Omit<ServiceRooms, OwnRooms> {
     readonly claimsChanged: () => void
   }
   readonly onPass?: WorkQueueOptions['onPass']
-  readonly onAdmission?: AdmissionOptions['onDecision']
   readonly now?: () => number
   readonly random?: () => number
 }
@@ -76,7 +75,7 @@ export class Reconciler {
     { readonly hold: Extract<UnloadReason, { kind: 'held' }>; readonly isLeft: (key: string) => boolean } | undefined
 
   constructor(options: ReconcilerOptions) {
-    const { memory, launches, narrator, log, onPass, onAdmission } = options
+    const { memory, launches, narrator, log, onPass } = options
     const { now = steadyNow, random = Math.random } = options
     const enqueue = (key: string): void => this.enqueue(key)
     this.#options = options
@@ -87,7 +86,6 @@ export class Reconciler {
       isProtected: (key) => this.#services.get(key)?.isProtected ?? false,
       enqueue,
       onChange: options.onChange,
-      ...(onAdmission && { onDecision: onAdmission }),
       now,
     })
     this.omlxClaims = new OmlxClaims({
@@ -135,11 +133,6 @@ export class Reconciler {
       memory.listen({ onPressure: (change) => this.#pressureChanged(change) }),
     ]
     launches.learnDialect().catch((error: unknown) => log.debug('llama-server not asked yet', { error }))
-  }
-
-  /** Services under work. */
-  get depth(): number {
-    return this.#queue.depth
   }
 
   enqueue(key: string): void {

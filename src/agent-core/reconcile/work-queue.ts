@@ -14,7 +14,7 @@ export interface WorkQueueOptions {
   readonly reconcile: (key: string) => Promise<number | undefined>
   readonly log: Logger
   /** After each pass: how long it took, and how long after the addition that it served it began. */
-  readonly onPass?: (pass: { readonly seconds: number; readonly waitedSeconds: number }) => void
+  readonly onPass?: (seconds: number) => void
   readonly now?: () => number
   readonly random?: () => number
 }
@@ -23,8 +23,6 @@ interface Entry {
   running: boolean
   /** Added again while it ran: one more pass is owed, however many additions there were. */
   dirty: boolean
-  /** When the first addition came that no pass has served yet. */
-  addedAt: number
   failures: number
   timer: NodeJS.Timeout | undefined
 }
@@ -53,7 +51,6 @@ export class WorkQueue {
   add(key: string): void {
     if (this.#stopped) return
     const entry = this.#entry(key)
-    if (!entry.dirty) entry.addedAt = performance.now()
     clearTimeout(entry.timer)
     entry.timer = undefined
     if (entry.running) {
@@ -63,11 +60,6 @@ export class WorkQueue {
     entry.running = true
     const pass = this.#work(key, entry).finally(() => this.#running.delete(pass))
     this.#running.add(pass)
-  }
-
-  /** Keys under work. */
-  get depth(): number {
-    return this.#running.size
   }
 
   /** No new pass starts; resolves when those under way have ended. */
@@ -85,9 +77,8 @@ export class WorkQueue {
       while (this.#isTurnOver()) await this.#nextTurn
       entry.dirty = false
       const begunAt = performance.now()
-      const waitedSeconds = (begunAt - entry.addedAt) / 1_000
       next = await this.#pass(key, entry)
-      this.#options.onPass?.({ seconds: (performance.now() - begunAt) / 1_000, waitedSeconds })
+      this.#options.onPass?.((performance.now() - begunAt) / 1_000)
     } while (this.#isOwed(entry))
     entry.running = false
     if (next === undefined) {
@@ -127,7 +118,7 @@ export class WorkQueue {
   #entry(key: string): Entry {
     const known = this.#entries.get(key)
     if (known) return known
-    const entry: Entry = { running: false, dirty: false, addedAt: 0, failures: 0, timer: undefined }
+    const entry: Entry = { running: false, dirty: false, failures: 0, timer: undefined }
     this.#entries.set(key, entry)
     return entry
   }
