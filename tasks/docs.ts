@@ -96,12 +96,7 @@ function settingLines(section: SettingSection): string[] {
 
 function settingLine({ row, name, counts }: { row: SettingRow; name: string; counts: string }): string {
   const spelled = name === row.flag ? '' : ` (setting \`${name}\`)`
-  const facts = [
-    boundsOf(row),
-    row.flagTakes === undefined ? '' : `as a flag ${row.flagTakes.what}`,
-    defaultText(row),
-    counts,
-  ]
+  const facts = [boundsOf(row), defaultText(row), counts]
   return `- \`--${row.flag}\`${spelled}: ${row.help}. _${facts.filter((one) => one !== '').join('; ')}_`
 }
 
