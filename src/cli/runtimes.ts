@@ -2,15 +2,13 @@ import path from 'node:path'
 import { Command } from 'commander'
 import { z } from 'zod'
 import { hostPlatform } from '../agent-core/platform/host.ts'
-import type { GettingPlan } from '../agent-core/runtimes/getting.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
 import { cleanText } from '../contract/clean-text.ts'
-import { type Installer, installer, type RuntimeDeed, runtimeDeed } from '../contract/commands.ts'
 import { runtimeState, type RuntimeView } from '../contract/queries.ts'
 import { agentVerb, group, ifAgentRuns, sayingLinkErrors, VerbError, type VerbContext } from './agent-session.ts'
 import { type CliIo, columns, exitCodes, isYes } from './io.ts'
 
-/** What is installed here, and what installs, updates and removes it. */
+/** What is installed here, and what installs it. */
 export function runtimesCommand(context: VerbContext): Command {
   const list = agentVerb('list', 'list which runtimes are installed here, and whether they run', context).action(
     async (options: unknown) => {
@@ -30,76 +28,62 @@ export function runtimesCommand(context: VerbContext): Command {
       end(code)
     },
   )
-  const verbs = runtimeDeed.options.map((deed) => deedCommand(deed, context))
-  return group('runtimes', 'show which runtimes are installed here, install and update them', [list, ...verbs])
+  return group('runtimes', 'show which runtimes are installed here, and install one', [list, installVerb(context)])
 }
 
 const listOptions = z.object({ json: z.boolean().default(false), stateDir: z.string() })
 
-const descriptions: Readonly<Record<RuntimeDeed, string>> = {
-  install: 'install one with Homebrew, uv or pip, after showing you the commands',
-  update: 'update one; the version before it is kept if Metalbar installed it',
-  rollback: 'go back to the version before the last update',
-  remove: 'remove one that Homebrew or Metalbar installed',
-}
-
-function deedCommand(deed: RuntimeDeed, { io, end, defaultStateDir }: VerbContext): Command {
-  const verb = new Command(deed)
-    .description(descriptions[deed])
+function installVerb({ io, end, defaultStateDir }: VerbContext): Command {
+  return new Command('install')
+    .description('install one with Homebrew, uv or pip, after showing you the command')
     .argument('<runtime>', 'its name, as metal-agent runtimes shows it')
     .option('--yes', 'do not ask for confirmation')
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
-  if (deed === 'install' || deed === 'update')
-    verb.option('--with <installer>', `what installs it: ${installer.options.join(', ')}`)
-  return verb.action(async (name: string, given: unknown) => {
-    const parsed = deedOptions.safeParse(given)
-    if (!parsed.success) throw new VerbError(`--with takes ${installer.options.join(', ')}.`)
-    const { yes, stateDir, with: by } = parsed.data
-    end(await carriedOut(io, { name, deed, yes, stateDir: path.resolve(io.cwd, stateDir), by }))
-  })
+    .action(async (name: string, given: unknown) => {
+      const { yes, stateDir } = installOptions.parse(given)
+      end(await installed(io, { name, yes, stateDir: path.resolve(io.cwd, stateDir) }))
+    })
 }
 
-const deedOptions = z.object({
-  yes: z.boolean().default(false),
-  stateDir: z.string(),
-  with: installer.optional(),
-})
+const installOptions = z.object({ yes: z.boolean().default(false), stateDir: z.string() })
 
 interface Wish {
   readonly name: string
-  readonly deed: RuntimeDeed
   readonly yes: boolean
   readonly stateDir: string
-  readonly by: Installer | undefined
 }
 
-/** Shows the commands, asks, and runs them; Ctrl-C leaves what was there before. Answers the exit code. */
-async function carriedOut(io: CliIo, { name, deed, yes, stateDir, by }: Wish): Promise<number> {
-  const { carryOut, GettingError, planFor } = await import('../agent-core/runtimes/getting.ts')
-  const { serverRuntimes } = await import('../agent-core/servers/probe.ts')
-  const runtime = serverRuntimes.find((one) => one === name)
-  if (runtime === undefined)
+/** Shows the command, asks, runs it in this terminal, and says what is here then. Answers the exit code. */
+async function installed(io: CliIo, { name, yes, stateDir }: Wish): Promise<number> {
+  const { installCommand } = await import('../agent-core/runtimes/install-command.ts')
+  const { startRows } = await import('../agent-core/settings/start-rows.ts')
+  const settings = { stateDir, ollamaPort: startRows.ollamaPort.default, omlxPort: startRows.omlxPort.default }
+  const look = async () => (await runtimesHere(io, settings)).find((one) => one.name === name)
+  const before = await look()
+  if (!before) {
+    const { serverRuntimes } = await import('../agent-core/servers/probe.ts')
     throw new VerbError(`There is no runtime ${JSON.stringify(name)}: use ${serverRuntimes.join(', ')}.`)
-  const platform = hostPlatform(io.platform)
-  const options = { stateDir, system: platform.name, env: io.env }
-  const interrupted = new AbortController()
-  const onInterrupt = (): void => interrupted.abort(new GettingError('Interrupted: nothing was changed.'))
-  try {
-    const plan = await planFor(runtime, deed, options, by)
-    io.stdout.write(`${planText(plan)}\n`)
-    if (!yes && !(await isAgreed(io))) return exitCodes.refused
-    process.once('SIGINT', onInterrupt).once('SIGTERM', onInterrupt)
-    const onOutput = (text: string): unknown => io.stdout.write(text)
-    const sentence = await carryOut(plan, { ...options, platform, onOutput, signal: interrupted.signal })
-    io.stdout.write(`${sentence}\n`)
-    return exitCodes.done
-  } catch (error) {
-    if (!(error instanceof GettingError)) throw error
-    io.stderr.write(`metal-agent: ${error.message}\n`)
-    return exitCodes.failed
-  } finally {
-    process.off('SIGINT', onInterrupt).off('SIGTERM', onInterrupt)
   }
+  if (before.path !== undefined) {
+    io.stdout.write(`${name} is already here: ${before.path}.\n`)
+    return exitCodes.done
+  }
+  const line = await installCommand(name, { system: hostPlatform(io.platform).name, path: io.env['PATH'] })
+  if (line === undefined) {
+    io.stderr.write(`metal-agent: Nothing on this machine can install ${name}. ${before.message ?? ''}\n`)
+    return exitCodes.failed
+  }
+  io.stdout.write(`This command will run:\n  ${line}\n`)
+  if (!yes && !(await isAgreed(io))) return exitCodes.refused
+  const { execa } = await import('execa')
+  const { failed } = await execa('/bin/sh', ['-c', line], { stdio: 'inherit', env: io.env, reject: false })
+  if (failed) {
+    io.stderr.write('metal-agent: The command failed: see what it printed above.\n')
+    return exitCodes.failed
+  }
+  const { version, message } = (await look()) ?? {}
+  io.stdout.write(message === undefined ? `${name} ${version ?? ''} is installed.\n` : `${cleanText(message)}\n`)
+  return exitCodes.done
 }
 
 async function isAgreed(io: CliIo): Promise<boolean> {
@@ -108,15 +92,6 @@ async function isAgreed(io: CliIo): Promise<boolean> {
     return false
   }
   return isYes(await io.ask('Do it? [y/N] '))
-}
-
-/** What a person agrees to. */
-function planText({ runtime, deed, commands, environment = '' }: GettingPlan): string {
-  if (commands.length > 0)
-    return `${runtime}: these commands will run.\n${commands.map((line) => `  ${line}\n`).join('')}`
-  return deed === 'rollback'
-    ? `${runtime}: will go back to ${environment}.`
-    : `${runtime}: ${environment} will be deleted.`
 }
 
 const lookedHere =

@@ -35,14 +35,6 @@ export type ContextDoubt = z.infer<typeof contextDoubt>
 
 const acceptedDoubts = z.array(contextDoubt).max(contextDoubt.options.length)
 
-/** What a person has done with a runtime. */
-export const runtimeDeed = z.enum(['install', 'update', 'rollback', 'remove'])
-export type RuntimeDeed = z.infer<typeof runtimeDeed>
-
-/** What installs a runtime. `uv` and `pip` put it into a Python environment of its own, below the state folder. */
-export const installer = z.enum(['brew', 'uv', 'pip'])
-export type Installer = z.infer<typeof installer>
-
 /** Everything that may be asked of an agent; the agent's file of the same name carries it out. */
 export const command = z.discriminatedUnion('name', [
   z.object({ name: z.literal('stop'), ...service, scope: stopScope.default('cluster') }),
@@ -101,10 +93,6 @@ export const command = z.discriminatedUnion('name', [
   }),
   /** In the cluster: whoever serves it starts it again with so many tokens; null gives it back to the default. */
   z.object({ name: z.literal('setContextSize'), ...service, contextSize: contextSize.nullable() }),
-  /** Installs, updates or removes a runtime, as the query `runtimePlan` showed it; one at a time. */
-  z.object({ name: z.literal('changeRuntime'), plan: z.uuid() }),
-  /** Ends that; what was there before stays. */
-  z.object({ name: z.literal('cancelRuntimeChange') }),
   z.object({ name: z.literal('shutdown'), keepServing: z.boolean().default(false) }),
 ])
 export type Command = z.output<typeof command>
@@ -143,7 +131,6 @@ export function trustOf(command: Command): EditableRow['trust'] {
   // Choosing the cluster decides which authors this machine works for, so it takes a shell, as the setting of the namespace does.
   if (command.name === 'selectContext') return 'shell'
   // It runs programs that install others.
-  if (command.name === 'changeRuntime') return 'shell'
   // The source of a Model may name files of this machine; a page has no business with its paths.
   if (command.name === 'applyModel') return isLocalSource(command.application.source) ? 'shell' : 'page'
   if (command.name !== 'updateSettings') return 'page'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { command, installer, runtimeDeed, serviceRef } from './commands.ts'
+import { command, serviceRef } from './commands.ts'
 import { diagnosticFile, doctorReport, fleetMember, fromClusterView, probeImage, unservedView } from './doctor.ts'
 import { fitQuery, fitView } from './fit.ts'
 import { logPage, logQuery } from './log.ts'
@@ -58,46 +58,14 @@ export const runtimeView = z.object({
   message: z.string().optional(),
   /** The setting by which the agent starts it and keeps it running; absent where it runs or is started already, or cannot be. */
   start: z.enum(daemonStartSettings).optional().catch(undefined),
-  /** What a person can have done with it now; only in the answer to the query. */
-  deeds: z.array(runtimeDeed).optional().catch(undefined),
+  /** The line that installs it here; only in the answer to the query, and where something on this machine can. */
+  install: z.string().optional(),
 })
 export type RuntimeView = z.infer<typeof runtimeView>
 
 /** `unverified`: it is there, and did not answer as this runtime does, or is too old. */
 export const runtimeState = ({ path, message }: RuntimeView): 'ready' | 'unverified' | 'missing' =>
   path === undefined ? 'missing' : message === undefined ? 'ready' : 'unverified'
-
-/** What is to be done with a runtime, shown to a person before it is. */
-export const runtimePlanView = z.object({
-  /** Names this plan in `changeRuntime`. */
-  id: z.uuid(),
-  runtime: z.string(),
-  deed: runtimeDeed,
-  /** As a person would type them, in this order; empty where no other program is run. */
-  commands: z.array(z.string()),
-  /** That is made, gone back to or deleted. */
-  folder: z.string().optional(),
-})
-export type RuntimePlanView = z.infer<typeof runtimePlanView>
-
-/** As many of the last lines of what is printed are shown. */
-export const maxWorkLines = 12
-
-/** What is being done with a runtime, or was done last. */
-export const runtimeWorkView = z.object({
-  /** The id of its plan. */
-  id: z.uuid(),
-  runtime: z.string(),
-  deed: runtimeDeed,
-  state: z.enum(['running', 'done', 'failed', 'cancelled']),
-  since: z.iso.datetime(),
-  commands: z.array(z.string()),
-  /** The last that the commands printed, oldest first. */
-  lines: z.array(z.string()),
-  /** What came of it, in one sentence; absent while it runs. */
-  message: z.string().optional(),
-})
-export type RuntimeWorkView = z.infer<typeof runtimeWorkView>
 
 export const maxPage = 200
 const limit = z.int().min(1).max(maxPage).default(50)
@@ -122,14 +90,6 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('contexts') }),
   z.object({ name: z.literal('hostAddresses') }),
   z.object({ name: z.literal('runtimes') }),
-  /** Does nothing: what it would take. */
-  z.object({
-    name: z.literal('runtimePlan'),
-    runtime: z.string().min(1).max(100),
-    deed: runtimeDeed,
-    /** Absent = Homebrew where it is, else uv, else pip. */
-    with: installer.optional(),
-  }),
   /** Takes up to ten seconds. */
   z.object({ name: z.literal('doctor') }),
   /** Why an InferenceService of the cluster is not served by this machine. */
@@ -222,7 +182,6 @@ export const answers = {
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   runtimes: z.object({ runtimes: z.array(runtimeView) }),
-  runtimePlan: runtimePlanView,
   doctor: doctorReport,
   unserved: z.object({ services: z.array(unservedView), hasMore: z.boolean() }),
   diagnostics: z.object({ files: z.array(diagnosticFile) }),

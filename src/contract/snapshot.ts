@@ -3,7 +3,7 @@ import { clusterView } from './cluster.ts'
 import { memoryFigures, memoryView } from './memory.ts'
 import { downloadView } from './models.ts'
 import { powerFigures, powerView, supplyView } from './power.ts'
-import { runtimeView, runtimeWorkView } from './queries.ts'
+import { runtimeView } from './queries.ts'
 import { serviceFigures, serviceView } from './service.ts'
 
 /** Rises when a reader of the previous version could misread this one. */
@@ -50,8 +50,6 @@ export const agentSnapshot = z.object({
   /** Absent while models start as usual. */
   /** What serves models here, as of the last look; absent before the first, and of an agent that does not tell. */
   runtimes: z.array(runtimeView).optional(),
-  /** What is done with a runtime now, or was done last; absent where nothing was. */
-  runtimeWork: runtimeWorkView.optional(),
   /** Without a service: under way, or ended a moment ago. */
   downloads: z.array(downloadView),
   /** The id of the newest entry of the history: whoever shows it asks for what is newer. 0 = there is none. */
@@ -80,7 +78,6 @@ export function mirrored(before: AgentSnapshot | undefined, next: AgentSnapshot)
     ...(next.power && { power: same(before.power, next.power) }),
     ...(next.powerFigures && { powerFigures: same(before.powerFigures, next.powerFigures) }),
     ...(next.runtimes && { runtimes: same(before.runtimes, next.runtimes) }),
-    ...(next.runtimeWork && { runtimeWork: same(before.runtimeWork, next.runtimeWork) }),
     downloads: same(before.downloads, next.downloads),
     notices: same(before.notices, next.notices),
   }

@@ -254,7 +254,7 @@ test('runtimes asks the agent what is installed and runs; without one it looks f
     inSnapshot: expect.arrayContaining([llama, mlx]) as unknown,
     json: {
       runtimes: expect.arrayContaining([
-        expect.objectContaining({ ...llama, state: 'ready', deeds: [] }),
+        expect.objectContaining({ ...llama, state: 'ready' }),
         expect.objectContaining({ ...mlx, state: 'missing' }),
       ]) as unknown,
     },

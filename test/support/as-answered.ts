@@ -81,8 +81,6 @@ async function isAsAnswered(agent: RunningAgent, command: Command, message: stri
     case 'restart':
     case 'resync':
     case 'pullModel':
-    case 'changeRuntime':
-    case 'cancelRuntimeChange':
     case 'shutdown':
       throw new Error(`${command.name} only begins: "accepted" is its answer.`)
   }

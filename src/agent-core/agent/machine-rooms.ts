@@ -28,7 +28,6 @@ import { Dialects } from '../runtimes/dialect.ts'
 import { findRuntime, InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
-import { RuntimeWork } from '../runtimes/runtime-work.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { StartedDaemons } from '../runtimes/started-daemons.ts'
 import { daemonAt } from '../servers/daemons.ts'
@@ -73,7 +72,7 @@ export const llamaServer = (context: RoomContext): Promise<Executable> => findHe
 /** The rooms that outlive a session: every session with a cluster finds them as the session before left them. */
 export interface MachineRooms extends Pick<
   Rooms,
-  'servers' | 'memory' | 'models' | 'power' | 'dialects' | 'daemons' | 'installed' | 'runtimeWork'
+  'servers' | 'memory' | 'models' | 'power' | 'dialects' | 'daemons' | 'installed'
 > {
   readonly ledger: Ledger
   readonly figures: RuntimeFigures
@@ -114,23 +113,7 @@ export function machineRooms(context: RoomContext): MachineRooms {
     dialects,
     daemons,
     installed,
-    runtimeWork: runtimeWorkRoom(context, installed),
   }
-}
-
-function runtimeWorkRoom({ options, snapshots, ends }: RoomContext, installed: InstalledRuntimes): RuntimeWork {
-  const { platform, log, env, settings } = options
-  const work = ends.use(
-    new RuntimeWork({
-      ...{ platform, log, env, stateDir: settings.stateDir, system: platform.name },
-      onChange: () => snapshots.changed(),
-      onDone: () => {
-        installed.look({ again: true }).catch((error: unknown) => log.warn('runtimes not checked', { error }))
-      },
-    }),
-  )
-  snapshots.register(() => ({ runtimeWork: work.view }))
-  return work
 }
 
 function daemonRoom(

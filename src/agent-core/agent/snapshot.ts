@@ -5,7 +5,7 @@ import type { ClusterView } from '../../contract/cluster.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
 import type { DownloadView } from '../../contract/models.ts'
 import type { PowerFigures, PowerView, SupplyView } from '../../contract/power.ts'
-import type { RuntimeView, RuntimeWorkView } from '../../contract/queries.ts'
+import type { RuntimeView } from '../../contract/queries.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { type AgentSnapshot, type HostView, protocolVersion } from '../../contract/snapshot.ts'
 
@@ -133,7 +133,6 @@ interface RoomParts {
   readonly powerFigures: PowerFigures | undefined
   readonly supply?: SupplyView | undefined
   readonly runtimes?: readonly RuntimeView[] | undefined
-  readonly runtimeWork?: RuntimeWorkView | undefined
   readonly downloads: readonly DownloadView[]
   readonly newestHistoryId: number
   readonly settingsRevision?: number | undefined
@@ -201,7 +200,6 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     ...(parts.power && { power: keep(previous?.power, cleanTexts(parts.power)) }),
     ...(parts.powerFigures && { powerFigures: keep(previous?.powerFigures, parts.powerFigures) }),
     ...(parts.supply && { supply: keep(previous?.supply, parts.supply) }),
-    ...(parts.runtimeWork && { runtimeWork: keep(previous?.runtimeWork, cleanTexts(parts.runtimeWork)) }),
     ...(parts.runtimes && { runtimes: keep(previous?.runtimes, cleanTexts([...parts.runtimes])) }),
     downloads: keep(previous?.downloads, cleanTexts([...parts.downloads])),
     newestHistoryId: parts.newestHistoryId,

@@ -19,7 +19,6 @@ import type { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { Dialects } from '../runtimes/dialect.ts'
 import type { InstalledRuntimes } from '../runtimes/installed.ts'
-import type { RuntimeWork } from '../runtimes/runtime-work.ts'
 import type { StartedDaemons } from '../runtimes/started-daemons.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
@@ -40,7 +39,6 @@ export interface Rooms {
   readonly daemons: StartedDaemons
   readonly installed: InstalledRuntimes
   readonly dialects: Dialects
-  readonly runtimeWork: RuntimeWork
   readonly models: Models
   readonly memory: Memory
   readonly power: Power

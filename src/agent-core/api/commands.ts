@@ -4,7 +4,7 @@ import { reloadKubeconfig, selectContext } from './cluster-commands.ts'
 import { failed, type Known, knownService, type Outcome, refused, type Rooms } from './command.ts'
 import { deleteModel } from './delete-model.ts'
 import { cancelPull, pruneModels, pullModel, removeModel } from './model-commands.ts'
-import { cancelRuntimeChange, changeRuntime, pauseOrResume, resync, shutdown } from './node-commands.ts'
+import { pauseOrResume, resync, shutdown } from './node-commands.ts'
 import {
   bringBack,
   cancelDownload,
@@ -158,10 +158,6 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
       return onService(rooms, command, deleteModel)
     case 'setContextSize':
       return onService(rooms, command, setContextSize)
-    case 'changeRuntime':
-      return changeRuntime(rooms, command)
-    case 'cancelRuntimeChange':
-      return cancelRuntimeChange(rooms)
     case 'shutdown':
       return shutdown(rooms, command)
   }

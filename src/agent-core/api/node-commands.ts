@@ -48,18 +48,6 @@ export function resync({ link }: Rooms): Outcome {
   )
 }
 
-/** The snapshot tells how it goes. */
-export function changeRuntime({ runtimeWork }: Rooms, { plan }: Extract<Command, { name: 'changeRuntime' }>): Outcome {
-  const problem = runtimeWork.begin(plan)
-  return Promise.resolve(problem === undefined ? accepted('It has started.') : refused(problem))
-}
-
-export function cancelRuntimeChange({ runtimeWork }: Rooms): Outcome {
-  return Promise.resolve(
-    runtimeWork.cancel() ? accepted('It is being cancelled.') : refused('No runtime is being installed or changed.'),
-  )
-}
-
 /** Ends the agent once the answer is sent. */
 export function shutdown({ onShutdown }: Rooms, { keepServing }: Extract<Command, { name: 'shutdown' }>): Outcome {
   if (!onShutdown) return Promise.resolve(refused('Only the program that runs this agent can end it.'))

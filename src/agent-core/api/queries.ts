@@ -10,7 +10,7 @@ import { logPage, serverDetails } from './server-queries.ts'
 import { doctorChecks } from '../doctor/checks.ts'
 import { examine, type Patient } from '../doctor/doctor.ts'
 import { hubLogin, type LoginSources } from '../models/hub/token.ts'
-import { GettingError } from '../runtimes/getting.ts'
+import { installCommand } from '../runtimes/install-command.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
 import { LinkError, withdrawn } from '../../contract/client.ts'
 import type { DoctorReport } from '../../contract/doctor.ts'
@@ -55,9 +55,7 @@ async function answerTo(rooms: Rooms, query: Query, signal: AbortSignal): Promis
       return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
     }
     case 'runtimes':
-      return { runtimes: await runtimesWithDeeds(rooms) }
-    case 'runtimePlan':
-      return planShown(rooms, query)
+      return { runtimes: await runtimesHere(rooms) }
     case 'doctor':
       return report(rooms, signal)
     case 'diagnostics':
@@ -130,18 +128,14 @@ const loginSources = ({ env, keptHubToken, settings }: Rooms): LoginSources => (
   ...{ env, home: homedir(), keptHubToken, hubTokenFile: settings.current.hubTokenFile },
 })
 
-async function runtimesWithDeeds({ installed, runtimeWork }: Rooms): Promise<RuntimeView[]> {
+/** With the line that installs each which is not here. */
+async function runtimesHere({ installed, platform, env }: Rooms): Promise<RuntimeView[]> {
   const views = await installed.look({ again: true })
-  return Promise.all(views.map(async (view) => ({ ...view, deeds: await runtimeWork.deeds(view.name) })))
-}
-
-async function planShown({ runtimeWork }: Rooms, { runtime, deed, with: by }: Extract<Query, { name: 'runtimePlan' }>) {
-  try {
-    return await runtimeWork.plan(runtime, deed, by)
-  } catch (error) {
-    if (error instanceof GettingError) throw new LinkError('refused', error.message, { cause: error })
-    throw error
-  }
+  const search = { system: platform.name, path: env['PATH'] }
+  const lines = await Promise.all(
+    views.map(async ({ name, path }) => (path === undefined ? installCommand(name, search) : undefined)),
+  )
+  return views.map((view, index) => ({ ...view, install: lines[index] }))
 }
 
 /** Throws LinkError. */

@@ -167,10 +167,6 @@ export class InstalledRuntimes {
   }
 }
 
-/** The folder of the programs of a runtime that Metalbar installed itself, the same for all versions of it; there or not. */
-export const ownProgramFolder = (stateDir: string, runtime: ServerRuntime): string =>
-  join(stateDir, 'runtimes', runtime, 'current', 'bin')
-
 interface RuntimeSearch {
   readonly stateDir: string
   readonly system: 'darwin' | 'linux'
@@ -203,9 +199,8 @@ export function findRuntime(
       own: ownDaemon(runtime, stateDir, settings),
     })
   }
-  const { name, program } = runtime
   const given = settings[runtime.programSetting]
-  return findExecutable(program, { given, ownFolder: ownProgramFolder(stateDir, name), system, path })
+  return findExecutable(runtime.program, { given, system, path })
 }
 
 /** The version of the daemon that answers at the port on this machine. Throws DaemonError. */

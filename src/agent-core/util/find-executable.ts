@@ -1,5 +1,6 @@
 import { constants } from 'node:fs'
 import { access, stat } from 'node:fs/promises'
+import { homedir } from 'node:os'
 import { delimiter, isAbsolute, join, resolve } from 'node:path'
 
 export interface ExecutableSearch {
@@ -8,8 +9,6 @@ export interface ExecutableSearch {
   readonly system: 'darwin' | 'linux'
   /** The PATH variable. */
   readonly path?: string | undefined
-  /** Where Metalbar has put it itself; there or not. */
-  readonly ownFolder?: string
   readonly homebrewFolders?: readonly string[]
   readonly linuxHomebrewFolder?: string
 }
@@ -51,8 +50,11 @@ export async function findExecutable(wanted: Wanted, search: ExecutableSearch): 
     return missing(`${given} was given as ${name} (${flag ?? ''}), but ${problem}: correct the path.`)
   }
   const onLinux = [...pathFolders, search.linuxHomebrewFolder ?? linuxHomebrewFolder]
-  const own = search.ownFolder === undefined ? [] : [search.ownFolder]
-  const folders = [...own, ...(search.homebrewFolders ?? homebrewFolders), ...(system === 'linux' ? onLinux : [])]
+  const folders = [
+    ...(search.homebrewFolders ?? homebrewFolders),
+    join(homedir(), '.local/bin'),
+    ...(system === 'linux' ? onLinux : []),
+  ]
   const { usable, unusable, problem } = await judge(folders.map((folder) => join(folder, name)))
   if (usable !== undefined) return { kind: 'found', path: usable }
   if (unusable !== undefined) return missing(`${unusable} cannot be used as ${name}: ${problem ?? notThere}.`)

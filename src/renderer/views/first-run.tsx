@@ -18,7 +18,7 @@ import { useAnswer, usePressed } from '../use-answer.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
 import { Answer, AskButton } from './answer.tsx'
 import { OpenLocalNetwork } from './header.tsx'
-import { RuntimeDeeds } from './runtime-deeds.tsx'
+import { InstallLine } from './install-line.tsx'
 import styles from './first-run.module.css'
 
 /** What this machine has and what it lacks, while there is no service that shows it; each lack with what can be done about it. */
@@ -37,8 +37,7 @@ export function FirstRun() {
 
 function RuntimeRows() {
   const isMac = useSnapshot(({ host }) => host.platform === 'darwin')
-  const work = useSnapshot(({ runtimeWork }) => runtimeWork?.state)
-  const { answer, problem } = useAnswer({ name: 'runtimes' }, [useReturns(), work])
+  const { answer, problem } = useAnswer({ name: 'runtimes' }, [useReturns()])
   if (answer === undefined) {
     const status = problem === undefined ? 'active' : 'failed'
     return <Row name={firstRunWords.runtimes} value={problem ?? firstRunWords.looking} status={status} />
@@ -46,7 +45,7 @@ function RuntimeRows() {
   // Most models are GGUF: a person without MLX models misses no other runtime.
   const shown = answer.runtimes.filter(({ name, path }) => path !== undefined || name === 'llama-server')
   return shown.map((runtime) => {
-    const { name, path, message } = runtime
+    const { name, path, message, install } = runtime
     return (
       <Row
         key={name}
@@ -59,9 +58,13 @@ function RuntimeRows() {
             <Sentence text={message} />
           </RowNote>
         )}
-        {path === undefined && <RuntimeDeeds runtime={runtime} />}
-        {path === undefined && !isMac && <RowNote>{firstRunWords.brewOnLinux}</RowNote>}
-        {path === undefined && <Command text={firstRunWords.brew} />}
+        {install !== undefined && <InstallLine name={name} line={install} />}
+        {path === undefined && install === undefined && (
+          <>
+            {!isMac && <RowNote>{firstRunWords.brewOnLinux}</RowNote>}
+            <Command text={firstRunWords.brew} />
+          </>
+        )}
       </Row>
     )
   })

@@ -13,7 +13,7 @@ import { appWords, hubLoginWords, powerRuleWords } from '../words/app.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
 import { Answer, AskButton } from './answer.tsx'
 import { ContextChoice } from './first-run.tsx'
-import { RuntimeDeeds } from './runtime-deeds.tsx'
+import { InstallLine } from './install-line.tsx'
 import styles from './settings-sections.module.css'
 
 const about = 'context'
@@ -168,8 +168,7 @@ function OtherAddress() {
 export function SettingsRuntimes() {
   const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
   const found = useSnapshot((snapshot) => snapshot.runtimes)
-  const work = useSnapshot(({ runtimeWork }) => runtimeWork && `${runtimeWork.id} ${runtimeWork.state}`)
-  const { answer, problem } = useAnswer({ name: 'runtimes' }, [revision, found, work])
+  const { answer, problem } = useAnswer({ name: 'runtimes' }, [revision, found])
   return (
     <div id="foundRuntimes" className={styles['place']} tabIndex={-1}>
       {problem !== undefined && <p>{problem}</p>}
@@ -188,7 +187,7 @@ export function SettingsRuntimes() {
                   <Sentence text={runtime.message} />
                 </p>
               )}
-              <RuntimeDeeds runtime={runtime} />
+              {runtime.install !== undefined && <InstallLine name={runtime.name} line={runtime.install} />}
             </div>
           </li>
         ))}

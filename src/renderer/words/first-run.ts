@@ -48,6 +48,8 @@ export const firstRunWords = {
     path === undefined ? 'not found' : `version ${version ?? notReported} · ${path}`,
   formats: ({ formats }: RuntimeView) => `Serves models of the format ${formats.join(', ')}.`,
   brew: 'brew install llama.cpp',
+  installs: 'Run in a terminal on this machine:',
+  copyInstall: (name: string) => `Copy command for ${name}`,
   brewOnLinux: 'Homebrew has it for Linux too; a package of your distribution works as well.',
   store: 'Model store',
   inStore: ({ directory, freeBytes }: ModelStoreView) =>

@@ -47,8 +47,6 @@ const commands: { readonly [N in CommandName]: Extract<CommandInput, { name: N }
   },
   deleteModel: { name: 'deleteModel', service, uid: 'uid-1' },
   setContextSize: { name: 'setContextSize', service, contextSize: 4_096 },
-  changeRuntime: { name: 'changeRuntime', plan: '0b6d4c1e-5f5e-4f0c-9d3b-2a1c0d9e8f70' },
-  cancelRuntimeChange: { name: 'cancelRuntimeChange' },
   shutdown: { name: 'shutdown' },
 }
 
@@ -137,19 +135,6 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       runtimes: [
         { name: 'llama-server', formats: ['gguf'], path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' },
       ],
-    },
-  },
-  runtimePlan: {
-    ask: { name: 'runtimePlan', runtime: 'mlx-lm', deed: 'install' },
-    asked: { name: 'runtimePlan', runtime: 'mlx-lm', deed: 'install' },
-    answer: {
-      ...{
-        id: '0b6d4c1e-5f5e-4f0c-9d3b-2a1c0d9e8f70',
-        runtime: 'mlx-lm',
-        deed: 'install',
-        folder: '/state/runtimes/a b',
-      },
-      commands: ["uv venv '/state/runtimes/a b'"],
     },
   },
   hubLogin: {

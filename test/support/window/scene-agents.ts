@@ -1,5 +1,5 @@
 import type { CommandResult } from '../../../src/contract/commands.ts'
-import type { HistoryEntry, RuntimeView, RuntimeWorkView } from '../../../src/contract/queries.ts'
+import type { HistoryEntry } from '../../../src/contract/queries.ts'
 import type { LogPage } from '../../../src/contract/log.ts'
 import type { StoredModelView } from '../../../src/contract/models.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
@@ -263,45 +263,21 @@ export function withSettings(): FakeAgent {
   return agent
 }
 
-const missing = { formats: ['mlx', 'safetensors'], deeds: ['install'] } satisfies Partial<RuntimeView>
-
-/** Runtimes that are here and that are not, one of them at work. */
-export const withRuntimes = (work?: Partial<RuntimeWorkView>) => (): FakeAgent => {
+/** Runtimes that are here and that are not. */
+export function withRuntimes(): FakeAgent {
   const agent = withSettings()
   agent.known.runtimes = {
     runtimes: [
       {
         ...{ name: 'llama-server', formats: ['gguf'], path: '/opt/homebrew/bin/llama-server' },
-        ...{ version: '6500 (0e6fdc9a)', deeds: ['update', 'remove'] },
+        version: '6500 (0e6fdc9a)',
       },
       {
-        ...missing,
-        name: 'mlx-lm',
+        ...{ name: 'mlx-lm', formats: ['mlx', 'safetensors'], install: "uv tool install 'mlx-lm>=0.32.2'" },
         message: 'mlx_lm.server is not installed here: install mlx-lm with "brew install mlx-lm".',
       },
-      { name: 'ollama', formats: ['gguf'], message: 'Ollama does not run at 127.0.0.1:11434.', deeds: ['install'] },
+      { name: 'ollama', formats: ['gguf'], message: 'Ollama does not run at 127.0.0.1:11434.' },
     ],
-  }
-  const id = '0b6d4c1e-5f5e-4f0c-9d3b-2a1c0d9e8f70'
-  agent.replies.runtimePlan = ({ runtime, deed }) => ({
-    ...{ id, runtime, deed, folder: '/Users/me/.metalbar/runtimes/mlx-lm/2026-01-02T03-04-05-000Z' },
-    commands: [
-      'uv venv /Users/me/.metalbar/runtimes/mlx-lm/2026-01-02T03-04-05-000Z',
-      "uv pip install --python /Users/me/.metalbar/runtimes/mlx-lm/2026-01-02T03-04-05-000Z/bin/python 'mlx-lm>=0.32.2'",
-    ],
-  })
-  if (work) {
-    const runtimeWork: RuntimeWorkView = {
-      ...{ id, runtime: 'mlx-lm', deed: 'install', state: 'running', since: '2026-01-02T03:03:50.000Z' },
-      commands: ['uv venv /Users/me/.metalbar/runtimes/mlx-lm/1'],
-      lines: [
-        '$ uv pip install --python …/bin/python mlx-lm',
-        'Resolved 24 packages in 1.20s',
-        'Downloading mlx (31.2MiB)',
-      ],
-      ...work,
-    }
-    agent.show({ ...agent.shown, runtimeWork })
   }
   return agent
 }
