@@ -12,7 +12,7 @@ const views = {
   services: 'On another machine',
   'does-not-fit': 'Quit Xcode',
   crash: 'error loading model',
-  'detail-news': 'metal-agent events lists all',
+  'detail-news': 'kubectl get events lists all',
   work: 'llama-server --model',
   'add-files': 'bf16 · 2 parts',
   'add-does-not-fit': 'Add and wait for memory',

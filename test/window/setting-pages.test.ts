@@ -22,11 +22,9 @@ test.each([
     turned.push(name)
   }
   await page.keyboard.press('Tab')
-  const isInside = await page.getByRole('group', { name: 'Advanced', exact: true }).locator(':focus').count()
+  const isInside = await page.getByRole('group', { name: 'Power', exact: true }).locator(':focus').count()
   expect([turned, isInside]).toEqual([
-    scene === scenes.settings
-      ? ['Cluster', 'Runtimes', 'Models', 'Advanced']
-      : ['Network', 'Memory', 'Models', 'Advanced'],
+    scene === scenes.settings ? ['Cluster', 'Runtimes', 'Models', 'Power'] : ['Network', 'Memory', 'Models', 'Power'],
     1,
   ])
 })

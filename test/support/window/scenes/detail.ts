@@ -49,7 +49,7 @@ export const detailScenes = {
       'Recent Events',
       'Crashed, 3 times',
       'llmkube-metal-agent',
-      'metal-agent events lists all',
+      'kubectl get events lists all',
     ],
     agent: withNews,
     open: 'phi-4-mini',
