@@ -455,7 +455,7 @@ test('what is protected by its specification stays so as a person set it too, an
   expect(await run(agent, { name: 'protect', service, protect: true })).toMatchObject({ outcome: 'done' })
   expect(await run(agent, { name: 'protect', service, protect: false })).toMatchObject({ outcome: 'refused' })
   const kept: unknown = JSON.parse(await readFile(join(agent.stateDir, 'absences.json'), 'utf8'))
-  expect(kept).toMatchObject({ protected: [agent.view('tiny')?.uid] })
+  expect(kept).toMatchObject({ protected: [{ name: 'tiny', uid: agent.view('tiny')?.uid }] })
   await world.patchSpec('tiny', { evictionProtection: false })
   await eventually(async () => (await run(agent, { name: 'protect', service, protect: false })).outcome === 'done')
 })

@@ -289,12 +289,13 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
     const state = join(folder, 'state')
     await mkdir(state, { recursive: true })
     onTestFinished(() => rm(state, { recursive: true }))
-    const settings = { diskReserveBytes: 10e12, hubEndpoint: 7 }
+    const settings = { hubEndpoint: 7 }
     await writeFile(join(state, 'settings.json'), JSON.stringify({ schema: 1, settings, hostAddress: '192.0.2.78' }))
     const found = await look()
-    expect(worse(found, before)).toEqual(['disk', 'host-address'])
+    expect(worse(found, before)).toEqual(['host-address'])
     expect(found['host-address']?.says).toContain('192.0.2.78')
-    expect(worse(await look('--disk-reserve=1'), before)).toEqual(['host-address'])
+    const flagged = await look('--host-ip', '192.0.2.77')
+    expect(flagged['host-address']?.says).toContain('192.0.2.77')
   })
 
   test('is asked about the cluster that was served last, and its files stay as they are even where they are broken', async () => {

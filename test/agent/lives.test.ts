@@ -55,7 +55,7 @@ test('of services that were deleted while no agent ran nothing is kept, and of t
   const kept = agent.view('kept')?.uid
   const held = async (running: RunningAgent) => {
     const file = await readFile(join(running.stateDir, 'absences.json'), 'utf8')
-    return (JSON.parse(file) as { protected: string[] }).protected
+    return (JSON.parse(file) as { protected: { uid: string }[] }).protected.map(({ uid }) => uid)
   }
   await agent.leave()
   await world.deleteService('deleted')

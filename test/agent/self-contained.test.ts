@@ -34,7 +34,7 @@ test('the self-contained command serves a model to a completion and shows its wi
   await using served = await servedBy({ command: [command], args: ['--client-port', String(await freePort())] })
   const { agent } = served
   const proxy = await agent.shows(({ host }) => host.clientProxy, 'a client proxy')
-  const copies = await readdir(path.join(agent.stateDir, 'versions'))
+  const copies = await readdir(path.join(agent.stateDir, 'command'))
   const proxied = await fetch(`${proxy}/v1/models/tiny.gguf`)
   expect([copies.length, await proxied.json()]).toEqual([1, expect.objectContaining({ id: 'tiny' })])
   expect(await served.complete()).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
