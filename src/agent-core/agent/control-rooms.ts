@@ -77,7 +77,7 @@ interface ControlContext extends RoomContext {
 
 /** Throws what the disk of the state folder answers. */
 export async function openControlRooms(context: ControlContext): Promise<ControlRooms> {
-  const { options, ends, snapshots, session, rooms, metrics, isEnding } = context
+  const { options, ends, snapshots, session, rooms, isEnding } = context
   const { settings: started, version, log, identity, platform } = options
   const { servers } = rooms
   await withoutUnfinished(started.stateDir)

@@ -1,6 +1,5 @@
 import type { AgentMetrics } from './agent-metrics.ts'
 import { metricTable, type ServiceKey } from './metric-table.ts'
-import { serverRuntimes } from '../servers/probe.ts'
 import { lifeOf, type ServerState } from '../servers/server-state.ts'
 import { refKey, splitKey } from '../util/object-key.ts'
 import {
@@ -12,7 +11,6 @@ import {
   type ServiceCounts,
 } from '../../contract/gateway.ts'
 import type { PowerFigures } from '../../contract/power.ts'
-import { runtimeState, type RuntimeView as InstalledView } from '../../contract/queries.ts'
 import type { RuntimeFigures as RuntimeView, ServiceState } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 

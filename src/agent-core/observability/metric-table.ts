@@ -1,5 +1,4 @@
 import { codeClasses, durationBounds, ingressCodes, proxyOutcomes, requestReasons } from '../../contract/gateway.ts'
-import { serverRuntimes } from '../servers/probe.ts'
 
 /** Before every name of the table. */
 export const metricPrefix = 'llmkube_metal_agent_'
@@ -18,8 +17,6 @@ const evictionSkipReasons = [
 const watchedKinds = ['inferenceservices', 'models', 'services', 'endpointslices'] as const
 
 const tokenKinds = ['prompt', 'generated'] as const
-
-const pressureLevels = ['normal', 'warning', 'critical', 'unknown'] as const
 
 /**
  * Everything that the agent exports besides the figures of its own process. `AgentMetrics`, docs/metrics.md and the tests of both and of

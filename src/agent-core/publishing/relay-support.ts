@@ -34,7 +34,7 @@ export class RelaySupport implements Disposable {
   /** Another text once the CRDs are others. */
   #schema: string | undefined
   #timer: NodeJS.Timeout | undefined
-  #looking: Promise<void> | undefined
+  #isLooking = false
 
   constructor(options: RelaySupportOptions) {
     this.#options = options
@@ -46,10 +46,11 @@ export class RelaySupport implements Disposable {
 
   /** Looks now, and from time to time from now on. */
   look(): void {
-    if (this.#stopped.signal.aborted) return
+    if (this.#stopped.signal.aborted || this.#isLooking) return
     clearTimeout(this.#timer)
-    this.#looking ??= this.#read().finally(() => {
-      this.#looking = undefined
+    this.#isLooking = true
+    void this.#read().finally(() => {
+      this.#isLooking = false
       this.#timer = setTimeout(() => this.look(), this.#options.lookEveryMs ?? usualLookEveryMs).unref()
     })
   }

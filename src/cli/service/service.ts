@@ -15,7 +15,6 @@ import {
   type InstalledService,
 } from '../../installation/service/service.ts'
 import { stateDirOf } from '../../installation/service/service-plan.ts'
-import { VerbError } from '../agent-session.ts'
 import { exitCodes, isYes, type CliIo } from '../io.ts'
 import { servingText } from '../uninstall.ts'
 import { lastExitText, startedText } from './install.ts'

@@ -137,7 +137,7 @@ test.skipIf(process.getuid?.() !== 0)("root touches nothing of another user's, b
 
 test('a log goes where our own files name it, and not where somebody says it is over the socket', async () => {
   await using there = await filled()
-  const told = await there.write(there.at('told.log'))
+  await there.write(there.at('told.log'))
   const noted = await there.write(there.at('noted.log'))
   await there.write(path.join(there.stateDir, 'log-file.json'), JSON.stringify({ logFile: noted }))
   const { cluster } = sampleSnapshot()
