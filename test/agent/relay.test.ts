@@ -56,7 +56,7 @@ describe('on kube-sim', () => {
     expect((await agent.service('tiny', 'ready')).pid).toBe(pid)
   })
 
-  test('a model that only the relay reaches listens on this machine alone soon: a second server takes the place of the first, and no request fails', async () => {
+  test('a model that only the relay reaches keeps its server, and the next one listens on this machine alone', async () => {
     await using world = await AgentWorld.open(api().connection, { controller: false })
     await using relays = new Relays(world)
     await using controllers = new Controllers(api().connection, world, relays)
@@ -67,25 +67,22 @@ describe('on kube-sim', () => {
       env: { NODE_OPTIONS: statedInterfaces({ en0: '192.0.2.10' }) },
     })
     const { pid, port = 0 } = await agent.service('tiny', 'ready')
-    await using client = new Client(api().connection, world)
     expect(await answersAt('127.0.0.2', port)).toBe(true)
     await nameRuntimes(api(), (before) => [...before, 'tensorfold'])
     await eventually(() => world.publishedKinds('tiny').then((kinds) => kinds.join() === 'Service'), {
       what: 'nothing but the relay',
       timeoutMs: 60_000,
     })
-    const moved = await eventually(async () => {
+    expect((await agent.service('tiny', 'ready')).pid).toBe(pid)
+    await agent.run('restart', 'tiny')
+    const next = await eventually(async () => {
       const now = await agent.service('tiny', 'ready')
       return now.pid === pid ? undefined : now
     })
-    await client.served(20)
-    expect(await Promise.all(['127.0.0.1', '127.0.0.2'].map((host) => answersAt(host, moved.port ?? 0)))).toEqual([
+    expect(await Promise.all(['127.0.0.1', '127.0.0.2'].map((host) => answersAt(host, next.port ?? 0)))).toEqual([
       true,
       false,
     ])
-    await eventually(async () => !(await answersAt('127.0.0.1', port)), { what: 'the end of the first server' })
-    await client.served(5)
-    expect(client.failures).toEqual([])
   })
 })
 

@@ -37,12 +37,12 @@ test('an installed app starts the client proxy from a copy of its command, which
   const first = await pid()
   process.kill(first, 'SIGKILL')
   await eventually(async () => (await pid()) !== first && (await fetch(`http://127.0.0.1:${port}/health`)).ok)
-  const [copy = '', ...others] = await readdir(path.join(app.stateDir, 'versions'))
-  const command = path.join(app.stateDir, 'versions', copy, 'metal-agent')
-  expect({ others, started: await readFile(started, 'utf8') }).toEqual({
-    others: [],
-    started: `${command}\n${command}\n`,
-  })
+  const folderOfCopy = path.join(app.stateDir, 'command')
+  const command = path.join(folderOfCopy, 'metal-agent')
+  expect([await readdir(folderOfCopy), await readFile(started, 'utf8')]).toEqual([
+    ['metal-agent'],
+    `${command}\n${command}\n`,
+  ])
   const second = await pid()
   await app.quit()
   await untilGone(second)
