@@ -158,7 +158,7 @@ describe('the Lease of a machine', () => {
     await mac.beat()
     expect([holderOf(await read('metalbar-leader')), mac.said]).toEqual([
       'some-controller',
-      [expect.stringContaining('was not made by an agent: delete it, or') as unknown],
+      [expect.stringContaining('was not made by an agent: delete it.') as unknown],
     ])
     await admin.delete(named('metalbar-leader'))
     await mac.beat()
@@ -261,6 +261,6 @@ describe('the Lease of a machine', () => {
     })
     await mac.renew()
     await mac.idle()
-    expect(mac.notice).toContain('(namespaces "nowhere" not found): create that namespace, or name another one with')
+    expect(mac.notice).toContain('(namespaces "nowhere" not found): create that namespace.')
   })
 })
