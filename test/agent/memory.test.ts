@@ -243,6 +243,7 @@ test('that was short brings back what it evicted, but for what a person then sto
   const service = (name: string) => ({ namespace: world.namespace, name })
   await agent.command({ name: 'stop', service: service('stopped'), scope: 'here' })
   await agent.command({ name: 'evict', service: service('evicted') })
+  for (const name of ['stopped', 'evicted']) await agent.until(name, ({ hold }) => hold?.by === 'person')
   memory.kernelLevel = 'normal'
   await agent.untilReady('spare')
   const held = names.map((name) => agent.view(name)?.hold)
