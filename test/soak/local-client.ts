@@ -72,7 +72,8 @@ export class LocalClient implements AsyncDisposable {
       await delay(askEveryMs)
       const turn = this.#turns
       const was = { serving: this.#isServing(), excused: this.#isExcused() }
-      const problem = await this.#ask(streams, connections)
+      // Where an update replaces the gateway nothing listens for some milliseconds: a program that meets this asks again.
+      const problem = (await this.#ask(streams, connections)) && (await this.#ask(streams, connections))
       // Of a request that began before a fault it is not known which gateway answered, or left it.
       const isSameTurn = this.#turns === turn
       if (problem === undefined) {
