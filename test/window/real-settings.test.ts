@@ -38,6 +38,7 @@ test('a page in a browser sees each setting of the table, and beside what it may
     violations.push(...(await violationsShown(page)))
   }
   expect([...new Set(found)].toSorted()).toEqual([...settingNames, ...startSettingNames].toSorted())
+  await turnTo(page, 'Network')
   await page.getByText('Port of health and metrics', { exact: true }).waitFor()
   expect({ violations, complaints }).toEqual({ violations: [], complaints: [] })
 })
