@@ -8,6 +8,7 @@ import type { SettingRow } from '../../contract/settings-table.ts'
 import type { InstallationHost } from '../../installation/installation-host.ts'
 import {
   exitTimeoutS,
+  isWiped,
   serviceEnvironment,
   serviceLogFolder,
   type ServiceKind,
@@ -109,14 +110,11 @@ function absolute(name: string, text: string, cwd: string): string {
   return isPath && text !== '' ? path.resolve(cwd, text) : text
 }
 
-/** Folders that a reboot or a clean-up empties. */
-const wiped = /^(?:\/private)?(?:\/tmp|\/var\/tmp|\/var\/folders)(?:\/|$)/
-
 /** What a person should know of the folders that a service was given; it is theirs to decide. */
 export function placeWarnings({ flags }: Pick<ServiceFlags, 'flags'>): string[] {
   return ['state-dir', 'model-store', 'log-file'].flatMap((name) => {
     const place = flags.get(name) ?? ''
-    if (wiped.test(place))
+    if (isWiped(place))
       return [`--${name} ${place} is in a folder that the system empties: what is kept there is lost.`]
     if (!/^\/Volumes\//.test(place)) return []
     return [

@@ -15,6 +15,7 @@ import { shellCommand } from '../../contract/shell.ts'
 import { lookAt } from '../files.ts'
 import { attempt, InstallationError, type InstallationHost } from '../installation-host.ts'
 import { LaunchctlJob } from '../service/launchd.ts'
+import { isWiped } from '../service/service-plan.ts'
 import {
   findGoAgentJobs,
   findGoAgents,
@@ -118,9 +119,6 @@ function commandOf(job: GoAgentJob, problems: string[]): GoAgentCommand {
     return readGoAgentCommand([])
   }
 }
-
-/** Folders that a reboot or a clean-up empties. */
-const isWiped = (folder: string): boolean => /^(?:\/private)?(?:\/tmp|\/var\/tmp|\/var\/folders)(?:\/|$)/.test(folder)
 
 /** The model store stays where it is, unless it would not last or is somebody else's. */
 async function storeFlag(job: GoAgentJob, command: GoAgentCommand, { user }: InstallationHost) {
