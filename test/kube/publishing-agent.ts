@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { z } from 'zod'
 import { ApiError } from '../../src/agent-core/kube/api-error.ts'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { ListWatch } from '../../src/agent-core/kube/list-watch.ts'
@@ -44,6 +45,8 @@ export class CountingApi extends KubeApi {
   #seen: string[] = []
   /** Called with the kind and the name of what is about to be deleted. */
   beforeDelete: (plural: string, name: string) => Promise<void> = () => Promise.resolve()
+  /** Called with the kind and the name of what is about to be created. */
+  beforeCreate: (plural: string, name: string) => Promise<void> = () => Promise.resolve()
   /** Those of the InferenceServices' group. */
   crds: Crds = '0.9'
   schemasAsked = 0
@@ -74,9 +77,10 @@ export class CountingApi extends KubeApi {
     return super.get(...parameters)
   }
 
-  override create(...parameters: Parameters<KubeApi['create']>): Promise<unknown> {
-    const [{ plural }, , , options] = parameters
+  override async create(...parameters: Parameters<KubeApi['create']>): Promise<unknown> {
+    const [{ plural }, , body, options] = parameters
     this.#seen.push(`POST ${plural}${options?.dryRun === true ? ' (dry run)' : ''}`)
+    if (options?.dryRun !== true) await this.beforeCreate(plural, named.parse(body).metadata.name)
     return super.create(...parameters)
   }
 
@@ -92,6 +96,8 @@ export class CountingApi extends KubeApi {
     return super.delete(...parameters)
   }
 }
+
+const named = z.object({ metadata: z.object({ name: z.string() }) })
 
 interface Place {
   readonly connection: Connection

@@ -79,6 +79,18 @@ describe.each(apiWorlds)('ways to publish, on $name', ({ use }) => {
     expect([next.agent.api.takeRequests(), await cluster.kindsOf('tiny')]).toEqual([[], ['services']])
   })
 
+  test('a controller that is quick finds the Service that it leads to its relay, and makes none of its own', async () => {
+    const there = await begin({ relayPod })
+    const { cluster, agent } = there
+    agent.api.beforeCreate = async (plural, name) => {
+      const isForControllerToMake =
+        plural === 'services' && name === 'tiny' && (await cluster.find('endpointslices', 'tiny-agent'))
+      if (isForControllerToMake) await eventually(() => cluster.find('services', 'tiny'))
+    }
+    await there.serve()
+    await there.until('relay')
+  })
+
   test('with LLMKube 0.9 nothing of the relay is written, and with CRDs of 0.10 and no relay the address of this machine stays', async () => {
     const there = await begin({})
     const { cluster, agent } = there

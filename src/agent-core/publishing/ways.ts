@@ -336,6 +336,9 @@ export class WaysToPublish implements AsyncDisposable {
   }
 
   async #publishAtIngress(target: PublishTarget, published: Published): Promise<WriteResult> {
+    // One that the controller had to make has no label by which it is watched: nothing would tell that it leads to a relay.
+    const own = await this.#direct.ensureService(target)
+    if (own.kind !== 'done') return own
     const claimed = await this.#relay.claim(target)
     if (claimed.kind !== 'done') return claimed
     const named = await this.#relay.ensureService(target, { takesBack: true })
