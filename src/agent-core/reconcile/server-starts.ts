@@ -18,6 +18,7 @@ import { type Failure, lifeOf, type ServerState } from '../servers/server-state.
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { Executable } from '../util/find-executable.ts'
+import { isTurnOver, nextTurn } from '../util/loop-turn.ts'
 
 /** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
 const lookForChangesEveryMs = 5_000
@@ -153,6 +154,8 @@ export class ServerStarts {
     const { key, servers, launches, admission, narrator } = this.#options
     const { desiredServer } = prepared
     await admission.prepare(key, desiredServer, need)
+    // All that wait for memory are prepared by one look at it, and so at once.
+    while (isTurnOver()) await nextTurn()
     if (this.#options.isStopped()) return
     if (!admission.admit(key, desiredServer, need)) return
     if (this.#restart === 'asked') this.#restart = 'underWay'

@@ -1,10 +1,7 @@
-import { setImmediate } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../util/back-off.ts'
+import { isTurnOver, nextTurn } from '../util/loop-turn.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-
-/** Passes of many keys that are added at once begin in turns of the event loop of about this length, so that others get theirs. */
-const turnMs = 10
 
 /** First and longest wait after a failed pass over a key; full jitter in between. */
 const backOff = { firstMs: 500, maxMs: 60_000 }
@@ -37,9 +34,6 @@ export class WorkQueue {
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
   readonly #running = new Set<Promise<void>>()
-  /** When this turn of the event loop began its first pass; undefined where it has not begun any. */
-  #turnBegunAt: number | undefined
-  #nextTurn: Promise<void> | undefined
   #stopped = false
 
   constructor(options: WorkQueueOptions) {
@@ -74,7 +68,7 @@ export class WorkQueue {
     await Promise.resolve()
     let next: number | undefined
     do {
-      while (this.#isTurnOver()) await this.#nextTurn
+      while (isTurnOver()) await nextTurn()
       entry.dirty = false
       const begunAt = performance.now()
       next = await this.#pass(key, entry)
@@ -101,14 +95,6 @@ export class WorkQueue {
       this.#options.log.warn('reconcile failed', { key, error, retryInMs: delay })
       return this.#now() + delay
     }
-  }
-
-  #isTurnOver(): boolean {
-    this.#nextTurn ??= setImmediate().then(() => {
-      this.#turnBegunAt = this.#nextTurn = undefined
-    })
-    this.#turnBegunAt ??= performance.now()
-    return performance.now() - this.#turnBegunAt > turnMs
   }
 
   #isOwed(entry: Entry): boolean {
