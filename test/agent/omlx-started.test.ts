@@ -60,26 +60,16 @@ test('an oMLX that the agent starts has a key and a folder of its own, serves mo
   for (const name of ['kiwis', 'plums']) expect((await second.service(name, 'ready')).restarts).toBe(0)
   expect([await listener(), await answers('kiwis')]).toEqual([pid, 'kiwis'])
 
-  // Two that disagree: the one that came first has what it asks for, and the other follows once they agree.
-  const omlx = { annotations: { 'metalbar.dev/runtime': 'omlx' } }
-  await world.applyService('kiwis', { ...omlx, spec: { hotCacheMaxSize: '8MB' } })
-  await untilGone(pid)
-  await second.service('kiwis', 'ready')
-  await second.service('plums', 'ready')
-  const commandLine = async () => (await platform.process(await pidOf()))?.commandLine
-  expect(await commandLine()).toContain('--hot-cache-max-size 8MB')
-  const before = await pidOf()
-  await world.applyService('plums', { ...omlx, spec: { hotCacheMaxSize: '4MB' } })
+  // What would be a flag of the whole daemon is said to the service, which is served on by the same process.
+  await world.applyService('kiwis', {
+    ...{ annotations: { 'metalbar.dev/runtime': 'omlx' }, spec: { hotCacheMaxSize: '8MB' } },
+  })
   const told = await second.shows(
-    ({ services }) => services.find(({ name, message }) => name === 'plums' && message.includes('4MB')),
-    'whom plums disagrees with',
+    ({ services }) => services.find(({ name, message }) => name === 'kiwis' && message.includes('hotCacheMaxSize')),
+    'what kiwis runs without',
   )
-  expect(told.message).toContain(`spec.hotCacheMaxSize is 4MB here and 8MB in ${world.namespace}/kiwis, and one oMLX`)
-  expect([await answers('kiwis'), await listener()]).toEqual(['kiwis', before])
-  await world.applyService('kiwis', omlx)
-  await untilGone(before)
-  for (const name of ['kiwis', 'plums']) await second.service(name, 'ready')
-  expect(await commandLine()).toContain('--hot-cache-max-size 4MB')
+  expect(told.message).toContain('It runs without spec.hotCacheMaxSize: oMLX serves all its models with one set of')
+  expect([told.state, told.restarts, await listener(), await answers('kiwis')]).toEqual(['ready', 0, pid, 'kiwis'])
 
   const last = await pidOf()
   expect((await second.run('settings', 'set', 'omlx-start', 'off')).code).toBe(0)
@@ -109,58 +99,4 @@ test('an oMLX that the agent starts has a key and a folder of its own, serves mo
   await third.exited
   await untilGone(ended)
   expect((await readdir(stored)).includes('model.safetensors')).toBe(true)
-})
-
-test('a service that cannot be served asks nothing of the oMLX that others use, and sizes that this machine does not have are refused', async () => {
-  if ('missing' in controlPlane) return
-  await using place = await lentWorld(controlPlane.connection)
-  const { world, lent } = place
-  for (const name of ['kiwis', 'plums', 'giants']) await writeMlxModel(path.join(lent, name))
-  const [port, clientPort] = [await freePort(), await freePort()]
-  const ports = ['--omlx-port', String(port), '--client-port', String(clientPort), '--omlx-start']
-  await using agent = await place.start(['--omlx-bin', sampleOmlxPath, ...ports])
-  const platform = hostPlatform()
-  const running = async () => {
-    const pid = (await platform.portListeners(port, -1)).others[0]?.pid
-    return { pid, commandLine: pid === undefined ? '' : ((await platform.process(pid))?.commandLine ?? '') }
-  }
-  const omlx = { annotations: { 'metalbar.dev/runtime': 'omlx' } }
-  const apply = async (
-    name: string,
-    spec: Readonly<Record<string, unknown>>,
-    { source = path.join(lent, name), hardware = {} } = {},
-  ) => {
-    await world.applyModel(name, { source, format: 'mlx', hardware })
-    await world.applyService(name, { ...omlx, spec })
-  }
-  const told = (name: string, words: string) =>
-    agent.shows(
-      ({ services }) => services.find((one) => one.name === name && one.message.includes(words)),
-      `what ${name} is told`,
-    )
-  await apply('kiwis', {})
-  await agent.service('kiwis', 'ready')
-  const { pid } = await running()
-
-  await apply('ghosts', { hotCacheMaxSize: '8MB' }, { source: path.join(lent, 'nowhere') })
-  await told('ghosts', 'does not exist')
-  await apply('giants', { hotCacheMaxSize: '9TB' })
-  await told('giants', 'spec.hotCacheMaxSize: 9TB is refused: ')
-  await apply('giants', { pagedSSDCacheMaxSize: '900TB' })
-  await told('giants', 'spec.pagedSSDCacheMaxSize: 900TB is refused: ')
-  await apply('giants', { hotCacheMaxSize: '8MB' }, { hardware: { memoryBudget: '1Mi' } })
-  expect((await told('giants', 'the budget of its Model')).state).toBe('waiting')
-  expect(await running()).toMatchObject({ pid })
-  await apply('plums', { hotCacheMaxSize: '4MB' })
-  await agent.service('plums', 'ready')
-  const after = await running()
-  expect([after.commandLine.includes('--hot-cache-max-size 4MB'), after.pid === pid]).toEqual([true, false])
-
-  // One that is served and edited so is served on, and told.
-  await apply('plums', { hotCacheMaxSize: '9TB' })
-  const edited = await told(
-    'plums',
-    'It runs without the settings that it asks oMLX for: spec.hotCacheMaxSize: 9TB is refused',
-  )
-  expect([edited.state, await running()]).toEqual(['ready', after])
 })

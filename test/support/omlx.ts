@@ -22,8 +22,6 @@ export interface OmlxScript {
   readonly tokenMs?: number
   /** It listens only then. */
   readonly startMs?: number
-  /** It starts with all flags, also with a hot cache of 13GB or 14GB: with the one it ends and names it, with the other it ends without a word. */
-  readonly canAll?: boolean
 }
 
 interface OmlxOptions {

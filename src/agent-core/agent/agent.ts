@@ -225,7 +225,7 @@ export class Agent {
     this.#machine = { performanceCores, hasMetal: (await platform.metal()).available }
     this.#warn(await daemons.adopt())
     await this.#adopt(kept)
-    daemons.tend()
+    daemons.begin()
     kept.gateway?.start()
     countServers(servers, memory)
     await memory.start()

@@ -32,8 +32,6 @@ import { StartTurns } from '../reconcile/start-turns.ts'
 import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
 import { ServerLaunches } from '../reconcile/server-launches.ts'
-import { daemonHome } from '../servers/ledger.ts'
-import { omlxCacheIn } from '../servers/omlx.ts'
 import { hostFor, loopback } from '../servers/listening.ts'
 import { longestStopMs } from '../servers/termination.ts'
 import { PersonSettings } from '../settings/person-settings.ts'
@@ -452,11 +450,8 @@ function openSession(
         return runtime.isBehindGateway || isAlone ? loopback : hostFor(listen(), ip)
       },
       daemonPort: ({ port }) => settings[port],
-      memoryBudget: () => memory.budget?.bytes,
-      omlxCacheFolder: omlxCacheIn(daemonHome(settings.stateDir, 'omlx')),
       owner: ownerOf(settings.stateDir),
       rules: (runtime) => launchRules(context.settings(), runtime),
-      startsOmlx: () => rooms.daemons.starts('omlx'),
     },
     models,
     dialects: rooms.dialects,
@@ -493,7 +488,6 @@ function openSession(
     apiKeys,
     door: (at, port) => gateway?.door(at, port) ?? noGateway,
     silenceOf: (key) => sleep.silenceOf(key),
-    omlx: { flags: () => rooms.daemons.flagsOf('omlx'), claimsChanged: () => rooms.daemons.tend() },
     log,
     onChange,
   })

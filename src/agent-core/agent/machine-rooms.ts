@@ -63,7 +63,7 @@ export function findHere(
   const now = settings()
   return findRuntime(runtime, {
     ...{ stateDir: now.stateDir, system: platform.name, path: env['PATH'], settings: now },
-    whyAbsent: async (daemon) => daemons?.whyAbsent(daemon),
+    whyAbsent: (daemon) => daemons?.whyAbsent(daemon),
   })
 }
 
@@ -126,7 +126,6 @@ function daemonRoom(
     ...{ platform, log, env, settings, stateDir: options.settings.stateDir },
     ...(liveness && { liveness }),
     ...(random && { random }),
-    asked: async (runtime) => (runtime === 'omlx' ? await session()?.reconciler.omlxClaims.flags() : undefined),
     drain: async (runtime) => {
       const keys = [...servers.state().keys()].filter((key) => servers.runningRuntimeOf(key) === runtime)
       await Promise.all(keys.map((key) => servers.stop(key)))

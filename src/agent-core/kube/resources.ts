@@ -244,27 +244,6 @@ const presence = z
   .transform((): unknown => true)
   .optional()
 
-/** In place of a setting of oMLX that cannot be read, which keeps no service from being served. */
-export const unreadSetting = 'unreadable'
-const orUnread = <T extends z.ZodType>(setting: T) =>
-  z.union([setting, z.custom().transform((): typeof unreadSetting => unreadSetting)]).optional()
-/** As oMLX writes the size of a cache. */
-const cacheSize = z
-  .string()
-  .trim()
-  .max(20)
-  .regex(/^(0|\d{1,9}(\.\d{1,3})?\s?[KMGT]B)$/i)
-  .transform((size) => size.replace(' ', '').toUpperCase())
-
-/** What is said to oMLX: the bits of one model's cache, and three settings of all its models together. */
-const omlxSettings = {
-  turboQuantBits: orUnread(z.literal([2, 2.5, 3, 3.5, 4, 6, 8])),
-  pagedSSDCacheDir: orUnread(line(1_024).regex(/^\//)),
-  hotCacheMaxSize: orUnread(cacheSize),
-  pagedSSDCacheMaxSize: orUnread(cacheSize),
-}
-export const omlxSettingNames = Object.keys(omlxSettings) as readonly (keyof typeof omlxSettings)[]
-
 /** In place of a `spec.speculativeDecoding` that cannot be read, which keeps no service from being served: it only makes answers come sooner. */
 export const unreadSpeculation = { type: 'unreadable' } as const
 
@@ -322,7 +301,11 @@ export const inferenceServiceSpec = z.object({
     [],
   ),
   endpoint: z.object({ port: int.min(1).max(65_535).optional(), path: line(2_048).optional() }).optional(),
-  ...omlxSettings,
+  /** What LLMKube's agent passes to oMLX. */
+  turboQuantBits: presence,
+  pagedSSDCacheDir: presence,
+  hotCacheMaxSize: presence,
+  pagedSSDCacheMaxSize: presence,
 })
 export type InferenceServiceSpec = z.infer<typeof inferenceServiceSpec>
 

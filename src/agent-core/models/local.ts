@@ -251,13 +251,6 @@ export interface ModelRootsOptions {
   readonly home: string
 }
 
-/** A path that is open to who asks, as it really is, and the folder by which it is open: the store, or one that a person listed. */
-export interface OpenPlace {
-  readonly path: string
-  readonly root: string
-  readonly isStore: boolean
-}
-
 /** Which files of this machine a Model may name in `spec.source`: those below the store and the folders that a person listed. */
 export class ModelRoots {
   readonly #store: ModelRootsOptions['store']
@@ -268,24 +261,17 @@ export class ModelRoots {
     this.#roots = roots.map((root) => (/^~(?=\/|$)/.test(root) ? join(home, root.slice(1)) : root))
   }
 
-  /** Whether a Model of the namespace may name the file. */
+  /** Whether a Model of the namespace may name the file. Links are followed; what does not exist is judged by the nearest folder above it that does. */
   async allows(path: string, namespace: string): Promise<boolean> {
-    return (await this.placeOf(path, namespace)) !== undefined
-  }
-
-  /** Undefined where it is not open to the namespace. Links are followed; what does not exist is judged by the nearest folder above it that does. */
-  async placeOf(path: string, namespace: string): Promise<OpenPlace | undefined> {
     const real = await realOf(path)
     const store = (await realFolder(this.#store.directory)) ?? this.#store.directory
-    if (isAtOrBelow(real, join(store, ownFolder))) return undefined
-    if (isAtOrBelow(real, store)) {
-      return (await this.#store.isOpen(real, namespace)) ? { path: real, root: store, isStore: true } : undefined
-    }
+    if (isAtOrBelow(real, join(store, ownFolder))) return false
+    if (isAtOrBelow(real, store)) return this.#store.isOpen(real, namespace)
     for (const root of this.#roots) {
       const realRoot = await realFolder(root)
-      if (realRoot !== undefined && isAtOrBelow(real, realRoot)) return { path: real, root: realRoot, isStore: false }
+      if (realRoot !== undefined && isAtOrBelow(real, realRoot)) return true
     }
-    return undefined
+    return false
   }
 
   /** A sentence about each listed folder that does not exist; it counts as soon as it does. */

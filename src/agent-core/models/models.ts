@@ -4,7 +4,6 @@ import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { untilAborted } from '../util/until-aborted.ts'
-import { cacheRoomBytes, type CacheFolderProblem, claimCacheFolder } from './cache-folder.ts'
 import { ContentFetches } from './content-fetches.ts'
 import { DownloadTurns, usualReserveBytes } from './download/limits.ts'
 import { ModelError } from './errors.ts'
@@ -24,7 +23,6 @@ import { Store, type StoredModel } from './store/store.ts'
 import { StoreWatch } from './store/watch.ts'
 
 export { defaultDownloadSettings } from './remote.ts'
-export type { CacheFolderProblem } from './cache-folder.ts'
 export type { LocalModel, ModelRequest } from './model-request.ts'
 
 /** Downloads are given up all the time; what is kept of them is for days. */
@@ -193,19 +191,6 @@ export class Models {
    */
   async allowsFile(path: string, namespace: string): Promise<boolean> {
     return (await this.#roots.allows(path, namespace)) && (await isModel(path))
-  }
-
-  /**
-   * Why a service of the namespace may not have this folder written to as a cache: it has to be open to it, hold nothing that was not written so, and lie
-   * apart from all models. It is made where it is not there.
-   */
-  async cacheFolderProblem(path: string, namespace: string): Promise<CacheFolderProblem | undefined> {
-    return claimCacheFolder(await this.#roots.placeOf(path, namespace))
-  }
-
-  /** How large such a cache may become, with what it has already. */
-  cacheRoomBytes(path: string): Promise<number> {
-    return cacheRoomBytes(path, this.#reserveBytes)
   }
 
   /** Received by all downloads since the agent started. */

@@ -130,13 +130,6 @@ export class Admission implements Disposable {
     await this.#options.memory.prepare(this.#request(key, desiredServer, need))
   }
 
-  /** Whether its start would be admitted, if nothing of it ran. Nothing is admitted by the question. */
-  async wouldFit(key: string, desiredServer: DesiredServer, need: Need): Promise<boolean> {
-    const request = this.#request(key, desiredServer, need)
-    await this.#options.memory.prepare(request)
-    return this.#options.memory.instead(request, {}) === undefined
-  }
-
   /** Whether the desired server fits in the place of the one that runs. */
   async compare(key: string, desiredServer: DesiredServer, need: Need): Promise<void> {
     const { memory } = this.#options

@@ -2,7 +2,6 @@ import { basename } from 'node:path'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { ClusterWrites } from './cluster-writes.ts'
 import type { Desired } from './desired.ts'
-import type { OmlxClaim } from '../runtimes/omlx-settings.ts'
 import { Idleness } from './idleness.ts'
 import { ModelFetch } from './model-fetch.ts'
 import { observe } from './observe.ts'
@@ -14,7 +13,7 @@ import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 import { type UnloadReason, holdOf, isShedding } from './unload-reasons.ts'
-import { isOver, lifeOf, type ServerState } from '../servers/server-state.ts'
+import { lifeOf, type ServerState } from '../servers/server-state.ts'
 import { splitKey } from '../util/object-key.ts'
 
 /** An evicted model gets a few seconds for its requests, since memory is short. */
@@ -69,9 +68,6 @@ async function takeStep(
       return
   }
 }
-
-/** Kinds of a claim by which another agent serves it. */
-const isElsewhere: ReadonlySet<string> = new Set(['foreign', 'unclaimed', 'overwritten', 'taken'])
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
@@ -255,42 +251,7 @@ export class ManagedService {
     }
   }
 
-  /** A service that disagrees with others about their oMLX waits for them; what runs of it stays. */
   #read(): Reading {
-    const { omlxClaims } = this.#rooms
-    const reading = this.#readObjects()
-    omlxClaims.know(this.key, this.#omlxClaimIn(reading), this.#isAdmittedToOmlx())
-    const message = omlxClaims.conflictOf(this.key)
-    if (message === undefined) return withOmlxProblem(reading, omlxClaims.problemOf(this.key))
-    const desired = { kind: 'refused', reason: 'Refused', message, spares: { except: undefined } } as const
-    return { ...reading, desired, desiredServer: undefined }
-  }
-
-  /** Undefined where it is not to be served here by an oMLX that this agent starts. */
-  #omlxClaimIn({ desired, desiredServer, target }: Reading): Omit<OmlxClaim, 'isAdmitted'> | undefined {
-    const { launches, publisher } = this.#rooms
-    if (desired.kind !== 'serve' || desired.runtime !== 'omlx' || !desiredServer || !launches.startsOmlx)
-      return undefined
-    if (isElsewhere.has(publisher.observe(target).claim.kind)) return undefined
-    const { service, spec } = desiredServer
-    const { turboQuantBits, pagedSSDCacheDir, hotCacheMaxSize, pagedSSDCacheMaxSize } = spec
-    return {
-      namespace: this.#namespace,
-      since: service.metadata.creationTimestamp ?? '',
-      model: desired.source,
-      spec: { turboQuantBits, pagedSSDCacheDir, hotCacheMaxSize, pagedSSDCacheMaxSize },
-    }
-  }
-
-  /** Undefined where nothing speaks for or against it now. */
-  #isAdmittedToOmlx(): boolean | undefined {
-    const { servers } = this.#rooms
-    const state = servers.get(this.key)
-    if (state && !isOver(state) && servers.runningRuntimeOf(this.key) === 'omlx') return true
-    return this.#fetch.view().kind === 'failed' ? false : undefined
-  }
-
-  #readObjects(): Reading {
     const { cluster, settings, launches, names, servers, now } = this.#rooms
     const running = servers.runningRuntimeOf(this.key)
     return read({
@@ -430,14 +391,6 @@ export class ManagedService {
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)
     return leaving(this.key) ?? unloadReasons.of(service?.metadata.uid ?? this.#metadata?.uid)
   }
-}
-
-/** What is served is served without it. */
-function withOmlxProblem(reading: Reading, problem: string | undefined): Reading {
-  const { desired } = reading
-  if (problem === undefined || desired.kind !== 'serve') return reading
-  const notice = [desired.notice, `It runs without the settings that it asks oMLX for: ${problem}`]
-  return { ...reading, desired: { ...desired, notice: notice.filter((one) => one !== undefined).join(' ') } }
 }
 
 const memoryReasons: ReadonlySet<string> = new Set<MemoryReason>([

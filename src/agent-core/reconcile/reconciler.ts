@@ -7,7 +7,6 @@ import { labels } from '../publishing/objects.ts'
 import { isOnlyHeartbeat } from '../publishing/publisher.ts'
 import { Admission } from './admission.ts'
 import { ManagedService } from './managed-service.ts'
-import { OmlxClaims } from './omlx-claims.ts'
 import { ServiceNames } from './reading.ts'
 import { isOnItsWay } from './server-view.ts'
 import type { ServiceReport } from './service-report.ts'
@@ -39,16 +38,10 @@ function essence({ metadata, spec, status }: InferenceService): object {
 }
 
 /** What the reconciler adds itself to the rooms of its services. */
-type OwnRooms = 'admission' | 'names' | 'omlxClaims' | 'enqueue' | 'leaving' | 'isStopped' | 'now' | 'random'
+type OwnRooms = 'admission' | 'names' | 'enqueue' | 'leaving' | 'isStopped' | 'now' | 'random'
 
 export interface ReconcilerOptions extends Omit<ServiceRooms, OwnRooms> {
   readonly memory: Memory
-  /** The oMLX that this agent starts. */
-  readonly omlx?: {
-    readonly flags: () => ReadonlyMap<string, string> | undefined
-    /** Services may ask for other flags now. */
-    readonly claimsChanged: () => void
-  }
   readonly onPass?: WorkQueueOptions['onPass']
   readonly now?: () => number
   readonly random?: () => number
@@ -65,8 +58,6 @@ export class Reconciler {
   readonly #rooms: ServiceRooms
   readonly #admission: Admission
   readonly #names = new ServiceNames()
-  /** What services ask of the oMLX that this agent starts. */
-  readonly omlxClaims: OmlxClaims
   /** Models that changed in this turn of the event loop. */
   readonly #changedModels = new Set<string>()
   #unsubscribe: readonly (() => void)[] = []
@@ -75,7 +66,7 @@ export class Reconciler {
     { readonly hold: Extract<UnloadReason, { kind: 'held' }>; readonly isLeft: (key: string) => boolean } | undefined
 
   constructor(options: ReconcilerOptions) {
-    const { memory, launches, narrator, log, onPass } = options
+    const { memory, narrator, log, onPass } = options
     const { now = steadyNow, random = Math.random } = options
     const enqueue = (key: string): void => this.enqueue(key)
     this.#options = options
@@ -88,17 +79,10 @@ export class Reconciler {
       onChange: options.onChange,
       now,
     })
-    this.omlxClaims = new OmlxClaims({
-      running: () => options.omlx?.flags(),
-      problemOf: ({ spec, namespace }) => launches.omlxProblem(spec, namespace),
-      enqueue,
-      onChange: () => options.omlx?.claimsChanged(),
-    })
     this.#rooms = {
       ...options,
       admission: this.#admission,
       names: this.#names,
-      omlxClaims: this.omlxClaims,
       enqueue,
       leaving: (key) => (this.#leaving?.isLeft(key) === true ? this.#leaving.hold : undefined),
       isStopped: () => this.#isStopped,

@@ -1,9 +1,9 @@
+import { isDeepStrictEqual } from 'node:util'
 import {
   type InferenceService,
   type InferenceServiceSpec,
   type Model,
   type ModelSpec,
-  omlxSettingNames,
   unreadSpeculation,
 } from '../kube/resources.ts'
 import type { RuntimeChoice, SpecRefusal } from './desired.ts'
@@ -11,7 +11,6 @@ import { chooseDraft } from './draft.ts'
 import { servedIdentity } from './model-request.ts'
 import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy.ts'
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
-import { cacheFolderProblem, unreadFields } from '../runtimes/omlx-settings.ts'
 import { lacksDraftWeights, saysSpeculation, speculationOf } from '../runtimes/llama-server.ts'
 import { parseModelSource } from '../models/source.ts'
 import { resolveRuntime, runtimeAnnotation, isBasedOn, servingDigest } from '../runtimes/resolution.ts'
@@ -53,7 +52,6 @@ export function leftOutNotice(
   spec: InferenceServiceSpec,
   allowed: readonly string[],
   runtime: ServerRuntime = 'llama-server',
-  { startsOmlx = false }: { readonly startsOmlx?: boolean } = {},
 ): string | undefined {
   const { env } = spec
   const fromPod = env.flatMap(({ name, valueFrom }) => (valueFrom === undefined ? [] : [shown(name)]))
@@ -72,19 +70,20 @@ export function leftOutNotice(
           `It runs without ${listed(notAllowed)} of spec.env: this machine allows variables by name, with --allowed-env.`,
         ]),
     ...notSpeculating(spec, runtime),
-    ...(runtime === 'omlx' ? notSetInOmlx(spec, startsOmlx) : []),
+    ...notSetForOne(spec, runtimes[runtime]),
   ]
   return sentences.length === 0 ? undefined : sentences.join(' ')
 }
 
-function notSetInOmlx(spec: InferenceServiceSpec, startsOmlx: boolean): string[] {
-  const named = startsOmlx ? unreadFields(spec) : omlxSettingNames.filter((name) => spec[name] !== undefined)
-  const names = named.map((name) => `spec.${name}`)
-  if (names.length === 0) return []
+function notSetForOne(spec: InferenceServiceSpec, runtime: Runtime): string[] {
+  if (runtime.kind === 'process') return []
+  const { product, portFlag, settingsOfAll } = runtime
+  const stated = settingsOfAll.filter(
+    (name) => ![undefined, []].some((absent) => isDeepStrictEqual(spec[name], absent)),
+  )
+  if (stated.length === 0) return []
   return [
-    startsOmlx
-      ? `It runs without ${listed(names)}, which oMLX would not understand: give bits such as 4, a size such as 8GB, or an absolute folder.`
-      : `It runs without ${listed(names)}: that applies to oMLX as a whole and not to one of its models, so set it there.`,
+    `It runs without ${listed(stated.map((name) => `spec.${name}`))}: ${product} serves all its models with one set of flags, so set that in ${product} itself, on its page /admin at the port of ${portFlag}.`,
   ]
 }
 
@@ -128,8 +127,6 @@ export interface RuntimeSettings {
   readonly programNow?: (runtime: ProcessRuntime) => string | undefined
   readonly performanceCores: number | undefined
   readonly policy: SpecPolicy
-  /** Whether the oMLX of this machine is one that this agent starts; absent = it is not. */
-  readonly startsOmlx?: () => boolean
 }
 
 /** What a person of this machine allows the specs of others. */
@@ -175,11 +172,7 @@ export const chooseRuntime =
     const [given, now] = runtime.kind === 'process' ? [settings.program(runtime), settings.programNow?.(runtime)] : []
     const byPerson = served === undefined || now === undefined || now === given ? undefined : digestOf(now)
     const digest = byPerson !== undefined && isBasedOn(served ?? '', byPerson) ? byPerson : digestOf(given)
-    const startsOmlx = runtime.name === 'omlx' && settings.startsOmlx?.() === true
-    const folder = startsOmlx ? cacheFolderProblem(spec, settings.policy.modelRoots) : undefined
-    const refusal =
-      specRefusal(spec, settings.policy, runtime) ??
-      (folder === undefined ? undefined : ({ reason: 'Refused', message: folder, loadsCode: false } as const))
+    const refusal = specRefusal(spec, settings.policy, runtime)
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
     if (choice.kind === 'refused') {
       return { ok: false, reason: 'Refused', message: choice.message, loadsCode: false, digest }
@@ -187,7 +180,7 @@ export const chooseRuntime =
     if (choice.kind === 'missing' || choice.kind === 'unreadable') {
       return { ok: false, draft: choice.kind, message: choice.message }
     }
-    const sentences = [resolution.doubt, leftOutNotice(spec, settings.policy.allowedEnv, runtime.name, { startsOmlx })]
+    const sentences = [resolution.doubt, leftOutNotice(spec, settings.policy.allowedEnv, runtime.name)]
     const notice = sentences.filter((sentence) => sentence !== undefined).join(' ')
     return {
       ok: true,
@@ -212,12 +205,13 @@ interface ChoiceFacts {
 export function specRefusal(
   spec: InferenceServiceSpec,
   policy: SpecPolicy,
-  { flags, fieldProblem }: Pick<Runtime, 'flags' | 'fieldProblem'> = runtimes['llama-server'],
+  runtime: Runtime = runtimes['llama-server'],
 ): SpecRefusal | undefined {
-  const args = judgeArguments(spec.extraArgs, policy, flags)
+  const isLeftOut = runtime.kind === 'daemon' && runtime.settingsOfAll.includes('extraArgs')
+  const args = isLeftOut ? undefined : judgeArguments(spec.extraArgs, policy, runtime.flags)
   if (args !== undefined) return { reason: 'ExtraArgsRejected', ...args }
   const env = environmentRefusal(spec)
   if (env !== undefined) return { reason: 'EnvironmentRejected', ...env }
-  const field = fieldProblem(spec)
+  const field = runtime.fieldProblem(spec)
   return field === undefined ? undefined : { reason: 'Refused', message: field, loadsCode: false }
 }

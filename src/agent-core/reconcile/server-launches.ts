@@ -11,16 +11,6 @@ import {
 } from '../servers/launch.ts'
 import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
 import { type Dialect, type Dialects, tooOld } from '../runtimes/dialect.ts'
-import {
-  cacheFolder,
-  diskCacheBytes,
-  diskCacheProblem,
-  folderRefused,
-  hotCacheBytes,
-  hotCacheProblem,
-  type OmlxFields,
-  type OmlxProblem,
-} from '../runtimes/omlx-settings.ts'
 import type { CommandInput, DaemonRuntime, ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { loopback } from '../servers/listening.ts'
@@ -40,10 +30,6 @@ export interface LaunchSettings extends RuntimeSettings {
   readonly host: (runtime: ProcessRuntime, key: string) => string
   /** The port at which a daemon listens on loopback. */
   readonly daemonPort: (runtime: DaemonRuntime) => number
-  /** What all models may have of memory, in bytes; undefined = not known. */
-  readonly memoryBudget?: () => number | undefined
-  /** Where the oMLX that this agent starts has its cache where no service names a folder. */
-  readonly omlxCacheFolder: string
   /** Tells what this agent makes in a daemon from what others do. */
   readonly owner: string
   /** For every server of the runtime, as they are at its start. */
@@ -52,7 +38,7 @@ export interface LaunchSettings extends RuntimeSettings {
 
 export interface ServerLaunchesOptions {
   readonly settings: LaunchSettings
-  readonly models: Pick<Models, 'header' | 'cacheFolderProblem' | 'cacheRoomBytes'>
+  readonly models: Pick<Models, 'header'>
   readonly dialects: Dialects
   readonly findBinary: (runtime: Runtime) => Promise<Executable>
   /** Whether a spec of the namespace may name this file; links are followed. */
@@ -82,11 +68,6 @@ export class ServerLaunches {
     this.chooseRuntime = chooseRuntime(options.settings)
   }
 
-  /** Whether the oMLX of this machine is one that this agent starts. */
-  get startsOmlx(): boolean {
-    return this.#options.settings.startsOmlx?.() === true
-  }
-
   /** Asks llama-server in advance, so that the first start does not wait for its answer. */
   async learnDialect(): Promise<void> {
     const runtime = runtimes['llama-server']
@@ -114,7 +95,7 @@ export class ServerLaunches {
     const { desiredServer, runtime, model, dialect } = prepared
     const message = this.#tooOld(prepared, executable) ?? (await runtime.modelProblem(model.path))
     if (message !== undefined) return { message }
-    if (runtime.kind === 'daemon') return this.#refusedByOmlx(desiredServer)
+    if (runtime.kind === 'daemon') return undefined
     const refused = await startProblem(desiredServer.spec.extraArgs, {
       policy: settings.policy,
       flags: runtime.flags,
@@ -123,30 +104,6 @@ export class ServerLaunches {
       allowsFile: (path) => allowsFile(path, desiredServer.service.metadata.namespace),
     })
     return refused === undefined ? undefined : { message: refused, refusal: 'ExtraArgsRejected' }
-  }
-
-  async #refusedByOmlx({ spec, service, runtime }: DesiredServer): Promise<StartFailure | undefined> {
-    if (runtime !== 'omlx' || !this.startsOmlx) return undefined
-    const problem = await this.omlxProblem(spec, service.metadata.namespace)
-    return problem && { message: problem.message, refusal: 'Refused' }
-  }
-
-  /** Why an oMLX that this agent starts does not get what a spec of the namespace asks of its caches. */
-  async omlxProblem(spec: OmlxFields, namespace: string): Promise<OmlxProblem | undefined> {
-    const { models, settings } = this.#options
-    const budgetBytes = settings.memoryBudget?.()
-    const tooHot = budgetBytes === undefined ? undefined : hotCacheProblem(spec, budgetBytes)
-    if (tooHot !== undefined) return { message: tooHot, cause: tooHot }
-    const folder = cacheFolder(spec)
-    const closed = folder === undefined ? undefined : await models.cacheFolderProblem(folder, namespace)
-    if (folder !== undefined && closed) {
-      const message = folderRefused(folder, closed.kind === 'ofModel' ? closed.modelFolder : undefined)
-      return { message, cause: message }
-    }
-    if (diskCacheBytes(spec) === 0) return undefined
-    const place = folder ?? settings.omlxCacheFolder
-    const message = diskCacheProblem(spec, place, await models.cacheRoomBytes(place))
-    return message === undefined ? undefined : { message, cause: 'diskRoom' }
   }
 
   /** Most programs end at a flag that they do not know, ours included. */
@@ -170,9 +127,7 @@ export class ServerLaunches {
     const sides =
       runtime.sizing === 'gguf'
         ? await sideFileStamp(this.#argv(prepared, {}), env)
-        : [`context ${desiredServer.spec.contextSize ?? ''}`, this.#hotCacheBytes(desiredServer) || '']
-            .join(' ')
-            .trimEnd()
+        : `context ${desiredServer.spec.contextSize ?? ''}`.trimEnd()
     return `${desiredServer.digest} ${model.path} ${model.revision} ${sides}`.trimEnd()
   }
 
@@ -181,8 +136,8 @@ export class ServerLaunches {
     const { runtime } = prepared
     const need = await this.#sizeUp(prepared, of)
     if (runtime.kind !== 'daemon') return need
-    const { name: model, files, isOurs, cacheBits } = this.#contentFor(prepared, runtime)
-    return { ...need, daemonMemory: daemonMemoryOf({ ...this.#daemonOf(runtime), model, isOurs, cacheBits }, files) }
+    const { name: model, files, isOurs } = this.#contentFor(prepared, runtime)
+    return { ...need, daemonMemory: daemonMemoryOf({ ...this.#daemonOf(runtime), model, isOurs }, files) }
   }
 
   #sizeUp(prepared: PreparedServer, of: string): Promise<Need> {
@@ -190,19 +145,13 @@ export class ServerLaunches {
     const { models, metal } = this.#options
     if (runtime.sizing === 'safetensors') {
       const spec = (change: ServerChange) => changed(desiredServer.spec, change)
-      const extraBytes = this.#hotCacheBytes(desiredServer)
-      return sizeUpFolder({ of, folder: model.path, spec, metal, extraBytes })
+      return sizeUpFolder({ of, folder: model.path, spec, metal })
     }
     return sizeUp({
       ...{ of, models, model, env, metal },
       status: desiredServer.modelStatus,
       argv: (change) => this.#argv(prepared, change),
     })
-  }
-
-  /** What oMLX keeps of prompts beside its models, as services ask. Each of them counts it, since none knows which goes first. */
-  #hotCacheBytes({ runtime, spec }: DesiredServer): number {
-    return runtime === 'omlx' && this.startsOmlx ? hotCacheBytes(spec) : 0
   }
 
   #argv(prepared: PreparedServer, change: ServerChange): string[] {
@@ -246,9 +195,8 @@ export class ServerLaunches {
 
   #contentFor(prepared: PreparedServer, runtime: DaemonRuntime) {
     const { owner } = this.#options.settings
-    const isStartedHere = runtime.name === 'omlx' && this.startsOmlx
     const { revision } = prepared.model
-    return runtime.content({ ...this.#given(prepared), port: 0, revision, owner, isStartedHere })
+    return runtime.content({ ...this.#given(prepared), port: 0, revision, owner })
   }
 
   #process(prepared: PreparedServer, runtime: ProcessRuntime, executable: string, need: Need): ServerLaunch {

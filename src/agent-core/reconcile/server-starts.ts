@@ -5,7 +5,6 @@ import type { Admission } from './admission.ts'
 import { scaledToZero } from './desired.ts'
 import type { ServerFiles } from './model-request.ts'
 import type { Narrator } from './narrator.ts'
-import type { OmlxClaims } from './omlx-claims.ts'
 import { notReplacedMessage } from './plan/facts.ts'
 import type { Replacement, ServerView } from './plan/observation.ts'
 import type { DesiredServer, Reading } from './reading.ts'
@@ -27,8 +26,7 @@ export interface ServerStartsOptions {
   readonly key: string
   readonly servers: Pick<Servers, 'get' | 'digestOf' | 'backOff' | 'clearBackOff' | 'countFailure' | 'start' | 'stop'>
   readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
-  readonly admission: Pick<Admission, 'need' | 'prepare' | 'wouldFit' | 'admit' | 'compare'>
-  readonly omlxClaims: Pick<OmlxClaims, 'admitted'>
+  readonly admission: Pick<Admission, 'need' | 'prepare' | 'admit' | 'compare'>
   readonly turns: Pick<StartTurns, 'ask' | 'forget'>
   readonly narrator: Pick<Narrator, 'tell' | 'startFailed'>
   readonly log: Logger
@@ -118,10 +116,9 @@ export class ServerStarts {
 
   /** False if the model's file is gone, so that it must be fetched again. */
   async start({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: ServerFiles): Promise<boolean> {
-    const { key, servers, launches, omlxClaims, narrator } = this.#options
+    const { key, servers, launches, narrator } = this.#options
     this.#stopReason = ''
     if (!(await isThere(file.path)) || (file.draft !== undefined && !(await isThere(file.draft)))) return false
-    if (desiredServer.runtime === 'omlx') omlxClaims.admitted(key, await this.#wouldStart(desiredServer, file))
     const binary = await launches.findBinary(desiredServer.runtime)
     const inputs = await inputsOf(model, binary, file)
     if (this.#latest?.digest !== desiredServer.digest || this.#inputs !== inputs) servers.clearBackOff(key)
@@ -202,14 +199,6 @@ export class ServerStarts {
     if (inputs === this.#inputs || !waitsForBackOff) return now() + lookForChangesEveryMs
     servers.clearBackOff(key)
     return now()
-  }
-
-  /** As far as can be told before its daemon is asked. */
-  async #wouldStart(desiredServer: DesiredServer, file: ServerFiles): Promise<boolean> {
-    const { key, launches, admission } = this.#options
-    const prepared = await launches.prepare(desiredServer, file, { kind: 'missing', message: '' })
-    if (await launches.startProblem(prepared, '')) return false
-    return admission.wouldFit(key, desiredServer, await this.#needOf(prepared))
   }
 
   /** Before its files are looked at for their size; why it cannot be started where that is so. */

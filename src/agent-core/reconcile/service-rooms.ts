@@ -12,7 +12,6 @@ import type { WaysToPublish } from '../publishing/ways.ts'
 import type { UnloadReason, UnloadReasons } from './unload-reasons.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
-import type { OmlxClaims } from './omlx-claims.ts'
 import type { Observation, Silence } from './plan/observation.ts'
 import type { ServerLaunches } from './server-launches.ts'
 import type { ServiceNames } from './reading.ts'
@@ -40,7 +39,6 @@ export interface ServiceRooms {
   readonly narrator: Narrator
   readonly launches: ServerLaunches
   readonly names: Pick<ServiceNames, 'sharing'>
-  readonly omlxClaims: Pick<OmlxClaims, 'know' | 'admitted' | 'conflictOf' | 'problemOf'>
   readonly settings: ServiceSettings
   /** For tests: see `ModelFetchOptions`. */
   readonly refreshEveryMs?: number | undefined

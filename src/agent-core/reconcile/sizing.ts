@@ -1,7 +1,7 @@
 import { messageOf } from '../util/message-of.ts'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { type Estimate, estimateOf } from '../memory/estimate/items.ts'
+import type { Estimate } from '../memory/estimate/items.ts'
 import { estimateLlamaServer, type LlamaServerInputs, type SideModel } from '../memory/estimate/llama-server.ts'
 import {
   matchTensors,
@@ -104,22 +104,18 @@ export async function sizeUpFolder({
   folder,
   spec,
   metal,
-  extraBytes = 0,
 }: {
   readonly of: string
   readonly folder: string
   readonly spec: (change: ServerChange) => InferenceServiceSpec
   readonly metal: boolean
-  /** What it keeps of prompts beyond that. */
-  readonly extraBytes?: number
 }): Promise<Need> {
   try {
     const model = await readMlxFolder(folder)
     const estimateAt = (change: ServerChange): Estimate => {
       const { contextSize, ...rest } = spec(change)
       const contextTokens = contextSize !== undefined && contextSize > 0 ? { contextTokens: contextSize } : {}
-      const { items, total: _, ...other } = estimateMlx({ ...model, ...contextTokens, slots: slotsOf(rest), metal })
-      return estimateOf({ ...items, promptCache: items.promptCache + extraBytes }, other)
+      return estimateMlx({ ...model, ...contextTokens, slots: slotsOf(rest), metal })
     }
     const estimate = estimateAt({})
     const { contextTokens, slots } = estimate

@@ -178,7 +178,7 @@ interface RuntimeSearch {
       Record<DaemonRuntime['port'], number>
   >
   /** Why a daemon that the agent starts does not answer; undefined where the agent does not start it. */
-  readonly whyAbsent?: (daemon: DaemonRuntimeName) => Promise<AbsentDaemon | undefined>
+  readonly whyAbsent?: (daemon: DaemonRuntimeName) => AbsentDaemon | undefined
 }
 
 /** Why a daemon that this agent starts is not there: a sentence. */
@@ -195,7 +195,7 @@ export function findRuntime(
 ): Promise<Found> {
   if (runtime.kind === 'daemon') {
     return findDaemon(runtime, settings[runtime.port], {
-      whyAbsent: async () => whyAbsent?.(runtime.name),
+      reason: whyAbsent?.(runtime.name),
       own: ownDaemon(runtime, stateDir, settings),
     })
   }
@@ -219,14 +219,10 @@ export const ownDaemon = (
 export async function findDaemon(
   runtime: DaemonRuntime,
   port: number,
-  {
-    whyAbsent,
-    own,
-  }: { readonly whyAbsent?: () => Promise<AbsentDaemon | undefined>; readonly own?: OwnDaemon | undefined } = {},
+  { reason, own }: { readonly reason?: AbsentDaemon | undefined; readonly own?: OwnDaemon | undefined } = {},
 ): Promise<Found> {
   const { product, portFlag, howToStart, mayRun, start } = runtime
   if (port === 0) return { kind: 'missing', message: `${product} is switched off here (${portFlag} 0).` }
-  const reason = await whyAbsent?.()
   if (reason?.isLeaving === true) return { kind: 'missing', message: reason.message }
   const absent = {
     kind: 'missing',
@@ -249,7 +245,7 @@ const missing = ({ message, start }: Extract<Found, { kind: 'missing' }>): Facts
 })
 
 /** The time of the last change counts rights as well, so that a program that may be run now is run. */
-export async function stampOf(path: string): Promise<string> {
+async function stampOf(path: string): Promise<string> {
   const found = await stat(path).catch(() => undefined)
   return JSON.stringify([path, found?.ctimeMs, found?.mtimeMs, found?.size, found?.ino])
 }

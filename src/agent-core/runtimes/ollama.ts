@@ -45,8 +45,6 @@ export const ollamaRuntime: DaemonRuntime = {
           'ollama is not on PATH, so --ollama-start cannot start it: install it as https://ollama.com/download says, or give its path with --ollama-bin.',
       },
     },
-    // Without a server that answers it warns, and says the version of the client.
-    version: { args: ['--version'], shownBy: /version is v?(\d\S*)/ },
     command: (place) => ({ argv: ['serve'], environment: ollamaEnvironment(place) }),
   },
   flags: { table: new Map(), program: 'ollama', product: 'Ollama', isStrict: true },
@@ -64,6 +62,7 @@ export const ollamaRuntime: DaemonRuntime = {
       .digest('hex')
     return { name: `metalbar-${owner}/${which.slice(0, 16)}`, files, isOurs: true, contextTokens }
   },
+  settingsOfAll: [],
   fieldProblem: ({ extraArgs }) =>
     extraArgs.length === 0
       ? undefined

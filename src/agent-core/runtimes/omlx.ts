@@ -1,7 +1,6 @@
 import { access } from 'node:fs/promises'
 import { defaultOmlxPort, nameOf, omlxArguments, omlxBasePath, prepareOmlx } from '../servers/omlx.ts'
 import { folderProblem } from './mlx-folder.ts'
-import { omlxServiceFlags, turboQuantBits } from './omlx-settings.ts'
 import type { DaemonRuntime } from './runtime.ts'
 
 /**
@@ -31,27 +30,16 @@ export const omlxRuntime: DaemonRuntime = {
         linux: 'omlx is not on PATH, so --omlx-start cannot start it: give its path with --omlx-bin.',
       },
     },
-    version: { args: ['--version'], shownBy: /(?:^|\s)v?(\d+\.\d\S*)/ },
     prepare: prepareOmlx,
     command: (place) => ({ argv: omlxArguments(place), environment: {} }),
-    serviceFlags: omlxServiceFlags,
     // Memory that it had wired may stay so until the machine is started again.
     isNeverKilled: true,
   },
   flags: { table: new Map(), program: 'omlx', product: 'oMLX', isStrict: true },
-  // What is said to the whole oMLX is no reason to load a model again.
-  argv: ({ modelPath, spec }) => {
-    const bits = turboQuantBits(spec)
-    return ['--model', modelPath, ...(bits === undefined ? [] : ['--turbo-quant-bits', String(bits)])]
-  },
-  content: ({ modelPath, spec, isStartedHere }) => ({
-    ...{ name: nameOf(modelPath), files: [modelPath], isOurs: false },
-    ...(isStartedHere && { cacheBits: turboQuantBits(spec) }),
-  }),
-  fieldProblem: ({ extraArgs }) =>
-    extraArgs.length === 0
-      ? undefined
-      : 'spec.extraArgs is refused: oMLX takes no arguments for a model. Remove them, or choose mlx-lm.',
+  settingsOfAll: ['turboQuantBits', 'pagedSSDCacheDir', 'hotCacheMaxSize', 'pagedSSDCacheMaxSize', 'extraArgs'],
+  argv: ({ modelPath }) => ['--model', modelPath],
+  content: ({ modelPath }) => ({ name: nameOf(modelPath), files: [modelPath], isOurs: false }),
+  fieldProblem: () => undefined,
   modelProblem: folderProblem,
   sizing: 'safetensors',
   isBehindGateway: true,

@@ -60,6 +60,8 @@ export interface DaemonRuntime extends RuntimeRow {
   readonly mayRun?: (port: number) => Promise<boolean>
   /** Absent = only a person starts it. */
   readonly start?: DaemonStart
+  /** Fields of the spec that it could only have for all its models at once. A service is served without them, and says so. */
+  readonly settingsOfAll: readonly (keyof InferenceServiceSpec)[]
   readonly content: (input: ContentInput) => DaemonContent
 }
 
@@ -67,8 +69,6 @@ export interface ContentInput extends CommandInput {
   readonly revision: string
   /** Tells what this agent makes there from what others do. */
   readonly owner: string
-  /** The daemon is one that this agent starts. */
-  readonly isStartedHere: boolean
 }
 
 /** How this agent starts a daemon where a person says so. */
@@ -76,8 +76,6 @@ export interface DaemonStart {
   /** The setting that says so, with its flag, and the one that names the program. */
   readonly setting: { readonly name: DaemonStartSetting; readonly flag: string; readonly program: ProgramSetting }
   readonly program: Wanted
-  /** How the program is asked for its version; the first group of `shownBy` is the version. */
-  readonly version: { readonly args: readonly string[]; readonly shownBy: RegExp }
   /** Before each start, in {@link DaemonPlace.home}. */
   readonly prepare?: (home: string) => Promise<void>
   readonly command: (where: DaemonPlace) => {
@@ -85,8 +83,6 @@ export interface DaemonStart {
     /** Added to what every server sees of the agent's environment. */
     readonly environment: Readonly<Record<string, string>>
   }
-  /** Flags for which services ask, each with one value: they stand behind those of {@link command}. */
-  readonly serviceFlags?: readonly string[]
   /** Killed with a model in memory it would take the machine down. */
   readonly isNeverKilled?: boolean
 }

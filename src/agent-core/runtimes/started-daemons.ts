@@ -2,17 +2,16 @@ import { mkdir, stat } from 'node:fs/promises'
 import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
 import { adoptServers } from '../servers/adoption.ts'
 import { DaemonError, type DaemonRuntimeName, daemonRuntimes, type OwnDaemon } from '../servers/daemon.ts'
-import { defaultDrainLimitMs, type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
+import { type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
 import { daemonHome, daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
-import { daemonAt } from '../servers/daemons.ts'
 import { loopback } from '../servers/listening.ts'
-import { type Exited, isOver, type ServerState } from '../servers/server-state.ts'
+import { isOver, type ServerState } from '../servers/server-state.ts'
 import { Servers, type ServersOptions } from '../servers/servers.ts'
 import { hasCode } from '../util/files.ts'
 import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-import { type AbsentDaemon, askDaemon, ownDaemon, stampOf } from './installed.ts'
+import { type AbsentDaemon, askDaemon, ownDaemon } from './installed.ts'
 import type { DaemonRuntime, DaemonStart } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
@@ -30,8 +29,6 @@ interface StartedDaemonsOptions extends Pick<ServersOptions, 'log' | 'liveness' 
   readonly stateDir: string
   readonly env: NodeJS.ProcessEnv
   readonly settings: () => Settings
-  /** Flags for which services ask now, in the order of {@link DaemonStart.serviceFlags}; undefined while that is not known, as before the cluster is. */
-  readonly asked?: (runtime: DaemonRuntimeName) => Promise<ReadonlyMap<string, string> | undefined>
   /** Resolves when no service of this agent has a model in it. */
   readonly drain: (runtime: DaemonRuntimeName) => Promise<void>
   /** It answers now, or does not, or for another reason. */
@@ -91,8 +88,8 @@ export class StartedDaemons {
     })
   }
 
-  /** Starts what is wanted, and ends what is not. To be called after {@link adopt}, and when services ask for other flags. */
-  tend(): void {
+  /** Starts what is wanted, and ends what is not, from now on. To be called after {@link adopt}. */
+  begin(): void {
     for (const keeper of this.#keepers.values()) keeper.begin()
   }
 
@@ -101,9 +98,9 @@ export class StartedDaemons {
     for (const keeper of this.#keepers.values()) keeper.settingsChanged()
   }
 
-  /** By what services ask for now. Undefined where it is not this agent that starts it. */
-  async whyAbsent(runtime: DaemonRuntimeName): Promise<AbsentDaemon | undefined> {
-    return this.#keepers.get(runtime)?.whyAbsent()
+  /** Undefined where it is not this agent that starts it. */
+  whyAbsent(runtime: DaemonRuntimeName): AbsentDaemon | undefined {
+    return this.#keepers.get(runtime)?.whyAbsent
   }
 
   /** Whether the one that answers was started here. */
@@ -123,21 +120,9 @@ export class StartedDaemons {
     }
   }
 
-  /** Whether what listens there is, or is to be, one that is started here. */
-  starts(runtime: DaemonRuntimeName): boolean {
-    return this.#keepers.get(runtime)?.isOwn === true
-  }
-
-  /** The flags for which services asked that the one that runs here was started with; undefined where none runs. */
-  flagsOf(runtime: DaemonRuntimeName): ReadonlyMap<string, string> | undefined {
-    return this.#keepers.get(runtime)?.flags
-  }
-
-  /** Sentences about those that are wanted and cannot be started, or not as services ask. */
+  /** Sentences about those that are wanted and cannot be started. */
   notices(): string[] {
-    return [...this.#keepers.values()].flatMap(({ problem, leftOut }) =>
-      [problem, leftOut].filter((one) => one !== undefined),
-    )
+    return [...this.#keepers.values()].map(({ problem }) => problem).filter((problem) => problem !== undefined)
   }
 
   /** After the last model left them: those that this agent or an earlier one started end. */
@@ -181,20 +166,6 @@ function rulesOf(
   }
 }
 
-/** Those of the flags that stand in the command line, each with its value. */
-const flagsIn = (command: readonly string[], flags: readonly string[] = []): ReadonlyMap<string, string> =>
-  new Map(
-    flags.flatMap((flag) => {
-      const at = command.indexOf(flag)
-      return at === -1 ? [] : [[flag, command[at + 1] ?? '']]
-    }),
-  )
-
-const shownFlags = (flags: ReadonlyMap<string, string>): string => [...flags].flat().join(' ')
-
-/** The time limit of the question whether it answers requests. */
-const busyWithinMs = 5_000
-
 const isThere = (folder: string): Promise<boolean> =>
   stat(folder).then(
     () => true,
@@ -203,83 +174,6 @@ const isThere = (folder: string): Promise<boolean> =>
       throw error
     },
   )
-
-/** Flags that services ask for, and a start with them that failed. */
-interface Suspicion {
-  readonly flags: string
-  /** Tells the program that was started from one that was installed since. */
-  readonly program: string
-  readonly failure: string
-  /** It did not start without any flags either, before. */
-  readonly isDoubtful: boolean
-}
-
-/**
- * Whether a daemon does not start because of flags that services ask for: what strangers ask for must not keep it from running, and what it has of itself
- * must not be blamed on them. They are blamed at once where it says so, else once it has started without them.
- */
-class FlagTrial {
-  #suspicion: Suspicion | undefined
-  #isProven = false
-  /** It did not start without any flags, and has not started since. */
-  #failsWithout = false
-
-  /** What it is started without, and why. */
-  get blamed(): Suspicion | undefined {
-    return this.#isProven ? this.#suspicion : undefined
-  }
-
-  get isUnderWay(): boolean {
-    return this.#suspicion !== undefined
-  }
-
-  failed(flags: ReadonlyMap<string, string>, program: string, { code, message, tail }: Exited): void {
-    if (flags.size === 0) {
-      this.#failsWithout = true
-      if (!this.#isProven) this.#suspicion = undefined
-      return
-    }
-    this.#suspicion = { flags: shownFlags(flags), program, failure: message, isDoubtful: this.#failsWithout }
-    this.#isProven = code === unknownFlagCode || tail.some((line) => isFault(flags, line))
-  }
-
-  started(flags: ReadonlyMap<string, string>): void {
-    if (flags.size === 0 && this.#suspicion?.isDoubtful === false) this.#isProven = true
-    if (!this.#isProven) this.#suspicion = undefined
-    this.#failsWithout = false
-  }
-
-  /** Whether it is to be started without these. */
-  isAgainst(flags: ReadonlyMap<string, string>, program: string): boolean {
-    if (this.#suspicion?.flags === shownFlags(flags) && this.#suspicion.program === program) return true
-    this.forget()
-    return false
-  }
-
-  forget(): void {
-    this.#suspicion = undefined
-    this.#isProven = false
-  }
-}
-
-/** What a program exits with that does not understand its command line. */
-const unknownFlagCode = 2
-
-/** Many programs repeat their command line when they start, which says nothing about why they end. */
-const saysError = /error\b|\binvalid\b/i
-
-/** Whether a line of output says that a flag is wrong, named as in the command line or as in a file of settings. */
-const isFault = (flags: ReadonlyMap<string, string>, line: string): boolean =>
-  saysError.test(line) &&
-  [...flags.keys()].some((flag) =>
-    [flag, flag.replace(/^-+/, '').replaceAll('-', '_')].some((name) => line.includes(name)),
-  )
-
-interface Ending {
-  /** Nobody wants it; else it is started again at once. */
-  readonly isUnwanted: boolean
-  readonly message: string
-}
 
 /** Keeps one daemon running as long as a person wants it. */
 class Keeper {
@@ -290,15 +184,8 @@ class Keeper {
   readonly #options: StartedDaemonsOptions
   /** Why there is none although one is wanted. */
   #problem: string | undefined
-  /** Why it is being ended, or is about to be. */
-  #ending: Ending | undefined
-  readonly #trial = new FlagTrial()
-  /** Tells the program of the latest start from one that is installed later. */
-  #startedProgram = ''
-  /** One that a person started answers at its port. */
-  #isPersons = false
-  /** Since when a start with other flags waits for requests to end. */
-  #busySince: number | undefined
+  /** It is being ended. */
+  #isLeaving = false
   /** False while the models in it are not known yet, which are to leave it before it is ended. */
   #hasBegun = false
   #isOver = false
@@ -324,64 +211,27 @@ class Keeper {
     return state !== undefined && !isOver(state) && state.kind !== 'exited'
   }
 
-  get isOwn(): boolean {
-    return this.runs || (this.#isWanted && !this.#isPersons)
-  }
-
-  get flags(): ReadonlyMap<string, string> | undefined {
-    return this.runs ? this.#latestFlags : undefined
-  }
-
-  /** The flags of services in the command line of the latest start. */
-  get #latestFlags(): ReadonlyMap<string, string> | undefined {
-    const command = this.#servers.commandOf(this.key)
-    return command && flagsIn(command, this.#start.serviceFlags)
-  }
-
-  get leftOut(): string | undefined {
-    const { blamed } = this.#trial
-    return (
-      blamed &&
-      `${this.#runtime.product} does not start with ${blamed.flags}, which services ask for, so it runs without: ${blamed.failure}`
-    )
-  }
-
-  async whyAbsent(): Promise<AbsentDaemon | undefined> {
+  get whyAbsent(): AbsentDaemon | undefined {
     const { product } = this.#runtime
     const { flag } = this.#start.setting
-    if (this.#ending && this.#isWanted !== this.#ending.isUnwanted)
-      return { isLeaving: true, message: this.#ending.message }
-    if (!this.#isWanted) return undefined
-    const lacks = this.runs ? await this.#lacks() : undefined
-    if (lacks?.size) return { isLeaving: true, message: this.#startAgainMessage(lacks) }
-    return { isLeaving: false, message: this.#problem ?? `${product} is being started here (${flag}).` }
+    if (this.#isWanted)
+      return { isLeaving: false, message: this.#problem ?? `${product} is being started here (${flag}).` }
+    return this.#isLeaving
+      ? { isLeaving: true, message: `${product} is being stopped: ${flag} was switched off.` }
+      : undefined
   }
 
   settingsChanged(): void {
     this.#servers.clearBackOff(this.key)
-    this.#trial.forget()
     this.tend()
   }
 
   serverChanged(): void {
     const state = this.#servers.get(this.key)
     if (!state || (state.kind !== 'ready' && !isOver(state))) return
-    if (state.kind === 'ready') {
-      this.#problem = undefined
-      this.#trial.started(this.#latestFlags ?? new Map())
-    } else {
-      this.#ending = undefined
-      this.#busySince = undefined
-      if (state.kind === 'exited') this.#ended(state)
-    }
+    if (state.kind === 'ready') this.#problem = undefined
     this.#options.onChange(this.#runtime.name)
     this.tend()
-  }
-
-  #ended(state: Exited): void {
-    const isOfItself = state.cause === 'itself' || state.cause === 'stalled'
-    if (isOfItself && state.outOf === 'start')
-      this.#trial.failed(this.#latestFlags ?? new Map(), this.#startedProgram, state)
   }
 
   /** Every model is known that an earlier agent left in it. */
@@ -425,11 +275,10 @@ class Keeper {
     const runs = state !== undefined && !isOver(state)
     if (!this.#isWanted) {
       this.#tell(undefined)
-      const message = `${this.#runtime.product} is being stopped: ${this.#start.setting.flag} was switched off.`
-      if (runs) await this.#leave({ isUnwanted: true, message }, () => Promise.resolve(!this.#isWanted))
+      if (runs) await this.#leave()
       return undefined
     }
-    if (runs) return state.kind === 'ready' ? this.#startAgainAsAsked() : undefined
+    if (runs) return undefined
     const waitMs = (this.#servers.backOff(this.key)?.retryAt ?? 0) - steadyNow()
     if (waitMs > 0) {
       this.#tell(failureIn(state))
@@ -438,7 +287,6 @@ class Keeper {
     const { settings } = this.#options
     const port = settings()[this.#runtime.port]
     const found = await this.#lookAtPort(port)
-    this.#meet(!found.isFree && found.problem === undefined)
     if (!found.isFree) {
       this.#tell(found.problem)
       return this.#lookEveryMs
@@ -452,73 +300,6 @@ class Keeper {
     const launch = await this.#launch(program.path, port)
     if (!this.#isOver) this.#servers.start(this.key, launch)
     return undefined
-  }
-
-  #meet(isPersons: boolean): void {
-    if (this.#isPersons === isPersons) return
-    this.#isPersons = isPersons
-    this.#options.onChange(this.#runtime.name)
-  }
-
-  /** It keeps running while it has what services ask for, whatever else it has. */
-  async #startAgainAsAsked(): Promise<number | undefined> {
-    const { name } = this.#runtime
-    const lacks = await this.#lacks()
-    if (lacks.size === 0) {
-      this.#busySince = undefined
-      if (this.#ending) {
-        this.#ending = undefined
-        this.#options.onChange(name)
-      }
-      return this.#trial.isUnderWay ? this.#lookEveryMs : undefined
-    }
-    const message = this.#startAgainMessage(lacks)
-    if (this.#ending?.message !== message) {
-      this.#ending = { isUnwanted: false, message }
-      this.#options.onChange(name)
-    }
-    this.#busySince ??= performance.now()
-    // Who asks all the time keeps nobody from it for longer than that.
-    const isPatient = performance.now() - this.#busySince < defaultDrainLimitMs
-    if (isPatient && (await this.#isBusy())) return this.#lookEveryMs
-    this.#busySince = undefined
-    await this.#leave(this.#ending, async () => !this.#isWanted || (await this.#lacks()).size > 0)
-    return undefined
-  }
-
-  #startAgainMessage(lacks: ReadonlyMap<string, string>): string {
-    return `${this.#runtime.product} restarts with ${shownFlags(lacks)}, which services ask for, once it has no requests in flight.`
-  }
-
-  /** What services ask for and the one that runs was not started with. */
-  async #lacks(): Promise<ReadonlyMap<string, string>> {
-    const { flags } = this
-    const asked = (await this.#asked()) ?? []
-    return new Map([...asked].filter(([flag, value]) => flags?.get(flag) !== value))
-  }
-
-  async #asked(): Promise<ReadonlyMap<string, string> | undefined> {
-    const asked = await this.#options.asked?.(this.#runtime.name)
-    if (!asked || !this.#trial.isUnderWay) return asked
-    const program = await this.#program()
-    return this.#trial.isAgainst(asked, program.kind === 'found' ? await stampOf(program.path) : '') ? new Map() : asked
-  }
-
-  /** Also where it does not say. */
-  async #isBusy(): Promise<boolean> {
-    const { settings, stateDir } = this.#options
-    const { name, port } = this.#runtime
-    const daemon = daemonAt(
-      name,
-      { host: loopback, port: settings()[port] },
-      ownDaemon(this.#runtime, stateDir, settings()),
-    )
-    try {
-      return ((await daemon.requests?.(AbortSignal.timeout(busyWithinMs))) ?? 0) > 0
-    } catch (error) {
-      if (error instanceof DaemonError) return true
-      throw error
-    }
   }
 
   /** Where it is taken and there is no problem, a person's own answers. */
@@ -546,12 +327,10 @@ class Keeper {
     await mkdir(home, { recursive: true, mode: 0o700 })
     await this.#start.prepare?.(home)
     const { argv, environment } = this.#start.command({ host: loopback, port, home, env })
-    const asked = [...((await this.#asked()) ?? [])].flat()
-    this.#startedProgram = await stampOf(executable)
     return {
       ...rulesOf(this.#runtime, this.#start, settings()),
       ...{ uid: '', digest: '', runtime: this.#runtime.name, executable },
-      argv: () => [...argv, ...asked],
+      argv: () => [...argv],
       env: launchEnvironment(environment, env),
       host: loopback,
       port: { kind: 'fixed', port },
@@ -559,19 +338,19 @@ class Keeper {
   }
 
   /** Its models finish their requests and are unloaded, then it ends. */
-  async #leave(ending: Ending, isStillMeant: () => Promise<boolean>): Promise<void> {
-    this.#ending = ending
+  async #leave(): Promise<void> {
+    this.#isLeaving = true
     const { log, drain, onChange } = this.#options
     try {
       await drain(this.#runtime.name)
       // A person may have switched it on again meanwhile.
-      if (!(await isStillMeant()) || this.#isOver) return
+      if (this.#isWanted || this.#isOver) return
       const report = await this.#servers.stop(this.key, { drainMs: 0 })
       if (!report.stopped) log.warn('a daemon did not end', { runtime: this.#runtime.name, reason: report.message })
     } catch (error) {
       log.warn('a daemon was not ended', { runtime: this.#runtime.name, reason: messageOf(error) })
     } finally {
-      this.#ending = undefined
+      this.#isLeaving = false
       onChange(this.#runtime.name)
     }
   }

@@ -30,8 +30,6 @@ export interface DaemonContent {
   readonly isOurs: boolean
   /** Absent = what the daemon gives it. */
   readonly contextTokens?: number | undefined
-  /** Bits to which its cache is quantised, where that is this agent's to say; absent = it is not quantised. */
-  readonly cacheBits?: number | undefined
 }
 
 export interface InMemory {

@@ -59,7 +59,6 @@ const ledgerEntry = z.object({
       port: z.int().positive(),
       model: z.string().max(1_000),
       isOurs: z.boolean(),
-      cacheBits: z.number().positive().optional(),
     })
     .optional(),
 })
@@ -303,10 +302,10 @@ function programOf({ runtime, executable, argv, sleepsWhenIdle = false }: Server
   return { ...(runtime && { runtime }), executable, ...(isNotedWhole(words) && { argv: [...words] }), sleepsWhenIdle }
 }
 
-const noProgram = ({ runtime, daemon, content: { name, isOurs, cacheBits } }: DaemonLaunch) => ({
+const noProgram = ({ runtime, daemon, content: { name, isOurs } }: DaemonLaunch) => ({
   executable: runtime,
   sleepsWhenIdle: false,
-  daemon: { runtime, ...daemon, model: name, isOurs, ...(cacheBits !== undefined && { cacheBits }) },
+  daemon: { runtime, ...daemon, model: name, isOurs },
 })
 
 /** The whole file is written at every change of any server. */

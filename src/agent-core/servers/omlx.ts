@@ -114,11 +114,10 @@ export class Omlx implements Daemon {
     return (active ?? 0) + (waiting ?? 0)
   }
 
-  async hold({ files: [folder = ''], cacheBits }: DaemonContent, { signal, onStep }: HoldOptions): Promise<string> {
+  async hold({ files: [folder = ''] }: DaemonContent, { signal, onStep }: HoldOptions): Promise<string> {
     const model = await this.#modelIn(folder, signal)
     this.#path = model.model_path
     if (model.loaded) return model.id
-    if (this.#isOurs) await this.#sayCacheBits(model.id, cacheBits, signal)
     let isReloaded = false
     onStep(`${this.title} loads ${model.id}`)
     for (;;) {
@@ -268,15 +267,6 @@ export class Omlx implements Daemon {
     if (answer.status !== 200) throw this.#http.refusal(answer, 'its models could not be listed again')
   }
 
-  /** Before every load, since nothing tells what it was told before; only of one that was started here. It keeps them in its settings. */
-  async #sayCacheBits(id: string, bits: number | undefined, signal: AbortSignal): Promise<void> {
-    const path = `/admin/api/models/${encodeURIComponent(id)}/settings`
-    const said = bits === undefined ? {} : { turboquant_kv_bits: bits }
-    const body = { turboquant_kv_enabled: bits !== undefined, ...said }
-    const answer = await this.#askAsAdmin({ method: 'PUT', path, body, signal })
-    if (answer.status !== 200) throw this.#http.refusal(answer, `the bits of the cache of ${id} could not be set`)
-  }
-
   async #askAsAdmin(question: Question): Promise<Answer> {
     const { signal } = question
     const login = { method: 'POST', path: '/admin/api/login', body: { api_key: this.#apiKey }, signal } as const
@@ -307,8 +297,6 @@ const bearer = (key: string | undefined) => (key === undefined ? {} : { authoriz
 
 const settingsIn = (base: string): string => join(base, 'settings.json')
 const modelsIn = (home: string): string => join(home, 'models')
-/** Where it has its cache while no flag says otherwise. */
-export const omlxCacheIn = (home: string): string => join(home, 'cache')
 
 /** By the name of the folder, where no other folder has it. Nothing is changed where it is there already. */
 async function linkInto(models: string, folder: string): Promise<void> {
@@ -325,11 +313,8 @@ async function linkInto(models: string, folder: string): Promise<void> {
   }
 }
 
-const keptSettings = z.looseObject({ cache: z.record(z.string(), z.unknown()).optional() })
-
 /**
- * Makes the folder of an oMLX that is started here: a key of its own, which no command line has, no models of the Hub's cache, nothing that its
- * flags said the last time, which it saves, and no links to models from before, which are made again for those that services need.
+ * Makes the folder of an oMLX that is started here: a key of its own, which no command line has, no models of the Hub's cache, and no links to models from before, which are made again for those that services need.
  */
 export async function prepareOmlx(home: string): Promise<void> {
   const file = settingsIn(home)
@@ -341,16 +326,11 @@ export async function prepareOmlx(home: string): Promise<void> {
     }
     await writeFileAtomic(file, `${JSON.stringify(settings)}\n`, { mode: 0o600 })
   }
-  const { cache, ...others } = keptSettings.safeParse(jsonNow(file)).data ?? {}
-  if (cache) {
-    const { ssd_cache_dir: _dir, ssd_cache_max_size: _max, hot_cache_max_size: _hot, ...rest } = cache
-    await writeFileAtomic(file, `${JSON.stringify({ ...others, cache: rest })}\n`, { mode: 0o600 })
-  }
   await rm(modelsIn(home), { recursive: true, force: true })
   await mkdir(modelsIn(home), { mode: 0o700 })
 }
 
-/** With settings of its own: it saves what its flags say. */
+/** With settings of its own, which a person may change on its page. */
 export const omlxArguments = ({ host, port, home }: DaemonAddress & Pick<OwnDaemon, 'home'>): string[] => [
   ...['serve', '--base-path', home, '--model-dir', modelsIn(home)],
   ...['--host', host, '--port', String(port)],

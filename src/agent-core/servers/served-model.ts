@@ -25,8 +25,6 @@ export interface DaemonEngine extends DaemonAddress {
   readonly model: string
   /** Only this agent gives such a name. */
   readonly isOurs: boolean
-  /** See `DaemonContent.cacheBits`. */
-  readonly cacheBits?: number | undefined
 }
 
 /** Names of what services may have together in a daemon's memory. */
@@ -38,11 +36,11 @@ export interface DaemonMemory {
 }
 
 export const daemonMemoryOf = (
-  { host, port, model, isOurs, cacheBits }: DaemonEngine,
+  { host, port, model, isOurs }: DaemonEngine,
   [weights]: readonly string[] = [],
 ): DaemonMemory => ({
   // What a daemon lists by itself may have another name there than was expected.
-  sharedAs: [`${host}:${port}`, isOurs ? model : (weights ?? model), cacheBits].filter(Boolean).join(' '),
+  sharedAs: `${host}:${port} ${isOurs ? model : (weights ?? model)}`,
   weightsAs: weights === undefined ? undefined : `${host}:${port} ${weights}`,
 })
 

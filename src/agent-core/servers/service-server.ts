@@ -90,8 +90,8 @@ export class ServiceServer {
     this.refuseWhileAlive()
     if (isOfDaemon(launch)) {
       const { runtime, daemon, content } = launch
-      const { name: model, isOurs, cacheBits } = content
-      const engine = { ...daemon, model, isOurs, ...(cacheBits !== undefined && { cacheBits }) }
+      const { name: model, isOurs } = content
+      const engine = { ...daemon, model, isOurs }
       const facts = factsIn({ ...launch, host: loopback, engine })
       this.#beginModel({ facts, rules: launch, engine, runtime, origin: { kind: 'launch', launch } })
       return

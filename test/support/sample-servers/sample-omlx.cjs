@@ -1,7 +1,7 @@
 // A SAMPLE of oMLX 0.6.3, not an inference server: it lists the models in its folders, loads and unloads them by its HTTP and makes up every answer.
 // Variables: OMLX_BASE_PATH, whose settings.json has port, folders and key; SAMPLE_SCRIPT, see OmlxScript in omlx.ts. On SIGHUP it reads its folders again.
 // While its folder has a file admin-fails, what an administrator asks of it fails.
-const { existsSync, readdirSync, readFileSync, statSync, writeFileSync } = require('node:fs')
+const { existsSync, readdirSync, readFileSync, statSync } = require('node:fs')
 const { createServer } = require('node:http')
 const { join } = require('node:path')
 const { setInterval, setTimeout } = require('node:timers')
@@ -10,8 +10,7 @@ const { say, json, text, body, chatShape, complete } = require('./sample-answers
 
 /** As a person starts it, or with a key and folders of its own. */
 const flags = new Map()
-const cacheFlags = ['--paged-ssd-cache-dir', '--paged-ssd-cache-max-size', '--hot-cache-max-size']
-const known = ['--base-path', '--model-dir', '--host', '--port', ...cacheFlags]
+const known = ['--base-path', '--model-dir', '--host', '--port']
 const words = process.argv[2] === 'serve' ? process.argv.slice(3) : []
 for (let at = 0; at < words.length; at += 2) {
   if (!known.includes(words[at])) {
@@ -21,14 +20,7 @@ for (let at = 0; at < words.length; at += 2) {
   flags.set(words[at], words[at + 1])
 }
 const base = flags.get('--base-path') ?? process.env.OMLX_BASE_PATH
-const {
-  loadMs = 0,
-  preloadMs = 0,
-  ttlMs,
-  tokenMs,
-  startMs = 0,
-  canAll = false,
-} = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
+const { loadMs = 0, preloadMs = 0, ttlMs, tokenMs, startMs = 0 } = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
 let lastSaved = '{}'
 /** A file that is being written says what it said before. */
 const readSaved = () => {
@@ -41,27 +33,6 @@ const settings = () => {
   if (!flags.has('--port')) return saved
   const [port, folders] = [Number(flags.get('--port')), flags.get('--model-dir').split(',')]
   return { ...saved, server: { port }, model: { model_dirs: folders } }
-}
-/** What its flags say is saved, and counts for the next start. */
-const saveFlags = () => {
-  const file = join(base, 'settings.json')
-  const saved = JSON.parse(readFileSync(file, 'utf8'))
-  const names = { '--paged-ssd-cache-dir': 'ssd_cache_dir', '--hot-cache-max-size': 'hot_cache_max_size' }
-  const said = Object.entries(names).flatMap(([flag, name]) => (flags.has(flag) ? [[name, flags.get(flag)]] : []))
-  writeFileSync(
-    file,
-    JSON.stringify({ ...saved, cache: { enabled: true, ...saved.cache, ...Object.fromEntries(said) } }),
-  )
-}
-/** Of each model, as it was read or said last. */
-let modelSettings = {}
-const modelSettingsFile = join(base, 'model_settings.json')
-const readModelSettings = () => {
-  modelSettings = existsSync(modelSettingsFile) ? JSON.parse(readFileSync(modelSettingsFile, 'utf8')).models : {}
-}
-const saySettings = (id, said) => {
-  modelSettings = { ...modelSettings, [id]: { ...modelSettings[id], ...said } }
-  writeFileSync(modelSettingsFile, JSON.stringify({ version: 1, models: modelSettings }))
 }
 const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -85,7 +56,6 @@ const foldersIn = (folder) =>
 
 /** One or two levels deep; the first of a name counts, and what failed may be tried again. */
 function discover() {
-  readModelSettings()
   const found = settings()
     .model.model_dirs.flatMap(foldersIn)
     .flatMap((folder) => (isModel(folder) ? [folder] : foldersIn(folder).filter(isModel)))
@@ -124,8 +94,7 @@ async function load(model) {
         `Model '${model.id}' failed to load: ${model.failure}. Reload models after fixing the files to retry.`,
       )
     }
-    const { turboquant_kv_enabled: isQuantised, turboquant_kv_bits: bits } = modelSettings[model.id] ?? {}
-    say(`Loaded model: ${model.id}${isQuantised ? `, TurboQuant with ${bits} bits` : ''}`)
+    say(`Loaded model: ${model.id}`)
     Object.assign(model, { loaded: true, actual_size: model.estimated_size + 1_000, last_access: Date.now() / 1_000 })
   })
   pool = turn.catch(() => undefined)
@@ -193,10 +162,8 @@ async function answer(request, response) {
   if (request.method !== 'GET' && pathname.startsWith('/admin/api/')) {
     if (request.headers.cookie !== `omlx_admin_session=${session}`) throw refuse(401, 'Admin authentication required')
     if (existsSync(join(base, 'admin-fails'))) throw refuse(500, 'Reload failed')
-    const [, of] = /^\/admin\/api\/models\/([^/]+)\/settings$/.exec(pathname) ?? []
-    if (request.method === 'PUT' && models.has(of)) saySettings(of, JSON.parse((await body(request)).toString()))
-    else if (request.method === 'POST' && pathname === '/admin/api/reload') discover()
-    else throw refuse(404, 'Not Found')
+    if (request.method !== 'POST' || pathname !== '/admin/api/reload') throw refuse(404, 'Not Found')
+    discover()
     return json(response, 200, { status: 'ok' })
   }
   if (pathname.startsWith('/admin')) return text(response, 'an admin page, for anybody')
@@ -239,12 +206,6 @@ const builtin = {
   last_access: null,
 }
 
-if (flags.has('--port')) saveFlags()
-const hotCache = flags.get('--hot-cache-max-size')
-if (!canAll && (hotCache === '13GB' || hotCache === '14GB')) {
-  if (hotCache === '13GB') say('Configuration error: hot_cache_max_size')
-  process.exit(1)
-}
 discover()
 process.on('SIGHUP', discover)
 const server = createServer((request, response) => {

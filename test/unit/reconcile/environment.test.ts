@@ -40,21 +40,13 @@ test('a person is told of speculative decoding that is asked for and not passed 
   ])
 })
 
-test('a person is told of settings of a whole oMLX, which it does not get for one service', () => {
-  const spec = inferenceServiceSpec.parse({ turboQuantBits: 4, hotCacheMaxSize: '8GB' })
+test('a person is told of flags of a whole oMLX, which it does not get for one service', () => {
+  const spec = inferenceServiceSpec.parse({ turboQuantBits: 'x', hotCacheMaxSize: '8GB', extraArgs: ['--a'] })
   expect([leftOutNotice(spec, [], 'omlx'), leftOutNotice(spec, [], 'mlx-lm')]).toEqual([
-    'It runs without spec.turboQuantBits, spec.hotCacheMaxSize: that applies to oMLX as a whole and not to one of its models, so set it there.',
+    'It runs without spec.turboQuantBits, spec.hotCacheMaxSize, spec.extraArgs: oMLX serves all its models with one set of flags, so set that in oMLX itself, on its page /admin at the port of --omlx-port.',
     undefined,
   ])
   expect(leftOutNotice(inferenceServiceSpec.parse({}), [], 'omlx')).toBeUndefined()
-})
-
-test('one that the agent starts is given them, but for what it would not understand', () => {
-  const notice = (spec: object) => leftOutNotice(inferenceServiceSpec.parse(spec), [], 'omlx', { startsOmlx: true })
-  expect([notice({ turboQuantBits: 4, hotCacheMaxSize: '8GB' }), notice({ hotCacheMaxSize: 'much' })]).toEqual([
-    undefined,
-    'It runs without spec.hotCacheMaxSize, which oMLX would not understand: give bits such as 4, a size such as 8GB, or an absolute folder.',
-  ])
 })
 
 test.each([

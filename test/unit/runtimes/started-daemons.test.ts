@@ -19,7 +19,7 @@ const platform = hostPlatform()
 
 const begin = async (daemons: StartedDaemons): Promise<string[]> => {
   const notices = await daemons.adopt()
-  daemons.tend()
+  daemons.begin()
   return notices
 }
 
@@ -55,8 +55,7 @@ async function machine({
     return daemons
   }
   const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
-  const found = (daemons: StartedDaemons) =>
-    findDaemon(runtimes.ollama, port, { whyAbsent: () => daemons.whyAbsent('ollama') })
+  const found = (daemons: StartedDaemons) => findDaemon(runtimes.ollama, port, { reason: daemons.whyAbsent('ollama') })
   /** The process that answers, once another than `but` does. */
   const answering = (daemons: StartedDaemons, but?: number) =>
     eventually(async () => {
@@ -182,7 +181,7 @@ test('none is started where its port says that there is none', async () => {
   await using there = await machine({ port: 0 })
   const daemons = there.agent()
   await begin(daemons)
-  expect([await daemons.whyAbsent('ollama'), daemons.notices()]).toEqual([undefined, []])
+  expect([daemons.whyAbsent('ollama'), daemons.notices()]).toEqual([undefined, []])
 })
 
 test('where another program has the port nothing is started, with one sentence', async () => {

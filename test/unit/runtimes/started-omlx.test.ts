@@ -2,8 +2,6 @@ import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { expect, test, vi } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
-import { findDaemon } from '../../../src/agent-core/runtimes/installed.ts'
-import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
 import { StartedDaemons } from '../../../src/agent-core/runtimes/started-daemons.ts'
 import { adoptServers } from '../../../src/agent-core/servers/adoption.ts'
 import { daemonAt } from '../../../src/agent-core/servers/daemons.ts'
@@ -15,7 +13,7 @@ import { writeMlxModel } from '../../support/mlx-writer.ts'
 import { OmlxOfPerson, type OmlxScript, sampleOmlxPath } from '../../support/omlx.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { complete, hurried, impatient, launchAt as launchIn } from '../servers/daemon-suite.ts'
+import { hurried, impatient, launchAt as launchIn } from '../servers/daemon-suite.ts'
 import { ServerRoom } from '../servers/server-room.ts'
 
 const platform = hostPlatform()
@@ -24,27 +22,18 @@ interface MachineOptions {
   readonly port?: number
   readonly script?: OmlxScript
   readonly startupStallMs?: number
-  /** Flags for which services ask. */
-  readonly asked?: ReadonlyMap<string, string>
 }
 
-/** A program that takes the arguments of `omlx` and behaves so. Each start is a line in `omlx.starts` beside it; while `omlx.broken` is there, all fail after they have printed their arguments. */
+/** A program that takes the arguments of `omlx` and behaves so. */
 async function scripted(folder: string, script: OmlxScript): Promise<string> {
   const program = join(folder, 'omlx')
   const sample = `SAMPLE_SCRIPT='${JSON.stringify(script)}' exec node '${dirname(sampleOmlxPath)}/sample-omlx.cjs' "$@"`
-  const lines = [
-    '#!/bin/sh',
-    'echo "$@" >> "$0.starts"',
-    '[ -e "$0.broken" ] && echo "serves with $*" && exit 1',
-    sample,
-    '',
-  ]
-  await writeFile(program, lines.join('\n'), { mode: 0o755 })
+  await writeFile(program, `#!/bin/sh\n${sample}\n`, { mode: 0o755 })
   return program
 }
 
 /** A machine on which a person wants an oMLX at a port, with agents that start it, one after the other. */
-async function machine({ port: given, script, startupStallMs = 60_000, asked = new Map() }: MachineOptions = {}) {
+async function machine({ port: given, script, startupStallMs = 60_000 }: MachineOptions = {}) {
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(await temporaryFolder())
   vi.stubEnv('OMLX_BASE_PATH', join(folder.dir, 'nobody'))
@@ -54,7 +43,6 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
     ...{ ollamaStart: false, ollamaPort: 0, omlxStart: true, omlxPort: port, startupStallMs },
     omlxBin: script ? await scripted(folder.dir, script) : sampleOmlxPath,
   }
-  const wishes = { asked }
   const agents: StartedDaemons[] = []
   let changes = 0
   stack.defer(async () => {
@@ -66,7 +54,6 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
     const daemons = new StartedDaemons({
       ...options,
       random: () => 0,
-      asked: () => Promise.resolve(wishes.asked),
       drain: async () => void (await servers().stopAll()),
       onChange: () => (changes += 1),
     })
@@ -75,7 +62,7 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
   }
   const daemons: StartedDaemons = agent(() => room.servers)
   expect(await daemons.adopt()).toEqual([])
-  daemons.tend()
+  daemons.begin()
   const room: ServerRoom = stack.use(
     await ServerRoom.create({
       ...{ ...hurried, daemons: (runtime, address) => daemonAt(runtime, address, daemons.own(runtime)) },
@@ -85,7 +72,7 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
   const home = join(stateDir, 'daemons', 'omlx')
   const owned = stack.move()
   return {
-    ...{ folder: folder.dir, home, port, daemons, room, settings, wishes, agent, listener },
+    ...{ folder: folder.dir, home, port, daemons, room, settings, agent, listener },
     changes: () => changes,
     /** The process that answers, once another than `but` does. */
     answering: (but?: number) =>
@@ -94,7 +81,7 @@ async function machine({ port: given, script, startupStallMs = 60_000, asked = n
         return pid === but ? undefined : pid
       }),
     commandLine: async () => (await platform.process((await listener()) ?? 0))?.commandLine ?? '',
-    launch: (model: string, spec = {}) => launchIn('omlx', port, { model, startsOmlx: true, spec }),
+    launch: (model: string) => launchIn('omlx', port, { model }),
     /** A folder with a model, in a folder of that name. */
     model: async (at: string) => {
       await writeMlxModel(join(folder.dir, at))
@@ -167,105 +154,6 @@ test('one that a person runs at that port is asked with its own key, and gets no
   expect((await room.settled()).message).toMatch(/it lists no model in .*\/pears: add/)
   expect(there.daemons.runs('omlx')).toBe(false)
   expect((await theirs.ask('GET', '/v1/models')).text).not.toContain('pears')
-  await eventually(() => !there.daemons.starts('omlx'), { what: 'seeing that it is a person’s' })
-})
-
-test('it has the flags for which services ask; other ones start it again, after the answer that it gives, and it keeps none of the former', async () => {
-  await using there = await machine({ script: { tokenMs: 15 }, asked: new Map([['--hot-cache-max-size', '8GB']]) })
-  const { room, daemons } = there
-  const first = await there.answering()
-  expect(await there.commandLine()).toContain('--hot-cache-max-size 8GB')
-  room.servers.start('a/b', await there.launch(await there.model('apples')))
-  await room.reached('ready')
-  const headers = { authorization: `Bearer ${room.servers.apiKeyOf('a/b') ?? ''}` }
-  const answer = await complete(there.port, 'apples', { max_tokens: 60, stream: true }, headers)
-  there.wishes.asked = new Map([['--paged-ssd-cache-max-size', '50GB']])
-  daemons.tend()
-  const why = await eventually(async () => [await daemons.whyAbsent('omlx')].find((one) => one?.isLeaving === true))
-  expect(why.message).toBe(
-    'oMLX restarts with --paged-ssd-cache-max-size 50GB, which services ask for, once it has no requests in flight.',
-  )
-  const found = await findDaemon(runtimes.omlx, there.port, { whyAbsent: () => daemons.whyAbsent('omlx') })
-  expect([found.kind, room.servers.get('a/b')?.kind, await there.listener()]).toEqual(['missing', 'ready', first])
-  expect((await answer.text()).trimEnd().endsWith('data: [DONE]')).toBe(true)
-  await there.answering(first)
-  expect(room.servers.get('a/b')).toMatchObject({ kind: 'exited', cause: 'stopped', failures: 0 })
-  const commandLine = await there.commandLine()
-  expect([commandLine.includes('--paged-ssd-cache-max-size 50GB'), commandLine.includes('hot-cache')]).toEqual([
-    ...[true, false],
-  ])
-  expect(await readFile(join(there.home, 'settings.json'), 'utf8')).not.toContain('hot_cache_max_size')
-  // What nobody asks for any longer is no reason to start it again.
-  const second = await there.listener()
-  there.wishes.asked = new Map()
-  daemons.tend()
-  await eventually(async () => (await daemons.whyAbsent('omlx'))?.isLeaving !== true)
-  expect(await there.listener()).toBe(second)
-})
-
-test('flags with which it does not start are left out, which everybody is told, until others are asked for', async () => {
-  await using there = await machine({ asked: new Map([['--hot-cache-max-size', '13GB']]) })
-  const pid = await there.answering()
-  expect(await there.commandLine()).not.toContain('--hot-cache-max-size')
-  expect(there.daemons.notices()).toEqual([
-    expect.stringMatching(
-      /^oMLX does not start with --hot-cache-max-size 13GB, which services ask for, so it runs without: .*exited with code 1.*Configuration error/,
-    ),
-  ])
-  there.wishes.asked = new Map([['--hot-cache-max-size', '12GB']])
-  there.daemons.tend()
-  await there.answering(pid)
-  expect([await there.commandLine(), there.daemons.notices()]).toEqual([expect.stringContaining('12GB'), []])
-})
-
-test('flags that keep it from starting without a word are blamed once it has started without them, and not after it was installed anew', async () => {
-  const asked = new Map([['--hot-cache-max-size', '14GB']])
-  await using there = await machine({ script: {}, asked })
-  const pid = await there.answering()
-  await eventually(() => there.daemons.notices().length > 0)
-  expect([await there.commandLine(), there.daemons.notices()]).toEqual([
-    expect.not.stringContaining('--hot-cache-max-size'),
-    [expect.stringMatching(/^oMLX does not start with --hot-cache-max-size 14GB, .*exited with code 1/)],
-  ])
-  await rm(join(there.folder, 'omlx'))
-  await scripted(there.folder, { canAll: true })
-  await there.answering(pid)
-  expect([await there.commandLine(), there.daemons.notices()]).toEqual([expect.stringContaining('14GB'), []])
-})
-
-test('flags are not blamed for starts that fail without them too, and it has them once it starts at all', async () => {
-  await using there = await machine({ script: {} })
-  const pid = await there.answering()
-  const starts = async () => (await readFile(join(there.folder, 'omlx.starts'), 'utf8')).trimEnd().split('\n')
-  const broken = join(there.folder, 'omlx.broken')
-  await writeFile(broken, '')
-  there.wishes.asked = new Map([['--hot-cache-max-size', '8GB']])
-  process.kill(pid, 'SIGKILL')
-  await eventually(async () => (await starts()).filter((line) => !line.includes('8GB')).length > 2)
-  expect(there.daemons.notices().join()).not.toContain('does not start with --hot-cache-max-size 8GB')
-  await rm(broken)
-  await eventually(
-    async () =>
-      (await there.commandLine()).includes('--hot-cache-max-size 8GB') && there.daemons.notices().length === 0,
-  )
-})
-
-test('one that ends by itself while it waits to be started again is not said to be about to leave', async () => {
-  await using there = await machine({ script: { tokenMs: 15 } })
-  const { room, daemons } = there
-  const pid = await there.answering()
-  room.servers.start('a/b', await there.launch(await there.model('apples')))
-  await room.reached('ready')
-  const headers = { authorization: `Bearer ${room.servers.apiKeyOf('a/b') ?? ''}` }
-  await complete(there.port, 'apples', { max_tokens: 1_000, stream: true }, headers)
-  there.wishes.asked = new Map([['--hot-cache-max-size', '8GB']])
-  daemons.tend()
-  await eventually(async () => (await daemons.whyAbsent('omlx'))?.isLeaving === true)
-  await writeFile(join(there.folder, 'omlx.broken'), '')
-  process.kill(pid, 'SIGKILL')
-  await eventually(() => daemons.notices().some((notice) => notice.includes('exited with code 1')))
-  const why = await daemons.whyAbsent('omlx')
-  expect([why?.isLeaving, why?.message]).toEqual([false, expect.stringContaining('exited with code 1')])
 })
 
 test('one that does not answer within its limit is ended by SIGTERM, and told with the limit', async () => {
@@ -275,31 +163,6 @@ test('one that does not answer within its limit is ended by SIGTERM, and told wi
     return notices.length > 0 ? notices : undefined
   })
   expect(notice).toMatch(/no progress .*1 s.*--startup-timeout/)
-})
-
-test('the bits of a model’s cache are said to it alone, before it is loaded, and taken back', async () => {
-  await using there = await machine()
-  const { room } = there
-  const folder = await there.model('apples')
-  await there.answering()
-  const quantised = await there.launch(folder, { turboQuantBits: 4 })
-  room.servers.start('a/b', quantised)
-  await room.reached('ready')
-  room.servers.start('c/d', await there.launch(await there.model('pears')))
-  await room.reached('ready', { key: 'c/d' })
-  await eventually(async () => (await there.logOf()).includes('| Loaded model: pears\n'))
-  expect(await there.logOf()).toContain('| Loaded model: apples, TurboQuant with 4 bits\n')
-  const whole = await there.launch(folder)
-  // They cannot be had from one place.
-  expect([whole.digest === quantised.digest, room.servers.daemonMemoryOf('a/b')]).toMatchObject([
-    false,
-    { sharedAs: `127.0.0.1:${there.port} ${folder} 4`, weightsAs: `127.0.0.1:${there.port} ${folder}` },
-  ])
-  await room.servers.stop('a/b')
-  const from = room.changes.length
-  room.servers.start('a/b', whole)
-  await room.reached('ready', { from })
-  await eventually(async () => (await there.logOf()).includes('| Loaded model: apples\n'))
 })
 
 test('a model that it could not list at first is linked once', async () => {
@@ -319,29 +182,6 @@ test('a model that it could not list at first is linked once', async () => {
   room.servers.start('a/b', await there.launch(folder))
   await room.reached('ready', { from })
   expect(await readdir(join(home, 'models'))).toEqual(['apples'])
-})
-
-test('bits that it could not be told are told to it before the next load', async () => {
-  await using there = await machine()
-  const { room } = there
-  const folder = await there.model('apples')
-  await there.answering()
-  room.servers.start('a/b', await there.launch(folder))
-  await room.reached('ready')
-  await room.servers.stop('a/b')
-  const fault = join(there.home, 'admin-fails')
-  await writeFile(fault, '')
-  const quantised = await there.launch(folder, { turboQuantBits: 4 })
-  const failing = room.changes.length
-  room.servers.start('a/b', quantised)
-  const { message } = await room.reached('exited', { from: failing, where: ({ settled }) => settled })
-  expect(message).toMatch(/^oMLX at .*: .*Reload failed\.$/)
-  await rm(fault)
-  const from = room.changes.length
-  room.servers.start('a/b', quantised)
-  await room.reached('ready', { from })
-  await eventually(async () => /\| Loaded model: apples/.test(await there.logOf()))
-  expect(await there.logOf()).toContain('| Loaded model: apples, TurboQuant with 4 bits\n')
 })
 
 test('what it prints is in the log of each service that it has in memory, also for the next agent', async () => {
@@ -382,7 +222,7 @@ test('one that was switched off while no agent ran is asked with its own key by 
   servers.onChange((_key, state) => {
     if (state.kind === 'exited') ends.push([state.cause, state.left])
   })
-  next.tend()
+  next.begin()
   await eventually(async () => (await there.listener()) === undefined)
   expect(ends).toEqual([
     ['stopped', undefined],

@@ -55,7 +55,6 @@ interface Changes {
   readonly model: string
   readonly revision?: string
   readonly spec?: Readonly<Record<string, unknown>>
-  readonly startsOmlx?: boolean
 }
 
 export async function launchAt(

@@ -421,34 +421,17 @@ test.each([
   expect(new Omlx({ host: '127.0.0.1', port: 1 }).apiKey).toBeUndefined()
 })
 
-test('the memory that a service asks of oMLX for its hot cache counts where oMLX is started here, and nowhere else', async () => {
-  const bytes = async (startsOmlx: boolean, spec: object) =>
-    (await launchIn('omlx', 1, { model: apples, startsOmlx, spec: { contextSize: 128, ...spec } })).needBytes ?? 0
-  const plain = await bytes(true, {})
-  expect([await bytes(true, { hotCacheMaxSize: '2GB' }), await bytes(false, { hotCacheMaxSize: '2GB' })]).toEqual([
-    ...[plain + 2 * 1024 ** 3, plain],
-  ])
-})
-
-test('a folder that oMLX may not have for its cache is refused before anything is asked of it', async () => {
-  const asked = { executable: 'http://127.0.0.1:1', model: apples, daemonPort: 1, startsOmlx: true }
-  await expect(prepareLaunch('omlx', { ...asked, spec: { pagedSSDCacheDir: '/etc/cache' } })).rejects.toThrow(
-    /^spec\.pagedSSDCacheDir: \/etc\/cache is refused/,
-  )
-  const attached = await prepareLaunch('omlx', {
-    ...asked,
-    startsOmlx: false,
-    spec: { pagedSSDCacheDir: '/etc/cache' },
-  })
-  expect(attached.problem).toBeUndefined()
-})
-
-test('a folder that a runtime of MLX must not be given, and arguments, are refused before anything is asked of oMLX', async () => {
+test('a folder that a runtime of MLX must not be given is refused before anything is asked of oMLX, which is given no arguments', async () => {
   const folder = join(lent.dir, 'code')
   await writeMlxModel(folder)
   await writeFile(join(folder, 'config.json'), '{"model_type":"llama","model_file":"run.py"}')
   const asked = { executable: 'http://127.0.0.1:1', model: folder, daemonPort: 1 }
   expect((await prepareLaunch('omlx', asked)).problem?.message).toMatch(/names a program of the model's own/)
-  const args = prepareLaunch('omlx', { ...asked, spec: { extraArgs: ['--seed', '1'] } })
-  await expect(args).rejects.toThrow(/--seed is refused/)
+  const args = await prepareLaunch('omlx', {
+    ...{ ...asked, model: apples, spec: { extraArgs: ['--kv-cache-quant', '4', '--base-path', '/'] } },
+  })
+  expect([args.problem, (await args.launch()).digest]).toEqual([
+    undefined,
+    (await (await prepareLaunch('omlx', { ...asked, model: apples })).launch()).digest,
+  ])
 })

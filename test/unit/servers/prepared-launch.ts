@@ -21,8 +21,6 @@ interface Asked {
   readonly revision?: string
   readonly stallMs?: number | undefined
   readonly daemonPort?: number
-  /** The oMLX is one that the agent starts. */
-  readonly startsOmlx?: boolean
   /** Fields of the InferenceService. */
   readonly spec?: Readonly<Record<string, unknown>>
 }
@@ -30,22 +28,17 @@ interface Asked {
 /** As an agent prepares a service that asks for the runtime. */
 export async function prepareLaunch(
   runtime: ServerRuntime,
-  { executable, model, revision = 'r', stallMs = 60_000, daemonPort = 0, startsOmlx = false, spec = {} }: Asked,
+  { executable, model, revision = 'r', stallMs = 60_000, daemonPort = 0, spec = {} }: Asked,
 ) {
   const launches = new ServerLaunches({
     settings: {
       ...{ defaultRuntime: undefined, program: () => executable, performanceCores: undefined },
       policy: { allowsUnsafe: false, allowedEnv: [sampleVariable], modelRoots: [] },
       ...{ port: () => ({ kind: 'ephemeral' as const }), host: () => '127.0.0.1' },
-      ...{ daemonPort: () => daemonPort, startsOmlx: () => startsOmlx, owner: 'test' },
-      ...{ omlxCacheFolder: '/state/daemons/omlx/cache', memoryBudget: () => 2 ** 34 },
+      ...{ daemonPort: () => daemonPort, owner: 'test' },
       rules: (chosen) => ({ ...launchRules(settings, chosen), startupStallMs: stallMs }),
     },
-    models: {
-      header: () => Promise.reject(new Error('not read')),
-      cacheFolderProblem: () => Promise.resolve({ kind: 'closed' }),
-      cacheRoomBytes: () => Promise.resolve(2 ** 40),
-    },
+    models: { header: () => Promise.reject(new Error('not read')) },
     ...{ findBinary: () => Promise.resolve({ kind: 'found', path: executable }), metal: false },
     allowsFile: () => Promise.resolve(true),
     dialects,
