@@ -50,7 +50,6 @@ export interface SettingRow {
   /** A flag of the Go agent keeps what that takes: `what` completes "…; <what>" in the help, `schema` is what `read` makes of it. */
   readonly flagTakes?: {
     readonly what: string
-    readonly why: string
     readonly schema?: z.ZodType
     /** Undefined = as if the flag were not given. */
     read?(given: string | number): unknown
@@ -96,14 +95,12 @@ export const absolutePath = z
 /** For a flag of the Go agent that takes negative numbers. */
 export const negativeMeansZero = {
   what: 'less than 0 means 0',
-  why: 'the Go agent takes negative numbers',
   read: (given: number) => Math.max(0, given),
 } as const
 
 /** For a flag of the Go agent that takes any duration. */
 export const zeroMeansDefault = {
   what: '0 or less means the default',
-  why: 'the Go agent takes any duration',
   schema: z.number().positive('must be longer than nothing'),
   read: (ms: number) => (ms > 0 ? ms : undefined),
 } as const
@@ -119,7 +116,6 @@ export const clusterRows = {
     flag: 'kubeconfig',
     flagTakes: {
       what: 'a relative path starts at the folder in which the agent is started',
-      why: 'the Go agent takes any path',
       schema: nonEmpty,
     },
     help: 'kubeconfig file',
@@ -151,7 +147,6 @@ export const serverRows = {
     aliases: ['llama-server-bin'],
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
-      why: 'the Go agent starts whatever is given without checking it',
       schema: nonEmpty,
     },
     help: 'path of the llama-server binary',
@@ -166,7 +161,6 @@ export const serverRows = {
     flag: 'mlx-lm-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
-      why: 'so does --llama-server',
       schema: nonEmpty,
     },
     help: 'path of mlx_lm.server',
@@ -181,7 +175,6 @@ export const serverRows = {
     flag: 'mlx-server-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
-      why: 'so does --llama-server',
       schema: nonEmpty,
     },
     help: 'path of the mlx-server binary',
@@ -196,7 +189,6 @@ export const serverRows = {
     flag: 'vllm-swift-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
-      why: 'so does --llama-server',
       schema: nonEmpty,
     },
     help: 'path of the vllm-swift binary',
@@ -211,7 +203,6 @@ export const serverRows = {
     flag: 'tensorfold-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
-      why: 'so does --llama-server',
       schema: nonEmpty,
     },
     help: 'path of the tensorfold binary',
@@ -226,7 +217,6 @@ export const serverRows = {
     flag: 'ollama-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
-      why: 'so does --llama-server',
       schema: nonEmpty,
     },
     help: 'path of the ollama binary that --ollama-start starts',
@@ -251,7 +241,6 @@ export const serverRows = {
     flag: 'omlx-bin',
     flagTakes: {
       what: 'a name without a slash is searched for in PATH',
-      why: 'so does --llama-server',
       schema: nonEmpty,
     },
     help: 'path of the omlx binary that --omlx-start starts',
@@ -489,7 +478,7 @@ export const agentRows = {
     default: 'info',
     section: 'General',
     flag: 'log-level',
-    flagTakes: { what: 'anything else means info', why: 'so does the Go agent', read: parseLogLevel },
+    flagTakes: { what: 'anything else means info', read: parseLogLevel },
     help: "detail of the agent's own log: debug, info, warn or error",
     counts: 'now',
     trust: 'page',

@@ -190,7 +190,7 @@ function evictionOrder(models: readonly Together[]): { models: [Together, ...Tog
       'No model in memory can be evicted: its server cannot be ended, or would keep the memory for other models.',
     )
   }
-  // What was protected is what was admitted.
+  // What was protected is what was admitted: one that has grown may go, after all that are not protected.
   const unprotected = possible.filter(({ isProtected, grownBytes: grown = 0 }) => !isProtected || grown > 0)
   if (unprotected.length === 0) {
     return skip(
@@ -203,6 +203,7 @@ function evictionOrder(models: readonly Together[]): { models: [Together, ...Tog
     .filter((model) => ready.length > 1 || ready[0] !== model)
     .toSorted(
       (a, b) =>
+        Number(a.isProtected) - Number(b.isProtected) ||
         (b.grownBytes ?? 0) - (a.grownBytes ?? 0) ||
         comparePriorities(a.priority, b.priority) ||
         Number(isIdle(b)) - Number(isIdle(a)) ||

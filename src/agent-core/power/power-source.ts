@@ -6,7 +6,7 @@ import { signalGroup } from '../util/signal-group.ts'
 import { within } from '../util/within.ts'
 
 /** In milliseconds: each is one exact command line of the sudoers rule. */
-export const powerIntervalsMs = [500, 1_000, 2_000, 5_000, 10_000] as const
+export const powerIntervalsMs = [1_000, 10_000] as const
 export type PowerIntervalMs = (typeof powerIntervalsMs)[number]
 
 /** Milliwatts of one sample, as printed; what is missing or is no number of at least 0 is absent. */

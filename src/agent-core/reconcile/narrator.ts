@@ -1,11 +1,10 @@
 import type { History } from '../history/history.ts'
 import { isApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
+import type { EventRecorder } from '../kube/event-recorder.ts'
 import type { InferenceService } from '../kube/resources.ts'
-import { type AgentSchedulingStatus, metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
+import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { DownloadNote } from './download-story.ts'
 import { crashLoopMessage, isCrashLoop, isForeign } from './plan/facts.ts'
 import type { Plan, StartObstacle } from './plan/observation.ts'
 import {
@@ -19,180 +18,12 @@ import {
   writeReport,
   schedulingStatusOf,
 } from './status-report.ts'
-import type { ServerRuntime } from '../servers/probe.ts'
+import { tellingOf, type Transition } from './transitions.ts'
 import { lifeOf, type Exited, type ServerState } from '../servers/server-state.ts'
 import type { Servers } from '../servers/servers.ts'
 import { splitKey } from '../util/object-key.ts'
 import { steadyNow, wallTimeOf } from '../util/steady-clock.ts'
-import { addressAndPort } from '../../contract/addresses.ts'
-import type { HistoryEntry } from '../../contract/queries.ts'
 import type { ServiceReason, ServiceState } from '../../contract/service.ts'
-
-/** Something that happened to one service. */
-export type Transition =
-  | { readonly kind: 'claimed'; readonly isTakenOver: boolean }
-  | { readonly kind: 'starting' }
-  /** `isFound`: an earlier agent started it, and reported that. */
-  | {
-      readonly kind: 'started'
-      readonly runtime: ServerRuntime
-      readonly pid: number | undefined
-      readonly port: number
-      readonly isFound: boolean
-    }
-  | { readonly kind: 'answered'; readonly port: number }
-  | { readonly kind: 'published'; readonly address: string; readonly port: number }
-  | { readonly kind: 'scaledToZero' }
-  | { readonly kind: 'stopped'; readonly why: string }
-  /** `isCounted`: the Event that counts the failures of a crash loop reports it. */
-  | {
-      readonly kind: 'failed'
-      readonly outOf: 'start' | 'serving'
-      readonly why: string
-      readonly message: string
-      /** False where there was no process yet. */
-      readonly hadProcess: boolean
-      readonly isCounted: boolean
-    }
-  /** It was ended for the memory that it took. */
-  | { readonly kind: 'leftBehind'; readonly message: string }
-  | { readonly kind: 'download'; readonly note: DownloadNote }
-  | { readonly kind: 'fetchFailed'; readonly message: string }
-  | {
-      readonly kind: 'refused'
-      readonly message: string
-      /** The rule that the spec breaks, where it is one for servers. */
-      readonly rule?: AgentSchedulingStatus | 'EnvironmentRejected'
-      readonly isReportedBefore: boolean
-    }
-  | { readonly kind: 'modelMissing'; readonly message: string }
-  | {
-      readonly kind: 'notStarted'
-      readonly reason: 'InsufficientMemory' | 'MemoryCheckFailed' | 'RespawnBlocked'
-      readonly message: string
-    }
-  | { readonly kind: 'evicted'; readonly why: string; readonly message: string; readonly priority: string }
-  | { readonly kind: 'broughtBack'; readonly why: string }
-  | { readonly kind: 'evictionSkipped'; readonly message: string }
-  | { readonly kind: 'pressureChanged'; readonly isNormal: boolean; readonly message: string }
-  | { readonly kind: 'idle'; readonly idleMinutes: number }
-  /** LLMKube's controller leads its Service to no relay. */
-  | { readonly kind: 'notAdopted'; readonly message: string }
-
-interface Telling {
-  readonly log?: {
-    readonly level: 'info' | 'warn'
-    readonly message: string
-    readonly fields?: Readonly<Record<string, unknown>>
-  }
-  readonly event?: EventNote
-  readonly history?: Pick<HistoryEntry, 'kind' | 'message'>
-}
-
-/** What is told when a daemon is asked to load a model, or already holds it. */
-function loadOf(port: number, isFound: boolean): Telling {
-  if (isFound) return { history: { kind: 'started', message: 'The model was found in the memory of its daemon.' } }
-  return {
-    log: { level: 'info', message: 'started inference service', fields: { port } },
-    event: normal('Started', `The daemon was asked to load the model, which answers on port ${port}.`),
-    history: { kind: 'started', message: 'The daemon was asked to load the model.' },
-  }
-}
-
-/** How one transition is reported: at most once each as log line, Event and history entry. The state it leads to has its own log line and condition. */
-export function tellingOf(transition: Transition): Telling {
-  switch (transition.kind) {
-    case 'claimed': {
-      const message = transition.isTakenOver ? 'Taken over from an agent that is gone.' : 'Claimed by this machine.'
-      return { event: normal('Claimed', message) }
-    }
-    case 'starting':
-      return { log: { level: 'info', message: 'starting inference service' } }
-    case 'started': {
-      const { runtime, pid, port, isFound } = transition
-      if (pid === undefined) return loadOf(port, isFound)
-      if (isFound) return { history: { kind: 'started', message: `The server was found running as process ${pid}.` } }
-      return {
-        log: { level: 'info', message: 'started inference service', fields: { pid, port } },
-        event: normal('Started', `${runtime} started with process id ${pid} on port ${port}.`),
-        history: { kind: 'started', message: `The server was started as process ${pid}.` },
-      }
-    }
-    case 'answered':
-      return { history: { kind: 'ready', message: `The server answers on port ${transition.port}.` } }
-    case 'published':
-      return { event: normal('Ready', `Serving at ${addressAndPort(transition.address, transition.port)}.`) }
-    case 'scaledToZero':
-      // Word for word: the guide of LLMKube has people look for it.
-      return { log: { level: 'info', message: 'replicas=0; stopping process' } }
-    case 'stopped':
-      return {
-        event: normal('Stopped', transition.why),
-        history: { kind: 'stopped', message: transition.why },
-      }
-    case 'failed': {
-      const { outOf, why, message, hadProcess, isCounted } = transition
-      return {
-        ...(!isCounted && { event: warning(outOf === 'start' ? 'StartFailed' : 'Stopped', message) }),
-        ...(hadProcess && { history: { kind: 'crashed', message: why } }),
-      }
-    }
-    case 'leftBehind':
-      return {
-        event: warning('Stopped', transition.message),
-        history: { kind: 'stopped', message: transition.message },
-      }
-    case 'download':
-      return { event: normal(transition.note.reason, transition.note.message) }
-    case 'fetchFailed':
-      return { event: warning('StartFailed', transition.message) }
-    case 'refused': {
-      const { message, rule, isReportedBefore } = transition
-      return {
-        ...(!isReportedBefore && { event: warning(rule ?? 'Refused', message) }),
-        history: { kind: 'refused', message },
-      }
-    }
-    case 'modelMissing':
-      return { event: warning('Refused', transition.message) }
-    case 'notStarted':
-      return { event: warning(transition.reason, transition.message) }
-    case 'evicted': {
-      const { why, message, priority } = transition
-      return {
-        log: { level: 'warn', message: 'evicting', fields: { text: why } },
-        event: warning('Evicted', `${message} (priority=${priority})`),
-        history: { kind: 'evicted', message: `Evicted to free memory: ${why}` },
-      }
-    }
-    case 'broughtBack':
-      return {
-        log: { level: 'info', message: 'brought back', fields: { text: transition.why } },
-        history: { kind: 'broughtBack', message: transition.why },
-      }
-    case 'evictionSkipped':
-      return { event: normal('EvictionSkipped', transition.message) }
-    case 'pressureChanged': {
-      const { isNormal, message } = transition
-      const reason = 'MemoryPressureLevelChanged'
-      return { event: isNormal ? normal(reason, message) : warning(reason, message) }
-    }
-    case 'notAdopted': {
-      const { message } = transition
-      return {
-        log: { level: 'warn', message: 'not adopted by a relay', fields: { text: message } },
-        event: warning('RelayNotAdopted', message),
-      }
-    }
-    case 'idle': {
-      const { idleMinutes } = transition
-      return { log: { level: 'info', message: 'idle inference service leaves memory', fields: { idleMinutes } } }
-    }
-  }
-}
-
-const normal = (reason: string, message: string): EventNote => ({ type: 'Normal', reason, message })
-const warning = (reason: string, message: string): EventNote => ({ type: 'Warning', reason, message })
 
 /** Log level of the line that reports the state of a service. */
 const levelOf = (state: ServiceState, reason: ServiceReason): 'debug' | 'info' | 'warn' =>
@@ -446,11 +277,10 @@ export class Narrator {
   ): void {
     const reported = this.#reportedOf(key)
     const { failures, retryAt } = this.#options.servers.backOff(key) ?? { failures: 1, retryAt: this.#now() }
-    const message = failure.why
     const isCounted = isCrashLoop({ failures })
-    this.tell(key, { kind: 'failed', ...failure, message, isCounted: isCounted || !isFinal })
+    this.tell(key, { kind: 'failed', ...failure, isCounted: isCounted || !isFinal })
     if (!isCounted) reported.crashes = undefined
-    else if (isFinal) this.#countCrash(key, reported, { failures, nextStartAt: retryAt, message })
+    else if (isFinal) this.#countCrash(key, reported, { failures, nextStartAt: retryAt, message: failure.why })
   }
 
   #countCrash(key: string, reported: ReportedState, failure: Parameters<typeof crashLoopMessage>[0]): void {

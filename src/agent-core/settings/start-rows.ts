@@ -63,7 +63,6 @@ const listenerRows = {
     flag: 'metrics-token-file',
     flagTakes: {
       what: 'never a relative path',
-      why: 'launchd starts the agent in /',
       read: (path: string) => path,
     },
     help: 'file with the token for --metrics-address: 16 to 1024 visible characters, readable by this user only (chmod 600), read at each scrape',
@@ -207,7 +206,6 @@ export const startRows = {
     flag: 'runtime',
     flagTakes: {
       what: 'an empty one means the default',
-      why: 'so does the Go agent',
       read: (name: string) => name || undefined,
     },
     help: 'runtime of a service that names none: llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, omlx or ollama',
@@ -306,7 +304,6 @@ export const startRows = {
     flag: 'log-file',
     flagTakes: {
       what: 'never a relative path',
-      why: 'launchd starts the agent in /',
       read: (path: string) => path,
     },
     help: "file for the agent's own log, of at most 50 MB in five files",

@@ -48,10 +48,10 @@ const [a, b] = [model('team/a'), model('team/b')]
 
 describe('a model that has grown', () => {
   const grown = model('team/grown', {
-    ...{ priority: 'critical', isProtected: true, isBusy: true, heldBytes: 9 * gb, grownBytes: 5 * gb },
+    ...{ priority: 'critical', isBusy: true, heldBytes: 9 * gb, grownBytes: 5 * gb },
   })
 
-  test('leaves memory before all that keep to what they were admitted with, whatever its priority and protection', () => {
+  test('leaves memory before all that keep to what they were admitted with, whatever its priority', () => {
     const most = { ...grown, key: 'team/most', grownBytes: 6 * gb }
     const first = (...models: LoadedModel[]) => chooseEviction(question([a, b, ...models]))
     expect(first(grown)).toEqual({
@@ -60,6 +60,13 @@ describe('a model that has grown', () => {
         'team/grown leaves memory first, because it has taken 5.0 GB more than it was admitted with, has critical priority, is busy, has 9.0 GB.',
     })
     expect(first(grown, most)).toMatchObject({ evict: ['team/most'] })
+  })
+
+  test('leaves memory although it is protected, but after all that are not', () => {
+    const order = (...models: LoadedModel[]) => chooseEviction(question(models, { share: 0 }))
+    const kept = { ...grown, isProtected: true }
+    expect(order(kept, { ...a, priority: 'critical' })).toMatchObject({ evict: ['team/a'] })
+    expect(order(kept, { ...a, isProtected: true })).toMatchObject({ evict: ['team/grown'] })
   })
 
   test('has taken more than an estimate may be wrong by', () => {

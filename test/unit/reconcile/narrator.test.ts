@@ -9,8 +9,9 @@ import { parseInferenceService, resources, type InferenceService } from '../../.
 import { StatusWriter } from '../../../src/agent-core/kube/status-writer.ts'
 import type { ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
 import type { Failure, ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import { Narrator, type Transition } from '../../../src/agent-core/reconcile/narrator.ts'
+import { Narrator } from '../../../src/agent-core/reconcile/narrator.ts'
 import type { Observation, Plan } from '../../../src/agent-core/reconcile/plan/observation.ts'
+import type { Transition } from '../../../src/agent-core/reconcile/transitions.ts'
 import type { HistoryEntry } from '../../../src/contract/queries.ts'
 import { writeKubeconfig } from '../../support/control-plane/kubeconfig.ts'
 import { KubeSim } from '../../support/kube-sim/kube-sim.ts'
@@ -136,22 +137,22 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
   ],
   [
     'a server that failed to start',
-    { kind: 'failed', outOf: 'start', why: 'No.', message: 'No.', hadProcess: true, isCounted: false },
+    { kind: 'failed', outOf: 'start', why: 'No.', hadProcess: true, isCounted: false },
     { events: ['StartFailed: No.'], history: ['crashed: No.'] },
   ],
   [
     'a server that ended while it served',
-    { kind: 'failed', outOf: 'serving', why: 'No.', message: 'No.', hadProcess: true, isCounted: false },
+    { kind: 'failed', outOf: 'serving', why: 'No.', hadProcess: true, isCounted: false },
     { events: ['Stopped: No.'], history: ['crashed: No.'] },
   ],
   [
     'a failure that the Event of the crash loop counts',
-    { kind: 'failed', outOf: 'start', why: 'No.', message: 'No.', hadProcess: true, isCounted: true },
+    { kind: 'failed', outOf: 'start', why: 'No.', hadProcess: true, isCounted: true },
     { history: ['crashed: No.'] },
   ],
   [
     'a start without a process',
-    { kind: 'failed', outOf: 'start', why: 'No.', message: 'No.', hadProcess: false, isCounted: false },
+    { kind: 'failed', outOf: 'start', why: 'No.', hadProcess: false, isCounted: false },
     { events: ['StartFailed: No.'] },
   ],
   [
